@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use sanderling_http::parse_request;
+use sanderling_http::{Scheme, parse_request};
 use sanderling_http2::{Content, DATA_BYTES_MAX, Exchange, Limits, Received, Scratch, Session};
 
 #[derive(Arbitrary, Debug)]
@@ -32,7 +32,7 @@ const KINDS: u8 = 18;
 
 fuzz_target!(|input: Input<'_>| {
     let limits = Limits::default();
-    let mut session: Session<()> = Session::new(&limits);
+    let mut session: Session<()> = Session::new(&limits, Scheme::Http);
     let (mut scratch, mut out, mut pending, mut parked) = (Scratch::default(), vec![], OPENING.to_vec(), vec![]);
     for piece in &input.pieces {
         match piece {

@@ -58,4 +58,4 @@ pub use respond::{LookupError, respond};
 pub use response::{Body, CanonicalUrl, Response, put_field_lines, put_path_segment};
 pub use site_path::{PathTraits, SEGMENT_BYTES_MAX, SITE_PATH_BYTES_MAX, SitePath, SitePathError};
 pub use status::Status;
-pub use target::Target;
+pub use target::{Scheme, Target};

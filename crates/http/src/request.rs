@@ -5,7 +5,7 @@ use crate::grammar::{list_members, parse_decimal, trim};
 use crate::host::Host;
 use crate::request_error::RequestError;
 use crate::scan::{find_space, has_head_end, token_bytes};
-use crate::target::Target;
+use crate::target::{ParsedTarget, Scheme, Target};
 
 /// The longest registered method has 17 bytes.
 const METHOD_BYTES_MAX: usize = 32;
@@ -68,6 +68,8 @@ pub struct Request<'b> {
     pub method: Method,
     /// The target.
     pub target: Target<'b>,
+    /// The scheme of an absolute-form target. The others have that of the connection.
+    pub scheme: Option<Scheme>,
     /// The version.
     pub version: Version,
     /// The authority of the target, else the Host field. Only an HTTP/1.0 request may lack both.
@@ -89,10 +91,9 @@ impl<'b> Request<'b> {
         }
     }
 
-    /// The request as one that has arrived over an encrypted connection; `None` if that makes no difference.
-    pub fn over_https(&self) -> Option<Request<'b>> {
-        let Target::HttpsPath { path, query } = self.target else { return None };
-        Some(Request { target: Target::Path { path, query }, ..self.clone() })
+    /// Whether the request is for a scheme that a connection of `scheme` answers for (RFC 9110 §7.4).
+    pub fn fits(&self, scheme: Scheme) -> bool {
+        self.scheme.is_none_or(|own| own == scheme)
     }
 
     /// The request after its body was received whole: a connection that would have closed because the client might omit the
@@ -217,9 +218,9 @@ fn parse_head<'b>(head: &'b [u8], limits: &RequestLimits) -> Result<Parsed<'b>, 
     let host = line.host(&fields)?;
     let framing = framing(line.version, &fields, limits)?;
     let persistence = line.persistence(framing, &fields)?;
-    let RequestLine { method, target, version, .. } = line;
+    let RequestLine { method, target: ParsedTarget { target, scheme, .. }, version, .. } = line;
     Ok(Parsed::Complete {
-        request: Request { method, target, version, host, persistence, framing, fields },
+        request: Request { method, target, scheme, version, host, persistence, framing, fields },
         head_bytes: line_start + head_bytes,
     })
 }
@@ -229,9 +230,7 @@ struct RequestLine<'b> {
     /// Length of the line, CRLF included.
     length_bytes: usize,
     method: Method,
-    target: Target<'b>,
-    /// The authority of an absolute-form target, a valid [`Host`].
-    authority: Option<&'b [u8]>,
+    target: ParsedTarget<'b>,
     version: Version,
 }
 
@@ -250,22 +249,22 @@ impl<'b> RequestLine<'b> {
         let rest = rest.strip_prefix(b" ").filter(|_| target_bytes > 0).ok_or(RequestError::InvalidRequestLine)?;
 
         let Some(version) = parse_version(rest)? else { return Ok(None) };
-        let (target, authority) = parse_target(method, target).ok_or(RequestError::InvalidTarget)?;
+        let target = parse_target(method, target).ok_or(RequestError::InvalidTarget)?;
         let length_bytes = method.len() + 1 + target_bytes + 1 + VERSION_BYTES;
-        Ok(Some(RequestLine { length_bytes, method: Method::from_name(method), target, authority, version }))
+        Ok(Some(RequestLine { length_bytes, method: Method::from_name(method), target, version }))
     }
 
     /// RFC 9112 §3.2: HTTP/1.1 requires exactly one valid Host.
     fn host(&self, fields: &Fields<'b>) -> Result<Option<Host<'b>>, RequestError> {
         let Some(mut host) = fields.single(FieldName::Host) else {
             let may_lack_host = self.version == Version::Http10 && !fields.contains(FieldName::Host);
-            return match self.authority {
+            return match self.target.authority {
                 _ if !may_lack_host => Err(RequestError::MissingOrRepeatedHost),
                 None => Ok(None),
                 Some(authority) => Ok(Host::parse(authority)),
             };
         };
-        if let Some(authority) = self.authority {
+        if let Some(authority) = self.target.authority {
             // §3.2.2: the host of an absolute-form target replaces that of Host, which must be valid all the same.
             Host::parse(host).ok_or(RequestError::InvalidHost)?;
             host = authority;
@@ -279,7 +278,7 @@ impl<'b> RequestLine<'b> {
         check_expectations(fields)?;
         // After a final response the client may send the body or omit it: the start of the next request is unknown.
         let may_omit_body = framing != Framing::None && awaits_continue(self.version, fields);
-        if may_omit_body || self.target == Target::Authority {
+        if may_omit_body || self.target.target == Target::Authority {
             return Ok(Persistence::Close);
         }
         Ok(persistence_of(self.version, fields))
@@ -317,14 +316,14 @@ fn method_bytes(bytes: &[u8]) -> Result<Option<usize>, RequestError> {
 
 /// Parses the four forms of RFC 9112 §3.2; authority-form is for CONNECT only, asterisk-form for OPTIONS only.
 #[inline]
-fn parse_target<'b>(method: &[u8], target: &'b [u8]) -> Option<(Target<'b>, Option<&'b [u8]>)> {
+fn parse_target<'b>(method: &[u8], target: &'b [u8]) -> Option<ParsedTarget<'b>> {
     match (method, target) {
-        (b"CONNECT", _) => {
-            let host = Host::parse(target)?;
-            host.port.map(|_| (Target::Authority, Some(target)))
+        (b"CONNECT", authority) => {
+            Host::parse(authority)?.port?;
+            Some(ParsedTarget { target: Target::Authority, scheme: None, authority: Some(authority) })
         }
-        (b"OPTIONS", b"*") => Some((Target::Asterisk, None)),
-        _ => Target::parse(target),
+        (b"OPTIONS", b"*") => Some(ParsedTarget { target: Target::Asterisk, scheme: None, authority: None }),
+        _ => ParsedTarget::parse(target),
     }
 }
 

@@ -52,10 +52,6 @@ pub fn respond<'r>(
     now_unix_s: u64,
 ) -> Response<'r> {
     let head = match request.method {
-        // RFC 9110 §7.4: without encryption. The look-up of the others takes their target for none.
-        Method::Options if matches!(request.target, Target::HttpsPath { .. }) => {
-            Head::StatusPage(Status::MisdirectedRequest, PageFormat::accepted_by(request))
-        }
         Method::Get | Method::Head => {
             file.map_or_else(|error| head_of_error(request, error), |file| head_of_file(request, file, now_unix_s))
         }
@@ -82,7 +78,7 @@ fn head_of_error<'r>(request: &Request<'r>, error: LookupError<'r>) -> Head<'r> 
         LookupError::NotFound => Status::NotFound,
         LookupError::Forbidden => Status::Forbidden,
         LookupError::BadRequest => Status::BadRequest,
-        // GET and HEAD always have a path, unless it is one of `https`, and the connection is not encrypted (RFC 9110 §7.4).
+        // GET and HEAD always have a path.
         LookupError::MisdirectedRequest | LookupError::NotLookedUp => Status::MisdirectedRequest,
         LookupError::ServiceUnavailable => Status::ServiceUnavailable,
         LookupError::InternalServerError => Status::InternalServerError,
@@ -112,6 +108,6 @@ fn head_of_file<'r>(request: &Request<'r>, file: &'r Representation, now_unix_s:
 fn query<'r>(request: &Request<'r>) -> Option<&'r [u8]> {
     match request.target {
         Target::Path { query, .. } => query,
-        Target::HttpsPath { .. } | Target::Asterisk | Target::Authority => None,
+        Target::Asterisk | Target::Authority => None,
     }
 }

@@ -5,6 +5,25 @@ use memchr::memchr;
 use crate::grammar::{PATH, QUERY, is_valid_part, unescaped_bytes};
 use crate::host::Host;
 
+/// A scheme of URIs that a server answers for (RFC 9110 §4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// Without encryption.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// Its name, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
 /// A request target as received, without any decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'b> {
@@ -15,46 +34,44 @@ pub enum Target<'b> {
         /// The part after the question mark, if there is one.
         query: Option<&'b [u8]>,
     },
-    /// The path and query of absolute-form with the scheme `https`, to be answered on an encrypted connection only (RFC 9110
-    /// §7.4): [`Request::over_https`](crate::Request::over_https).
-    HttpsPath {
-        /// As of [`Target::Path`].
-        path: &'b [u8],
-        /// As of [`Target::Path`].
-        query: Option<&'b [u8]>,
-    },
     /// asterisk-form: the server itself, for OPTIONS.
     Asterisk,
     /// authority-form: the `host:port` of CONNECT.
     Authority,
 }
 
-impl<'b> Target<'b> {
-    /// Parses origin-form, or absolute-form with its authority, a valid [`Host`].
-    pub(crate) fn parse(target: &'b [u8]) -> Option<(Target<'b>, Option<&'b [u8]>)> {
+/// A target, and what absolute-form and authority-form say besides.
+#[derive(Clone, Copy)]
+pub(crate) struct ParsedTarget<'b> {
+    pub(crate) target: Target<'b>,
+    pub(crate) scheme: Option<Scheme>,
+    /// A valid [`Host`].
+    pub(crate) authority: Option<&'b [u8]>,
+}
+
+impl<'b> ParsedTarget<'b> {
+    /// Parses origin-form or absolute-form.
+    pub(crate) fn parse(target: &'b [u8]) -> Option<ParsedTarget<'b>> {
         if target.first() == Some(&b'/') {
-            return Some((Target::parse_path(target)?, None));
+            return Some(ParsedTarget { target: Target::parse_path(target)?, scheme: None, authority: None });
         }
-        Target::parse_absolute(target)
+        ParsedTarget::parse_absolute(target)
     }
 
     #[cold]
-    fn parse_absolute(target: &'b [u8]) -> Option<(Target<'b>, Option<&'b [u8]>)> {
-        let (is_https, rest) = match (after_scheme(target, b"http://"), after_scheme(target, b"https://")) {
-            (Some(rest), _) => (false, rest),
-            (_, Some(rest)) => (true, rest),
-            (None, None) => return None,
-        };
+    fn parse_absolute(target: &'b [u8]) -> Option<ParsedTarget<'b>> {
+        let (name, rest) = target.split_at(memchr(b':', target)?);
+        let is_named = |scheme: &Scheme| name.eq_ignore_ascii_case(scheme.name().as_bytes());
+        let scheme = [Scheme::Http, Scheme::Https].into_iter().find(is_named)?;
+        let rest = rest.strip_prefix(b"://")?;
         let authority_bytes = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(authority_bytes);
         Host::parse(authority)?;
-        let target = match Target::parse_path(path)? {
-            Target::Path { path, query } if is_https => Target::HttpsPath { path, query },
-            target => target,
-        };
-        Some((target, Some(authority)))
+        Some(ParsedTarget { target: Target::parse_path(path)?, scheme: Some(scheme), authority: Some(authority) })
     }
+}
 
+impl<'b> Target<'b> {
     fn parse_path(target: &'b [u8]) -> Option<Target<'b>> {
         let unescaped = unescaped_bytes(target, PATH);
         if unescaped == target.len() && unescaped != 0 {
@@ -70,9 +87,4 @@ impl<'b> Target<'b> {
         let path = if path.is_empty() { b"/" } else { path };
         is_valid.then_some(Target::Path { path, query })
     }
-}
-
-fn after_scheme<'b>(target: &'b [u8], scheme: &[u8]) -> Option<&'b [u8]> {
-    let (own, rest) = target.split_at_checked(scheme.len())?;
-    own.eq_ignore_ascii_case(scheme).then_some(rest)
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use memchr::memchr3;
-use sanderling_http::RequestError;
+use sanderling_http::{RequestError, Scheme};
 
 use crate::hpack::{CompressionError, Decoder, Field};
 use crate::limits::Limits;
@@ -76,17 +76,18 @@ impl From<CompressionError> for BlockError {
     }
 }
 
-/// Decodes the header block of a request. `Err` ends the connection; anything else wrong ends the request only.
+/// Decodes the header block of a request on a connection of `scheme`. `Err` ends the connection; anything else wrong ends the request only.
 pub(crate) fn decode_request(
     decoder: &mut Decoder,
     bytes: &[u8],
     scratch: &mut Scratch,
     limits: &Limits,
+    scheme: Scheme,
 ) -> Result<HeadFacts, BlockError> {
     let Scratch { head, strings, pseudo } = scratch;
     head.clear();
     pseudo.clear();
-    let mut writer = HeadWriter { head, pseudo, found: [const { None }; Pseudo::COUNT], has_line: false };
+    let mut writer = HeadWriter { head, pseudo, found: [const { None }; Pseudo::COUNT], scheme, has_line: false };
     let mut facts = HeadFacts::default();
     let mut field_count = 0;
     let mut block = decoder.block(bytes);
@@ -142,6 +143,8 @@ struct HeadWriter<'s> {
     head: &'s mut Vec<u8>,
     pseudo: &'s mut Vec<u8>,
     found: [Option<Range<usize>>; Pseudo::COUNT],
+    /// That of the connection.
+    scheme: Scheme,
     /// The request line and Host are written.
     has_line: bool,
 }
@@ -201,7 +204,7 @@ impl HeadWriter<'_> {
     /// Writes the request line, and Host with the authority.
     fn put_line(&mut self) -> Option<()> {
         self.has_line = true;
-        let HeadWriter { head, pseudo, found, .. } = self;
+        let HeadWriter { head, pseudo, found, scheme: of_connection, .. } = self;
         let found = |name: Pseudo| found[name as usize].clone().map(|range| &pseudo[range]);
         let method = found(Pseudo::Method)?;
         let (scheme, path) = (found(Pseudo::Scheme), found(Pseudo::Path));
@@ -209,17 +212,27 @@ impl HeadWriter<'_> {
         let is_valid = match method {
             // RFC 9113 §8.5.
             b"CONNECT" => scheme.is_none() && path.is_none() && authority.is_some(),
-            b"OPTIONS" if path == Some(b"*") => scheme.is_some(),
-            _ => scheme.is_some_and(|scheme| !scheme.is_empty()) && path.is_some_and(|path| path.starts_with(b"/")),
+            b"OPTIONS" if path == Some(b"*") => scheme.is_some_and(is_valid_scheme),
+            _ => scheme.is_some_and(is_valid_scheme) && path.is_some_and(|path| path.starts_with(b"/")),
         };
         if !is_valid || method.is_empty() {
             return None;
         }
         let target = path.or(authority)?;
-        let parts: [&[u8]; 4] = [method, b" ", target, b" HTTP/1.1\r\n"];
+        // Absolute-form says that the scheme is another one, and the caller what to do then.
+        let origin: [&[u8]; 3] = [scheme.unwrap_or_default(), b"://", authority.unwrap_or_default()];
+        let (origin, target) = match (scheme, target) {
+            (None, _) => (&[][..], target),
+            (Some(scheme), _) if scheme == of_connection.name().as_bytes() => (&[][..], target),
+            // RFC 9112 §3.2.4.
+            (_, b"*") => (&origin[..], &[][..]),
+            _ => (&origin[..], target),
+        };
         let host: [&[u8]; 3] = [b"host: ", authority.unwrap_or_default(), b"\r\n"];
         let host = if authority.is_some() { &host[..] } else { &[] };
-        parts.iter().chain(host).for_each(|part| head.extend_from_slice(part));
+        let start: [&[u8]; 2] = [method, b" "];
+        let end: [&[u8]; 2] = [target, b" HTTP/1.1\r\n"];
+        start.iter().chain(origin).chain(&end).chain(host).for_each(|part| head.extend_from_slice(part));
         Some(())
     }
 
@@ -236,6 +249,14 @@ impl HeadWriter<'_> {
         self.head.extend_from_slice(b"\r\n");
         Some(())
     }
+}
+
+/// RFC 3986 §3.1.
+#[inline]
+fn is_valid_scheme(scheme: &[u8]) -> bool {
+    let is_valid = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+    matches!(scheme, b"http" | b"https")
+        || (scheme.first().is_some_and(u8::is_ascii_alphabetic) && scheme.iter().all(is_valid))
 }
 
 /// RFC 9113 §8.2.1: lower-case, and no byte that would end a name in HTTP/1.1. The parser checks the rest.

@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
 
-use sanderling_http::RequestError;
+use sanderling_http::{RequestError, Scheme};
 
 use crate::frame::{
     self, ErrorCode, FrameHeader, HEADER_BYTES, PAYLOAD_BYTES_MAX, PREFACE, U31_MAX, flag, kind, setting,
@@ -43,6 +43,7 @@ pub struct Exchange<'x> {
 /// A connection. `B` is the caller's source of the content of a response.
 #[derive(Debug)]
 pub struct Session<B> {
+    scheme: Scheme,
     phase: Phase,
     decoder: Decoder,
     /// A header block that has arrived in part.
@@ -211,9 +212,11 @@ impl From<BlockError> for Violation {
 type Outcome<T> = Result<T, Violation>;
 
 impl<B> Session<B> {
-    /// A connection on which nothing has been received.
-    pub fn new(limits: &Limits) -> Session<B> {
+    /// A connection on which nothing has been received. `scheme`: that of the requests that it is for. The heads of others
+    /// have a target in absolute-form.
+    pub fn new(limits: &Limits, scheme: Scheme) -> Session<B> {
         Session {
+            scheme,
             phase: Phase::Preface,
             decoder: Decoder::new(),
             block: None,

@@ -5,6 +5,7 @@ use crate::authenticator::Authenticator;
 use crate::buffer_budget::PieceLimits;
 use crate::clock::{Clock, Milliseconds, ms};
 use crate::file_reads::FileReads;
+use crate::http_clients::HttpClients;
 use crate::jobs::Waiter;
 use crate::local_files::LocalFiles;
 use crate::metrics::ThreadMetrics;
@@ -177,6 +178,11 @@ impl ConnectionInfo<'_> {
     /// What the access log has of the connection.
     pub(crate) fn peer(&self, version: sanderling_log_format::HttpVersion) -> Peer {
         Peer { client: *self.client, version, is_encrypted: self.transport.is_encrypted() }
+    }
+
+    /// Whether the requests are those of a trusted proxy, which is named as the client if it names its clients by request.
+    pub(crate) fn is_from_trusted_proxy(&self, clients: &HttpClients) -> bool {
+        self.transport.has_proxy_header() || clients.is_trusted(self.client.ip())
     }
 }
 

@@ -186,19 +186,8 @@ impl Http1 {
     ) -> Step<'s> {
         let mut skipper = BodySkipper::new(request.framing, &context.options.http.request);
         let site = context.files.site_for(&context.snapshot.sites, request.host);
-        let over_https = over_https(request, connection);
-        let is_needed = has_dns_message(request)
-            && matches!(
-                Ruling::of(
-                    over_https.as_ref().unwrap_or(request),
-                    site,
-                    connection.transport,
-                    context.snapshot,
-                    context.options
-                )
-                .action,
-                Action::DnsQuery
-            );
+        let ruling = || Ruling::of(request, site, connection, context.snapshot, context.options);
+        let is_needed = has_dns_message(request) && matches!(ruling().action, Action::DnsQuery);
         let mut content = is_needed.then(Vec::new);
         let skipped = match skip(&mut skipper, input.rest(), content.as_mut()) {
             Err(error) => return self.refuse(error, head, connection, context),
@@ -279,7 +268,7 @@ impl Http1 {
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let site = context.files.site_for(&context.snapshot.sites, request.host);
-        if context.inspects_requests || has_rules(site, connection.transport) {
+        if context.inspects_requests || has_rules(request, site, connection.transport) {
             return self.answer_by_rules(request, &[], input, connection, context);
         }
         self.answer_with_file(request, site, None, input, connection, context)
@@ -297,12 +286,10 @@ impl Http1 {
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let is_last = is_last(input, connection, context);
-        let over_https = over_https(request, connection);
-        let request = over_https.as_ref().unwrap_or(request);
+        let site = context.files.site_for(&context.snapshot.sites, request.host);
+        let mut ruling = Ruling::of(request, site, connection, context.snapshot, context.options);
         let client = context.snapshot.http_clients.client_of(Some(request), *connection.client);
         let connection = &ConnectionInfo { client: &client, ..*connection };
-        let site = context.files.site_for(&context.snapshot.sites, request.host);
-        let mut ruling = Ruling::of(request, site, connection.transport, context.snapshot, context.options);
         let (has_failed, waiter) = (self.job_error.is_some(), (context.waiter, self.job_count > 0));
         // A request that has waited for a job was counted before.
         let budget = context.request_budget.filter(|_| self.job_count == 0 && !has_failed);
@@ -455,11 +442,6 @@ impl Http1 {
         }
         Step::Last(CloseMode::Linger, None)
     }
-}
-
-/// The request as one that has arrived with encryption; `None` if that makes no difference, or it has not.
-fn over_https<'b>(request: &Request<'b>, connection: &ConnectionInfo<'_>) -> Option<Request<'b>> {
-    if connection.transport.is_encrypted() { request.over_https() } else { None }
 }
 
 #[inline]

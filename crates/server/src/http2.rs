@@ -15,8 +15,8 @@ use crate::send_queue::{FileChunk, Piece};
 use crate::site_rules::{Action, Ruling, has_rules};
 use crate::snapshot::Snapshot;
 use sanderling_http::{
-    Body, HttpDate, LookupError, Parsed, RequestError, Response, SitePath, Status, has_dns_message, parse_request,
-    respond,
+    Body, HttpDate, LookupError, Parsed, RequestError, Response, Scheme, SitePath, Status, has_dns_message,
+    parse_request, respond,
 };
 use sanderling_http2::{
     Activity, Content, DATA_BYTES_MAX, ErrorCode, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request,
@@ -136,9 +136,9 @@ pub(crate) enum StreamStep {
 
 impl<'s> Http2<'s> {
     /// `deadline_ms`: for the first request.
-    pub(crate) fn new(limits: &Limits, deadline_ms: Milliseconds) -> Http2<'s> {
+    pub(crate) fn new(limits: &Limits, scheme: Scheme, deadline_ms: Milliseconds) -> Http2<'s> {
         Http2 {
-            session: Session::new(limits),
+            session: Session::new(limits, scheme),
             waiting: Vec::new(),
             written_bytes: 0,
             incoming: Incoming::Nothing,
@@ -382,7 +382,7 @@ impl<'s> Http2<'s> {
         };
         let parsed_request = parsed.as_ref().ok().and_then(Parsed::request);
         let client = snapshot.http_clients.client_of(parsed_request, *connection.client);
-        let connection = &ConnectionInfo { client: &client, ..*connection };
+        let (peer, connection) = (connection, &ConnectionInfo { client: &client, ..*connection });
         let mut origin = Origin::new(ended.map_or(clock.now_ms(), |ended| ended.since_ms));
         let path;
         let lookup;
@@ -402,8 +402,8 @@ impl<'s> Http2<'s> {
                 let ended = ended.and_then(|ended| ended.result);
                 let may_wait =
                     || job_count < JOBS_PER_REQUEST_MAX && self.session.may_keep(&scratch.head, &options.http.http2);
-                if has_rules(site, connection.transport) || budget.is_some() {
-                    let ruling = ruling.insert(Ruling::of(parsed, site, connection.transport, snapshot, options));
+                if has_rules(parsed, site, connection.transport) || budget.is_some() {
+                    let ruling = ruling.insert(Ruling::of(parsed, site, peer, snapshot, options));
                     if matches!(ruling.action, Action::DnsQuery) && request.has_content() && has_dns_message(parsed) {
                         return self.await_content(request, &scratch.head, &options.http.http2, output, metrics);
                     }

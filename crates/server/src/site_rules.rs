@@ -4,6 +4,7 @@
 use crate::authenticator::{Authenticator, CREDENTIALS_BYTES_MAX, Credentials, Verdict};
 use crate::challenges::ACME_CHALLENGES;
 use crate::clock::Clock;
+use crate::context::ConnectionInfo;
 use crate::file_cache::Lookup;
 use crate::file_hit::is_missing;
 use crate::jobs::Waiter;
@@ -15,7 +16,7 @@ use crate::request_budget::RequestBudget;
 use crate::sites::{AuthRule, Site, SiteRules, is_address};
 use crate::snapshot::Snapshot;
 use crate::transport::Transport;
-use sanderling_http::{Method, Request, Response, SitePath, SitePathError, Status, Target, put_field_lines};
+use sanderling_http::{Method, Request, Response, Scheme, SitePath, SitePathError, Status, Target, put_field_lines};
 use sanderling_os::clock::monotonic_ms;
 use sanderling_site_rules::{FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, RuleSet, has_fingerprint};
 use std::net::IpAddr;
@@ -85,8 +86,8 @@ impl ResponseFields<'_> {
 
 /// Whether [`Ruling::of`] must be asked: otherwise the file is served.
 #[inline]
-pub(crate) fn has_rules(site: Option<&Arc<Site>>, transport: &Transport) -> bool {
-    transport.is_encrypted() || site.is_some_and(|site| site.options.rules.is_some())
+pub(crate) fn has_rules(request: &Request<'_>, site: Option<&Arc<Site>>, transport: &Transport) -> bool {
+    transport.is_encrypted() || request.scheme.is_some() || site.is_some_and(|site| site.options.rules.is_some())
 }
 
 impl<'r> Ruling<'r> {
@@ -95,17 +96,23 @@ impl<'r> Ruling<'r> {
         Ruling { action: Action::File, fields: ResponseFields::default(), protections: [None; 2] }
     }
 
+    /// `connection`: of the client or proxy that has sent the request.
     #[inline(never)]
     pub(crate) fn of(
         request: &'r Request<'r>,
         site: Option<&'r Arc<Site>>,
-        transport: &Transport,
+        connection: &ConnectionInfo<'_>,
         snapshot: &'r Snapshot,
         options: &Options,
     ) -> Ruling<'r> {
+        let transport = connection.transport;
         let without_fields = |action| Ruling { action, ..Ruling::of_file() };
         let rules = site.and_then(|site| site.options.rules.as_deref());
         let mut fields = ResponseFields::default();
+        // RFC 9110 §7.4: what the client's connection to a trusted proxy was is known to the proxy alone.
+        if !request.fits(transport.scheme()) && !connection.is_from_trusted_proxy(&snapshot.http_clients) {
+            return without_fields(Action::Respond(Response::misdirected(request)));
+        }
         if transport.is_encrypted() {
             if is_misdirected(request, transport, snapshot) {
                 return without_fields(Action::Respond(Response::misdirected(request)));
@@ -361,9 +368,13 @@ fn is_misdirected(request: &Request<'_>, transport: &Transport, snapshot: &Snaps
     !(transport.has_certificate_for(host.name) || is_default())
 }
 
-/// Whether HTTPS answers for the host of `request`, and the request need not be answered without encryption.
+/// Whether HTTPS answers for the host of `request`, and the request need not be answered without encryption. That of a proxy's
+/// client with `https` has been encrypted as far as the proxy.
 fn is_redirected(request: &Request<'_>, snapshot: &Snapshot) -> bool {
-    let (Some(host), Target::Path { path, .. }) = (request.host, request.target) else { return false };
+    let (Some(host), Target::Path { path, .. }, true) = (request.host, request.target, request.fits(Scheme::Http))
+    else {
+        return false;
+    };
     let is_answered_here = match SitePath::parse(path) {
         Ok(path) => is_acme_challenge(path.as_bytes()),
         // It is refused.

@@ -6,6 +6,7 @@
 mod tls;
 
 use crate::proxy_protocol::{self, Parsed};
+use sanderling_http::Scheme;
 use sanderling_os::file::File;
 use sanderling_os::poll::Readiness;
 use sanderling_os::tcp::{More, Stream};
@@ -22,8 +23,15 @@ pub(crate) struct Transport {
     read_state: ReadState,
     /// The socket may have room for more.
     is_writable: bool,
-    /// The stream begins with a header of the PROXY protocol, which was not received yet.
-    awaits_proxy_header: bool,
+    proxy_header: ProxyHeaderState,
+}
+
+/// Whether the stream begins with a header of the PROXY protocol, as those of trusted proxies do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProxyHeaderState {
+    NotExpected,
+    Awaited,
+    Received,
 }
 
 #[derive(Debug)]
@@ -69,17 +77,28 @@ impl Transport {
     }
 
     fn new(stream: ByteStream) -> Transport {
-        Transport { stream, tls: None, read_state: ReadState::Readable, is_writable: true, awaits_proxy_header: false }
+        Transport {
+            stream,
+            tls: None,
+            read_state: ReadState::Readable,
+            is_writable: true,
+            proxy_header: ProxyHeaderState::NotExpected,
+        }
     }
 
     /// The stream, which begins with a header of the PROXY protocol, before anything else.
     pub(crate) fn with_proxy_header(self) -> Transport {
-        Transport { awaits_proxy_header: true, ..self }
+        Transport { proxy_header: ProxyHeaderState::Awaited, ..self }
     }
 
     /// Whether the header of the PROXY protocol was not received yet.
     pub(crate) fn awaits_proxy_header(&self) -> bool {
-        self.awaits_proxy_header
+        self.proxy_header == ProxyHeaderState::Awaited
+    }
+
+    /// Whether a header of the PROXY protocol was received.
+    pub(crate) fn has_proxy_header(&self) -> bool {
+        self.proxy_header == ProxyHeaderState::Received
     }
 
     /// Receives the header of the PROXY protocol by means of `room`; the client in it, if it has arrived whole.
@@ -107,7 +126,7 @@ impl Transport {
             Parsed::Invalid => Err(io::Error::new(io::ErrorKind::InvalidData, "no header of the PROXY protocol")),
             Parsed::Complete { client, header_bytes } => {
                 self.receive_bytes(&mut room[..header_bytes])?;
-                self.awaits_proxy_header = false;
+                self.proxy_header = ProxyHeaderState::Received;
                 Ok(ProxyHeader::Received(client))
             }
         }
@@ -281,6 +300,11 @@ impl Transport {
     #[inline]
     pub(crate) fn is_encrypted(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// The scheme of the requests that the stream is for.
+    pub(crate) fn scheme(&self) -> Scheme {
+        if self.is_encrypted() { Scheme::Https } else { Scheme::Http }
     }
 
     /// How much is worth to be read from a file before it is sent: what an encrypted stream takes, and 0 if it is full.

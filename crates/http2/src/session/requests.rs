@@ -95,7 +95,7 @@ impl<B> Session<B> {
         let limits = exchange.limits;
         self.last_stream = id;
         self.request_count += 1;
-        let facts = decode_request(&mut self.decoder, bytes, exchange.scratch, limits)?;
+        let facts = decode_request(&mut self.decoder, bytes, exchange.scratch, limits, self.scheme)?;
         let early_priority = self.early_priorities.take(id);
         if self.request_count == limits.requests_max {
             self.finish_shutdown(exchange.out);

@@ -31,7 +31,7 @@ fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     bytes
 }
 
-const START: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "https"), (":path", "/a?b"), (":authority", "x.y")];
+const START: [(&str, &str); 4] = [(":method", "GET"), (":scheme", "http"), (":path", "/a?b"), (":authority", "x.y")];
 
 fn request(fields: &[(&str, &str)]) -> Vec<u8> {
     frame(HEADERS, END_STREAM | END_HEADERS, 1, &block(fields))
@@ -77,6 +77,24 @@ fn heads_have_the_form_of_http_1_1() {
     check_head(&[(":method", "CONNECT"), (":authority", "x:1")], "CONNECT x:1 HTTP/1.1\r\nhost: x:1\r\n\r\n");
     let options = [(":method", "OPTIONS"), (":scheme", "http"), (":path", "*"), ("host", "a")];
     check_head(&options, "OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n");
+}
+
+#[test]
+fn head_of_another_scheme_has_absolute_form() {
+    let check = |method: &str, scheme: &str, path: &str, line: &str| {
+        let fields = [(":method", method), (":scheme", scheme), (":path", path), (":authority", "x.y:1")];
+        check_head(&fields, &format!("{line} HTTP/1.1\r\nhost: x.y:1\r\n\r\n"));
+    };
+    check("GET", "http", "/a?b", "GET /a?b");
+    check("GET", "https", "/a?b", "GET https://x.y:1/a?b");
+    check("GET", "HTTPS", "/", "GET HTTPS://x.y:1/");
+    check("GET", "coap+tcp", "/", "GET coap+tcp://x.y:1/");
+    check("OPTIONS", "https", "*", "OPTIONS https://x.y:1");
+    let without_authority = [(":method", "GET"), (":scheme", "https"), (":path", "/"), ("host", "a")];
+    check_head(&without_authority, "GET https:/// HTTP/1.1\r\nhost: a\r\n\r\n");
+    for scheme in ["", "1", "http:", "http://evil.example", "ht tp", "a/b", "a?", "ü"] {
+        check_malformed(&[START[0], (":scheme", scheme), START[2], START[3]]);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A server that answers each request, and frames as a client sends and receives them.
 
+use sanderling_http::Scheme;
 use sanderling_http2::{
     Content, DATA_BYTES_MAX, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request, Scratch, Session,
 };
@@ -103,7 +104,7 @@ impl Server {
 
     pub(crate) fn with_limits(content_bytes: usize, limits: Limits) -> Server {
         Server {
-            session: Session::new(&limits),
+            session: Session::new(&limits, Scheme::Http),
             limits,
             content_bytes,
             awaits_content: false,

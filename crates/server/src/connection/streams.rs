@@ -37,7 +37,7 @@ impl<'s> Connection<'s> {
     pub(super) fn begin_http2(&mut self, context: &Context<'_, 's>) {
         context.metrics.add(Counter::Http2Connections, 1);
         self.is_plain = false;
-        let http = Http2::new(&context.options.http.http2, self.timer.deadline_ms);
+        let http = Http2::new(&context.options.http.http2, self.transport.scheme(), self.timer.deadline_ms);
         self.protocol_state = ProtocolState::Other(OtherProtocol::Http2(Box::new(http)));
     }
 

@@ -2,9 +2,12 @@
 
 use super::tls_tests::{Configs, TlsClient, localhost_certificate};
 use super::*;
+use crate::http_clients::{ClientFrom, HttpClients};
+use crate::rate_limit_policy::IpNetwork;
 use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 use crate::snapshot::Tls;
 use sanderling_dns::{HashSeed, ZoneMap};
+use sanderling_http::ForwardedField;
 use sanderling_testkit::{TestDirectory, run_program};
 use sanderling_tls::{Certificate, CertificateStore};
 use std::fs;
@@ -62,6 +65,7 @@ fn simulate_rules(https_port: Option<u16>, act: impl FnOnce(&mut Simulation<'_>,
     let configs = configs();
     let mut options = Options::default();
     options.http.https_port = https_port;
+    options.http.accepts_http2 = true;
     simulate(snapshot(&configs), options, |simulation| act(simulation, &configs));
 }
 
@@ -207,7 +211,7 @@ fn request_for_a_host_that_the_certificate_is_not_for_gets_421() {
 }
 
 #[test]
-fn request_for_an_https_target_needs_encryption() {
+fn request_for_another_scheme_than_that_of_the_connection_gets_421() {
     simulate_rules(None, |simulation, configs| {
         let mut client = TlsClient::of("example.com", simulation, configs);
         for (target, status) in [
@@ -217,22 +221,92 @@ fn request_for_an_https_target_needs_encryption() {
             ("https://example.com/folder", "301"),
             ("https://example.com", "404"),
             ("https://unknown.example/file", "421"),
-            ("http://example.com/file", "200"),
         ] {
-            let response = client.ask(&get(target, "other.example"), simulation);
-            assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{target}: {response}");
-            if target.starts_with("http:") {
-                continue;
-            }
-            // RFC 9110 §7.4, with and without rules of the site.
-            for (method, host) in [("GET", "example.com"), ("OPTIONS", "example.com"), ("HEAD", "plain.example")] {
-                let target = target.replace("example.com", host);
-                let request = get(&target, "other.example").replacen("GET", method, 1);
+            let request = get(target, "other.example");
+            let of_http = request.replace("https:", "http:").replace("HTTPS:", "HTTP:");
+            let mut check = |request: &str, status: &str| {
+                let response = client.ask(request, simulation);
+                assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {response}");
+            };
+            check(&request, status);
+            check(&of_http, "421");
+            // With and without rules of the site.
+            for (method, host) in
+                [("GET", "example.com"), ("OPTIONS", "example.com"), ("POST", "example.com"), ("HEAD", "plain.example")]
+            {
+                let request = request.replace("example.com", host).replacen("GET", method, 1);
                 let response = simulation.ask_plain(&request);
                 assert!(response.starts_with("HTTP/1.1 421 "), "{request}: {response}");
             }
         }
+        for (scheme, status) in [("http", "421"), ("https", "200"), ("ftp", "400")] {
+            let mut client = TlsClient::of_http2("example.com", simulation, configs);
+            let received = client.ask_bytes(&http2_request(scheme), simulation);
+            assert_eq!(status_of_http2(&received), status, "{scheme}");
+        }
+        for (scheme, status) in [("http", "200"), ("https", "421"), ("ftp", "400")] {
+            let client = simulation.connect(Protocol::Http, &http2_request(scheme), UNLIMITED).expect("accepted");
+            simulation.run(ITERATIONS_MAX);
+            assert_eq!(status_of_http2(&simulation.take_received(client)), status, "{scheme}");
+        }
     });
+}
+
+/// The request for a file at `example.com` with this scheme, on a new connection.
+fn http2_request(scheme: &str) -> Vec<u8> {
+    let literal = |name: u8, value: &str| [&[name, value.len() as u8], value.as_bytes()].concat();
+    let block = [&[0x82][..], &literal(6, scheme), &literal(1, "example.com"), &literal(4, "/file")].concat();
+    let headers = [0, 0, block.len() as u8, 1, 5, 0, 0, 0, 1];
+    [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"[..], &headers, &block].concat()
+}
+
+/// The status in the header block of the first response: a literal, or one of the static table.
+fn status_of_http2(received: &[u8]) -> &str {
+    let literal = received.windows(5).find_map(|bytes| bytes.strip_prefix(b"\x08\x03"));
+    let has_index = |index| received.contains(&index);
+    match literal {
+        Some(status) => str::from_utf8(status).expect("digits"),
+        None if has_index(0x88) => "200",
+        None if has_index(0x8c) => "400",
+        None => panic!("{received:?}"),
+    }
+}
+
+/// RFC 9110 §7.4.
+#[test]
+fn request_of_a_trusted_proxy_may_have_the_scheme_of_its_client() {
+    let check = |http_clients: HttpClients, header: &str, [of_http, of_https]: [&str; 2]| {
+        simulate_rules(Some(443), |simulation, _| {
+            simulation.update_snapshot(|snapshot| snapshot.http_clients = Arc::new(http_clients));
+            for (scheme, expected) in [("http", of_http), ("https", of_https)] {
+                let mut ask = |request: &[u8]| {
+                    let bytes = [header.as_bytes(), request].concat();
+                    let client = match header {
+                        "" => simulation.connect(Protocol::Http, &bytes, UNLIMITED),
+                        _ => simulation.connect_proxy(CLIENT, &bytes),
+                    };
+                    simulation.run(ITERATIONS_MAX);
+                    simulation.take_received(client.expect("accepted"))
+                };
+                assert_eq!(status_of_http2(&ask(&http2_request(scheme))), expected, "{scheme}");
+                let response = ask(get(&format!("{scheme}://example.com/file"), "other.example").as_bytes());
+                let response = String::from_utf8_lossy(&response);
+                assert!(response.starts_with(&format!("HTTP/1.1 {expected} ")), "{response}");
+            }
+        });
+    };
+    let proxies = |client_from, address: IpAddr| HttpClients {
+        trusted_proxies: vec![IpNetwork { address, prefix_bits: 32 }],
+        client_from,
+        ..HttpClients::default()
+    };
+    let by_field = ClientFrom::Field(ForwardedField::XForwardedFor);
+    let other = IpAddr::from([192, 0, 2, 77]);
+    check(HttpClients::default(), "", ["308", "421"]);
+    check(proxies(by_field, other), "", ["308", "421"]);
+    check(proxies(by_field, CLIENT), "", ["308", "200"]);
+    let header = "PROXY TCP4 198.51.100.1 192.0.2.9 4000 80\r\n";
+    check(proxies(ClientFrom::ProxyProtocol, CLIENT), header, ["308", "200"]);
 }
 
 #[test]

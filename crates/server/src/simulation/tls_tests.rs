@@ -43,7 +43,7 @@ impl Configs {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let client = client.expect("suites for both").with_root_certificates(roots).with_no_client_auth();
-        let server = ServerTls::new(Arc::new(store), Arc::new(tickets), &[Alpn::Http1]);
+        let server = ServerTls::new(Arc::new(store), Arc::new(tickets), &[Alpn::H2, Alpn::Http1]);
         Configs { server, client: Arc::new(client) }
     }
 
@@ -83,11 +83,24 @@ impl TlsClient {
         TlsClient { connection: configs.client_of(name), ..TlsClient::new(simulation, configs) }
     }
 
+    /// The same, which speaks HTTP/2.
+    pub(super) fn of_http2(name: &str, simulation: &mut Simulation<'_>, configs: &Configs) -> TlsClient {
+        let mut config = ClientConfig::clone(&configs.client);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let configs = Configs { server: configs.server.clone(), client: Arc::new(config) };
+        TlsClient::of(name, simulation, &configs)
+    }
+
     /// The responses to these requests.
     pub(super) fn ask(&mut self, requests: &str, simulation: &mut Simulation<'_>) -> String {
+        String::from_utf8_lossy(&self.ask_bytes(requests.as_bytes(), simulation)).into_owned()
+    }
+
+    /// The same, as bytes.
+    pub(super) fn ask_bytes(&mut self, requests: &[u8], simulation: &mut Simulation<'_>) -> Vec<u8> {
         self.write(requests);
         self.run(simulation, UNLIMITED);
-        self.text()
+        std::mem::take(&mut self.received)
     }
 
     fn write(&mut self, bytes: impl AsRef<[u8]>) {
