@@ -2,7 +2,7 @@
 //! authority knows it, so that another agent goes on with it.
 
 use crate::accounts::Accounts;
-use crate::certificates::{covers, is_in_zone};
+use crate::certificates::is_in_zone;
 use crate::failure::{Failure, Kind};
 use crate::link::{Link, Published};
 use instant_acme::{
@@ -284,7 +284,7 @@ fn check_issued(chain: &str, key: &str, names: &[String]) -> Result<(), Failure>
         |cause: String| Failure::new(Kind::Refused, format!("the authority has issued a certificate that {cause}"), "");
     let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes())
         .map_err(|error| unusable(format!("cannot be used: {error}")))?;
-    match names.iter().find(|name| !covers(&certificate, name)) {
+    match names.iter().find(|name| !certificate.is_valid_for_host(name.as_bytes())) {
         Some(name) => Err(unusable(format!("is not for {name}"))),
         None => Ok(()),
     }

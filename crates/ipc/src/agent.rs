@@ -66,6 +66,8 @@ pub struct CertificateReport {
 /// A certificate that was issued.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuedReport {
+    /// The names in it.
+    pub names: Vec<String>,
     /// The name of its issuer.
     pub issuer: String,
     /// When it begins to be valid, in seconds since 1970.

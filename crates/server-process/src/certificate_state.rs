@@ -5,6 +5,9 @@ use sanderling_tls::{Certificate, CertificateProblem, time_problem};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
+/// Names that a line shows.
+pub(crate) const SHOWN_NAMES_MAX: usize = 5;
+
 /// A certificate.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CertificateState {
@@ -24,6 +27,8 @@ pub(crate) struct CertificateState {
 pub(crate) struct InService {
     /// The file that it was read from: an earlier one of the domain if the current one cannot be used.
     pub(crate) file: PathBuf,
+    /// The names and addresses in it, which may be others than those that it is used for.
+    names: Vec<String>,
     issuer: String,
     key_type: &'static str,
     not_before_unix_s: u64,
@@ -60,20 +65,27 @@ impl CertificateState {
             (Some(_), None) => format!("certificate {domain}: unavailable until it is corrected\n"),
         }
     }
-
-    pub(crate) fn names_text(&self) -> String {
-        if self.names.is_empty() { "every host".to_owned() } else { self.names.join(" ") }
-    }
 }
 
 impl InService {
     pub(crate) fn of(certificate: &Certificate, file: &Path) -> InService {
         InService {
             file: file.to_owned(),
+            names: certificate.names().collect(),
             issuer: certificate.issuer().to_owned(),
             key_type: certificate.key_type(),
             not_before_unix_s: certificate.not_before_unix_s(),
             not_after_unix_s: certificate.not_after_unix_s(),
+        }
+    }
+
+    /// `for example.com www.example.com`.
+    fn names_text(&self) -> String {
+        let shown: Vec<&str> = self.names.iter().take(SHOWN_NAMES_MAX).map(String::as_str).collect();
+        match self.names.len() - shown.len() {
+            _ if shown.is_empty() => "for no name".to_owned(),
+            0 => format!("for {}", shown.join(" ")),
+            more => format!("for {} and {more} more", shown.join(" ")),
         }
     }
 
@@ -82,7 +94,7 @@ impl InService {
         time_problem(self.not_before_unix_s, self.not_after_unix_s, unix_seconds())
     }
 
-    /// `ECDSA, issued by R11, 71 days left`.
+    /// `ECDSA, issued by R11, 71 days left, for example.com www.example.com`.
     pub(crate) fn text(&self) -> String {
         let days = |seconds: u64| match seconds / 86_400 {
             1 => "1 day".to_owned(),
@@ -96,7 +108,7 @@ impl InService {
             Some(_) => format!("{} left, RENEWAL IS DUE", days(self.not_after_unix_s.saturating_sub(unix_seconds()))),
             None => format!("{} left", days(self.not_after_unix_s.saturating_sub(unix_seconds()))),
         };
-        format!("{}, issued by {}, {time}", self.key_type, self.issuer)
+        format!("{}, issued by {}, {time}, {}", self.key_type, self.issuer, self.names_text())
     }
 }
 
@@ -112,13 +124,29 @@ mod tests {
             let not_before_unix_s = not_after_unix_s.strict_add_signed(-90 * DAY_S);
             let version = InService {
                 file: PathBuf::new(),
+                names: vec!["a.test".to_owned()],
                 issuer: "R11".to_owned(),
                 key_type: "ECDSA",
                 not_before_unix_s,
                 not_after_unix_s,
             };
-            assert_eq!(version.text(), format!("ECDSA, issued by R11, {expected}"), "{left_s} s");
+            assert_eq!(version.text(), format!("ECDSA, issued by R11, {expected}, for a.test"), "{left_s} s");
         };
+        let names_text = |count: usize| {
+            let names = (0..count).map(|number| format!("{number}.test")).collect();
+            let version = InService {
+                file: PathBuf::new(),
+                names,
+                issuer: String::new(),
+                key_type: "RSA",
+                not_before_unix_s: 0,
+                not_after_unix_s: 0,
+            };
+            version.names_text()
+        };
+        assert_eq!(names_text(0), "for no name");
+        assert_eq!(names_text(2), "for 0.test 1.test");
+        assert_eq!(names_text(7), "for 0.test 1.test 2.test 3.test 4.test and 2 more");
         // The clock goes on meanwhile.
         check(92 * DAY_S + 1_000, "NOT YET VALID: in 2 days");
         check(90 * DAY_S + 1_000, "NOT YET VALID: in less than a day");

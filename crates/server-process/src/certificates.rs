@@ -3,7 +3,7 @@
 //! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps the last
 //! good versions for the next process, in sealed memory that it does not read.
 
-use crate::certificate_state::{CertificateState, InService};
+use crate::certificate_state::{CertificateState, InService, SHOWN_NAMES_MAX};
 use crate::transfers::TsigSecrets;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log;
@@ -25,8 +25,6 @@ use std::sync::Arc;
 
 /// Seconds that the certificate for `localhost` is valid, at least, when it is passed on.
 const SELF_SIGNED_LEFT_S_MIN: u64 = 86_400;
-/// Names that a line shows.
-pub(crate) const SHOWN_NAMES_MAX: usize = 5;
 
 const _: () = assert!(
     TICKET_KEY_BYTES == sanderling_tls::TICKET_KEY_BYTES && KEY_LIFETIME_S == sanderling_tls::TICKET_LIFETIME_S as u64
@@ -411,7 +409,11 @@ fn warnings(configured: &CertificateFiles, certificate: &Certificate, of_domain:
     let now_unix_s = unix_seconds();
     let names = configured.names.iter().map(DomainName::as_str);
     let needed = names.filter(|name| certificate.is_valid_for_host(name.as_bytes()) || !is_valid_in(of_domain, name));
-    let problems = certificate.problems(now_unix_s, needed);
+    let mut problems = certificate.problems(now_unix_s, needed);
+    // Clients that do not support the key get another certificate.
+    if of_domain.iter().all(|certificate| certificate.key_problem().is_some()) {
+        problems.extend(certificate.key_problem());
+    }
     let diagnostic = |problem: CertificateProblem| {
         let message = format!("`{}`: {problem}", configured.chain.display());
         Diagnostic::warning(configured.location.clone(), Problem::new(message, problem.remedy()))

@@ -167,8 +167,8 @@ fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_
         text += &format!("site {} for {}\n", site.document_root.display(), site.hosts_text());
     }
     for certificate in certificates {
-        let version = certificate.in_service.as_ref().map(InService::text).unwrap_or_default();
-        text += &format!("certificate {} for {}: {version}\n", certificate.file.display(), certificate.names_text());
+        let version = certificate.in_service.as_ref().map_or_else(|| "not issued yet".to_owned(), InService::text);
+        text += &format!("certificate {} of {}: {version}\n", certificate.file.display(), certificate.domain_text());
     }
     for zone in &load_status.zones {
         let ZoneState { name, file, serial, record_count, .. } = zone.as_ref();

@@ -256,7 +256,7 @@ fn certificate_text(certificate: &CertificateState) -> String {
     };
     let problem = certificate.problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
     let warnings: String = certificate.warnings.iter().map(|warning| format!("; {warning}")).collect();
-    format!("  certificate   {}: {version}{problem}{warnings}\n", certificate.names_text())
+    format!("  certificate   {}: {version}{problem}{warnings}\n", certificate.domain_text())
 }
 
 fn site_text(site: &SiteState) -> String {

@@ -3,9 +3,9 @@
 
 use crate::certificate_error::{CertificateError, CertificateProblem, FileContent};
 use crate::der::{self, Elements};
-use crate::pem_files::{chain_from_pem, key_from_pem};
+use crate::pem_files::{chain_from_pem, contains, key_from_pem};
 use rustls::SignatureAlgorithm;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SigningKey};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub struct Certificate {
 struct Facts {
     dns_names: Vec<String>,
     addresses: Vec<IpAddr>,
+    /// The name of its subject.
+    subject: String,
     /// The type of its key, with the curve or other parameters, as DER.
     key_algorithm: Vec<u8>,
     issuer: String,
@@ -67,13 +69,18 @@ impl Certificate {
         &self.certified.cert
     }
 
-    /// The names and wildcards for which it is valid, in lower case.
-    pub fn dns_names(&self) -> &[String] {
-        &self.facts.dns_names
+    /// The names, wildcards and addresses for which it is valid, in lower case.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let addresses = self.facts.addresses.iter().map(IpAddr::to_string);
+        self.facts.dns_names.iter().cloned().chain(addresses)
     }
 
-    /// Whether it is valid for `host`: a name in any case with or without a dot at its end, or an address, IPv6 perhaps in
-    /// brackets. A wildcard holds for one label (RFC 9525 §6.3).
+    pub(crate) fn has_addresses(&self) -> bool {
+        !self.facts.addresses.is_empty()
+    }
+
+    /// Whether it is valid for `host`: a name in any case with or without a dot at its end, a wildcard that it has, or an
+    /// address, IPv6 perhaps in brackets. A wildcard holds for one label (RFC 9525 §6.3).
     pub fn is_valid_for_host(&self, host: &[u8]) -> bool {
         let name = host.strip_suffix(b".").unwrap_or(host);
         let first_label_bytes = name.iter().position(|&byte| byte == b'.').filter(|&bytes| bytes > 0);
@@ -116,9 +123,10 @@ impl Certificate {
         self.facts.not_before_unix_s
     }
 
-    /// The type of its key: `ECDSA`, `RSA` or `Ed25519`.
+    /// The type of its key: `ECDSA`, `RSA`, `Ed25519`, or `ECDSA (P-521)`, which fewer clients support.
     pub fn key_type(&self) -> &'static str {
         match self.certified.key.algorithm() {
+            SignatureAlgorithm::ECDSA if contains(&self.facts.key_algorithm, der::P521) => "ECDSA (P-521)",
             SignatureAlgorithm::ECDSA => "ECDSA",
             SignatureAlgorithm::ED25519 => "Ed25519",
             _ => "RSA",
@@ -130,22 +138,25 @@ impl Certificate {
         let mut problems = Vec::new();
         problems.extend(self.time_problem(now_unix_s));
         problems.extend(chain_problem(&self.certified.cert));
-        let missing = names.into_iter().filter(|name| !self.is_valid_for(name));
+        if self.names().next().is_none() {
+            problems.push(CertificateProblem::NoAlternativeName { subject: self.facts.subject.clone() });
+            return problems;
+        }
+        let missing = names.into_iter().filter(|name| !self.is_valid_for_host(name.as_bytes()));
         problems.extend(missing.map(|name| CertificateProblem::MissingName(name.to_owned())));
         problems
+    }
+
+    /// That browsers do not support its key.
+    pub fn key_problem(&self) -> Option<CertificateProblem> {
+        let key_type = self.key_type();
+        let is_supported = matches!(key_type, "ECDSA" | "RSA");
+        (!is_supported).then_some(CertificateProblem::UnsupportedByBrowsers { key_type })
     }
 
     /// What is wrong with its time at `now_unix_s`.
     pub fn time_problem(&self, now_unix_s: u64) -> Option<CertificateProblem> {
         time_problem(self.facts.not_before_unix_s, self.facts.not_after_unix_s, now_unix_s)
-    }
-
-    fn is_valid_for(&self, name: &str) -> bool {
-        if name.starts_with("*.") {
-            return self.facts.dns_names.iter().any(|valid| valid.eq_ignore_ascii_case(name));
-        }
-        let parsed = EndEntityCert::try_from(&self.certified.cert[0]).expect("was parsed before");
-        ServerName::try_from(name).is_ok_and(|name| parsed.verify_is_valid_for_subject_name(&name).is_ok())
     }
 
     pub(crate) fn certified(&self) -> &Arc<CertifiedKey> {
@@ -214,18 +225,16 @@ impl<'d> Fields<'d> {
     /// The addresses among the alternative names (RFC 5280 §4.2.1.6).
     fn addresses(&self) -> Vec<IpAddr> {
         const EXTENSIONS: u8 = 0xa3;
-        const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 29, 17];
-        const IP_ADDRESS: u8 = 0x87;
         let extensions = self.rest.filter(|(tag, _)| *tag == EXTENSIONS).flat_map(|(_, list)| Elements(list));
         let names = extensions.flat_map(|(_, list)| Elements(list)).filter_map(|(_, extension)| {
             let mut fields = Elements(extension);
-            let is_wanted = fields.take_tagged(der::OBJECT_ID)? == SUBJECT_ALTERNATIVE_NAME;
+            let is_wanted = fields.take_tagged(der::OBJECT_ID)? == der::SUBJECT_ALTERNATIVE_NAME;
             let (_, value) = fields.find(|(tag, _)| *tag == der::OCTET_STRING).filter(|_| is_wanted)?;
             Elements(value).take_tagged(der::SEQUENCE)
         });
         names
             .flat_map(Elements)
-            .filter(|(tag, _)| *tag == IP_ADDRESS)
+            .filter(|(tag, _)| *tag == der::IP_ADDRESS)
             .filter_map(|(_, bytes)| {
                 let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from).ok();
                 v4.or_else(|| <[u8; 16]>::try_from(bytes).map(IpAddr::from).ok())
@@ -242,6 +251,7 @@ impl Facts {
         Some(Facts {
             dns_names: parsed.valid_dns_names().map(str::to_ascii_lowercase).collect(),
             addresses: names.addresses(),
+            subject: name_text(names.subject),
             key_algorithm: Elements(names.key).take_tagged(der::SEQUENCE)?.to_vec(),
             issuer: name_text(names.issuer),
             not_before_unix_s: validity.next()??,
@@ -252,14 +262,12 @@ impl Facts {
 
 /// The common name of a distinguished name, or else its organization.
 fn name_text(name: &[u8]) -> String {
-    const COMMON_NAME: &[u8] = &[0x55, 4, 3];
-    const ORGANIZATION: &[u8] = &[0x55, 4, 10];
     let attribute = |wanted: &[u8]| {
         Elements(name).flat_map(|(_, set)| Elements(set)).find_map(|(_, attribute)| {
             let mut parts = Elements(attribute);
             (parts.take_tagged(der::OBJECT_ID)? == wanted).then(|| parts.next()).flatten()
         })
     };
-    let text = attribute(COMMON_NAME).or_else(|| attribute(ORGANIZATION)).map_or(&[][..], |(_, text)| text);
+    let text = attribute(der::COMMON_NAME).or_else(|| attribute(der::ORGANIZATION)).map_or(&[][..], |(_, text)| text);
     text.utf8_chunks().flat_map(|chunk| chunk.valid().chars()).filter(|character| !character.is_control()).collect()
 }

@@ -68,6 +68,17 @@ pub enum CertificateError {
         /// Why.
         reason: String,
     },
+    /// A file begins with a byte order mark, so that its first line is not one of PEM.
+    #[error("{0} begins with a byte order mark (BOM), which PEM does not have")]
+    ByteOrderMark(PemFile),
+    /// A section of a file is indented, so that it is not one of PEM.
+    #[error("{file} has white space before -----BEGIN in line {line}")]
+    Indented {
+        /// The file.
+        file: PemFile,
+        /// Its line, from 1.
+        line: usize,
+    },
     /// The chain has no certificate.
     #[error("the chain has no certificate: it {0}")]
     NoCertificate(FileContent),
@@ -113,6 +124,12 @@ impl CertificateError {
             }
             CertificateError::Cut(PemFile::Key) | CertificateError::Damaged { file: PemFile::Key, .. } => {
                 "copy the whole key again, from -----BEGIN PRIVATE KEY----- to the last line, or request a new certificate"
+            }
+            CertificateError::ByteOrderMark(_) => {
+                "save the file as UTF-8 without a byte order mark, or remove it with `sed -i '1s/^\\xEF\\xBB\\xBF//' FILE`"
+            }
+            CertificateError::Indented { .. } => {
+                "remove the white space at the start of all lines, for example with `sed -i 's/^[ \\t]*//' FILE`"
             }
             CertificateError::NoCertificate(content) => match content {
                 FileContent::Pkcs12 => "convert it with `openssl pkcs12 -in FILE -nokeys -out chain.pem`",
@@ -181,6 +198,18 @@ pub enum CertificateProblem {
         /// The issuer's name.
         issuer: String,
     },
+    /// It has no name, but for that of its subject.
+    #[error("the certificate has no subject alternative name, and clients ignore its common name, {subject}")]
+    NoAlternativeName {
+        /// The name of its subject.
+        subject: String,
+    },
+    /// Only some clients support its key.
+    #[error("the key is {key_type}, which browsers do not support")]
+    UnsupportedByBrowsers {
+        /// Its type.
+        key_type: &'static str,
+    },
     /// A name that is served is not in the certificate.
     #[error("the certificate is not valid for {0}")]
     MissingName(String),
@@ -198,6 +227,13 @@ impl CertificateProblem {
             CertificateProblem::ChainOutOfOrder { .. } => "put each certificate before that of its issuer",
             CertificateProblem::ChainIncomplete { .. } => {
                 "add the intermediate certificates of the certificate authority (often called fullchain)"
+            }
+            CertificateProblem::NoAlternativeName { .. } => {
+                "request a certificate with the names as subject alternative names (of `openssl req`: \
+                 -addext subjectAltName=DNS:NAME)"
+            }
+            CertificateProblem::UnsupportedByBrowsers { .. } => {
+                "request a certificate with a key of ECDSA with P-256, or add one to the domain"
             }
             CertificateProblem::MissingName(_) => "request a certificate with this name, or serve it without HTTPS",
         }

@@ -19,6 +19,16 @@ pub struct CertificateStore {
     for_unknown_names: Alternatives,
     /// For clients that ask for none, likewise.
     for_no_name: Alternatives,
+    /// Those of names that are valid for an address as well: a client that asks for no name has mostly connected to one.
+    for_addresses: Alternatives,
+}
+
+/// The certificates for a client, of which it gets one whose key it supports.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Candidates {
+    pub(crate) certificates: Alternatives,
+    /// The client asks for no name, or for one without a certificate of its own.
+    pub(crate) are_default: bool,
 }
 
 /// Certificates for the same name with different types of keys, in the order of preference. A clone shares them.
@@ -41,9 +51,13 @@ impl CertificateStore {
             None => self.exact.entry(name.into()).or_default(),
         };
         alternatives.add(certificate);
+        if certificate.has_addresses() && !self.for_addresses.contains(certificate) {
+            self.for_addresses.add(certificate);
+        }
     }
 
-    /// Uses `certificate` for clients that ask for another name or for none. Without a default, their handshake fails.
+    /// Uses `certificate` for clients that ask for another name, or for none while no certificate is for an address. Without a
+    /// default, their handshake fails.
     pub fn add_default(&mut self, certificate: &Certificate) {
         self.for_unknown_names.add(certificate);
         self.for_no_name.add(certificate);
@@ -65,10 +79,15 @@ impl CertificateStore {
         self.find_named(&host).is_some_and(|found| found.are_valid_for_host(host.as_bytes()))
     }
 
-    /// The certificates for a client that asks for a name in lower case, and whether they are those for other names.
-    pub(crate) fn find(&self, name: Option<&str>) -> (&Alternatives, bool) {
-        let Some(name) = name else { return (&self.for_no_name, true) };
-        self.find_named(name).map_or((&self.for_unknown_names, true), |found| (found, false))
+    /// The certificates for a client that asks for a name in lower case.
+    pub(crate) fn find(&self, name: Option<&str>) -> Candidates {
+        let named = name.and_then(|name| self.find_named(name));
+        let certificates = named.unwrap_or(match name {
+            Some(_) => &self.for_unknown_names,
+            None if self.for_addresses.is_empty() => &self.for_no_name,
+            None => &self.for_addresses,
+        });
+        Candidates { certificates: certificates.clone(), are_default: named.is_none() }
     }
 
     fn find_named(&self, name: &str) -> Option<&Alternatives> {
@@ -86,6 +105,10 @@ impl Alternatives {
     /// with another one does not send a request for `host`.
     pub(crate) fn are_valid_for_host(&self, host: &[u8]) -> bool {
         self.0.iter().any(|certificate| certificate.is_valid_for_host(host))
+    }
+
+    fn contains(&self, certificate: &Certificate) -> bool {
+        self.0.iter().any(|own| Arc::ptr_eq(own.certified(), certificate.certified()))
     }
 
     fn add(&mut self, certificate: &Certificate) {
@@ -119,11 +142,11 @@ impl Alternatives {
 
 impl ResolvesServerCert for CertificateStore {
     fn resolve(&self, client_hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let (alternatives, _) = self.find(client_hello.server_name());
+        let candidates = self.find(client_hello.server_name());
         let schemes = client_hello.signature_schemes();
         let is_supported = |certificate: &Certificate| certificate.certified().key.choose_scheme(schemes).is_some();
         // The vDSO has the time without a system call.
-        let chosen = alternatives.choose(is_supported, || UnixTime::now().as_secs());
+        let chosen = candidates.certificates.choose(is_supported, || UnixTime::now().as_secs());
         chosen.map(Certificate::certified).cloned()
     }
 }
@@ -131,9 +154,11 @@ impl ResolvesServerCert for CertificateStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::self_signed::localhost;
+    use crate::self_signed::{localhost, localhost_with};
+    use std::net::{IpAddr, Ipv4Addr};
 
     const DAY_S: u64 = 86_400;
+    const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[test]
     fn certificate_that_is_valid_at_the_time_is_preferred() {
@@ -141,7 +166,7 @@ mod tests {
         let certificates = [0, 100, 200].map(|day| localhost((1000 + day) * DAY_S).expect("random numbers"));
         let mut store = CertificateStore::new();
         certificates.iter().for_each(|certificate| store.add("localhost", certificate));
-        let (alternatives, _) = store.find(Some("localhost"));
+        let alternatives = store.find(Some("localhost")).certificates;
         let check = |day: u64, expected: usize| {
             let chosen = alternatives.choose(|_| true, || (1000 + day) * DAY_S).expect("one of them");
             assert!(Arc::ptr_eq(chosen.certified(), certificates[expected].certified()), "{day}");
@@ -162,7 +187,29 @@ mod tests {
     fn time_is_not_needed_for_a_single_certificate() {
         let mut store = CertificateStore::new();
         store.add_default(&localhost(0).expect("random numbers"));
-        assert!(store.find(None).0.choose(|_| true, || panic!("asked")).is_some());
+        assert!(store.find(None).certificates.choose(|_| true, || panic!("asked")).is_some());
+    }
+
+    #[test]
+    fn client_that_asks_for_no_name_gets_a_certificate_for_an_address() {
+        let certificate = |addresses| localhost_with(0, addresses).expect("random numbers");
+        let (default, other, of_address) = (certificate(&[]), certificate(&[]), certificate(&[LOOPBACK]));
+        let mut store = CertificateStore::new();
+        let check = |store: &CertificateStore, name: Option<&str>, expected: &Certificate| {
+            let found = store.find(name);
+            assert!(found.are_default);
+            assert!(found.certificates.contains(expected), "{name:?}");
+        };
+        store.add("default.example", &default);
+        store.add_default(&default);
+        store.add("other.example", &other);
+        check(&store, None, &default);
+        ["a.example", "b.example"].iter().for_each(|name| store.add(name, &of_address));
+        check(&store, None, &of_address);
+        check(&store, Some("unknown.example"), &default);
+        store.refuse_unknown_names();
+        check(&store, None, &of_address);
+        assert!(store.find(Some("unknown.example")).certificates.is_empty());
     }
 
     #[test]

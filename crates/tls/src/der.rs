@@ -10,6 +10,17 @@ pub(crate) const GENERALIZED_TIME: u8 = 0x18;
 pub(crate) const SEQUENCE: u8 = 0x30;
 pub(crate) const SET: u8 = 0x31;
 
+/// Tags of the alternative names (RFC 5280 §4.2.1.6).
+pub(crate) const DNS_NAME: u8 = 0x82;
+pub(crate) const IP_ADDRESS: u8 = 0x87;
+
+/// Object identifiers of attributes and extensions (RFC 5280 §A).
+pub(crate) const COMMON_NAME: &[u8] = &[0x55, 4, 3];
+pub(crate) const ORGANIZATION: &[u8] = &[0x55, 4, 10];
+pub(crate) const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 29, 17];
+/// Of a curve (RFC 5480 §2.1.1.1).
+pub(crate) const P521: &[u8] = &[0x2b, 0x81, 4, 0, 35];
+
 const SECONDS_PER_DAY: u64 = 86_400;
 
 /// Elements one after another.
@@ -55,6 +66,8 @@ pub(crate) fn element(tag: u8, content: &[&[u8]]) -> Vec<u8> {
     let mut out = vec![tag];
     match length {
         0..=0x7f => out.push(length as u8),
+        // X.690 §10.1: in as few bytes as possible.
+        0x80..=0xff => out.extend([0x81, length as u8]),
         _ => {
             out.push(0x82);
             out.extend_from_slice(&length.to_be_bytes());

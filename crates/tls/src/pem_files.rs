@@ -12,8 +12,12 @@ use zeroize::Zeroize;
 const PRIVATE_KEY: &[u8] = b"PRIVATE KEY-----";
 const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
+/// At the start of a file of UTF-8 that some editors write.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The certificates of `chain`, at least one. `key` is the content of the other file.
 pub(crate) fn chain_from_pem(chain: &[u8], key: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    check_lines(chain, PemFile::Chain)?;
     let certificates = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>();
     let certificates = certificates.map_err(|error| syntax_error(PemFile::Chain, &error))?;
     if !certificates.is_empty() {
@@ -27,6 +31,7 @@ pub(crate) fn chain_from_pem(chain: &[u8], key: &[u8]) -> Result<Vec<Certificate
 
 /// The private key of `key`. The decoded key is erased after it is loaded.
 pub(crate) fn key_from_pem(key: &[u8]) -> Result<Arc<dyn SigningKey>, CertificateError> {
+    check_lines(key, PemFile::Key)?;
     let is_encrypted = [&b"-----BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"];
     if is_encrypted.iter().any(|mark| contains(key, mark)) {
         return Err(CertificateError::EncryptedKey);
@@ -38,6 +43,19 @@ pub(crate) fn key_from_pem(key: &[u8]) -> Result<Arc<dyn SigningKey>, Certificat
     let loaded = load_key(&der).map_err(|_| CertificateError::UnsupportedKey(description(&der)));
     der.zeroize();
     loaded
+}
+
+/// Refuses a file in which a section would not be found, and the next one be taken for the first.
+fn check_lines(content: &[u8], file: PemFile) -> Result<(), CertificateError> {
+    const BEGIN: &[u8] = b"-----BEGIN ";
+    let mut lines = content.split(|&byte| byte == b'\n');
+    if content.strip_prefix(BYTE_ORDER_MARK).is_some_and(|rest| rest.starts_with(BEGIN)) {
+        return Err(CertificateError::ByteOrderMark(file));
+    }
+    match lines.position(|line| !line.starts_with(BEGIN) && line.trim_ascii_start().starts_with(BEGIN)) {
+        Some(index) => Err(CertificateError::Indented { file, line: index + 1 }),
+        None => Ok(()),
+    }
 }
 
 /// Without the key, which an error must not show.
@@ -78,7 +96,7 @@ impl FileContent {
     }
 }
 
-fn contains(file: &[u8], mark: &[u8]) -> bool {
+pub(crate) fn contains(file: &[u8], mark: &[u8]) -> bool {
     file.windows(mark.len()).any(|window| window == mark)
 }
 
@@ -137,7 +155,7 @@ fn curve(id: &[u8]) -> Option<String> {
     let name = match id {
         [0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7] | [0x2b, 0x81, 4, 0, 34] => return None,
         [0x2b, 0x81, 4, 0, 10] => "the curve secp256k1",
-        [0x2b, 0x81, 4, 0, 35] => "the curve P-521",
+        der::P521 => "the curve P-521",
         [0x2b, 0x81, 4, 0, 33] => "the curve P-224",
         [0x2b, 0x24, 3, 3, 2, 8, 1, 1, ..] => "a brainpool curve",
         _ => "an unsupported curve",

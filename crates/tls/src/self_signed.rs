@@ -2,12 +2,16 @@
 
 use crate::certificate::Certificate;
 use crate::certificate_error::CertificateError;
-use crate::der::{self, BIT_STRING, INTEGER, OBJECT_ID, OCTET_STRING, SEQUENCE, SET, UTF8_STRING, element};
+use crate::der::{
+    self, BIT_STRING, COMMON_NAME, DNS_NAME, INTEGER, IP_ADDRESS, OBJECT_ID, OCTET_STRING, SEQUENCE, SET,
+    SUBJECT_ALTERNATIVE_NAME, UTF8_STRING, element,
+};
 use crate::provider::library::rand::{SecureRandom, SystemRandom};
 use crate::provider::library::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use crate::provider::load_key;
 use rustls::SignatureScheme;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How long the certificate is valid.
 const VALID_S: u64 = 30 * 86_400;
@@ -15,14 +19,16 @@ const VALID_S: u64 = 30 * 86_400;
 const VALID_BEFORE_S: u64 = 86_400;
 /// ecdsa-with-SHA256 (RFC 5758 §3.2).
 const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
-const COMMON_NAME: &[u8] = &[0x55, 4, 3];
-const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 17];
-/// Tags of a name in the extension (RFC 5280 §4.2.1.6).
-const DNS_NAME: u8 = 0x82;
-const IP_ADDRESS: u8 = 0x87;
+/// The addresses of this machine.
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// A new ECDSA key, and a certificate for `localhost`, 127.0.0.1 and ::1 that is signed by it.
 pub fn localhost(now_unix_s: u64) -> Result<Certificate, CertificateError> {
+    localhost_with(now_unix_s, &LOOPBACK)
+}
+
+/// The same for these addresses.
+pub(crate) fn localhost_with(now_unix_s: u64, addresses: &[IpAddr]) -> Result<Certificate, CertificateError> {
     let random = SystemRandom::new();
     let no_random = |_| CertificateError::UnsupportedKey("there are no random numbers".into());
     let mut serial = [0; 16];
@@ -50,7 +56,7 @@ pub fn localhost(now_unix_s: u64) -> Result<Certificate, CertificateError> {
             &element(SEQUENCE, &[&validity[0], &validity[1]]),
             &name,
             public_key.as_ref(),
-            &element(0xa3, &[&element(SEQUENCE, &[&alternative_names()])]),
+            &element(0xa3, &[&element(SEQUENCE, &[&alternative_names(addresses)])]),
         ],
     );
     let signer = key.choose_scheme(&[SignatureScheme::ECDSA_NISTP256_SHA256]).expect("the scheme of the key");
@@ -59,16 +65,14 @@ pub fn localhost(now_unix_s: u64) -> Result<Certificate, CertificateError> {
     Certificate::new(vec![CertificateDer::from(certificate)], key)
 }
 
-fn alternative_names() -> Vec<u8> {
-    let names = element(
-        SEQUENCE,
-        &[
-            &element(DNS_NAME, &[b"localhost"]),
-            &element(IP_ADDRESS, &[&std::net::Ipv4Addr::LOCALHOST.octets()]),
-            &element(IP_ADDRESS, &[&std::net::Ipv6Addr::LOCALHOST.octets()]),
-        ],
-    );
-    element(SEQUENCE, &[&element(OBJECT_ID, &[SUBJECT_ALT_NAME]), &element(OCTET_STRING, &[&names])])
+fn alternative_names(addresses: &[IpAddr]) -> Vec<u8> {
+    let of_address = |address: &IpAddr| match address {
+        IpAddr::V4(address) => element(IP_ADDRESS, &[&address.octets()]),
+        IpAddr::V6(address) => element(IP_ADDRESS, &[&address.octets()]),
+    };
+    let names: Vec<u8> = addresses.iter().flat_map(of_address).collect();
+    let names = element(SEQUENCE, &[&element(DNS_NAME, &[b"localhost"]), &names]);
+    element(SEQUENCE, &[&element(OBJECT_ID, &[SUBJECT_ALTERNATIVE_NAME]), &element(OCTET_STRING, &[&names])])
 }
 
 #[cfg(test)]
@@ -86,7 +90,7 @@ mod tests {
         let missing = ["example.com", "127.0.0.2"].map(|name| CertificateProblem::MissingName(name.into()));
         assert_eq!(elsewhere, missing);
         assert_eq!((certificate.key_type(), certificate.issuer()), ("ECDSA", "localhost"));
-        assert_eq!(certificate.dns_names(), ["localhost"]);
+        assert_eq!(certificate.names().collect::<Vec<_>>(), ["localhost", "127.0.0.1", "::1"]);
         assert_eq!(certificate.not_after_unix_s(), NOW_UNIX_S + VALID_S);
     }
 

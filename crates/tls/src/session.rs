@@ -1,7 +1,7 @@
 //! The server's side of one TLS connection: bytes of the network in, bytes of the application out, and back.
 
 use crate::alpn::Alpn;
-use crate::certificate_store::{Alternatives, CertificateStore};
+use crate::certificate_store::{Candidates, CertificateStore};
 use crate::record_boundary::RecordBoundary;
 use crate::server_tls::ServerTls;
 use rustls::server::ServerConnection;
@@ -110,9 +110,8 @@ pub struct Session {
     unsent_bytes_max: usize,
     /// What is sent instead of what rustls would send, after a failure.
     last_words: Vec<u8>,
-    /// The certificates among which that of the connection was chosen, once the handshake is complete, and whether they are
-    /// those for clients that ask for no name or an unknown one.
-    chosen_from: (Alternatives, bool),
+    /// The certificates among which that of the connection was chosen, once the handshake is complete.
+    chosen_from: Candidates,
 }
 
 impl Session {
@@ -131,7 +130,7 @@ impl Session {
             unsent_bytes: 0,
             unsent_bytes_max: UNSENT_BYTES_MAX,
             last_words: Vec::new(),
-            chosen_from: (Alternatives::default(), false),
+            chosen_from: Candidates::default(),
         }
     }
 
@@ -192,12 +191,12 @@ impl Session {
     /// Whether the client has got a certificate that is valid for `host`, a name in any case. `false` before the handshake is
     /// complete.
     pub fn has_certificate_for(&self, host: &[u8]) -> bool {
-        self.chosen_from.0.are_valid_for_host(host)
+        self.chosen_from.certificates.are_valid_for_host(host)
     }
 
     /// Whether the client has asked for no name, or for one without a certificate of its own.
     pub fn has_default_certificate(&self) -> bool {
-        self.chosen_from.1
+        self.chosen_from.are_default
     }
 
     /// Whether the session goes on from an earlier one, by a ticket.
@@ -325,8 +324,7 @@ impl Session {
                 self.boundary.advance(&arrived[..fed_bytes]);
                 let has_ended_handshake = was_handshaking && self.state != State::Handshaking;
                 if has_ended_handshake {
-                    let (chosen_from, is_default) = self.certificates.find(self.connection.server_name());
-                    self.chosen_from = (chosen_from.clone(), is_default);
+                    self.chosen_from = self.certificates.find(self.connection.server_name());
                 }
                 let is_complete = has_plaintext || has_ended_handshake;
                 self.partial_bytes = match is_complete {
@@ -371,7 +369,7 @@ impl Session {
         let (alert, error) = if self.certificates.is_empty() {
             // No name is known, and the client is not to blame.
             (INTERNAL_ERROR, SessionError::Internal(rustls::Error::General("no certificate is in service".to_owned())))
-        } else if !self.certificates.find(self.connection.server_name()).0.is_empty() {
+        } else if !self.certificates.find(self.connection.server_name()).certificates.is_empty() {
             let error = rustls::PeerIncompatible::NoSignatureSchemesInCommon.into();
             (HANDSHAKE_FAILURE, SessionError::Incompatible(error))
         } else {

@@ -421,7 +421,7 @@ fn check_reports_what_is_wrong_with_certificates() {
     let check = || run(&["check", "--config", &directory.argument("sanderling.toml")]);
     let good = check();
     assert_eq!((good.code(), good.errors.as_str()), (Some(0), ""), "{good}");
-    assert!(good.text().contains("chain.pem for example.com: ECDSA, issued by first, "), "{good}");
+    assert!(good.text().contains("chain.pem of example.com: ECDSA, issued by first, "), "{good}");
 
     issue_for("c.example", &directory, "c.pem", "c.key", "c");
     let further = "[domain.\"b.example\"]\nsite = \"public\"\n\

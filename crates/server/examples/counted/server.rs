@@ -144,7 +144,7 @@ fn request_http2(address: SocketAddr, count: usize) {
     stream.write_all(preface).expect("the server reads");
     // GET and https by the static table of RFC 7541, then literals with its names `:path`, `:authority`, `user-agent` and
     // `accept`.
-    let block = b"\x82\x87\x04\x04/512\x01\x0bwww.example\x0f\x2b\x0bcurl/8.14.1\x0f\x04\x03*/*";
+    let block = b"\x82\x86\x04\x04/512\x01\x0bwww.example\x0f\x2b\x0bcurl/8.14.1\x0f\x04\x03*/*";
     for number in 0..count as u32 {
         // HEADERS with END_STREAM and END_HEADERS on the next odd stream.
         let mut frame = vec![0, 0, block.len() as u8, 1, 1 | 4];

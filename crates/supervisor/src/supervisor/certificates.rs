@@ -48,10 +48,20 @@ fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix
     text += &match issued {
         None => "  not issued yet\n".to_owned(),
         Some(issued) if issued.not_after_unix_s < now_unix_s => {
-            format!("  issued by {}, EXPIRED {} ago\n", issued.issuer, time(now_unix_s - issued.not_after_unix_s))
+            format!(
+                "  issued by {} for {}, EXPIRED {} ago\n",
+                issued.issuer,
+                issued.names.join(" "),
+                time(now_unix_s - issued.not_after_unix_s)
+            )
         }
         Some(issued) => {
-            format!("  issued by {}, {} left\n", issued.issuer, time(issued.not_after_unix_s - now_unix_s))
+            format!(
+                "  issued by {} for {}, {} left\n",
+                issued.issuer,
+                issued.names.join(" "),
+                time(issued.not_after_unix_s - now_unix_s)
+            )
         }
     };
     let next = schedule.iter().find(|task| {
@@ -94,8 +104,12 @@ mod tests {
 
     #[test]
     fn text_says_what_is_issued_what_comes_next_and_what_has_failed() {
-        let issued =
-            IssuedReport { issuer: "CA 1".to_owned(), not_before_unix_s: NOW, not_after_unix_s: NOW + 60 * DAY_S };
+        let issued = IssuedReport {
+            names: vec!["example.com".to_owned()],
+            issuer: "CA 1".to_owned(),
+            not_before_unix_s: NOW,
+            not_after_unix_s: NOW + 60 * DAY_S,
+        };
         let certificate = CertificateReport {
             name: "example.com".to_owned(),
             names: vec!["example.com".to_owned(), "*.example.com".to_owned()],
@@ -112,11 +126,11 @@ mod tests {
         ];
         assert_eq!(
             text_of(&certificate, &schedule, NOW),
-            "example.com\n  names: example.com *.example.com\n  issued by CA 1, 60 days left\n  next order in 30 days: why\n  \
+            "example.com\n  names: example.com *.example.com\n  issued by CA 1 for example.com, 60 days left\n  next order in 30 days: why\n  \
              last error, after 1 failure: refused; do this\n"
         );
         let text = text_of(&certificate, &[], NOW + 61 * DAY_S);
-        assert!(text.contains("  issued by CA 1, EXPIRED 24 h ago\n"), "{text}");
+        assert!(text.contains("  issued by CA 1 for example.com, EXPIRED 24 h ago\n"), "{text}");
         let first = CertificateReport { is_in_progress: true, issued: None, last_error: None, ..certificate };
         let text = text_of(&first, &schedule, NOW);
         assert!(text.ends_with("  not issued yet\n  an order at ca is in progress\n"), "{text}");

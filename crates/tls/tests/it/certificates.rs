@@ -14,7 +14,9 @@ fn load(chain: &[&str], key: &str) -> Result<Certificate, CertificateError> {
 
 #[test]
 fn keys_are_read_as_sec1_pkcs1_and_pkcs8() {
-    for (name, key_type) in [("ecdsa", "ECDSA"), ("rsa", "RSA"), ("ed25519", "Ed25519"), ("other", "ECDSA")] {
+    for (name, key_type) in
+        [("ecdsa", "ECDSA"), ("rsa", "RSA"), ("ed25519", "Ed25519"), ("other", "ECDSA"), ("p521", "ECDSA (P-521)")]
+    {
         let certificate = load(&[name, "intermediate"], &format!("{name}.key")).unwrap();
         assert_eq!((certificate.key_type(), certificate.issuer()), (key_type, "Test-intermediate"));
     }
@@ -23,7 +25,9 @@ fn keys_are_read_as_sec1_pkcs1_and_pkcs8() {
 #[test]
 fn certificate_says_its_names_and_its_time() {
     let certificate = load(&["ecdsa", "intermediate"], "ecdsa.key").unwrap();
-    assert_eq!(certificate.dns_names(), ["example.com", "*.example.com", "example.org"]);
+    assert_eq!(certificate.names().collect::<Vec<_>>(), ["example.com", "*.example.com", "example.org"]);
+    let other = load(&["other", "intermediate"], "other.key").unwrap();
+    assert_eq!(other.names().collect::<Vec<_>>(), ["other.example.com", "192.0.2.1"]);
     let days_left = (certificate.not_after_unix_s() - now_unix_s()) / 86_400;
     assert!((9..=10).contains(&days_left), "{days_left}");
 }
@@ -77,6 +81,24 @@ fn chain_or_key_that_cannot_be_used_is_refused_with_a_remedy() {
     }
     let expected = "the private key belongs to certificate 2 of the chain, not to the first one";
     check(&pki().chain(&["intermediate", "ecdsa"]), "ecdsa.key", expected, "first");
+    let text = |file: &[u8]| String::from_utf8(file.to_vec()).unwrap();
+    let key = text(&pki().read("ecdsa.key"));
+    for (file, chain, key) in [
+        ("the chain", format!("\u{feff}{}", text(&chain)), key.clone()),
+        ("the key file", text(&chain), format!("\u{feff}{key}")),
+    ] {
+        let expected = format!("{file} begins with a byte order mark (BOM), which PEM does not have");
+        check_files(chain.as_bytes(), key.as_bytes(), &expected, "sed -i '1s/^\\xEF\\xBB\\xBF//' FILE");
+    }
+    for (file, line, chain, key) in [
+        ("the chain", 1, format!("  {}", text(&chain).replace('\n', "\n  ")), key.clone()),
+        // The first certificate would not be seen, and the second one be taken for it.
+        ("the chain", 2, format!("a comment\n\t{}", text(&chain)), key.clone()),
+        ("the key file", 1, text(&chain), format!(" {key}")),
+    ] {
+        let expected = format!("{file} has white space before -----BEGIN in line {line}");
+        check_files(chain.as_bytes(), key.as_bytes(), &expected, "sed -i 's/^[ \\t]*//' FILE");
+    }
     let pem = |content: &str| format!("-----BEGIN CERTIFICATE-----\n{content}\n-----END CERTIFICATE-----\n");
     let expected = "certificate 1 of the chain is damaged or cut (TrailingData(SignedData))";
     check(pem("AAAA").as_bytes(), "ecdsa.key", expected, "copy the whole chain again");
@@ -113,8 +135,25 @@ fn names_that_the_certificate_lacks_are_reported() {
         assert_eq!(problems, expected, "{names:?}");
     };
     check("ecdsa", &["example.com", "EXAMPLE.org", "www.example.com", "*.Example.com"], &[]);
+    check("ecdsa", &["*.example.org", "*.a.example.com"], &["*.example.org", "*.a.example.com"]);
     check("ecdsa", &["a.b.example.com", "example.net", "192.0.2.1"], &["a.b.example.com", "example.net", "192.0.2.1"]);
     check("other", &["192.0.2.1", "192.0.2.2", "*.example.com"], &["192.0.2.2", "*.example.com"]);
+}
+
+#[test]
+fn certificate_or_key_that_browsers_refuse_is_reported() {
+    let unnamed = load(&["unnamed", "intermediate"], "unnamed.key").unwrap();
+    let problems = unnamed.problems(now_unix_s(), ["example.com", "www.example.com"]);
+    let text = "the certificate has no subject alternative name, and clients ignore its common name, Test-unnamed";
+    assert_eq!(problems.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
+    assert!(problems[0].remedy().contains("-addext subjectAltName=DNS:NAME"));
+    for (name, kind) in [("ecdsa", None), ("rsa", None), ("ed25519", Some("Ed25519")), ("p521", Some("ECDSA (P-521)"))]
+    {
+        let problem = load(&[name, "intermediate"], &format!("{name}.key")).unwrap().key_problem();
+        let expected = kind.map(|kind| format!("the key is {kind}, which browsers do not support"));
+        assert_eq!(problem.as_ref().map(ToString::to_string), expected, "{name}");
+        assert!(problem.is_none_or(|problem| problem.remedy().contains("P-256")));
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(crate) fn certificate(name: &str) -> Certificate {
 pub(crate) fn store() -> CertificateStore {
     let mut store = CertificateStore::new();
     let certificate = certificate("ecdsa");
-    certificate.dns_names().iter().for_each(|name| store.add(name, &certificate));
+    certificate.names().for_each(|name| store.add(&name, &certificate));
     store
 }
 

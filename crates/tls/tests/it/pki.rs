@@ -23,8 +23,10 @@ impl Pki {
         pki.openssl("genrsa -traditional -out rsa.key 2048");
         pki.openssl("genpkey -algorithm ed25519 -out ed25519.key");
         pki.openssl("pkcs8 -topk8 -nocrypt -in ecdsa.key -out other.key");
+        pki.openssl("pkcs8 -topk8 -nocrypt -in ecdsa.key -out unnamed.key");
         pki.openssl("pkcs8 -topk8 -in ecdsa.key -passout pass:secret -out encrypted.key");
         pki.openssl("ec -in ecdsa.key -aes128 -passout pass:secret -out encrypted-sec1.key");
+        pki.openssl("ecparam -genkey -name secp521r1 -out p521.key");
         pki.openssl("genrsa -traditional -out short.key 1024");
         pki.openssl("pkey -in ecdsa.key -outform der -out der.key");
         pki.openssl("ecparam -genkey -name secp256k1 -out secp256k1.key");
@@ -38,6 +40,8 @@ impl Pki {
         pki.certificate("rsa", Some("intermediate"), &format!("subjectAltName=DNS:{names}"));
         pki.certificate("ed25519", Some("intermediate"), &format!("subjectAltName=DNS:{names}"));
         pki.certificate("other", Some("intermediate"), "subjectAltName=DNS:other.example.com,IP:192.0.2.1");
+        pki.certificate("p521", Some("intermediate"), &format!("subjectAltName=DNS:{names}"));
+        pki.certificate("unnamed", Some("intermediate"), "keyUsage=digitalSignature");
         let config = pki.0.argument("config");
         pki.openssl(&format!("req -new -config {config} -subj /CN=request -key ecdsa.key -out request.pem"));
         pki.openssl("x509 -in ecdsa.pem -outform der -out der.pem");
