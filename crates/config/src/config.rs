@@ -155,6 +155,23 @@ impl Config {
         self.sites.iter().filter_map(|site| site.options.hsts.as_ref()?.risk())
     }
 
+    /// That sites answer DNS queries over HTTP alone, which clients do not send. A trusted proxy may add the encryption.
+    pub fn unencrypted_doh(&self) -> impl Iterator<Item = Diagnostic> {
+        let is_encrypted = |site: &Site| {
+            let is_for_site = |files: &CertificateFiles| files.names.iter().any(|name| site.hosts.contains(name));
+            !self.https_listen.is_empty() && self.certificates.iter().any(is_for_site)
+        };
+        let sites = self.sites.iter().filter(move |site| self.trusted_proxies.is_none() && !is_encrypted(site));
+        sites.filter_map(|site| {
+            let (doh, domain) = (site.options.doh.as_ref()?, site.hosts.first()?);
+            let message =
+                format!("{domain} answers DNS queries without encryption alone, but clients of DNS over HTTPS need TLS");
+            let remedy = "add a `certificate` to the domain and `listen` to [https], or name the proxy that ends TLS in \
+                          `trusted_proxies`";
+            Some(Diagnostic::warning(doh.location.clone(), Problem::new(message, remedy)))
+        })
+    }
+
     /// What the operator should know of each `security_headers`.
     pub fn security_notes(&self) -> impl Iterator<Item = Diagnostic> {
         self.sites.iter().filter_map(|site| site.options.rules.note())
@@ -381,8 +398,8 @@ pub struct SiteOptions {
     pub hidden_files: bool,
     /// Whether paths that must be normalized are refused.
     pub exact_paths: bool,
-    /// The path at which DNS queries are answered (RFC 8484), as it is in a request.
-    pub doh_path: Option<String>,
+    /// Where DNS queries are answered (RFC 8484).
+    pub doh: Option<DohPath>,
     /// Whether the server requests the certificate of its hosts.
     pub has_automatic_certificate: bool,
     /// Whether requests over HTTP are redirected to HTTPS, if there is a listener for it.
@@ -391,6 +408,15 @@ pub struct SiteOptions {
     pub hsts: Option<Hsts>,
     /// Redirects and fields by path.
     pub rules: PathRules,
+}
+
+/// The path of DNS over HTTPS, as it is in a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DohPath {
+    /// The path.
+    pub path: String,
+    /// Where the configuration has it.
+    pub location: Location,
 }
 
 /// How the file of a request is found.

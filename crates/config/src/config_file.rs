@@ -11,7 +11,9 @@ mod log_section;
 mod metrics;
 mod rules;
 
-use crate::config::{Config, DefaultSite, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX};
+use crate::config::{
+    Config, DefaultSite, DohPath, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX,
+};
 use crate::config_reader::{BETWEEN_FILES, ConfigReader, Entry, entries};
 use crate::config_text;
 use crate::diagnostic::{Diagnostic, Location, Problem};
@@ -294,7 +296,7 @@ impl ConfigBuilder<'_, '_> {
                         "aliases" => aliases = Some(entry),
                         "media_types" => options.media_types = self.read_media_types(entry),
                         "link_targets" => options.link_targets = self.read_link_targets(entry),
-                        "doh" => options.doh_path = self.read_doh(entry),
+                        "doh" => options.doh = self.read_doh(entry),
                         "https_redirect" => https_redirect = Some(entry),
                         "hsts" => hsts = Some(entry),
                         "index" => options.files.index = self.read_index(entry),
@@ -379,7 +381,7 @@ impl ConfigBuilder<'_, '_> {
         media_types
     }
 
-    fn read_doh(&mut self, entry: Entry<'_, '_>) -> Option<String> {
+    fn read_doh(&mut self, entry: Entry<'_, '_>) -> Option<DohPath> {
         const EXAMPLE: &str = "doh = \"/dns-query\"";
         let (offset, path) = self.reader.string(entry, EXAMPLE)?;
         // Such a path is in a request as it is written here (RFC 3986 §3.3).
@@ -389,7 +391,7 @@ impl ConfigBuilder<'_, '_> {
             self.error(offset, format!("\"{path}\" is no path for DNS queries"), remedy);
             return None;
         }
-        Some(path.to_owned())
+        Some(DohPath { path: path.to_owned(), location: self.reader.location(offset) })
     }
 
     fn read_link_targets(&mut self, entry: Entry<'_, '_>) -> Vec<(PathBuf, Location)> {

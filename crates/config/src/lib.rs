@@ -34,8 +34,8 @@ pub use access_log::{AccessLog, AccessLogTarget, Rotation, RotationTime};
 pub use account::lookup_user;
 pub use authorities::{Acme, Authority};
 pub use config::{
-    CertificateFiles, ClientFrom, Config, CookieSecretFile, DefaultSite, DnsReplies, FileOptions, Hsts, Metrics,
-    RateLimit, Site, SiteOptions, SocketsPerAddress, TrustedProxies, UserAndGroup,
+    CertificateFiles, ClientFrom, Config, CookieSecretFile, DefaultSite, DnsReplies, DohPath, FileOptions, Hsts,
+    Metrics, RateLimit, Site, SiteOptions, SocketsPerAddress, TrustedProxies, UserAndGroup,
 };
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use domain_name::DomainName;

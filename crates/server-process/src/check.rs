@@ -131,6 +131,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     loaded.errors.extend(config.control_problem());
     loaded.warnings.extend(warnings);
     loaded.warnings.extend(config.unused_certificates());
+    loaded.warnings.extend(config.unencrypted_doh());
     loaded.warnings.extend(config.hsts_risks());
     loaded.warnings.extend(config.metrics.iter().flat_map(|metrics| metrics.risks()));
     loaded.warnings.extend(config.security_notes());

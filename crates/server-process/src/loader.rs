@@ -369,7 +369,7 @@ fn rules_of(options: &sanderling_config::SiteOptions, errors: &mut Vec<Diagnosti
         answers_challenges: options.has_automatic_certificate,
         redirects_to_https: options.https_redirect,
         https_field_lines: options.hsts.as_ref().map_or(String::new(), Hsts::field_line),
-        doh_path: options.doh_path.clone(),
+        doh_path: options.doh.as_ref().map(|doh| doh.path.clone()),
         default_fields: Arc::new(RuleSet::new(
             Vec::new(),
             options.rules.security_headers.iter().map(|(set, _)| set.rule()).collect(),

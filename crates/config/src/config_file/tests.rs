@@ -1,7 +1,7 @@
 //! Configuration files as text, and the configuration or the messages that they give.
 
 use super::*;
-use crate::config::{Hsts, processor_count};
+use crate::config::processor_count;
 use crate::limits::{LIMITS, Limits, UNLIMITED};
 
 /// A directory with a site in `public`, a zone in `a.zone` and nothing else.
@@ -719,123 +719,6 @@ fn media_types_are_read_by_extension() {
     check(
         "[domain.\"a.example\"]\nzone = \"a.zone\"\nmedia_types = {}",
         &["3:1: a.example has media_types, but no site; add site = \"FOLDER\""],
-    );
-}
-
-#[test]
-fn path_for_dns_queries_is_read() {
-    let site = "[domain.\"a.example\"]\nsite = \"public\"\n";
-    let read = config(&format!("{site}doh = \"/dns-query\""));
-    assert_eq!(read.sites[0].options.doh_path.as_deref(), Some("/dns-query"));
-    for path in ["", "/", "dns-query", "/dns query", "/dns?a", "/d%20"] {
-        let expected = format!(
-            "3:7: \"{path}\" is no path for DNS queries; write a path of letters, digits and /-._~ as in doh = \"/dns-query\""
-        );
-        check(&format!("{site}doh = \"{path}\"\n"), &[&expected]);
-    }
-    check(
-        "[domain.\"a.example\"]\nzone = \"a.zone\"\ndoh = \"/dns-query\"",
-        &["3:1: a.example has doh, but no site; add site = \"FOLDER\""],
-    );
-}
-
-const HTTPS_SITE: &str = "[https]\nlisten = [\"127.0.0.1:8443\"]\n[domain.\"a.example\"]\nsite = \"public\"\n\
-                          certificate = { chain = \"chain.pem\", key = \"key.pem\" }\n";
-
-#[test]
-fn site_with_a_certificate_is_redirected_to_https_by_default() {
-    let is_redirected = |text: &str| config(text).sites[0].options.https_redirect;
-    assert!(is_redirected(HTTPS_SITE));
-    assert!(is_redirected(&format!("{HTTPS_SITE}https_redirect = true")));
-    assert!(!is_redirected(&format!("{HTTPS_SITE}https_redirect = false")));
-    assert!(!is_redirected("[domain.\"a.example\"]\nsite = \"public\"\n"));
-    check(
-        "[domain.\"a.example\"]\nsite = \"public\"\nhttps_redirect = true",
-        &["3:1: a.example has `https_redirect`, but no certificate; \
-           add certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" } or remove `https_redirect`"],
-    );
-    check(
-        &format!("{HTTPS_SITE}https_redirect = 1"),
-        &["6:18: `https_redirect` must be true or false, not the number 1; write https_redirect = true"],
-    );
-}
-
-#[test]
-fn domain_may_have_several_certificates() {
-    let domain = "[domain.\"a.example\"]\nsite = \"public\"\n";
-    let pair = "{ chain = \"a.pem\", key = \"a.key\" }";
-    let read = config(&format!("{domain}certificate = [{pair}, {{ chain = \"b.pem\", key = \"b.key\" }}]"));
-    let names: Vec<_> = read.certificates.iter().map(|it| (it.names[0].as_str(), it.chain.file_name())).collect();
-    assert_eq!(names, [("a.example", Some("a.pem".as_ref())), ("a.example", Some("b.pem".as_ref()))]);
-    let example = "certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
-    check(
-        &format!("{domain}certificate = []"),
-        &["3:1: `certificate` is empty; write certificate = [{ chain = \"ecdsa.pem\", key = \"ecdsa.key\" }, \
-           { chain = \"rsa.pem\", key = \"rsa.key\" }] or remove the line"],
-    );
-    check(
-        &format!("{domain}certificate = [{pair}, \"b.pem\"]"),
-        &[&format!("3:52: `certificate` must be a table, not the string \"b.pem\"; write {example}")],
-    );
-    check(
-        &format!("{domain}certificate = [{pair}, {{ chain = \"b.pem\" }}]"),
-        &[&format!("3:1: `certificate` has no `key`; write {example}")],
-    );
-}
-
-#[test]
-fn unknown_names_are_refused_only_if_the_file_says_so() {
-    assert!(!config(HTTPS_SITE).refuses_unknown_names);
-    let refusing = HTTPS_SITE.replacen("[https]", "[https]\nrefuse_unknown_names = true", 1);
-    assert!(config(&refusing).refuses_unknown_names);
-    check(
-        &HTTPS_SITE.replacen("[https]", "[https]\nrefuse_unknown_names = 1", 1),
-        &["2:24: `refuse_unknown_names` must be true or false, not the number 1; write refuse_unknown_names = true"],
-    );
-}
-
-#[test]
-fn hsts_is_read_and_its_risk_explained() {
-    let read = |keys: &str| config(&format!("{HTTPS_SITE}hsts = {{ {keys} }}"));
-    let lines = |keys: &str| read(keys).sites[0].options.hsts.as_ref().map(Hsts::field_line).unwrap();
-    assert_eq!(lines("max_age_s = 0"), "Strict-Transport-Security: max-age=0\r\n");
-    assert_eq!(
-        lines("max_age_s = 31536000, subdomains = true, preload = true"),
-        "Strict-Transport-Security: max-age=31536000; includeSubDomains; preload\r\n"
-    );
-    let risks = |keys: &str| read(keys).hsts_risks().map(|risk| risk.to_string()).collect::<Vec<_>>().join("\n");
-    assert_eq!(risks("max_age_s = 0"), "");
-    assert!(risks("max_age_s = 1").contains(": note: `hsts`"), "{}", risks("max_age_s = 1"));
-    let (hour, days) = (risks("max_age_s = 3600"), risks("max_age_s = 864000, subdomains = true"));
-    assert!(hour.contains(":6:1: note: `hsts`: a browser that has been here refuses this site for 3600 s "), "{hour}");
-    assert!(days.contains("this site and all names below it for 10 days over HTTP"), "{days}");
-    assert!(days.ends_with("to take it back, set `max_age_s = 0` for 10 days before you remove the key"), "{days}");
-    assert!(risks("max_age_s = 31536000, subdomains = true, preload = true").contains("https://hstspreload.org"));
-}
-
-#[test]
-fn wrong_hsts_is_an_error() {
-    let check_hsts = |value: &str, expected: &str| check(&format!("{HTTPS_SITE}hsts = {value}"), &[expected]);
-    check_hsts("3600", "6:8: `hsts` must be a table, not the number 3600; write hsts = { max_age_s = 86400 }");
-    check_hsts("{}", "6:1: `hsts` has no `max_age_s`; write hsts = { max_age_s = 86400 }");
-    check_hsts("{ max_age_s = -1 }", "6:22: `max_age_s` is out of range: -1; write 0 to 315360000");
-    check_hsts("{ age = 1 }", "6:10: unknown key `age` in `hsts`; the keys are `max_age_s`, `subdomains`, `preload`");
-    check_hsts(
-        "{ max_age_s = 86400, subdomains = true, preload = true }",
-        "6:1: `preload` needs `subdomains = true` and `max_age_s` of at least 31536000, a year; \
-         change them, or remove `preload`",
-    );
-    let site = "[domain.\"a.example\"]\nsite = \"public\"\n";
-    check(
-        &format!("{site}hsts = {{ max_age_s = 1 }}"),
-        &["3:1: a.example has `hsts`, but no certificate; \
-           add certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" } or remove `hsts`"],
-    );
-    let without_listener = HTTPS_SITE.lines().skip(2).collect::<Vec<_>>().join("\n");
-    check(
-        &format!("{without_listener}\nhsts = {{ max_age_s = 1 }}"),
-        &["4:1: `hsts` needs HTTPS, but [https] has no `listen`; \
-           add [https] with listen = [\"0.0.0.0:443\", \"[::]:443\"], or remove `hsts`"],
     );
 }
 
