@@ -1,5 +1,7 @@
 //! Which file answers a request: indexes, clean URLs, pages for errors, and the fallback of an application.
 
+mod ranges;
+
 use super::*;
 use crate::options::HttpOptions;
 use crate::sites::{DefaultSite, FileOptions, Root, Site, SiteOptions, Sites};
