@@ -10,7 +10,9 @@ fuzz_target!(|input: (&str, &str, &str, &str)| {
     let head = format!(
         "GET /{path} HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\nSec-Fetch-Mode: {mode}\r\nAccept-Encoding: {coding}\r\n\r\n"
     );
-    let Ok(Parsed::Complete { request, .. }) = parse_request(head.as_bytes(), 0, &RequestLimits::default()) else { return };
+    let Ok(Parsed::Complete { request, .. }) = parse_request(head.as_bytes(), 0, &RequestLimits::default()) else {
+        return;
+    };
     let names = |media_type: &str| head.to_ascii_lowercase().contains(media_type);
     assert!(!request.accepts_html() || names("text/html"));
     assert!(!request.prefers_json() || names("application/json"));

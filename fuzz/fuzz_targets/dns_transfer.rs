@@ -4,8 +4,8 @@
 
 use domain::base::Message;
 use libfuzzer_sys::fuzz_target;
-use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::transfer::{Refusal, TransferRequest};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{
     HashSeed, Name, ParsedQuery, TsigAlgorithm, TsigKey, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap,
 };

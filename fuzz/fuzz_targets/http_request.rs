@@ -12,6 +12,13 @@ use sanderling_http::{
 const LENGTH_BYTES: u64 = 3_600;
 
 fuzz_target!(|bytes: &[u8]| {
+    check(bytes);
+    // What is random is seldom a whole request.
+    check(&[b"GET /", bytes, b"\r\n\r\n"].concat());
+    check(&[b"GET / HTTP/1.1\r\nHost: a\r\n", bytes, b"\r\n\r\n"].concat());
+});
+
+fn check(bytes: &[u8]) {
     let limits = RequestLimits::default();
     let time = FileTime { unix_s: 784_025_377, nanos: 0 };
     let metadata = FileMetadata { length_bytes: LENGTH_BYTES, modified: time, changed: time, device: 1, inode: 2 };
@@ -50,7 +57,7 @@ fuzz_target!(|bytes: &[u8]| {
             _ => return,
         }
     }
-});
+}
 
 fn check_response<'r>(
     request: &sanderling_http::Request<'r>,
