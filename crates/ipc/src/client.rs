@@ -5,6 +5,7 @@ use crate::message::{Command, DecodeError, Event, Message};
 use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
 use sanderling_os::poll_set::PollSet;
+use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 /// within `timeout`.
 pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
-    match exchange(command, socket, timeout, &mut out, &mut err) {
+    let answer = connect(socket).and_then(|server| exchange(command, server, socket, timeout, &mut out, &mut err));
+    match answer {
         Ok(true) => Exit::Success,
         Ok(false) => Exit::Failure,
         Err(problem) => {
@@ -28,11 +30,30 @@ pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
 ///
 /// # Errors
 /// There is no complete answer, or the command has failed.
-pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String, String> {
+pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String, AskError> {
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    match exchange(command, socket, timeout, &mut out, &mut err)? {
+    let server = connect(socket).map_err(AskError::Unreachable)?;
+    match exchange(command, server, socket, timeout, &mut out, &mut err).map_err(AskError::NoAnswer)? {
         true => Ok(String::from_utf8_lossy(&out).into_owned()),
-        false => Err(String::from_utf8_lossy(&err).trim().trim_start_matches("sanderling: ").to_owned()),
+        false => Err(AskError::Failed(String::from_utf8_lossy(&err).trim().replace("sanderling: ", ""))),
+    }
+}
+
+/// Why a command was not carried out, with what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AskError {
+    /// No server has received it.
+    Unreachable(String),
+    /// The server may have carried it out.
+    NoAnswer(String),
+    /// The server has not carried it out, for this reason.
+    Failed(String),
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (AskError::Unreachable(text) | AskError::NoAnswer(text) | AskError::Failed(text)) = self;
+        out.write_str(text)
     }
 }
 
@@ -51,19 +72,19 @@ fn connect(socket: &Path) -> Result<Connection, String> {
     })
 }
 
-/// Sends the command, copies the answer to `out` and `err`, and returns whether the command has succeeded.
+/// Sends the command to the server at `socket`, copies the answer to `out` and `err`, and returns whether the command has succeeded.
 ///
 /// # Errors
 /// Why there is no complete answer, and what to do.
 fn exchange(
     command: Command,
+    mut server: Connection,
     socket: &Path,
     timeout: Duration,
     out: &mut impl Write,
     err: &mut impl Write,
 ) -> Result<bool, String> {
     let deadline = Instant::now() + timeout;
-    let mut server = connect(socket)?;
     match server.send(&Message::Command(command)) {
         // The reason may have arrived before the connection was closed.
         Err(error) if !matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
@@ -141,7 +162,8 @@ mod tests {
                 serve(listener.accept().expect("accepted").expect("a client"));
             });
             let (mut out, mut err) = (Vec::new(), Vec::new());
-            let result = exchange(STATUS, &path, timeout, &mut out, &mut err);
+            let server = connect(&path);
+            let result = server.and_then(|server| exchange(STATUS, server, &path, timeout, &mut out, &mut err));
             let text = |bytes| String::from_utf8(bytes).expect("text");
             (result.map_err(|error| error.replace(&path.display().to_string(), "PATH")), text(out), text(err))
         })

@@ -76,6 +76,11 @@ pub enum Command {
         /// Zones that are reloaded even if they have lost records or their serial went back.
         forced_zones: Vec<String>,
     },
+    /// Load one site again, which may have another release.
+    ReloadSite {
+        /// Its domain; `None` for that of `serve FOLDER`.
+        name: Option<String>,
+    },
     /// Do this with one zone, or all. To a server process it comes with the client that gets the answer
     /// ([`FdKind::Requester`]).
     Zone(ZoneCommand),
@@ -185,8 +190,13 @@ pub enum Event {
         /// Sites and zones that could not be loaded. Their last good versions stay in service.
         problem_count: usize,
     },
-    /// The configuration has errors, which have been reported; the server process keeps the current one.
+    /// The configuration, or the site, has errors, which have been reported; the server process keeps the current one.
     ReloadRefused,
+    /// A site leads to another release than before.
+    ReleaseSwitched {
+        /// Its domain; `None` for that of `serve FOLDER`.
+        name: Option<String>,
+    },
     /// The server process cannot apply the configuration, but a new one could, for this reason.
     NewProcessNeeded(Text),
     /// The good versions of zones that come with this event ([`FdKind::Zones`]) are to be kept for the next server process.
@@ -293,6 +303,11 @@ pub enum PendingCommand {
     },
     /// An upgrade that has not begun.
     Upgrade,
+    /// The reload of a site that has not begun.
+    ReloadSite {
+        /// As of [`Command::ReloadSite`].
+        name: Option<String>,
+    },
     /// A command for a zone that has not begun.
     Zone(ZoneCommand),
 }
@@ -417,7 +432,8 @@ pub(crate) mod tests {
         .map(Command::Zone);
         let supervision = Command::Supervision(Supervision { processes: [0, 1, 2], ..Supervision::default() });
         let updates = [Command::UpdateSecrets, Command::UpdateAccessLog, Command::Reopen, supervision];
-        let others = [reload, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver];
+        let site = Command::ReloadSite { name: Some("example.com".to_owned()) };
+        let others = [reload, site, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver];
         let of_agent = [
             Command::UpdateChallenges { number: 1 },
             Command::ChallengesServed { number: 1 },
@@ -437,6 +453,7 @@ pub(crate) mod tests {
             Event::ThreadHung(text()),
             Event::Reloaded { changes: text(), problem_count: 1 },
             Event::ReloadRefused,
+            Event::ReleaseSwitched { name: Some(zone()) },
             Event::NewProcessNeeded(text()),
             Event::ZonesKept { replaces_all: true },
             Event::CertificatesKept,
@@ -460,7 +477,8 @@ pub(crate) mod tests {
         let process = ProcessInfo { generation: 7, pid: 1234, is_serving: false, ready_at_unix_s: 1_800_000_000 };
         let reload = PendingCommand::Reload { forced_zones: vec!["example.com".to_owned()] };
         let zone = ZoneCommand::Status { zone: "example.com".to_owned() };
-        let pending = [PendingCommand::ThisUpgrade, reload, PendingCommand::Upgrade, PendingCommand::Zone(zone)];
+        let site = PendingCommand::ReloadSite { name: None };
+        let pending = [PendingCommand::ThisUpgrade, reload, site, PendingCommand::Upgrade, PendingCommand::Zone(zone)];
         let pending = pending.map(FdKind::Client);
         let services = Service::ALL
             .map(|service| FdKind::Listener(ListenerRole { service, is_external: service == Service::Dns }));
@@ -501,7 +519,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 18, 21, 16], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 19, 22, 16], "{inner:?}");
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! The command line, parsed into a command with well-formed arguments.
 
+mod releases;
 mod zone;
 mod control;
 mod generate;
 
+use crate::publication::{Publication, Release};
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::ControlArgs;
+use releases::ReleaseArgs;
 use sanderling_config::{
     CONFIG_VARIABLE, ConfigSource, DomainName, EXAMPLE, Flags, SearchPaths, Zone, limits_help, parse_listen_address,
     parse_zone_argument,
@@ -37,6 +40,7 @@ macro_rules! examples {
   sanderling status                     show the status of the running server
   sanderling top                        show what it does, renewed each second
   sanderling reload                     reload its configuration
+  sanderling publish example.com DIR    make DIR the current release of a site
   sanderling zone show example.com      show a zone as it is answered
 "
     };
@@ -90,6 +94,8 @@ pub(crate) enum Command {
     Check(ConfigSource, CheckOptions),
     /// Measure kernel features.
     Probe(probe::Options),
+    /// Switch a site to another release.
+    Publish(Publication),
     /// Control the running server.
     Control(ControlRequest),
     /// Show what the running server does.
@@ -154,6 +160,14 @@ impl Invocation {
             CliCommand::Reload { zone: None, forced_zones, control: arguments } => {
                 let forced_zones = forced_zones.iter().map(ToString::to_string).collect();
                 control("reload", arguments.request(Request::Reload { forced_zones }, search_paths, env))?
+            }
+            CliCommand::Publish { name, folder, arguments } => {
+                let source = arguments.source("publish", search_paths)?;
+                Command::Publish(arguments.publication(name, Release::Folder(folder), source, (search_paths, env)))
+            }
+            CliCommand::Rollback { name, arguments } => {
+                let source = arguments.source("rollback", search_paths)?;
+                Command::Publish(arguments.publication(name, Release::Previous, source, (search_paths, env)))
             }
             CliCommand::Zone { command } => {
                 let (command, arguments) = command.request();
@@ -318,6 +332,43 @@ not be loaded, or the server did not answer, 2 for a wrong command line.")]
         forced_zones: Vec<DomainName>,
         #[command(flatten)]
         control: ControlArgs,
+    },
+    /// Make a folder the current release of a site, without a gap
+    ///
+    /// The key `site` of the domain is the path of a symbolic link, such as `releases/current`; FOLDER is a folder beside the
+    /// link. The link is switched at once, and the server told. Requests that have begun get the release before. Files of the
+    /// last two releases with a hash of their content in their name are still served. If the server cannot serve the folder, the link is
+    /// switched back.
+    #[command(after_help = "Examples:
+  cp -r dist /srv/example/releases/2026-11-23
+  sanderling publish example.com /srv/example/releases/2026-11-23
+
+Exit status: 0 if the folder is the current release, 1 if it is not or the server has not confirmed it, 2
+for a wrong command line.")]
+    Publish {
+        /// The domain of the site
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        name: DomainName,
+        /// The folder of the new release
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+        #[command(flatten)]
+        arguments: ReleaseArgs,
+    },
+    /// Go back to the release of a site before the current one
+    ///
+    /// A second rollback undoes the first one.
+    #[command(after_help = "Examples:
+  sanderling rollback example.com
+
+Exit status: 0 if the release before is the current one, 1 if there is none or the server has not confirmed
+it, 2 for a wrong command line.")]
+    Rollback {
+        /// The domain of the site
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        name: DomainName,
+        #[command(flatten)]
+        arguments: ReleaseArgs,
     },
     /// List the zones of the running server, show one of them or its state
     Zone {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod publication;
 
 use cli::{Command, Invocation};
 use sanderling_config::log::{self, log};
@@ -46,9 +47,11 @@ fn run() -> Exit {
         Command::Agent { source, state } => sanderling_agent::run(&source, &state),
         Command::Check(source, options) => sanderling_server_process::check(&source, options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
+        Command::Publish(publication) => exit_of("publish", publication.run()),
         Command::Control(request) => client::run(request.command, &request.socket, request.timeout),
         Command::Top(request, options) => {
-            sanderling_top::run(options, || client::ask(request.command.clone(), &request.socket, request.timeout))
+            let ask = || client::ask(request.command.clone(), &request.socket, request.timeout);
+            sanderling_top::run(options, || ask().map_err(|error| error.to_string()))
         }
         Command::Generate(arguments) => exit_of("generate", arguments.run(cli::definition())),
     }

@@ -3,6 +3,7 @@
 //! client of the network.
 
 mod served_zones;
+mod site_reload;
 mod zone_commands;
 
 use crate::access_log::{self, LostLines};
@@ -16,8 +17,8 @@ use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
 use crate::metrics::{Metrics, MetricsListener, TextFormat};
 use crate::reply_options::reply_options;
-use crate::rules_watcher::{RulesWatcher, WatchedSite};
 use crate::sandbox::Sandbox;
+use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
 use crate::status::ProcessStatus;
 use crate::transfers::transfer_policy;
 use crate::zone_answers::ZoneClient;
@@ -64,7 +65,7 @@ pub(crate) struct ProcessState {
     pub(crate) unsent_zones: Option<NewSegment>,
     /// `None` while it loads.
     pub(crate) loader: Option<Loader>,
-    /// Sites whose files of rules are to be watched.
+    /// Sites that are to be watched.
     pub(crate) watched_sites: Vec<WatchedSite>,
     /// The state of what is served.
     pub(crate) load_status: LoadStatus,
@@ -99,11 +100,11 @@ pub(crate) struct ControlLoop<'s> {
     results: (Sender<Finished>, Receiver<Finished>),
     /// A load has finished, or rules have changed.
     load_finished: Arc<EventFd>,
-    rules_watcher: RulesWatcher,
+    site_watcher: SiteWatcher,
     /// Commands that wait until another one does not need the loader any more.
     waiting: VecDeque<(Command, IncomingFds)>,
-    /// The loader loads a zone alone.
-    loads_zone: bool,
+    /// The loader loads a site or zone alone.
+    loads_one: bool,
     /// Each thread that answers about zones has a reference.
     answers: Arc<()>,
     /// Whether a command to stop or drain has arrived.
@@ -123,6 +124,7 @@ pub(crate) struct ControlLoop<'s> {
 /// What the loader has finished.
 enum Finished {
     Config(Box<LoadResult>),
+    Site(Box<site_reload::SiteResult>),
     Zone(Box<zone_commands::ZoneResult>),
 }
 
@@ -144,13 +146,13 @@ impl<'s> ControlLoop<'s> {
             zones: server.zones(),
             challenges: ActiveChallenges::default(),
             server,
-            rules_watcher: RulesWatcher::new(&state.config.limits, Arc::clone(&load_finished)),
+            site_watcher: SiteWatcher::new(&state.config.limits, Arc::clone(&load_finished)),
             socket_sets,
             state,
             results: mpsc::channel(),
             load_finished,
             waiting: VecDeque::new(),
-            loads_zone: false,
+            loads_one: false,
             answers: Arc::default(),
             is_stopping: false,
             next_heartbeat: Instant::now(),
@@ -175,7 +177,7 @@ impl<'s> ControlLoop<'s> {
         let unsent_zones = self.state.unsent_zones.take();
         self.keep_zones(unsent_zones);
         self.keep_certificates();
-        self.watch_rules();
+        self.watch_sites();
         self.report_zones();
         self.run_until_drain(signals);
         if !self.is_stopping {
@@ -191,7 +193,7 @@ impl<'s> ControlLoop<'s> {
             self.handle_signals(signals);
             self.handle_commands();
             self.handle_loaded();
-            self.handle_changed_rules();
+            self.handle_changed_sites();
             if self.state.supervisor.is_none() {
                 self.handle_clients();
             }
@@ -264,10 +266,10 @@ impl<'s> ControlLoop<'s> {
 
     fn handle(&mut self, command: Command, descriptors: IncomingFds) {
         match command {
-            // A zone is being loaded alone.
-            Command::Reload { .. } if self.loads_zone => {
+            Command::Reload { .. } if self.loads_one => {
                 self.waiting.push_back((command, descriptors));
             }
+            Command::ReloadSite { name } => self.reload_site(name),
             Command::Zone(command) => self.handle_zone_command(command, descriptors),
             Command::Reload { forced_zones } => {
                 let mut received = Descriptors::default();
@@ -481,6 +483,7 @@ impl<'s> ControlLoop<'s> {
     fn handle_loaded(&mut self) {
         match self.results.1.try_recv() {
             Ok(Finished::Config(result)) => self.handle_config(*result),
+            Ok(Finished::Site(result)) => self.apply_site(*result),
             Ok(Finished::Zone(result)) => self.apply_zone(*result),
             Err(_) => return,
         }
@@ -575,7 +578,7 @@ impl<'s> ControlLoop<'s> {
         self.state.config_text = config_text;
         self.state.load_status = load_status;
         self.state.watched_sites = watched_sites;
-        self.watch_rules();
+        self.watch_sites();
         let certificates = &self.state.certificates;
         let mut text = changes.to_text();
         certificates.replaced.iter().for_each(|line| text += &format!("{line}\n"));
@@ -585,17 +588,22 @@ impl<'s> ControlLoop<'s> {
         self.report_zones();
     }
 
-    /// Watches the files of rules of the sites that are served now.
-    fn watch_rules(&mut self) {
+    /// Watches the sites that are served now.
+    fn watch_sites(&mut self) {
         let sites = std::mem::take(&mut self.state.watched_sites);
-        if let Err(error) = self.rules_watcher.watch(sites) {
-            log(&format!("cannot start a thread for changes of _redirects and _headers: {}", error_text(&error)));
-        }
+        log_watch_error(self.site_watcher.watch(sites));
     }
 
-    /// Applies rules that have changed in a document root.
-    fn handle_changed_rules(&mut self) {
-        while let Some(mut changed) = self.rules_watcher.take() {
+    /// Applies rules that have changed in a document root, and begins to load sites that have another release.
+    fn handle_changed_sites(&mut self) {
+        while let Some(change) = self.site_watcher.take() {
+            let mut changed = match change {
+                SiteChange::Rules(changed) => changed,
+                SiteChange::Release(index) => {
+                    self.on_release_switched(index);
+                    continue;
+                }
+            };
             report(&changed.loaded.warnings);
             let (redirects, fields) = changed.loaded.rules.rule_counts();
             let mut watched = None;
@@ -607,7 +615,7 @@ impl<'s> ControlLoop<'s> {
             let Some(watched) = watched else { continue };
             let shown = changed.document_root().display();
             log(&format!("site {shown}: {redirects} rules of _redirects, {fields} of _headers"));
-            self.rules_watcher.update(watched);
+            log_watch_error(self.site_watcher.update(watched));
         }
     }
 
@@ -699,6 +707,7 @@ impl<'s> ControlLoop<'s> {
                 }
             }
             Command::Reload { .. }
+            | Command::ReloadSite { .. }
             | Command::Reopen
             | Command::Upgrade
             | Command::Drain
@@ -766,5 +775,11 @@ impl<'s> ControlLoop<'s> {
             Err(error) => log(&format!("cannot hand over to the new supervisor: {}", error_text(&error))),
         }
         self.next_heartbeat = Instant::now();
+    }
+}
+
+fn log_watch_error(result: io::Result<()>) {
+    if let Err(error) = result {
+        log(&format!("cannot start a thread for changes of sites: {}", error_text(&error)));
     }
 }

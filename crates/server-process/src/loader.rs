@@ -3,19 +3,22 @@
 //! A site or zone that cannot be loaded affects no other one: its last good version stays in service, and without one it is
 //! unavailable.
 
+mod one_site;
 mod one_zone;
 
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
 use crate::load_status::{Changes, FolderState, LoadStatus, SiteState, ZoneState};
 use crate::rules_files::{self, LoadedRules, RulesVersion};
-use crate::rules_watcher::WatchedSite;
+use crate::site_watcher::WatchedSite;
 use crate::users_files;
 use crate::zone_guard;
 use crate::zone_loader::{self, Denial, Failure};
 use crate::zone_sources::ZoneSources;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::log;
-use sanderling_config::{Config, DefaultSite, DomainName, Hsts, Limits, Zone as ZoneConfig, ZoneFolder, ZoneListing};
+use sanderling_config::{
+    Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, Zone as ZoneConfig, ZoneFolder, ZoneListing,
+};
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_http::PathTraits;
 use sanderling_os::directory::Directory;
@@ -32,6 +35,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
+pub(crate) use one_site::OneSite;
 pub(crate) use one_zone::{OneZone, unknown_zone};
 
 /// A thread is not worth its start for fewer zones.
@@ -55,8 +59,8 @@ pub(crate) struct Loader {
     zone_folder: Option<PathBuf>,
     /// The good versions for the next server process; `None` if there is none.
     kept: Option<KeptZones>,
-    /// The sandbox of this process allows only these directories.
-    forbids_new_directories: bool,
+    /// The sandbox of this process allows few directories.
+    is_restricted: bool,
     load_count: u64,
     parsed_count: u64,
 }
@@ -92,7 +96,7 @@ pub(crate) struct Loaded {
     /// What is wrong with sites and zones.
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) denial: Denial,
-    /// The sites whose document root has files of rules, or may get some.
+    /// The sites whose document root has files of rules, or may get some, or is a link to a release.
     pub(crate) watched_sites: Vec<WatchedSite>,
     /// Good versions that the supervisor must keep.
     pub(crate) kept: Option<NewSegment>,
@@ -118,7 +122,7 @@ impl Loader {
             zones: HashMap::new(),
             zone_folder: None,
             kept: None,
-            forbids_new_directories: false,
+            is_restricted: false,
             load_count: 0,
             parsed_count: 0,
         }
@@ -155,12 +159,9 @@ impl Loader {
         report.changes.parsed_count = self.parsed_count;
         let zones = ZoneMap::new(self.seed, entries).with_cname_chain_max(config.limits.dns_cname_chain_max);
         let snapshot = Snapshot::new(Sites::new(sites, default_site), zones);
-        let Report { load_status, changes, warnings, errors, denial, rules_versions } = report;
-        let watched = |(index, document_root, version)| {
-            let site = Arc::clone(&snapshot.sites.all()[index]);
-            WatchedSite { index, site, document_root, version }
-        };
-        let watched_sites = rules_versions.into_iter().map(watched).collect();
+        let Report { load_status, changes, warnings, errors, denial, watched } = report;
+        let watched_sites =
+            watched.into_iter().map(|(index, watched)| watched.of_site(index, &snapshot.sites.all()[index])).collect();
         Loaded { snapshot, load_status, changes, warnings, errors, denial, watched_sites, kept }
     }
 
@@ -185,6 +186,12 @@ impl Loader {
             Err(diagnostic) => Some(report.fail(diagnostic)),
         };
         let (link_target_indexes, link_targets) = self.open_link_targets(site, report);
+        let root = self.roots.get(&site.document_root).map(|(index, root)| (*index, Arc::clone(root)));
+        let link = ReleaseLink::new(&site.document_root);
+        let served = root.as_ref().map(|(_, root)| root.real_path().to_owned());
+        let release = served.filter(|served| link.exists() && link.is_release(served));
+        let (previous_indexes, previous_roots) =
+            release.as_ref().map_or_else(Default::default, |release| self.open_previous(&link, release));
         let refused_paths = match (site.options.hidden_files, site.options.exact_paths) {
             (false, false) => PathTraits::HIDDEN,
             (false, true) => PathTraits::HIDDEN.union(PathTraits::NORMALIZED),
@@ -194,15 +201,22 @@ impl Loader {
         let options = SiteOptions {
             media_types: site.options.media_types.clone(),
             link_targets,
+            previous_roots,
             files: file_options(&site.options.files),
             refused_paths,
             hides_rules_files: site.options.rules.reads_files,
             rules: rules_of(&site.options, &mut report.errors),
         };
-        let (id, root) = match self.roots.get(&site.document_root) {
+        let (id, root) = match root {
             Some((index, root)) => {
-                let (index, root) = (*index, Root::Directory(Arc::clone(root)));
-                (self.id_of((index, link_target_indexes, options.media_types.clone(), options.files.clone())), root)
+                let key = SiteKey {
+                    root: index,
+                    link_targets: link_target_indexes,
+                    previous_roots: previous_indexes,
+                    media_types: options.media_types.clone(),
+                    files: options.files.clone(),
+                };
+                (self.id_of(key), Root::Directory(root))
             }
             None => (Site::ID_MAX, Root::Unavailable),
         };
@@ -214,14 +228,27 @@ impl Loader {
         });
         let loaded = Site { id, hosts, root, options };
         let Root::Directory(root) = &loaded.root else { return loaded };
-        if !site.options.rules.reads_files {
-            return loaded;
-        }
-        let LoadedRules { rules, version, mut warnings } = rules_files::load(root, &site.document_root, limits);
+        let LoadedRules { rules, version, mut warnings } = match site.options.rules.reads_files {
+            true => rules_files::load(root, &site.document_root, limits),
+            false => LoadedRules::default(),
+        };
         report.warnings.append(&mut warnings);
-        let (site_index, document_root) = (report.load_status.sites.len() - 1, site.document_root.clone());
-        report.rules_versions.push((site_index, document_root, version));
+        let rules_version = site.options.rules.reads_files.then_some(version);
+        if rules_version.is_some() || release.is_some() {
+            let watched = Watched { document_root: site.document_root.clone(), rules: rules_version, release };
+            report.watched.push((report.load_status.sites.len() - 1, watched));
+        }
         if rules.is_empty() { loaded } else { loaded.with_file_rules(rules) }
+    }
+
+    /// The releases before that of `link`, and their indexes. A site is served without one that cannot be opened.
+    fn open_previous(&mut self, link: &ReleaseLink, release: &Path) -> (Vec<usize>, Vec<Arc<Directory>>) {
+        let releases = link.previous(release);
+        let opened = releases.iter().filter_map(|path| {
+            let (directory, id) = open_directory(path).ok()?;
+            Some((self.index_of(id, &directory)?, Arc::new(directory)))
+        });
+        opened.unzip()
     }
 
     /// The link targets that can be opened, and their indexes. A site is served without one that cannot.
@@ -233,14 +260,14 @@ impl Loader {
         report.errors.extend(site.link_target_problems());
         let targets = site.options.link_targets.iter().filter_map(|(path, _)| {
             let (directory, id) = open_directory(path).ok()?;
-            Some((self.index_of(id, path, report).ok()?, Arc::new(directory)))
+            Some((self.index_or_denial(id, &directory, path, report).ok()?, Arc::new(directory)))
         });
         targets.unzip()
     }
 
     fn open_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Result<(), Diagnostic> {
         let opened = open_directory(&site.document_root)
-            .and_then(|(root, id)| Ok((self.index_of(id, &site.document_root, report)?, root)));
+            .and_then(|(root, id)| Ok((self.index_or_denial(id, &root, &site.document_root, report)?, root)));
         let (index, root) = opened.map_err(|error| {
             let message = format!("cannot open the site `{}`: {}", site.document_root.display(), error_text(&error));
             let problem = Problem::new(message, "check the path of the directory and its permissions");
@@ -306,24 +333,42 @@ impl Loader {
         of_files.flatten().chain(self.zone_folder.clone()).collect()
     }
 
-    /// From now on the sandbox of this process allows only the directories loaded so far.
-    pub(crate) fn forbid_new_directories(&mut self) {
-        self.forbids_new_directories = true;
+    /// From now on the sandbox of this process allows only the directories loaded so far, and what is below the directories of
+    /// releases.
+    pub(crate) fn restrict_directories(&mut self) {
+        self.is_restricted = true;
     }
 
     /// # Errors
     /// The sandbox allows opening the directory, but nothing in it.
-    fn index_of(&mut self, id: DirectoryId, path: &Path, report: &mut Report) -> io::Result<usize> {
-        let index = self.directories.iter().position(|other| *other == id);
-        if index.is_none() && self.forbids_new_directories {
+    fn index_or_denial(
+        &mut self,
+        id: DirectoryId,
+        directory: &Directory,
+        path: &Path,
+        report: &mut Report,
+    ) -> io::Result<usize> {
+        self.index_of(id, directory).ok_or_else(|| {
             report.denial = Denial::Sandbox(path.to_owned());
             let message = "the sandbox of the server process does not allow this directory";
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+            io::Error::new(io::ErrorKind::PermissionDenied, message)
+        })
+    }
+
+    /// The index of a directory; `None` if the sandbox does not allow to read it.
+    fn index_of(&mut self, id: DirectoryId, directory: &Directory) -> Option<usize> {
+        if let Some(index) = self.directories.iter().position(|other| *other == id) {
+            return Some(index);
         }
-        Ok(index.unwrap_or_else(|| {
-            self.directories.push(id);
-            self.directories.len() - 1
-        }))
+        // What the user may not enter, no other process can read either.
+        if self.is_restricted
+            && directory.open_beneath(b".").is_err()
+            && sanderling_os::file::is_permitted(directory.real_path())
+        {
+            return None;
+        }
+        self.directories.push(id);
+        Some(self.directories.len() - 1)
     }
 
     /// The ID of a site. Other options need other entries in the open-file cache.
@@ -530,8 +575,22 @@ struct Report {
     warnings: Vec<Diagnostic>,
     errors: Vec<Diagnostic>,
     denial: Denial,
-    /// The index of each site that reads files of rules, its document root, and the versions of the files.
-    rules_versions: Vec<(usize, PathBuf, RulesVersion)>,
+    /// What is watched of sites, with their indexes.
+    watched: Vec<(usize, Watched)>,
+}
+
+/// A [`WatchedSite`] without its site.
+struct Watched {
+    document_root: PathBuf,
+    rules: Option<RulesVersion>,
+    release: Option<PathBuf>,
+}
+
+impl Watched {
+    fn of_site(self, index: usize, site: &Arc<Site>) -> WatchedSite {
+        let Watched { document_root, rules, release } = self;
+        WatchedSite { index, site: Arc::clone(site), document_root, rules, release }
+    }
 }
 
 impl Report {
@@ -543,8 +602,15 @@ impl Report {
     }
 }
 
-/// What distinguishes sites: the index of the document root, those of the link targets, and the media types.
-type SiteKey = (usize, Vec<usize>, Vec<(String, String)>, FileOptions);
+/// What distinguishes sites. Directories are given by their indexes.
+#[derive(Debug, PartialEq, Eq)]
+struct SiteKey {
+    root: usize,
+    link_targets: Vec<usize>,
+    previous_roots: Vec<usize>,
+    media_types: Vec<(String, String)>,
+    files: FileOptions,
+}
 
 fn open_directory(path: &Path) -> io::Result<(Directory, DirectoryId)> {
     let directory = with_second_try(|| Directory::open(path))?;

@@ -1,7 +1,7 @@
 //! What a server process gives up before it serves: its user, its capabilities, and all files and system calls that
 //! serving does not need.
 
-use sanderling_config::Config;
+use sanderling_config::{Config, ReleaseLink};
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
 use sanderling_os::sandbox::{self, Landlock, Layer, SandboxConfig};
@@ -35,6 +35,9 @@ impl Sandbox {
         // thousands of zones may be in one directory. One that cannot be opened concerns its own site or zones alone.
         let mut paths = zone_directories;
         paths.extend(config.sites.iter().map(|site| site.document_root.clone()));
+        // A release that is published later is read by this process too.
+        let links = config.sites.iter().map(|site| ReleaseLink::new(&site.document_root));
+        paths.extend(links.filter(|link| link.current().is_some()).filter_map(|link| link.directory().ok()));
         paths.extend(config.users_directories());
         let link_targets = config.sites.iter().flat_map(|site| &site.options.link_targets);
         paths.extend(link_targets.map(|(path, _)| path.clone()));

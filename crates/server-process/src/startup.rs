@@ -188,7 +188,7 @@ impl Inherited {
         let sandbox = Sandbox::enter(&config, loader.zone_directories(), user).map_err(|error| self.fail(error))?;
         report(&access::problems(&config, &snapshot, sandbox.user.as_deref()));
         if sandbox.restricts_directories() {
-            loader.forbid_new_directories();
+            loader.restrict_directories();
         }
         let Inherited { supervisor, config_text, kept_zones, control, https_port, socket_sets, access_log, .. } = self;
         let metrics_listener = MetricsListener::new(self.metrics_listeners);

@@ -17,6 +17,7 @@ use sanderling_http::{
 use sanderling_os::directory::Directory;
 use sanderling_os::error::leads_out;
 use sanderling_os::file::{File, Metadata};
+use sanderling_site_rules::has_fingerprint;
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
@@ -124,9 +125,29 @@ impl FileLookup {
             None => self.open(path, false, attempt),
         };
         match found {
-            Err(OpenError::File(FileError::NotFound)) => Err(self.not_found(attempt)),
+            Err(OpenError::File(FileError::NotFound)) => match self.open_previous(path, attempt)? {
+                Some(found) => Ok(found),
+                None => Err(self.not_found(attempt)),
+            },
             found => found,
         }
+    }
+
+    /// Opens the file at `path` in the last release that has it, if its name says that it is the same in all releases.
+    fn open_previous(&self, path: &[u8], attempt: Attempt<'_>) -> Result<Option<LookupResult>, OpenError> {
+        let roots = &self.site.options.previous_roots;
+        if roots.is_empty() || !has_fingerprint(file_name(path)) {
+            return Ok(None);
+        }
+        for root in roots {
+            // The watcher does not know these directories.
+            match self.open_on_disk(root, path, true, attempt) {
+                Ok(found) => return Ok(Some(found)),
+                Err(OpenError::File(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     /// Finds the file that answers for a directory.

@@ -40,6 +40,9 @@ pub struct Site {
 pub struct SiteOptions {
     /// Directories that symbolic links out of the document root may lead to.
     pub link_targets: Vec<Arc<Directory>>,
+    /// The document roots of earlier releases, the last one first: what a page of theirs needs is still served, if its name changes
+    /// with its content.
+    pub previous_roots: Vec<Arc<Directory>>,
     /// Extensions, in lower case and without their dot, each with a media type that takes precedence over the built-in one.
     /// The empty extension is that of names without one.
     pub media_types: Vec<(String, String)>,
@@ -194,6 +197,7 @@ impl Default for SiteOptions {
     fn default() -> SiteOptions {
         SiteOptions {
             link_targets: Vec::new(),
+            previous_roots: Vec::new(),
             media_types: Vec::new(),
             files: FileOptions::default(),
             refused_paths: PathTraits::HIDDEN,

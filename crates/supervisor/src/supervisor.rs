@@ -122,6 +122,8 @@ enum QueuedRequest {
     /// With the zones that are reloaded in any case.
     Reload(Requester, Vec<String>),
     Upgrade(Requester),
+    /// With the domain of the site; `None` for that of `serve FOLDER`.
+    ReloadSite(Requester, Option<String>),
     /// One that waits for the process that is to load the zone.
     Zone(Requester, ZoneCommand),
 }
@@ -130,6 +132,7 @@ impl QueuedRequest {
     fn requester(&self) -> Requester {
         match self {
             QueuedRequest::Reload(requester, _)
+            | QueuedRequest::ReloadSite(requester, _)
             | QueuedRequest::Upgrade(requester)
             | QueuedRequest::Zone(requester, _) => *requester,
         }
@@ -379,6 +382,7 @@ impl Supervisor {
             Event::Stderr(text) => self.forward_stderr(generation, &text),
             Event::Ready { problem_count } => self.on_ready(generation, problem_count),
             Event::ReloadRefused => self.on_refused(generation),
+            Event::ReleaseSwitched { name } => self.enqueue(QueuedRequest::ReloadSite(Requester::None, name)),
             Event::Reloaded { changes, problem_count } => self.on_reloaded(&changes, problem_count),
             Event::NewProcessNeeded(reason) => self.on_new_process_needed(&reason),
             Event::Drained { cut_off_count } => {
@@ -489,6 +493,7 @@ impl Supervisor {
             match command {
                 Command::Status(format) => self.begin_status(client, format),
                 Command::Reload { forced_zones } => self.enqueue(QueuedRequest::Reload(requester, forced_zones)),
+                Command::ReloadSite { name } => self.enqueue(QueuedRequest::ReloadSite(requester, name)),
                 Command::Zone(command @ ZoneCommand::Reload { .. }) => {
                     self.enqueue(QueuedRequest::Zone(requester, command));
                 }
@@ -528,6 +533,7 @@ impl Supervisor {
             // Requests come first: the current configuration may fail to start, and the requested one may not.
             match self.queue.pop_front() {
                 Some(QueuedRequest::Reload(requester, forced_zones)) => self.begin_reload(requester, forced_zones),
+                Some(QueuedRequest::ReloadSite(requester, name)) => self.begin_site_reload(requester, name),
                 Some(QueuedRequest::Upgrade(requester)) => self.begin_upgrade(requester),
                 Some(QueuedRequest::Zone(requester, command)) => self.pass_to_serving_process(requester, command),
                 None if self.restart_at.is_some_and(|at| Instant::now() >= at) => {

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// For `status`, which waits for nothing.
 const STATUS_TIMEOUT_S: u64 = 5;
 /// For `reload` and `upgrade`: zones may be large, and a new process may have to start.
-const CHANGE_TIMEOUT_S: u64 = 60;
+pub(super) const CHANGE_TIMEOUT_S: u64 = 60;
 /// For `renew`.
 const RENEWAL_TIMEOUT_S: u64 = 300;
 /// For `stop`: the default of `drain_timeout_ms`, and 5 s to exit.

@@ -83,7 +83,9 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 13] = [
+    const COMMANDS: [&str; 15] = [
+        "publish",
+        "rollback",
         "demo",
         "serve",
         "check",

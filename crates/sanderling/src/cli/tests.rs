@@ -46,6 +46,20 @@ fn definition_is_consistent() {
 }
 
 #[test]
+fn release_is_a_folder_or_the_one_before() {
+    let publication = |line| match command(line) {
+        Command::Publish(publication) => publication,
+        other => panic!("{line}: {other:?}"),
+    };
+    let published = publication("sanderling publish Example.com dist --config x.toml --control s");
+    assert_eq!((published.name.as_str(), published.release), ("example.com", Release::Folder("dist".into())));
+    assert_eq!((published.source, published.socket), (ConfigSource::File("x.toml".into()), Ok("s".into())));
+    let rolled_back = publication("sanderling rollback example.com --config x.toml --control s --timeout 5");
+    assert_eq!((rolled_back.release, rolled_back.timeout.as_secs()), (Release::Previous, 5));
+    check_refused("sanderling publish example.com", "<FOLDER>");
+}
+
+#[test]
 fn demo_has_default_addresses() {
     let expected = |http, https, dns| Command::Demo { http: address(http), https: address(https), dns: address(dns) };
     assert_eq!(command("sanderling demo"), expected("127.0.0.1:8080", "127.0.0.1:8443", "127.0.0.1:5353"));

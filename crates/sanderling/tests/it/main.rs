@@ -21,6 +21,7 @@ mod isolation;
 mod manual;
 mod metrics;
 mod probe;
+mod releases;
 mod rights;
 mod site_files;
 mod site_rules;

@@ -59,7 +59,7 @@ impl ControlLoop<'_> {
             let command = Command::Zone(ZoneCommand::Reload { zone: name.to_string(), is_forced });
             return self.waiting.push_back((command, vec![(FdKind::Requester, client.into_fd())]));
         };
-        self.loads_zone = true;
+        self.loads_one = true;
         let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
         let config = Arc::clone(&self.state.config);
         let run = move || {
@@ -91,7 +91,7 @@ impl ControlLoop<'_> {
     pub(super) fn apply_zone(&mut self, result: ZoneResult) {
         let ZoneResult { loader, mut client, result } = result;
         self.state.loader = Some(loader);
-        self.loads_zone = false;
+        self.loads_one = false;
         let one = match result {
             Ok(one) => one,
             Err(error) => return client.finish(Err(&error)),

@@ -61,6 +61,20 @@ impl Supervisor {
         }
     }
 
+    /// Has the serving process load a site again, with the current configuration.
+    pub(super) fn begin_site_reload(&mut self, requester: Requester, name: Option<String>) {
+        let next = match self.active.try_clone() {
+            Ok(next) => next,
+            Err(error) => return self.refuse_reload_with(requester, &error_text(&error)),
+        };
+        let Some(process) = self.serving_process() else {
+            return self.begin_replacement(requester, next, &[], "no server process was running");
+        };
+        process.send(Command::ReloadSite { name }, Vec::new());
+        let deadline = Instant::now() + next.start_timeout();
+        self.task = Some(Task::Reload { requester, next, forced_zones: Vec::new(), deadline });
+    }
+
     pub(super) fn read_config(&self) -> Result<ActiveConfig, Vec<Diagnostic>> {
         let text = self.source.read()?;
         // Usually only a zone has changed: do not parse an identical configuration again.

@@ -279,6 +279,7 @@ fn resume(
             PendingCommand::Reload { forced_zones } => {
                 supervisor.enqueue(QueuedRequest::Reload(requester, forced_zones));
             }
+            PendingCommand::ReloadSite { name } => supervisor.enqueue(QueuedRequest::ReloadSite(requester, name)),
             PendingCommand::Upgrade => supervisor.enqueue(QueuedRequest::Upgrade(requester)),
             PendingCommand::Zone(command) => supervisor.enqueue(QueuedRequest::Zone(requester, command)),
         }

@@ -98,6 +98,8 @@ impl Supervisor {
                 QueuedRequest::Reload(_, forced_zones) => {
                     (PendingCommand::Reload { forced_zones: forced_zones.clone() }, SIGHUP)
                 }
+                // A reload has the same effect, and more.
+                QueuedRequest::ReloadSite(_, name) => (PendingCommand::ReloadSite { name: name.clone() }, SIGHUP),
                 QueuedRequest::Upgrade(_) => (PendingCommand::Upgrade, SIGUSR2),
                 // A signal does not ask for it.
                 QueuedRequest::Zone(_, command) => (PendingCommand::Zone(command.clone()), SIGHUP),

@@ -1,0 +1,53 @@
+//! The arguments of `publish` and `rollback`.
+
+use super::control::CHANGE_TIMEOUT_S;
+use super::{find_file, parse_number};
+use crate::publication::{Publication, Release};
+use clap::Args;
+use sanderling_config::{ConfigSource, DomainName, SearchPaths};
+use sanderling_ipc::control_path::{RuntimeEnv, of_client};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A day: a new process may have to start.
+const TIMEOUT_S_MAX: u64 = 86_400;
+
+/// Which configuration has the site, and which server serves it.
+#[derive(Debug, Args)]
+pub(super) struct ReleaseArgs {
+    /// The configuration file with the domain
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// The control socket of the server [default: that of the configuration file, else the default path]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+
+    /// Time to wait for the answer of the server
+    #[arg(long, value_name = "SECONDS", default_value_t = CHANGE_TIMEOUT_S, value_parser = |text: &str| parse_number(text, TIMEOUT_S_MAX))]
+    timeout: u64,
+}
+
+impl ReleaseArgs {
+    /// The configuration with the domain, for `command`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn source(&self, command: &str, search_paths: &SearchPaths) -> Result<ConfigSource, clap::Error> {
+        match &self.config {
+            Some(file) => Ok(ConfigSource::File(file.clone())),
+            None => find_file(command, search_paths),
+        }
+    }
+
+    pub(super) fn publication(
+        self,
+        name: DomainName,
+        release: Release,
+        source: ConfigSource,
+        (search_paths, env): (&SearchPaths, &RuntimeEnv),
+    ) -> Publication {
+        let socket = of_client(self.control, self.config, search_paths, env);
+        Publication { source, name, release, socket, timeout: Duration::from_secs(self.timeout) }
+    }
+}

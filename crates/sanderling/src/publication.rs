@@ -1,0 +1,226 @@
+//! The commands `publish` and `rollback`: switch the link of a site to another release, and tell the running server.
+//!
+//! They write nothing but symbolic links in the directory of the link. The server reads where these lead; see
+//! [`ReleaseLink`] for their names.
+
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::{log, print};
+use sanderling_config::{ConfigSource, DomainName, PREVIOUS_RELEASES_MAX, ReleaseLink, Site, most_similar};
+use sanderling_ipc::Command;
+use sanderling_ipc::client::{self, AskError};
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::iter;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A site that is switched to another release.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Publication {
+    /// The configuration with the site.
+    pub(crate) source: ConfigSource,
+    /// The domain of the site.
+    pub(crate) name: DomainName,
+    pub(crate) release: Release,
+    /// The control socket of the server, or why it is unknown.
+    pub(crate) socket: Result<PathBuf, String>,
+    /// For the answer of the server.
+    pub(crate) timeout: Duration,
+}
+
+/// Which release becomes the current one.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    Folder(PathBuf),
+    /// The one before the current one.
+    Previous,
+}
+
+impl Publication {
+    /// Switches the link, and tells the server; switches it back if the server cannot serve the release.
+    ///
+    /// # Errors
+    /// What is wrong, and what to do.
+    pub(crate) fn run(self) -> Result<(), String> {
+        let config = self.source.load().map_err(|diagnostics| lines(diagnostics.iter()))?;
+        let site = self.find(&config.sites)?;
+        let link = ReleaseLink::new(&site.document_root);
+        let links = Links::lock(&link)?;
+        let current = link.current();
+        let release = match &self.release {
+            Release::Folder(folder) => check_folder(folder, &links, site, current.as_deref())?,
+            Release::Previous => previous(&link, current.as_deref())?,
+        };
+        let before = links.read();
+        links.switch_to(&release, current.as_deref()).inspect_err(|_| links.restore(&before))?;
+        let name = links.shown(&release);
+        match self.tell_server(site) {
+            Ok(answer) => print(&answer),
+            Err(AskError::Unreachable(reason)) => {
+                log(&format!("{reason}\nA server that runs notices the new release within a second or two."));
+            }
+            Err(AskError::NoAnswer(reason)) => return Err(format!("the link leads to {name}, but {reason}")),
+            Err(AskError::Failed(reason)) => {
+                links.restore(&before);
+                return Err(format!("{reason}\n{name} was not published; the link leads where it led before"));
+            }
+        }
+        let previous = current.filter(|current| *current != release).map(|current| links.shown(&current));
+        let previous = previous.map_or(String::new(), |previous| format!("; before: {previous}"));
+        print(&format!("{}: release {name}{previous}\n", self.name));
+        Ok(())
+    }
+
+    fn find<'s>(&self, sites: &'s [Site]) -> Result<&'s Site, String> {
+        sites.iter().find(|site| site.hosts.contains(&self.name)).ok_or_else(|| {
+            let known = sites.iter().flat_map(|site| &site.hosts).map(DomainName::as_str);
+            let similar = most_similar(self.name.as_str(), known);
+            let hint = similar.map_or(String::new(), |similar| format!("; did you mean {similar}?"));
+            format!("the configuration has no site for {}{hint}", self.name)
+        })
+    }
+
+    fn tell_server(&self, site: &Site) -> Result<String, AskError> {
+        let socket = self.socket.clone().map_err(AskError::Unreachable)?;
+        let name = site.hosts.first().map(|host| host.as_str().to_owned());
+        client::ask(Command::ReloadSite { name }, &socket, self.timeout)
+    }
+}
+
+/// The release before the current one.
+fn previous(link: &ReleaseLink, current: Option<&Path>) -> Result<PathBuf, String> {
+    let found = current.and_then(|current| link.previous(current).into_iter().next());
+    found.ok_or_else(|| {
+        let shown = link.previous_path(1);
+        format!("there is no earlier release: {} leads to none; publish a folder by its name", shown.display())
+    })
+}
+
+/// The real path of `folder`, if it can be a release.
+fn check_folder(folder: &Path, links: &Links<'_>, site: &Site, current: Option<&Path>) -> Result<PathBuf, String> {
+    let shown = folder.display();
+    let real = fs::canonicalize(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("the folder {shown} does not exist"),
+        _ => format!("cannot reach the folder {shown}: {}", error_text(&error)),
+    })?;
+    if !real.is_dir() {
+        return Err(format!("{shown} is not a folder"));
+    }
+    if !links.link.is_release(&real) {
+        return Err(format!(
+            "the folder {shown} is not below {}, where the server may read releases; copy it there",
+            links.directory.display()
+        ));
+    }
+    let mut entries = fs::read_dir(&real).map_err(|error| format!("cannot list {shown}: {}", error_text(&error)))?;
+    if entries.next().is_none() {
+        return Err(format!("the folder {shown} is empty"));
+    }
+    let has_index = |root: &Path| site.options.files.index.iter().any(|name| root.join(name).is_file());
+    if !has_index(&real) && current.is_some_and(has_index) {
+        let names = site.options.files.index.join(" or ");
+        return Err(format!("the folder {shown} has no {names}, which the current release has; complete it"));
+    }
+    Ok(real)
+}
+
+/// The links of a site, which no other process switches at the same time.
+struct Links<'l> {
+    link: &'l ReleaseLink,
+    /// The real path of their directory.
+    directory: PathBuf,
+    /// It is open, and locked.
+    lock: File,
+}
+
+/// Where the links lead: the current one first; `None` for one that does not exist.
+type Targets = Vec<(PathBuf, Option<PathBuf>)>;
+
+impl<'l> Links<'l> {
+    fn lock(link: &'l ReleaseLink) -> Result<Links<'l>, String> {
+        let path = link.path().display();
+        if !link.exists() && link.path().exists() {
+            return Err(format!(
+                "{path} is not a symbolic link; move it into a folder of releases, and set `site` to the path of a link there, \
+                 such as \"releases/current\""
+            ));
+        }
+        let unreachable = |error: &io::Error| format!("cannot reach the folder of {path}: {}", error_text(error));
+        let directory = link.directory().map_err(|error| unreachable(&error))?;
+        let lock = File::open(&directory).map_err(|error| unreachable(&error))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Links { link, directory, lock }),
+            Err(TryLockError::WouldBlock) => Err(format!("another process publishes at {path}; try again later")),
+            Err(TryLockError::Error(error)) => Err(format!("cannot lock {}: {error}", directory.display())),
+        }
+    }
+
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        let previous = (1..=PREVIOUS_RELEASES_MAX).map(|age| self.link.previous_path(age));
+        iter::once(self.link.path().to_owned()).chain(previous)
+    }
+
+    fn read(&self) -> Targets {
+        self.paths().map(|path| (path.clone(), fs::read_link(path).ok())).collect()
+    }
+
+    /// Makes `release` the current one, and `current` the one before.
+    fn switch_to(&self, release: &Path, current: Option<&Path>) -> Result<(), String> {
+        let Some(current) = current.filter(|current| *current != release) else {
+            return self.set(self.link.path(), &self.relative(release));
+        };
+        let earlier = self.link.previous(current);
+        let previous = iter::once(current).chain(earlier.iter().map(PathBuf::as_path)).filter(|path| *path != release);
+        for (index, path) in previous.take(PREVIOUS_RELEASES_MAX).enumerate().collect::<Vec<_>>().into_iter().rev() {
+            self.set(&self.link.previous_path(index + 1), &self.relative(path))?;
+        }
+        // Last: before that, nothing has changed for clients.
+        self.set(self.link.path(), &self.relative(release))
+    }
+
+    /// Makes the links lead where they led before.
+    fn restore(&self, before: &Targets) {
+        for (path, target) in before {
+            let result = match target {
+                Some(target) => self.set(path, target),
+                None => match fs::remove_file(path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        Err(format!("cannot remove {}: {}", path.display(), error_text(&error)))
+                    }
+                    _ => Ok(()),
+                },
+            };
+            if let Err(problem) = result {
+                log(&problem);
+            }
+        }
+    }
+
+    /// Makes the link at `path` lead to `target`, at once and durably.
+    fn set(&self, path: &Path, target: &Path) -> Result<(), String> {
+        let new = path.with_extension(format!("new-{}", std::process::id()));
+        let replace = || {
+            symlink(target, &new)?;
+            fs::rename(&new, path).inspect_err(|_| drop(fs::remove_file(&new)))?;
+            self.lock.sync_all()
+        };
+        replace().map_err(|error| {
+            let text = error_text(&error);
+            format!("cannot write the link {}: {text}; run this as the owner of its folder", path.display())
+        })
+    }
+
+    /// A release as the links have it, which may be moved with their directory.
+    fn relative(&self, release: &Path) -> PathBuf {
+        release.strip_prefix(&self.directory).unwrap_or(release).to_owned()
+    }
+
+    fn shown(&self, release: &Path) -> String {
+        self.relative(release).display().to_string()
+    }
+}
+
+fn lines(texts: impl Iterator<Item = impl ToString>) -> String {
+    texts.map(|text| text.to_string()).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,283 @@
+//! Releases of a site: published and rolled back under load, by the commands and by a link that is switched by hand.
+
+use sanderling_testkit::http::HttpClient;
+use sanderling_testkit::{Ended, ListenerCounts, TestDirectory, TestServer, run_to_end, sanderling, wait_until};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const HTTP: ListenerCounts = ListenerCounts { http: 1, dns: 0 };
+const CONFIG: &str = "workers = 2\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"releases/current\"\n\
+    cache = \"fingerprinted\"\n";
+/// Lines of a page: more than is kept in memory, so that it is sent in parts.
+const LINES: usize = 20_000;
+
+/// A server of the release 1.
+struct Fixture {
+    directory: TestDirectory,
+    server: TestServer,
+}
+
+impl Fixture {
+    fn new(config: &str, releases: usize) -> Fixture {
+        let directory = TestDirectory::with(&[("sanderling.toml", config.as_bytes())]);
+        (1..=releases).for_each(|number| write_release(&directory, number));
+        symlink("1", directory.path().join("releases/current")).unwrap();
+        let server = TestServer::start_command(directory.serve_command(), HTTP);
+        Fixture { directory, server }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join("releases").join(name)
+    }
+
+    /// Runs `publish`, or `rollback` without a folder.
+    fn publish(&self, folder: Option<&str>) -> Ended {
+        let mut command = sanderling();
+        let command_name = if folder.is_some() { "publish" } else { "rollback" };
+        command.args([command_name, "example.com"]).args(folder.map(|folder| self.path(folder)));
+        command.args(["--config", &self.directory.argument("sanderling.toml")]);
+        command.args(["--control", &self.directory.argument("control")]);
+        run_to_end(command, Duration::from_secs(30))
+    }
+
+    #[track_caller]
+    fn publish_well(&self, folder: Option<&str>, expected: &str) {
+        let ended = self.publish(folder);
+        assert!(ended.code() == Some(0) && ended.text().contains(expected), "{ended}");
+    }
+
+    #[track_caller]
+    fn publish_in_vain(&self, folder: Option<&str>, expected: &str) {
+        let link = || fs::read_link(self.path("current"));
+        let before = link().ok();
+        let ended = self.publish(folder);
+        assert!(ended.code() == Some(1) && ended.errors.contains(expected), "{expected}: {ended}");
+        assert_eq!(link().ok(), before);
+    }
+
+    fn client(&self) -> HttpClient {
+        HttpClient::connect(self.server.http())
+    }
+
+    /// The number of the release that a new connection gets.
+    #[track_caller]
+    fn served(&self) -> usize {
+        number_of(&get(&mut self.client(), "/").1)
+    }
+
+    /// The status of the script of this release, whose content is checked.
+    #[track_caller]
+    fn script(&self, number: usize) -> u16 {
+        let (status, content) = get(&mut self.client(), &script_path(number));
+        assert!(status != 200 || content == format!("script {number}\n"), "{content}");
+        status
+    }
+
+    /// Where a link of the folder leads.
+    fn link(&self, name: &str) -> String {
+        fs::read_link(self.path(name)).map_or_else(|_| String::new(), |target| target.display().to_string())
+    }
+}
+
+/// The first configuration of the manual's page.
+fn manual_config() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/releases.md");
+    let text = fs::read_to_string(path).unwrap();
+    let (_, rest) = text.split_once("```toml\n").expect("the page has a configuration");
+    let (config, _) = rest.split_once("```").expect("the block ends");
+    config.replace("127.0.0.1:8080", "127.0.0.1:0")
+}
+
+fn write_release(directory: &TestDirectory, number: usize) {
+    let page = format!("release {number}\n").repeat(LINES);
+    directory.write(&format!("releases/{number}/index.html"), page.as_bytes());
+    directory.write(&format!("releases/{number}{}", script_path(number)), format!("script {number}\n").as_bytes());
+    directory.write(&format!("releases/{number}/only-{number}.html"), b"a page\n");
+}
+
+fn script_path(number: usize) -> String {
+    format!("/assets/app.3f2a1b{number:02}.js")
+}
+
+#[track_caller]
+fn get(client: &mut HttpClient, path: &str) -> (u16, String) {
+    client.send(format!("GET {path} HTTP/1.1\r\nHost: example.com\r\n\r\n"));
+    let response = client.response();
+    (response.status, response.text())
+}
+
+/// The number of the release of a page, all of whose lines have it.
+#[track_caller]
+fn number_of(page: &str) -> usize {
+    let number = page.lines().next().and_then(|line| line.strip_prefix("release ")).expect("a page").parse().unwrap();
+    let line = format!("release {number}");
+    assert!(
+        page.lines().count() == LINES && page.lines().all(|other| other == line),
+        "a mixture with release {number}"
+    );
+    number
+}
+
+#[test]
+fn publish_under_load_loses_no_request_and_closes_no_connection() {
+    const RELEASES: usize = 12;
+    let fixture = Fixture::new(CONFIG, RELEASES);
+    let process = fixture.server.server_process_id();
+    let (is_over, pages) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let address = fixture.server.http();
+    let visit = || {
+        let (mut pages_client, mut scripts_client) = (HttpClient::connect(address), HttpClient::connect(address));
+        let mut newest = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            let (status, page) = get(&mut pages_client, "/");
+            assert_eq!(status, 200);
+            let number = number_of(&page);
+            assert!(number >= newest, "release {number} after {newest}");
+            newest = number;
+            // By another connection, and so perhaps by another worker.
+            assert_eq!(get(&mut scripts_client, &script_path(number)), (200, format!("script {number}\n")));
+            pages.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    thread::scope(|scope| {
+        let visitors: Vec<_> = (0..4).map(|_| scope.spawn(visit)).collect();
+        for number in 2..=RELEASES {
+            let before = pages.load(Ordering::Relaxed);
+            wait_until("pages are visited", || {
+                pages.load(Ordering::Relaxed) > before + 8 || visitors.iter().any(|visitor| visitor.is_finished())
+            });
+            fixture.publish_well(Some(&number.to_string()), "no connection was closed");
+            assert_eq!([fixture.served(), fixture.served(), fixture.served()], [number; 3]);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(fixture.server.server_process_id(), process);
+}
+
+#[test]
+fn files_with_a_hash_in_their_name_of_the_two_releases_before_are_served() {
+    let fixture = Fixture::new(&manual_config(), 4);
+    assert_eq!([fixture.script(1), fixture.script(2)], [200, 404]);
+    fixture.publish_well(Some("2"), "example.com: release 2; before: 1");
+    assert_eq!([1, 2, 3].map(|number| fixture.script(number)), [200, 200, 404]);
+    let (_, page) = get(&mut fixture.client(), "/only-1.html");
+    assert!(!page.contains("a page"), "only names with a hash are the same in all releases");
+    fixture.publish_well(Some("3"), "example.com: release 3; before: 2");
+    assert_eq!([1, 2, 3].map(|number| fixture.script(number)), [200, 200, 200]);
+    fixture.publish_well(Some("4"), "example.com: release 4; before: 3");
+    assert_eq!([1, 2, 3, 4].map(|number| fixture.script(number)), [404, 200, 200, 200]);
+    // Publishing the same again changes nothing, and the links survive a restart.
+    fixture.publish_well(Some("current"), "example.com: release 4\n");
+    assert_eq!(fixture.link("current.previous-1") + &fixture.link("current.previous-2"), "32");
+    let Fixture { directory, server } = fixture;
+    server.stop();
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let fixture = Fixture { directory, server };
+    assert_eq!([1, 2, 3, 4].map(|number| fixture.script(number)), [404, 200, 200, 200]);
+}
+
+#[test]
+fn rollback_serves_the_release_before_and_files_of_both() {
+    let fixture = Fixture::new(CONFIG, 3);
+    fixture.publish_in_vain(None, "there is no earlier release");
+    fixture.publish_well(Some("2"), "release 2");
+    fixture.publish_well(Some("3"), "release 3");
+    fixture.publish_well(None, "example.com: release 2; before: 3");
+    assert_eq!((fixture.served(), [1, 2, 3].map(|number| fixture.script(number))), (2, [200; 3]));
+    fixture.publish_well(None, "example.com: release 3; before: 2");
+    assert_eq!((fixture.served(), [1, 2, 3].map(|number| fixture.script(number))), (3, [200; 3]));
+}
+
+#[test]
+fn link_that_is_switched_by_hand_is_followed_after_a_reload_and_without() {
+    let fixture = Fixture::new(CONFIG, 3);
+    let process = fixture.server.server_process_id();
+    let switch = |to: &str| {
+        let link = fixture.path("current");
+        assert!(Command::new("ln").arg("-sfn").arg(to).arg(link).status().unwrap().success());
+    };
+    switch("2");
+    let ended = fixture.directory.control("reload");
+    assert!(ended.code() == Some(0) && ended.text().contains("no connection was closed"), "{ended}");
+    assert_eq!(fixture.served(), 2);
+    switch("3");
+    wait_until("the server has noticed the link", || fixture.served() == 3);
+    switch("missing");
+    switch("1");
+    wait_until("the server has noticed the link", || fixture.served() == 1);
+    assert_eq!(fixture.server.server_process_id(), process);
+}
+
+#[test]
+fn folder_that_cannot_be_a_release_is_refused_with_a_remedy() {
+    let fixture = Fixture::new(CONFIG, 2);
+    fixture.directory.write("outside/index.html", b"outside\n");
+    fixture.directory.write("releases/pages/about.html", b"about\n");
+    fixture.directory.write("releases/file", b"a file\n");
+    fs::create_dir(fixture.path("empty")).unwrap();
+    symlink("../outside", fixture.path("elsewhere")).unwrap();
+    for (folder, expected) in [
+        ("missing", "missing does not exist"),
+        ("file", "file is not a folder"),
+        ("empty", "empty is empty"),
+        ("pages", "pages has no index.html, which the current release has"),
+        ("../outside", "where the server may read releases; copy it there"),
+        ("elsewhere", "where the server may read releases; copy it there"),
+        (".", "where the server may read releases; copy it there"),
+    ] {
+        fixture.publish_in_vain(Some(folder), expected);
+    }
+    assert_eq!((fixture.served(), fixture.link("current.previous-1").as_str()), (1, ""));
+    let mut command = sanderling();
+    command.args(["publish", "example.org", "x", "--config", &fixture.directory.argument("sanderling.toml")]);
+    let ended = run_to_end(command, Duration::from_secs(30));
+    assert!(ended.errors.contains("has no site for example.org; did you mean example.com?"), "{ended}");
+}
+
+#[test]
+fn release_that_the_server_cannot_read_is_taken_back() {
+    if sanderling_os::process::effective_uid() != 0 {
+        return println!("skipped: only root can switch to another user");
+    }
+    let fixture = Fixture::new(&format!("user = \"nobody\"\n{CONFIG}"), 3);
+    fs::set_permissions(fixture.path("2/index.html"), fs::Permissions::from_mode(0o600)).unwrap();
+    fixture.publish_in_vain(Some("2"), "the user `nobody` cannot read the site");
+    fs::set_permissions(fixture.path("3"), fs::Permissions::from_mode(0o700)).unwrap();
+    fixture.publish_in_vain(Some("3"), "3 was not published; the link leads where it led before");
+    assert_eq!((fixture.served(), fixture.link("current.previous-1").as_str()), (1, ""));
+}
+
+#[test]
+fn first_release_of_a_site_that_had_none_is_served() {
+    let directory = TestDirectory::with(&[("sanderling.toml", CONFIG.as_bytes())]);
+    write_release(&directory, 1);
+    write_release(&directory, 2);
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let fixture = Fixture { directory, server };
+    assert_eq!(get(&mut fixture.client(), "/").0, 503);
+    // The sandbox of the first process does not allow a folder that was not there. It may accept connections until it has exited.
+    fixture.publish_well(Some("1"), "example.com: release 1\n");
+    wait_until("the new process serves", || get(&mut fixture.client(), "/only-1.html").0 == 200);
+    let process = fixture.server.server_process_id();
+    fixture.publish_well(Some("2"), "no connection was closed");
+    assert_eq!((fixture.served(), fixture.server.server_process_id()), (2, process));
+}
+
+#[test]
+fn link_is_switched_while_no_server_runs() {
+    let fixture = Fixture::new(CONFIG, 2);
+    let Fixture { directory, server } = fixture;
+    server.stop();
+    let mut command = sanderling();
+    command.args(["publish", "example.com", &directory.argument("releases/2"), "--config"]);
+    command.args([&directory.argument("sanderling.toml"), "--control", &directory.argument("control")]);
+    let ended = run_to_end(command, Duration::from_secs(30));
+    assert!(ended.code() == Some(0) && ended.errors.contains("no server answers at"), "{ended}");
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    assert_eq!(Fixture { directory, server }.served(), 2);
+}

@@ -1,0 +1,98 @@
+//! Loads one site again, which has another release.
+
+use super::{ControlLoop, Finished, log_watch_error};
+use crate::loader::{Loader, OneSite};
+use crate::zone_loader::Denial;
+use sanderling_config::Site;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::{log, report};
+use sanderling_ipc::{Command, Event, Text};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+/// A site that was loaded again.
+pub(super) struct SiteResult {
+    loader: Loader,
+    /// `None` if loading it panicked.
+    site: Option<OneSite>,
+}
+
+impl ControlLoop<'_> {
+    /// The site with this index in the configuration leads to another release. The supervisor decides when it is loaded.
+    pub(super) fn on_release_switched(&mut self, index: usize) {
+        let Some(site) = self.state.config.sites.get(index) else { return };
+        let name = name_of(site);
+        match self.state.supervisor {
+            Some(_) => self.send(Event::ReleaseSwitched { name }),
+            None => self.reload_site(name),
+        }
+    }
+
+    /// Loads the site of the domain `name` on a new thread, when the loader is there.
+    pub(super) fn reload_site(&mut self, name: Option<String>) {
+        let Some(index) = self.state.config.sites.iter().position(|site| name_of(site) == name) else {
+            let name = name.unwrap_or_default();
+            return self.refuse_site(&format!("the running server has no site {name}; run `sanderling reload`"));
+        };
+        let Some(mut loader) = self.state.loader.take() else {
+            return self.waiting.push_back((Command::ReloadSite { name }, Vec::new()));
+        };
+        self.loads_one = true;
+        let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
+        let (config, user) = (Arc::clone(&self.state.config), self.state.sandbox.user.clone());
+        let run = move || {
+            let load = || loader.load_one_site(&config, index, user.as_deref());
+            let site = catch_unwind(AssertUnwindSafe(load)).ok();
+            // Fails only if the process exits.
+            let _ = sender.send(Finished::Site(Box::new(SiteResult { loader, site })));
+            let signalled = finished.signal();
+            debug_assert!(signalled.is_ok());
+        };
+        if let Err(error) = thread::Builder::new().name("loader".to_owned()).spawn(run) {
+            // The loader is lost with the closure: the next reload starts a new process.
+            self.refuse_site(&format!("cannot start a thread to load a site: {}", error_text(&error)));
+        }
+    }
+
+    /// Applies a site that was loaded again.
+    pub(super) fn apply_site(&mut self, result: SiteResult) {
+        self.state.loader = Some(result.loader);
+        self.loads_one = false;
+        let Some(one) = result.site else {
+            return self.refuse_site("loading the site panicked; this is a bug in sanderling: report it with the site");
+        };
+        if let Denial::Sandbox(path) = &one.denial {
+            return self.send_new_process_needed(&format!("its sandbox does not allow {}", path.display()));
+        }
+        for diagnostics in [&one.errors, &one.warnings] {
+            report(diagnostics);
+            self.send_diagnostics(diagnostics);
+        }
+        if one.state.problem.is_some() {
+            return self.send(Event::ReloadRefused);
+        }
+        let text = one.text();
+        self.state.load_status.sites[one.index()] = one.state.clone();
+        let mut sites = None;
+        self.server.update_snapshot(|snapshot| {
+            snapshot.sites = Arc::new(one.apply(&snapshot.sites));
+            sites = Some(Arc::clone(&snapshot.sites));
+        });
+        if let Some(watched) = sites.and_then(|sites| one.watched(&sites)) {
+            log_watch_error(self.site_watcher.update(watched));
+        }
+        self.send(Event::Reloaded { changes: Text::new(&text), problem_count: 0 });
+    }
+
+    fn refuse_site(&mut self, problem: &str) {
+        log(problem);
+        self.send(Event::Stderr(Text::new(&format!("{problem}\n"))));
+        self.send(Event::ReloadRefused);
+    }
+}
+
+/// How messages name a site: by its domain, unless it is that of `serve FOLDER`.
+fn name_of(site: &Site) -> Option<String> {
+    site.hosts.first().map(|host| host.as_str().to_owned())
+}

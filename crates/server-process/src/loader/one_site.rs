@@ -1,0 +1,64 @@
+//! Loads one site again, without the rest of the configuration: it has another release.
+
+use super::{Loader, Report, Watched};
+use crate::access;
+use crate::load_status::SiteState;
+use crate::site_watcher::WatchedSite;
+use crate::zone_loader::Denial;
+use sanderling_config::Config;
+use sanderling_config::diagnostic::Diagnostic;
+use sanderling_server::{Root, Site, Sites};
+
+/// A site that was loaded again.
+pub(crate) struct OneSite {
+    index: usize,
+    site: Site,
+    pub(crate) state: SiteState,
+    watched: Option<Watched>,
+    pub(crate) warnings: Vec<Diagnostic>,
+    pub(crate) errors: Vec<Diagnostic>,
+    pub(crate) denial: Denial,
+}
+
+impl Loader {
+    /// Loads the site at `index` in `config` again. It has a problem, too, if `user`, as which this process runs, cannot read it.
+    pub(crate) fn load_one_site(&mut self, config: &Config, index: usize, user: Option<&str>) -> OneSite {
+        let mut report = Report::default();
+        let site = self.load_site(&config.sites[index], &config.limits, &mut report);
+        let mut state = report.load_status.sites.pop().expect("that of this site");
+        if let (None, Root::Directory(root)) = (&state.problem, &site.root)
+            && let Some(unreadable) = access::problem(&config.sites[index], root, user).filter(Diagnostic::is_error)
+        {
+            state.problem = Some(report.fail(unreadable));
+        }
+        let watched = report.watched.pop().map(|(_, watched)| watched);
+        let Report { warnings, errors, denial, .. } = report;
+        OneSite { index, site, state, watched, warnings, errors, denial }
+    }
+}
+
+impl OneSite {
+    /// The index of the site in its configuration.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// `sites` with this one.
+    pub(crate) fn apply(&self, sites: &Sites) -> Sites {
+        sites.with_site(self.index, self.site.clone())
+    }
+
+    /// What is watched of it, after it became one of `sites`.
+    pub(crate) fn watched(self, sites: &Sites) -> Option<WatchedSite> {
+        Some(self.watched?.of_site(self.index, &sites.all()[self.index]))
+    }
+
+    /// What is served now.
+    pub(crate) fn text(&self) -> String {
+        let root = self.state.document_root.display();
+        match &self.site.root {
+            Root::Directory(directory) => format!("site {root}: serving {}\n", directory.real_path().display()),
+            Root::Builtin(_) | Root::Unavailable => format!("site {root}: unavailable\n"),
+        }
+    }
+}
