@@ -23,20 +23,27 @@ pub struct Scratch {
     pseudo: Vec<u8>,
 }
 
-/// What is known of a request beside its head.
-#[derive(Debug, Default)]
-pub(crate) struct HeadFacts {
+/// What became of a header block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HeadState {
+    /// The head is in [`Scratch::head`].
+    #[default]
+    Complete,
     /// The request breaks RFC 9113 §8.1.1, so that its stream is reset.
-    pub(crate) is_malformed: bool,
+    Malformed,
     /// The request is refused by a response, and its head is incomplete.
-    pub(crate) error: Option<RequestError>,
+    Refused(RequestError),
+}
+
+/// What a header block says besides the head.
+#[derive(Debug, Default)]
+pub(crate) struct DecodedHead {
+    pub(crate) state: HeadState,
     /// The value of Content-Length.
     pub(crate) content_bytes: Option<u64>,
     /// The field Expect is present.
     pub(crate) has_expectation: bool,
     pub(crate) priority: Priority,
-    /// Bytes of all names and values.
-    pub(crate) list_bytes: usize,
 }
 
 /// The pseudo-header fields of a request (RFC 9113 §8.3.1).
@@ -83,35 +90,35 @@ pub(crate) fn decode_request(
     scratch: &mut Scratch,
     limits: &Limits,
     scheme: Scheme,
-) -> Result<HeadFacts, BlockError> {
+) -> Result<DecodedHead, BlockError> {
     let Scratch { head, strings, pseudo } = scratch;
     head.clear();
     pseudo.clear();
     let mut writer = HeadWriter { head, pseudo, found: [const { None }; Pseudo::COUNT], scheme, has_line: false };
-    let mut facts = HeadFacts::default();
-    let mut field_count = 0;
+    let mut decoded = DecodedHead::default();
+    let (mut field_count, mut list_bytes) = (0, 0);
     let mut block = decoder.block(bytes);
     while let Some(field) = block.next(strings)? {
         field_count += 1;
-        facts.list_bytes += field.name.len() + field.value.len();
+        list_bytes += field.name.len() + field.value.len();
         // The rest is decoded all the same, since it changes the table.
-        if facts.is_malformed || facts.error.is_some() {
-            check_decoded(facts.list_bytes, limits)?;
+        if decoded.state != HeadState::Complete {
+            check_decoded(list_bytes, limits)?;
             continue;
         }
-        if facts.list_bytes > limits.request.head_bytes_max {
-            check_decoded(facts.list_bytes, limits)?;
-            facts.error = Some(RequestError::HeadTooLong);
+        if list_bytes > limits.request.head_bytes_max {
+            check_decoded(list_bytes, limits)?;
+            decoded.state = HeadState::Refused(RequestError::HeadTooLong);
         } else if field_count > limits.request.field_count_max + Pseudo::COUNT {
-            facts.error = Some(RequestError::TooManyFields);
-        } else {
-            facts.is_malformed = writer.put(field, &mut facts).is_none();
+            decoded.state = HeadState::Refused(RequestError::TooManyFields);
+        } else if writer.put(field, &mut decoded).is_none() {
+            decoded.state = HeadState::Malformed;
         }
     }
-    if !facts.is_malformed && facts.error.is_none() {
-        facts.is_malformed = writer.finish().is_none();
+    if decoded.state == HeadState::Complete && writer.finish().is_none() {
+        decoded.state = HeadState::Malformed;
     }
-    Ok(facts)
+    Ok(decoded)
 }
 
 /// Decodes trailers, which no response depends on; whether they are well-formed and no longer than a head may be.
@@ -152,7 +159,7 @@ struct HeadWriter<'s> {
 impl HeadWriter<'_> {
     /// Takes a field; `None` if the request is malformed.
     #[inline]
-    fn put(&mut self, field: Field<'_>, facts: &mut HeadFacts) -> Option<()> {
+    fn put(&mut self, field: Field<'_>, decoded: &mut DecodedHead) -> Option<()> {
         let Field { name, value } = field;
         if name.first() == Some(&b':') {
             return self.put_pseudo(name, value);
@@ -171,9 +178,9 @@ impl HeadWriter<'_> {
             // No response depends on them, and browsers send many.
             (6, b"cookie") => return Some(()),
             (4, b"host") if self.is_authority(value) => return Some(()),
-            (6, b"expect") => facts.has_expectation = true,
-            (8, b"priority") => facts.priority = Priority::parse(value),
-            (14, b"content-length") => facts.content_bytes = Some(content_bytes(value, facts.content_bytes)?),
+            (6, b"expect") => decoded.has_expectation = true,
+            (8, b"priority") => decoded.priority = Priority::parse(value),
+            (14, b"content-length") => decoded.content_bytes = Some(content_bytes(value, decoded.content_bytes)?),
             _ => {}
         }
         self.put_line_of_field(name, value);

@@ -302,7 +302,7 @@ impl<'s> Connection<'s> {
                 return Ok(Some(next));
             }
         }
-        if context.is_draining() && self.begin_shutdown(context) { self.flush(None, context) } else { Ok(None) }
+        if context.is_draining() && self.announce_shutdown(context) { self.flush(None, context) } else { Ok(None) }
     }
 
     /// Whether the stream is encrypted, and its keys are not agreed on yet.
@@ -639,7 +639,7 @@ impl<'s> Connection<'s> {
         if self.state == State::Idle {
             self.timer.deadline_ms = self.timer.deadline_ms.min(context.drain_deadline_ms());
         }
-        if self.is_plain { Ok(Next::Wait) } else { self.rest() }
+        if self.is_plain { Ok(Next::Wait) } else { self.prepare_to_wait() }
     }
 
     fn linger(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {

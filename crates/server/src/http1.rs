@@ -112,7 +112,7 @@ impl Http1 {
             let since_ms = self.take_since_ms(context.clock.now_ms());
             let query = self.pending.as_ref().and_then(|pending| pending.query.as_ref());
             let received = query.map_or(unprocessed, |query| &query.head);
-            let content_bytes = write_status_page(&Response::error(Status::RequestTimeout, received), context);
+            let content_bytes = write_refusal(&Response::error(Status::RequestTimeout, received), connection, context);
             if let Some(log) = context.log {
                 let peer = connection.peer(HttpVersion::Http1);
                 log.log_refused(peer, since_ms, received, Status::RequestTimeout, content_bytes);
@@ -435,7 +435,7 @@ impl Http1 {
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         context.metrics.add(Counter::HttpRefused, 1);
-        let content_bytes = write_status_page(&Response::error(error.status(), received), context);
+        let content_bytes = write_refusal(&Response::error(error.status(), received), connection, context);
         if let Some(log) = context.log {
             let (peer, since_ms) = (connection.peer(HttpVersion::Http1), self.take_since_ms(context.clock.now_ms()));
             log.log_refused(peer, since_ms, received, error.status(), content_bytes);
@@ -512,10 +512,13 @@ fn may_be_http2(connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> b
     context.options.http.accepts_http2 && connection.answered_count == 0 && !connection.transport.is_encrypted()
 }
 
-/// Writes a response without a file; the bytes of its content.
-fn write_status_page(response: &Response<'_>, context: &mut Context<'_, '_>) -> usize {
+/// Writes the response to what is no request; the bytes of its content.
+fn write_refusal(response: &Response<'_>, connection: &ConnectionInfo<'_>, context: &mut Context<'_, '_>) -> usize {
+    let ruling = Ruling::of_refusal(connection.transport, context.snapshot, context.files);
     let output = &mut context.buffers.output;
+    let head_start = output.len();
     response.write_head(context.clock.date(), output);
+    ruling.fields.apply(head_start, false, output);
     put_status_page(response, output)
 }
 

@@ -240,13 +240,13 @@ impl<'s> Http2<'s> {
         has_progress
     }
 
-    pub(crate) fn begin_shutdown(&mut self, context: &mut Context<'_, 's>) -> bool {
+    pub(crate) fn announce_shutdown(&mut self, context: &mut Context<'_, 's>) -> bool {
         context.buffers.output.clear();
         self.session.begin_shutdown(&mut context.buffers.output);
         !context.buffers.output.is_empty()
     }
 
-    pub(crate) fn end_shutdown(&mut self, context: &mut Context<'_, 's>) {
+    pub(crate) fn finish_shutdown(&mut self, context: &mut Context<'_, 's>) {
         self.session.finish_shutdown(&mut context.buffers.output);
     }
 
@@ -346,8 +346,8 @@ impl<'s> Http2<'s> {
                 context.metrics.add(Counter::HttpTimeouts, 1);
                 // RFC 9110 §15.5.9.
                 let response = Response::error(Status::RequestTimeout, &scratch.head);
-                head.clear();
-                response.write_head(context.clock.date(), head);
+                let ruling = Ruling::of_refusal(connection.transport, context.snapshot, context.files);
+                write_head(&response, Some(&ruling), false, context.clock.date(), head);
                 let mut content = self.content_without_file(&request, response.body(), &[]);
                 if let Some(log) = context.log {
                     let origin = Origin::new(context.clock.now_ms());
@@ -454,7 +454,10 @@ impl<'s> Http2<'s> {
                 metrics.add(Counter::HttpRequests, 1);
                 respond(parsed, hit.as_ref().map(FileHit::representation).map_err(|error| *error), clock.unix_s())
             }
-            refused => refusal(refused.as_ref().err().copied(), &scratch.head, metrics),
+            refused => {
+                ruling = Some(Ruling::of_refusal(connection.transport, snapshot, files));
+                refusal(refused.as_ref().err().copied(), &scratch.head, metrics)
+            }
         };
         let response = ruling.as_ref().map_or(response, |ruling| ruling.action.finish(response));
         write_head(&response, ruling.as_ref(), is_substitute, clock.date(), head);

@@ -16,7 +16,9 @@ use crate::request_budget::RequestBudget;
 use crate::sites::{AuthRule, Site, SiteRules, is_address};
 use crate::snapshot::Snapshot;
 use crate::transport::Transport;
-use sanderling_http::{Method, Request, Response, Scheme, SitePath, SitePathError, Status, Target, put_field_lines};
+use sanderling_http::{
+    Host, Method, Request, Response, Scheme, SitePath, SitePathError, Status, Target, put_field_lines,
+};
 use sanderling_os::clock::monotonic_ms;
 use sanderling_site_rules::{FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, RuleSet, has_fingerprint};
 use std::net::IpAddr;
@@ -96,6 +98,18 @@ impl<'r> Ruling<'r> {
         Ruling { action: Action::File, fields: ResponseFields::default(), protections: [None; 2] }
     }
 
+    /// Of what is no request that can be answered. Over HTTPS it counts as one for the host that the client has asked for in the
+    /// handshake.
+    #[cold]
+    pub(crate) fn of_refusal(transport: &Transport, snapshot: &'r Snapshot, files: &mut LocalFiles<'_>) -> Ruling<'r> {
+        let name = transport.server_name().map(str::as_bytes).filter(|name| transport.has_certificate_for(name));
+        let Some(host) = name.and_then(Host::parse) else { return Ruling::of_file() };
+        let site = files.site_for(&snapshot.sites, Some(host));
+        let rules = site.and_then(|site| site.options.rules.as_deref());
+        let fields = ResponseFields { https_lines: https_lines(rules, Some(host)), ..ResponseFields::default() };
+        Ruling { fields, ..Ruling::of_file() }
+    }
+
     /// `connection`: of the client or proxy that has sent the request.
     #[inline(never)]
     pub(crate) fn of(
@@ -117,11 +131,7 @@ impl<'r> Ruling<'r> {
             if is_misdirected(request, transport, snapshot) {
                 return without_fields(Action::Respond(Response::misdirected(request)));
             }
-            let lines = rules.map_or(&[][..], |rules| rules.https_field_lines.as_bytes());
-            // What they promise for `localhost` would concern other servers, and for an address browsers ignore it.
-            if !lines.is_empty() && request.host.is_some_and(|host| !is_address(host.name)) {
-                fields.https_lines = lines;
-            }
+            fields.https_lines = https_lines(rules, request.host);
         } else if rules.is_some_and(|rules| rules.answers_challenges)
             && let Some(content) = challenge(request, snapshot)
         {
@@ -184,6 +194,15 @@ impl<'r> Ruling<'r> {
             self.action = Action::Respond(Response::too_many_requests(request, retry_after_s));
             self.protections = [None; 2];
         }
+    }
+}
+
+/// The field lines of responses over HTTPS for `host`, whose site has the `rules`. What they promise for `localhost` would concern
+/// other servers, and for an address browsers ignore it.
+fn https_lines<'r>(rules: Option<&'r SiteRules>, host: Option<Host<'_>>) -> &'r [u8] {
+    match (rules, host) {
+        (Some(rules), Some(host)) if !is_address(host.name) => rules.https_field_lines.as_bytes(),
+        _ => &[],
     }
 }
 

@@ -15,7 +15,7 @@ use rustls::sign::SigningKey;
 use std::sync::Arc;
 
 /// The cipher suites, all with authenticated encryption (AEAD), and the key exchanges. A session uses the first ones of
-/// the client that are among them: a client that has X25519MLKEM768 asks for it first.
+/// the client that are among them, in the client's order: most that have X25519MLKEM768 ask for it first.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(backend::default_provider())
 }

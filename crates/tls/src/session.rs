@@ -199,6 +199,11 @@ impl Session {
         self.chosen_from.are_default
     }
 
+    /// The name that the client has asked for, in lower case.
+    pub fn server_name(&self) -> Option<&str> {
+        self.connection.server_name()
+    }
+
     /// Whether the session goes on from an earlier one, by a ticket.
     pub fn is_resumed(&self) -> bool {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)

@@ -8,13 +8,28 @@ use sanderling_http::{DNS_MESSAGE_BYTES_MAX, RequestError};
 use super::{Exchange, INITIAL_WINDOW, Outcome, PartialBlock, Phase, Received, Request, Session, request_of};
 use crate::frame::{self, ErrorCode, FrameHeader, U31_MAX, flag};
 use crate::limits::ExceededLimit;
-use crate::request_head::{HeadFacts, Scratch, decode_request, decode_trailers};
+use crate::request_head::{DecodedHead, HeadState, Scratch, decode_request, decode_trailers};
 use crate::streams::{ClientSide, Stream, Work};
 
 /// Received content after which the client may send as much again.
 const WINDOW_UPDATE_BYTES: u32 = INITIAL_WINDOW / 2;
 /// Shorter pieces of content, but the last, count as control frames.
 const SMALL_CONTENT_BYTES: usize = 256;
+
+/// What becomes of content that has arrived.
+#[derive(Clone, Copy)]
+enum Arrival {
+    /// The response depends on it.
+    Kept,
+    /// The same, and it is longer than it may be.
+    TooLong,
+    /// The same, and the connection keeps too much for its requests.
+    NoRoom,
+    /// No response depends on it.
+    Discarded,
+    /// The same, and the stream ends with it: its response is sent whole.
+    LastDiscarded,
+}
 
 impl<B> Session<B> {
     pub(super) fn take_headers(
@@ -95,7 +110,7 @@ impl<B> Session<B> {
         let limits = exchange.limits;
         self.last_stream = id;
         self.request_count += 1;
-        let facts = decode_request(&mut self.decoder, bytes, exchange.scratch, limits, self.scheme)?;
+        let decoded = decode_request(&mut self.decoder, bytes, exchange.scratch, limits, self.scheme)?;
         let early_priority = self.early_priorities.take(id);
         if self.request_count == limits.requests_max {
             self.finish_shutdown(exchange.out);
@@ -104,14 +119,18 @@ impl<B> Session<B> {
             self.refuse(id, ErrorCode::RefusedStream, exchange.out)?;
             return Ok(Some(Received::Refused(ExceededLimit::Streams)));
         }
-        let HeadFacts { is_malformed, error, content_bytes, has_expectation, priority, .. } = facts;
+        let DecodedHead { state, content_bytes, has_expectation, priority } = decoded;
         // Until the client has the server's settings, it may send as much as by the first window of RFC 9113 §6.9.2.
         let window_bytes = limits.content_window().max(INITIAL_WINDOW);
         let client_side = ClientSide::Open { left_bytes: content_bytes, window_bytes };
         let client_side = client_side.after(0, header.has(flag::END_STREAM));
-        let Some(client_side) = client_side.filter(|_| !is_malformed) else {
-            self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
-            return Ok(None);
+        let (client_side, error) = match (client_side, state) {
+            (Some(client_side), HeadState::Complete) => (client_side, None),
+            (Some(client_side), HeadState::Refused(error)) => (client_side, Some(error)),
+            (None, _) | (_, HeadState::Malformed) => {
+                self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
+                return Ok(None);
+            }
         };
         let (window, priority) = (i64::from(self.stream_window), early_priority.unwrap_or(priority));
         let request = Request { stream: id, window, priority, client_side, awaits_continue: has_expectation, error };
@@ -207,35 +226,45 @@ impl<B> Session<B> {
             self.refuse(id, ErrorCode::ProtocolError, exchange.out)?;
             return Ok(None);
         };
-        let kept = if let Work::Receiving { head, head_bytes } = work {
-            let content_bytes = head.len() - head_bytes + content.len();
-            let is_too_large = content_bytes as u64 > limits.request.body_bytes_max.min(DNS_MESSAGE_BYTES_MAX as u64);
-            Some((is_too_large, is_too_large || self.may_keep_more(head.len(), content.len(), limits)))
-        } else {
-            None
+        let arrival = match work {
+            Work::Receiving { head, head_bytes } => {
+                let content_bytes = (head.len() - head_bytes + content.len()) as u64;
+                if content_bytes > limits.request.body_bytes_max.min(DNS_MESSAGE_BYTES_MAX as u64) {
+                    Arrival::TooLong
+                } else if self.may_keep_more(head.len(), content.len(), limits) {
+                    Arrival::Kept
+                } else {
+                    Arrival::NoRoom
+                }
+            }
+            Work::Discarding if is_end => Arrival::LastDiscarded,
+            _ => Arrival::Discarded,
         };
         let stream = self.streams.at_mut(index);
         stream.client_side = client_side;
-        match (&mut stream.work, kept) {
-            (Work::Discarding, _) if is_end => drop(self.streams.remove(index)),
-            (Work::Receiving { .. }, Some((true, _))) => {
-                let request = self.take_request(index, Some(RequestError::BodyTooLarge), exchange.scratch);
-                return Ok(Some(Received::Content(request)));
+        match arrival {
+            Arrival::Kept => {
+                if let Work::Receiving { head, .. } = &mut stream.work {
+                    head.extend_from_slice(content);
+                }
+                let request = || self.take_request(index, None, exchange.scratch);
+                Ok(is_end.then(request).map(Received::Content))
             }
-            (Work::Receiving { .. }, Some((_, false))) => {
+            Arrival::TooLong => {
+                let request = self.take_request(index, Some(RequestError::BodyTooLarge), exchange.scratch);
+                Ok(Some(Received::Content(request)))
+            }
+            Arrival::NoRoom => {
                 self.streams.remove(index);
                 self.refuse(id, ErrorCode::RefusedStream, exchange.out)?;
-                return Ok(Some(Received::Refused(ExceededLimit::KeptRequestBytes)));
+                Ok(Some(Received::Refused(ExceededLimit::KeptRequestBytes)))
             }
-            (Work::Receiving { head, .. }, _) => {
-                head.extend_from_slice(content);
-                if is_end {
-                    return Ok(Some(Received::Content(self.take_request(index, None, exchange.scratch))));
-                }
+            Arrival::Discarded => Ok(None),
+            Arrival::LastDiscarded => {
+                self.streams.remove(index);
+                Ok(None)
             }
-            _ => {}
         }
-        Ok(None)
     }
 
     pub(super) fn take_request(&mut self, index: usize, error: Option<RequestError>, scratch: &mut Scratch) -> Request {

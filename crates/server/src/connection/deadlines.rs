@@ -67,7 +67,7 @@ impl<'s> Connection<'s> {
             return match self.receive_and_answer(context)? {
                 Next::Wait if self.state == State::Idle => {
                     context.buffers.output.clear();
-                    self.end_shutdown(context);
+                    self.finish_shutdown(context);
                     self.state = State::Closing(CloseMode::AtOnce);
                     Ok(self.flush(None, context)?.unwrap_or(Next::Close))
                 }

@@ -182,6 +182,23 @@ fn every_response_of_the_site_over_https_has_its_fields() {
         check(&get("/dns-query", "example.com").replace("GET", "OPTIONS"), "204");
         check(&get("/dns-query?dns=AAAAAAABAAAAAAAAA25zMQdleGFtcGxlA2NvbQAAAQAB", "example.com"), "200");
         check(&with("Connection: close"), "200");
+        // Requests that cannot be read are for the host of the handshake; the connection closes after each.
+        for (request, status) in [
+            (with("Content-Length: 99999999"), "413"),
+            (with(&format!("Long: {}", "x".repeat(20_000))), "431"),
+            (with("No field"), "400"),
+            (get("/file", "a b"), "400"),
+        ] {
+            let response = TlsClient::of("example.com", simulation, configs).ask(&request, simulation);
+            assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {response}");
+            assert_eq!(response.matches(FIELD_LINE).count(), 1, "{response}");
+        }
+        let mut http2 = TlsClient::of_http2("example.com", simulation, configs);
+        let received = http2.ask_bytes(&http2_request("ftp"), simulation);
+        assert_eq!(status_of_http2(&received), "400");
+        assert!(received.windows(10).any(|bytes| bytes == b"max-age=60"), "{received:?}");
+        let response = simulation.ask_plain(&get("/file", "a b"));
+        assert!(response.starts_with("HTTP/1.1 400 ") && !response.contains("Strict"), "{response}");
     });
 }
 

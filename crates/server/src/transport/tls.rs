@@ -46,6 +46,11 @@ impl Transport {
         self.tls.as_ref()?.session.alpn()
     }
 
+    /// The name that the client has asked for in the handshake.
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        self.tls.as_ref()?.session.server_name()
+    }
+
     /// Whether the client has got a certificate that is valid for `host`.
     pub(crate) fn has_certificate_for(&self, host: &[u8]) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.session.has_certificate_for(host))

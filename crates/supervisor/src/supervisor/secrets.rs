@@ -12,7 +12,7 @@ use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::directory::Directory;
 use sanderling_os::memfd;
 use sanderling_os::sandbox::forbid_core_dumps;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -39,8 +39,8 @@ type SecretContent = Zeroizing<Vec<u8>>;
 pub(super) struct Secrets {
     /// The files when they were passed on last; `None` if that has failed, and all is to be passed on again.
     versions: Option<Vec<Option<FileVersion>>>,
-    /// Versions that differ from them, seen in the last check, and in how many checks others were.
-    changed: Option<(Vec<Option<FileVersion>>, u32)>,
+    /// Versions that differ from them, seen in the last check.
+    changed: Option<UnsettledVersions>,
     /// When files and keys are checked next; `None` if the configuration needs neither.
     next_check: Option<Instant>,
     shared_keys: Option<(SharedKeys, OwnedFd)>,
@@ -52,8 +52,35 @@ pub(super) struct Secrets {
     kept: Option<OwnedFd>,
 }
 
-/// A change of a file changes one of these numbers: device, inode, length, and the time of the last change.
-type FileVersion = (u64, u64, u64, i64, i64);
+/// A change of a file changes one of these numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileVersion {
+    device: u64,
+    inode: u64,
+    length_bytes: u64,
+    changed_at_s: i64,
+    changed_at_ns: i64,
+}
+
+impl FileVersion {
+    fn of(metadata: &Metadata) -> FileVersion {
+        FileVersion {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            length_bytes: metadata.len(),
+            changed_at_s: metadata.ctime(),
+            changed_at_ns: metadata.ctime_nsec(),
+        }
+    }
+}
+
+/// Versions of the files that are not those in service.
+#[derive(Debug)]
+struct UnsettledVersions {
+    versions: Vec<Option<FileVersion>>,
+    /// Checks in a row that have seen other versions than the one before.
+    check_count: u32,
+}
 
 impl Secrets {
     /// Takes over the keys and good versions of the supervisor before this one, which has passed on certificates for `config`.
@@ -149,12 +176,12 @@ impl Secrets {
     /// Whether files that have changed are `versions` since the last check. A chain and its key are replaced one after the other:
     /// between them, they do not match.
     fn is_settled(&mut self, versions: Vec<Option<FileVersion>>) -> bool {
-        let count = match self.changed.take() {
-            Some((before, count)) if before == versions || count >= UNSETTLED_CHECKS_MAX => return true,
-            Some((_, count)) => count + 1,
+        let check_count = match self.changed.take() {
+            Some(before) if before.versions == versions || before.check_count >= UNSETTLED_CHECKS_MAX => return true,
+            Some(before) => before.check_count + 1,
             None => 1,
         };
-        self.changed = Some((versions, count));
+        self.changed = Some(UnsettledVersions { versions, check_count });
         false
     }
 
@@ -304,10 +331,6 @@ fn has_keys(config: &Config) -> bool {
 
 /// The versions of all files with secrets.
 fn versions(config: &Config, state: Option<&Path>) -> Vec<Option<FileVersion>> {
-    let version = |path: &Path| {
-        let metadata = fs::metadata(path).ok()?;
-        Some((metadata.dev(), metadata.ino(), metadata.len(), metadata.ctime(), metadata.ctime_nsec()))
-    };
     let of_certificates = config.certificates.iter().flat_map(|files| {
         [&files.chain, &files.key].map(|path| {
             // Paths of the agent's files are relative to the state folder.
@@ -316,7 +339,11 @@ fn versions(config: &Config, state: Option<&Path>) -> Vec<Option<FileVersion>> {
     });
     let of_cookies = config.replies.cookie_secret_file.iter().map(|file| file.path.clone());
     let of_tsig = config.tsig_keys.iter().map(|key| key.path.clone());
-    of_certificates.chain(of_cookies).chain(of_tsig).map(|path| version(&path)).collect()
+    of_certificates
+        .chain(of_cookies)
+        .chain(of_tsig)
+        .map(|path| Some(FileVersion::of(&fs::metadata(path).ok()?)))
+        .collect()
 }
 
 fn unix_s(time: SystemTime) -> u64 {
@@ -398,7 +425,10 @@ mod tests {
     #[test]
     fn changed_files_are_passed_on_when_they_have_not_changed_again() {
         let mut secrets = Secrets::default();
-        let version = |number| vec![Some((0, number, 0, 0, 0)), None];
+        let version = |number| {
+            let changed = FileVersion { device: 0, inode: number, length_bytes: 0, changed_at_s: 0, changed_at_ns: 0 };
+            vec![Some(changed), None]
+        };
         let seen = |secrets: &mut Secrets, numbers: &[u64]| -> Vec<bool> {
             numbers.iter().map(|&number| secrets.is_settled(version(number))).collect()
         };

@@ -66,6 +66,23 @@ fn hybrid_key_exchange_is_used() {
     assert_eq!(group, expected);
 }
 
+/// rustls ignores the order of the server.
+#[cfg(feature = "aws-lc-rs")]
+#[test]
+fn key_exchange_is_the_first_one_of_the_client() {
+    use rustls::NamedGroup::{X25519, X25519MLKEM768, secp256r1};
+    use rustls::crypto::aws_lc_rs::kx_group;
+    let check = |groups: &[&'static dyn rustls::crypto::SupportedKxGroup], expected| {
+        let provider = rustls::crypto::CryptoProvider { kx_groups: groups.to_vec(), ..provider() };
+        let mut pair = Pair::new(&Arc::new(client_config(&VERSIONS, provider)), "example.com", &server_tls());
+        pair.run().unwrap();
+        assert_eq!(pair.client.negotiated_key_exchange_group().unwrap().name(), expected);
+    };
+    check(&[kx_group::X25519MLKEM768, kx_group::X25519], X25519MLKEM768);
+    check(&[kx_group::X25519, kx_group::X25519MLKEM768], X25519);
+    check(&[kx_group::SECP256R1, kx_group::X25519MLKEM768], secp256r1);
+}
+
 #[test]
 fn protocol_is_the_first_of_the_server_that_the_client_knows() {
     let check = |client: &[&str], expected: Option<Alpn>| {
