@@ -1,30 +1,48 @@
-//! The manual's tables of features: each feature of this program has tests.
+//! The tables of the manual that compare with others: what this program does is shown by the tests that a comment in the row names.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-const COLUMN_COUNT: usize = 7;
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+/// What a feature that is missing has in place of tests.
+const MISSING: &str = "no";
 
 #[test]
 fn each_feature_of_the_manual_names_tests_that_exist() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let manual = fs::read_to_string(root.join("docs/features.md")).expect("read");
+    check_tables("docs/features.md", "| feature | Sanderling |", 1);
+}
+
+#[test]
+fn each_clause_of_hosting_platforms_names_tests_that_exist() {
+    check_tables("docs/redirects-and-headers.md", "| | Netlify |", 3);
+}
+
+/// Checks all tables of a page with a header that begins like this; `column` is that of this program.
+#[track_caller]
+fn check_tables(page: &str, header: &str, column: usize) {
+    let root = Path::new(ROOT);
+    let manual = fs::read_to_string(root.join(page)).expect("read");
     let mut tests = BTreeSet::new();
     add_tests(&root.join("crates"), &mut tests);
-    let mut feature_count = 0;
-    for row in manual.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| feature ")) {
-        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-        assert_eq!(cells.len(), COLUMN_COUNT, "{row}");
-        let (ours, comment) = cells[1].split_once(" <!-- ").unwrap_or((cells[1], ""));
-        let names: Vec<&str> = comment.trim_end_matches(" -->").split(", ").filter(|name| !name.is_empty()).collect();
-        assert_eq!(ours == "no", names.is_empty(), "a feature has tests, and one that is missing has none: {row}");
-        for name in names {
-            assert!(tests.contains(name), "there is no test `{name}`: {row}");
-            feature_count += 1;
+    let mut row_count = 0;
+    for table in manual.split("\n\n").filter(|block| block.starts_with(header)) {
+        for row in table.lines().skip(2) {
+            let cell = row.trim_matches('|').split('|').nth(column).expect("the column").trim();
+            let (ours, comment) = cell.split_once(" <!-- ").unwrap_or((cell, ""));
+            let names = comment.strip_suffix(" -->").unwrap_or_default();
+            assert_eq!(
+                ours == MISSING,
+                names.is_empty(),
+                "a feature has tests, and one that is missing has none: {row}"
+            );
+            for name in names.split(", ").filter(|name| !name.is_empty()) {
+                assert!(tests.contains(name), "there is no test `{name}`: {row}");
+            }
+            row_count += 1;
         }
     }
-    assert!(feature_count > 0, "the manual has features");
+    assert!(row_count > 20, "{page} has {row_count} rows");
 }
 
 /// Adds the names of the test functions below a directory.
