@@ -68,6 +68,31 @@ mod tests {
     }
 
     #[test]
+    fn remote_user_is_the_name_that_was_sent_with_a_password() {
+        for (fields, expected) in [
+            ("Authorization: Basic YW5uOnNlY3JldA==\r\n", "ann"),
+            ("authorization:  basic YW5uOmE6Yg== \r\n", "ann"),
+            ("Authorization: Basic YSJiOg==\r\n", "a\\x22b"),
+            ("Authorization: Basic Og==\r\n", "-"),
+            ("Authorization: Basic YW5u\r\n", "-"),
+            ("Authorization: Basic YW5u!\r\n", "-"),
+            ("Authorization: Bearer YW5uOnNlY3JldA==\r\n", "-"),
+            ("Authorization: Basic\r\n", "-"),
+            ("", "-"),
+        ] {
+            let record = Record { fields: fields.as_bytes(), ..record(LINE) };
+            assert_eq!(line("$remote_user", &record), format!("{expected}\n"), "{fields}");
+            let needed =
+                LineWriter::new(Arc::new(Format::parse("$remote_user").expect("a format"))).needed_fields(&record);
+            assert_eq!(
+                line("$remote_user", &Record { fields: &needed, ..record }),
+                format!("{expected}\n"),
+                "{fields}"
+            );
+        }
+    }
+
+    #[test]
     fn json_has_one_object_in_a_line() {
         let text = line("json", &record(LINE));
         let object: serde_json::Value = serde_json::from_str(&text).expect("JSON");

@@ -34,7 +34,7 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("remote_addr", Variable::RemoteAddr, "the address of the client"),
     ("remote_net", Variable::RemoteNet, "its network, IPv4 /24 or IPv6 /48, which does not identify a person"),
     ("remote_port", Variable::RemotePort, "the port of the client"),
-    ("remote_user", Variable::RemoteUser, "the user name of basic authentication; always missing"),
+    ("remote_user", Variable::RemoteUser, "the user name that the client has sent with a password, right or wrong"),
     ("time_local", Variable::TimeLocal, "the time in UTC, as 23/Nov/2026:02:04:25 +0000"),
     ("time_iso8601", Variable::TimeIso8601, "the time in UTC, as 2026-11-23T02:04:25.031Z"),
     ("msec", Variable::Msec, "the time in seconds since 1970, with milliseconds"),
@@ -48,6 +48,7 @@ pub(crate) const VARIABLES: &[(&str, Variable, &str)] = &[
     ("body_bytes_sent", Variable::BodyBytesSent, "bytes of content that were sent"),
     ("request_time", Variable::RequestTime, "seconds that sending the response has taken"),
 ];
+const AUTHORIZATION: &[u8] = b"authorization";
 /// The prefix of the variables of fields.
 const FIELD_PREFIX: &str = "http_";
 
@@ -65,6 +66,7 @@ impl Variable {
     pub(crate) fn field(&self) -> Option<&[u8]> {
         match self {
             Variable::Host => Some(b"host"),
+            Variable::RemoteUser => Some(AUTHORIZATION),
             Variable::Field(name) => Some(name),
             _ => None,
         }
@@ -80,7 +82,7 @@ impl Variable {
             Variable::RemoteAddr => put_address(record.client.ip(), out),
             Variable::RemoteNet => put_address(network(record.client.ip()), out),
             Variable::RemotePort => put_number(record.client.port().into(), out),
-            Variable::RemoteUser => put_bytes(None, out),
+            Variable::RemoteUser => put_bytes(record.field(AUTHORIZATION).and_then(user_of).as_deref(), out),
             Variable::TimeLocal => out.extend_from_slice(time.common()),
             Variable::TimeIso8601 => {
                 out.extend_from_slice(time.iso());
@@ -107,6 +109,15 @@ impl Variable {
             Variable::Field(name) => put_bytes(record.field(name), out),
         }
     }
+}
+
+/// The name in a value of Authorization with the scheme Basic (RFC 7617 §2).
+#[cold]
+fn user_of(value: &[u8]) -> Option<Vec<u8>> {
+    let (scheme, encoded) = value.split_at_checked(b"Basic ".len())?;
+    let mut decoded = data_encoding::BASE64.decode(encoded.trim_ascii()).ok()?;
+    decoded.truncate(memchr::memchr(b':', &decoded)?);
+    scheme.eq_ignore_ascii_case(b"Basic ").then_some(decoded)
 }
 
 fn put_number(number: u64, out: &mut Vec<u8>) {
