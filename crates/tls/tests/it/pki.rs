@@ -45,6 +45,7 @@ impl Pki {
         let config = pki.0.argument("config");
         pki.openssl(&format!("req -new -config {config} -subj /CN=request -key ecdsa.key -out request.pem"));
         pki.openssl("x509 -in ecdsa.pem -outform der -out der.pem");
+        pki.openssl("x509 -in other.pem -outform der -out other-der.pem");
         pki.openssl("pkcs12 -export -in ecdsa.pem -inkey ecdsa.key -passout pass:secret -out pkcs12.pem");
         pki.openssl("crl2pkcs7 -nocrl -certfile ecdsa.pem -out pkcs7.pem");
         pki

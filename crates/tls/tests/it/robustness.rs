@@ -1,11 +1,13 @@
-//! Clients that send anything.
+//! Clients that send anything, and files that have anything.
 
 use crate::pair::{Pair, VERSIONS, http_client, server_tls};
+use crate::pki::pki;
 use sanderling_testkit::seed;
-use sanderling_tls::{Session, SessionError, State};
+use sanderling_tls::{Certificate, CertificateError, Session, SessionError, State};
 use std::sync::Arc;
 
 const CLIENTS: usize = 10_000;
+const FILES: usize = 5_000;
 
 fn client_hello(version: usize) -> Vec<u8> {
     Pair::new(&Arc::new(http_client(VERSIONS[version])), "example.com", &server_tls()).client_bytes()
@@ -116,4 +118,41 @@ fn changed_record_ends_the_session_with_an_alert() {
         pair.feed_client(&alert);
         assert_eq!(pair.client_error, Some(rustls::Error::AlertReceived(rustls::AlertDescription::BadRecordMac)));
     }
+}
+
+/// A chain whose bytes or PEM are changed. One of which a certificate can still be read is asked all that it is asked when it is
+/// served.
+#[test]
+fn changed_chains_are_loaded_or_refused() {
+    let mut random = fastrand::Rng::with_seed(seed());
+    let (key, pem, der) =
+        (pki().read("other.key"), pki().chain(&["other", "intermediate"]), pki().read("other-der.pem"));
+    let (mut loaded_count, mut invalid_count) = (0, 0);
+    for _ in 0..FILES {
+        let is_pem = random.bool();
+        let mut changed = if is_pem { pem.clone() } else { der.clone() };
+        let at = random.usize(..changed.len());
+        match random.u8(..3) {
+            0 => changed[at] ^= 1 << random.u8(..8),
+            1 => changed[at] = random.u8(..),
+            _ => changed.truncate(at),
+        }
+        let chain = if is_pem {
+            changed
+        } else {
+            let base64 = data_encoding::BASE64.encode(&changed);
+            format!("-----BEGIN CERTIFICATE-----\n{base64}\n-----END CERTIFICATE-----\n").into_bytes()
+        };
+        match Certificate::from_pem(&chain, &key) {
+            Ok(certificate) => {
+                loaded_count += 1;
+                let problems = certificate.problems(1_800_000_000, ["other.example.com", "192.0.2.1"]);
+                assert!(problems.iter().all(|problem| !problem.to_string().is_empty()));
+                assert!(certificate.names().all(|name| certificate.is_valid_for_host(name.as_bytes())));
+            }
+            Err(error) => invalid_count += usize::from(matches!(error, CertificateError::InvalidCertificate { .. })),
+        }
+    }
+    println!("{loaded_count} of {FILES} were loaded, {invalid_count} were invalid");
+    assert!(loaded_count > FILES / 10 && invalid_count > FILES / 10);
 }
