@@ -2,6 +2,9 @@
 
 mod control;
 mod requests;
+mod responses;
+
+pub use responses::DataFrame;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -17,7 +20,6 @@ use crate::hpack::Decoder;
 use crate::limits::{Budgets, ExceededLimit, Limits};
 use crate::priority::{EarlyPriorities, Priority};
 use crate::request_head::{BlockError, Scratch};
-use crate::response_head;
 use crate::streams::{ClientSide, Stream, Streams, Work};
 
 /// Content of one DATA frame: with its header, the frame is one TLS record.
@@ -370,42 +372,6 @@ impl<B> Session<B> {
         length_bytes <= DATA_BYTES_MAX as u64 && length_bytes as i64 <= self.window.min(request.window)
     }
 
-    /// Answers a request. `head` is in the form of HTTP/1.1, with its last empty line.
-    #[expect(clippy::needless_pass_by_value, reason = "a request is answered once")]
-    pub fn answer(
-        &mut self,
-        request: Request,
-        head: &[u8],
-        content: Content<'_, B>,
-        limits: &Limits,
-        out: &mut Vec<u8>,
-    ) {
-        let Request { stream: id, window, priority, client_side, .. } = request;
-        let is_empty = matches!(content, Content::Empty);
-        self.put_head(head, id, is_empty, out);
-        match content {
-            Content::Empty => self.end_stream(id, client_side, limits),
-            Content::Bytes(bytes) => {
-                out.extend_from_slice(&frame::header(bytes.len(), kind::DATA, flag::END_STREAM, id));
-                out.extend_from_slice(bytes);
-                self.window -= bytes.len() as i64;
-                self.budgets.note_sent(bytes.len() as u32, limits);
-                self.end_stream(id, client_side, limits);
-            }
-            Content::Later { body, length_bytes } => {
-                let work = Work::Sending { body, left_bytes: length_bytes, turn: self.streams.next_turn() };
-                self.streams.push(Stream { id, window, priority, client_side, work });
-            }
-        }
-    }
-
-    fn put_head(&mut self, head: &[u8], id: u32, is_end: bool, out: &mut Vec<u8>) {
-        let start = out.len();
-        out.extend_from_slice(&[0; HEADER_BYTES]);
-        response_head::encode(head, !mem::replace(&mut self.has_answered, true), out);
-        finish_head(start, id, is_end, out);
-    }
-
     /// Receives the content of a request, which [`Session::receive`] then gives again. `Err`: the request is refused, or the
     /// connection has ended.
     #[expect(clippy::needless_pass_by_value, reason = "a request waits or is answered")]
@@ -451,51 +417,6 @@ impl<B> Session<B> {
             Work::Receiving { .. } | Work::Sending { .. } | Work::Stalled { .. } | Work::Discarding => return None,
         }
         Some(request_of(&self.streams.remove(index), None))
-    }
-
-    /// Whether [`Session::next_data`] gives a frame.
-    pub fn can_send(&self) -> bool {
-        self.window > 0 && self.streams.next_to_send().is_some()
-    }
-
-    /// Begins the next DATA frame, with at most `content_bytes_max` of content. `None`: there is no content, or the client
-    /// takes none.
-    pub fn next_data<'d>(
-        &'d mut self,
-        content_bytes_max: usize,
-        limits: &'d Limits,
-        out: &'d mut Vec<u8>,
-    ) -> Option<DataFrame<'d, B>> {
-        if self.window <= 0 {
-            return None;
-        }
-        let index = self.streams.next_to_send()?;
-        let stream = self.streams.at_mut(index);
-        let Work::Sending { left_bytes, .. } = stream.work else { return None };
-        let bytes_max = self.window.min(stream.window).min(content_bytes_max.min(DATA_BYTES_MAX) as i64) as usize;
-        let bytes_max = bytes_max.min(usize::try_from(left_bytes).unwrap_or(usize::MAX));
-        let start = out.len();
-        out.resize(start + HEADER_BYTES + bytes_max, 0);
-        Some(DataFrame { session: self, limits, out, start, index })
-    }
-
-    /// Lets `stream` send again, if it waits for content ([`DataFrame::stall`]).
-    pub fn wake(&mut self, stream: u32) {
-        let turn = self.streams.next_turn();
-        let Some(stream) = self.streams.find_mut(stream) else { return };
-        stream.work = match mem::replace(&mut stream.work, Work::Abandoned) {
-            Work::Stalled { body, left_bytes } => Work::Sending { body, left_bytes, turn },
-            other => other,
-        };
-    }
-
-    /// The response on `id` is sent whole.
-    fn end_stream(&mut self, id: u32, client_side: ClientSide, limits: &Limits) {
-        self.budgets.note_answered(limits);
-        if client_side != ClientSide::Ended {
-            let priority = Priority::default();
-            self.streams.push(Stream { id, window: 0, priority, client_side, work: Work::Discarding });
-        }
     }
 
     /// Asks the client to send no more of a request whose response is sent whole (RFC 9113 §8.1); whether there is one.
@@ -597,99 +518,7 @@ impl<B> Session<B> {
     }
 }
 
-/// A DATA frame at the end of the output, which waits for its content.
-#[derive(Debug)]
-#[must_use]
-pub struct DataFrame<'d, B> {
-    session: &'d mut Session<B>,
-    limits: &'d Limits,
-    out: &'d mut Vec<u8>,
-    start: usize,
-    index: usize,
-}
-
-impl<B> DataFrame<'_, B> {
-    /// The source of the content, and the room for it: the content that is left, if it fits.
-    pub fn parts(&mut self) -> (&mut B, &mut [u8]) {
-        let Work::Sending { body, .. } = &mut self.session.streams.at_mut(self.index).work else {
-            unreachable!("only a stream that sends has a frame")
-        };
-        (body, &mut self.out[self.start + HEADER_BYTES..])
-    }
-
-    /// Ends the frame, whose content are the first `length_bytes` of the room, at least one.
-    pub fn finish(self, length_bytes: usize) {
-        let DataFrame { session, limits, out, start, index } = self;
-        debug_assert!(length_bytes > 0 && start + HEADER_BYTES + length_bytes <= out.len());
-        out.truncate(start + HEADER_BYTES + length_bytes);
-        let now = session.streams.next_turn();
-        let stream = session.streams.at_mut(index);
-        let (id, client_side) = (stream.id, stream.client_side);
-        stream.window -= length_bytes as i64;
-        let is_end = match &mut stream.work {
-            Work::Sending { left_bytes, turn, .. } => {
-                *left_bytes -= length_bytes as u64;
-                *turn = now;
-                *left_bytes == 0
-            }
-            _ => true,
-        };
-        session.window -= length_bytes as i64;
-        session.budgets.note_sent(length_bytes as u32, limits);
-        let flags = if is_end { flag::END_STREAM } else { 0 };
-        out[start..start + HEADER_BYTES].copy_from_slice(&frame::header(length_bytes, kind::DATA, flags, id));
-        if is_end {
-            session.streams.remove(index);
-            session.end_stream(id, client_side, limits);
-        }
-    }
-
-    /// The stream of the content.
-    pub fn stream(&self) -> u32 {
-        self.session.streams.at(self.index).id
-    }
-
-    /// Lets the stream wait for content until [`Session::wake`].
-    pub fn stall(self) {
-        let DataFrame { session, out, start, index, .. } = self;
-        out.truncate(start);
-        let work = &mut session.streams.at_mut(index).work;
-        if let Work::Sending { body, left_bytes, .. } = mem::replace(work, Work::Abandoned) {
-            *work = Work::Stalled { body, left_bytes };
-        }
-    }
-
-    /// Ends the stream without the rest of the content, which the caller cannot supply.
-    pub fn abort(self) {
-        let DataFrame { session, out, start, index, .. } = self;
-        out.truncate(start);
-        let id = session.streams.remove(index).id;
-        session.put_reset(id, ErrorCode::InternalError, out);
-    }
-}
-
 fn request_of<B>(stream: &Stream<B>, error: Option<RequestError>) -> Request {
     let &Stream { id, window, priority, client_side, .. } = stream;
     Request { stream: id, window, priority, client_side, awaits_continue: false, error }
-}
-
-/// Writes the frame header at `start` before the header block at the end of `out`, and divides a block that is too long
-/// for one frame (RFC 9113 §4.3).
-fn finish_head(start: usize, id: u32, is_end: bool, out: &mut Vec<u8>) {
-    let block_bytes = out.len() - start - HEADER_BYTES;
-    let end_stream = if is_end { flag::END_STREAM } else { 0 };
-    if block_bytes <= PAYLOAD_BYTES_MAX {
-        let header = frame::header(block_bytes, kind::HEADERS, flag::END_HEADERS | end_stream, id);
-        return out[start..start + HEADER_BYTES].copy_from_slice(&header);
-    }
-    let block = out.split_off(start + HEADER_BYTES);
-    out.truncate(start);
-    let mut pieces = block.chunks(PAYLOAD_BYTES_MAX).peekable();
-    let (mut kind, mut flags) = (kind::HEADERS, end_stream);
-    while let Some(piece) = pieces.next() {
-        flags |= if pieces.peek().is_none() { flag::END_HEADERS } else { 0 };
-        out.extend_from_slice(&frame::header(piece.len(), kind, flags, id));
-        out.extend_from_slice(piece);
-        (kind, flags) = (kind::CONTINUATION, 0);
-    }
 }

@@ -2,14 +2,15 @@
 //! heartbeats, answers at the control socket while there is no supervisor, and answers those that collect metrics. It serves no other
 //! client of the network.
 
+mod config_reload;
 mod served_zones;
 mod site_reload;
+mod unsupervised;
 mod zone_commands;
 
 use crate::access_log::{self, LostLines};
 use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
 use crate::challenges::ActiveChallenges;
-use crate::client_policy::set_client_policies;
 use crate::heap_trim::HeapTrim;
 use crate::kept_zones::NewSegment;
 use crate::limit_log::LimitLog;
@@ -20,33 +21,27 @@ use crate::reply_options::reply_options;
 use crate::sandbox::Sandbox;
 use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
 use crate::status::ProcessStatus;
-use crate::transfers::transfer_policy;
-use crate::zone_answers::ZoneClient;
-use crate::zone_loader::Denial;
-use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
+use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{log, report};
-use sanderling_config::{Config, ConfigSource, DomainName, ListenerRole, Service};
+use sanderling_config::{Config, ConfigSource};
 use sanderling_dns::ZoneMap;
 use sanderling_ipc::agent::challenges_from_memfd;
-use sanderling_ipc::control_socket::{ClientId, ControlSocket};
+use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::{
-    CONFIGURATION_BYTES_MAX, Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, OutgoingFds,
-    ProcessInfo, RETRY_INTERVAL, Received, StatusFormat, Supervision, Text, handover,
+    Command, Connection, Event, HEARTBEAT_INTERVAL, IncomingFds, Message, RETRY_INTERVAL, Received, StatusFormat,
+    Supervision, Text,
 };
 use sanderling_os::event_fd::EventFd;
-use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
 use sanderling_server::{DrainMode, Server, SocketSet, TransferSlots};
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime};
 
 /// Unsent events above which heartbeats and text are dropped.
 const UNSENT_EVENTS_MAX: usize = 4_096;
@@ -368,11 +363,6 @@ impl<'s> ControlLoop<'s> {
         }
     }
 
-    fn on_supervisor_lost(&mut self) {
-        self.state.supervisor = None;
-        log(&format!("lost supervisor; still serving; {}", self.remedy()));
-    }
-
     /// What the operator does without a supervisor.
     fn remedy(&self) -> String {
         match self.state.control {
@@ -445,149 +435,6 @@ impl<'s> ControlLoop<'s> {
         }
     }
 
-    /// Loads a configuration on a new thread: zones may take seconds, in which heartbeats are due.
-    fn load(&mut self, config_text: OwnedFd, forced_zones: &[String]) -> io::Result<()> {
-        // Before the loader is taken, which an error would not give back.
-        let text = memfd::read(&config_text, CONFIGURATION_BYTES_MAX)?;
-        let is_same =
-            memfd::read(&self.state.config_text, CONFIGURATION_BYTES_MAX).is_ok_and(|current| current == text);
-        let same_config = is_same.then(|| Arc::clone(&self.state.config));
-        let Some(mut loader) = self.state.loader.take() else {
-            return Err(io::Error::other("it is still loading the previous configuration"));
-        };
-        let (source, sender, finished) =
-            (self.state.source.clone(), self.results.0.clone(), Arc::clone(&self.load_finished));
-        let forced_zones: Vec<DomainName> = forced_zones.iter().flat_map(|zone| DomainName::parse(zone)).collect();
-        let run = move || {
-            let parse_and_load = || {
-                let config = same_config.map_or_else(|| source.parse(&text).map(Arc::new), Ok)?;
-                let loaded = loader.load(&config, &forced_zones);
-                Ok((config, loaded))
-            };
-            // A bug in a parser fails the reload, and nothing else.
-            let result = catch_unwind(AssertUnwindSafe(parse_and_load)).unwrap_or_else(|_| {
-                let remedy = "this is a bug in sanderling: report it with the configuration and its zones";
-                let problem = Problem::new("loading the configuration panicked", remedy);
-                Err(vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)])
-            });
-            // Fails only if the process exits.
-            let _ = sender.send(Finished::Config(Box::new(LoadResult { loader, config_text, result })));
-            let signalled = finished.signal();
-            debug_assert!(signalled.is_ok());
-        };
-        thread::Builder::new().name("loader".to_owned()).spawn(run)?;
-        Ok(())
-    }
-
-    /// Applies what was loaded, if there is something.
-    fn handle_loaded(&mut self) {
-        match self.results.1.try_recv() {
-            Ok(Finished::Config(result)) => self.handle_config(*result),
-            Ok(Finished::Site(result)) => self.apply_site(*result),
-            Ok(Finished::Zone(result)) => self.apply_zone(*result),
-            Err(_) => return,
-        }
-        self.handle_waiting();
-    }
-
-    fn handle_config(&mut self, result: LoadResult) {
-        let LoadResult { loader, config_text, result } = result;
-        self.state.loader = Some(loader);
-        let result = result.map(|(config, mut loaded)| {
-            // Before the result: when a client has it, a crash must not lose the versions.
-            self.keep_zones(loaded.kept.take());
-            (config, loaded)
-        });
-        match result {
-            Err(diagnostics) => {
-                report(&diagnostics);
-                self.send_diagnostics(&diagnostics);
-                self.send(Event::ReloadRefused);
-            }
-            // A new process loads before it enters its sandbox.
-            Ok((_, Loaded { denial: Denial::Sandbox(path), .. })) if self.state.sandbox.restricts_directories() => {
-                self.send_new_process_needed(&format!("its sandbox does not allow {}", path.display()));
-            }
-            Ok((config, loaded)) => match config.needs_new_process(&self.state.config) {
-                Some(reason) => self.send_new_process_needed(&reason),
-                None => self.apply(config, config_text, loaded),
-            },
-        }
-    }
-
-    /// Has the supervisor keep good versions of zones.
-    fn keep_zones(&mut self, segment: Option<NewSegment>) {
-        let Some(NewSegment { descriptor, replaces_all }) = segment else { return };
-        if let (Some(supervisor), Ok(copy)) = (&mut self.state.supervisor, descriptor.try_clone()) {
-            let event = Message::Event(Event::ZonesKept { replaces_all });
-            if supervisor.send_with(&event, vec![(FdKind::Zones, copy)]).is_err() {
-                self.on_supervisor_lost();
-            }
-        }
-        if replaces_all {
-            self.state.kept_zones.clear();
-        }
-        self.state.kept_zones.push(descriptor);
-    }
-
-    /// Has the supervisor keep the good versions of certificates.
-    fn keep_certificates(&mut self) {
-        if let (Some(supervisor), Some(Ok(copy))) =
-            (&mut self.state.supervisor, self.state.certificates.kept.as_ref().map(OwnedFd::try_clone))
-            && supervisor
-                .send_with(&Message::Event(Event::CertificatesKept), vec![(FdKind::KeptCertificates, copy)])
-                .is_err()
-        {
-            self.on_supervisor_lost();
-        }
-    }
-
-    fn apply(&mut self, config: Arc<Config>, config_text: OwnedFd, loaded: Loaded) {
-        let Loaded { mut snapshot, load_status, changes, warnings, errors, watched_sites, .. } = loaded;
-        for diagnostics in [&errors, &warnings] {
-            report(diagnostics);
-            self.send_diagnostics(diagnostics);
-        }
-        let descriptors = std::mem::take(&mut self.state.received_secrets);
-        let secrets = self.load_secrets(&config, descriptors);
-        let diagnostics = std::mem::take(&mut self.state.certificates.diagnostics);
-        report(&diagnostics);
-        self.send_diagnostics(&diagnostics);
-        self.state.certificates.diagnostics = diagnostics;
-        access_log::set_target(self.server, &config, self.state.access_log.take());
-        snapshot.access_log = access_log::access_log(&config);
-        set_client_policies(&config, &mut snapshot);
-        snapshot.transfers = transfer_policy(&config, &self.state.transfer_slots);
-        self.zones = Arc::clone(&snapshot.zones);
-        snapshot.zones = self.challenges.overlay(&self.zones);
-        snapshot.challenges = self.challenges.tokens();
-        self.server.update_snapshot(|current| {
-            match secrets {
-                Some(LoadedSecrets { tls, shared_keys, tsig_keys, .. }) => {
-                    snapshot.tls = tls;
-                    snapshot.reply_options = reply_options(&config, shared_keys.as_ref(), tsig_keys);
-                }
-                None => {
-                    snapshot.tls = current.tls.clone();
-                    snapshot.reply_options = Arc::clone(&current.reply_options);
-                }
-            }
-            *current = snapshot;
-        });
-        self.state.config = config;
-        self.state.config_text = config_text;
-        self.state.load_status = load_status;
-        self.state.watched_sites = watched_sites;
-        self.watch_sites();
-        let certificates = &self.state.certificates;
-        let mut text = changes.to_text();
-        certificates.replaced.iter().for_each(|line| text += &format!("{line}\n"));
-        text += &(self.state.load_status.problems_text() + &certificates.problems_text());
-        let problem_count = self.problem_count();
-        self.send(Event::Reloaded { changes: Text::new(&text), problem_count });
-        self.report_zones();
-    }
-
     /// Watches the sites that are served now.
     fn watch_sites(&mut self) {
         let sites = std::mem::take(&mut self.state.watched_sites);
@@ -622,17 +469,6 @@ impl<'s> ControlLoop<'s> {
     /// Sites, zones and certificates that could not be loaded.
     fn problem_count(&self) -> usize {
         self.state.load_status.problem_count() + self.state.certificates.problem_count()
-    }
-
-    /// Loads certificates and keys; `None` if the current ones stay.
-    fn load_secrets(&mut self, config: &Config, descriptors: SecretDescriptors) -> Option<LoadedSecrets> {
-        let mut loaded = self.state.certificates.load(config, descriptors);
-        self.keep_certificates();
-        match &mut loaded {
-            Ok(secrets) => self.state.keys_file = secrets.keys_file.take(),
-            Err(error) => log(&format!("cannot load the certificates and keys: {}", error_text(error))),
-        }
-        loaded.ok()
     }
 
     fn status_text(&self, format: StatusFormat) -> String {
@@ -672,109 +508,6 @@ impl<'s> ControlLoop<'s> {
         let mut listener = std::mem::replace(&mut self.state.metrics_listener, MetricsListener::new(Vec::new()));
         listener.serve(|format| self.metrics().to_text(format));
         self.state.metrics_listener = listener;
-    }
-
-    /// Answers at the control socket what can be answered without a supervisor.
-    fn handle_clients(&mut self) {
-        let Some(control) = &mut self.state.control else { return };
-        for (client, command) in control.receive_commands() {
-            self.handle_client(client, &command);
-        }
-    }
-
-    fn handle_client(&mut self, client: ClientId, command: &Command) {
-        const NO_SUPERVISOR: &str =
-            "there is no supervisor; run `sanderling serve` to start one that adopts the running server process\n";
-        let status = match command {
-            Command::Status(format @ StatusFormat::Json) => {
-                format!("{{\"supervisor\":null,\"process\":{}}}\n", self.status_text(*format))
-            }
-            Command::Status(format @ StatusFormat::Metrics) => self.status_text(*format),
-            Command::Status(format) => format!("{NO_SUPERVISOR}{}", self.status_text(*format)),
-            _ => String::new(),
-        };
-        let Some(control) = &mut self.state.control else { return };
-        match command {
-            Command::Status(_) => {
-                control.send_stdout(client, &status);
-                control.finish(client, true);
-            }
-            Command::Stop => {
-                self.stop();
-                if let Some(mut control) = self.state.control.take() {
-                    self.state.stop_client = control.take_client(client);
-                    control.remove();
-                }
-            }
-            Command::Reload { .. }
-            | Command::ReloadSite { .. }
-            | Command::Reopen
-            | Command::Upgrade
-            | Command::Drain
-            | Command::UpdateSecrets
-            | Command::UpdateChallenges { .. }
-            | Command::ChallengesServed { .. }
-            | Command::ReportZones
-            | Command::ZonesServed
-            | Command::ZoneServed(_)
-            | Command::Certificates { .. }
-            | Command::RenewCertificate { .. }
-            | Command::UpdateAccessLog
-            | Command::Supervision(_) => {
-                control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));
-                control.finish(client, false);
-            }
-            Command::Zone(command) => {
-                if let Some(connection) = control.take_client(client) {
-                    self.answer_zone_command(command.clone(), ZoneClient::new(connection));
-                }
-            }
-            Command::HandOver if self.state.supervisor.is_some() => {
-                control.send_stderr(client, "sanderling: another supervisor has adopted the process already\n");
-                control.finish(client, false);
-            }
-            Command::HandOver => {
-                if let Some(connection) = control.take_client(client) {
-                    self.hand_over_to(connection);
-                }
-            }
-        }
-    }
-
-    /// Hands all descriptors over to a new supervisor, and takes its commands from now on.
-    fn hand_over_to(&mut self, mut connection: Connection) {
-        let Some(control) = &mut self.state.control else { return };
-        let ready_at_unix_s = self.started_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let pid = std::process::id().cast_signed();
-        let info = ProcessInfo { generation: 1, pid, is_serving: true, ready_at_unix_s };
-        let mut descriptors: OutgoingFds<'_> = vec![
-            (FdKind::Process(info), self.state.own_pidfd.as_fd()),
-            (FdKind::Configuration, self.state.config_text.as_fd()),
-            (FdKind::ControlSocket, control.listener()),
-        ];
-        descriptors.extend(self.state.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
-        descriptors.extend(self.state.keys_file.iter().map(|keys| (FdKind::SharedKeys, keys.as_fd())));
-        let kept = &self.state.certificates.kept;
-        descriptors.extend(kept.iter().map(|kept| (FdKind::KeptCertificates, kept.as_fd())));
-        let kind = |service| FdKind::Listener(ListenerRole::internal(service));
-        for sockets in self.socket_sets {
-            descriptors.extend(sockets.http.iter().map(|socket| (kind(Service::Http), socket.as_fd())));
-            descriptors.extend(sockets.https.iter().map(|socket| (kind(Service::Https), socket.as_fd())));
-            descriptors.extend(sockets.dot.iter().map(|socket| (kind(Service::Dot), socket.as_fd())));
-            descriptors.extend(sockets.dns_streams.iter().map(|socket| (kind(Service::Dns), socket.as_fd())));
-            descriptors.extend(sockets.dns_datagrams.iter().map(|socket| (kind(Service::Dns), socket.as_fd())));
-        }
-        let of_metrics = self.state.metrics_listener.listeners().iter();
-        descriptors.extend(of_metrics.map(|listener| (kind(Service::Metrics), listener.as_fd())));
-        match handover::send(&descriptors, &mut connection) {
-            Ok(()) => {
-                self.state.supervisor = Some(connection);
-                // From now on the supervisor answers; the clients have to ask again.
-                control.disconnect_all();
-            }
-            Err(error) => log(&format!("cannot hand over to the new supervisor: {}", error_text(&error))),
-        }
-        self.next_heartbeat = Instant::now();
     }
 }
 

@@ -1,5 +1,8 @@
 //! HTTP/2 on a connection: many requests at once, whose responses are sent in turns.
 
+mod response_body;
+
+use self::response_body::ResponseBody;
 use crate::access_log::{Origin, WorkerLog};
 use crate::buffer_budget::SCARCE_BYTES_MAX;
 use crate::clock::Milliseconds;
@@ -7,7 +10,6 @@ use crate::context::{Buffers, ConnectionInfo, Context, Input};
 use crate::dns_over_https::{self, DnsRequest};
 use crate::file_cache::Lookup;
 use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX};
-use crate::file_reads::FileReads;
 use crate::jobs::Waiter;
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::open_file::FileError;
@@ -23,7 +25,6 @@ use sanderling_http2::{
     Session,
 };
 use sanderling_log_format::HttpVersion;
-use std::io;
 use std::rc::Rc;
 
 /// Pieces of content of one connection in one iteration; a request counts as several.
@@ -68,56 +69,6 @@ struct WaitingStream {
     since_ms: Milliseconds,
     /// The result of the last one, once it has ended.
     result: Option<Result<(), FileError>>,
-}
-
-/// Content that is written piece by piece.
-#[derive(Debug)]
-enum ResponseBody<'s> {
-    File(FileChunk<'s>),
-    /// What is left of a page.
-    Page(&'static [u8]),
-    Multipart(Box<MultipartBody<'s>>),
-}
-
-/// Several parts of a file, with text before each and at the end.
-#[derive(Debug)]
-struct MultipartBody<'s> {
-    text: Vec<u8>,
-    /// How much of it was written.
-    written_bytes: usize,
-    /// What follows the text; `None` if it is all.
-    chunk: Option<FileChunk<'s>>,
-}
-
-impl MultipartBody<'_> {
-    /// Copies the next bytes into `room`.
-    fn fill(&mut self, room: &mut [u8], reads: &FileReads, waiter: Waiter, now_ms: Milliseconds) -> io::Result<Piece> {
-        if self.written_bytes == self.text.len()
-            && let Some(chunk) = &mut self.chunk
-        {
-            let length = room.len().min(usize::try_from(chunk.remaining_bytes()).unwrap_or(usize::MAX));
-            if length > 0 {
-                return chunk.fill(&mut room[..length], reads, waiter, now_ms);
-            }
-            self.text = chunk.next_part().expect("the length of the response counts its parts");
-            self.written_bytes = 0;
-        }
-        let rest = &self.text[self.written_bytes..];
-        let length = room.len().min(rest.len());
-        room[..length].copy_from_slice(&rest[..length]);
-        self.written_bytes += length;
-        Ok(Piece::Sent(length))
-    }
-}
-
-impl<'s> ResponseBody<'s> {
-    fn file(&self) -> Option<&FileChunk<'s>> {
-        match self {
-            ResponseBody::File(chunk) => Some(chunk),
-            ResponseBody::Page(_) => None,
-            ResponseBody::Multipart(body) => body.chunk.as_ref(),
-        }
-    }
 }
 
 /// What was made of the input.
@@ -477,36 +428,6 @@ impl<'s> Http2<'s> {
         StreamStep::Progress { has_answered: true }
     }
 
-    /// The content of a response with a file.
-    #[inline]
-    fn file_content<'c>(
-        &self,
-        request: &Request,
-        body: Body<'_>,
-        hit: &FileHit<'c, 's>,
-        copied_bytes_max: u64,
-        may_use_sendfile: impl Fn() -> bool,
-    ) -> Content<'c, ResponseBody<'s>> {
-        match body {
-            Body::File { start_bytes, length_bytes } => match hit.in_memory(start_bytes, length_bytes) {
-                Some(bytes) if length_bytes <= copied_bytes_max && self.session.has_room_for(request, length_bytes) => {
-                    Content::Bytes(bytes)
-                }
-                _ => {
-                    let chunk = hit.chunk(start_bytes, length_bytes, may_use_sendfile());
-                    Content::Later { body: ResponseBody::File(chunk), length_bytes }
-                }
-            },
-            Body::Multipart(multipart) => {
-                let mut text = Vec::new();
-                let chunk = hit.put_multipart(&multipart, may_use_sendfile(), copied_bytes_max, &mut text);
-                let body = ResponseBody::Multipart(Box::new(MultipartBody { text, written_bytes: 0, chunk }));
-                Content::Later { body, length_bytes: multipart.length_bytes() }
-            }
-            Body::Empty | Body::StatusPage(_) | Body::DnsMessage | Body::Text(_) => Content::Empty,
-        }
-    }
-
     /// Receives the content on which the response to a request depends.
     #[cold]
     fn await_content(
@@ -531,40 +452,6 @@ impl<'s> Http2<'s> {
         self.session.park(request, head);
         self.waiting.push(WaitingStream { stream, job_count: job_count + 1, since_ms, result: None });
         StreamStep::Progress { has_answered: false }
-    }
-
-    /// The content of a response without a file: the `reply` to a DNS query, or a page.
-    #[cold]
-    fn content_without_file<'c>(
-        &self,
-        request: &Request,
-        body: Body<'_>,
-        reply: &'c [u8],
-    ) -> Content<'c, ResponseBody<'s>> {
-        match body {
-            Body::StatusPage(page) => return self.page_content(request, page),
-            Body::DnsMessage => {}
-            Body::Text(text) => {
-                let body = MultipartBody { text: text.to_vec(), written_bytes: 0, chunk: None };
-                return Content::Later {
-                    body: ResponseBody::Multipart(Box::new(body)),
-                    length_bytes: text.len() as u64,
-                };
-            }
-            Body::Empty | Body::File { .. } | Body::Multipart(_) => return Content::Empty,
-        }
-        if self.session.has_room_for(request, reply.len() as u64) {
-            return Content::Bytes(reply);
-        }
-        let body = MultipartBody { text: reply.to_vec(), written_bytes: 0, chunk: None };
-        Content::Later { body: ResponseBody::Multipart(Box::new(body)), length_bytes: reply.len() as u64 }
-    }
-
-    fn page_content(&self, request: &Request, page: &'static [u8]) -> Content<'static, ResponseBody<'s>> {
-        if self.session.has_room_for(request, page.len() as u64) {
-            return Content::Bytes(page);
-        }
-        Content::Later { body: ResponseBody::Page(page), length_bytes: page.len() as u64 }
     }
 }
 

@@ -1,0 +1,178 @@
+//! Loads configurations with their sites, zones and certificates, puts them into service, and keeps what is good of them for the next
+//! process.
+
+use super::{ControlLoop, Finished, LoadResult};
+use crate::access_log;
+use crate::certificates::{LoadedSecrets, SecretDescriptors};
+use crate::client_policy::set_client_policies;
+use crate::kept_zones::NewSegment;
+use crate::loader::Loaded;
+use crate::reply_options::reply_options;
+use crate::transfers::transfer_policy;
+use crate::zone_loader::Denial;
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
+use sanderling_config::log::{log, report};
+use sanderling_config::{Config, DomainName};
+use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Event, FdKind, Message, Text};
+use sanderling_os::memfd;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+impl ControlLoop<'_> {
+    /// Loads a configuration on a new thread: zones may take seconds, in which heartbeats are due.
+    pub(super) fn load(&mut self, config_text: OwnedFd, forced_zones: &[String]) -> io::Result<()> {
+        // Before the loader is taken, which an error would not give back.
+        let text = memfd::read(&config_text, CONFIGURATION_BYTES_MAX)?;
+        let is_same =
+            memfd::read(&self.state.config_text, CONFIGURATION_BYTES_MAX).is_ok_and(|current| current == text);
+        let same_config = is_same.then(|| Arc::clone(&self.state.config));
+        let Some(mut loader) = self.state.loader.take() else {
+            return Err(io::Error::other("it is still loading the previous configuration"));
+        };
+        let (source, sender, finished) =
+            (self.state.source.clone(), self.results.0.clone(), Arc::clone(&self.load_finished));
+        let forced_zones: Vec<DomainName> = forced_zones.iter().flat_map(|zone| DomainName::parse(zone)).collect();
+        let run = move || {
+            let parse_and_load = || {
+                let config = same_config.map_or_else(|| source.parse(&text).map(Arc::new), Ok)?;
+                let loaded = loader.load(&config, &forced_zones);
+                Ok((config, loaded))
+            };
+            // A bug in a parser fails the reload, and nothing else.
+            let result = catch_unwind(AssertUnwindSafe(parse_and_load)).unwrap_or_else(|_| {
+                let remedy = "this is a bug in sanderling: report it with the configuration and its zones";
+                let problem = Problem::new("loading the configuration panicked", remedy);
+                Err(vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)])
+            });
+            // Fails only if the process exits.
+            let _ = sender.send(Finished::Config(Box::new(LoadResult { loader, config_text, result })));
+            let signalled = finished.signal();
+            debug_assert!(signalled.is_ok());
+        };
+        thread::Builder::new().name("loader".to_owned()).spawn(run)?;
+        Ok(())
+    }
+
+    /// Applies what was loaded, if there is something.
+    pub(super) fn handle_loaded(&mut self) {
+        match self.results.1.try_recv() {
+            Ok(Finished::Config(result)) => self.handle_config(*result),
+            Ok(Finished::Site(result)) => self.apply_site(*result),
+            Ok(Finished::Zone(result)) => self.apply_zone(*result),
+            Err(_) => return,
+        }
+        self.handle_waiting();
+    }
+
+    pub(super) fn handle_config(&mut self, result: LoadResult) {
+        let LoadResult { loader, config_text, result } = result;
+        self.state.loader = Some(loader);
+        let result = result.map(|(config, mut loaded)| {
+            // Before the result: when a client has it, a crash must not lose the versions.
+            self.keep_zones(loaded.kept.take());
+            (config, loaded)
+        });
+        match result {
+            Err(diagnostics) => {
+                report(&diagnostics);
+                self.send_diagnostics(&diagnostics);
+                self.send(Event::ReloadRefused);
+            }
+            // A new process loads before it enters its sandbox.
+            Ok((_, Loaded { denial: Denial::Sandbox(path), .. })) if self.state.sandbox.restricts_directories() => {
+                self.send_new_process_needed(&format!("its sandbox does not allow {}", path.display()));
+            }
+            Ok((config, loaded)) => match config.needs_new_process(&self.state.config) {
+                Some(reason) => self.send_new_process_needed(&reason),
+                None => self.apply(config, config_text, loaded),
+            },
+        }
+    }
+
+    /// Has the supervisor keep good versions of zones.
+    pub(super) fn keep_zones(&mut self, segment: Option<NewSegment>) {
+        let Some(NewSegment { descriptor, replaces_all }) = segment else { return };
+        if let (Some(supervisor), Ok(copy)) = (&mut self.state.supervisor, descriptor.try_clone()) {
+            let event = Message::Event(Event::ZonesKept { replaces_all });
+            if supervisor.send_with(&event, vec![(FdKind::Zones, copy)]).is_err() {
+                self.on_supervisor_lost();
+            }
+        }
+        if replaces_all {
+            self.state.kept_zones.clear();
+        }
+        self.state.kept_zones.push(descriptor);
+    }
+
+    /// Has the supervisor keep the good versions of certificates.
+    pub(super) fn keep_certificates(&mut self) {
+        if let (Some(supervisor), Some(Ok(copy))) =
+            (&mut self.state.supervisor, self.state.certificates.kept.as_ref().map(OwnedFd::try_clone))
+            && supervisor
+                .send_with(&Message::Event(Event::CertificatesKept), vec![(FdKind::KeptCertificates, copy)])
+                .is_err()
+        {
+            self.on_supervisor_lost();
+        }
+    }
+
+    pub(super) fn apply(&mut self, config: Arc<Config>, config_text: OwnedFd, loaded: Loaded) {
+        let Loaded { mut snapshot, load_status, changes, warnings, errors, watched_sites, .. } = loaded;
+        for diagnostics in [&errors, &warnings] {
+            report(diagnostics);
+            self.send_diagnostics(diagnostics);
+        }
+        let descriptors = std::mem::take(&mut self.state.received_secrets);
+        let secrets = self.load_secrets(&config, descriptors);
+        let diagnostics = std::mem::take(&mut self.state.certificates.diagnostics);
+        report(&diagnostics);
+        self.send_diagnostics(&diagnostics);
+        self.state.certificates.diagnostics = diagnostics;
+        access_log::set_target(self.server, &config, self.state.access_log.take());
+        snapshot.access_log = access_log::access_log(&config);
+        set_client_policies(&config, &mut snapshot);
+        snapshot.transfers = transfer_policy(&config, &self.state.transfer_slots);
+        self.zones = Arc::clone(&snapshot.zones);
+        snapshot.zones = self.challenges.overlay(&self.zones);
+        snapshot.challenges = self.challenges.tokens();
+        self.server.update_snapshot(|current| {
+            match secrets {
+                Some(LoadedSecrets { tls, shared_keys, tsig_keys, .. }) => {
+                    snapshot.tls = tls;
+                    snapshot.reply_options = reply_options(&config, shared_keys.as_ref(), tsig_keys);
+                }
+                None => {
+                    snapshot.tls = current.tls.clone();
+                    snapshot.reply_options = Arc::clone(&current.reply_options);
+                }
+            }
+            *current = snapshot;
+        });
+        self.state.config = config;
+        self.state.config_text = config_text;
+        self.state.load_status = load_status;
+        self.state.watched_sites = watched_sites;
+        self.watch_sites();
+        let certificates = &self.state.certificates;
+        let mut text = changes.to_text();
+        certificates.replaced.iter().for_each(|line| text += &format!("{line}\n"));
+        text += &(self.state.load_status.problems_text() + &certificates.problems_text());
+        let problem_count = self.problem_count();
+        self.send(Event::Reloaded { changes: Text::new(&text), problem_count });
+        self.report_zones();
+    }
+
+    /// Loads certificates and keys; `None` if the current ones stay.
+    pub(super) fn load_secrets(&mut self, config: &Config, descriptors: SecretDescriptors) -> Option<LoadedSecrets> {
+        let mut loaded = self.state.certificates.load(config, descriptors);
+        self.keep_certificates();
+        match &mut loaded {
+            Ok(secrets) => self.state.keys_file = secrets.keys_file.take(),
+            Err(error) => log(&format!("cannot load the certificates and keys: {}", error_text(error))),
+        }
+        loaded.ok()
+    }
+}

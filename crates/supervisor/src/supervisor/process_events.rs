@@ -1,0 +1,183 @@
+//! What server processes report, and their ends.
+
+use super::{QueuedRequest, Requester, Supervisor};
+use crate::phase::{Phase, PhaseInput};
+use crate::process::Process;
+use sanderling_config::Exit;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::log;
+use sanderling_ipc::{Command, Event, FdKind, IncomingFds, KEPT_ZONES_FDS_MAX};
+use sanderling_listeners::Listeners;
+use sanderling_os::memfd;
+use sanderling_os::process::ExitStatus;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Events of one process that are handled before signals and deadlines are.
+const EVENTS_PER_ITERATION_MAX: usize = 256;
+
+impl Supervisor {
+    /// Handles the events of all server processes.
+    pub(super) fn handle_events(&mut self) {
+        for index in 0..self.processes.len() {
+            for _ in 0..EVENTS_PER_ITERATION_MAX {
+                let Some((event, descriptors)) = self.processes[index].next_event() else { break };
+                self.handle_event(index, event, descriptors);
+            }
+        }
+    }
+
+    pub(super) fn handle_event(&mut self, index: usize, event: Event, descriptors: IncomingFds) {
+        let process = &mut self.processes[index];
+        let generation = process.generation;
+        match event {
+            Event::Heartbeat => {}
+            Event::AccessLogFailed => self.access_log.on_write_failure(),
+            Event::ThreadHung(thread) => {
+                log(&format!("{process}: thread {thread} hung (`hang_timeout_ms`); killed and restarted"));
+                self.replace_hung(index);
+            }
+            Event::Failed => {
+                if process.apply(PhaseInput::Failed) {
+                    self.fail_reload_in_place();
+                    self.restart_after(Duration::ZERO);
+                }
+            }
+            Event::AcceptStopped => {
+                if let Err(error) = self.listeners.shut_down_except(&Listeners::default()) {
+                    log(&format!("cannot shut down a listener: {}", error_text(&error)));
+                }
+            }
+            Event::Stdout(text) => {
+                let request = self.status_requests.iter().find(|request| request.generation == generation);
+                if let (Some(request), Some(control)) = (request, &mut self.control) {
+                    control.send_stdout(request.client, &text);
+                }
+            }
+            Event::Done { .. } => {
+                let index = self.status_requests.iter().position(|request| request.generation == generation);
+                if let Some(request) = index.and_then(|index| self.status_requests.remove(index)) {
+                    self.finish_status(request.client, request.format);
+                }
+            }
+            Event::ZonesKept { replaces_all } => self.keep_zones(descriptors, replaces_all),
+            Event::CertificatesKept => self.secrets.keep(descriptors),
+            Event::ChallengesServed { number } => self.on_challenges_served(number),
+            // Those of a process that drains are not served any more.
+            Event::ZonesServed if process.phase() == Phase::Serving => {
+                self.on_zones_served(Command::ZonesServed, descriptors);
+            }
+            Event::ZoneServed(zone) if process.phase() == Phase::Serving => {
+                self.on_zones_served(Command::ZoneServed(zone), descriptors);
+            }
+            Event::ZonesServed | Event::ZoneServed(_) => {}
+            Event::ChallengesChanged { .. } | Event::CertificateStored | Event::AgentReport => {
+                log(&format!("ignoring {event:?} of {process}: only the agent sends it"));
+            }
+            Event::Stderr(text) => self.forward_stderr(generation, &text),
+            Event::Ready { problem_count } => self.on_ready(generation, problem_count),
+            Event::ReloadRefused => self.on_refused(generation),
+            Event::ReleaseSwitched { name } => self.enqueue(QueuedRequest::ReloadSite(Requester::None, name)),
+            Event::Reloaded { changes, problem_count } => self.on_reloaded(&changes, problem_count),
+            Event::NewProcessNeeded(reason) => self.on_new_process_needed(&reason),
+            Event::Drained { cut_off_count } => {
+                process.expect_exit();
+                self.cut_off_count += cut_off_count;
+            }
+        }
+    }
+
+    /// Aborts a process and starts another one, which does not wait for its exit: the kernel may not end a thread that waits
+    /// for a disk.
+    pub(super) fn replace_hung(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        let served = process.phase_since.elapsed();
+        process.abort();
+        if process.apply(PhaseInput::Failed) {
+            self.fail_reload_in_place();
+            self.restart_after(served);
+        }
+    }
+
+    /// Keeps good versions of zones for the next server process.
+    pub(super) fn keep_zones(&mut self, descriptors: IncomingFds, replaces_all: bool) {
+        for (kind, zones) in descriptors {
+            // What its sender can still change, another process must not trust.
+            if kind != FdKind::Zones || !memfd::is_sealed(&zones) {
+                log("a server process sends zones to keep in memory that is not sealed; ignoring them");
+                continue;
+            }
+            if replaces_all {
+                self.kept_zones.clear();
+            }
+            self.kept_zones.truncate(KEPT_ZONES_FDS_MAX - 1);
+            self.kept_zones.push(zones);
+        }
+    }
+
+    /// Handles the exit of server processes. `Some` if the first one was never ready: then the supervisor exits as well.
+    pub(super) fn reap(&mut self) -> Option<Exit> {
+        let mut index = 0;
+        while index < self.processes.len() {
+            let status = self.processes[index].try_wait().unwrap_or_else(|error| {
+                log(&format!("cannot wait for {}: {}; retrying", self.processes[index], error_text(&error)));
+                None
+            });
+            let status = match status {
+                Some(status) => status,
+                None if self.processes[index].is_given_up() => {
+                    let process = &self.processes[index];
+                    log(&format!(
+                        "{process} was killed and does not exit: a disk does not answer; continuing without it"
+                    ));
+                    ExitStatus::Unknown
+                }
+                None => {
+                    index += 1;
+                    continue;
+                }
+            };
+            // Its last events still count, except that it cannot serve any more.
+            while let Some((event, descriptors)) = self.processes[index].next_event() {
+                if !matches!(event, Event::Ready { .. }) {
+                    self.handle_event(index, event, descriptors);
+                }
+            }
+            let process = self.processes.remove(index);
+            if let Some(exit) = self.on_exit(&process, status) {
+                return Some(exit);
+            }
+        }
+        None
+    }
+
+    pub(super) fn on_exit(&mut self, process: &Process, status: ExitStatus) -> Option<Exit> {
+        let (unanswered, others) = std::mem::take(&mut self.status_requests)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|request| request.generation == process.generation);
+        self.status_requests = others;
+        for request in unanswered {
+            self.reply(Requester::Client(request.client), Err("the server process exited before it answered"));
+        }
+        match process.phase() {
+            Phase::Draining => {
+                let is_expected = matches!(status, ExitStatus::Exited(0) | ExitStatus::Unknown);
+                if !is_expected && !self.lifecycle.is_stopping() {
+                    log(&format!("{process}, which had been replaced, {status}"));
+                }
+                None
+            }
+            Phase::Starting => self.on_failed_start(process.generation, &format!("{process} {status}"), status),
+            Phase::Serving => {
+                let served = process.phase_since.elapsed();
+                // The reason for ending it by force is logged already.
+                if !process.is_terminated() {
+                    log(&format!("{process} {status} after {:.1} s; restarting", served.as_secs_f64()));
+                }
+                self.fail_reload_in_place();
+                self.restart_after(served);
+                None
+            }
+        }
+    }
+}
