@@ -107,6 +107,16 @@ fn a_request_in_pieces_of_any_size_is_answered_once() {
 }
 
 #[test]
+fn pipelined_requests_in_single_bytes_are_each_answered() {
+    const COUNT: usize = 16;
+    simulate_default(|simulation| {
+        let client = simulation.http("");
+        let answers: String = GET.repeat(COUNT).bytes().map(|byte| simulation.ask(client, [byte])).collect();
+        assert_eq!((answers.matches(OK).count(), answers.matches(FILE).count()), (COUNT, COUNT));
+    });
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order_over_several_iterations() {
     const COUNT: usize = 300;
     simulate_default(|simulation| {
