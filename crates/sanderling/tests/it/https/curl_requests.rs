@@ -88,6 +88,7 @@ fn both_versions_answer_requests_that_other_servers_get_wrong() {
         ("public/.well-known/security.txt", b"contact"),
         ("public/coded.css", text.as_bytes()),
         ("public/coded.css.gz", &gzip.output),
+        ("public/alone.css.gz", &gzip.output),
     ]);
     let (many_ranges, long) = (format!("Range: bytes={}", ["0-0"; 200].join(",")), format!("/{}", "a".repeat(9_000)));
     let (allow, post_date) = ("GET, HEAD, OPTIONS", "If-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT");
@@ -125,6 +126,8 @@ fn both_versions_answer_requests_that_other_servers_get_wrong() {
         ("/coded.css", &["-H", "Accept-Encoding: gzip;q=0"], "200 "),
         ("/coded.css", &["-H", "Accept-Encoding: *;q=0"], "200 "),
         ("/coded.css", &["-H", "Accept-Encoding: identity;q=0, *"], "200 gzip"),
+        ("/alone.css", &["-H", "Accept-Encoding: gzip"], "404 "),
+        ("/alone.css.gz", &["-H", "Accept-Encoding: gzip"], "200 "),
         (
             "/coded.css",
             &["-H", "Accept-Encoding: gzip", "-r", "0-1"],
