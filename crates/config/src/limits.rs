@@ -240,6 +240,10 @@ limits! {
         "Sites with metrics of their own; further ones are counted together.";
     metrics_zones_max: usize = 100 in 0..=10_000,
         "Zones with metrics of their own; further ones are counted together.";
+    check_files_max: usize = 100_000 in 0..=100_000_000,
+        "Files of a site that `check` looks at; others are left out with a note.";
+    check_read_bytes_max: u64 = 1_073_741_824 in 0..=1_099_511_627_776,
+        "Bytes of files of a site that `check` reads; others are left out with a note.";
     log_queue_bytes_max: usize = 262_144 in 4_096..=1_073_741_824,
         "Messages that wait until the log is read; further ones are dropped and counted.";
 }

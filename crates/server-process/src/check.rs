@@ -5,6 +5,7 @@ use crate::certificate_state::{CertificateState, InService};
 use crate::certificates::Certificates;
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader};
+use crate::site_lint;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{print, report};
 use sanderling_config::{AccessLog, CertificateFiles, Config, ConfigSource, Exit, lookup_user};
@@ -136,6 +137,9 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     loaded.warnings.extend(config.metrics.iter().flat_map(|metrics| metrics.risks()));
     loaded.warnings.extend(config.security_notes());
     loaded.warnings.extend(switch_problem);
+    for (site, opened) in config.sites.iter().zip(loaded.snapshot.sites.all()) {
+        loaded.warnings.extend(site_lint::lint(opened, &site.document_root, &site.location, &config.limits));
+    }
     Ok((loaded, certificates, name.filter(|_| config.user_and_group.is_none())))
 }
 

@@ -24,6 +24,7 @@ mod site_watcher;
 mod rules_files;
 mod users_files;
 mod access;
+mod site_lint;
 mod limit_log;
 mod heap_trim;
 mod load_status;

@@ -291,7 +291,7 @@ impl Ruling<'_> {
 }
 
 impl<'r> Action<'r> {
-    fn by_rules(rules: &SiteRules, method: Method, path: &RequestPath<'_>) -> Action<'r> {
+    pub(crate) fn by_rules(rules: &SiteRules, method: Method, path: &RequestPath<'_>) -> Action<'r> {
         let sets: [&RuleSet; 2] = [&rules.own_rules, &rules.file_rules];
         let Some(found) = sets.into_iter().find_map(|set| set.find(path)) else { return Action::File };
         // A rule for the whole site must not prevent the renewal of its certificate.
@@ -308,7 +308,7 @@ impl<'r> Action<'r> {
         }
     }
 
-    fn of(outcome: Outcome) -> Action<'r> {
+    pub(crate) fn of(outcome: Outcome) -> Action<'r> {
         match outcome {
             Outcome::Redirect(status, location) => Action::Redirect(redirect_status(status), location),
             Outcome::Rewrite(path) => Action::OtherFile(path, None),

@@ -24,6 +24,7 @@ mod probe;
 mod releases;
 mod rights;
 mod site_files;
+mod site_lint;
 mod site_rules;
 mod soak;
 mod stalled_disk;

@@ -1,0 +1,160 @@
+//! `check` finds broken links, names without a media type, and precompressed files that do not belong to their file.
+
+use sanderling_testkit::{Ended, TestDirectory, run};
+
+/// A directory with a site of these files, and the rest of its section of the configuration.
+fn directory(section: &str, files: &[(&str, &[u8])]) -> TestDirectory {
+    let directory = TestDirectory::with(files);
+    let config = format!("[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"public\"\n{section}");
+    directory.write("sanderling.toml", config.as_bytes());
+    directory
+}
+
+fn check(directory: &TestDirectory, arguments: &[&str]) -> Ended {
+    run(&[&["check", "--config", &directory.argument("sanderling.toml")], arguments].concat())
+}
+
+/// The warnings of `check`, without the path of the directory.
+fn warnings(directory: &TestDirectory) -> Vec<String> {
+    let ended = check(directory, &[]);
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    let root = directory.argument("public/");
+    let lines = ended.errors.lines().filter(|line| line.starts_with(&root));
+    lines.map(|line| line.replace(&root, "").split("; ").next().unwrap_or_default().to_owned()).collect()
+}
+
+/// The links of a page at `blog/index.html` that are broken.
+#[track_caller]
+fn check_links(section: &str, files: &[(&str, &[u8])], links: &[(&str, Option<u16>)]) {
+    let page: String = links.iter().map(|(link, _)| format!("<a href=\"{link}\">\n")).collect();
+    let directory = directory(section, files);
+    directory.write("public/index.html", b"<title>start</title>");
+    directory.write("public/blog/index.html", page.as_bytes());
+    let found = warnings(&directory);
+    let expected = links.iter().enumerate().filter_map(|(index, (link, status))| {
+        let line = index + 1;
+        status.map(|status| format!("blog/index.html:{line}:10: warning: the link to `{link}` gets status {status}"))
+    });
+    let mut expected: Vec<String> = expected.collect();
+    let mut found = found;
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn links_are_followed_as_requests_are_answered() {
+    let files: &[(&str, &[u8])] = &[
+        ("public/about.html", b""),
+        ("public/blog/a b.txt", b""),
+        ("public/empty/file.txt", b""),
+        ("public/.hidden", b""),
+        ("public/_redirects", b"/from-file /about.html\n/gone /about.html 410\n/app/* /index.html 200\n"),
+    ];
+    let links = [
+        ("/", None),
+        ("../about.html", None),
+        ("about.html", Some(404)),
+        ("a%20b.txt?x#y", None),
+        ("a b.txt", None),
+        ("/blog", None),
+        ("/empty/", Some(404)),
+        ("/empty", Some(404)),
+        ("/.hidden", Some(404)),
+        ("/about", Some(404)),
+        ("/old", None),
+        ("/older", None),
+        ("/lost", Some(404)),
+        ("/from-file", None),
+        ("/gone", Some(410)),
+        ("/secret/x", Some(403)),
+        ("/app/users/7", None),
+        ("https://example.com/none", Some(404)),
+        ("https://other.example/none", None),
+        ("mailto:a@example.com", None),
+        ("#here", None),
+        ("/%zz", Some(400)),
+        ("/100%25", Some(404)),
+    ];
+    let section = "redirects = { \"/old\" = \"/about.html\", \"/older\" = \"/old\", \"/lost\" = \"/none\", \
+        \"/away\" = \"https://other.example/\", \"/secret/*\" = { status = 403 } }\n";
+    check_links(section, files, &links);
+    let with_clean_urls = [("/about", None), ("/about.html", None), ("/blog/", None), ("/none", Some(404))];
+    check_links(&format!("clean_urls = true\n{section}"), files, &with_clean_urls);
+    check_links("index = [\"start.html\", \"index.html\"]\n", &[("public/x/start.html", b"")], &[("/x/", None)]);
+    check_links("listing = true\n", files, &[("/empty/", None), ("/empty/none", Some(404))]);
+    check_links("doh = \"/dns-query\"\n", files, &[("/dns-query", None)]);
+}
+
+#[test]
+fn resources_need_a_file_where_navigations_get_the_fallback() {
+    let directory = directory("fallback = \"index.html\"\n", &[]);
+    directory.write(
+        "public/index.html",
+        b"<a href=/users/7><script src=/app.js></script>\n<img srcset='/1.png 1x, /2.png 2x'><link href=style.css>",
+    );
+    directory.write("public/style.css", b"/* url(no) */\n a { b: url(none.woff2) }");
+    directory.write("public/2.png", b"");
+    let expected = [
+        "index.html:1:30: warning: the link to `/app.js` gets status 404",
+        "index.html:2:14: warning: the link to `/1.png` gets status 404",
+        "style.css:2:13: warning: the link to `none.woff2` gets status 404",
+    ];
+    let mut found = warnings(&directory);
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_broken_link_of_many_pages_is_one_warning() {
+    let directory = directory("", &[]);
+    for page in ["index", "a", "b"] {
+        directory.write(&format!("public/{page}.html"), b"<a href=/none>");
+    }
+    let ended = check(&directory, &["--json"]);
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    assert!(ended.text().contains("the link to `/none` gets status 404, as do 2 other links to it"), "{ended}");
+    assert!(ended.text().contains("\"warnings\":1,") && ended.text().contains("\"line\":1,\"column\":9"), "{ended}");
+    assert_eq!(check(&directory, &["--strict"]).code(), Some(1));
+}
+
+#[test]
+fn extension_without_a_media_type_is_reported_once() {
+    let names = ["public/a.Foo", "public/b.foo", "public/c.bar", "public/d.exe", "public/LICENSE", "public/index.html"];
+    let directory = directory("media_types = { bar = \"text/x-bar\" }\n", &names.map(|name| (name, &b""[..])));
+    let expected = "a.Foo: warning: the extension foo has no media type, as 1 other files: browsers store the file";
+    assert_eq!(warnings(&directory), [expected]);
+}
+
+#[test]
+fn precompressed_file_that_is_not_used_is_reported() {
+    let directory = directory("", &[("public/index.html", b""), ("public/app.js", b"let a = 1;")]);
+    for name in ["app.js.br", "gone.css.gz", "backup.tar.gz", "dump.gz"] {
+        directory.write(&format!("public/{name}"), b"longer than the file");
+    }
+    let expected = [
+        "app.js.br: warning: this file is not shorter than the file that it is a form of, and is not used",
+        "gone.css.gz: warning: this file has no file beside it that it is a form of, and is not used",
+    ];
+    assert_eq!(warnings(&directory), expected);
+}
+
+#[test]
+fn limits_of_the_check_are_noted() {
+    let files: &[(&str, &[u8])] = &[("public/index.html", b"<a href=/none>"), ("public/z.html", b"<a href=/missing>")];
+    for (limit, expected) in [
+        ("check_files_max = 2", ["/missing", "/none"].as_slice()),
+        ("check_files_max = 1", &["/none", "only 1 files of the site were checked"]),
+        ("check_files_max = 0", &["only 0 files of the site were checked"]),
+        ("check_read_bytes_max = 31", &["/missing", "/none"]),
+        ("check_read_max = \"30B\"", &["/none", "1 files of the site were not read"]),
+    ] {
+        let directory = directory(&format!("[limits]\n{limit}\n"), files);
+        let errors = check(&directory, &[]).errors;
+        for text in ["/missing", "/none", "only ", "were not read"] {
+            let is_expected = expected.iter().any(|expected| expected.contains(text));
+            assert_eq!(errors.contains(text), is_expected, "{limit}: {text}\n{errors}");
+        }
+        assert!(expected.iter().all(|expected| errors.contains(expected)), "{limit}: {errors}");
+    }
+}

@@ -1,0 +1,214 @@
+//! Checks precompressed files (`app.js.br`) against the file that they stand for.
+
+use sanderling_http::{ContentCoding, is_compressible};
+use std::fs::{File, Metadata};
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are compared at once.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Types of what pages consist of: a compressed file of another type may be for a download.
+const PAGE_TYPES: [&str; 5] = ["text/html", "text/css", "text/javascript", "image/svg+xml", "application/wasm"];
+
+/// Bytes that may still be read.
+#[derive(Debug)]
+pub(super) struct ReadBudget {
+    rest: u64,
+    /// Files for which there were not enough.
+    pub(super) unread_count: usize,
+}
+
+impl ReadBudget {
+    pub(super) fn new(bytes: u64) -> ReadBudget {
+        ReadBudget { rest: bytes, unread_count: 0 }
+    }
+
+    /// Takes so many bytes for a file; whether there were as many.
+    pub(super) fn take(&mut self, bytes: u64) -> bool {
+        let rest = self.rest.checked_sub(bytes);
+        match rest {
+            Some(rest) => self.rest = rest,
+            None => self.unread_count += 1,
+        }
+        rest.is_some()
+    }
+}
+
+/// A file with the name of a precompressed one.
+#[derive(Debug)]
+pub(super) struct CodedFile<'p> {
+    coding: ContentCoding,
+    /// The path of the file that it is a form of.
+    pub(super) base: &'p [u8],
+    /// Whether it has no use without that file.
+    needs_base: bool,
+}
+
+/// The file at `path` as a precompressed one, if the server would use it so; `media_type` gives that of a name.
+pub(super) fn coded_file<'p, 't>(path: &'p [u8], media_type: impl Fn(&[u8]) -> &'t str) -> Option<CodedFile<'p>> {
+    let base = ContentCoding::strip_file_extension(path)?;
+    let coding = ContentCoding::COMPRESSED
+        .into_iter()
+        .find(|coding| path.ends_with(coding.file_extension().as_bytes()))
+        .expect("the extension is that of a coding");
+    let name = base.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let media_type = media_type(name);
+    let needs_base = PAGE_TYPES.iter().any(|page_type| media_type.starts_with(page_type));
+    is_compressible(media_type).then_some(CodedFile { coding, base, needs_base })
+}
+
+/// Why the precompressed file at `path` is not used, or must not be, and what to do. Without a budget for it and the file at `base`, their
+/// content is not compared.
+pub(super) fn problem(
+    file: &CodedFile<'_>,
+    path: &Path,
+    base: &Path,
+    budget: &mut ReadBudget,
+) -> io::Result<Option<(&'static str, &'static str)>> {
+    const AGAIN: &str = "compress the file again";
+    let metadata = path.metadata()?;
+    let base_metadata = match base.metadata() {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !file.needs_base => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let remedy = "add the file without a coding, which clients without it need, or remove this one";
+            return Ok(Some(("has no file beside it that it is a form of, and is not used", remedy)));
+        }
+        Err(error) => return Err(error),
+    };
+    if is_older(&metadata, &base_metadata)? {
+        return Ok(Some(("is older than the file that it is a form of, and is not used", AGAIN)));
+    }
+    if metadata.len() >= base_metadata.len() {
+        return Ok(Some(("is not shorter than the file that it is a form of, and is not used", "remove it")));
+    }
+    if !budget.take(metadata.len() + base_metadata.len()) {
+        return Ok(None);
+    }
+    Ok(match is_same(decoder(file.coding, path)?, File::open(base)?) {
+        Ok(true) => None,
+        Ok(false) => Some(("has other content than the file that it is a form of", AGAIN)),
+        Err(_) => Some(("cannot be decoded", AGAIN)),
+    })
+}
+
+/// Compressors give their file the time of the original, and some of them only its whole seconds.
+fn is_older(precompressed: &Metadata, base: &Metadata) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let time = |metadata: &Metadata| (metadata.mtime(), metadata.mtime_nsec());
+    let (own, base) = (time(precompressed), time(base));
+    Ok(if own.1 == 0 { own.0 < base.0 } else { own < base })
+}
+
+fn decoder(coding: ContentCoding, path: &Path) -> io::Result<Box<dyn Read>> {
+    let file = BufReader::new(File::open(path)?);
+    Ok(match coding {
+        ContentCoding::Brotli => Box::new(brotli::Decompressor::new(file, PIECE_BYTES)),
+        ContentCoding::Zstd => Box::new(zstd::Decoder::with_buffer(file)?),
+        ContentCoding::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
+        ContentCoding::Identity => Box::new(file),
+    })
+}
+
+/// Whether a decoded file has exactly the content of `base`. No more than that is decoded.
+fn is_same(mut decoded: impl Read, base: File) -> io::Result<bool> {
+    let mut base = BufReader::with_capacity(PIECE_BYTES, base);
+    let (mut own, mut other) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    loop {
+        let count = decoded.read(&mut own)?;
+        if count == 0 {
+            return Ok(base.read(&mut other)? == 0);
+        }
+        if base.read_exact(&mut other[..count]).is_err() || own[..count] != other[..count] {
+            return Ok(false);
+        }
+    }
+}
+
+/// The path of a file of a site.
+pub(super) fn beneath(root: &Path, path: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    root.join(std::ffi::OsStr::from_bytes(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Write;
+    use std::time::{Duration, SystemTime};
+
+    fn encode(coding: ContentCoding, content: &[u8]) -> Vec<u8> {
+        let mut coded = Vec::new();
+        match coding {
+            ContentCoding::Brotli => {
+                brotli::CompressorWriter::new(&mut coded, PIECE_BYTES, 1, 16).write_all(content).expect("in memory");
+            }
+            ContentCoding::Zstd => coded = zstd::encode_all(content, 1).expect("in memory"),
+            ContentCoding::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(&mut coded, flate2::Compression::fast());
+                encoder.write_all(content).expect("in memory");
+                encoder.finish().expect("in memory");
+            }
+            ContentCoding::Identity => unreachable!("not a coding of a file"),
+        }
+        coded
+    }
+
+    #[test]
+    fn content_and_time_are_those_of_the_file() {
+        let folder = tempfile::tempdir().expect("created");
+        let (coded_path, base_path) = (folder.path().join("x.coded"), folder.path().join("x"));
+        let content = b"a line of text\n".repeat(10_000);
+        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_800_000_000_500);
+        let write = |path: &Path, content: &[u8], time: SystemTime| {
+            fs::write(path, content).expect("written");
+            File::options().write(true).open(path).and_then(|file| file.set_modified(time)).expect("set");
+        };
+        for coding in ContentCoding::COMPRESSED {
+            let check = |coded: &[u8], time: SystemTime, bytes_max: u64, expected: Option<&str>| {
+                write(&coded_path, coded, time);
+                let file = CodedFile { coding, base: b"x", needs_base: true };
+                let found = problem(&file, &coded_path, &base_path, &mut ReadBudget::new(bytes_max)).expect("read");
+                assert_eq!(found.map(|(problem, _)| problem), expected, "{coding:?}");
+            };
+            let coded = encode(coding, &content);
+            let _ = fs::remove_file(&base_path);
+            let alone = "has no file beside it that it is a form of, and is not used";
+            check(&coded, now, u64::MAX, Some(alone));
+            write(&base_path, &content, now);
+            check(&coded, now, u64::MAX, None);
+            // Whole seconds, as some compressors set.
+            check(&coded, now - Duration::from_millis(500), u64::MAX, None);
+            let older = "is older than the file that it is a form of, and is not used";
+            check(&coded, now - Duration::from_millis(400), u64::MAX, Some(older));
+            check(&coded[..coded.len() / 2], now, u64::MAX, Some("cannot be decoded"));
+            check(b"nonsense", now, u64::MAX, Some("cannot be decoded"));
+            let other = Some("has other content than the file that it is a form of");
+            for changed in [&content[1..], &[&content, &b"x"[..]].concat(), &content.to_ascii_uppercase()] {
+                check(&encode(coding, changed), now, u64::MAX, other);
+                check(&encode(coding, changed), now, content.len() as u64, None);
+            }
+            check(&content, now, u64::MAX, Some("is not shorter than the file that it is a form of, and is not used"));
+        }
+    }
+
+    #[test]
+    fn file_for_a_download_needs_no_other_one() {
+        let needs_base = |path: &str| {
+            let file = coded_file(path.as_bytes(), |name| sanderling_http::media_type(name));
+            file.map(|file| (file.base.len() == path.rfind('.').unwrap_or(0), file.needs_base))
+        };
+        for (path, expected) in [
+            ("js/app.js.br", Some((true, true))),
+            ("a.html.zst", Some((true, true))),
+            ("site.tar.gz", Some((true, false))),
+            ("dump.gz", Some((true, false))),
+            ("photo.jpg.gz", None),
+            ("app.js", None),
+        ] {
+            assert_eq!(needs_base(path), expected, "{path}");
+        }
+    }
+}
