@@ -11,13 +11,14 @@ use crate::program::{Log, Outcome};
 
 /// Which of our crates each crate may depend on. Tests and benchmarks may use more.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
-    ("crates/sanderling", &["probe", "top", "supervisor", "server-process", "agent", "ipc", "config", "os"]),
+    ("crates/sanderling", &["probe", "top", "supervisor", "server-process", "agent", "keeper", "ipc", "config", "os"]),
     ("crates/probe", &["config", "os", "table"]),
     ("crates/top", &["config", "os"]),
     ("crates/server-process", &["server", "listeners", "ipc", "config", "os", "dns", "http", "tls", "site-rules"]),
     // It reads nothing from the network, so it depends on no protocol crate.
     ("crates/supervisor", &["listeners", "ipc", "config", "os", "state"]),
     ("crates/agent", &["ipc", "config", "os", "state", "tls", "dns"]),
+    ("crates/keeper", &["ipc", "config", "os", "tls"]),
     ("crates/state", &[]),
     ("crates/listeners", &["config", "os"]),
     ("crates/ipc", &["config", "os"]),

@@ -41,6 +41,8 @@ pub struct Config {
     pub user_and_group: Option<UserAndGroup>,
     /// Whether the server process restricts its own access to files and system calls.
     pub sandbox: bool,
+    /// The process that has the private keys of `certificates`.
+    pub keys: KeyPlace,
     /// The path of the control socket, if the file has one.
     pub control: Option<PathBuf>,
     /// Where the file has it.
@@ -103,6 +105,7 @@ impl Default for Config {
             sockets_per_address: SocketsPerAddress::Auto,
             user_and_group: None,
             sandbox: true,
+            keys: KeyPlace::Keeper,
             control: None,
             control_location: None,
             state: None,
@@ -180,6 +183,11 @@ impl Config {
     /// Whether there are certificates.
     pub fn has_tls(&self) -> bool {
         !self.certificates.is_empty() || self.has_self_signed_certificate
+    }
+
+    /// Whether a process of its own has the private keys.
+    pub fn has_keeper(&self) -> bool {
+        self.keys == KeyPlace::Keeper && !self.certificates.is_empty()
     }
 
     /// The certificates that the server requests itself.
@@ -279,6 +287,7 @@ impl Config {
             (self.sockets_per_address != running.sockets_per_address, "`listeners` has changed"),
             (self.user_and_group != running.user_and_group, "`user` or `group` has changed"),
             (self.sandbox != running.sandbox, "`sandbox` has changed"),
+            (self.keys != running.keys, "`keys` has changed"),
             // The sandbox does not allow the running one to protect its memory.
             (
                 self.has_secrets() && !running.has_secrets(),
@@ -305,6 +314,15 @@ impl Config {
             SocketsPerAddress::Exactly(count) => count,
         }
     }
+}
+
+/// The process that has the private keys of certificates, and signs handshakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// One that does nothing else, and has no network.
+    Keeper,
+    /// The server process.
+    InProcess,
 }
 
 /// The number of reuseport sockets (`SO_REUSEPORT`) of each address, among which the kernel distributes clients.

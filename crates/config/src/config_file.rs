@@ -12,7 +12,7 @@ mod metrics;
 mod rules;
 
 use crate::config::{
-    Config, DefaultSite, DohPath, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX,
+    Config, DefaultSite, DohPath, KeyPlace, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX,
 };
 use crate::config_reader::{BETWEEN_FILES, ConfigReader, Entry, entries};
 use crate::config_text;
@@ -149,6 +149,7 @@ impl ConfigBuilder<'_, '_> {
                 "user" => self.user = self.read_account_name(entry),
                 "group" => self.group = self.read_account_name(entry),
                 "sandbox" => self.config.sandbox = self.reader.boolean(entry).unwrap_or(true),
+                "keys" => self.read_keys(entry),
                 // The files were read before.
                 "include" => drop(self.reader.strings(entry, "include = [\"sites/*.toml\"]")),
                 "control" => {
@@ -188,6 +189,17 @@ impl ConfigBuilder<'_, '_> {
             _ => {
                 let count = self.read_count(entry);
                 self.config.sockets_per_address = count.map_or(SocketsPerAddress::Auto, SocketsPerAddress::Exactly);
+            }
+        }
+    }
+
+    fn read_keys(&mut self, entry: Entry<'_, '_>) {
+        const EXAMPLE: &str = "keys = \"keeper\"";
+        match self.reader.string(entry, EXAMPLE) {
+            Some((_, "keeper")) | None => {}
+            Some((_, "in-process")) => self.config.keys = KeyPlace::InProcess,
+            Some((offset, _)) => {
+                self.error(offset, "`keys` must be \"keeper\" or \"in-process\"", format!("write {EXAMPLE}"));
             }
         }
     }

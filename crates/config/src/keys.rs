@@ -49,6 +49,7 @@ impl Section {
                     "user",
                     "group",
                     "sandbox",
+                    "keys",
                     "control",
                     "state",
                     "include",

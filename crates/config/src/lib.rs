@@ -36,7 +36,7 @@ pub use account::lookup_user;
 pub use authorities::{Acme, Authority};
 pub use config::{
     CertificateFiles, ClientFrom, Config, CookieSecretFile, DefaultSite, DnsReplies, DohPath, FileOptions, Hsts,
-    Metrics, RateLimit, Site, SiteOptions, SocketsPerAddress, TrustedProxies, UserAndGroup,
+    KeyPlace, Metrics, RateLimit, Site, SiteOptions, SocketsPerAddress, TrustedProxies, UserAndGroup,
 };
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use domain_name::DomainName;

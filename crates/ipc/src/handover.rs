@@ -21,12 +21,13 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
-const NAMES: [(&str, FdKind); 14] = [
+const NAMES: [(&str, FdKind); 15] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
     ("certificates", FdKind::Certificates),
     ("kept-certificates", FdKind::KeptCertificates),
+    ("keeper", FdKind::Keeper),
     ("shared-keys", FdKind::SharedKeys),
     ("tsig-secrets", FdKind::TsigSecrets),
     ("access-log", FdKind::AccessLog),
@@ -61,6 +62,12 @@ pub struct Descriptors {
     pub certificates: Option<OwnedFd>,
     /// Good versions of certificates.
     pub kept_certificates: Option<OwnedFd>,
+    /// The private keys of a keeper.
+    pub held_keys: Option<OwnedFd>,
+    /// Sockets to the keeper.
+    pub keeper_sockets: Vec<OwnedFd>,
+    /// Keepers of the supervisor before, with their process IDs.
+    pub keeper_processes: Vec<(i32, OwnedFd)>,
     /// The shared keys.
     pub shared_keys: Option<OwnedFd>,
     /// The secrets of TSIG keys.
@@ -95,6 +102,9 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::Zones => self.zones.push(descriptor),
                 FdKind::Certificates => self.certificates = Some(descriptor),
                 FdKind::KeptCertificates => self.kept_certificates = Some(descriptor),
+                FdKind::HeldKeys => self.held_keys = Some(descriptor),
+                FdKind::Keeper => self.keeper_sockets.push(descriptor),
+                FdKind::KeeperProcess { pid } => self.keeper_processes.push((pid, descriptor)),
                 FdKind::SharedKeys => self.shared_keys = Some(descriptor),
                 FdKind::TsigSecrets => self.tsig_secrets = Some(descriptor),
                 FdKind::Challenges => self.challenges = Some(descriptor),

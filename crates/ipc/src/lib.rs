@@ -3,7 +3,7 @@
 //! A [`Message`] travels as one packet over a Unix socket, with its descriptors, each with its [`FdKind`]. The same messages go
 //! - between the supervisor and a server process,
 //! - from a command such as `sanderling reload` to the control socket, and back,
-//! - between the supervisor and the agent,
+//! - between the supervisor and the agent, and between it and the keeper of private keys,
 //! - from a server process without a supervisor to the one that adopts it.
 //!
 //! Descriptors also pass through `exec`: by their names to a new server process, by a list to the program that replaces
@@ -18,11 +18,12 @@ mod connection;
 pub mod agent;
 mod message;
 pub mod secrets;
+pub mod signing;
 
 pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received, is_closed};
 pub use message::{
-    Command, DecodeError, Event, FdKind, Message, PendingCommand, ProcessInfo, ServedZone, StatusFormat, Supervision,
-    Text, ZoneCommand,
+    Command, DecodeError, Event, FdKind, KeeperSupervision, Message, PendingCommand, ProcessInfo, ServedZone,
+    StatusFormat, Supervision, Text, ZoneCommand,
 };
 
 use std::time::Duration;

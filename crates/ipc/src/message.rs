@@ -4,6 +4,7 @@
 //! every version, so that two versions at least recognize each other. A packet may come from an untrusted process: all of
 //! it is checked.
 
+use crate::signing::SigningCounts;
 use sanderling_config::ListenerRole;
 use sanderling_os::seqpacket::MESSAGE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,17 @@ pub enum Command {
         /// The number of the set.
         number: u64,
     },
+    /// Hold the private keys of the certificates that come with the command ([`FdKind::Certificates`]), and those that another
+    /// keeper has held ([`FdKind::HeldKeys`]). The keeper confirms it with [`Event::KeysHeld`].
+    HoldKeys {
+        /// The number of this set.
+        number: u64,
+    },
+    /// Erase all private keys but those of the last [`Command::HoldKeys`] and of the good versions that come with the command
+    /// ([`FdKind::KeptCertificates`]). To the keeper.
+    RetainKeys,
+    /// Sign what is asked for at the sockets that come with the command ([`FdKind::Keeper`]). To the keeper.
+    ServeKeys,
     /// Report the certificates that are requested, or one of them.
     Certificates {
         /// Its domain.
@@ -160,6 +172,18 @@ pub struct Supervision {
     pub reloads: [u64; 3],
     /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
     pub cut_off: u64,
+    /// The keeper of private keys.
+    #[serde(default)]
+    pub keeper: KeeperSupervision,
+}
+
+/// What a supervisor knows of its keeper.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeeperSupervision {
+    /// Restarts.
+    pub restarts: u64,
+    /// What all keepers have done.
+    pub counts: SigningCounts,
 }
 
 /// What has happened.
@@ -227,6 +251,16 @@ pub enum Event {
     CertificateStored,
     /// The state of the agent has changed ([`FdKind::AgentReport`]).
     AgentReport,
+    /// The keeper holds the private keys of a set of certificates. The certificates come with the event
+    /// ([`FdKind::Certificates`]), without their keys.
+    KeysHeld {
+        /// The number of the set.
+        number: u64,
+    },
+    /// The keys for the next keeper ([`FdKind::HeldKeys`]).
+    KeysKept,
+    /// The keeper is alive, and has done this.
+    KeeperReport(SigningCounts),
     /// The server process cannot write the access log.
     AccessLogFailed,
     /// The server process has failed and exits when it has finished what is in progress.
@@ -247,9 +281,18 @@ pub enum FdKind {
     Configuration,
     /// Good versions of zones in a sealed memfd.
     Zones,
-    /// The certificates with their private keys in a sealed memfd ([`crate::secrets`]).
+    /// The certificates, with their private keys unless the keeper has them, in a sealed memfd ([`crate::secrets`]).
     Certificates,
-    /// Good versions of certificates with their private keys in a sealed memfd ([`crate::secrets`]).
+    /// The private keys of the keeper in a sealed memfd ([`crate::secrets`]). No server process gets it.
+    HeldKeys,
+    /// A socket pair between a server process and the keeper: the end of the receiver ([`crate::signing`]).
+    Keeper,
+    /// A keeper that goes on for server processes which another supervisor has started: its pidfd.
+    KeeperProcess {
+        /// The process ID.
+        pid: i32,
+    },
+    /// Good versions of certificates, with their private keys unless the keeper has them, in a sealed memfd ([`crate::secrets`]).
     KeptCertificates,
     /// The shared keys in a sealed memfd ([`crate::secrets`]).
     SharedKeys,
@@ -443,7 +486,9 @@ pub(crate) mod tests {
             Command::ZonesServed,
             Command::ZoneServed(ServedZone { name: zone(), serial: Some(u32::MAX) }),
         ];
-        let commands = of_agent.into_iter().chain(updates).chain(others).chain(formats).chain(of_zones);
+        let of_keeper = [Command::HoldKeys { number: 1 }, Command::RetainKeys, Command::ServeKeys];
+        let commands =
+            of_agent.into_iter().chain(of_keeper).chain(updates).chain(others).chain(formats).chain(of_zones);
         let events = [
             Event::Stdout(text()),
             Event::Stderr(text()),
@@ -463,6 +508,9 @@ pub(crate) mod tests {
             Event::ZoneServed(ServedZone { name: zone(), serial: None }),
             Event::CertificateStored,
             Event::AgentReport,
+            Event::KeysHeld { number: 1 },
+            Event::KeysKept,
+            Event::KeeperReport(SigningCounts::default()),
             Event::AccessLogFailed,
             Event::Failed,
             Event::AcceptStopped,
@@ -487,6 +535,9 @@ pub(crate) mod tests {
             FdKind::Zones,
             FdKind::Certificates,
             FdKind::KeptCertificates,
+            FdKind::HeldKeys,
+            FdKind::Keeper,
+            FdKind::KeeperProcess { pid: 1234 },
             FdKind::SharedKeys,
             FdKind::TsigSecrets,
             FdKind::Challenges,
@@ -519,7 +570,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 19, 22, 16], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 22, 25, 19], "{inner:?}");
     }
 
     #[test]

@@ -2,6 +2,9 @@
 //! files [`FdKind::Certificates`](crate::FdKind::Certificates) and [`FdKind::SharedKeys`](crate::FdKind::SharedKeys); and back the
 //! good versions of certificates, for the next server process ([`FdKind::KeptCertificates`](crate::FdKind::KeptCertificates)).
 //!
+//! With a keeper of private keys, the certificates go from the supervisor to it with their keys, and from it without them to the
+//! server process. It also gives the supervisor the keys, for the next keeper ([`FdKind::HeldKeys`](crate::FdKind::HeldKeys)).
+//!
 //! Copies in memory are erased after use.
 
 use sanderling_config::COOKIE_SECRET_BYTES;
@@ -21,54 +24,179 @@ pub const TICKET_KEY_BYTES: usize = 48;
 pub const KEY_LIFETIME_S: u64 = 12 * 3600;
 
 /// The first byte of good versions: another version of the program may have kept them.
-const KEPT_FORMAT: u8 = 2;
+const KEPT_FORMAT: u8 = 3;
 const FILES: u8 = 0;
 const UNREADABLE: u8 = 1;
+const HELD: u8 = 2;
+const UNUSABLE: u8 = 3;
 
-/// A certificate chain, which may have the private key, and the key, as PEM; the text of the error if they could not be read.
-pub type PemFiles = Result<(Zeroizing<Vec<u8>>, Zeroizing<Vec<u8>>), String>;
+/// The content of a file that may have a private key. It is erased.
+pub type SecretContent = Zeroizing<Vec<u8>>;
 
-/// Writes the files of each certificate, in the order of the configuration.
-pub fn certificates_to_memfd(certificates: &[PemFiles]) -> io::Result<OwnedFd> {
-    let parts = |files: &PemFiles| match files {
-        Ok((chain, key)) => 1 + 4 + chain.len() + 4 + key.len(),
-        Err(error) => 1 + 4 + error.len(),
+/// A certificate with its key.
+#[derive(Clone, PartialEq, Eq)]
+pub enum CertificateContent {
+    /// Files as PEM.
+    Files {
+        /// The chain, which may have the private key.
+        chain: SecretContent,
+        /// The private key.
+        key: SecretContent,
+    },
+    /// The certificates as DER, that of the server first. The keeper has the key.
+    Held(Vec<Vec<u8>>),
+}
+
+/// Without the key.
+impl std::fmt::Debug for CertificateContent {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            CertificateContent::Files { .. } => "Files",
+            CertificateContent::Held(_) => "Held",
+        })
+    }
+}
+
+/// Why there is no certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoCertificate {
+    /// The files cannot be read: the text of the error.
+    Unreadable(String),
+    /// The keeper cannot use what is in the files.
+    Unusable {
+        /// Why.
+        problem: String,
+        /// What to do.
+        remedy: String,
+    },
+}
+
+/// A certificate of the configuration, or why there is none.
+pub type PassedCertificate = Result<CertificateContent, NoCertificate>;
+
+/// Writes each certificate, in the order of the configuration.
+pub fn certificates_to_memfd(certificates: &[PassedCertificate]) -> io::Result<OwnedFd> {
+    let bytes = |certificate: &PassedCertificate| match certificate {
+        Ok(content) => content.written_bytes(),
+        Err(NoCertificate::Unreadable(error)) => 1 + 4 + error.len(),
+        Err(NoCertificate::Unusable { problem, remedy }) => 1 + 4 + problem.len() + 4 + remedy.len(),
     };
     // Allocated at once: growing would leave copies behind that are not erased.
-    let mut content = Zeroizing::new(Vec::with_capacity(certificates.iter().map(parts).sum()));
-    for files in certificates {
-        match files {
-            Ok((chain, key)) => {
-                content.push(FILES);
-                put(chain, &mut content);
-                put(key, &mut content);
+    let mut out = Zeroizing::new(Vec::with_capacity(certificates.iter().map(bytes).sum()));
+    for certificate in certificates {
+        match certificate {
+            Ok(content) => content.put(&mut out),
+            Err(NoCertificate::Unreadable(error)) => {
+                out.push(UNREADABLE);
+                put(error.as_bytes(), &mut out);
             }
-            Err(error) => {
-                content.push(UNREADABLE);
-                put(error.as_bytes(), &mut content);
+            Err(NoCertificate::Unusable { problem, remedy }) => {
+                out.push(UNUSABLE);
+                put(problem.as_bytes(), &mut out);
+                put(remedy.as_bytes(), &mut out);
             }
         }
     }
-    memfd::create("certificates", &content)
+    memfd::create("certificates", &out)
 }
 
 /// Reads what [`certificates_to_memfd`] has written.
 ///
 /// # Errors
 /// The content is malformed.
-pub fn certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<PemFiles>> {
+pub fn certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<PassedCertificate>> {
     let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
     let mut rest = &content[..];
     let mut certificates = Vec::new();
     while let Some((tag, after)) = rest.split_first() {
-        rest = after;
         certificates.push(match *tag {
-            FILES => Ok((take_secret(&mut rest)?, take_secret(&mut rest)?)),
-            UNREADABLE => Err(String::from_utf8_lossy(take(&mut rest)?).into_owned()),
-            _ => return Err(malformed()),
+            UNREADABLE => {
+                rest = after;
+                Err(NoCertificate::Unreadable(take_text(&mut rest)?))
+            }
+            UNUSABLE => {
+                rest = after;
+                Err(NoCertificate::Unusable { problem: take_text(&mut rest)?, remedy: take_text(&mut rest)? })
+            }
+            _ => Ok(CertificateContent::take(&mut rest)?),
         });
     }
     Ok(certificates)
+}
+
+impl CertificateContent {
+    /// The certificate of the server, if it is DER.
+    pub fn held(&self) -> Option<&[u8]> {
+        match self {
+            CertificateContent::Held(chain) => chain.first().map(Vec::as_slice),
+            CertificateContent::Files { .. } => None,
+        }
+    }
+
+    fn written_bytes(&self) -> usize {
+        match self {
+            CertificateContent::Files { chain, key } => 1 + 4 + chain.len() + 4 + key.len(),
+            CertificateContent::Held(chain) => 1 + 4 + bytes_of(chain),
+        }
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            CertificateContent::Files { chain, key } => {
+                out.push(FILES);
+                put(chain, out);
+                put(key, out);
+            }
+            CertificateContent::Held(chain) => {
+                out.push(HELD);
+                out.extend_from_slice(&(bytes_of(chain) as u32).to_le_bytes());
+                chain.iter().for_each(|certificate| put(certificate, out));
+            }
+        }
+    }
+
+    fn take(rest: &mut &[u8]) -> io::Result<CertificateContent> {
+        let (tag, after) = rest.split_first().ok_or_else(malformed)?;
+        *rest = after;
+        match *tag {
+            FILES => Ok(CertificateContent::Files { chain: take_secret(rest)?, key: take_secret(rest)? }),
+            HELD => {
+                let mut certificates = take(rest)?;
+                let mut chain = Vec::new();
+                while !certificates.is_empty() {
+                    chain.push(take(&mut certificates)?.to_vec());
+                }
+                Ok(CertificateContent::Held(chain))
+            }
+            _ => Err(malformed()),
+        }
+    }
+}
+
+/// Bytes of all parts, each with its length.
+fn bytes_of(parts: &[Vec<u8>]) -> usize {
+    parts.iter().map(|part| 4 + part.len()).sum()
+}
+
+/// Writes private keys as PEM, for the next keeper.
+pub fn held_keys_to_memfd<'k>(keys: impl Iterator<Item = &'k SecretContent> + Clone) -> io::Result<OwnedFd> {
+    let mut out = Zeroizing::new(Vec::with_capacity(keys.clone().map(|key| 4 + key.len()).sum()));
+    keys.for_each(|key| put(key, &mut out));
+    memfd::create("held-keys", &out)
+}
+
+/// Reads what [`held_keys_to_memfd`] has written.
+///
+/// # Errors
+/// The content is malformed.
+pub fn held_keys_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<SecretContent>> {
+    let content = Zeroizing::new(memfd::read(descriptor, CERTIFICATES_BYTES_MAX)?);
+    let mut rest = &content[..];
+    let mut keys = Vec::new();
+    while !rest.is_empty() {
+        keys.push(take_secret(&mut rest)?);
+    }
+    Ok(keys)
 }
 
 /// The secret of a TSIG key; the text of the error if it could not be read.
@@ -109,27 +237,27 @@ pub fn tsig_secrets_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<TsigSecr
 }
 
 /// A good version of a certificate.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCertificate {
     /// The domain that it is used for; empty for every host.
     pub domain: String,
     /// The file of its chain.
     pub file: PathBuf,
-    /// The chain as PEM, which may have the private key.
-    pub chain: Zeroizing<Vec<u8>>,
-    /// The private key as PEM.
-    pub key: Zeroizing<Vec<u8>>,
+    /// The certificate.
+    pub content: CertificateContent,
 }
 
 /// Writes good versions of certificates.
 pub fn kept_certificates_to_memfd<'k>(kept: impl Iterator<Item = &'k KeptCertificate> + Clone) -> io::Result<OwnedFd> {
-    let parts =
-        |kept: &'k KeptCertificate| [kept.domain.as_bytes(), kept.file.as_os_str().as_bytes(), &kept.chain, &kept.key];
-    let bytes: usize = kept.clone().flat_map(parts).map(|part| 4 + part.len()).sum();
-    let mut content = Zeroizing::new(Vec::with_capacity(1 + bytes));
-    content.push(KEPT_FORMAT);
-    kept.flat_map(parts).for_each(|part| put(part, &mut content));
-    memfd::create("kept-certificates", &content)
+    let names = |kept: &'k KeptCertificate| [kept.domain.as_bytes(), kept.file.as_os_str().as_bytes()];
+    let bytes = |kept| names(kept).iter().map(|name| 4 + name.len()).sum::<usize>() + kept.content.written_bytes();
+    let mut out = Zeroizing::new(Vec::with_capacity(1 + kept.clone().map(bytes).sum::<usize>()));
+    out.push(KEPT_FORMAT);
+    for kept in kept {
+        names(kept).into_iter().for_each(|name| put(name, &mut out));
+        kept.content.put(&mut out);
+    }
+    memfd::create("kept-certificates", &out)
 }
 
 /// Reads what [`kept_certificates_to_memfd`] has written.
@@ -145,18 +273,11 @@ pub fn kept_certificates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<Kep
     }
     let mut kept = Vec::new();
     while !rest.is_empty() {
-        let domain = String::from_utf8_lossy(take(&mut rest)?).into_owned();
+        let domain = take_text(&mut rest)?;
         let file = PathBuf::from(OsStr::from_bytes(take(&mut rest)?));
-        kept.push(KeptCertificate { domain, file, chain: take_secret(&mut rest)?, key: take_secret(&mut rest)? });
+        kept.push(KeptCertificate { domain, file, content: CertificateContent::take(&mut rest)? });
     }
     Ok(kept)
-}
-
-/// Without the key.
-impl std::fmt::Debug for KeptCertificate {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("KeptCertificate").field("file", &self.file).finish_non_exhaustive()
-    }
 }
 
 fn put(bytes: &[u8], out: &mut Vec<u8>) {
@@ -173,6 +294,10 @@ fn take<'b>(rest: &mut &'b [u8]) -> io::Result<&'b [u8]> {
 
 fn take_secret(rest: &mut &[u8]) -> io::Result<Zeroizing<Vec<u8>>> {
     Ok(Zeroizing::new(take(rest)?.to_vec()))
+}
+
+fn take_text(rest: &mut &[u8]) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(take(rest)?).into_owned())
 }
 
 fn malformed() -> io::Error {
@@ -290,10 +415,17 @@ mod tests {
         let kept = |file: &str, chain: &[u8]| KeptCertificate {
             domain: "a.test".to_owned(),
             file: file.into(),
-            chain: Zeroizing::new(chain.to_vec()),
-            key: Zeroizing::new(b"key".to_vec()),
+            content: CertificateContent::Files {
+                chain: Zeroizing::new(chain.to_vec()),
+                key: Zeroizing::new(b"key".to_vec()),
+            },
         };
-        let all = [kept("/a/chain.pem", b"chain"), kept("b.pem", b"")];
+        let held = CertificateContent::Held(vec![b"leaf".to_vec(), b"issuer".to_vec()]);
+        let all = [
+            kept("/a/chain.pem", b"chain"),
+            kept("b.pem", b""),
+            KeptCertificate { content: held, ..kept("c.pem", b"") },
+        ];
         for count in 0..=all.len() {
             let file = kept_certificates_to_memfd(all[..count].iter()).expect("created");
             assert_eq!(kept_certificates_from_memfd(&file).expect("read"), all[..count]);
@@ -306,15 +438,22 @@ mod tests {
         }
         let of_another_version = memfd::create("test", &[&[KEPT_FORMAT + 1], &whole[1..]].concat()).expect("created");
         let error = kept_certificates_from_memfd(of_another_version).expect_err("refused");
-        assert_eq!(error.to_string(), "the kept certificates have format 3, this program reads 2");
+        assert_eq!(error.to_string(), "the kept certificates have format 4, this program reads 3");
     }
 
     #[test]
     fn certificates_arrive_as_they_were_sent() {
-        let certificates: [PemFiles; 3] = [
-            Ok((Zeroizing::new(b"chain".to_vec()), Zeroizing::new(b"key".to_vec()))),
-            Err("no such file".to_owned()),
-            Ok((Zeroizing::new(Vec::new()), Zeroizing::new(Vec::new()))),
+        let files = |chain: &[u8], key: &[u8]| {
+            let [chain, key] = [chain, key].map(|content| Zeroizing::new(content.to_vec()));
+            Ok(CertificateContent::Files { chain, key })
+        };
+        let certificates: [PassedCertificate; 6] = [
+            files(b"chain", b"key"),
+            Err(NoCertificate::Unreadable("no such file".to_owned())),
+            files(b"", b""),
+            Ok(CertificateContent::Held(vec![b"leaf".to_vec(), Vec::new()])),
+            Err(NoCertificate::Unusable { problem: "it is empty".to_owned(), remedy: String::new() }),
+            Ok(CertificateContent::Held(Vec::new())),
         ];
         for count in 0..=certificates.len() {
             let sent = &certificates[..count];
@@ -324,14 +463,24 @@ mod tests {
     }
 
     #[test]
+    fn held_keys_arrive_as_they_were_sent() {
+        let keys = [b"one".to_vec(), Vec::new(), b"three".to_vec()].map(Zeroizing::new);
+        let file = held_keys_to_memfd(keys.iter()).expect("created");
+        assert_eq!(held_keys_from_memfd(&file).expect("read"), keys);
+        assert!(held_keys_from_memfd(memfd::create("test", b"\x09\0\0\0short").expect("created")).is_err());
+    }
+
+    #[test]
     fn malformed_certificates_are_refused() {
         let whole = [&[FILES][..], &5u32.to_le_bytes(), b"chain", &3u32.to_le_bytes(), b"key"].concat();
         for length in 1..whole.len() {
             let file = memfd::create("test", &whole[..length]).expect("created");
             assert!(certificates_from_memfd(&file).is_err(), "{length} bytes");
         }
-        let file = memfd::create("test", &[2]).expect("created");
-        assert!(certificates_from_memfd(&file).is_err());
+        for malformed in [&[HELD][..], &[HELD, 1, 0, 0, 0, 0], &[UNUSABLE, 0, 0, 0, 0], &[9]] {
+            let file = memfd::create("test", malformed).expect("created");
+            assert!(certificates_from_memfd(&file).is_err(), "{malformed:?}");
+        }
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod path_walk;
 pub mod file;
 pub mod tcp;
 pub mod socket;
+pub mod request_socket;
 pub mod seqpacket;
 pub mod poll_set;
 pub mod cloexec;

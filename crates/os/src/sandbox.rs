@@ -148,6 +148,24 @@ pub fn enter_as_agent(config: &SandboxConfig<'_>, writable: BorrowedFd<'_>) -> i
     Ok(Sandbox { landlock, seccomp })
 }
 
+/// The same for the keeper of private keys, which reads and writes no file, and has only the sockets and the memory that it is
+/// given.
+///
+/// # Errors
+/// A layer failed. The process must end, since others may apply.
+///
+/// # Panics
+/// If another thread runs, which would not be restricted.
+pub fn enter_as_keeper(layer: Layer) -> io::Result<Sandbox> {
+    assert_eq!(thread_count()?, 1, "the sandbox is entered before any other thread runs");
+    Ok(match layer {
+        Layer::Enabled => {
+            Sandbox { landlock: landlock::restrict_to(std::iter::empty())?, seccomp: seccomp::install_for_keeper()? }
+        }
+        Layer::Disabled => Sandbox { landlock: Landlock::Disabled, seccomp: Seccomp::Disabled },
+    })
+}
+
 /// The layers that apply to this process.
 #[derive(Debug)]
 pub struct Sandbox {

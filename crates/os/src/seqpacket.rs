@@ -259,21 +259,27 @@ fn address_of(path: &Path, call: &str) -> io::Result<SocketAddrUnix> {
 
 /// Checks the type of `descriptor` and sets the flags of a socket created here.
 fn seqpacket_socket(descriptor: OwnedFd) -> io::Result<OwnedFd> {
-    let object = format!("descriptor {}", descriptor.as_raw_fd());
-    count(Syscall::Getsockopt);
-    let kind = sockopt::socket_type(&descriptor)
-        .map_err(|errno| with_context("getsockopt(SO_TYPE)", &object, &errno.into()))?;
-    count(Syscall::Getsockopt);
-    let family = sockopt::socket_domain(&descriptor)
-        .map_err(|errno| with_context("getsockopt(SO_DOMAIN)", &object, &errno.into()))?;
-    if kind != SocketType::SEQPACKET || family != AddressFamily::UNIX {
-        return Err(invalid_data(format!("{object} is not a Unix SOCK_SEQPACKET socket")));
-    }
-    cloexec::set(&descriptor, &object)?;
+    let object = check_type(&descriptor)?;
     count(Syscall::Fionbio);
     rustix::io::ioctl_fionbio(&descriptor, true)
         .map_err(|errno| with_context("ioctl(FIONBIO)", &object, &errno.into()))?;
     Ok(descriptor)
+}
+
+/// Makes `descriptor` close-on-exec if it is a Unix `SOCK_SEQPACKET` socket, and an error otherwise. Returns its description.
+pub(crate) fn check_type(descriptor: &OwnedFd) -> io::Result<String> {
+    let object = format!("descriptor {}", descriptor.as_raw_fd());
+    count(Syscall::Getsockopt);
+    let kind = sockopt::socket_type(descriptor)
+        .map_err(|errno| with_context("getsockopt(SO_TYPE)", &object, &errno.into()))?;
+    count(Syscall::Getsockopt);
+    let family = sockopt::socket_domain(descriptor)
+        .map_err(|errno| with_context("getsockopt(SO_DOMAIN)", &object, &errno.into()))?;
+    if kind != SocketType::SEQPACKET || family != AddressFamily::UNIX {
+        return Err(invalid_data(format!("{object} is not a Unix SOCK_SEQPACKET socket")));
+    }
+    cloexec::set(descriptor, &object)?;
+    Ok(object)
 }
 
 fn invalid_input(reason: String) -> io::Error {

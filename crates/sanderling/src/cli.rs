@@ -90,6 +90,8 @@ pub(crate) enum Command {
         /// The state folder.
         state: PathBuf,
     },
+    /// Hold private keys with what a supervisor has passed on.
+    Keeper { source: ConfigSource },
     /// Report the errors of the configuration.
     Check(ConfigSource, CheckOptions),
     /// Measure kernel features.
@@ -135,6 +137,7 @@ impl Invocation {
                 let state = serve.state.take().unwrap_or_default();
                 Command::Agent { state, source: serve.source(search_paths)? }
             }
+            CliCommand::Keeper { serve } => Command::Keeper { source: serve.source(search_paths)? },
             CliCommand::Check(check) => {
                 let options = CheckOptions { is_strict: check.strict, is_json: check.json };
                 Command::Check(check.source(search_paths)?, options)
@@ -257,6 +260,12 @@ enum CliCommand {
     /// The process that requests certificates; `serve` starts it.
     #[command(name = "internal-agent", hide = true)]
     Agent {
+        #[command(flatten)]
+        serve: ServeArgs,
+    },
+    /// The process that has the private keys; `serve` starts it.
+    #[command(name = "internal-keeper", hide = true)]
+    Keeper {
         #[command(flatten)]
         serve: ServeArgs,
     },

@@ -45,6 +45,7 @@ fn run() -> Exit {
             sanderling_server_process::serve(&source, control, &forced_zones)
         }
         Command::Agent { source, state } => sanderling_agent::run(&source, &state),
+        Command::Keeper { source } => sanderling_keeper::run(&source),
         Command::Check(source, options) => sanderling_server_process::check(&source, options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Publish(publication) => exit_of("publish", publication.run()),

@@ -1,22 +1,26 @@
 //! Loads the certificates and shared keys that the supervisor passes on.
 //!
 //! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps the last
-//! good versions for the next process, in sealed memory that it does not read.
+//! good versions for the next process, in sealed memory.
 
 use crate::certificate_state::{CertificateState, InService, SHOWN_NAMES_MAX};
+use crate::keeper_link::KeeperLink;
 use crate::transfers::TsigSecrets;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log;
 use sanderling_config::{CertificateFiles, Config, DomainName, Service};
 use sanderling_dns::TsigKeys;
+use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::secrets::{
-    KEY_LIFETIME_S, KeptCertificate, PemFiles, SharedKeys, TICKET_KEY_BYTES, certificates_from_memfd,
-    kept_certificates_from_memfd, kept_certificates_to_memfd,
+    CertificateContent, KEY_LIFETIME_S, KeptCertificate, NoCertificate, PassedCertificate, SharedKeys,
+    TICKET_KEY_BYTES, certificates_from_memfd, kept_certificates_from_memfd, kept_certificates_to_memfd,
 };
 use sanderling_os::clock::unix_seconds;
 use sanderling_server::Tls;
 use sanderling_tls::self_signed::localhost;
-use sanderling_tls::{Alpn, Certificate, CertificateProblem, CertificateStore, ServerTls, TicketKeys};
+use sanderling_tls::{
+    Alpn, Certificate, CertificateError, CertificateProblem, CertificateStore, RemoteSigner, ServerTls, TicketKeys,
+};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,10 +38,20 @@ const _: () = assert!(
 #[derive(Debug, Default)]
 pub(crate) struct SecretDescriptors {
     pub(crate) certificates: Option<OwnedFd>,
+    /// Sockets to the keeper that has their keys; none without a keeper.
+    pub(crate) keeper_sockets: Vec<OwnedFd>,
     pub(crate) shared_keys: Option<OwnedFd>,
     pub(crate) tsig_secrets: Option<OwnedFd>,
     /// What an earlier process has kept; `None` if this one has served.
     pub(crate) kept: Option<OwnedFd>,
+}
+
+/// What came to a process that serves.
+impl From<Descriptors> for SecretDescriptors {
+    fn from(received: Descriptors) -> SecretDescriptors {
+        let Descriptors { certificates, keeper_sockets, shared_keys, tsig_secrets, .. } = received;
+        SecretDescriptors { certificates, keeper_sockets, shared_keys, tsig_secrets, kept: None }
+    }
 }
 
 /// What was passed on, ready for use.
@@ -65,6 +79,8 @@ pub(crate) struct Certificates {
     /// The last good versions, for the next process.
     pub(crate) kept: Option<OwnedFd>,
     tsig: TsigSecrets,
+    /// All certificates whose keys the keeper has use it.
+    keeper: Arc<KeeperLink>,
     /// What is wrong with the certificates and the secrets of TSIG keys.
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// Lines about certificates that have replaced those in service.
@@ -85,13 +101,17 @@ impl Certificates {
     /// # Errors
     /// The certificates are those of another configuration, or malformed. Nothing has changed.
     pub(crate) fn load(&mut self, config: &Config, descriptors: SecretDescriptors) -> io::Result<LoadedSecrets> {
-        let SecretDescriptors { certificates, shared_keys: keys_file, tsig_secrets, kept } = descriptors;
+        let SecretDescriptors { certificates, keeper_sockets, shared_keys: keys_file, tsig_secrets, kept } =
+            descriptors;
         let shared_keys = keys_file.as_ref().map(SharedKeys::from_memfd).transpose()?;
         self.diagnostics.clear();
         self.replaced.clear();
         let tsig_keys = self.tsig.load(config, tsig_secrets, &mut self.diagnostics)?;
         let tls = match (certificates, &shared_keys) {
-            (Some(certificates), Some(keys)) => Some(self.load_tls(config, &certificates, keys, kept.as_ref())?),
+            (Some(certificates), Some(keys)) => {
+                self.keeper.replace(keeper_sockets);
+                Some(self.load_tls(config, &certificates, keys, kept.as_ref())?)
+            }
             _ => {
                 let (tsig, diagnostics) = (std::mem::take(&mut self.tsig), std::mem::take(&mut self.diagnostics));
                 *self = Certificates { tsig, diagnostics, ..Certificates::default() };
@@ -138,14 +158,12 @@ impl Certificates {
     }
 
     /// Keeps the good versions for the next process.
-    fn keep(&mut self, files: Vec<PemFiles>, before: &[KeptCertificate]) {
+    fn keep(&mut self, files: Vec<PassedCertificate>, before: &[KeptCertificate]) {
         let mut kept = Vec::new();
         for (state, files) in self.states.iter().zip(files) {
             let domain = state.domain().to_owned();
             match (files, &state.problem, &state.in_service) {
-                (Ok((chain, key)), None, _) => {
-                    kept.push(KeptCertificate { domain, file: state.file.clone(), chain, key });
-                }
+                (Ok(content), None, _) => kept.push(KeptCertificate { domain, file: state.file.clone(), content }),
                 (_, _, Some(version)) => {
                     let mut of_file = before.iter().filter(|kept| kept.file == version.file);
                     let of_domain = of_file.clone().find(|kept| kept.domain == domain);
@@ -167,20 +185,21 @@ impl Certificates {
     pub(crate) fn load_files(
         &mut self,
         certificates: &[CertificateFiles],
-        files: &[PemFiles],
+        files: &[PassedCertificate],
         kept: &[KeptCertificate],
     ) -> CertificateStore {
+        let keeper: Arc<dyn RemoteSigner> = Arc::clone(&self.keeper) as _;
         let mut store = CertificateStore::new();
         let mut before = std::mem::take(&mut self.last_good);
         if before.is_empty() {
-            before = versions_of(kept);
+            before = versions_of(kept, &keeper);
         }
         self.states.clear();
         let mut rest = files;
         for (group_index, group) in certificates.chunk_by(|one, next| one.names == next.names).enumerate() {
             let (files, after) = rest.split_at(group.len());
             rest = after;
-            let loaded = load_domain(group, files, &before);
+            let loaded = load_domain(group, files, &before, &keeper);
             let in_service: Vec<&Certificate> = loaded.iter().filter_map(Loaded::certificate).collect();
             let used_later = loaded.iter().filter_map(|it| it.not_used.as_ref()?.certificate.as_ref());
             let all: Vec<&Certificate> = in_service.iter().copied().chain(used_later).collect();
@@ -264,10 +283,10 @@ fn domain_of(group: &[CertificateFiles]) -> String {
     group[0].names.first().map_or_else(String::new, |name| name.as_str().to_owned())
 }
 
-fn versions_of(kept: &[KeptCertificate]) -> HashMap<String, Vec<Version>> {
+fn versions_of(kept: &[KeptCertificate], keeper: &Arc<dyn RemoteSigner>) -> HashMap<String, Vec<Version>> {
     let mut versions: HashMap<String, Vec<Version>> = HashMap::new();
-    for KeptCertificate { domain, file, chain, key } in kept {
-        if let Ok(certificate) = Certificate::from_pem(chain, key) {
+    for KeptCertificate { domain, file, content } in kept {
+        if let Ok(certificate) = certificate_of(content, keeper) {
             versions.entry(domain.clone()).or_default().push(Version { file: file.clone(), certificate });
         }
     }
@@ -278,8 +297,9 @@ fn versions_of(kept: &[KeptCertificate]) -> HashMap<String, Vec<Version>> {
 /// one of the domain that has no successor.
 fn load_domain<'c>(
     group: &'c [CertificateFiles],
-    files: &[PemFiles],
+    files: &[PassedCertificate],
     before: &HashMap<String, Vec<Version>>,
+    keeper: &Arc<dyn RemoteSigner>,
 ) -> Vec<Loaded<'c>> {
     let mut of_domain = before.get(&domain_of(group)).cloned().unwrap_or_default();
     let mut take = |chain: &PathBuf| {
@@ -288,30 +308,36 @@ fn load_domain<'c>(
     };
     let of_same_path: Vec<_> = group.iter().map(|configured| take(&configured.chain)).collect();
     let mut others = of_domain.into_iter();
-    let load_one = |((configured, files), of_same_path): ((&'c CertificateFiles, &PemFiles), Option<Version>)| {
-        let loaded = load(configured, files);
-        // The domain may have another name now.
-        let of_any_domain = || before.values().flatten().find(|version| version.file == configured.chain).cloned();
-        let before = of_same_path.or_else(|| others.next());
-        let (certificate, before) = match loaded {
-            Err(problem) => {
-                // One that was not issued yet is no problem: the agent reports how far it is.
-                let is_awaited = configured.is_automatic && files.is_err();
-                let not_used = (!is_awaited).then_some(NotUsed { problem, certificate: None });
-                let version = before.or_else(of_any_domain);
-                return Loaded { configured, version, has_replaced: false, not_used };
+    let load_one =
+        |((configured, files), of_same_path): ((&'c CertificateFiles, &PassedCertificate), Option<Version>)| {
+            let loaded = load(configured, files, keeper);
+            // The domain may have another name now.
+            let of_any_domain = || before.values().flatten().find(|version| version.file == configured.chain).cloned();
+            let before = of_same_path.or_else(|| others.next());
+            let (certificate, before) = match loaded {
+                Err(problem) => {
+                    // One that was not issued yet is no problem: the agent reports how far it is.
+                    let is_awaited = configured.is_automatic && matches!(files, Err(NoCertificate::Unreadable(_)));
+                    let not_used = (!is_awaited).then_some(NotUsed { problem, certificate: None });
+                    let version = before.or_else(of_any_domain);
+                    return Loaded { configured, version, has_replaced: false, not_used };
+                }
+                Ok(certificate) => (certificate, before),
+            };
+            if let Some(before) = &before
+                && let Some(not_used) = regression(configured, &certificate, &before.certificate)
+            {
+                return Loaded {
+                    configured,
+                    version: Some(before.clone()),
+                    has_replaced: false,
+                    not_used: Some(not_used),
+                };
             }
-            Ok(certificate) => (certificate, before),
+            let has_replaced = before.is_some_and(|before| before.certificate.chain() != certificate.chain());
+            let version = Some(Version { file: configured.chain.clone(), certificate });
+            Loaded { configured, version, has_replaced, not_used: None }
         };
-        if let Some(before) = &before
-            && let Some(not_used) = regression(configured, &certificate, &before.certificate)
-        {
-            return Loaded { configured, version: Some(before.clone()), has_replaced: false, not_used: Some(not_used) };
-        }
-        let has_replaced = before.is_some_and(|before| before.certificate.chain() != certificate.chain());
-        let version = Some(Version { file: configured.chain.clone(), certificate });
-        Loaded { configured, version, has_replaced, not_used: None }
-    };
     group.iter().zip(files).zip(of_same_path).map(load_one).collect()
 }
 
@@ -378,14 +404,31 @@ fn no_certificate_problem(config: &Config) -> Option<Diagnostic> {
     Some(Diagnostic::error(config.certificates.first()?.location.clone(), Problem::new(message, "correct the files")))
 }
 
-fn load(configured: &CertificateFiles, files: &PemFiles) -> Result<Certificate, Diagnostic> {
-    let (chain, key) =
-        files.as_ref().map_err(|error| Diagnostic::error(configured.location.clone(), Problem::new(error, "")))?;
-    Certificate::from_pem(chain, key).map_err(|error| {
+fn load(
+    configured: &CertificateFiles,
+    files: &PassedCertificate,
+    keeper: &Arc<dyn RemoteSigner>,
+) -> Result<Certificate, Diagnostic> {
+    let location = || configured.location.clone();
+    let unusable = |problem: &dyn std::fmt::Display, remedy: &str| {
         let (chain, key) = (configured.chain.display(), configured.key.display());
-        let problem = Problem::new(format!("cannot use `{chain}` with `{key}`: {error}"), error.remedy());
-        Diagnostic::error(configured.location.clone(), problem)
-    })
+        Diagnostic::error(location(), Problem::new(format!("cannot use `{chain}` with `{key}`: {problem}"), remedy))
+    };
+    match files {
+        Ok(content) => certificate_of(content, keeper).map_err(|error| unusable(&error, error.remedy())),
+        Err(NoCertificate::Unreadable(error)) => Err(Diagnostic::error(location(), Problem::new(error, ""))),
+        Err(NoCertificate::Unusable { problem, remedy }) => Err(unusable(problem, remedy)),
+    }
+}
+
+fn certificate_of(
+    content: &CertificateContent,
+    keeper: &Arc<dyn RemoteSigner>,
+) -> Result<Certificate, CertificateError> {
+    match content {
+        CertificateContent::Files { chain, key } => Certificate::from_pem(chain, key),
+        CertificateContent::Held(chain) => Certificate::with_remote_key(chain.clone(), keeper),
+    }
 }
 
 /// Adds the certificates of a domain for its `names`: for each name those that are valid for it, or all if none is.
@@ -476,6 +519,7 @@ mod tests {
             let descriptors = SecretDescriptors {
                 tsig_secrets: None,
                 certificates: Some(certificates_to_memfd(&[]).expect("created")),
+                keeper_sockets: Vec::new(),
                 shared_keys: Some(SharedKeys::default().to_memfd().expect("created")),
                 kept,
             };

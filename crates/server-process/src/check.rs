@@ -9,7 +9,7 @@ use crate::site_lint;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{print, report};
 use sanderling_config::{AccessLog, CertificateFiles, Config, ConfigSource, Exit, lookup_user};
-use sanderling_ipc::secrets::PemFiles;
+use sanderling_ipc::secrets::{CertificateContent, NoCertificate, PassedCertificate};
 use sanderling_os::process::effective_uid;
 use serde::Serialize;
 
@@ -145,11 +145,11 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
 
 /// The certificates, and what is wrong with them.
 fn load_certificates(config: &Config) -> (Vec<CertificateState>, Vec<Diagnostic>) {
-    let read = |files: &CertificateFiles| match files.is_automatic {
-        true => Err(String::new()),
-        false => files.read().map_err(|problem| problem.to_string()),
+    let read = |files: &CertificateFiles| {
+        let read = if files.is_automatic { Err(String::new()) } else { files.read().map_err(|it| it.to_string()) };
+        read.map(|(chain, key)| CertificateContent::Files { chain, key }).map_err(NoCertificate::Unreadable)
     };
-    let files: Vec<PemFiles> = config.certificates.iter().map(read).collect();
+    let files: Vec<PassedCertificate> = config.certificates.iter().map(read).collect();
     let mut problems: Vec<Diagnostic> = config
         .certificates
         .iter()

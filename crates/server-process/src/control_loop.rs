@@ -269,9 +269,9 @@ impl<'s> ControlLoop<'s> {
             Command::Reload { forced_zones } => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
-                let Descriptors { configuration, certificates, shared_keys, tsig_secrets, access_log, .. } = received;
-                self.state.access_log = access_log;
-                self.state.received_secrets = SecretDescriptors { certificates, shared_keys, tsig_secrets, kept: None };
+                self.state.access_log = received.access_log.take();
+                let configuration = received.configuration.take();
+                self.state.received_secrets = SecretDescriptors::from(received);
                 let result = configuration.ok_or_else(|| io::Error::other("no configuration came with the command"));
                 if let Err(error) = result.and_then(|text| self.load(text, &forced_zones)) {
                     self.send_new_process_needed(&format!(
@@ -283,11 +283,9 @@ impl<'s> ControlLoop<'s> {
             Command::UpdateSecrets => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
-                let Descriptors { certificates, shared_keys, tsig_secrets, .. } = received;
                 let config = Arc::clone(&self.state.config);
                 let known: HashSet<_> = self.state.certificates.diagnostics.iter().map(ToString::to_string).collect();
-                let secrets = self
-                    .load_secrets(&config, SecretDescriptors { certificates, shared_keys, tsig_secrets, kept: None });
+                let secrets = self.load_secrets(&config, received.into());
                 self.state.certificates.replaced.iter().for_each(|line| log(line));
                 let is_new = |diagnostic: &&Diagnostic| !known.contains(&diagnostic.to_string());
                 report(&self.state.certificates.diagnostics.iter().filter(is_new).cloned().collect::<Vec<_>>());
@@ -322,6 +320,9 @@ impl<'s> ControlLoop<'s> {
             | Command::ChallengesServed { .. }
             | Command::ZonesServed
             | Command::ZoneServed(_)
+            | Command::HoldKeys { .. }
+            | Command::RetainKeys
+            | Command::ServeKeys
             | Command::Certificates { .. }
             | Command::RenewCertificate { .. } => {
                 log(&format!("ignoring the command {command:?}: a server process does not carry it out"));

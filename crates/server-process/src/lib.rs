@@ -13,6 +13,7 @@ mod status;
 mod metrics;
 mod sandbox;
 mod certificates;
+mod keeper_link;
 mod certificate_state;
 mod challenges;
 mod reply_options;

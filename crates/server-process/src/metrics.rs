@@ -9,7 +9,8 @@ pub(crate) use text::TextFormat;
 
 use crate::certificate_state::CertificateState;
 use crate::load_status::{LoadStatus, SiteState, ZoneState};
-use sanderling_ipc::Supervision;
+use sanderling_ipc::signing::Refusal;
+use sanderling_ipc::{KeeperSupervision, Supervision};
 use sanderling_os::counters::Syscall;
 use sanderling_server::statistics::{
     CONNECTION_STATES, DNS_TRANSPORTS, DURATION_BOUNDS_MS, HTTP_VERSIONS, LOOKUP_RESULTS, PROTOCOLS, QUERY_TYPES,
@@ -150,6 +151,10 @@ impl Metrics<'_> {
             out.family("sanderling_restarts").sample(&[], restarts);
             put_each(out, "sanderling_processes", &PROCESS_STATES, processes);
             put_each(out, "sanderling_reloads", &RELOAD_RESULTS, reloads);
+            let KeeperSupervision { restarts, counts } = &self.supervision.keeper;
+            out.family("sanderling_keeper_restarts").sample(&[], restarts);
+            out.family("sanderling_keeper_signatures").sample(&[], counts.signatures);
+            put_each(out, "sanderling_keeper_refused", &Refusal::ALL.map(Refusal::name), &counts.refused);
         }
         let mut calls: BTreeMap<&str, u64> = Syscall::ALL.iter().map(|call| (call.name(), 0)).collect();
         for (call, count) in self.status.threads.iter().flat_map(|thread| thread.calls()) {

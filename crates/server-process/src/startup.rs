@@ -17,7 +17,7 @@ use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{self, log, report};
 use sanderling_config::{ConfigSource, DomainName, Exit, lookup_user};
 use sanderling_ipc::control_socket::ControlSocket;
-use sanderling_ipc::handover::{self, Descriptors};
+use sanderling_ipc::handover;
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Supervision, Text};
 use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
@@ -101,19 +101,11 @@ struct Prepared {
 
 impl Inherited {
     fn take(control_path: Option<PathBuf>) -> io::Result<Inherited> {
-        let Descriptors {
-            configuration,
-            zones,
-            certificates,
-            kept_certificates,
-            shared_keys,
-            tsig_secrets,
-            control,
-            listeners,
-            connections,
-            access_log,
-            ..
-        } = handover::from_names()?;
+        let mut inherited = handover::from_names()?;
+        let kept = inherited.kept_certificates.take();
+        let (configuration, access_log) = (inherited.configuration.take(), inherited.access_log.take());
+        let [zones, connections] = [&mut inherited.zones, &mut inherited.connections].map(std::mem::take);
+        let (control, listeners) = (inherited.control.take(), std::mem::take(&mut inherited.listeners));
         let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
         let control = match (control_path, control) {
             (Some(path), Some(listener)) => Some(ControlSocket::from_fd(path, listener)?),
@@ -126,7 +118,7 @@ impl Inherited {
             supervisor: Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?,
             config_text: configuration.ok_or_else(missing)?,
             kept_zones: zones.into_iter().map(Arc::new).collect(),
-            secrets: SecretDescriptors { certificates, shared_keys, tsig_secrets, kept: kept_certificates },
+            secrets: SecretDescriptors { kept, ..SecretDescriptors::from(inherited) },
             access_log,
             control,
             https_port,

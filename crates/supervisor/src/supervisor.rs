@@ -11,12 +11,14 @@ mod certificates;
 mod agent;
 mod zones;
 mod access_log;
+mod keeper;
 mod secrets;
 
 pub use startup::serve;
 
 use self::access_log::AccessLogFile;
 use self::agent::Agent;
+use self::keeper::Keeper;
 use self::secrets::Secrets;
 use crate::backoff::Backoff;
 use crate::phase::{Phase, PhaseInput};
@@ -65,6 +67,7 @@ struct Supervisor {
     kept_zones: Vec<OwnedFd>,
     secrets: Secrets,
     agent: Agent,
+    keeper: Keeper,
     access_log: AccessLogFile,
     processes: Vec<Process>,
     last_generation: u64,
@@ -232,12 +235,13 @@ impl Supervisor {
             self.handle_events();
             self.handle_agent_events();
             self.reap_agent();
+            self.handle_keeper_events();
+            self.reap_keepers();
             if let Some(exit) = self.reap() {
                 // A server process that was to be adopted still answers at the control socket.
-                if self.processes.is_empty()
-                    && let Some(control) = self.control.take()
-                {
-                    control.remove();
+                if self.processes.is_empty() {
+                    self.keeper.end();
+                    self.control.take().into_iter().for_each(ControlSocket::remove);
                 }
                 return exit;
             }
@@ -255,6 +259,7 @@ impl Supervisor {
         let mut sources = vec![self.signals.as_fd()];
         sources.extend(self.processes.iter().flat_map(Process::poll_fds));
         sources.extend(self.agent.poll_fds());
+        sources.extend(self.keeper.poll_fds());
         sources.extend(self.control.iter().flat_map(ControlSocket::poll_fds));
         let now = Instant::now();
         let timeout = self.next_deadline().map(|deadline| deadline.saturating_duration_since(now));
@@ -343,6 +348,9 @@ impl Supervisor {
                 | Command::ReportZones
                 | Command::ZonesServed
                 | Command::ZoneServed(_)
+                | Command::HoldKeys { .. }
+                | Command::RetainKeys
+                | Command::ServeKeys
                 | Command::Supervision(_) => {
                     self.reply(requester, Err("only a supervisor can send this command"));
                 }
@@ -394,6 +402,7 @@ impl Supervisor {
         }
         self.handle_task_deadline();
         self.update_agent();
+        self.update_keeper(hang_limit);
         self.update_secrets();
         self.update_access_log();
         if let Some(interval) = self.notifier.watchdog_interval()
@@ -426,6 +435,7 @@ impl Supervisor {
 
     fn finish(mut self) -> Exit {
         self.agent.end();
+        self.keeper.end();
         for client in std::mem::take(&mut self.lifecycle).into_waiting() {
             self.reply(Requester::Client(client), Ok("stopped\n"));
         }

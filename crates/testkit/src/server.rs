@@ -2,7 +2,7 @@
 
 use crate::DEADLINE;
 use crate::command::{CONTROL_DIRECTORY, Ended, Errors, lines_of, sanderling};
-use crate::processes::{children_of, send_signal};
+use crate::processes::{send_signal, server_pids};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -121,16 +121,16 @@ impl TestServer {
         self.child.id()
     }
 
-    /// The ID of the server process, when it is the only child.
+    /// The ID of the server process, when it is the only one.
     #[track_caller]
     pub fn server_process_id(&self) -> u32 {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let children = children_of(self.process_id()).expect("the supervisor runs");
-            if let [child] = children[..] {
-                return child;
+            let pids = server_pids(self.process_id());
+            if let [pid] = pids[..] {
+                return pid;
             }
-            assert!(Instant::now() < deadline, "children: {children:?}");
+            assert!(Instant::now() < deadline, "server processes: {pids:?}");
             thread::yield_now();
         }
     }

@@ -4,6 +4,7 @@
 use crate::certificate_error::{CertificateError, CertificateProblem, FileContent};
 use crate::der::{self, Elements};
 use crate::pem_files::{chain_from_pem, contains, key_from_pem};
+use crate::remote_key::{KeyId, PrivateKey, RemoteKey, RemoteSigner};
 use rustls::SignatureAlgorithm;
 use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SigningKey};
@@ -43,9 +44,11 @@ impl Certificate {
         Certificate::new(chain_from_pem(chain, key)?, key_from_pem(key)?)
     }
 
-    /// A chain, and a key that may be in another process. A key that does not know its public key is not compared with
-    /// the certificate.
-    pub fn new(chain: Vec<CertificateDer<'static>>, key: Arc<dyn SigningKey>) -> Result<Certificate, CertificateError> {
+    /// A chain, and a key that may be in another process.
+    pub(crate) fn new(
+        chain: Vec<CertificateDer<'static>>,
+        key: Arc<dyn SigningKey>,
+    ) -> Result<Certificate, CertificateError> {
         let leaf = chain.first().ok_or(CertificateError::NoCertificate(FileContent::Nothing))?;
         let invalid = |index, reason| CertificateError::InvalidCertificate { number: index + 1, reason };
         let mut of_key = None;
@@ -62,6 +65,33 @@ impl Certificate {
         }
         let facts = Facts::of(leaf).ok_or_else(|| invalid(0, "a field is missing".into()))?;
         Ok(Certificate { certified: Arc::new(CertifiedKey::new(chain, key)), facts: Arc::new(facts) })
+    }
+
+    /// A chain as DER, that of the server first, whose key is in another process.
+    pub fn with_remote_key(
+        chain: Vec<Vec<u8>>,
+        signer: &Arc<dyn RemoteSigner>,
+    ) -> Result<Certificate, CertificateError> {
+        let chain: Vec<_> = chain.into_iter().map(CertificateDer::from).collect();
+        let leaf = chain.first().ok_or(CertificateError::NoCertificate(FileContent::Nothing))?;
+        let invalid = |reason: String| CertificateError::InvalidCertificate { number: 1, reason };
+        let parsed = EndEntityCert::try_from(leaf).map_err(|error| invalid(error.to_string()))?;
+        let algorithm = Fields::of(leaf).and_then(|fields| Elements(fields.key).take_tagged(der::SEQUENCE));
+        let algorithm = algorithm.ok_or_else(|| invalid("a field is missing".into()))?;
+        let key = RemoteKey::new(parsed.subject_public_key_info().into_owned(), algorithm, Arc::clone(signer))?;
+        Certificate::new(chain, Arc::new(key))
+    }
+
+    /// Its key, which is in this process.
+    pub fn private_key(&self) -> PrivateKey {
+        PrivateKey(Arc::clone(&self.certified.key))
+    }
+
+    /// The name of the key of a certificate as DER, if it can be parsed.
+    pub fn key_id_of(certificate: &[u8]) -> Option<KeyId> {
+        let certificate = CertificateDer::from(certificate);
+        let parsed = EndEntityCert::try_from(&certificate).ok()?;
+        Some(KeyId::of(&parsed.subject_public_key_info()))
     }
 
     /// The certificates, that of the server first.

@@ -36,9 +36,8 @@
 //!
 //! # Keys
 //!
-//! A private key is behind the trait [`SigningKey`] of rustls, which makes signatures and does not show the key:
-//! [`Certificate::new`] takes one that asks another process. A key that is loaded here is erased when it is dropped, with
-//! aws-lc-rs; ring does not erase.
+//! A private key may be in another process: [`Certificate::with_remote_key`] takes a [`RemoteSigner`] that asks it, and that
+//! process signs with a [`PrivateKey`]. A key that is loaded here is erased when it is dropped, with aws-lc-rs; ring does not erase.
 #![forbid(unsafe_code)]
 
 #[cfg(not(any(feature = "aws-lc-rs", feature = "ring")))]
@@ -51,6 +50,7 @@ mod server_tls;
 mod certificate_store;
 pub mod self_signed;
 mod certificate;
+mod remote_key;
 mod pem_files;
 mod certificate_error;
 mod der;
@@ -62,7 +62,7 @@ pub use alpn::Alpn;
 pub use certificate::{Certificate, time_problem};
 pub use certificate_error::{CertificateError, CertificateProblem, FileContent, PemFile};
 pub use certificate_store::CertificateStore;
-pub use rustls::sign::{Signer, SigningKey};
+pub use remote_key::{KEY_ID_BYTES, KeyId, PrivateKey, RemoteSigner};
 pub use server_tls::ServerTls;
 pub use session::{RECORD_BYTES_MAX, Session, SessionError, State, UNSENT_BYTES_MAX, Version, WRITE_PARTS_MAX};
 pub use tickets::{TICKET_KEY_BYTES, TICKET_LIFETIME_S, TicketKeys};

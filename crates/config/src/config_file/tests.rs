@@ -181,7 +181,7 @@ fn unknown_key_has_a_suggestion() {
     }
 }
 
-const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `control`, `state`, `include`, [http], [https], [dns], [certificates], \
+const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `keys`, `control`, `state`, `include`, [http], [https], [dns], [certificates], \
                         [domain.\"NAME\"], [tsig.\"NAME\"], [log], [metrics] and [limits]";
 
 #[test]
@@ -213,6 +213,8 @@ fn wrong_type_names_the_value_and_an_example() {
     for (before, expected) in [
         ("user = 65534", "1:8: `user` must be a string, not the number 65534; write user = \"65534\""),
         ("control = \"\"", "1:11: `control` is empty; write control = \"control.sock\""),
+        ("keys = \"file\"", "1:8: `keys` must be \"keeper\" or \"in-process\"; write keys = \"keeper\""),
+        ("keys = true", "1:8: `keys` must be a string, not true; write keys = \"keeper\""),
         ("workers = \"2\"", "1:11: `workers` must be a whole number, not the string \"2\"; write workers = 4"),
         ("[http]\nhttp2 = \"yes\"", "2:9: `http2` must be true or false, not the string \"yes\"; write http2 = true"),
         ("http = true", "1:8: `http` must be a table, not true; write [http] on a line of its own"),
@@ -530,6 +532,17 @@ fn process_that_is_given_its_first_secrets_is_a_new_one() {
         "`certificate`, `cookie_secret_file`, `users_file` or [tsig] was added"
     );
     assert_eq!((with.needs_new_process(&with), without.needs_new_process(&with)), (None, None));
+}
+
+#[test]
+fn private_keys_have_a_keeper_unless_the_server_process_is_to_have_them() {
+    let files = "[domain.\"a.test\"]\nsite = \"a\"\ncertificate = { chain = \"a.pem\", key = \"a.key\" }";
+    let [default, keeper, in_process] = ["", "keys = \"keeper\"", "keys = \"in-process\""]
+        .map(|keys| config(&format!("{keys}\n[https]\nlisten = [\"127.0.0.1:0\"]\n{files}")));
+    assert_eq!([&default, &keeper, &in_process].map(Config::has_keeper), [true, true, false]);
+    assert_eq!(default.needs_new_process(&in_process).unwrap(), "`keys` has changed");
+    // The self-signed certificate for this machine needs none.
+    assert!(!Config { has_self_signed_certificate: true, ..Config::default() }.has_keeper());
 }
 
 #[test]

@@ -45,6 +45,11 @@ pub(super) fn install_for_agent() -> io::Result<Seccomp> {
     install_allowing(syscalls::allowed_to_agent())
 }
 
+/// Installs the filters of the keeper of private keys.
+pub(super) fn install_for_keeper() -> io::Result<Seccomp> {
+    install_allowing(syscalls::allowed_to_keeper())
+}
+
 fn install_allowing(allowed: Rules) -> io::Result<Seccomp> {
     if !is_supported() {
         return Ok(Seccomp::NotSupported);

@@ -106,7 +106,7 @@ fn http_2_is_spoken_without_encryption_by_clients_that_begin_with_it() {
 #[test]
 fn limits_of_tls_and_http_2_are_applied() {
     let directory = domain();
-    let limits = b"[limits]\nhttp2_streams_max = 7\ntls_handshake_timeout_ms = 100\n";
+    let limits = b"[limits]\nhttp2_streams_max = 7\ntls_handshake_timeout_ms = 500\n";
     directory.replace("sanderling.toml", &[CONFIG, &limits[..]].concat());
     let mut server = TestServer::start_command(directory.serve_command(), BOTH);
     let https = server.encrypted("https");

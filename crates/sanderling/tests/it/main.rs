@@ -18,6 +18,7 @@ mod http_malformed;
 mod https;
 mod io;
 mod isolation;
+mod keeper;
 mod manual;
 mod metrics;
 mod probe;

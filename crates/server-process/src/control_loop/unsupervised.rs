@@ -61,6 +61,9 @@ impl ControlLoop<'_> {
             | Command::ZoneServed(_)
             | Command::Certificates { .. }
             | Command::RenewCertificate { .. }
+            | Command::HoldKeys { .. }
+            | Command::RetainKeys
+            | Command::ServeKeys
             | Command::UpdateAccessLog
             | Command::Supervision(_) => {
                 control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));

@@ -76,6 +76,9 @@ families! {
     Gauge sanderling_processes [state]: "Server processes that start, serve, and drain.";
     Gauge sanderling_workers []: "Workers of the server process.";
     Counter sanderling_restarts []: "Restarts of the server process after it had exited or hung.";
+    Counter sanderling_keeper_restarts []: "Restarts of the keeper of private keys.";
+    Counter sanderling_keeper_signatures []: "Signatures of handshakes by the keeper of private keys.";
+    Counter sanderling_keeper_refused [reason]: "What the keeper of private keys refused to sign: server processes never ask for it.";
     Counter sanderling_reloads [result]: "Reloads of the configuration: in effect, in effect but for some sites, zones or certificates, and failed.";
     Counter sanderling_panics []: "Connections and queries ended by a bug in the server.";
     Counter sanderling_system_calls [call]: "System calls of the threads that serve clients.";

@@ -61,7 +61,10 @@ impl Supervisor {
                 }
             }
             Event::ZonesKept { replaces_all } => self.keep_zones(descriptors, replaces_all),
-            Event::CertificatesKept => self.secrets.keep(descriptors),
+            Event::CertificatesKept => {
+                self.secrets.keep(descriptors);
+                self.secrets.kept().into_iter().for_each(|kept| self.keeper.retain(kept));
+            }
             Event::ChallengesServed { number } => self.on_challenges_served(number),
             // Those of a process that drains are not served any more.
             Event::ZonesServed if process.phase() == Phase::Serving => {
@@ -73,6 +76,9 @@ impl Supervisor {
             Event::ZonesServed | Event::ZoneServed(_) => {}
             Event::ChallengesChanged { .. } | Event::CertificateStored | Event::AgentReport => {
                 log(&format!("ignoring {event:?} of {process}: only the agent sends it"));
+            }
+            Event::KeysHeld { .. } | Event::KeysKept | Event::KeeperReport(_) => {
+                log(&format!("ignoring {event:?} of {process}: only the keeper sends it"));
             }
             Event::Stderr(text) => self.forward_stderr(generation, &text),
             Event::Ready { problem_count } => self.on_ready(generation, problem_count),

@@ -44,9 +44,7 @@ impl Supervisor {
         if let Some(reason) = next.config.needs_new_process(&self.active.config) {
             return self.begin_replacement(requester, next, &forced_zones, &reason);
         }
-        let state = self.state_path(&next.config);
-        self.secrets.set_state(state);
-        let descriptors = self.secrets.descriptors(&next.config).and_then(|mut descriptors| {
+        let descriptors = self.secrets_for(&next).and_then(|mut descriptors| {
             descriptors.extend(self.access_log.descriptors(&next.config));
             descriptors.push((FdKind::Configuration, next.text.try_clone()?));
             Ok(descriptors)

@@ -6,7 +6,8 @@ use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, report};
 use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config, TsigKeyFile};
 use sanderling_ipc::secrets::{
-    KEY_LIFETIME_S, KeyPair, PemFiles, SharedKeys, TsigSecret, certificates_to_memfd, tsig_secrets_to_memfd,
+    CertificateContent, KEY_LIFETIME_S, KeptCertificate, KeyPair, NoCertificate, PassedCertificate, SecretContent,
+    SharedKeys, TsigSecret, certificates_to_memfd, kept_certificates_from_memfd, tsig_secrets_to_memfd,
 };
 use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::directory::Directory;
@@ -30,9 +31,6 @@ const UNSETTLED_CHECKS_MAX: u32 = 3;
 
 /// Bytes of the longest file of a certificate that was issued.
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
-
-/// The content of a file that may have a private key. It is erased.
-type SecretContent = Zeroizing<Vec<u8>>;
 
 /// What is known of the files with secrets, and the shared keys.
 #[derive(Debug, Default)]
@@ -119,9 +117,12 @@ impl Secrets {
         }
     }
 
-    /// The good versions that a server process with `config` needs.
+    /// The good versions that a server process with `config` needs. None with private keys goes to a server process beside a
+    /// keeper, and none without to another one.
     pub(super) fn kept_for(&self, config: &Config) -> Option<BorrowedFd<'_>> {
-        self.kept().filter(|_| config.has_tls())
+        let kept = self.kept().filter(|_| config.has_tls())?;
+        let is_for = |kept: &KeptCertificate| kept.content.held().is_some() == config.has_keeper();
+        kept_certificates_from_memfd(kept).is_ok_and(|all| all.iter().all(is_for)).then_some(kept)
     }
 
     pub(super) fn kept(&self) -> Option<BorrowedFd<'_>> {
@@ -140,8 +141,13 @@ impl Secrets {
         self.next_check
     }
 
-    /// What a server process with `config` needs; nothing if it has neither certificates nor cookies.
-    pub(super) fn descriptors(&mut self, config: &Config) -> io::Result<IncomingFds> {
+    /// What a server process with `config` needs; nothing if it has neither certificates nor cookies. `to_keeper` exchanges
+    /// certificates for those without keys, and sockets, if there is a keeper.
+    pub(super) fn descriptors(
+        &mut self,
+        config: &Config,
+        to_keeper: impl FnOnce(&[PassedCertificate]) -> io::Result<IncomingFds>,
+    ) -> io::Result<IncomingFds> {
         self.versions = None;
         self.changed = None;
         // Before the files are read: what changes meanwhile is read again.
@@ -154,13 +160,19 @@ impl Secrets {
         self.next_check = has_secrets(config).then(|| Instant::now() + interval);
         let mut descriptors = Vec::new();
         if config.has_tls() {
-            let read = |files: &CertificateFiles| match (files.is_automatic, &self.state) {
-                (false, _) => files.read().map_err(|problem| problem.to_string()),
-                (true, Some(state)) => read_issued(state, files).map_err(|error| error_text(&error)),
-                (true, None) => Err("there is no state folder".to_owned()),
+            let read = |files: &CertificateFiles| {
+                let read = match (files.is_automatic, &self.state) {
+                    (false, _) => files.read().map_err(|problem| problem.to_string()),
+                    (true, Some(state)) => read_issued(state, files).map_err(|error| error_text(&error)),
+                    (true, None) => Err("there is no state folder".to_owned()),
+                };
+                read.map(|(chain, key)| CertificateContent::Files { chain, key }).map_err(NoCertificate::Unreadable)
             };
-            let files: Vec<PemFiles> = config.certificates.iter().map(read).collect();
-            descriptors.push((FdKind::Certificates, certificates_to_memfd(&files)?));
+            let certificates: Vec<PassedCertificate> = config.certificates.iter().map(read).collect();
+            descriptors = match config.has_keeper() {
+                true => to_keeper(&certificates)?,
+                false => vec![(FdKind::Certificates, certificates_to_memfd(&certificates)?)],
+            };
         }
         descriptors.extend(tsig_secrets(config)?.map(|secrets| (FdKind::TsigSecrets, secrets)));
         if has_keys {
@@ -293,6 +305,11 @@ impl Supervisor {
         if self.task.is_some() || self.secrets.next_check.is_none_or(|at| now < at) {
             return;
         }
+        if let Some(at) = self.keeper.next_start().filter(|at| now < *at) {
+            // Without it no certificate can be used.
+            self.secrets.next_check = Some(at);
+            return;
+        }
         let config = &self.active.config;
         let versions = versions(config, self.secrets.state.as_deref());
         let interval = if versions.is_empty() { KEY_CHECK_INTERVAL } else { CHECK_INTERVAL };
@@ -307,14 +324,17 @@ impl Supervisor {
             self.secrets.changed = None;
             return;
         }
-        match self.secrets.descriptors(config) {
+        let passed_on = self.active.try_clone().and_then(|active| self.secrets_for(&active));
+        match passed_on {
             Ok(descriptors) => {
                 if let Some(process) = self.serving_process() {
                     process.send(Command::UpdateSecrets, descriptors);
                 }
                 self.pass_on_tsig_secrets();
             }
-            Err(error) => log(&format!("cannot pass on certificates and keys: {}; retrying", error_text(&error))),
+            Err(error) => {
+                log(&format!("cannot pass on certificates and keys: {}; retrying", error_text(&error)));
+            }
         }
     }
 }
@@ -353,10 +373,15 @@ fn unix_s(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sanderling_config::CookieSecretFile;
+    use sanderling_config::{ConfigSource, CookieSecretFile};
+    use sanderling_ipc::secrets::kept_certificates_to_memfd;
     use std::io::Write;
 
     const START: u64 = 1_800_000_000;
+
+    fn no_keeper(_: &[PassedCertificate]) -> io::Result<IncomingFds> {
+        unreachable!("the configuration needs none")
+    }
 
     fn current(secrets: &Secrets) -> SharedKeys {
         secrets.shared_keys.as_ref().expect("made").0.clone()
@@ -405,8 +430,9 @@ mod tests {
     #[test]
     fn good_versions_are_kept_until_a_configuration_without_certificates_is_in_effect() {
         let encrypted = Config { has_self_signed_certificate: true, ..Config::default() };
-        let mut secrets = Secrets { kept: Some(memfd::create("test", b"").expect("created")), ..Secrets::default() };
-        secrets.descriptors(&Config::default()).expect("nothing to read");
+        let kept = kept_certificates_to_memfd([].iter()).expect("created");
+        let mut secrets = Secrets { kept: Some(kept), ..Secrets::default() };
+        secrets.descriptors(&Config::default(), no_keeper).expect("nothing to read");
         assert!(secrets.kept_for(&Config::default()).is_none() && secrets.kept_for(&encrypted).is_some());
         secrets.keep_only_for(&encrypted);
         assert!(secrets.kept().is_some());
@@ -415,9 +441,27 @@ mod tests {
     }
 
     #[test]
+    fn good_versions_with_private_keys_are_not_for_a_process_beside_a_keeper() {
+        let files = CertificateContent::Files { chain: Zeroizing::default(), key: Zeroizing::default() };
+        let source = ConfigSource::File("sanderling.toml".into());
+        let config = |keys: &str| {
+            let text = format!("keys = \"{keys}\"\n[domain.\"a.test\"]\nsite = \"a\"\n");
+            let text = text + "certificate = { chain = \"a.pem\", key = \"a.key\" }\n";
+            source.parse(text.as_bytes()).unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
+        };
+        for (content, of_keeper) in [(files, false), (CertificateContent::Held(vec![vec![1]]), true)] {
+            let kept = KeptCertificate { domain: String::new(), file: PathBuf::new(), content };
+            let kept = kept_certificates_to_memfd([kept].iter()).expect("created");
+            let secrets = Secrets { kept: Some(kept), ..Secrets::default() };
+            assert_eq!(secrets.kept_for(&config("keeper")).is_some(), of_keeper);
+            assert_eq!(secrets.kept_for(&config("in-process")).is_some(), !of_keeper);
+        }
+    }
+
+    #[test]
     fn supervisor_with_secrets_makes_no_core_dump() {
         let config = Config { has_self_signed_certificate: true, ..Config::default() };
-        Secrets::default().descriptors(&config).expect("random numbers");
+        Secrets::default().descriptors(&config, no_keeper).expect("random numbers");
         let behavior = rustix::process::dumpable_behavior().expect("known");
         assert_eq!(behavior, rustix::process::DumpableBehavior::NotDumpable);
     }

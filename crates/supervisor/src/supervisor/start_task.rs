@@ -58,9 +58,7 @@ impl Supervisor {
         listeners: Listeners,
     ) -> io::Result<()> {
         let (ours, theirs) = Connection::pair()?;
-        let state = self.state_path(&next.config);
-        self.secrets.set_state(state);
-        let mut passed_on = self.secrets.descriptors(&next.config)?;
+        let mut passed_on = self.secrets_for(&next)?;
         passed_on.extend(self.access_log.descriptors(&next.config));
         let mut descriptors: OutgoingFds<'_> =
             vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, next.text.as_fd())];

@@ -3,6 +3,7 @@
 
 use super::access_log::AccessLogFile;
 use super::agent::Agent;
+use super::keeper::Keeper;
 use super::secrets::Secrets;
 use super::upgrade::LOG_FLUSH_MAX;
 use super::{ActiveConfig, Lifecycle, QueuedRequest, Requester, Supervisor};
@@ -240,6 +241,8 @@ fn resume(
         clients,
         kept_certificates,
         shared_keys,
+        held_keys,
+        keeper_processes,
         ..
     } = descriptors;
     if processes.len() != connections.len() {
@@ -260,6 +263,7 @@ fn resume(
     let state = supervisor.state_path(&supervisor.active.config);
     supervisor.secrets.set_state(state);
     supervisor.secrets.inherit(shared_keys, kept_certificates, &Arc::clone(&supervisor.active.config));
+    supervisor.keeper.inherit(keeper_processes, held_keys);
     supervisor.announced = listeners.clone();
     supervisor.listeners = listeners;
     if let (Some(path), Some(control)) = (path, control) {
@@ -305,6 +309,7 @@ impl Supervisor {
             kept_zones: Vec::new(),
             secrets: Secrets::default(),
             agent: Agent::default(),
+            keeper: Keeper::default(),
             access_log: AccessLogFile::default(),
             processes: Vec::new(),
             last_generation: 0,

@@ -7,8 +7,10 @@ use crate::phase::Phase;
 use sanderling_config::ConfigSource;
 use sanderling_ipc::agent::{AgentReport, NotifyOutcome, NotifyReport};
 use sanderling_ipc::control_socket::ClientId;
-use sanderling_ipc::{Command, StatusFormat, Supervision};
+use sanderling_ipc::signing::Refusal;
+use sanderling_ipc::{Command, KeeperSupervision, StatusFormat, Supervision};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -31,6 +33,20 @@ struct SupervisorStatus {
     processes: Vec<ProcessSummary>,
     /// `None` if the configuration needs none.
     agent: Option<AgentStatus>,
+    /// `None` if the configuration needs none.
+    keeper: Option<KeeperStatus>,
+}
+
+/// The keeper of private keys.
+#[derive(Serialize)]
+struct KeeperStatus {
+    /// `None` while it does not run.
+    pid: Option<i32>,
+    restarts: u64,
+    /// Signatures of all keepers.
+    signatures: u64,
+    /// Requests that were refused, by cause.
+    refused: BTreeMap<&'static str, u64>,
 }
 
 /// The agent, and what it does when.
@@ -132,6 +148,11 @@ impl Supervisor {
                 restarts: self.agent.restart_count(),
                 report: self.agent.report.clone(),
             }),
+            keeper: self.active.config.has_keeper().then(|| {
+                let KeeperSupervision { restarts, counts } = self.keeper.supervision();
+                let refused = Refusal::ALL.map(Refusal::name).into_iter().zip(counts.refused).collect();
+                KeeperStatus { pid: self.keeper.pid(), restarts, signatures: counts.signatures, refused }
+            }),
         }
     }
 
@@ -145,6 +166,7 @@ impl Supervisor {
             restarts: self.backoff.restart_count,
             reloads: self.reload_counts,
             cut_off: self.cut_off_count,
+            keeper: self.keeper.supervision(),
         };
         let Some(generation) = self.serving_process().map(|process| process.generation) else { return };
         if self.sent_supervision.replace((generation, supervision)) == Some((generation, supervision)) {
@@ -175,6 +197,7 @@ impl Supervisor {
         }
         out += &format!("restarts of the server process: {restarts}; responses cut off by replacing it: {cut_off}\n");
         out += &status.agent.as_ref().map_or(String::new(), agent_text);
+        out += &status.keeper.as_ref().map_or(String::new(), keeper_text);
         // The serving process last: its own status follows.
         for phase in [Phase::Starting, Phase::Draining, Phase::Serving] {
             for process in self.processes.iter().filter(|process| process.phase() == phase) {
@@ -215,6 +238,16 @@ fn agent_text(agent: &AgentStatus) -> String {
         }
     }
     out
+}
+
+fn keeper_text(keeper: &KeeperStatus) -> String {
+    let KeeperStatus { pid, restarts, signatures, refused } = keeper;
+    let process = pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
+    let refused: String = refused
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .fold(String::new(), |text, (cause, count)| format!("{text}; refused, {}: {count}", cause.replace('_', " ")));
+    format!("keeper of private keys {process}; restarts: {restarts}; signatures: {signatures}{refused}\n")
 }
 
 fn unix_s(time: SystemTime) -> u64 {

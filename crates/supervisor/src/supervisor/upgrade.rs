@@ -85,6 +85,7 @@ impl Supervisor {
         descriptors.extend(self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
         descriptors.extend(self.secrets.shared_keys().map(|keys| (FdKind::SharedKeys, keys)));
         descriptors.extend(self.secrets.kept().map(|kept| (FdKind::KeptCertificates, kept)));
+        descriptors.extend(self.keeper.handover_fds());
         descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
         descriptors.extend(self.listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
         descriptors.extend(self.processes.iter().flat_map(Process::handover_fds));

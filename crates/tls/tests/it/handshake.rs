@@ -3,10 +3,10 @@
 use crate::pair::{Pair, VERSIONS, certificate, client_config, http_client, provider, server_tls, store, tickets};
 use rustls::client::ClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{AlertDescription, CipherSuite, DigitallySignedStruct, Error, SignatureAlgorithm, SignatureScheme};
+use rustls::pki_types::CertificateDer;
+use rustls::{AlertDescription, CipherSuite, DigitallySignedStruct, Error, SignatureScheme};
 use sanderling_tls::{
-    Alpn, Certificate, CertificateStore, ServerTls, SessionError, Signer, SigningKey, State, Version,
+    Alpn, Certificate, CertificateStore, KeyId, PrivateKey, RemoteSigner, ServerTls, SessionError, State, Version,
 };
 use std::sync::Arc;
 
@@ -303,58 +303,61 @@ fn client_gets_the_preferred_key_type_that_it_supports() {
     assert_eq!(certificate_for(ecdsa_store, rsa_alone, "example.com"), failure);
 }
 
-/// A key in another place, which does not show its public key, and may fail.
+/// A process that has a key, and may fail.
 #[derive(Debug)]
-struct RemoteKey {
-    key: Arc<dyn SigningKey>,
+struct OtherProcess {
+    key: PrivateKey,
     fails: bool,
 }
 
-#[derive(Debug)]
-struct RemoteSigner {
-    signer: Box<dyn Signer>,
-    fails: bool,
-}
-
-impl SigningKey for RemoteKey {
-    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
-        let signer = self.key.choose_scheme(offered)?;
-        Some(Box::new(RemoteSigner { signer, fails: self.fails }))
-    }
-
-    fn algorithm(&self) -> SignatureAlgorithm {
-        self.key.algorithm()
-    }
-}
-
-impl Signer for RemoteSigner {
-    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
-        if self.fails { Err(Error::General("the other process is gone".into())) } else { self.signer.sign(message) }
-    }
-
-    fn scheme(&self) -> SignatureScheme {
-        self.signer.scheme()
+impl RemoteSigner for OtherProcess {
+    fn sign(&self, key: &KeyId, scheme: u16, input: &[u8]) -> Result<Vec<u8>, &'static str> {
+        assert_eq!(*key, self.key.id());
+        self.key.sign(scheme, input).filter(|_| !self.fails).ok_or("the other process is gone")
     }
 }
 
 #[test]
 fn key_may_be_in_another_process() {
-    use rustls::pki_types::pem::PemObject;
-    for version in VERSIONS {
-        for fails in [false, true] {
-            let der = PrivateKeyDer::from_pem_slice(&crate::pki::pki().read("ecdsa.key")).unwrap();
-            let key = provider().key_provider.load_private_key(der).unwrap();
-            let chain = ["ecdsa", "intermediate"].map(first).to_vec();
-            let certificate = Certificate::new(chain, Arc::new(RemoteKey { key, fails })).unwrap();
-            let mut store = CertificateStore::new();
-            store.add_default(&certificate);
-            let tls = ServerTls::new(Arc::new(store), tickets(1, None), &[]);
-            let mut pair = Pair::new(&Arc::new(client_config(&[version], provider())), "example.com", &tls);
-            match pair.run() {
-                Ok(()) => pair.exchange(b"a request", b"a response"),
-                Err(error) => assert!(fails && matches!(error, SessionError::Internal(_)), "{error}"),
-            }
-            assert_eq!(pair.session.state(), if fails { State::Failed } else { State::Open });
+    for (version, name, fails) in [
+        (VERSIONS[0], "ecdsa", false),
+        (VERSIONS[1], "ecdsa", false),
+        (VERSIONS[0], "rsa", false),
+        (VERSIONS[1], "rsa", false),
+        (VERSIONS[1], "ed25519", false),
+        (VERSIONS[0], "ecdsa", true),
+        (VERSIONS[1], "ecdsa", true),
+    ] {
+        let key = PrivateKey::from_pem(&crate::pki::pki().read(&format!("{name}.key"))).unwrap();
+        let chain = [name, "intermediate"].map(|name| first(name).to_vec()).to_vec();
+        let signer: Arc<dyn RemoteSigner> = Arc::new(OtherProcess { key: key.clone(), fails });
+        let remote = Certificate::with_remote_key(chain.clone(), &signer).unwrap();
+        assert_eq!(Certificate::key_id_of(&chain[0]), Some(key.id()));
+        assert_eq!(remote.key_type(), certificate(name).key_type());
+        let mut store = CertificateStore::new();
+        store.add_default(&remote);
+        let tls = ServerTls::new(Arc::new(store), tickets(1, None), &[]);
+        let mut pair = Pair::new(&Arc::new(client_config(&[version], provider())), "example.com", &tls);
+        match pair.run() {
+            Ok(()) => pair.exchange(b"a request", b"a response"),
+            Err(error) => assert!(fails && matches!(error, SessionError::Internal(_)), "{name}: {error}"),
+        }
+        assert_eq!(pair.session.state(), if fails { State::Failed } else { State::Open }, "{name}");
+    }
+}
+
+#[test]
+fn key_in_another_process_has_the_schemes_of_the_same_key_here() {
+    let all = (0..=0xffff).map(SignatureScheme::from);
+    for name in ["ecdsa", "rsa", "ed25519"] {
+        let certificate = certificate(name);
+        let here = certificate.private_key();
+        let chain = certificate.chain().iter().map(|certificate| certificate.to_vec()).collect();
+        let signer: Arc<dyn RemoteSigner> = Arc::new(OtherProcess { key: here.clone(), fails: false });
+        let there = Certificate::with_remote_key(chain, &signer).unwrap().private_key();
+        for scheme in all.clone() {
+            let scheme = u16::from(scheme);
+            assert_eq!(here.sign(scheme, b"x").is_some(), there.sign(scheme, b"x").is_some(), "{name} {scheme:#06x}");
         }
     }
 }

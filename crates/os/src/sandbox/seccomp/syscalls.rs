@@ -9,10 +9,33 @@ use ::seccompiler::{SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, Sec
 
 type Number = libc::c_long;
 
-/// Allowed with any arguments.
+/// What every process needs: allowed with any arguments.
+const ALLOWED_TO_ALL: &[&[Number]] = &[
+    // Standard error; waiting.
+    &[libc::SYS_write, libc::SYS_writev, libc::SYS_close, libc::SYS_ppoll],
+    &[libc::SYS_nanosleep, libc::SYS_clock_nanosleep, libc::SYS_restart_syscall],
+    // The clock, where vdso(7) does not have it; random numbers; the number of processors.
+    &[libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_gettimeofday],
+    &[libc::SYS_getrandom, libc::SYS_getcpu, libc::SYS_sched_getaffinity],
+    // Memory. `of_this_process` has those calls that could make it executable.
+    &[libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_brk],
+    // Threads: start, wait, exit.
+    &[libc::SYS_futex, libc::SYS_sched_yield, libc::SYS_set_robust_list, libc::SYS_rseq, libc::SYS_gettid],
+    &[libc::SYS_exit, libc::SYS_exit_group, libc::SYS_getpid],
+    // Signal handlers: of SIGTERM, and of a stack overflow with its own stack.
+    &[libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack],
+];
+
+/// What the keeper of private keys needs besides: messages, and sealed memory that it reads and makes.
+const ALLOWED_TO_KEEPER: &[&[Number]] = &[
+    &[libc::SYS_recvfrom, libc::SYS_sendto, libc::SYS_recvmsg, libc::SYS_sendmsg, libc::SYS_getsockopt],
+    &[libc::SYS_fstat, libc::SYS_pread64, libc::SYS_memfd_create],
+];
+
+/// What a server process needs besides.
 const ALLOWED: &[&[Number]] = &[
     // Connections. No socket is created, bound or connected: all listeners are inherited.
-    &[libc::SYS_accept4, libc::SYS_accept, libc::SYS_shutdown, libc::SYS_close],
+    &[libc::SYS_accept4, libc::SYS_accept, libc::SYS_shutdown],
     &[libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg],
     &[libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_sendfile],
     &[libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt],
@@ -22,21 +45,10 @@ const ALLOWED: &[&[Number]] = &[
     &[libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2],
     // Watches. The inotify instance is created by the first thread that serves.
     &[libc::SYS_inotify_init1, libc::SYS_inotify_add_watch, libc::SYS_inotify_rm_watch],
-    // Standard error, the connection to the supervisor, wake-ups of other threads; sealed memory for the supervisor.
-    &[libc::SYS_write, libc::SYS_writev, libc::SYS_eventfd2, libc::SYS_memfd_create],
-    // PollSet. Each worker makes its own poller.
-    &[libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2, libc::SYS_ppoll],
-    &[libc::SYS_nanosleep, libc::SYS_clock_nanosleep, libc::SYS_restart_syscall],
-    // The clock, where vdso(7) does not have it; random numbers; the number of processors.
-    &[libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_gettimeofday],
-    &[libc::SYS_getrandom, libc::SYS_getcpu, libc::SYS_sched_getaffinity],
-    // Memory. `allowed` has those calls that could make it executable.
-    &[libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_brk],
-    // Threads: start, wait, exit.
-    &[libc::SYS_futex, libc::SYS_sched_yield, libc::SYS_set_robust_list, libc::SYS_rseq, libc::SYS_gettid],
-    &[libc::SYS_exit, libc::SYS_exit_group, libc::SYS_getpid],
-    // Signal handlers: of SIGTERM, and of a stack overflow with its own stack.
-    &[libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack],
+    // Wake-ups of other threads; sealed memory for the supervisor.
+    &[libc::SYS_eventfd2, libc::SYS_memfd_create],
+    // Each worker makes its own poller.
+    &[libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2],
 ];
 
 /// What the agent needs besides: it connects, and writes beneath the state folder, where Landlock lets it. `uname` is of the
@@ -118,14 +130,25 @@ const NEW_NAMESPACES: libc::c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET;
 
-/// The calls that are allowed; all others fail.
+/// The calls that a server process may make; all others fail.
 pub(super) fn allowed() -> Rules {
-    let mut rules = any_arguments(ALLOWED);
+    let mut rules = of_this_process();
+    rules.extend(any_arguments(ALLOWED));
     rules.extend(ALLOWED_ON_THIS_ARCHITECTURE.iter().map(|&number| (number, Vec::new())));
+    // The priority of the thread that compresses, by itself (PRIO_PROCESS, and 0 for the calling thread).
+    rules.insert(libc::SYS_setpriority, cases(vec![vec![is(0, 0), is(1, 0)]]));
+    let options = SOCKET_OPTIONS.iter().map(|&(level, name)| vec![is(1, level as u64), is(2, name as u64)]);
+    rules.insert(libc::SYS_setsockopt, cases(options.collect()));
+    rules
+}
+
+/// The calls that every process may make.
+fn of_this_process() -> Rules {
+    let mut rules = any_arguments(ALLOWED_TO_ALL);
     // The filter of hidden calls, which is stricter, decides it.
     rules.insert(libc::SYS_clone3, Vec::new());
     let this_process = u64::from(std::process::id());
-    for (number, cases) in [
+    for (number, conditions) in [
         // Threads only: no process and no namespace.
         (libc::SYS_clone, vec![vec![has_bits(0, libc::CLONE_THREAD | libc::CLONE_VM), lacks_bits(0, NEW_NAMESPACES)]]),
         // Memory becomes executable only while the program is loaded, which is before this.
@@ -133,23 +156,27 @@ pub(super) fn allowed() -> Rules {
         (libc::SYS_mprotect, vec![vec![lacks_bits(2, libc::PROT_EXEC)]]),
         // abort(3) signals its own thread.
         (libc::SYS_tgkill, vec![vec![is(0, this_process)]]),
-        // The priority of the thread that compresses, by itself (PRIO_PROCESS, and 0 for the calling thread).
-        (libc::SYS_setpriority, vec![vec![is(0, 0), is(1, 0)]]),
         // Its own limits (0 is this process): glibc reads that of the stack for each thread.
         (libc::SYS_prlimit64, vec![vec![is(0, 0)], vec![is(0, this_process)]]),
         (libc::SYS_ioctl, each_of(1, IOCTLS.iter().copied())),
         (libc::SYS_fcntl, each_of(1, FCNTLS.iter().map(|&command| command as u64))),
         (libc::SYS_prctl, each_of(0, PRCTLS.iter().map(|&option| option as u64))),
-        (
-            libc::SYS_setsockopt,
-            SOCKET_OPTIONS.iter().map(|&(level, name)| vec![is(1, level as u64), is(2, name as u64)]).collect(),
-        ),
     ] {
-        let cases =
-            cases.into_iter().map(|conditions| SeccompRule::new(conditions).expect("each case has a condition"));
-        rules.insert(number, cases.collect());
+        rules.insert(number, cases(conditions));
     }
     rules
+}
+
+/// The calls that the keeper of private keys may make; all others fail. There is no file and no new socket.
+pub(super) fn allowed_to_keeper() -> Rules {
+    let mut rules = of_this_process();
+    rules.extend(any_arguments(ALLOWED_TO_KEEPER));
+    rules
+}
+
+fn cases(conditions: Vec<Vec<SeccompCondition>>) -> Vec<SeccompRule> {
+    let rule = |conditions| SeccompRule::new(conditions).expect("each case has a condition");
+    conditions.into_iter().map(rule).collect()
 }
 
 /// The calls that the agent may make; all others fail. There is no `bind` and no `listen`.
@@ -160,10 +187,9 @@ pub(super) fn allowed_to_agent() -> Rules {
     rules.extend(ALLOWED_TO_AGENT_ON_THIS_ARCHITECTURE.iter().map(|&number| (number, Vec::new())));
     // Of the Internet only: not of the kernel (netlink), or of other programs of this machine.
     let families = [libc::AF_INET, libc::AF_INET6].map(|family| vec![is(0, family as u64)]);
-    let rule = |conditions| SeccompRule::new(conditions).expect("each case has a condition");
-    rules.insert(libc::SYS_socket, families.into_iter().map(rule).collect());
+    rules.insert(libc::SYS_socket, cases(families.into_iter().collect()));
     // The resolver of the C library asks how many bytes have arrived.
-    rules.entry(libc::SYS_ioctl).or_default().push(rule(vec![is(1, libc::FIONREAD)]));
+    rules.entry(libc::SYS_ioctl).or_default().extend(cases(vec![vec![is(1, libc::FIONREAD)]]));
     rules
 }
 
@@ -215,7 +241,7 @@ mod tests {
 
     #[test]
     fn no_call_both_is_allowed_and_kills() {
-        for allowed in [allowed(), allowed_to_agent()] {
+        for allowed in [allowed(), allowed_to_agent(), allowed_to_keeper()] {
             let both: Vec<_> = killing().into_keys().filter(|number| allowed.contains_key(number)).collect();
             assert!(both.is_empty(), "{both:?}");
         }
@@ -223,10 +249,10 @@ mod tests {
 
     #[test]
     fn no_group_repeats_a_call() {
-        let listed = ALLOWED.iter().chain(OF_ATTACKERS).map(|group| group.len()).sum::<usize>()
-            + ALLOWED_ON_THIS_ARCHITECTURE.len();
-        let distinct =
-            any_arguments(ALLOWED).len() + any_arguments(OF_ATTACKERS).len() + ALLOWED_ON_THIS_ARCHITECTURE.len();
-        assert_eq!(listed, distinct);
+        for besides in [ALLOWED, ALLOWED_TO_KEEPER] {
+            let groups = [ALLOWED_TO_ALL, besides, OF_ATTACKERS, &[ALLOWED_ON_THIS_ARCHITECTURE]].concat();
+            let listed = groups.iter().map(|group| group.len()).sum::<usize>();
+            assert_eq!(listed, any_arguments(&groups).len());
+        }
     }
 }

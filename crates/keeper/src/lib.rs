@@ -1,0 +1,15 @@
+//! The keeper: the process that alone has the private keys of certificates, and signs handshakes for the server processes.
+//!
+//! A server process that runs foreign code can have handshakes signed as long as it runs, but gets no key, and no signature of
+//! anything else. The keeper has no network and no files: the supervisor gives it the keys in sealed memory, and a socket for
+//! each worker. It outlives a supervisor as long as a server process has such a socket.
+#![forbid(unsafe_code)]
+
+// The order is that of imports: a module uses those below it.
+mod startup;
+mod main_loop;
+mod signing_thread;
+mod key_set;
+mod handshake_input;
+
+pub use startup::run;

@@ -1,0 +1,109 @@
+//! The main thread: takes keys and sockets from the supervisor, and reports to it.
+
+use crate::key_set::KeySet;
+use crate::signing_thread::Shared;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::log;
+use sanderling_ipc::handover::Descriptors;
+use sanderling_ipc::secrets::{
+    certificates_from_memfd, certificates_to_memfd, held_keys_from_memfd, held_keys_to_memfd,
+    kept_certificates_from_memfd,
+};
+use sanderling_ipc::{Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, Received};
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::request_socket::RequestSocket;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+/// The main thread.
+pub(crate) struct MainLoop {
+    /// `None` after the supervisor has exited.
+    supervisor: Option<Connection>,
+    keys: KeySet,
+    /// Each signing thread has a reference.
+    shared: Arc<Shared>,
+}
+
+impl MainLoop {
+    pub(crate) fn new(supervisor: Connection) -> MainLoop {
+        MainLoop { supervisor: Some(supervisor), keys: KeySet::default(), shared: Arc::default() }
+    }
+
+    /// Runs until neither the supervisor nor a server process needs the keeper.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut next_report = Instant::now();
+        while self.supervisor.is_some() || Arc::strong_count(&self.shared) > 1 {
+            let now = Instant::now();
+            if now >= next_report {
+                next_report = now + HEARTBEAT_INTERVAL;
+                self.send(Event::KeeperReport(self.shared.counts()), Vec::new());
+            }
+            let sources = self.supervisor.iter().map(AsFd::as_fd).collect::<Vec<_>>();
+            PollSet::new(sources).wait(Some(next_report.saturating_duration_since(now)))?;
+            self.handle_commands();
+        }
+        Ok(())
+    }
+
+    fn handle_commands(&mut self) {
+        while let Some(supervisor) = &mut self.supervisor {
+            match supervisor.flush().and_then(|()| supervisor.recv()) {
+                Ok(Received::WouldBlock) => return,
+                Ok(Received::Message(Message::Command(command), descriptors)) => {
+                    if let Err(error) = self.handle(&command, descriptors) {
+                        log(&format!("the keeper cannot carry out {command:?}: {}", error_text(&error)));
+                    }
+                }
+                Ok(Received::Message(..) | Received::Closed) | Err(_) => self.supervisor = None,
+            }
+        }
+    }
+
+    fn handle(&mut self, command: &Command, received: IncomingFds) -> io::Result<()> {
+        let mut descriptors = Descriptors::default();
+        descriptors.extend(received);
+        let Descriptors { certificates, kept_certificates, held_keys, keeper_sockets, .. } = descriptors;
+        let missing = || io::Error::other("nothing came with it");
+        match command {
+            Command::HoldKeys { number } => {
+                let certificates = certificates_from_memfd(certificates.ok_or_else(missing)?)?;
+                let earlier = held_keys.map(held_keys_from_memfd).transpose()?;
+                self.keys.hold_earlier(earlier.unwrap_or_default());
+                let without_keys = certificates_to_memfd(&self.keys.hold(certificates))?;
+                self.use_keys()?;
+                self.send(Event::KeysHeld { number: *number }, vec![(FdKind::Certificates, without_keys)]);
+            }
+            Command::RetainKeys => {
+                self.keys.retain(&kept_certificates_from_memfd(kept_certificates.ok_or_else(missing)?)?);
+                self.use_keys()?;
+            }
+            Command::ServeKeys => keeper_sockets.into_iter().try_for_each(|socket| self.serve(socket))?,
+            _ => return Err(io::Error::other("it is not for the keeper")),
+        }
+        Ok(())
+    }
+
+    /// Signs with the current keys, and has the supervisor keep them for the next keeper.
+    fn use_keys(&mut self) -> io::Result<()> {
+        self.shared.replace_keys(self.keys.to_map());
+        let keys = held_keys_to_memfd(self.keys.pems())?;
+        self.send(Event::KeysKept, vec![(FdKind::HeldKeys, keys)]);
+        Ok(())
+    }
+
+    fn serve(&self, socket: OwnedFd) -> io::Result<()> {
+        let (socket, shared) = (RequestSocket::from_fd(socket)?, Arc::clone(&self.shared));
+        thread::Builder::new().name("signing".to_owned()).spawn(move || shared.serve(&socket))?;
+        Ok(())
+    }
+
+    fn send(&mut self, event: Event, descriptors: IncomingFds) {
+        let Some(supervisor) = &mut self.supervisor else { return };
+        if supervisor.send_with(&Message::Event(event), descriptors).is_err() {
+            self.supervisor = None;
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! A thread for each worker of a server process: waits for a request, checks it, signs.
+
+use crate::handshake_input::is_of_handshake;
+use sanderling_ipc::signing::{ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, SignAnswer, SignRequest, SigningCounts};
+use sanderling_os::request_socket::RequestSocket;
+use sanderling_tls::{KeyId, PrivateKey};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+/// What all threads share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    keys: RwLock<HashMap<KeyId, PrivateKey>>,
+    signatures: AtomicU64,
+    /// In the order of [`Refusal::ALL`].
+    refused: [AtomicU64; Refusal::ALL.len()],
+}
+
+impl Shared {
+    /// Signs with these keys from now on.
+    pub(crate) fn replace_keys(&self, keys: HashMap<KeyId, PrivateKey>) {
+        let before = std::mem::replace(&mut *self.keys.write().unwrap_or_else(PoisonError::into_inner), keys);
+        // They are erased after the lock is released.
+        drop(before);
+    }
+
+    /// What was done so far.
+    pub(crate) fn counts(&self) -> SigningCounts {
+        SigningCounts {
+            signatures: self.signatures.load(Ordering::Relaxed),
+            refused: std::array::from_fn(|index| self.refused[index].load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Answers the requests that come over `socket` until the server process closes it.
+    pub(crate) fn serve(&self, socket: &RequestSocket) {
+        let (mut request, mut answer) = ([0; REQUEST_BYTES_MAX], [0; ANSWER_BYTES_MAX]);
+        while let Ok(message) = socket.receive(&mut request) {
+            let request = message.and_then(SignRequest::decode);
+            let number = request.map_or(0, |request| request.number);
+            let signature = request.ok_or(Refusal::Malformed).and_then(|request| self.sign(&request));
+            let result = signature.as_deref().map_err(|refusal| *refusal);
+            match result {
+                Ok(_) => &self.signatures,
+                Err(refusal) => &self.refused[refusal as usize - 1],
+            }
+            .fetch_add(1, Ordering::Relaxed);
+            let answer = SignAnswer { number, result }.encode(&mut answer).expect("no key has a longer signature");
+            if socket.send(answer).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn sign(&self, request: &SignRequest<'_>) -> Result<Vec<u8>, Refusal> {
+        if !is_of_handshake(request.input) {
+            return Err(Refusal::NotOfHandshake);
+        }
+        let key = {
+            let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+            keys.get(&KeyId(*request.key)).cloned().ok_or(Refusal::UnknownKey)?
+        };
+        key.sign(request.scheme, request.input).ok_or(Refusal::WrongScheme)
+    }
+}

@@ -1,0 +1,45 @@
+//! The start of the keeper: inherit, give up privileges, enter the sandbox.
+
+use crate::main_loop::MainLoop;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::{self, log};
+use sanderling_config::{ConfigSource, Exit, lookup_user};
+use sanderling_ipc::handover::{self, Descriptors};
+use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection};
+use sanderling_os::memfd;
+use sanderling_os::sandbox::{self, Layer};
+use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
+use std::io;
+
+/// Runs the keeper with what the supervisor has passed on, as long as the supervisor or a server process needs it.
+pub fn run(source: &ConfigSource) -> Exit {
+    // `/proc/self/exe`, by which it was started, would have the name `exe`.
+    if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
+        log(&format!("cannot set the name of the process: {}", error_text(&error)));
+    }
+    match try_run(source) {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            log(&format!("the keeper of private keys cannot run: {}", error_text(&error)));
+            Exit::Failure
+        }
+    }
+}
+
+fn try_run(source: &ConfigSource) -> io::Result<()> {
+    // The supervisor handles those of the terminal, which reach both.
+    let _signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
+    signals::unblock_all()?;
+    let Descriptors { configuration, connections, .. } = handover::from_names()?;
+    let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
+    let supervisor = Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?;
+    let text = memfd::read(configuration.ok_or_else(missing)?, CONFIGURATION_BYTES_MAX)?;
+    let config = source.parse(&text).map_err(|_| io::Error::other("the configuration has errors"))?;
+    let user = lookup_user(&config)
+        .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
+    sandbox::drop_privileges(user.as_ref(), sandbox::CoreDumps::Forbidden)?;
+    sandbox::enter_as_keeper(if config.sandbox { Layer::Enabled } else { Layer::Disabled })?;
+    log::set_queue_limit(config.limits.log_queue_bytes_max);
+    log::start_writer()?;
+    MainLoop::new(supervisor).run()
+}

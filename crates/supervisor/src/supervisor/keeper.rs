@@ -1,0 +1,333 @@
+//! The keeper of private keys: started when the configuration has certificates, given their keys, restarted when it has exited.
+//!
+//! Each set of certificates for a server process comes with its own sockets to the keeper. A keeper that is replaced goes on for
+//! server processes that still have sockets to it, and exits by itself after them.
+
+use super::{ActiveConfig, Supervisor};
+use crate::backoff::Backoff;
+use crate::program::{self, RUNNING};
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::log;
+use sanderling_config::{Config, ConfigSource};
+use sanderling_ipc::secrets::{NoCertificate, PassedCertificate, certificates_to_memfd};
+use sanderling_ipc::signing::SigningCounts;
+use sanderling_ipc::{
+    Command, Connection, Event, FdKind, IncomingFds, KeeperSupervision, Message, OutgoingFds, Received, handover,
+};
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::process::ProcessHandle;
+use sanderling_os::request_socket::RequestSocket;
+use sanderling_os::signals::{self, SIGKILL};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What `ps` shows of the keeper before its arguments.
+const PROCESS_NAME: &str = "sanderling: keeper of private keys";
+/// Time in which the keeper must have loaded keys. Thousands of RSA keys take a second.
+const HOLD_TIME: Duration = Duration::from_secs(10);
+/// Time in which a worker waits for a signature. It takes less than a millisecond, but the processors may have other work: on a
+/// machine under much load, a signature took 300 ms.
+const SIGNATURE_TIME: Duration = Duration::from_secs(1);
+/// Sockets of a server process, one for each worker; more workers share them.
+const SOCKETS_MAX: usize = 64;
+/// Time in which a killed keeper exits.
+const EXIT_TIME: Duration = Duration::from_secs(1);
+
+/// What is known of the keeper.
+#[derive(Debug, Default)]
+pub(super) struct Keeper {
+    process: Option<KeeperProcess>,
+    /// Keepers that have been replaced, and exit after the last server process that has a socket to them.
+    replaced: Vec<ProcessHandle>,
+    /// When it is started again.
+    start_at: Option<Instant>,
+    backoff: Backoff,
+    /// The keys for the next keeper.
+    held_keys: Option<OwnedFd>,
+    /// The number of the last set of keys.
+    last_number: u64,
+    /// What keepers that have ended have done.
+    counts_before: SigningCounts,
+}
+
+#[derive(Debug)]
+struct KeeperProcess {
+    handle: ProcessHandle,
+    connection: Connection,
+    config: Arc<Config>,
+    started_at: Instant,
+    last_report_at: Instant,
+    counts: SigningCounts,
+}
+
+/// What a keeper is started with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeeperStart<'s> {
+    pub(super) source: &'s ConfigSource,
+    pub(super) forced: &'s [String],
+    pub(super) config: &'s Arc<Config>,
+    pub(super) config_text: BorrowedFd<'s>,
+}
+
+impl Keeper {
+    /// Takes over the keepers of the supervisor before, and their keys.
+    pub(super) fn inherit(&mut self, processes: Vec<(i32, OwnedFd)>, held_keys: Option<OwnedFd>) {
+        self.replaced.extend(processes.into_iter().map(|(pid, pidfd)| ProcessHandle::from_pidfd(pid, pidfd)));
+        self.held_keys = held_keys;
+    }
+
+    /// What the next supervisor needs.
+    pub(super) fn handover_fds(&self) -> impl Iterator<Item = (FdKind, BorrowedFd<'_>)> {
+        let handles = self.process.iter().map(|process| &process.handle).chain(&self.replaced);
+        let processes = handles.map(|handle| (FdKind::KeeperProcess { pid: handle.pid() }, handle.as_fd()));
+        processes.chain(self.held_keys.iter().map(|keys| (FdKind::HeldKeys, keys.as_fd())))
+    }
+
+    /// The descriptors to poll.
+    pub(super) fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let of_process = self.process.iter().flat_map(|process| [process.connection.as_fd(), process.handle.as_fd()]);
+        of_process.chain(self.replaced.iter().map(AsFd::as_fd))
+    }
+
+    /// When it is started again, if it has exited.
+    pub(super) fn next_start(&self) -> Option<Instant> {
+        self.start_at.filter(|_| self.process.is_none())
+    }
+
+    pub(super) fn pid(&self) -> Option<i32> {
+        self.process.as_ref().map(|process| process.handle.pid())
+    }
+
+    pub(super) fn supervision(&self) -> KeeperSupervision {
+        let counts = self.process.as_ref().map(|process| process.counts).unwrap_or_default();
+        KeeperSupervision { restarts: self.backoff.restart_count, counts: self.counts_before.plus(&counts) }
+    }
+
+    /// Has the keeper hold the keys of `certificates`, and starts it if it does not run. What a server process gets: the
+    /// certificates without their keys, and sockets to the keeper. Without a keeper these are errors.
+    pub(super) fn pass_on(
+        &mut self,
+        certificates: &[PassedCertificate],
+        start: KeeperStart<'_>,
+    ) -> io::Result<IncomingFds> {
+        self.hold(certificates, start).or_else(|error| {
+            let problem = format!("the keeper of private keys does not run: {}", error_text(&error));
+            log(&format!("{problem}; trying again"));
+            let failed = |_: &PassedCertificate| Err(NoCertificate::Unreadable(problem.clone()));
+            let failed: Vec<PassedCertificate> = certificates.iter().map(failed).collect();
+            self.kill();
+            self.start_at.get_or_insert_with(|| Instant::now() + self.backoff.delay_after(Duration::ZERO));
+            Ok(vec![(FdKind::Certificates, certificates_to_memfd(&failed)?)])
+        })
+    }
+
+    fn hold(&mut self, certificates: &[PassedCertificate], start: KeeperStart<'_>) -> io::Result<IncomingFds> {
+        let certificates = certificates_to_memfd(certificates)?;
+        if self.process.as_ref().is_some_and(|process| !process.is_for(start.config)) {
+            self.replace();
+        }
+        let mut descriptors = vec![(FdKind::Certificates, certificates)];
+        if self.process.is_none() {
+            if self.start_at.is_some_and(|at| Instant::now() < at) {
+                return Err(io::Error::other("it has exited"));
+            }
+            self.process = Some(KeeperProcess::start(start)?);
+            self.start_at = None;
+            let held_keys = self.held_keys.as_ref().map(OwnedFd::try_clone).transpose()?;
+            descriptors.extend(held_keys.map(|keys| (FdKind::HeldKeys, keys)));
+        }
+        let sockets = (0..start.config.worker_count.min(SOCKETS_MAX)).map(|_| RequestSocket::pair(SIGNATURE_TIME));
+        let (mut of_server, mut of_keeper) = (Vec::new(), Vec::new());
+        for pair in sockets {
+            let [asking, answering] = pair?;
+            of_server.push((FdKind::Keeper, asking));
+            of_keeper.push((FdKind::Keeper, answering));
+        }
+        self.last_number += 1;
+        self.send(Command::HoldKeys { number: self.last_number }, descriptors)?;
+        self.send(Command::ServeKeys, of_keeper)?;
+        let certificates = self.wait_until_held()?;
+        of_server.push((FdKind::Certificates, certificates));
+        Ok(of_server)
+    }
+
+    /// Waits for the certificates without their keys.
+    fn wait_until_held(&mut self) -> io::Result<OwnedFd> {
+        let deadline = Instant::now() + HOLD_TIME;
+        loop {
+            while let Some((event, descriptors)) = self.next_event()? {
+                match (event, descriptors.into_iter().next()) {
+                    (Event::KeysHeld { number }, Some((_, certificates))) if number == self.last_number => {
+                        return Ok(certificates);
+                    }
+                    (event, descriptor) => self.handle(&event, descriptor),
+                }
+            }
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let process = self.process.as_mut().filter(|_| !remaining.is_zero());
+            let Some(process) = process else { return Err(io::ErrorKind::TimedOut.into()) };
+            process.connection.flush()?;
+            PollSet::new([process.connection.as_fd()]).wait(Some(remaining))?;
+        }
+    }
+
+    /// Has the keeper erase the keys that are not needed any more: the serving process serves `kept`.
+    pub(super) fn retain(&mut self, kept: BorrowedFd<'_>) {
+        if self.process.is_some()
+            && let Ok(kept) = kept.try_clone_to_owned()
+        {
+            // Its exit is noticed as such.
+            let _ = self.send(Command::RetainKeys, vec![(FdKind::KeptCertificates, kept)]);
+        }
+    }
+
+    fn send(&mut self, command: Command, descriptors: IncomingFds) -> io::Result<()> {
+        let Some(process) = &mut self.process else { return Err(io::ErrorKind::NotConnected.into()) };
+        process.connection.send_with(&Message::Command(command), descriptors)
+    }
+
+    fn next_event(&mut self) -> io::Result<Option<(Event, IncomingFds)>> {
+        let Some(process) = &mut self.process else { return Ok(None) };
+        match process.connection.recv()? {
+            Received::Message(Message::Event(event), descriptors) => Ok(Some((event, descriptors))),
+            Received::WouldBlock => Ok(None),
+            Received::Message(..) | Received::Closed => Err(io::Error::other("it has exited")),
+        }
+    }
+
+    fn handle(&mut self, event: &Event, descriptor: Option<(FdKind, OwnedFd)>) {
+        match (event, descriptor) {
+            (Event::KeeperReport(counts), None) => {
+                if let Some(process) = &mut self.process {
+                    (process.counts, process.last_report_at) = (*counts, Instant::now());
+                }
+            }
+            (Event::KeysKept, Some((FdKind::HeldKeys, keys))) => self.held_keys = Some(keys),
+            // Of a set for which nobody waits any more.
+            (Event::KeysHeld { .. }, _) => {}
+            (event, _) => log(&format!("ignoring the event {event:?} of the keeper")),
+        }
+    }
+
+    /// Lets the keeper go on for the server processes that have sockets to it.
+    fn replace(&mut self) {
+        if let Some(process) = self.process.take() {
+            self.counts_before = self.counts_before.plus(&process.counts);
+            self.replaced.push(process.handle);
+        }
+    }
+
+    /// Kills it. It makes no core dump, which an abort would be for.
+    fn kill(&mut self) {
+        if let Some(process) = &self.process {
+            let _ = process.handle.send_signal(SIGKILL);
+        }
+    }
+
+    /// Kills all keepers, and waits for their exit. No server process needs them any more.
+    pub(super) fn end(&mut self) {
+        self.replace();
+        for handle in self.replaced.drain(..) {
+            let _ = handle.send_signal(SIGKILL);
+            let _ = PollSet::new([handle.as_fd()]).wait(Some(EXIT_TIME));
+            let _ = handle.try_wait();
+        }
+    }
+}
+
+impl KeeperProcess {
+    fn start(start: KeeperStart<'_>) -> io::Result<KeeperProcess> {
+        let (ours, theirs) = Connection::pair()?;
+        let descriptors: OutgoingFds<'_> =
+            vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, start.config_text)];
+        let arguments = program::arguments("internal-keeper", start.forced, start.source.to_arguments());
+        // A signal to all processes with the name of the program would kill one that has no handler yet.
+        signals::block_all()?;
+        let handle =
+            sanderling_os::process::spawn(Path::new(RUNNING), PROCESS_NAME, &arguments, &handover::named(descriptors));
+        signals::unblock_all()?;
+        let now = Instant::now();
+        Ok(KeeperProcess {
+            handle: handle?,
+            connection: ours,
+            config: Arc::clone(start.config),
+            started_at: now,
+            last_report_at: now,
+            counts: SigningCounts::default(),
+        })
+    }
+
+    /// Whether a keeper that was started with another configuration would do the same.
+    fn is_for(&self, config: &Config) -> bool {
+        let of = |config: &Config| (config.user_and_group.clone(), config.sandbox);
+        of(&self.config) == of(config)
+    }
+}
+
+impl Supervisor {
+    /// What a server process with the configuration `next` needs: certificates and keys.
+    pub(super) fn secrets_for(&mut self, next: &ActiveConfig) -> io::Result<IncomingFds> {
+        let ActiveConfig { config, text } = next;
+        let start = KeeperStart { source: &self.source, forced: &self.forced, config, config_text: text.as_fd() };
+        let state = self.state_path(config);
+        self.secrets.set_state(state);
+        let pass_on = |certificates: &[PassedCertificate]| self.keeper.pass_on(certificates, start);
+        let descriptors = self.secrets.descriptors(config, pass_on)?;
+        if self.keeper.next_start().is_some() {
+            self.secrets.pass_on_again(config);
+        }
+        Ok(descriptors)
+    }
+
+    pub(super) fn handle_keeper_events(&mut self) {
+        loop {
+            match self.keeper.next_event() {
+                Ok(Some((event, descriptors))) => self.keeper.handle(&event, descriptors.into_iter().next()),
+                Ok(None) => return,
+                // It has exited, or must not go on.
+                Err(_) => return self.keeper.kill(),
+            }
+        }
+    }
+
+    /// Kills a keeper that does not report any more, and lets one go that is not needed.
+    pub(super) fn update_keeper(&mut self, hang_limit: Duration) {
+        if !self.active.config.has_keeper() && self.task.is_none() {
+            self.keeper.replace();
+            (self.keeper.held_keys, self.keeper.start_at) = (None, None);
+        }
+        let Some(process) = &mut self.keeper.process else { return };
+        // Its exit is noticed as such.
+        let _ = process.connection.flush();
+        if process.last_report_at.elapsed() >= hang_limit {
+            log(&format!("keeper {} hung (`hang_timeout_ms`); killed and restarted", process.handle.pid()));
+            process.last_report_at = Instant::now();
+            self.keeper.kill();
+        }
+    }
+
+    /// Handles the exit of keepers.
+    pub(super) fn reap_keepers(&mut self) {
+        self.keeper.replaced.retain(|handle| matches!(handle.try_wait(), Ok(None)));
+        let Some(process) = &self.keeper.process else { return };
+        let status = match process.handle.try_wait() {
+            Ok(None) | Err(_) => return,
+            Ok(Some(status)) => status,
+        };
+        let (pid, lifetime) = (process.handle.pid(), process.started_at.elapsed());
+        self.handle_keeper_events();
+        self.keeper.counts_before = self.keeper.supervision().counts;
+        self.keeper.process = None;
+        if self.lifecycle.is_stopping() {
+            return;
+        }
+        let delay = self.keeper.backoff.delay_after(lifetime);
+        self.keeper.start_at = Some(Instant::now() + delay);
+        log(&format!("keeper {pid} {status}; restarting"));
+        let config = Arc::clone(&self.active.config);
+        self.secrets.pass_on_again(&config);
+    }
+}
