@@ -5,12 +5,11 @@ use crate::authorities::Acme;
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
-use crate::path_rules::PathRules;
 use crate::paths::{
-    CookieSecret, check_control_path, check_directory, check_key_mode, has_private_key, read_cookie_secrets,
-    read_secret_file,
+    CookieSecret, check_control_path, check_key_mode, has_private_key, read_cookie_secrets, read_secret_file,
 };
 use crate::service::Service;
+use crate::site::Site;
 use crate::transfers::{TransfersByZone, TsigKeyFile, ZoneTransfers};
 use crate::zones::{Zone, ZoneFolder};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -387,142 +386,6 @@ impl PartialEq for UserAndGroup {
 }
 
 impl Eq for UserAndGroup {}
-
-/// A web site: a document root that is served for some hosts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
-    /// The hosts of the site, its own domain before the aliases; `*.example.com` is all names below example.com. No host belongs to two sites. Empty for
-    /// `serve FOLDER`, where [`DefaultSite::EveryHost`] selects the site.
-    pub hosts: Vec<DomainName>,
-    /// A directory, relative to the working directory or absolute.
-    pub document_root: PathBuf,
-    /// Where the configuration has the document root.
-    pub location: Location,
-    /// How its files are served.
-    pub options: SiteOptions,
-}
-
-/// How the files of a site are served.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SiteOptions {
-    /// Extensions of file names, in lower case and without their dot, each with a media type that takes precedence over the
-    /// built-in one. The empty extension is that of names without one.
-    pub media_types: Vec<(String, String)>,
-    /// Directories that symbolic links out of the document root may lead to, each with its place in the configuration.
-    pub link_targets: Vec<(PathBuf, Location)>,
-    /// How files are found.
-    pub files: FileOptions,
-    /// Whether names with a leading dot and backups are served.
-    pub hidden_files: bool,
-    /// Whether paths that must be normalized are refused.
-    pub exact_paths: bool,
-    /// Where DNS queries are answered (RFC 8484).
-    pub doh: Option<DohPath>,
-    /// Whether the server requests the certificate of its hosts.
-    pub has_automatic_certificate: bool,
-    /// Whether requests over HTTP are redirected to HTTPS, if there is a listener for it.
-    pub https_redirect: bool,
-    /// What responses over HTTPS ask of browsers.
-    pub hsts: Option<Hsts>,
-    /// Redirects and fields by path.
-    pub rules: PathRules,
-}
-
-/// The path of DNS over HTTPS, as it is in a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DohPath {
-    /// The path.
-    pub path: String,
-    /// Where the configuration has it.
-    pub location: Location,
-}
-
-/// How the file of a request is found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileOptions {
-    /// The names of the file that answers for a directory; the first one that exists does.
-    pub index: Vec<String>,
-    /// Whether the URL of `a.html` is `a`.
-    pub clean_urls: bool,
-    /// Whether directories without an index are listed.
-    pub listing: bool,
-    /// Whether files are compressed when a client first accepts that.
-    pub compress: bool,
-    /// The file that answers navigations to paths without a file, relative to the document root.
-    pub fallback: Option<String>,
-}
-
-impl Default for FileOptions {
-    fn default() -> FileOptions {
-        FileOptions {
-            index: vec!["index.html".to_owned()],
-            clean_urls: false,
-            listing: false,
-            compress: true,
-            fallback: None,
-        }
-    }
-}
-
-/// Strict-Transport-Security (RFC 6797): browsers use the site with HTTPS only.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hsts {
-    /// For how long browsers remember it, since they have seen it last; 0 lets them forget it.
-    pub max_age_s: u64,
-    /// Whether it is for all names below the host, too.
-    pub subdomains: bool,
-    /// Whether the host agrees to be in the list that browsers come with.
-    pub preload: bool,
-    /// Where the configuration has it.
-    pub location: Location,
-}
-
-impl Hsts {
-    /// The field line with its CRLF.
-    pub fn field_line(&self) -> String {
-        let subdomains = if self.subdomains { "; includeSubDomains" } else { "" };
-        let preload = if self.preload { "; preload" } else { "" };
-        format!("Strict-Transport-Security: max-age={}{subdomains}{preload}\r\n", self.max_age_s)
-    }
-
-    /// What the operator should know before browsers see it.
-    pub fn risk(&self) -> Option<Diagnostic> {
-        const DAY_S: u64 = 86_400;
-        let time = match (self.max_age_s, self.max_age_s / DAY_S) {
-            (0, _) => return None,
-            (seconds, 0) => format!("{seconds} s"),
-            (_, 1) => "a day".to_owned(),
-            (_, days) => format!("{days} days"),
-        };
-        let subdomains = if self.subdomains { " and all names below it" } else { "" };
-        let message = format!(
-            "`hsts`: a browser that has been here refuses this site{subdomains} for {time} over HTTP, and if the certificate is \
-             invalid"
-        );
-        let first = if self.preload { "ask https://hstspreload.org for removal, which takes months, and " } else { "" };
-        let remedy = format!("to take it back, {first}set `max_age_s = 0` for {time} before you remove the key");
-        Some(Diagnostic::note(self.location.clone(), Problem::new(message, remedy)))
-    }
-}
-
-impl Site {
-    /// Whether the document root is a directory.
-    ///
-    /// # Errors
-    /// It is not, or it cannot be reached.
-    pub fn check_document_root(&self) -> Result<(), Diagnostic> {
-        check_directory("site", &self.document_root)
-            .map_err(|problem| Diagnostic::error(self.location.clone(), problem))
-    }
-
-    /// The link targets that are not directories, or cannot be reached.
-    pub fn link_target_problems(&self) -> impl Iterator<Item = Diagnostic> {
-        self.options.link_targets.iter().filter_map(|(path, location)| {
-            let problem = check_directory("link target", path).err()?;
-            Some(Diagnostic::error(location.clone(), problem))
-        })
-    }
-}
 
 /// What replies of DNS have besides records.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,9 +11,7 @@ mod log_section;
 mod metrics;
 mod rules;
 
-use crate::config::{
-    Config, DefaultSite, DohPath, KeyPlace, Site, SiteOptions, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX,
-};
+use crate::config::{Config, DefaultSite, KeyPlace, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX};
 use crate::config_reader::{BETWEEN_FILES, ConfigReader, Entry, entries};
 use crate::config_text;
 use crate::diagnostic::{Diagnostic, Location, Problem};
@@ -21,6 +19,7 @@ use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::listen_address::{ListenAddresses, parse_listen_address};
 use crate::service::Service;
+use crate::site::{DohPath, Site, SiteOptions};
 use crate::transfers::ZoneTransfers;
 use crate::zones::Zone;
 use https::CertificateChoice;

@@ -1,10 +1,11 @@
 //! The configuration that the arguments of `serve` and `check` give.
 
-use crate::config::{CertificateFiles, Config, DefaultSite, FileOptions, Site, SiteOptions, processor_count};
+use crate::config::{CertificateFiles, Config, DefaultSite, processor_count};
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::listen_address::ListenAddresses;
 use crate::service::Service;
+use crate::site::{FileOptions, Site, SiteOptions};
 use crate::zones::Zone;
 use std::collections::HashSet;
 use std::ffi::OsString;

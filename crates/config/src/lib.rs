@@ -13,6 +13,7 @@ mod keys;
 mod flags;
 mod account;
 mod config;
+mod site;
 mod authorities;
 mod zones;
 mod transfers;
@@ -35,8 +36,8 @@ pub use access_log::{AccessLog, AccessLogTarget, Rotation, RotationTime};
 pub use account::lookup_user;
 pub use authorities::{Acme, Authority};
 pub use config::{
-    CertificateFiles, ClientFrom, Config, CookieSecretFile, DefaultSite, DnsReplies, DohPath, FileOptions, Hsts,
-    KeyPlace, Metrics, RateLimit, Site, SiteOptions, SocketsPerAddress, TrustedProxies, UserAndGroup,
+    CertificateFiles, ClientFrom, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, Metrics, RateLimit,
+    SocketsPerAddress, TrustedProxies, UserAndGroup,
 };
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use domain_name::DomainName;
@@ -50,5 +51,6 @@ pub use paths::{COOKIE_SECRET_BYTES, CookieSecret};
 pub use releases::{PREVIOUS_RELEASES_MAX, ReleaseLink};
 pub use service::{ListenerRole, Service};
 pub use similar::most_similar;
+pub use site::{DohPath, FileOptions, Hsts, Site, SiteOptions};
 pub use transfers::{Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
 pub use zones::{Zone, ZoneFolder, ZoneListing};

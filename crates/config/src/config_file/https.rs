@@ -1,9 +1,10 @@
 //! The keys of a domain for its certificate and for HTTPS.
 
 use super::ConfigBuilder;
-use crate::config::{CertificateFiles, Hsts, SiteOptions};
+use crate::config::CertificateFiles;
 use crate::config_reader::{Entry, Node, entries};
 use crate::domain_name::DomainName;
+use crate::site::{Hsts, SiteOptions};
 use std::path::Path;
 use toml::de::DeValue;
 
@@ -169,7 +170,7 @@ impl ConfigBuilder<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{check, config};
-    use crate::config::Hsts;
+    use crate::site::Hsts;
 
     #[test]
     fn path_for_dns_queries_is_read() {

@@ -1,10 +1,10 @@
 //! The keys of a domain for redirects and fields by path.
 
 use super::ConfigBuilder;
-use crate::config::SiteOptions;
 use crate::config_reader::{Entry, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::path_rules::{AuthRule, PathRules};
+use crate::site::SiteOptions;
 use sanderling_site_rules::{
     Cors, Field, FieldRule, Pattern, Redirect, RedirectText, RequestPath, RuleError, RuleLimits, SecurityHeaders,
 };
