@@ -1,6 +1,5 @@
 //! The checked configuration, independent of its source: a file and the arguments of `serve` both become a [`Config`].
 
-use crate::access_log::AccessLog;
 use crate::authorities::Acme;
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
@@ -8,10 +7,12 @@ use crate::limits::Limits;
 use crate::paths::{
     CookieSecret, check_control_path, check_key_mode, has_private_key, read_cookie_secrets, read_secret_file,
 };
+use crate::request_log::{AccessLog, LogOutput, QueryLog};
 use crate::service::Service;
 use crate::site::Site;
 use crate::transfers::{TransfersByZone, TsigKeyFile, ZoneTransfers};
 use crate::zones::{Zone, ZoneFolder};
+use sanderling_log_format::LogKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -90,6 +91,8 @@ pub struct Config {
     pub trusted_proxies: Option<TrustedProxies>,
     /// The log of HTTP requests; `None` if there is none.
     pub access_log: Option<AccessLog>,
+    /// The log of DNS queries; `None` if there is none.
+    pub query_log: Option<QueryLog>,
     /// Detailed metrics; `None` if there are none.
     pub metrics: Option<Metrics>,
     /// The limits.
@@ -129,6 +132,7 @@ impl Default for Config {
             http_rate_limit: RateLimit::default(),
             trusted_proxies: None,
             access_log: None,
+            query_log: None,
             metrics: None,
             limits: Limits::default(),
         }
@@ -136,6 +140,14 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Where the lines of a log go; `None` if there is no such log.
+    pub fn log_output(&self, kind: LogKind) -> Option<&LogOutput> {
+        match kind {
+            LogKind::Access => self.access_log.as_ref().map(|log| &log.output),
+            LogKind::Queries => self.query_log.as_ref().map(|log| &log.output),
+        }
+    }
+
     /// Why a server cannot create its control socket at the path that the file has.
     pub fn control_problem(&self) -> Option<Diagnostic> {
         let problem = check_control_path(self.control.as_deref()?).err()?;

@@ -166,7 +166,7 @@ impl ConfigBuilder<'_, '_> {
                 "domain" => self.read_domains(entry),
                 "metrics" => self.read_metrics(entry),
                 "tsig" => self.read_tsig(entry),
-                "log" => self.config.access_log = self.read_log(entry),
+                "log" => self.read_log(entry),
                 "limits" => {}
                 key => self.reader.error(entry.offset, Section::Top.unknown_key(key)),
             }

@@ -119,7 +119,9 @@ impl Section {
                 "auth",
             ],
             Section::Tsig => vec!["algorithm", "secret_file"],
-            Section::Log => vec!["access", "format", "one_of", "rotate", "keep"],
+            Section::Log => {
+                vec!["access", "format", "one_of", "queries", "queries_format", "queries_one_of", "rotate", "keep"]
+            }
             Section::Metrics => vec!["listen"],
             Section::Limits => limits::keys(),
         }

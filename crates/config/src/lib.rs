@@ -19,7 +19,7 @@ mod zones;
 mod transfers;
 mod folder_pattern;
 mod path_rules;
-mod access_log;
+mod request_log;
 mod paths;
 mod releases;
 mod listen_address;
@@ -32,7 +32,6 @@ mod exit;
 pub mod log;
 pub mod diagnostic;
 
-pub use access_log::{AccessLog, AccessLogTarget, Rotation, RotationTime};
 pub use account::lookup_user;
 pub use authorities::{Acme, Authority};
 pub use config::{
@@ -49,6 +48,8 @@ pub use listen_address::parse_listen_address;
 pub use path_rules::{AuthRule, PathRules};
 pub use paths::{COOKIE_SECRET_BYTES, CookieSecret};
 pub use releases::{PREVIOUS_RELEASES_MAX, ReleaseLink};
+pub use request_log::{AccessLog, LogOutput, LogTarget, QueryLog, Rotation, RotationTime};
+pub use sanderling_log_format::LogKind;
 pub use service::{ListenerRole, Service};
 pub use similar::most_similar;
 pub use site::{DohPath, FileOptions, Hsts, Site, SiteOptions};

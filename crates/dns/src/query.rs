@@ -5,6 +5,7 @@
 
 use crate::hash_slots::Slot;
 use crate::message::Rcode;
+use crate::name::Name;
 use crate::name_hash::IndexedName;
 use crate::packed_rrset::{CLASS_CH, CLASS_IN, HEADER_BYTES};
 use crate::question::{Header, Question, find_edns, tsig_at};
@@ -99,11 +100,25 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         ParsedQuery { message, question, reply_kind, zones: Some(zones), slot: Slot::EMPTY }
     }
 
+    /// The name that is asked for; `None` if the question was not parsed.
+    pub fn qname(&self) -> Option<Name<'q>> {
+        self.parsed_question().map(|question| question.qname)
+    }
+
+    /// The class that is asked for; `None` if the question was not parsed.
+    pub fn qclass(&self) -> Option<u16> {
+        self.parsed_question().map(|question| question.qclass)
+    }
+
     /// The type that is asked for; `None` if the question was not parsed.
     pub fn qtype(&self) -> Option<Rtype> {
+        self.parsed_question().map(|question| question.qtype)
+    }
+
+    fn parsed_question(&self) -> Option<&Question<'q>> {
         match self.reply_kind {
             ReplyKind::NoReply | ReplyKind::HeaderOnly(_) => None,
-            ReplyKind::QuestionOnly(_) | ReplyKind::InZone(_) | ReplyKind::Truncated => Some(self.question.qtype),
+            ReplyKind::QuestionOnly(_) | ReplyKind::InZone(_) | ReplyKind::Truncated => Some(&self.question),
         }
     }
 

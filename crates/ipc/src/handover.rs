@@ -3,7 +3,7 @@
 use crate::connection::{Connection, OutgoingFds, Received};
 use crate::message::{Event, FdKind, Message, PendingCommand, ProcessInfo};
 use sanderling_config::log::log;
-use sanderling_config::{ListenerRole, Service};
+use sanderling_config::{ListenerRole, LogKind, Service};
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::{listen_fds, memfd};
 use serde_json::Value;
@@ -21,7 +21,7 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
-const NAMES: [(&str, FdKind); 15] = [
+const NAMES: [(&str, FdKind); 16] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
@@ -30,7 +30,8 @@ const NAMES: [(&str, FdKind); 15] = [
     ("keeper", FdKind::Keeper),
     ("shared-keys", FdKind::SharedKeys),
     ("tsig-secrets", FdKind::TsigSecrets),
-    ("access-log", FdKind::AccessLog),
+    ("access-log", FdKind::Log(LogKind::Access)),
+    ("query-log", FdKind::Log(LogKind::Queries)),
     ("control", FdKind::ControlSocket),
     ("http", FdKind::Listener(ListenerRole { service: Service::Http, is_external: false })),
     ("https", FdKind::Listener(ListenerRole { service: Service::Https, is_external: false })),
@@ -78,8 +79,8 @@ pub struct Descriptors {
     pub served_zones: Option<OwnedFd>,
     /// The state of the agent.
     pub agent_report: Option<OwnedFd>,
-    /// Where the lines of the access log go.
-    pub access_log: Option<OwnedFd>,
+    /// Where the lines of logs go.
+    pub logs: Vec<(LogKind, OwnedFd)>,
     /// The control socket.
     pub control: Option<OwnedFd>,
     /// The bound sockets.
@@ -110,7 +111,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::Challenges => self.challenges = Some(descriptor),
                 FdKind::ServedZones => self.served_zones = Some(descriptor),
                 FdKind::AgentReport => self.agent_report = Some(descriptor),
-                FdKind::AccessLog => self.access_log = Some(descriptor),
+                FdKind::Log(log) => self.logs.push((log, descriptor)),
                 FdKind::ControlSocket => self.control = Some(descriptor),
                 FdKind::Listener(role) => self.listeners.push((role, descriptor)),
                 FdKind::Process(info) => self.processes.push((info, descriptor)),

@@ -5,7 +5,7 @@
 //! it is checked.
 
 use crate::signing::SigningCounts;
-use sanderling_config::ListenerRole;
+use sanderling_config::{ListenerRole, LogKind};
 use sanderling_os::seqpacket::MESSAGE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -34,9 +34,9 @@ pub enum Message {
 pub enum Command {
     /// Use the certificates and keys that come with the command.
     UpdateSecrets,
-    /// Write the access log to the target that comes with the command ([`FdKind::AccessLog`]).
-    UpdateAccessLog,
-    /// Open the access log again.
+    /// Write logs of requests to the targets that come with the command ([`FdKind::Log`]).
+    UpdateLogs,
+    /// Open the logs of requests again.
     Reopen,
     /// Answer what certificate authorities look for, which comes with the command ([`FdKind::Challenges`]), instead of what came
     /// before. The receiver confirms it with [`Event::ChallengesServed`].
@@ -261,8 +261,8 @@ pub enum Event {
     KeysKept,
     /// The keeper is alive, and has done this.
     KeeperReport(SigningCounts),
-    /// The server process cannot write the access log.
-    AccessLogFailed,
+    /// The server process cannot write this log.
+    LogFailed(LogKind),
     /// The server process has failed and exits when it has finished what is in progress.
     Failed,
     /// The server process has stopped accepting, after the command to stop: the listeners can be shut down.
@@ -304,8 +304,8 @@ pub enum FdKind {
     AgentReport,
     /// The zones that are served, in a sealed memfd ([`crate::agent`]).
     ServedZones,
-    /// Where the lines of the access log go; the configuration says whether it is a file or a socket.
-    AccessLog,
+    /// Where the lines of a log go; the configuration says whether it is a file or a socket.
+    Log(LogKind),
     /// The control socket.
     ControlSocket,
     /// A bound socket. The reuseport sockets of one address follow each other, and the addresses have the order of the
@@ -474,7 +474,7 @@ pub(crate) mod tests {
         ]
         .map(Command::Zone);
         let supervision = Command::Supervision(Supervision { processes: [0, 1, 2], ..Supervision::default() });
-        let updates = [Command::UpdateSecrets, Command::UpdateAccessLog, Command::Reopen, supervision];
+        let updates = [Command::UpdateSecrets, Command::UpdateLogs, Command::Reopen, supervision];
         let site = Command::ReloadSite { name: Some("example.com".to_owned()) };
         let others = [reload, site, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver];
         let of_agent = [
@@ -511,7 +511,7 @@ pub(crate) mod tests {
             Event::KeysHeld { number: 1 },
             Event::KeysKept,
             Event::KeeperReport(SigningCounts::default()),
-            Event::AccessLogFailed,
+            Event::LogFailed(LogKind::Queries),
             Event::Failed,
             Event::AcceptStopped,
             Event::Drained { cut_off_count: 1 },
@@ -543,7 +543,8 @@ pub(crate) mod tests {
             FdKind::Challenges,
             FdKind::ServedZones,
             FdKind::AgentReport,
-            FdKind::AccessLog,
+            FdKind::Log(LogKind::Access),
+            FdKind::Log(LogKind::Queries),
             FdKind::ControlSocket,
             FdKind::Process(process),
             FdKind::Requester,

@@ -4,7 +4,7 @@ const HEXADECIMAL: &[u8; 16] = b"0123456789ABCDEF";
 
 /// How bytes of a request are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Escape {
+pub enum Escape {
     /// `"`, `\`, control characters and bytes beyond ASCII as `\xHH`, as nginx does.
     Text,
     /// As in a string of JSON (RFC 8259 §7). Bytes that are not UTF-8 become U+FFFD.

@@ -1,35 +1,27 @@
 //! Parses the text of a format.
 
 use crate::escape::Escape;
-use crate::record::Record;
+use crate::http_record::HttpRecord;
+use crate::http_variable::HttpVariable;
 use crate::timestamp::Timestamp;
-use crate::variable::{VARIABLES, Variable};
+use crate::variable::{SHARED_VARIABLES, SharedVariable, Variable};
 use std::fmt;
 
-const COMMON: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
-const COMBINED: &str = concat!(
-    r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "#,
-    r#""$http_referer" "$http_user_agent""#
-);
-const JSON: &str = concat!(
-    r#"{"time":"$time_iso8601","client":"$remote_addr","scheme":"$scheme","host":"$host","method":"$request_method","#,
-    r#""target":"$request_uri","protocol":"$server_protocol","status":$status,"bytes":$body_bytes_sent,"#,
-    r#""seconds":$request_time,"referer":"$http_referer","user_agent":"$http_user_agent"}"#
-);
 /// Bytes of a format; a longer one is an error.
 const FORMAT_BYTES_MAX: usize = 4096;
 
-/// What the lines of a log contain.
+/// What the lines of a log contain, whose variables are `V`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Format {
-    parts: Vec<Part>,
+pub struct Format<V> {
+    parts: Vec<Part<V>>,
     escape: Escape,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum Part<V> {
     Text(Vec<u8>),
-    Variable(Variable),
+    Shared(SharedVariable),
+    Own(V),
 }
 
 /// Why a text is not a format.
@@ -49,19 +41,14 @@ pub enum FormatError {
     TooLong,
 }
 
-impl Format {
-    /// The preset `common`, `combined` or `json`, or a format with variables such as `$status` or `${status}`; `$$` is a
-    /// dollar sign. Values in a format that begins with `{` are escaped as in strings of JSON.
+impl<V: Variable> Format<V> {
+    /// The preset of this name, or a format with variables such as `$status` or `${status}`; `$$` is a dollar sign. Values in
+    /// a format that begins with `{` are escaped as in strings of JSON.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Format, FormatError> {
-        let text = match text {
-            "common" => COMMON,
-            "combined" => COMBINED,
-            "json" => JSON,
-            _ => text,
-        };
+    pub fn parse(text: &str) -> Result<Format<V>, FormatError> {
+        let text = V::PRESETS.iter().find(|(name, _)| *name == text).map_or(text, |(_, preset)| preset);
         if text.len() > FORMAT_BYTES_MAX {
             return Err(FormatError::TooLong);
         }
@@ -79,26 +66,51 @@ impl Format {
                 }
                 None => {
                     let (name, after) = split_name(after)?;
-                    let variable = Variable::from_name(name);
-                    let variable = variable.ok_or_else(|| FormatError::UnknownVariable(name.to_owned()))?;
-                    parts.push(Part::Variable(variable));
+                    let shared = SharedVariable::from_name(name).map(Part::Shared);
+                    let variable = shared.or_else(|| V::from_name(name).map(Part::Own));
+                    parts.push(variable.ok_or_else(|| FormatError::UnknownVariable(name.to_owned()))?);
                     after
                 }
             };
         }
         push_text(&mut parts, rest);
-        if !parts.iter().any(|part| matches!(part, Part::Variable(_))) {
+        if parts.iter().all(|part| matches!(part, Part::Text(_))) {
             return Err(FormatError::NoVariable);
         }
         let escape = if text.starts_with('{') { Escape::Json } else { Escape::Text };
         Ok(Format { parts, escape })
     }
 
+    /// Appends the line of `record`, with a line feed at its end.
+    pub(crate) fn write(&self, record: &V::Record<'_>, time: &Timestamp, out: &mut Vec<u8>) {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text),
+                Part::Shared(variable) => variable.write(record, time, out),
+                Part::Own(variable) => variable.write(record, self.escape, out),
+            }
+        }
+        out.push(b'\n');
+    }
+
+    /// The names of the presets.
+    pub fn preset_names() -> impl Iterator<Item = &'static str> {
+        V::PRESETS.iter().map(|(name, _)| *name)
+    }
+
+    /// The fixed names of variables.
+    pub fn variable_names() -> impl Iterator<Item = &'static str> {
+        let own_names = V::VARIABLES.iter().map(|(name, ..)| *name);
+        SHARED_VARIABLES.iter().map(|(name, ..)| *name).chain(own_names)
+    }
+}
+
+impl Format<HttpVariable> {
     /// The field lines that a line needs, out of those of `record`.
-    pub(crate) fn needed_fields(&self, record: &Record<'_>) -> Vec<u8> {
+    pub(crate) fn needed_fields(&self, record: &HttpRecord<'_>) -> Vec<u8> {
         let mut lines = Vec::new();
         for part in &self.parts {
-            let Part::Variable(variable) = part else { continue };
+            let Part::Own(variable) = part else { continue };
             if let Some((name, value)) = variable.field().and_then(|name| Some((name, record.field(name)?))) {
                 for part in [name, b":", value, b"\r\n"] {
                     lines.extend_from_slice(part);
@@ -107,25 +119,9 @@ impl Format {
         }
         lines
     }
-
-    /// Appends the line of `record`, with a line feed at its end.
-    pub(crate) fn write(&self, record: &Record<'_>, time: &Timestamp, out: &mut Vec<u8>) {
-        for part in &self.parts {
-            match part {
-                Part::Text(text) => out.extend_from_slice(text),
-                Part::Variable(variable) => variable.write(record, time, self.escape, out),
-            }
-        }
-        out.push(b'\n');
-    }
-
-    /// The names of the variables, each with its meaning.
-    pub fn variables() -> impl Iterator<Item = (&'static str, &'static str)> {
-        VARIABLES.iter().map(|(name, _, meaning)| (*name, *meaning))
-    }
 }
 
-fn push_text(parts: &mut Vec<Part>, text: &str) {
+fn push_text<V>(parts: &mut Vec<Part<V>>, text: &str) {
     match parts.last_mut() {
         _ if text.is_empty() => {}
         Some(Part::Text(last)) => last.extend_from_slice(text.as_bytes()),

@@ -1,4 +1,4 @@
-//! Formats of access logs: the text of a format becomes a [`Format`], which writes one line for each [`Record`].
+//! Formats of logs of requests: the text of a format becomes a [`Format`], and a [`LineWriter`] writes one line for each record.
 //!
 //! Used by `config`, which reports errors of a format, and by `server`, which writes the lines. It does no I/O, and knows
 //! neither files nor time zones: times are in UTC.
@@ -6,11 +6,24 @@
 
 mod line_writer;
 mod format;
+mod query_variable;
+mod http_variable;
+mod http_record;
 mod variable;
-mod record;
 mod escape;
 mod timestamp;
+mod log_kind;
 
+pub use escape::Escape;
 pub use format::{Format, FormatError};
+pub use http_record::{HttpRecord, HttpVersion, Outcome};
+pub use http_variable::HttpVariable;
 pub use line_writer::LineWriter;
-pub use record::{HttpVersion, Outcome, Record};
+pub use log_kind::LogKind;
+pub use query_variable::{QueryQuestion, QueryRecord, QueryVariable};
+pub use variable::{Record, Variable};
+
+/// What the lines of the access log contain.
+pub type AccessFormat = Format<HttpVariable>;
+/// What the lines of the log of DNS queries contain.
+pub type QueryFormat = Format<QueryVariable>;

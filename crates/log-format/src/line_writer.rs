@@ -1,48 +1,53 @@
 //! Writes lines of one format, and remembers the text of the current second.
 
 use crate::format::Format;
-use crate::record::Record;
+use crate::http_record::HttpRecord;
+use crate::http_variable::HttpVariable;
 use crate::timestamp::Timestamp;
+use crate::variable::{Record, Variable};
 use std::sync::Arc;
 
 /// Writes lines of one format.
 #[derive(Debug)]
-pub struct LineWriter {
-    format: Arc<Format>,
+pub struct LineWriter<V> {
+    format: Arc<Format<V>>,
     time: Timestamp,
 }
 
-impl LineWriter {
+impl<V: Variable> LineWriter<V> {
     /// A writer of lines in this format.
-    pub fn new(format: Arc<Format>) -> LineWriter {
+    pub fn new(format: Arc<Format<V>>) -> LineWriter<V> {
         LineWriter { format, time: Timestamp::default() }
     }
 
-    /// What must be kept of the fields of `record` until its line is written.
-    pub fn needed_fields(&self, record: &Record<'_>) -> Vec<u8> {
-        self.format.needed_fields(record)
-    }
-
     /// Appends the line of `record` to `out`, with a line feed at its end. Bytes of the request are escaped.
-    pub fn write(&mut self, record: &Record<'_>, out: &mut Vec<u8>) {
-        self.time.set(record.time_unix_ms / 1000);
+    pub fn write(&mut self, record: &V::Record<'_>, out: &mut Vec<u8>) {
+        self.time.set(record.time_unix_ms() / 1000);
         self.format.write(record, &self.time, out);
+    }
+}
+
+impl LineWriter<HttpVariable> {
+    /// What must be kept of the fields of `record` until its line is written.
+    pub fn needed_fields(&self, record: &HttpRecord<'_>) -> Vec<u8> {
+        self.format.needed_fields(record)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::AccessFormat;
     use crate::format::FormatError;
-    use crate::record::{HttpVersion, Outcome};
+    use crate::http_record::{HttpVersion, Outcome};
     use std::net::SocketAddr;
 
     const LINE: &[u8] = b"GET /a?b=c HTTP/1.1";
     const FIELDS: &[u8] = b"Host: example.com\r\nReferer:  https://example.org/ \r\n\
         User-Agent: \"x\"\\\x1b[2J\xff\r\nX-Empty:\r\n";
 
-    fn record(line: &[u8]) -> Record<'_> {
-        Record {
+    fn record(line: &[u8]) -> HttpRecord<'_> {
+        HttpRecord {
             client: SocketAddr::from(([192, 0, 2, 7], 4711)),
             line,
             fields: FIELDS,
@@ -53,9 +58,9 @@ mod tests {
         }
     }
 
-    fn line(format: &str, record: &Record<'_>) -> String {
+    fn line(format: &str, record: &HttpRecord<'_>) -> String {
         let mut out = Vec::new();
-        LineWriter::new(Arc::new(Format::parse(format).expect("a format"))).write(record, &mut out);
+        LineWriter::new(Arc::new(AccessFormat::parse(format).expect("a format"))).write(record, &mut out);
         String::from_utf8(out).expect("UTF-8")
     }
 
@@ -80,12 +85,12 @@ mod tests {
             ("Authorization: Basic\r\n", "-"),
             ("", "-"),
         ] {
-            let record = Record { fields: fields.as_bytes(), ..record(LINE) };
+            let record = HttpRecord { fields: fields.as_bytes(), ..record(LINE) };
             assert_eq!(line("$remote_user", &record), format!("{expected}\n"), "{fields}");
-            let needed =
-                LineWriter::new(Arc::new(Format::parse("$remote_user").expect("a format"))).needed_fields(&record);
+            let needed = LineWriter::new(Arc::new(AccessFormat::parse("$remote_user").expect("a format")))
+                .needed_fields(&record);
             assert_eq!(
-                line("$remote_user", &Record { fields: &needed, ..record }),
+                line("$remote_user", &HttpRecord { fields: &needed, ..record }),
                 format!("{expected}\n"),
                 "{fields}"
             );
@@ -105,7 +110,7 @@ mod tests {
 
     #[test]
     fn variables_have_the_values_of_the_request() {
-        let encrypted = Record {
+        let encrypted = HttpRecord {
             client: "[2001:db8:1:2::3]:443".parse().expect("an address"),
             version: HttpVersion::Http2,
             is_encrypted: true,
@@ -143,16 +148,16 @@ mod tests {
         assert_eq!(line("$request_uri", &record(&target)).len(), 4097);
         assert_eq!(line("$request", &record(&target)).len(), 4096 + "GET  HTTP/1.1\n".len());
         let fields = [b"Cookie: ".to_vec(), vec![b'c'; 8000], b"\r\n".to_vec()].concat();
-        assert_eq!(line("$http_cookie", &Record { fields: &fields, ..record(LINE) }).len(), 1025);
+        assert_eq!(line("$http_cookie", &HttpRecord { fields: &fields, ..record(LINE) }).len(), 1025);
     }
 
     #[test]
     fn needed_fields_give_the_same_line() {
         for format in ["combined", "common", "json", "$host $http_x_empty $http_none"] {
-            let writer = LineWriter::new(Arc::new(Format::parse(format).expect("a format")));
+            let writer = LineWriter::new(Arc::new(AccessFormat::parse(format).expect("a format")));
             let fields = writer.needed_fields(&record(LINE));
             assert!(fields.len() < FIELDS.len());
-            assert_eq!(line(format, &Record { fields: &fields, ..record(LINE) }), line(format, &record(LINE)));
+            assert_eq!(line(format, &HttpRecord { fields: &fields, ..record(LINE) }), line(format, &record(LINE)));
         }
     }
 
@@ -167,7 +172,7 @@ mod tests {
             ("jsn", FormatError::NoVariable),
             (&"$status".repeat(1000), FormatError::TooLong),
         ] {
-            assert_eq!(Format::parse(format), Err(expected));
+            assert_eq!(AccessFormat::parse(format), Err(expected));
         }
     }
 }

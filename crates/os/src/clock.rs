@@ -9,6 +9,13 @@ pub fn unix_seconds() -> u64 {
     clock_gettime(ClockId::CLOCK_REALTIME_COARSE).ok().and_then(|time| time.tv_sec().try_into().ok()).unwrap_or(0)
 }
 
+/// Milliseconds since 1970-01-01 00:00 UTC, as exact as a tick of the kernel.
+pub fn unix_ms() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_REALTIME_COARSE).ok();
+    let ms = time.map(|time| time.tv_sec() * 1_000 + time.tv_nsec() / 1_000_000);
+    ms.and_then(|ms| ms.try_into().ok()).unwrap_or(0)
+}
+
 /// Milliseconds of the monotonic clock, from an arbitrary origin that is the same for all processes until the next boot.
 #[inline]
 pub fn monotonic_ms() -> u64 {

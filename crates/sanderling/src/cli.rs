@@ -431,7 +431,7 @@ line.")]
 Exit status: 0 if the new program serves, 1 if the old one still does or did not answer, 2 for a
 wrong command line.")]
     Upgrade(ControlArgs),
-    /// Open the access log again
+    /// Open the logs of requests again
     ///
     /// After another program has renamed it, such as logrotate. SIGUSR1 to the server does the same. A log with the key `rotate`
     /// does not need it.

@@ -8,7 +8,7 @@ use crate::loader::{Loaded, Loader};
 use crate::site_lint;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{print, report};
-use sanderling_config::{AccessLog, CertificateFiles, Config, ConfigSource, Exit, lookup_user};
+use sanderling_config::{CertificateFiles, Config, ConfigSource, Exit, LogKind, lookup_user};
 use sanderling_ipc::secrets::{CertificateContent, NoCertificate, PassedCertificate};
 use sanderling_os::process::effective_uid;
 use serde::Serialize;
@@ -103,7 +103,8 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let keys = config.tsig_keys.iter();
     let key_problems: Vec<Diagnostic> =
         keys.filter_map(|key| key.read().err().or_else(|| key.mode_problem())).collect();
-    let log_problem = config.access_log.as_ref().and_then(AccessLog::path_problem);
+    let log_problems = LogKind::ALL.into_iter().filter_map(|kind| config.log_output(kind)?.path_problem());
+    let log_problems: Vec<Diagnostic> = log_problems.collect();
     sanderling_os::features::select_all();
     let (mut name, mut switch_problem) = (None, None);
     if let Some(user) = user {
@@ -125,7 +126,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let mut problems = certificate_problems;
     problems.extend(secret_problems);
     problems.extend(key_problems);
-    problems.extend(log_problem);
+    problems.extend(log_problems);
     problems.extend(access::problems(config, &loaded.snapshot, name.as_deref()));
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
     loaded.errors.extend(errors);

@@ -8,7 +8,6 @@ mod site_reload;
 mod unsupervised;
 mod zone_commands;
 
-use crate::access_log::{self, LostLines};
 use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
 use crate::challenges::ActiveChallenges;
 use crate::heap_trim::HeapTrim;
@@ -18,12 +17,13 @@ use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
 use crate::metrics::{Metrics, MetricsListener, TextFormat};
 use crate::reply_options::reply_options;
+use crate::request_logs::{self, LostLines};
 use crate::sandbox::Sandbox;
 use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
 use crate::status::ProcessStatus;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{log, report};
-use sanderling_config::{Config, ConfigSource};
+use sanderling_config::{Config, ConfigSource, LogKind};
 use sanderling_dns::ZoneMap;
 use sanderling_ipc::agent::challenges_from_memfd;
 use sanderling_ipc::control_socket::ControlSocket;
@@ -68,8 +68,8 @@ pub(crate) struct ProcessState {
     pub(crate) transfer_slots: Arc<TransferSlots>,
     /// What came with the configuration that is being loaded.
     pub(crate) received_secrets: SecretDescriptors,
-    /// A target of the access log that came with a configuration.
-    pub(crate) access_log: Option<OwnedFd>,
+    /// Targets of logs that came with a configuration.
+    pub(crate) log_targets: Vec<(LogKind, OwnedFd)>,
     /// The shared keys, for the next supervisor.
     pub(crate) keys_file: Option<OwnedFd>,
     /// `None` after the supervisor has exited.
@@ -109,8 +109,8 @@ pub(crate) struct ControlLoop<'s> {
     has_wait_failed: bool,
     /// The thread that waits for a disk, as logged.
     logged_disk_wait: Option<String>,
-    /// The error of the access log, as logged.
-    lost_lines: LostLines,
+    /// The errors of the logs of requests, as logged.
+    lost_lines: [LostLines; LogKind::ALL.len()],
     limit_log: LimitLog,
     heap_trim: HeapTrim,
     started_at: SystemTime,
@@ -153,7 +153,7 @@ impl<'s> ControlLoop<'s> {
             next_heartbeat: Instant::now(),
             has_wait_failed: false,
             logged_disk_wait: None,
-            lost_lines: LostLines::default(),
+            lost_lines: LogKind::ALL.map(LostLines::new),
             limit_log: LimitLog::default(),
             heap_trim: HeapTrim::default(),
             started_at: SystemTime::now(),
@@ -269,7 +269,7 @@ impl<'s> ControlLoop<'s> {
             Command::Reload { forced_zones } => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
-                self.state.access_log = received.access_log.take();
+                self.state.log_targets = std::mem::take(&mut received.logs);
                 let configuration = received.configuration.take();
                 self.state.received_secrets = SecretDescriptors::from(received);
                 let result = configuration.ok_or_else(|| io::Error::other("no configuration came with the command"));
@@ -298,10 +298,10 @@ impl<'s> ControlLoop<'s> {
             }
             Command::UpdateChallenges { number } => self.update_challenges(number, descriptors),
             Command::ReportZones => self.report_zones(),
-            Command::UpdateAccessLog => {
+            Command::UpdateLogs => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
-                access_log::set_target(self.server, &self.state.config, received.access_log);
+                request_logs::set_targets(self.server, &self.state.config, received.logs);
             }
             Command::Status(format) => {
                 let text = self.status_text(format);
@@ -375,7 +375,7 @@ impl<'s> ControlLoop<'s> {
     /// Sends an event to the supervisor. Heartbeats and text are dropped while many events are unsent.
     fn send(&mut self, event: Event) {
         let Some(supervisor) = &mut self.state.supervisor else { return };
-        let may_drop = matches!(event, Event::Heartbeat | Event::AccessLogFailed | Event::Stdout(_) | Event::Stderr(_));
+        let may_drop = matches!(event, Event::Heartbeat | Event::LogFailed(_) | Event::Stdout(_) | Event::Stderr(_));
         if may_drop && supervisor.unsent_count() >= UNSENT_EVENTS_MAX {
             return;
         }
@@ -423,10 +423,12 @@ impl<'s> ControlLoop<'s> {
             log(&format!("thread {thread} waits for a disk, and its connections wait with it"));
         }
         self.logged_disk_wait = waiting;
-        let access_log_status = self.server.access_log_status().unwrap_or_default();
-        self.lost_lines.line(&access_log_status).iter().for_each(|line| log(line));
-        if access_log_status.error.is_some() {
-            self.send(Event::AccessLogFailed);
+        for kind in LogKind::ALL {
+            let status = self.server.log_status(kind).unwrap_or_default();
+            self.lost_lines[kind as usize].line(&status).iter().for_each(|line| log(line));
+            if status.error.is_some() {
+                self.send(Event::LogFailed(kind));
+            }
         }
         match hung {
             Some(thread) if !thread.waits_for_disk => self.send(Event::ThreadHung(Text::new(&thread.name))),
@@ -493,7 +495,7 @@ impl<'s> ControlLoop<'s> {
     fn metrics(&self) -> Metrics<'_> {
         Metrics {
             status: self.server.status(),
-            access_log: self.server.access_log_status(),
+            logs: LogKind::ALL.map(|log| self.server.log_status(log)),
             load_status: &self.state.load_status,
             certificates: &self.state.certificates.states,
             supervision: self.state.supervision,

@@ -19,7 +19,7 @@ mod challenges;
 mod reply_options;
 mod client_policy;
 mod transfers;
-mod access_log;
+mod request_logs;
 mod loader;
 mod site_watcher;
 mod rules_files;

@@ -9,6 +9,7 @@ pub(crate) use text::TextFormat;
 
 use crate::certificate_state::CertificateState;
 use crate::load_status::{LoadStatus, SiteState, ZoneState};
+use sanderling_config::LogKind;
 use sanderling_ipc::signing::Refusal;
 use sanderling_ipc::{KeeperSupervision, Supervision};
 use sanderling_os::counters::Syscall;
@@ -30,7 +31,8 @@ const RELOAD_RESULTS: [&str; 3] = ["success", "partial", "failure"];
 /// What metrics are made of.
 pub(crate) struct Metrics<'m> {
     pub(crate) status: Status,
-    pub(crate) access_log: Option<LogStatus>,
+    /// Of each [`LogKind`]; `None` without that log.
+    pub(crate) logs: [Option<LogStatus>; LogKind::ALL.len()],
     pub(crate) load_status: &'m LoadStatus,
     pub(crate) certificates: &'m [CertificateState],
     pub(crate) supervision: Supervision,
@@ -183,11 +185,13 @@ impl Metrics<'_> {
         // The one is counted before the other.
         let of_1_3 = handshakes.saturating_sub(of_1_2);
         families.insert("sanderling_tls_handshakes", vec![(&["1.2"], of_1_2), (&["1.3"], of_1_3)]);
-        if let Some(LogStatus { dropped_lines, written_lines, .. }) = self.access_log {
-            families.insert(
-                "sanderling_access_log_lines",
-                vec![(&["written"], written_lines), (&["dropped"], dropped_lines)],
-            );
+        const LOG_LINES: [[[&str; 2]; 2]; LogKind::ALL.len()] =
+            [[["access", "written"], ["access", "dropped"]], [["queries", "written"], ["queries", "dropped"]]];
+        for (labels, status) in LOG_LINES.iter().zip(&self.logs) {
+            if let Some(status) = status {
+                let samples = families.entry("sanderling_log_lines").or_default();
+                samples.extend([(&labels[0][..], status.written_lines), (&labels[1][..], status.dropped_lines)]);
+            }
         }
         for (name, counts) in families {
             let mut samples = out.family(name);

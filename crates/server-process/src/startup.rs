@@ -1,7 +1,6 @@
 //! The start of a server process: inherit, give up privileges, load, enter the sandbox, serve.
 
 use crate::access;
-use crate::access_log;
 use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
 use crate::client_policy::set_client_policies;
 use crate::control_loop::{ControlLoop, ProcessState};
@@ -10,12 +9,13 @@ use crate::loader::{Loaded, Loader};
 use crate::metrics::MetricsListener;
 use crate::options::{fit_to_descriptor_limit, options_of, statistics_options};
 use crate::reply_options::reply_options;
+use crate::request_logs;
 use crate::sandbox::Sandbox;
 use crate::socket_sets::{https_port, socket_sets};
 use crate::transfers::transfer_policy;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{self, log, report};
-use sanderling_config::{ConfigSource, DomainName, Exit, lookup_user};
+use sanderling_config::{ConfigSource, DomainName, Exit, LogKind, lookup_user};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::handover;
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Supervision, Text};
@@ -82,8 +82,8 @@ struct Inherited {
     config_text: OwnedFd,
     kept_zones: Vec<Arc<OwnedFd>>,
     secrets: SecretDescriptors,
-    /// Where the lines of the access log go.
-    access_log: Option<OwnedFd>,
+    /// Where the lines of logs go.
+    log_targets: Vec<(LogKind, OwnedFd)>,
     control: Option<ControlSocket>,
     https_port: Option<u16>,
     socket_sets: Vec<SocketSet>,
@@ -103,7 +103,7 @@ impl Inherited {
     fn take(control_path: Option<PathBuf>) -> io::Result<Inherited> {
         let mut inherited = handover::from_names()?;
         let kept = inherited.kept_certificates.take();
-        let (configuration, access_log) = (inherited.configuration.take(), inherited.access_log.take());
+        let (configuration, log_targets) = (inherited.configuration.take(), std::mem::take(&mut inherited.logs));
         let [zones, connections] = [&mut inherited.zones, &mut inherited.connections].map(std::mem::take);
         let (control, listeners) = (inherited.control.take(), std::mem::take(&mut inherited.listeners));
         let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
@@ -119,7 +119,7 @@ impl Inherited {
             config_text: configuration.ok_or_else(missing)?,
             kept_zones: zones.into_iter().map(Arc::new).collect(),
             secrets: SecretDescriptors { kept, ..SecretDescriptors::from(inherited) },
-            access_log,
+            log_targets,
             control,
             https_port,
             socket_sets,
@@ -159,7 +159,7 @@ impl Inherited {
         }
         errors.extend_from_slice(&certificates.diagnostics);
         snapshot.tls = tls;
-        snapshot.access_log = access_log::access_log(&config);
+        request_logs::set_logs(&config, &mut snapshot);
         snapshot.reply_options = reply_options(&config, shared_keys.as_ref(), tsig_keys);
         let transfer_slots = Arc::new(TransferSlots::new(config.limits.dns_transfers_max));
         snapshot.transfers = transfer_policy(&config, &transfer_slots);
@@ -182,7 +182,7 @@ impl Inherited {
         if sandbox.restricts_directories() {
             loader.restrict_directories();
         }
-        let Inherited { supervisor, config_text, kept_zones, control, https_port, socket_sets, access_log, .. } = self;
+        let Inherited { supervisor, config_text, kept_zones, control, https_port, socket_sets, log_targets, .. } = self;
         let metrics_listener = MetricsListener::new(self.metrics_listeners);
         let state = ProcessState {
             source,
@@ -197,7 +197,7 @@ impl Inherited {
             transfer_slots,
             received_secrets: SecretDescriptors::default(),
             keys_file,
-            access_log,
+            log_targets,
             supervisor: Some(supervisor),
             control,
             stop_client: None,
@@ -246,7 +246,7 @@ impl Prepared {
             Err(error) => log(&format!("cannot read the limit of open files: {}", error_text(&error))),
         }
         let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
-        access_log::set_target(&server, &state.config, state.access_log.take());
+        request_logs::set_targets(&server, &state.config, std::mem::take(&mut state.log_targets));
         let control = |server: &Server| {
             ControlLoop::new(server, &socket_sets, state).map(|control_loop| control_loop.run(&signals))
         };

@@ -3,6 +3,7 @@
 use crate::certificate_state::CertificateState;
 use crate::load_status::{FolderState, LoadStatus, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
+use sanderling_config::LogKind;
 use sanderling_http::HttpDate;
 use sanderling_os::features::FEATURES;
 use sanderling_server::{Counter, DrainMode, LogStatus, Server, State, Status};
@@ -71,7 +72,8 @@ pub(crate) struct ProcessStatus<'d> {
     open_files: Map<u64>,
     /// Bytes that the buffers of all connections hold.
     connection_buffers_bytes: usize,
-    access_log: Option<AccessLog>,
+    access_log: Option<LogState>,
+    query_log: Option<LogState>,
     counters: Map<u64>,
     worker_count: usize,
     threads: Vec<Thread>,
@@ -82,11 +84,17 @@ pub(crate) struct ProcessStatus<'d> {
 }
 
 #[derive(Serialize)]
-struct AccessLog {
+struct LogState {
     /// Lines that were not written.
     dropped: u64,
     /// Why the last ones were not.
     error: Option<String>,
+}
+
+impl From<LogStatus> for LogState {
+    fn from(LogStatus { dropped_lines, error, .. }: LogStatus) -> LogState {
+        LogState { dropped: dropped_lines, error }
+    }
 }
 
 #[derive(Serialize)]
@@ -142,9 +150,8 @@ impl<'d> ProcessStatus<'d> {
                 ("evicted", status.cache.evicted_count),
             ]),
             connection_buffers_bytes: status.buffers_bytes,
-            access_log: server
-                .access_log_status()
-                .map(|LogStatus { dropped_lines, error, .. }| AccessLog { dropped: dropped_lines, error }),
+            access_log: server.log_status(LogKind::Access).map(LogState::from),
+            query_log: server.log_status(LogKind::Queries).map(LogState::from),
             counters: counters(&|counter| status.sum(counter)),
             worker_count,
             threads: threads.collect(),
@@ -195,9 +202,11 @@ impl<'d> ProcessStatus<'d> {
             ),
         );
         line("buffers", format!("{} bytes", self.connection_buffers_bytes));
-        if let Some(AccessLog { dropped, error }) = &self.access_log {
-            let error = error.as_ref().map_or(String::new(), |error| format!("; ERROR: {error}"));
-            line("access log", format!("{dropped} lines dropped{error}"));
+        for (kind, state) in [(LogKind::Access, &self.access_log), (LogKind::Queries, &self.query_log)] {
+            if let Some(LogState { dropped, error }) = state {
+                let error = error.as_ref().map_or(String::new(), |error| format!("; ERROR: {error}"));
+                line(&kind.to_string(), format!("{dropped} lines dropped{error}"));
+            }
         }
         if let Some(FolderState { files, zone_count, problem, .. }) = self.zone_folder {
             let problem = problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));

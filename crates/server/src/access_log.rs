@@ -4,24 +4,21 @@
 //! [`PendingLine`] along, which is written when the part has been sent, or however else the response ends.
 
 use crate::clock::{Clock, Milliseconds};
-use crate::log_queue::{LogQueue, LogSlot};
+use crate::log_lines::{LogLines, RequestLog};
+use crate::log_queue::LogQueue;
 use crate::metrics::ThreadMetrics;
 use crate::statistics::{CountedResponse, Slots};
 use sanderling_http::{Request, Status, Version};
-use sanderling_log_format::{Format, HttpVersion, LineWriter, Outcome, Record};
+use sanderling_log_format::{HttpRecord, HttpVariable, HttpVersion, Outcome};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Which requests are logged, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccessLog {
-    /// The format of the lines.
-    pub format: Arc<Format>,
-    /// Of how many successful requests one is logged; 1 for all of them. Responses with an error are always logged.
-    pub one_of: u32,
-}
+/// The log of HTTP requests. Responses with an error are always logged.
+pub type AccessLog = RequestLog<HttpVariable>;
+/// The lines of a worker.
+type Lines = LogLines<HttpVariable>;
 
 /// What a worker records of its responses: lines of the access log, and detailed counts.
 #[derive(Debug)]
@@ -38,19 +35,6 @@ struct WorkerLogState {
     slots: Arc<Slots>,
     now_ms: Milliseconds,
     now_unix_ms: u64,
-}
-
-/// The lines of a worker.
-#[derive(Debug)]
-struct Lines {
-    queue: Arc<LogQueue>,
-    slot: Arc<LogSlot>,
-    writer: LineWriter,
-    one_of: u32,
-    /// Successful requests since the last one that was logged.
-    skipped_count: u32,
-    /// Lines that have not been passed on.
-    unsent: Vec<u8>,
 }
 
 /// The connection of a request.
@@ -102,10 +86,7 @@ impl WorkerLog {
         let mut state = self.state.borrow_mut();
         state.slots = Arc::clone(slots);
         match (&mut state.lines, log) {
-            (Some(lines), Some(log)) => {
-                lines.writer = LineWriter::new(Arc::clone(&log.format));
-                lines.one_of = log.one_of;
-            }
+            (Some(lines), Some(log)) => lines.set(log),
             (lines, log) => *lines = log.map(|log| Lines::new(log, queue)),
         }
     }
@@ -176,7 +157,7 @@ impl WorkerLog {
     /// What is to be done at the end, if there is a rest.
     fn log(self: &Rc<Self>, request: &LoggedRequest<'_>, has_rest: bool) -> Option<PendingLine> {
         let mut state = self.state.borrow_mut();
-        let is_logged = state.lines.as_mut().is_some_and(|lines| lines.takes(request.status));
+        let is_logged = state.lines.as_mut().is_some_and(|lines| request.status >= 400 || lines.takes_next());
         if !has_rest {
             state.count(request, &self.metrics);
             if is_logged {
@@ -186,7 +167,7 @@ impl WorkerLog {
         }
         let (line, fields) = match &state.lines {
             Some(lines) if is_logged => {
-                (request.line, lines.writer.needed_fields(&state.record(request, 0)).into_boxed_slice())
+                (request.line, lines.needed_fields(&state.record(request, 0)).into_boxed_slice())
             }
             _ if self.metrics.statistics.is_none() => return None,
             _ => Default::default(),
@@ -207,56 +188,18 @@ impl WorkerLog {
     }
 }
 
-impl Lines {
-    fn new(log: &AccessLog, queue: &Arc<LogQueue>) -> Lines {
-        Lines {
-            queue: Arc::clone(queue),
-            slot: queue.add_slot(),
-            writer: LineWriter::new(Arc::clone(&log.format)),
-            one_of: log.one_of,
-            skipped_count: 0,
-            unsent: Vec::new(),
-        }
-    }
-
-    /// Whether the next response is logged, which has this status.
-    fn takes(&mut self, status: u16) -> bool {
-        if status < 400 && self.one_of > 1 {
-            self.skipped_count += 1;
-            if self.skipped_count < self.one_of {
-                return false;
-            }
-            self.skipped_count = 0;
-        }
-        true
-    }
-
-    fn pass_on(&mut self) {
-        if !self.unsent.is_empty() {
-            self.queue.pass_on(&self.slot, &mut self.unsent);
-        }
-    }
-}
-
-/// The last lines are passed on, also those of responses that end after the log.
-impl Drop for Lines {
-    fn drop(&mut self) {
-        self.pass_on();
-    }
-}
-
 impl WorkerLogState {
-    fn record<'r>(&self, request: &LoggedRequest<'r>, duration_ms: u64) -> Record<'r> {
+    fn record<'r>(&self, request: &LoggedRequest<'r>, duration_ms: u64) -> HttpRecord<'r> {
         let LoggedRequest { peer, line, fields, status, content_bytes, .. } = *request;
         let Peer { client, version, is_encrypted } = peer;
         let outcome = Outcome { status, content_bytes, duration_ms };
-        Record { client, line, fields, version, is_encrypted, outcome, time_unix_ms: self.now_unix_ms }
+        HttpRecord { client, line, fields, version, is_encrypted, outcome, time_unix_ms: self.now_unix_ms }
     }
 
     fn write(&mut self, request: &LoggedRequest<'_>, duration_ms: u64) {
         let record = self.record(request, duration_ms);
         if let Some(lines) = &mut self.lines {
-            lines.writer.write(&record, &mut lines.unsent);
+            lines.write(&record);
         }
     }
 

@@ -11,12 +11,14 @@ use crate::jobs::{Completion, Waiter};
 use crate::local_files::LocalFiles;
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::permits::{ClientPrefix, Permit, PermitError};
+use crate::query_log::ThreadQueryLog;
 use crate::shared::Shared;
 use crate::slab::{Key, Slab};
 use crate::snapshot::Snapshot;
 use crate::statistics::Series;
 use crate::timers::Timers;
 use crate::transport::Transport;
+use sanderling_log_format::LogKind;
 use sanderling_os::poll::Readiness;
 use sanderling_tls::ServerTls;
 use std::io;
@@ -56,6 +58,7 @@ pub(crate) struct Connections<'s> {
     snapshot_version: u64,
     metrics: Arc<ThreadMetrics>,
     log: Option<Rc<WorkerLog>>,
+    query_log: Option<ThreadQueryLog>,
     /// There is a log, or a limit of requests.
     inspects_requests: bool,
     use_number: u64,
@@ -95,6 +98,7 @@ impl<'s> Connections<'s> {
             snapshot_version,
             metrics,
             log: None,
+            query_log: None,
             inspects_requests: false,
             use_number: 0,
             drain_grace: None,
@@ -146,7 +150,9 @@ impl<'s> Connections<'s> {
 
     /// Begins or ends to log and count responses, as the snapshot says.
     fn update_log(&mut self) {
-        let access_log = self.snapshot.access_log.as_ref();
+        let Snapshot { access_log, query_log, slots, .. } = &self.snapshot;
+        let queue = self.shared.log_queue(LogKind::Queries);
+        ThreadQueryLog::update(&mut self.query_log, query_log.as_ref(), queue);
         let has_log = access_log.is_some() || self.metrics.statistics.is_some();
         self.inspects_requests = has_log || self.shared.request_budget.is_some();
         if !has_log {
@@ -154,7 +160,7 @@ impl<'s> Connections<'s> {
             return;
         }
         let log = self.log.get_or_insert_with(|| Rc::new(WorkerLog::new(Arc::clone(&self.metrics))));
-        log.set(access_log, &self.shared.log_queue, &self.snapshot.slots);
+        log.set(access_log.as_ref(), self.shared.log_queue(LogKind::Access), slots);
     }
 
     /// Ends an iteration: gives up references to files that were invalidated, before the worker may sleep.
@@ -164,6 +170,9 @@ impl<'s> Connections<'s> {
             self.count_states();
         }
         if let Some(log) = &self.log {
+            log.pass_on();
+        }
+        if let Some(log) = &self.query_log {
             log.pass_on();
         }
     }
@@ -442,6 +451,7 @@ impl<'s> Connections<'s> {
             inspects_requests: self.inspects_requests,
             request_budget: self.shared.request_budget.as_ref(),
             log: self.log.as_ref(),
+            query_log: self.query_log.as_ref(),
             drain_grace: self.drain_grace,
         };
         let next = match catch_unwind(AssertUnwindSafe(|| act(connection, &mut context))) {

@@ -10,6 +10,7 @@ use crate::jobs::Waiter;
 use crate::local_files::LocalFiles;
 use crate::metrics::ThreadMetrics;
 use crate::options::Options;
+use crate::query_log::ThreadQueryLog;
 use crate::request_budget::RequestBudget;
 use crate::send_queue::{FileChunk, SendContext};
 use crate::snapshot::Snapshot;
@@ -77,6 +78,8 @@ pub(crate) struct Context<'w, 's> {
     pub(crate) request_budget: Option<&'w RequestBudget>,
     /// Logs and counts responses; `None` if there is no access log and no detailed counts.
     pub(crate) log: Option<&'w Rc<WorkerLog>>,
+    /// Logs DNS queries; `None` if there is no query log.
+    pub(crate) query_log: Option<&'w ThreadQueryLog>,
     /// How long idle connections stay open while the server drains; `None` while it does not.
     pub(crate) drain_grace: Option<Duration>,
 }

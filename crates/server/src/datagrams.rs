@@ -5,6 +5,7 @@
 
 use crate::lifecycle::{AcceptGuard, DrainMode, State};
 use crate::metrics::{Counter, ThreadMetrics};
+use crate::query_log::ThreadQueryLog;
 use crate::rate_limit::{RateLimit, Verdict, is_answered};
 use crate::rate_limit_policy::RateLimitPolicy;
 use crate::shared::Shared;
@@ -14,7 +15,8 @@ use sanderling_dns::transfer::TransferRequest;
 use sanderling_dns::{
     Answer, DnsTransport, ParsedQuery, ReplyOptions, RequestInfo, answer_parsed, answer_with_options,
 };
-use sanderling_os::clock::unix_seconds;
+use sanderling_log_format::LogKind;
+use sanderling_os::clock::{unix_ms, unix_seconds};
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::udp::{BATCH_COUNT_MAX, Batch, Queries, Socket};
@@ -57,9 +59,10 @@ pub(crate) struct Datagrams<'s> {
     batch: Batch,
     snapshot: Snapshot,
     snapshot_version: u64,
-    /// Whether every reply may be limited, have options, or be counted in detail.
+    /// Whether every reply may be limited, have options, be counted in detail, or logged.
     concerns_all: bool,
     rate_limit: RateLimit,
+    query_log: Option<ThreadQueryLog>,
     metrics: Arc<ThreadMetrics>,
     _accept_guard: AcceptGuard<'s>,
 }
@@ -69,18 +72,21 @@ impl<'s> Datagrams<'s> {
         let DatagramParams { sockets, wakeup, metrics, accept_guard } = params;
         let (snapshot, snapshot_version) = shared.snapshot();
         let rate_limit = RateLimit::new(&shared.options.dns, Arc::clone(&metrics));
-        Datagrams {
+        let mut datagrams = Datagrams {
             shared,
             sockets,
             wakeup,
             batch: Batch::new(),
-            concerns_all: concerns_all(&snapshot, &rate_limit, &metrics),
+            concerns_all: false,
             snapshot,
             snapshot_version,
             rate_limit,
+            query_log: None,
             metrics,
             _accept_guard: accept_guard,
-        }
+        };
+        datagrams.follow_snapshot();
+        datagrams
     }
 
     /// Serves until the server drains. What was received is answered, and if the server stops, so is what waits in the
@@ -93,7 +99,7 @@ impl<'s> Datagrams<'s> {
             self.metrics.heartbeat.begin_iteration();
             if self.shared.snapshot_version() != self.snapshot_version {
                 (self.snapshot, self.snapshot_version) = self.shared.snapshot();
-                self.concerns_all = concerns_all(&self.snapshot, &self.rate_limit, &self.metrics);
+                self.follow_snapshot();
             }
             if self.run_once() != Received::MaybeMore {
                 self.metrics.heartbeat.begin_waiting();
@@ -113,9 +119,24 @@ impl<'s> Datagrams<'s> {
         }
     }
 
+    /// Begins or ends what the snapshot has for all queries.
+    fn follow_snapshot(&mut self) {
+        let queue = self.shared.log_queue(LogKind::Queries);
+        ThreadQueryLog::update(&mut self.query_log, self.snapshot.query_log.as_ref(), queue);
+        self.concerns_all = self.rate_limit.limits_replies()
+            || self.snapshot.reply_options.concern_all()
+            || self.metrics.statistics.is_some()
+            || self.query_log.is_some();
+    }
+
     /// Serves each socket within its budget; the most that was found in one of them.
+    #[inline]
     fn run_once(&mut self) -> Received {
-        (0..self.sockets.len()).map(|index| self.serve_socket(index)).max().unwrap_or(Received::Nothing)
+        let found = (0..self.sockets.len()).map(|index| self.serve_socket(index)).max().unwrap_or(Received::Nothing);
+        if let Some(log) = &self.query_log {
+            log.pass_on();
+        }
+        found
     }
 
     fn serve_socket(&mut self, index: usize) -> Received {
@@ -172,7 +193,7 @@ impl<'s> Datagrams<'s> {
                 }
             }
         });
-        let (snapshot, metrics) = (&self.snapshot, &*self.metrics);
+        let (snapshot, metrics, query_log) = (&self.snapshot, &*self.metrics, self.query_log.as_ref());
         let reply_options = &*snapshot.reply_options;
         let mut panic_count = 0;
         if COUNT_MAX > 1 {
@@ -186,13 +207,8 @@ impl<'s> Datagrams<'s> {
         }
         panic_count += each(parsed, |index, parsed| {
             let answer = if has_options {
-                let batch = QueryBatch { queries, transport, now_unix_s, snapshot, metrics };
-                let out = replies.buffer();
-                let answer = batch.answer_apart(index, parsed, out);
-                if let (Some(statistics), Answer::Reply(length_bytes)) = (&self.metrics.statistics, answer) {
-                    statistics.count_reply(transport, parsed, &out[..length_bytes], &self.snapshot.slots);
-                }
-                answer
+                let batch = QueryBatch { queries, transport, now_unix_s, snapshot, metrics, query_log };
+                batch.answer_apart(index, parsed, replies.buffer())
             } else {
                 let info = RequestInfo { client: queries.peer_address(index), transport, now_unix_s };
                 answer_parsed(parsed, &info, replies.buffer())
@@ -215,11 +231,6 @@ impl Drop for Datagrams<'_> {
     fn drop(&mut self) {
         self.metrics.heartbeat.begin_waiting();
     }
-}
-
-/// Whether every reply may be limited, have options, or be counted in detail.
-fn concerns_all(snapshot: &Snapshot, rate_limit: &RateLimit, metrics: &ThreadMetrics) -> bool {
-    rate_limit.limits_replies() || snapshot.reply_options.concern_all() || metrics.statistics.is_some()
 }
 
 /// Applies the limits of replies to a batch.
@@ -265,6 +276,7 @@ struct QueryBatch<'b> {
     now_unix_s: u64,
     snapshot: &'b Snapshot,
     metrics: &'b ThreadMetrics,
+    query_log: Option<&'b ThreadQueryLog>,
 }
 
 impl QueryBatch<'_> {
@@ -274,15 +286,28 @@ impl QueryBatch<'_> {
     #[inline(never)]
     fn answer_apart(self, index: usize, query: &ParsedQuery<'_, '_>, out: &mut [u8]) -> Answer {
         let options = &*self.snapshot.reply_options;
-        if let Some(request) = TransferRequest::new(query) {
-            return self.answer_transfer(index, request, out);
-        }
         let client = self.queries.peer_address(index);
         let info = RequestInfo { client, transport: self.transport, now_unix_s: self.now_unix_s };
-        if query.is_concerned_by(options) {
+        let answer = if let Some(request) = TransferRequest::new(query) {
+            self.answer_transfer(index, request, out)
+        } else if query.is_concerned_by(options) {
             answer_with_options(query, &info, options, out)
         } else {
             answer_parsed(query, &info, out)
+        };
+        if let Answer::Reply(length_bytes) = answer {
+            self.record(&info, query, &out[..length_bytes]);
+        }
+        answer
+    }
+
+    /// Counts and logs a reply.
+    fn record(self, info: &RequestInfo, query: &ParsedQuery<'_, '_>, reply: &[u8]) {
+        if let Some(statistics) = &self.metrics.statistics {
+            statistics.count_reply(self.transport, query, reply, &self.snapshot.slots);
+        }
+        if let Some(log) = self.query_log {
+            log.log_reply(info, query, reply, unix_ms());
         }
     }
 }

@@ -68,6 +68,9 @@ impl DnsStream {
                 if let Some(statistics) = &context.metrics.statistics {
                     statistics.count_reply(transport, &query, &reply[..length_bytes], &context.snapshot.slots);
                 }
+                if let Some(log) = context.query_log {
+                    log.log_reply(&info, &query, &reply[..length_bytes], context.clock.unix_ms());
+                }
                 let output = &mut context.buffers.output;
                 output.extend_from_slice(&(length_bytes as u16).to_be_bytes());
                 output.extend_from_slice(&reply[..length_bytes]);

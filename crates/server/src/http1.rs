@@ -466,7 +466,13 @@ fn answer_dns<'s>(
     connection: &ConnectionInfo<'_>,
     context: &mut Context<'_, 's>,
 ) -> Step<'s> {
-    let query = DnsRequest { request, content, client: *connection.client, now_unix_s: context.clock.unix_s() };
+    let query = DnsRequest {
+        request,
+        content,
+        client: *connection.client,
+        now_unix_ms: context.clock.unix_ms(),
+        query_log: context.query_log,
+    };
     let Buffers { output, scratch, .. } = &mut *context.buffers;
     let (mut response, reply) = dns_over_https::answer(&query, context.snapshot, context.metrics, scratch);
     if is_last {

@@ -323,7 +323,7 @@ impl<'s> Http2<'s> {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> StreamStep {
-        let waiter = Waiter { stream: request.stream(), ..context.waiter };
+        let (waiter, query_log) = (Waiter { stream: request.stream(), ..context.waiter }, context.query_log);
         let Context { snapshot, files, authenticator, options, clock, buffers, metrics, log, request_budget, .. } =
             context;
         let Buffers { output, limits, http2: scratch, http2_head: head, scratch: reply_room, .. } = &mut **buffers;
@@ -335,8 +335,7 @@ impl<'s> Http2<'s> {
         let client = snapshot.http_clients.client_of(parsed_request, *connection.client);
         let (peer, connection) = (connection, &ConnectionInfo { client: &client, ..*connection });
         let mut origin = Origin::new(ended.map_or(clock.now_ms(), |ended| ended.since_ms));
-        let path;
-        let lookup;
+        let (path, lookup);
         // The page of an error, if that is a file.
         let mut page = None;
         let mut hit = Err(LookupError::NotLookedUp);
@@ -365,7 +364,8 @@ impl<'s> Http2<'s> {
                         return self.wait_for_job(request, &scratch.head, job);
                     }
                     let content = &scratch.head[*head_bytes..];
-                    let query = DnsRequest { request: parsed, content, client, now_unix_s: clock.unix_s() };
+                    let query =
+                        DnsRequest { request: parsed, content, client, now_unix_ms: clock.unix_ms(), query_log };
                     if let Some((response, reply)) =
                         response_by_rules(&ruling.action, &query, snapshot, metrics, reply_room)
                     {

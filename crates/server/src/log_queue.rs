@@ -112,6 +112,8 @@ pub struct LogStatus {
 /// The queue of a log, with a slot for each thread that serves.
 #[derive(Debug)]
 pub(crate) struct LogQueue {
+    /// The name of the thread that writes.
+    name: &'static str,
     /// Bytes that wait in one slot.
     slot_bytes_max: usize,
     slots: Mutex<Vec<Arc<LogSlot>>>,
@@ -135,8 +137,9 @@ pub(crate) struct LogSlot {
 }
 
 impl LogQueue {
-    pub(crate) fn new(slot_bytes_max: usize) -> LogQueue {
+    pub(crate) fn new(name: &'static str, slot_bytes_max: usize) -> LogQueue {
         LogQueue {
+            name,
             slot_bytes_max,
             slots: Mutex::default(),
             next_target: Mutex::default(),
@@ -166,7 +169,7 @@ impl LogQueue {
         *lock(&self.next_target) = Some(target);
         if self.writer.get().is_none() {
             let queue = Arc::clone(self);
-            let handle = thread::Builder::new().name("access-log".into()).spawn(move || queue.run_writer())?;
+            let handle = thread::Builder::new().name(self.name.into()).spawn(move || queue.run_writer())?;
             let _ = self.writer.set(handle.thread().clone());
         }
         self.wake_writer();
@@ -305,7 +308,7 @@ mod tests {
 
     #[test]
     fn lines_of_each_thread_keep_their_order() {
-        let queue = Arc::new(LogQueue::new(1024));
+        let queue = Arc::new(LogQueue::new("log", 1024));
         let (mut reader, target) = pipe();
         queue.set_target(target).expect("a thread");
         let slot = queue.add_slot();
@@ -322,7 +325,7 @@ mod tests {
 
     #[test]
     fn lines_are_written_before_the_end_and_to_the_newest_target() {
-        let queue = Arc::new(LogQueue::new(1024));
+        let queue = Arc::new(LogQueue::new("log", 1024));
         let (mut old, target) = pipe();
         queue.set_target(target).expect("a thread");
         let (mut new, target) = pipe();
@@ -338,7 +341,7 @@ mod tests {
 
     #[test]
     fn full_target_drops_lines_and_no_thread_waits_for_it() {
-        let queue = Arc::new(LogQueue::new(4096));
+        let queue = Arc::new(LogQueue::new("log", 4096));
         let (mut reader, target) = pipe();
         queue.set_target(target).expect("a thread");
         let slot = queue.add_slot();
@@ -356,7 +359,7 @@ mod tests {
 
     #[test]
     fn failure_to_write_is_reported() {
-        let queue = Arc::new(LogQueue::new(4096));
+        let queue = Arc::new(LogQueue::new("log", 4096));
         let full = File::options().write(true).open("/dev/full").expect("the device");
         queue.set_target(LogTarget::Stream(full)).expect("a thread");
         let slot = queue.add_slot();
@@ -369,7 +372,7 @@ mod tests {
 
     #[test]
     fn line_that_was_cut_off_does_not_become_part_of_the_next_one() {
-        let queue = Arc::new(LogQueue::new(1024 * 1024));
+        let queue = Arc::new(LogQueue::new("log", 1024 * 1024));
         let (mut reader, writer) = io::pipe().expect("a pipe");
         rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).expect("set");
         let mut target = LogTarget::Stream(File::from(OwnedFd::from(writer)));
@@ -389,7 +392,7 @@ mod tests {
     #[test]
     fn line_that_is_too_long_for_a_datagram_costs_no_other() {
         let (socket, daemon) = UnixDatagram::pair().expect("sockets");
-        let queue = Arc::new(LogQueue::new(16 * 1024 * 1024));
+        let queue = Arc::new(LogQueue::new("log", 16 * 1024 * 1024));
         queue.set_target(LogTarget::Syslog(socket)).expect("a thread");
         let long = vec![b'x'; 8 * 1024 * 1024];
         queue.pass_on(&queue.add_slot(), &mut [b"a\n", &long[..], b"\n", b"b\n"].concat());
@@ -404,7 +407,7 @@ mod tests {
 
     #[test]
     fn full_pipe_that_does_not_block_is_given_up_for_another_target() {
-        let queue = Arc::new(LogQueue::new(1024 * 1024));
+        let queue = Arc::new(LogQueue::new("log", 1024 * 1024));
         let (reader, writer) = io::pipe().expect("a pipe");
         rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).expect("set");
         queue.set_target(LogTarget::Stream(File::from(OwnedFd::from(writer)))).expect("a thread");
@@ -426,7 +429,7 @@ mod tests {
     #[test]
     fn syslog_gets_one_datagram_for_each_line() {
         let (socket, daemon) = UnixDatagram::pair().expect("sockets");
-        let queue = Arc::new(LogQueue::new(4096));
+        let queue = Arc::new(LogQueue::new("log", 4096));
         queue.set_target(LogTarget::Syslog(socket)).expect("a thread");
         queue.pass_on(&queue.add_slot(), &mut b"a\nb\n".to_vec());
         for expected in ["<134>sanderling: a", "<134>sanderling: b"] {

@@ -15,6 +15,7 @@ use crate::socket_set::{SocketSet, assign};
 use crate::status::Status;
 use crate::worker::{WAKEUP, Worker, WorkerParams};
 use sanderling_dns::ZoneMap;
+use sanderling_log_format::LogKind;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll::Poller;
 use std::io;
@@ -126,7 +127,9 @@ impl Server {
             let ended = join_all(threads);
             drop(stop);
             ended?;
-            self.shared.log_queue.close(LOG_WAIT_MAX);
+            for log in LogKind::ALL {
+                self.shared.log_queue(log).close(LOG_WAIT_MAX);
+            }
             let reported = report(result);
             join_all(helpers)?;
             Ok(reported)
@@ -140,17 +143,17 @@ impl Server {
         self.wake_all();
     }
 
-    /// Writes the access log to `target` from now on.
+    /// Writes `log` to `target` from now on.
     ///
     /// # Errors
     /// There is no thread for it.
-    pub fn set_access_log_target(&self, target: LogTarget) -> io::Result<()> {
-        self.shared.log_queue.set_target(target)
+    pub fn set_log_target(&self, log: LogKind, target: LogTarget) -> io::Result<()> {
+        self.shared.log_queue(log).set_target(target)
     }
 
-    /// The state of the access log; `None` if there has been none.
-    pub fn access_log_status(&self) -> Option<LogStatus> {
-        self.shared.log_queue.status()
+    /// The state of `log`; `None` if there has been none.
+    pub fn log_status(&self, log: LogKind) -> Option<LogStatus> {
+        self.shared.log_queue(log).status()
     }
 
     /// Frees zones that were replaced and that no thread answers from any more, which may take long. Called from time to

@@ -16,6 +16,7 @@ use crate::request_budget::RequestBudget;
 use crate::snapshot::Snapshot;
 use crate::statistics::{SlotNames, Statistics};
 use sanderling_dns::{ZoneEntry, ZoneMap};
+use sanderling_log_format::LogKind;
 use sanderling_os::clock::monotonic_ms;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,8 +33,8 @@ pub(crate) struct Shared {
     pub(crate) authenticator: Arc<Authenticator>,
     /// Shared with threads that outlive the server if a disk does not answer.
     pub(crate) reads: Arc<FileReads>,
-    /// Shared with the thread that writes the access log, which may outlive the server.
-    pub(crate) log_queue: Arc<LogQueue>,
+    /// For each [`LogKind`]. Shared with the threads that write the logs, which may outlive the server.
+    log_queues: [Arc<LogQueue>; LogKind::ALL.len()],
     pub(crate) metrics: Metrics,
     pub(crate) lifecycle: Lifecycle,
     /// For connections of each [`Protocol`].
@@ -63,7 +64,8 @@ impl Shared {
             authenticator: Arc::new(Authenticator::new(Arc::clone(&jobs))),
             reads: Arc::new(FileReads::new(Arc::clone(&jobs))),
             jobs,
-            log_queue: Arc::new(LogQueue::new(options.access_log_queue_bytes_max)),
+            log_queues: ["access-log", "query-log"]
+                .map(|name| Arc::new(LogQueue::new(name, options.access_log_queue_bytes_max))),
             metrics: Metrics::new(options.statistics),
             lifecycle: Lifecycle::default(),
             permits: [
@@ -86,6 +88,10 @@ impl Shared {
     }
 
     /// Says where the sites and zones of a new snapshot are counted.
+    pub(crate) fn log_queue(&self, log: LogKind) -> &Arc<LogQueue> {
+        &self.log_queues[log as usize]
+    }
+
     fn assign_slots(&self, snapshot: &mut Snapshot) {
         let Some(options) = self.options.statistics else { return };
         let sites = snapshot.sites.all().iter().map(|site| site.hosts.first().map_or("*", String::as_str));

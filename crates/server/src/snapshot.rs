@@ -3,6 +3,7 @@
 use crate::access_log::AccessLog;
 use crate::challenges::Challenges;
 use crate::http_clients::HttpClients;
+use crate::query_log::QueryLog;
 use crate::rate_limit_policy::RateLimitPolicy;
 use crate::sites::Sites;
 use crate::statistics::Slots;
@@ -32,6 +33,8 @@ pub struct Snapshot {
     pub challenges: Option<Arc<Challenges>>,
     /// The access log; `None` if there is none.
     pub access_log: Option<AccessLog>,
+    /// The log of DNS queries; `None` if there is none.
+    pub query_log: Option<QueryLog>,
     /// Where its sites and zones are counted, which the server sets.
     pub slots: Arc<Slots>,
 }
@@ -59,6 +62,7 @@ impl Snapshot {
             transfers: Arc::default(),
             challenges: None,
             access_log: None,
+            query_log: None,
             slots: Arc::default(),
         }
     }

@@ -213,18 +213,12 @@ impl ThreadStatistics {
         reply: &[u8],
         slots: &Slots,
     ) {
-        let transport = match transport {
-            DnsTransport::Udp { .. } => 0,
-            DnsTransport::Tcp => 1,
-            DnsTransport::Tls => 2,
-            DnsTransport::Https => 3,
-        };
+        let transport = index_of_transport(transport);
         let query_type = match query.qtype() {
             Some(qtype) => QUERY_TYPE_NUMBERS.iter().position(|&it| it == qtype).unwrap_or(QUERY_TYPE_NUMBERS.len()),
             None => QUERY_TYPE_NUMBERS.len() + 1,
         };
-        let rcode = query.rcode_of(reply);
-        let rcode = RCODE_NUMBERS.iter().position(|&it| it == rcode).unwrap_or(RCODE_NUMBERS.len());
+        let rcode = index_of_rcode(query.rcode_of(reply));
         self.add(Series::Queries(transport, query_type), 1);
         self.add(Series::Replies(transport, rcode), 1);
         self.add(Series::Sizes(transport, bucket_of(reply.len() as u64, &SIZE_BOUNDS_BYTES)), 1);
@@ -235,6 +229,21 @@ impl ThreadStatistics {
             self.add(Series::Truncated(transport), 1);
         }
     }
+}
+
+/// The index in [`DNS_TRANSPORTS`].
+pub(crate) fn index_of_transport(transport: DnsTransport) -> usize {
+    match transport {
+        DnsTransport::Udp { .. } => 0,
+        DnsTransport::Tcp => 1,
+        DnsTransport::Tls => 2,
+        DnsTransport::Https => 3,
+    }
+}
+
+/// The index in [`RCODES`].
+pub(crate) fn index_of_rcode(rcode: u16) -> usize {
+    RCODE_NUMBERS.iter().position(|&it| it == rcode).unwrap_or(RCODE_NUMBERS.len())
 }
 
 /// The index of the first of `bounds` that is not below `value`; their number, if all are.

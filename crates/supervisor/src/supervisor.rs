@@ -10,15 +10,15 @@ mod status;
 mod certificates;
 mod agent;
 mod zones;
-mod access_log;
 mod keeper;
+mod log_files;
 mod secrets;
 
 pub use startup::serve;
 
-use self::access_log::AccessLogFile;
 use self::agent::Agent;
 use self::keeper::Keeper;
+use self::log_files::LogFiles;
 use self::secrets::Secrets;
 use crate::backoff::Backoff;
 use crate::phase::{Phase, PhaseInput};
@@ -68,7 +68,7 @@ struct Supervisor {
     secrets: Secrets,
     agent: Agent,
     keeper: Keeper,
-    access_log: AccessLogFile,
+    logs: LogFiles,
     processes: Vec<Process>,
     last_generation: u64,
     task: Option<Task>,
@@ -284,7 +284,7 @@ impl Supervisor {
                 self.next_watchdog,
                 self.agent.next_deadline(),
                 self.secrets.next_check(),
-                self.access_log.next_check(),
+                self.logs.next_check(),
             ])
             .flatten()
             .min()
@@ -301,7 +301,7 @@ impl Supervisor {
             match signal {
                 SIGHUP => self.enqueue(QueuedRequest::Reload(Requester::None, Vec::new())),
                 SIGUSR2 => self.enqueue(QueuedRequest::Upgrade(Requester::None)),
-                SIGUSR1 => self.reopen_access_log(Requester::None),
+                SIGUSR1 => self.reopen_logs(Requester::None),
                 _ => self.stop(Requester::None),
             }
         }
@@ -339,10 +339,10 @@ impl Supervisor {
                 command @ Command::RenewCertificate { .. } => self.pass_to_agent(requester, command),
                 Command::Upgrade => self.enqueue(QueuedRequest::Upgrade(requester)),
                 Command::Stop => self.stop(requester),
-                Command::Reopen => self.reopen_access_log(requester),
+                Command::Reopen => self.reopen_logs(requester),
                 Command::Drain
                 | Command::UpdateSecrets
-                | Command::UpdateAccessLog
+                | Command::UpdateLogs
                 | Command::UpdateChallenges { .. }
                 | Command::ChallengesServed { .. }
                 | Command::ReportZones
@@ -404,7 +404,7 @@ impl Supervisor {
         self.update_agent();
         self.update_keeper(hang_limit);
         self.update_secrets();
-        self.update_access_log();
+        self.update_logs();
         if let Some(interval) = self.notifier.watchdog_interval()
             && self.next_watchdog.is_none_or(|at| Instant::now() >= at)
         {

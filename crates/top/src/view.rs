@@ -173,7 +173,7 @@ impl View {
             handshakes: rates.of("sanderling_tls_handshakes_total", &[]),
             resumed: rates.of("sanderling_tls_handshakes_resumed_total", &[]),
             failed_handshakes: rates.of("sanderling_tls_handshakes_failed_total", &[]),
-            dropped_log_lines: now.sum("sanderling_access_log_lines_total", &[("result", "dropped")]),
+            dropped_log_lines: now.sum("sanderling_log_lines_total", &[("result", "dropped")]),
             limits: limits(&rates),
             bad_sites: state("sanderling_sites", ["stale", "unavailable"]),
             bad_zones: state("sanderling_zones", ["stale", "unavailable"]),

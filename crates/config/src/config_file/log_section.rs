@@ -1,14 +1,13 @@
 //! Reads the section `[log]`.
 
 use super::ConfigBuilder;
-use crate::access_log::{AccessLog, AccessLogTarget, Rotation, RotationTime};
 use crate::config_reader::{Entry, entries};
 use crate::keys::Section;
+use crate::request_log::{LogOutput, LogTarget, RequestLog, Rotation, RotationTime};
 use crate::units::Quantity;
-use sanderling_log_format::Format;
+use sanderling_log_format::{Format, LogKind, Variable};
 use std::sync::Arc;
 
-const ACCESS_EXAMPLE: &str = "access = \"access.log\"";
 const ROTATE_EXAMPLE: &str = "rotate = \"daily\" or rotate = \"100MiB\"";
 /// Earlier files that are kept by default.
 const KEEP_DEFAULT: u32 = 7;
@@ -17,73 +16,122 @@ const ONE_OF_MAX: u64 = 1_000_000;
 /// Bytes of the smallest size of a log file.
 const ROTATE_SIZE_MIN: u64 = 1024;
 
+/// The keys of one log of requests.
+struct LogKeys {
+    target: &'static str,
+    target_example: &'static str,
+    format: &'static str,
+    default_format: &'static str,
+    one_of: &'static str,
+}
+
+const ACCESS: LogKeys = LogKeys {
+    target: "access",
+    target_example: "access = \"access.log\"",
+    format: "format",
+    default_format: "combined",
+    one_of: "one_of",
+};
+const QUERIES: LogKeys = LogKeys {
+    target: "queries",
+    target_example: "queries = \"queries.log\"",
+    format: "queries_format",
+    default_format: "text",
+    one_of: "queries_one_of",
+};
+
 impl ConfigBuilder<'_, '_> {
-    pub(super) fn read_log(&mut self, section: Entry<'_, '_>) -> Option<AccessLog> {
-        let table = self.reader.table(section, "[log] on a line of its own")?;
-        let (mut target, mut format, mut one_of, mut time, mut keep) = (None, None, 1, None, None);
-        for entry in entries(table) {
-            match entry.key {
-                "access" => target = self.read_log_target(entry),
-                "format" => format = self.read_format(entry),
-                "one_of" => one_of = self.read_log_number(entry, ONE_OF_MAX, 100).unwrap_or(1),
-                "rotate" => time = self.read_rotation_time(entry),
-                "keep" => keep = self.read_log_number(entry, KEEP_MAX, KEEP_DEFAULT).map(|keep| (entry.offset, keep)),
-                key => self.reader.error(entry.offset, Section::Log.unknown_key(key)),
-            }
+    pub(super) fn read_log(&mut self, section: Entry<'_, '_>) {
+        let Some(table) = self.reader.table(section, "[log] on a line of its own") else { return };
+        let entries = entries(table);
+        for entry in entries.iter().filter(|entry| !Section::Log.has(entry.key)) {
+            self.reader.error(entry.offset, Section::Log.unknown_key(entry.key));
         }
-        let Some((target, location)) = target else {
-            if !table.contains_key("access") {
-                self.error(section.offset, "[log] has no `access`", format!("write {ACCESS_EXAMPLE}"));
+        let (access, queries) = (entry_of(&entries, ACCESS.target), entry_of(&entries, QUERIES.target));
+        if access.is_none() && queries.is_none() {
+            let remedy = format!("write {} or {}", ACCESS.target_example, QUERIES.target_example);
+            self.error(section.offset, "[log] has neither `access` nor `queries`", remedy);
+            return;
+        }
+        let rotation = self.read_rotation(&entries);
+        self.config.access_log = self.read_request_log(&entries, &ACCESS, rotation);
+        self.config.query_log = self.read_request_log(&entries, &QUERIES, rotation);
+        let is_file = |output: &LogOutput| matches!(output.target, LogTarget::File(_));
+        let outputs: Vec<&LogOutput> =
+            LogKind::ALL.into_iter().filter_map(|kind| self.config.log_output(kind)).collect();
+        let has_file = outputs.iter().any(|output| is_file(output));
+        let has_one_file = matches!(outputs[..], [one, other] if is_file(one) && one.target == other.target);
+        if let (false, Some(rotate)) = (has_file || outputs.is_empty(), entry_of(&entries, "rotate")) {
+            self.error(rotate.offset, "only a file can be rotated", "remove `rotate`");
+        }
+        if let (true, Some(queries)) = (has_one_file, queries) {
+            self.error(queries.offset, "both logs have the same file", format!("write {}", QUERIES.target_example));
+        }
+    }
+
+    fn read_request_log<V: Variable>(
+        &mut self,
+        entries: &[Entry<'_, '_>],
+        keys: &LogKeys,
+        rotation: Option<Rotation>,
+    ) -> Option<RequestLog<V>> {
+        let (target, format, one_of) = (keys.target, keys.format, keys.one_of);
+        let [target, format, one_of] = [target, format, one_of].map(|key| entry_of(entries, key));
+        let Some(target) = target else {
+            if let Some(entry) = format.or(one_of) {
+                let message = format!("`{}` is set, but `{}` is not", entry.key, keys.target);
+                self.error(entry.offset, message, format!("write {}", keys.target_example));
             }
             return None;
         };
-        match (&time, keep) {
-            (None, Some((offset, _))) if !table.contains_key("rotate") => {
-                self.error(offset, "`keep` is set, but `rotate` is not", format!("write {ROTATE_EXAMPLE}"));
-            }
-            (Some((offset, _)), _) if !matches!(target, AccessLogTarget::File(_)) => {
-                self.error(*offset, "only a file can be rotated", "remove `rotate`");
-            }
-            _ => {}
-        }
-        let keep = keep.map_or(KEEP_DEFAULT, |(_, keep)| keep);
-        let rotation = time.map(|(_, time)| Rotation { time, keep });
-        let format = Arc::new(format.or_else(|| Format::parse("combined").ok())?);
-        Some(AccessLog { target, location, format, one_of, rotation })
-    }
-
-    fn read_log_target(&mut self, entry: Entry<'_, '_>) -> Option<(AccessLogTarget, crate::diagnostic::Location)> {
-        let (path, location) = self.read_path(entry, ACCESS_EXAMPLE)?;
-        let (_, text) = self.reader.string(entry, ACCESS_EXAMPLE)?;
+        let (path, location) = self.read_path(target, keys.target_example)?;
+        let (_, text) = self.reader.string(target, keys.target_example)?;
         let target = match text {
-            "stdout" => AccessLogTarget::Stdout,
-            "syslog" => AccessLogTarget::Syslog,
-            _ => AccessLogTarget::File(path),
+            "stdout" => LogTarget::Stdout,
+            "syslog" => LogTarget::Syslog,
+            _ => LogTarget::File(path),
         };
-        Some((target, location))
+        let format = match format {
+            Some(entry) => self.read_format(entry, keys)?,
+            None => Format::parse(keys.default_format).expect("a preset"),
+        };
+        let one_of = one_of.and_then(|entry| self.read_log_number(entry, ONE_OF_MAX, 100)).unwrap_or(1);
+        let rotation = rotation.filter(|_| matches!(target, LogTarget::File(_)));
+        Some(RequestLog { output: LogOutput { target, location, rotation }, format: Arc::new(format), one_of })
     }
 
-    fn read_format(&mut self, entry: Entry<'_, '_>) -> Option<Format> {
-        let (offset, text) = self.reader.string(entry, "format = \"combined\"")?;
-        match Format::parse(text) {
-            Ok(format) => Some(format),
-            Err(error) => {
-                let names: Vec<&str> = Format::variables().map(|(name, _)| name).collect();
-                let remedy = format!(
-                    "write \"common\", \"combined\", \"json\", or a format with ${} or $http_NAME for a field",
-                    names.join(", $")
-                );
-                self.error(offset, format!("`format` is not a log format: {error}"), remedy);
-                None
+    fn read_format<V: Variable>(&mut self, entry: Entry<'_, '_>, keys: &LogKeys) -> Option<Format<V>> {
+        let LogKeys { format: key, default_format, .. } = keys;
+        let (offset, text) = self.reader.string(entry, &format!("{key} = \"{default_format}\""))?;
+        Format::parse(text)
+            .map_err(|error| {
+                let presets: Vec<&str> = Format::<V>::preset_names().collect();
+                let variables: Vec<&str> = Format::<V>::variable_names().collect();
+                let remedy =
+                    format!("write \"{}\", or a format with ${}", presets.join("\", \""), variables.join(", $"));
+                self.error(offset, format!("`{key}` is not a log format: {error}"), remedy);
+            })
+            .ok()
+    }
+
+    fn read_rotation(&mut self, entries: &[Entry<'_, '_>]) -> Option<Rotation> {
+        let [rotate, keep] = ["rotate", "keep"].map(|key| entry_of(entries, key));
+        let keep_count = keep.and_then(|entry| self.read_log_number(entry, KEEP_MAX, KEEP_DEFAULT));
+        let Some(rotate) = rotate else {
+            if let Some(entry) = keep {
+                self.error(entry.offset, "`keep` is set, but `rotate` is not", format!("write {ROTATE_EXAMPLE}"));
             }
-        }
+            return None;
+        };
+        let time = self.read_rotation_time(rotate)?;
+        Some(Rotation { time, keep: keep_count.unwrap_or(KEEP_DEFAULT) })
     }
 
     fn read_log_number(&mut self, entry: Entry<'_, '_>, max: u64, example: u32) -> Option<u32> {
         u32::try_from(self.reader.number(entry, 1, max, example.into(), "")?).ok()
     }
 
-    fn read_rotation_time(&mut self, entry: Entry<'_, '_>) -> Option<(usize, RotationTime)> {
+    fn read_rotation_time(&mut self, entry: Entry<'_, '_>) -> Option<RotationTime> {
         let (offset, text) = self.reader.string(entry, ROTATE_EXAMPLE)?;
         let size = Quantity::Size.parse(text).filter(|size| *size >= ROTATE_SIZE_MIN);
         let time = if text == "daily" { Some(RotationTime::Daily) } else { size.map(RotationTime::Size) };
@@ -91,31 +139,53 @@ impl ConfigBuilder<'_, '_> {
             let message = format!("`rotate` must be \"daily\" or a size of at least 1 KiB, not {text:?}");
             self.error(offset, message, format!("write {ROTATE_EXAMPLE}"));
         }
-        time.map(|time| (offset, time))
+        time
     }
+}
+
+fn entry_of<'n, 't>(entries: &[Entry<'n, 't>], key: &str) -> Option<Entry<'n, 't>> {
+    entries.iter().find(|entry| entry.key == key).copied()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use crate::config_file::parse;
+    use crate::request_log::AccessLog;
+    use sanderling_log_format::{AccessFormat, QueryFormat};
     use std::path::{Path, PathBuf};
 
-    fn read(section: &str) -> Result<AccessLog, String> {
+    fn read(section: &str) -> Result<Config, String> {
         let text = format!("[log]\n{section}\n[domain.\"example.com\"]\nzone = \"a.zone\"\n");
         let config = parse(Path::new("/etc/s.toml"), text.as_bytes());
         let text = |diagnostics: Vec<_>| diagnostics.iter().map(ToString::to_string).collect::<String>();
-        config.map(|config| config.access_log.expect("a log")).map_err(text)
+        config.map_err(text)
+    }
+
+    fn access_log(section: &str) -> AccessLog {
+        read(section).expect("valid").access_log.expect("a log")
     }
 
     #[test]
     fn log_has_defaults() {
-        let log = read("access = \"access.log\"").expect("valid");
-        assert_eq!(log.target, AccessLogTarget::File(PathBuf::from("/etc/access.log")));
-        assert_eq!((log.format.as_ref(), log.one_of), (&Format::parse("combined").expect("a preset"), 1));
-        assert_eq!(log.rotation, None);
-        assert_eq!(read("access = \"stdout\"").expect("valid").target, AccessLogTarget::Stdout);
-        assert_eq!(read("access = \"syslog\"").expect("valid").target, AccessLogTarget::Syslog);
+        let log = access_log("access = \"access.log\"");
+        assert_eq!(log.output.target, LogTarget::File(PathBuf::from("/etc/access.log")));
+        assert_eq!((log.format.as_ref(), log.one_of), (&AccessFormat::parse("combined").expect("a preset"), 1));
+        assert_eq!(log.output.rotation, None);
+        assert_eq!(access_log("access = \"stdout\"").output.target, LogTarget::Stdout);
+        assert_eq!(access_log("access = \"syslog\"").output.target, LogTarget::Syslog);
+    }
+
+    #[test]
+    fn queries_have_a_log_of_their_own() {
+        let config = read("queries = \"queries.log\"\nrotate = \"daily\"").expect("valid");
+        assert_eq!(config.access_log, None);
+        let log = config.query_log.expect("a log");
+        assert_eq!((log.format.as_ref(), log.one_of), (&QueryFormat::parse("text").expect("a preset"), 1));
+        assert_eq!(log.output.rotation, Some(Rotation { time: RotationTime::Daily, keep: 7 }));
+        let config = read("access = \"a\"\nqueries = \"stdout\"\nrotate = \"daily\"").expect("valid");
+        assert_eq!(config.query_log.expect("a log").output.rotation, None);
     }
 
     #[test]
@@ -124,15 +194,23 @@ mod tests {
             ("rotate = \"daily\"", Rotation { time: RotationTime::Daily, keep: 7 }),
             ("rotate = \"1GiB\"\nkeep = 3", Rotation { time: RotationTime::Size(1 << 30), keep: 3 }),
         ] {
-            let log = read(&format!("access = \"a\"\n{keys}")).expect("valid");
-            assert_eq!(log.rotation, Some(expected));
+            let log = access_log(&format!("access = \"a\"\n{keys}"));
+            assert_eq!(log.output.rotation, Some(expected));
         }
     }
 
     #[test]
     fn mistakes_are_reported_with_a_remedy() {
         for (keys, expected) in [
-            ("format = \"json\"", "[log] has no `access`"),
+            ("rotate = \"daily\"", "[log] has neither `access` nor `queries`"),
+            ("queries = \"q\"\nformat = \"json\"", "`format` is set, but `access` is not"),
+            ("access = \"a\"\nqueries_one_of = 2", "`queries_one_of` is set, but `queries` is not"),
+            ("access = \"a\"\nqueries = \"a\"", "both logs have the same file; write queries = \"queries.log\""),
+            ("queries = \"q\"\nqueries_format = \"combined\"", "`queries_format` is not a log format"),
+            (
+                "queries = \"q\"\nqueries_format = \"$status\"",
+                "there is no variable $status; write \"text\", \"json\", or",
+            ),
             ("access = \"a\"\nformat = \"$statuss\"", "there is no variable $statuss"),
             ("access = \"a\"\nformat = \"combined \"", "neither a preset nor contains a variable"),
             (

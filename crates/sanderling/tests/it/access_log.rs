@@ -98,7 +98,7 @@ fn log_is_changed_and_reopened_without_a_new_process() {
     let server = TestServer::start_command(directory.serve_command(), HTTP);
     let process = server.server_process_id();
     let get = || drop(response_to(server.http(), "GET /?a HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n"));
-    assert!(directory.control("reopen").errors.contains("there is no access log"));
+    assert!(directory.control("reopen").errors.contains("there is no log of requests"));
     get();
     configure(&directory, "[log]\naccess = \"access.log\"\nformat = \"$request_uri\"\n");
     assert!(directory.control("reload").status.success());

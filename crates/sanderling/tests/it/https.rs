@@ -164,6 +164,28 @@ fn zone_is_served_over_https() {
     }
 }
 
+#[test]
+fn queries_over_encrypted_transports_are_logged() {
+    let directory = domain();
+    let log = b"[log]\nqueries = \"queries.log\"\nqueries_format = \"$transport $qname $qtype $rcode\"\n";
+    directory.replace("sanderling.toml", &[CONFIG, log].concat());
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let (dot, https) = (server.encrypted("dot"), server.encrypted("https"));
+    kdig(dot, &["+tls", "ns1.example.com", "A"]);
+    let certificate = directory.argument("chain.pem");
+    let doh = "https://example.com/dns-query?dns=AAAAAAABAAAAAAAAA25zMQdleGFtcGxlA2NvbQAAAQAB";
+    for option in ["--http1.1", "--http2"] {
+        let ended = curl(&["-sS", option, "--cacert", &certificate, "--connect-to", &format!("::{https}"), doh]);
+        assert!(ended.status.success(), "{}", ended.errors);
+    }
+    let read = || fs::read_to_string(directory.path().join("queries.log")).unwrap_or_default();
+    wait_until("3 lines", || read().lines().count() == 3);
+    let mut lines: Vec<String> = read().lines().map(str::to_owned).collect();
+    lines.sort();
+    let over_https = "doh ns1.example.com. A NOERROR";
+    assert_eq!(lines, [over_https, over_https, "dot ns1.example.com. A NOERROR"]);
+}
+
 /// The status, `Cache-Control` and length of the response to a request at `path`, by both versions of HTTP.
 fn dns_responses(directory: &TestDirectory, https: SocketAddr, path: &str, arguments: &[&str]) -> [String; 2] {
     let (certificate, connect_to) = (directory.argument("chain.pem"), format!("::{https}"));

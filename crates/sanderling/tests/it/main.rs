@@ -22,6 +22,7 @@ mod keeper;
 mod manual;
 mod metrics;
 mod probe;
+mod query_log;
 mod releases;
 mod rights;
 mod site_files;

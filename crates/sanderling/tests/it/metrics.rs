@@ -110,8 +110,8 @@ fn requests_and_queries_are_counted_by_their_properties() {
             ("sanderling_processes{state=\"serving\"}", 1.0),
             ("sanderling_restarts_total", 0.0),
             ("sanderling_connections{protocol=\"http\",tls=\"false\"}", 0.0),
-            ("sanderling_access_log_lines_total{result=\"written\"}", 7.0),
-            ("sanderling_access_log_lines_total{result=\"dropped\"}", 0.0),
+            ("sanderling_log_lines_total{log=\"access\",result=\"written\"}", 7.0),
+            ("sanderling_log_lines_total{log=\"access\",result=\"dropped\"}", 0.0),
         ];
         let differences: Vec<_> = expected.iter().filter(|(name, expected)| value(name) != *expected).collect();
         assert!(differences.is_empty(), "not so: {differences:#?}\n{found:#?}");
@@ -125,7 +125,7 @@ fn requests_and_queries_are_counted_by_their_properties() {
     // The last connections close, and the lines are written, a moment later.
     let is_settled = |found: &BTreeMap<String, f64>| {
         found["sanderling_connections{protocol=\"http\",tls=\"false\"}"] == 0.0
-            && found["sanderling_access_log_lines_total{result=\"written\"}"] == 7.0
+            && found["sanderling_log_lines_total{log=\"access\",result=\"written\"}"] == 7.0
             && found.contains_key("sanderling_restarts_total")
     };
     wait_until("all is counted", || is_settled(&collect(metrics)));

@@ -2,12 +2,12 @@
 //! process.
 
 use super::{ControlLoop, Finished, LoadResult};
-use crate::access_log;
 use crate::certificates::{LoadedSecrets, SecretDescriptors};
 use crate::client_policy::set_client_policies;
 use crate::kept_zones::NewSegment;
 use crate::loader::Loaded;
 use crate::reply_options::reply_options;
+use crate::request_logs;
 use crate::transfers::transfer_policy;
 use crate::zone_loader::Denial;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
@@ -131,8 +131,8 @@ impl ControlLoop<'_> {
         report(&diagnostics);
         self.send_diagnostics(&diagnostics);
         self.state.certificates.diagnostics = diagnostics;
-        access_log::set_target(self.server, &config, self.state.access_log.take());
-        snapshot.access_log = access_log::access_log(&config);
+        request_logs::set_targets(self.server, &config, std::mem::take(&mut self.state.log_targets));
+        request_logs::set_logs(&config, &mut snapshot);
         set_client_policies(&config, &mut snapshot);
         snapshot.transfers = transfer_policy(&config, &self.state.transfer_slots);
         self.zones = Arc::clone(&snapshot.zones);

@@ -64,7 +64,7 @@ impl ControlLoop<'_> {
             | Command::HoldKeys { .. }
             | Command::RetainKeys
             | Command::ServeKeys
-            | Command::UpdateAccessLog
+            | Command::UpdateLogs
             | Command::Supervision(_) => {
                 control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));
                 control.finish(client, false);

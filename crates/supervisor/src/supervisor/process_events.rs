@@ -32,7 +32,7 @@ impl Supervisor {
         let generation = process.generation;
         match event {
             Event::Heartbeat => {}
-            Event::AccessLogFailed => self.access_log.on_write_failure(),
+            Event::LogFailed(kind) => self.logs.on_write_failure(kind),
             Event::ThreadHung(thread) => {
                 log(&format!("{process}: thread {thread} hung (`hang_timeout_ms`); killed and restarted"));
                 self.replace_hung(index);

@@ -45,7 +45,7 @@ impl Supervisor {
             return self.begin_replacement(requester, next, &forced_zones, &reason);
         }
         let descriptors = self.secrets_for(&next).and_then(|mut descriptors| {
-            descriptors.extend(self.access_log.descriptors(&next.config));
+            descriptors.extend(self.logs.descriptors(&next.config));
             descriptors.push((FdKind::Configuration, next.text.try_clone()?));
             Ok(descriptors)
         });
@@ -121,11 +121,11 @@ impl Supervisor {
         self.notify(&[State::Ready]);
     }
 
-    /// Passes on what belongs to the current configuration, after a task for another one, or a start, has failed: the access
-    /// log, and certificates and keys, whose last changes the serving process may not have received.
+    /// Passes on what belongs to the current configuration, after a task for another one, or a start, has failed: the
+    /// logs, and certificates and keys, whose last changes the serving process may not have received.
     pub(super) fn pass_on_current(&mut self) {
         self.secrets.pass_on_again(&self.active.config);
-        self.pass_access_log();
+        self.pass_logs();
     }
 
     /// Ends the task if it is a reload by the serving process: the requester, the new configuration, the forced zones.

@@ -59,7 +59,7 @@ impl Supervisor {
     ) -> io::Result<()> {
         let (ours, theirs) = Connection::pair()?;
         let mut passed_on = self.secrets_for(&next)?;
-        passed_on.extend(self.access_log.descriptors(&next.config));
+        passed_on.extend(self.logs.descriptors(&next.config));
         let mut descriptors: OutgoingFds<'_> =
             vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, next.text.as_fd())];
         descriptors.extend(self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));

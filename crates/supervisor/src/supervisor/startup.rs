@@ -1,9 +1,9 @@
 //! The start of the supervisor: it binds its sockets, or inherits them from a service manager, from the program that it
 //! replaces, or from a server process without a supervisor.
 
-use super::access_log::AccessLogFile;
 use super::agent::Agent;
 use super::keeper::Keeper;
+use super::log_files::LogFiles;
 use super::secrets::Secrets;
 use super::upgrade::LOG_FLUSH_MAX;
 use super::{ActiveConfig, Lifecycle, QueuedRequest, Requester, Supervisor};
@@ -289,7 +289,7 @@ fn resume(
         }
     }
     // From now on this supervisor rotates it.
-    supervisor.pass_access_log();
+    supervisor.pass_logs();
     supervisor.notify(&[State::Ready]);
     Ok(supervisor)
 }
@@ -310,7 +310,7 @@ impl Supervisor {
             secrets: Secrets::default(),
             agent: Agent::default(),
             keeper: Keeper::default(),
-            access_log: AccessLogFile::default(),
+            logs: LogFiles::new(),
             processes: Vec::new(),
             last_generation: 0,
             task: None,

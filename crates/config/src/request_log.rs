@@ -1,37 +1,49 @@
-//! The log of HTTP requests: where its lines go, and what they contain.
+//! The logs of requests: where their lines go, and what they contain.
 
 use crate::diagnostic::{Diagnostic, Location};
 use crate::paths::check_log_file;
-use sanderling_log_format::Format;
+use sanderling_log_format::{Format, HttpVariable, QueryVariable};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The log of HTTP requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AccessLog {
-    /// Where its lines go.
-    pub target: AccessLogTarget,
-    /// Where the configuration has the target.
-    pub location: Location,
-    /// What they contain.
-    pub format: Arc<Format>,
-    /// Of how many successful requests one is logged.
-    pub one_of: u32,
-    /// When another file is begun; `None` if another program does that.
-    pub rotation: Option<Rotation>,
-}
+pub type AccessLog = RequestLog<HttpVariable>;
+/// The log of DNS queries.
+pub type QueryLog = RequestLog<QueryVariable>;
 
-impl AccessLog {
-    /// Why the supervisor cannot open it, if it runs as this user.
-    pub fn path_problem(&self) -> Option<Diagnostic> {
-        let AccessLogTarget::File(path) = &self.target else { return None };
-        Some(Diagnostic::error(self.location.clone(), check_log_file(path).err()?))
-    }
+/// A log of requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestLog<V> {
+    /// Where its lines go.
+    pub output: LogOutput,
+    /// What they contain.
+    pub format: Arc<Format<V>>,
+    /// Of how many requests one is logged.
+    pub one_of: u32,
 }
 
 /// Where the lines of a log go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccessLogTarget {
+pub struct LogOutput {
+    /// The file, or what takes its place.
+    pub target: LogTarget,
+    /// Where the configuration has the target.
+    pub location: Location,
+    /// When another file is begun; `None` if another program does that.
+    pub rotation: Option<Rotation>,
+}
+
+impl LogOutput {
+    /// Why the supervisor cannot open it, if it runs as this user.
+    pub fn path_problem(&self) -> Option<Diagnostic> {
+        let LogTarget::File(path) = &self.target else { return None };
+        Some(Diagnostic::error(self.location.clone(), check_log_file(path).err()?))
+    }
+}
+
+/// What takes the lines of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogTarget {
     /// The file at this path, which is created if it does not exist.
     File(PathBuf),
     /// Standard output.

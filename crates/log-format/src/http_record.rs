@@ -1,10 +1,11 @@
-//! One request with its response, as a log has it.
+//! One request of HTTP with its response, as the access log has it.
 
+use crate::variable::Record;
 use std::net::SocketAddr;
 
 /// One request with its response.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'r> {
+pub struct HttpRecord<'r> {
     /// The client.
     pub client: SocketAddr,
     /// The request line without its end, or as much of it as was received. That of a request of HTTP/2 is in the form of
@@ -57,7 +58,7 @@ const TARGET_BYTES_MAX: usize = 4096;
 /// Bytes of the value of a field, as far as it is logged.
 const FIELD_BYTES_MAX: usize = 1024;
 
-impl<'r> Record<'r> {
+impl<'r> HttpRecord<'r> {
     /// The parts of the request line; `None` if it has not three of them.
     pub(crate) fn request_parts(&self) -> Option<RequestLine<'r>> {
         let line = self.line;
@@ -88,6 +89,16 @@ impl<'r> Record<'r> {
             }
             rest = &rest[line_end + 1..];
         }
+    }
+}
+
+impl Record for HttpRecord<'_> {
+    fn client(&self) -> SocketAddr {
+        self.client
+    }
+
+    fn time_unix_ms(&self) -> u64 {
+        self.time_unix_ms
     }
 }
 

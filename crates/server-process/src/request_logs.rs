@@ -1,49 +1,59 @@
-//! The access log of a server process: its target comes from the supervisor, its format from the configuration.
+//! The logs of requests of a server process: their targets come from the supervisor, their formats from the configuration.
 
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log;
-use sanderling_config::{AccessLogTarget, Config};
-use sanderling_server::{AccessLog, LogStatus, LogTarget, Server};
+use sanderling_config::{Config, LogKind, LogTarget as Target};
+use sanderling_server::{LogStatus, LogTarget, RequestLog, Server, Snapshot};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 
-/// What the workers log, as `config` says.
-pub(crate) fn access_log(config: &Config) -> Option<AccessLog> {
-    let access_log = config.access_log.as_ref()?;
-    Some(AccessLog { format: access_log.format.clone(), one_of: access_log.one_of })
+/// Has `snapshot` log what `config` says.
+pub(crate) fn set_logs(config: &Config, snapshot: &mut Snapshot) {
+    let access_log = config.access_log.as_ref();
+    let query_log = config.query_log.as_ref();
+    snapshot.access_log = access_log.map(|log| RequestLog { format: log.format.clone(), one_of: log.one_of });
+    snapshot.query_log = query_log.map(|log| RequestLog { format: log.format.clone(), one_of: log.one_of });
 }
 
-/// Writes the log to the target that came from the supervisor, if there is one, and keeps the current one otherwise.
-pub(crate) fn set_target(server: &Server, config: &Config, descriptor: Option<OwnedFd>) {
-    let (Some(access_log), Some(descriptor)) = (&config.access_log, descriptor) else { return };
-    let target = match access_log.target {
-        AccessLogTarget::Syslog => LogTarget::Syslog(UnixDatagram::from(descriptor)),
-        AccessLogTarget::File(_) | AccessLogTarget::Stdout => LogTarget::Stream(File::from(descriptor)),
-    };
-    if let Err(error) = server.set_access_log_target(target) {
-        log(&format!("cannot write the access log: {}", error_text(&error)));
+/// Writes the logs to the targets that came from the supervisor. A log whose target did not come keeps its current one.
+pub(crate) fn set_targets(server: &Server, config: &Config, descriptors: Vec<(LogKind, OwnedFd)>) {
+    for (kind, descriptor) in descriptors {
+        let Some(output) = config.log_output(kind) else { continue };
+        let target = match output.target {
+            Target::Syslog => LogTarget::Syslog(UnixDatagram::from(descriptor)),
+            Target::File(_) | Target::Stdout => LogTarget::Stream(File::from(descriptor)),
+        };
+        if let Err(error) = server.set_log_target(kind, target) {
+            log(&format!("cannot write the {kind}: {}", error_text(&error)));
+        }
     }
 }
 
 /// What the operator was told of lines that could not be written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LostLines {
+    kind: LogKind,
     error: Option<String>,
     /// The count when the last line could be written.
     dropped_lines_before: u64,
 }
 
 impl LostLines {
+    pub(crate) fn new(kind: LogKind) -> LostLines {
+        LostLines { kind, error: None, dropped_lines_before: 0 }
+    }
+
     /// The message if lines begin to be lost, are lost for another reason, or are written again.
     pub(crate) fn line(&mut self, status: &LogStatus) -> Option<String> {
+        let kind = self.kind;
         let message = match (&status.error, &self.error) {
             (Some(error), known) if known.as_ref() != Some(error) => {
-                Some(format!("cannot write the access log: {error}; its lines are dropped"))
+                Some(format!("cannot write the {kind}: {error}; its lines are dropped"))
             }
             (None, Some(_)) => {
                 let count = status.dropped_lines - self.dropped_lines_before;
-                Some(format!("the access log can be written again; {count} of its lines were dropped"))
+                Some(format!("the {kind} can be written again; {count} of its lines were dropped"))
             }
             _ => None,
         };
@@ -61,7 +71,7 @@ mod tests {
 
     #[test]
     fn beginning_and_end_of_lost_lines_are_reported_once() {
-        let mut lost = LostLines::default();
+        let mut lost = LostLines::new(LogKind::Access);
         let mut check = |error: Option<&str>, dropped_lines, expected: Option<&str>| {
             let status = LogStatus { dropped_lines, written_lines: 0, error: error.map(str::to_owned) };
             assert_eq!(lost.line(&status).as_deref(), expected);

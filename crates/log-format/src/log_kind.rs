@@ -1,0 +1,27 @@
+//! The logs of requests.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One of the logs of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LogKind {
+    /// The log of HTTP requests.
+    Access,
+    /// The log of DNS queries.
+    Queries,
+}
+
+impl LogKind {
+    /// All of them.
+    pub const ALL: [LogKind; 2] = [LogKind::Access, LogKind::Queries];
+}
+
+impl fmt::Display for LogKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            LogKind::Access => "access log",
+            LogKind::Queries => "query log",
+        })
+    }
+}
