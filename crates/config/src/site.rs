@@ -118,7 +118,7 @@ impl Hsts {
              invalid"
         );
         let first = if self.preload { "ask https://hstspreload.org for removal, which takes months, and " } else { "" };
-        let remedy = format!("to take it back, {first}set `max_age_s = 0` for {time} before you remove the key");
+        let remedy = format!("to take it back, {first}set `max_age = \"0s\"` for {time} before you remove the key");
         Some(Diagnostic::note(self.location.clone(), Problem::new(message, remedy)))
     }
 }

@@ -5,11 +5,12 @@ use crate::config::CertificateFiles;
 use crate::config_reader::{Entry, Node, entries};
 use crate::domain_name::DomainName;
 use crate::site::{Hsts, SiteOptions};
+use crate::units::Quantity;
 use std::path::Path;
 use toml::de::DeValue;
 
 const CERTIFICATE_EXAMPLE: &str = "certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
-const HSTS_EXAMPLE: &str = "hsts = { max_age_s = 86400 }";
+const HSTS_EXAMPLE: &str = "hsts = { max_age = \"1d\" }";
 /// Ten years.
 const MAX_AGE_S_MAX: u64 = 315_360_000;
 /// What https://hstspreload.org demands.
@@ -50,28 +51,48 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_hsts(&mut self, section: Entry<'_, '_>) -> Option<Hsts> {
         let table = self.reader.table(section, HSTS_EXAMPLE)?;
-        let (mut max_age_s, mut subdomains, mut preload) = (None, false, false);
+        let (mut max_age, mut subdomains, mut preload) = (None, false, false);
         for entry in entries(table) {
             match entry.key {
-                "max_age_s" => max_age_s = Some(self.reader.number(entry, 0, MAX_AGE_S_MAX, 86_400, "")?),
+                "max_age" | "max_age_s" if max_age.is_some() => {
+                    self.error(entry.offset, "`hsts` has both `max_age` and `max_age_s`", "remove one of the two");
+                }
+                "max_age" => max_age = Some(self.read_max_age(entry)?),
+                "max_age_s" => max_age = Some(self.reader.number(entry, 0, MAX_AGE_S_MAX, 86_400, "")?),
                 "subdomains" => subdomains = self.reader.boolean(entry)?,
                 "preload" => preload = self.reader.boolean(entry)?,
                 other => {
-                    let remedy = "the keys are `max_age_s`, `subdomains`, `preload`";
+                    let remedy = "the keys are `max_age`, `subdomains`, `preload`";
                     self.error(entry.offset, format!("unknown key `{other}` in `hsts`"), remedy);
                     return None;
                 }
             }
         }
-        let Some(max_age_s) = max_age_s else {
-            self.error(section.offset, "`hsts` has no `max_age_s`", format!("write {HSTS_EXAMPLE}"));
+        let Some(max_age_s) = max_age else {
+            self.error(section.offset, "`hsts` has no `max_age`", format!("write {HSTS_EXAMPLE}"));
             return None;
         };
         if preload && (!subdomains || max_age_s < PRELOAD_MAX_AGE_S_MIN) {
-            let message = "`preload` needs `subdomains = true` and `max_age_s` of at least 31536000, a year";
+            let message = "`preload` needs `subdomains = true` and `max_age` of at least \"365d\"";
             self.error(section.offset, message, "change them, or remove `preload`");
         }
         Some(Hsts { max_age_s, subdomains, preload, location: self.reader.location(section.offset) })
+    }
+
+    /// A time with a unit, in seconds.
+    fn read_max_age(&mut self, entry: Entry<'_, '_>) -> Option<u64> {
+        let (offset, text) = self.reader.string(entry, "max_age = \"1d\"")?;
+        let range = format!("write \"0s\" to {:?}", Quantity::Duration.format(MAX_AGE_S_MAX * 1_000));
+        let Some(max_age_ms) = Quantity::Duration.parse(text) else {
+            let units = Quantity::Duration.unit_names();
+            self.error(offset, format!("{text:?} is not a whole number with one of the units {units}"), range);
+            return None;
+        };
+        if max_age_ms > MAX_AGE_S_MAX * 1_000 {
+            self.error(offset, format!("`max_age` is out of range: {text:?}"), range);
+            return None;
+        }
+        Some(max_age_ms / 1_000)
     }
 
     /// What `certificate` chooses. By default a domain with a site has an automatic one if there are authorities.
@@ -270,9 +291,13 @@ mod tests {
     fn hsts_is_read_and_its_risk_explained() {
         let read = |keys: &str| config(&format!("{HTTPS_SITE}hsts = {{ {keys} }}"));
         let lines = |keys: &str| read(keys).sites[0].options.hsts.as_ref().map(Hsts::field_line).unwrap();
-        assert_eq!(lines("max_age_s = 0"), "Strict-Transport-Security: max-age=0\r\n");
+        for (keys, seconds) in
+            [("max_age_s = 0", 0), ("max_age = \"0s\"", 0), ("max_age = \"2d\"", 172_800), ("max_age = \"1500 ms\"", 1)]
+        {
+            assert_eq!(lines(keys), format!("Strict-Transport-Security: max-age={seconds}\r\n"));
+        }
         assert_eq!(
-            lines("max_age_s = 31536000, subdomains = true, preload = true"),
+            lines("max_age = \"365d\", subdomains = true, preload = true"),
             "Strict-Transport-Security: max-age=31536000; includeSubDomains; preload\r\n"
         );
         let risks = |keys: &str| read(keys).hsts_risks().map(|risk| risk.to_string()).collect::<Vec<_>>().join("\n");
@@ -284,23 +309,36 @@ mod tests {
             "{hour}"
         );
         assert!(days.contains("this site and all names below it for 10 days over HTTP"), "{days}");
-        assert!(days.ends_with("to take it back, set `max_age_s = 0` for 10 days before you remove the key"), "{days}");
+        assert!(
+            days.ends_with("to take it back, set `max_age = \"0s\"` for 10 days before you remove the key"),
+            "{days}"
+        );
         assert!(risks("max_age_s = 31536000, subdomains = true, preload = true").contains("https://hstspreload.org"));
     }
 
     #[test]
     fn wrong_hsts_is_an_error() {
         let check_hsts = |value: &str, expected: &str| check(&format!("{HTTPS_SITE}hsts = {value}"), &[expected]);
-        check_hsts("3600", "6:8: `hsts` must be a table, not the number 3600; write hsts = { max_age_s = 86400 }");
-        check_hsts("{}", "6:1: `hsts` has no `max_age_s`; write hsts = { max_age_s = 86400 }");
-        check_hsts("{ max_age_s = -1 }", "6:22: `max_age_s` is out of range: -1; write 0 to 315360000");
+        check_hsts("3600", "6:8: `hsts` must be a table, not the number 3600; write hsts = { max_age = \"1d\" }");
+        check_hsts("{}", "6:1: `hsts` has no `max_age`; write hsts = { max_age = \"1d\" }");
         check_hsts(
-            "{ age = 1 }",
-            "6:10: unknown key `age` in `hsts`; the keys are `max_age_s`, `subdomains`, `preload`",
+            "{ max_age = 86400 }",
+            "6:20: `max_age` must be a string, not the number 86400; write max_age = \"1d\"",
+        );
+        check_hsts("{ max_age = \"4000d\" }", "6:20: `max_age` is out of range: \"4000d\"; write \"0s\" to \"3650d\"");
+        check_hsts(
+            "{ max_age = \"1 day\" }",
+            "6:20: \"1 day\" is not a whole number with one of the units ms, s, min, h or d; write \"0s\" to \"3650d\"",
         );
         check_hsts(
+            "{ max_age = \"1d\", max_age_s = 1 }",
+            "6:26: `hsts` has both `max_age` and `max_age_s`; remove one of the two",
+        );
+        check_hsts("{ max_age_s = -1 }", "6:22: `max_age_s` is out of range: -1; write 0 to 315360000");
+        check_hsts("{ age = 1 }", "6:10: unknown key `age` in `hsts`; the keys are `max_age`, `subdomains`, `preload`");
+        check_hsts(
             "{ max_age_s = 86400, subdomains = true, preload = true }",
-            "6:1: `preload` needs `subdomains = true` and `max_age_s` of at least 31536000, a year; \
+            "6:1: `preload` needs `subdomains = true` and `max_age` of at least \"365d\"; \
              change them, or remove `preload`",
         );
         let site = "[domain.\"a.example\"]\nsite = \"public\"\n";
