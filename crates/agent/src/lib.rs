@@ -1,5 +1,5 @@
 //! The agent: the process that makes outgoing connections and writes the state folder. It requests certificates (RFC 8555) and
-//! renews them, and notifies secondary servers (RFC 1996).
+//! renews them, transfers zones from primary servers (RFC 5936), and notifies secondary servers (RFC 1996).
 //!
 //! What it has promised, such as an order in progress, is in the state folder: it can be killed at any moment, and the next one
 //! goes on. It is the only crate with asynchronous code, in one thread; no client of the server waits for it.
@@ -13,6 +13,8 @@ mod accounts;
 mod certificates;
 mod schedule;
 mod zones;
+mod secondary_zone;
+mod zone_transfer;
 mod notifier;
 mod dns_exchange;
 mod tsig_keys;

@@ -13,6 +13,8 @@ use tokio::sync::watch;
 
 /// Time in which the server process answers challenges. It may be restarted meanwhile.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time in which the server process loads a zone.
+const LOADED_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time after which unsent messages are tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -82,6 +84,43 @@ impl Link {
             let _ = self.connection.borrow_mut().flush();
         }
         std::future::pending::<()>().await;
+    }
+
+    /// Has the server process load the zone `name`, which was stored or removed. Returns when it has.
+    ///
+    /// # Errors
+    /// Why it has not.
+    pub(crate) async fn zone_stored(&self, name: &str) -> Result<(), String> {
+        let text = |error: io::Error| error.to_string();
+        let (mut ours, theirs) = Connection::pair().map_err(text)?;
+        let readable =
+            ours.as_fd().try_clone_to_owned().map(Into::into).and_then(UnixDatagram::from_std).map_err(text)?;
+        self.send(Event::ZoneStored { zone: name.to_owned() }, vec![(FdKind::Requester, theirs.into_fd())]);
+        let answer = async {
+            let mut lines = String::new();
+            loop {
+                readable.readable().await?;
+                let receive = || match ours.recv() {
+                    Ok(Received::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+                    received => Ok(received),
+                };
+                match readable.try_io(Interest::READABLE, receive) {
+                    Ok(Ok(Received::Message(Message::Event(Event::Done { is_success }), _))) => {
+                        return Ok((is_success, lines));
+                    }
+                    Ok(Ok(Received::Message(Message::Event(Event::Stderr(line)), _))) => lines += &line,
+                    Ok(Ok(Received::Message(..))) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    _ => return Err(io::Error::other("it does not answer")),
+                }
+            }
+        };
+        match tokio::time::timeout(LOADED_TIMEOUT, answer).await {
+            Ok(Ok((true, _))) => Ok(()),
+            Ok(Ok((false, lines))) => Err(lines.lines().next().unwrap_or_default().to_owned()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("it does not answer".to_owned()),
+        }
     }
 
     fn send(&self, event: Event, descriptors: IncomingFds) {

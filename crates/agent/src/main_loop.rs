@@ -213,6 +213,7 @@ impl MainLoop {
             (Command::UpdateSecrets, None) => self.zones.update_secrets(received),
             (Command::ZonesServed, None) => self.zones.on_all_served(received.served_zones),
             (Command::ZoneServed(zone), None) => self.zones.on_served(&zone),
+            (Command::ZoneNotified(notify), None) => self.zones.on_notified(&notify),
             (command, _) => log(&format!("ignoring the command {command:?}: the agent does not carry it out")),
         }
     }
@@ -244,7 +245,8 @@ impl MainLoop {
             certificate.report(&self.orders.accounts.authority(index).name)
         });
         let (certificates, zones) = (certificates.collect(), self.zones.report());
-        let report = AgentReport { certificates, zones, schedule: self.schedule.report() };
+        let schedule = self.schedule.report(self.zones.tasks());
+        let report = AgentReport { certificates, zones, schedule };
         if self.last_report.as_ref() != Some(&report) {
             self.orders.link.report(&report);
             self.last_report = Some(report);

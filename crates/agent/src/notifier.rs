@@ -8,8 +8,7 @@ use crate::tsig_keys::{TsigSecrets, wire_name};
 use sanderling_config::log::log;
 use sanderling_config::{DomainName, Secondary};
 use sanderling_dns::client::QueryKind;
-use sanderling_ipc::ServedZone;
-use sanderling_ipc::agent::{NotifyOutcome, NotifyReport, ZoneReport};
+use sanderling_ipc::agent::{NotifyOutcome, NotifyReport, ServedZone, ZoneReport};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -97,7 +96,8 @@ impl Notifier {
                 serial: zone.serial,
                 outcome: target.outcome.borrow().clone(),
             };
-            ZoneReport { name: name.to_string(), secondaries: zone.targets.iter().map(report).collect() }
+            let secondaries = zone.targets.iter().map(report).collect();
+            ZoneReport { name: name.to_string(), secondaries, ..ZoneReport::default() }
         })
     }
 }

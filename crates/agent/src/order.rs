@@ -16,6 +16,7 @@ use sanderling_state::StateFolder;
 use sanderling_tls::Certificate;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Times that an order goes on after a failure that needs no pause, such as a nonce that was not valid any more.
@@ -28,7 +29,7 @@ const POLLS_MAX: u32 = 60;
 
 /// What every order needs.
 pub(crate) struct Orders {
-    pub(crate) state: Rc<StateFolder>,
+    pub(crate) state: Arc<StateFolder>,
     pub(crate) link: Rc<Link>,
     pub(crate) accounts: Accounts,
     /// The zones of this server.

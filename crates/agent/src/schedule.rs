@@ -44,9 +44,9 @@ impl<K: PartialEq> Schedule<K> {
         self.entries.iter().filter(|entry| possible(&entry.key)).map(|entry| entry.task.at_unix_s).min()
     }
 
-    /// All entries, sorted by time.
-    pub(crate) fn report(&self) -> Vec<ScheduledTask> {
-        let mut tasks: Vec<ScheduledTask> = self.entries.iter().map(|entry| entry.task.clone()).collect();
+    /// All entries and `others`, sorted by time.
+    pub(crate) fn report(&self, others: impl Iterator<Item = ScheduledTask>) -> Vec<ScheduledTask> {
+        let mut tasks: Vec<ScheduledTask> = self.entries.iter().map(|entry| entry.task.clone()).chain(others).collect();
         tasks.sort_by(|one, other| (one.at_unix_s, &one.what).cmp(&(other.at_unix_s, &other.what)));
         tasks
     }
@@ -62,7 +62,8 @@ mod tests {
         for (key, at) in [('a', 30), ('b', 10), ('c', 20), ('a', 5)] {
             schedule.set(key, at, format!("do {key}"), "why".to_owned());
         }
-        let order: Vec<_> = schedule.report().into_iter().map(|task| (task.at_unix_s, task.what)).collect();
+        let order: Vec<_> =
+            schedule.report(std::iter::empty()).into_iter().map(|task| (task.at_unix_s, task.what)).collect();
         assert_eq!(order, [(5, "do a".to_owned()), (10, "do b".to_owned()), (20, "do c".to_owned())]);
         assert_eq!((schedule.next_at(|_| true), schedule.next_at(|key| *key != 'a')), (Some(5), Some(10)));
         assert_eq!(schedule.take_due(4, |_| true), None);

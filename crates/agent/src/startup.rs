@@ -21,6 +21,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use tokio::task::LocalSet;
 
 /// What the resolver of the C library reads.
@@ -70,14 +71,16 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     }
     let config = Rc::new(config);
     LocalSet::new().block_on(&runtime, async {
+        let (state, link) = (Arc::new(state), Rc::new(Link::new(connection)?));
+        let zones = Zones::new(Rc::clone(&config), keys, Arc::clone(&state), Rc::clone(&link));
         let orders = Orders {
-            state: Rc::new(state),
-            link: Rc::new(Link::new(connection)?),
+            state,
+            link,
             accounts,
             zones: config.zones.iter().map(|zone| zone.apex.clone()).collect(),
             has_http: !config.http_listen.is_empty(),
         };
-        MainLoop::new(orders, certificates, Zones::new(config, keys)).run().await;
+        MainLoop::new(orders, certificates, zones).run().await;
         Ok(())
     })
 }

@@ -1,31 +1,55 @@
-//! The zones that other servers are concerned with: routes what the server process reports about them.
+//! The zones with primary or secondary servers: routes what the server process reports about them.
 
+use crate::link::Link;
 use crate::notifier::Notifier;
+use crate::secondary_zone::{SecondaryContext, SecondaryHandle};
 use crate::tsig_keys::TsigSecrets;
 use sanderling_config::log::log;
-use sanderling_config::{Config, DomainName};
-use sanderling_ipc::agent::{ZoneReport, served_zones_from_memfd};
-use sanderling_ipc::{ServedZone, handover::Descriptors};
+use sanderling_config::{Config, DomainName, SecondaryZone};
+use sanderling_ipc::agent::{
+    ScheduledTask, ServedZone, TransferReport, ZoneNotify, ZoneReport, served_zones_from_memfd,
+};
+use sanderling_ipc::handover::Descriptors;
+use sanderling_state::StateFolder;
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use tokio::sync::Notify;
+use std::sync::Arc;
+use tokio::sync::{Notify, Semaphore};
 
-/// The zones of the configuration that have secondary servers.
+/// Questions to primary servers at once.
+const QUESTIONS_MAX: usize = 64;
+/// Zones that the server process is asked to load at once; it loads them one after the other.
+const HAND_OVERS_MAX: usize = 4;
+
+/// The zones of the configuration that have primary or secondary servers.
 pub(crate) struct Zones {
     config: Rc<Config>,
     keys: Rc<RefCell<TsigSecrets>>,
     notifier: Notifier,
+    secondary: BTreeMap<DomainName, SecondaryHandle>,
     changed: Rc<Notify>,
 }
 
 impl Zones {
     /// To be called in a [`tokio::task::LocalSet`].
-    pub(crate) fn new(config: Rc<Config>, keys: TsigSecrets) -> Zones {
+    pub(crate) fn new(config: Rc<Config>, keys: TsigSecrets, state: Arc<StateFolder>, link: Rc<Link>) -> Zones {
         let (keys, changed) = (Rc::new(RefCell::new(keys)), Rc::new(Notify::new()));
         let notifier = Notifier::new(Rc::clone(&keys), Rc::clone(&changed));
-        Zones { config, keys, notifier, changed }
+        let context = Rc::new(SecondaryContext {
+            state,
+            link,
+            keys: Rc::clone(&keys),
+            limits: config.limits.clone(),
+            questions: Semaphore::new(QUESTIONS_MAX),
+            transfers: Semaphore::new(config.limits.zone_transfers_in_max),
+            hand_overs: Semaphore::new(HAND_OVERS_MAX),
+            changed: Rc::clone(&changed),
+        });
+        let start = |zone: &SecondaryZone| (zone.apex.clone(), SecondaryHandle::start(zone, Rc::clone(&context)));
+        let secondary = config.secondary_zones.iter().map(start).collect();
+        Zones { config, keys, notifier, secondary, changed }
     }
 
     /// Returns when the report may have changed.
@@ -55,6 +79,9 @@ impl Zones {
         let transfers = self.config.transfers_by_zone();
         for (name, zone) in &named {
             self.notifier.on_served(name, zone, &transfers.of(name).secondaries);
+            if let Some(secondary) = self.secondary.get(name) {
+                secondary.on_served(zone.serial);
+            }
         }
     }
 
@@ -63,10 +90,40 @@ impl Zones {
         if let Ok(name) = DomainName::parse(&zone.name) {
             let transfers = self.config.transfers_by_zone();
             self.notifier.on_served(&name, zone, &transfers.of(&name).secondaries);
+            if let Some(secondary) = self.secondary.get(&name) {
+                secondary.on_served(zone.serial);
+            }
         }
     }
 
+    /// A primary says that a zone has changed.
+    pub(crate) fn on_notified(&self, notify: &ZoneNotify) {
+        let name = DomainName::parse(&notify.name).ok();
+        if let Some(secondary) = name.and_then(|name| self.secondary.get(&name)) {
+            secondary.on_notified(notify);
+        }
+    }
+
+    /// What happens when.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = ScheduledTask> {
+        self.secondary.iter().flat_map(|(name, secondary)| {
+            let TransferReport { next_at_unix_s, expires_at_unix_s, failure_count, .. } = secondary.report();
+            let why = if failure_count > 0 { "they have not answered as they should" } else { "refresh of the SOA" };
+            let task = |at_unix_s, what, why: &str| ScheduledTask { at_unix_s, what, why: why.to_owned() };
+            let refresh = task(next_at_unix_s, format!("ask the primaries of zone {name}"), why);
+            let expiry = expires_at_unix_s.map(|at| task(at, format!("stop serving zone {name}"), "expire of the SOA"));
+            [Some(refresh), expiry].into_iter().flatten()
+        })
+    }
+
     pub(crate) fn report(&self) -> Vec<ZoneReport> {
-        self.notifier.report().collect()
+        let mut reports: BTreeMap<String, ZoneReport> =
+            self.notifier.report().map(|zone| (zone.name.clone(), zone)).collect();
+        for (name, secondary) in &self.secondary {
+            let report = reports.entry(name.to_string()).or_default();
+            report.name = name.to_string();
+            report.transfer = Some(secondary.report());
+        }
+        reports.into_values().collect()
     }
 }

@@ -11,7 +11,7 @@ use crate::request_log::{AccessLog, LogOutput, QueryLog};
 use crate::service::Service;
 use crate::site::Site;
 use crate::transfers::{TransfersByZone, TsigKeyFile, ZoneTransfers};
-use crate::zones::{Zone, ZoneFolder};
+use crate::zones::{SecondaryZone, Zone, ZoneFolder};
 use sanderling_log_format::LogKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -65,6 +65,8 @@ pub struct Config {
     pub default_site: DefaultSite,
     /// The zones, in the order of the file.
     pub zones: Vec<Zone>,
+    /// The zones that are transferred from primary servers, in the order of the file.
+    pub secondary_zones: Vec<SecondaryZone>,
     /// Further zones, which are listed whenever zones are loaded.
     pub zone_folder: Option<ZoneFolder>,
     /// The keys that sign transfers, in the order of the file.
@@ -119,6 +121,7 @@ impl Default for Config {
             sites: Vec::new(),
             default_site: DefaultSite::None,
             zones: Vec::new(),
+            secondary_zones: Vec::new(),
             zone_folder: None,
             tsig_keys: Vec::new(),
             transfers: ZoneTransfers::default(),
@@ -221,7 +224,7 @@ impl Config {
 
     /// Whether there are zones, or may be some in a folder.
     pub fn has_zones(&self) -> bool {
-        !self.zones.is_empty() || self.zone_folder.is_some()
+        !self.zones.is_empty() || !self.secondary_zones.is_empty() || self.zone_folder.is_some()
     }
 
     /// The transfers of each zone.
@@ -299,6 +302,9 @@ impl Config {
             (self.user_and_group != running.user_and_group, "`user` or `group` has changed"),
             (self.sandbox != running.sandbox, "`sandbox` has changed"),
             (self.keys != running.keys, "`keys` has changed"),
+            // The sandbox does not allow the folder with transferred zones.
+            (!self.secondary_zones.is_empty() && running.secondary_zones.is_empty(), "`primaries` was added"),
+            (!self.secondary_zones.is_empty() && self.state != running.state, "`state` has changed"),
             // The sandbox does not allow the running one to protect its memory.
             (
                 self.has_secrets() && !running.has_secrets(),

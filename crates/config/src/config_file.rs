@@ -21,7 +21,7 @@ use crate::listen_address::{ListenAddresses, parse_listen_address};
 use crate::service::Service;
 use crate::site::{DohPath, Site, SiteOptions};
 use crate::transfers::ZoneTransfers;
-use crate::zones::Zone;
+use crate::zones::{Zone, ZoneOrigin};
 use https::CertificateChoice;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -285,7 +285,7 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
-        let (mut site, mut zone, mut aliases, mut certificate) = (None, None, None, None);
+        let (mut site, mut zone, mut primaries, mut aliases, mut certificate) = (None, None, None, None, None);
         let (mut https_redirect, mut hsts) = (None, None);
         let mut options = SiteOptions::default();
         // A key that needs a site.
@@ -296,6 +296,7 @@ impl ConfigBuilder<'_, '_> {
             match entry.key {
                 "site" => site = Some(entry),
                 "zone" => zone = Some(entry),
+                "primaries" => primaries = Some(entry),
                 "certificate" => certificate = Some(entry),
                 "secondaries" | "transfer_allow" => {
                     self.transfer_uses.push((entry.offset, name.clone()));
@@ -333,9 +334,17 @@ impl ConfigBuilder<'_, '_> {
         options.has_automatic_certificate = matches!(certificate, CertificateChoice::Automatic);
         let has_certificate = !matches!(certificate, CertificateChoice::None);
         self.read_https_options(name, has_certificate, [https_redirect, hsts], &mut options);
-        if let Some(entry) = zone {
-            self.read_zone(name, offset, entry);
+        match (zone, primaries) {
+            (Some(zone), Some(_)) => self.error(
+                zone.offset,
+                format!("{name} has a zone file, and primaries from which the zone is transferred"),
+                "remove one of both",
+            ),
+            (Some(entry), None) => self.read_zone(name, offset, entry),
+            (None, Some(entry)) => self.read_primaries(name, offset, entry),
+            (None, None) => {}
         }
+        let has_zone = zone.is_some() || primaries.is_some();
         if transfers != ZoneTransfers::default() {
             self.config.zone_transfers.push((name.clone(), transfers.clone()));
         }
@@ -346,7 +355,7 @@ impl ConfigBuilder<'_, '_> {
                 self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
             }
             // An unknown key is probably the missing one, misspelt.
-            (None, None) if zone.is_none() && !has_unknown && transfers == ZoneTransfers::default() => self.error(
+            (None, None) if !has_zone && !has_unknown && transfers == ZoneTransfers::default() => self.error(
                 offset,
                 format!("{name} has neither a site nor a zone"),
                 "add site = \"FOLDER\" or zone = \"FILE\"",
@@ -364,12 +373,17 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    fn read_zone(&mut self, name: &DomainName, offset: usize, entry: Entry<'_, '_>) {
+    /// Notes that the section at `offset` defines the zone `name`.
+    fn add_apex(&mut self, name: &DomainName, offset: usize) {
         if let Some(earlier) = self.apexes.insert(name.clone(), offset) {
             self.error_of_two(offset, format!("the zone {name} is defined twice"), earlier);
         }
+    }
+
+    fn read_zone(&mut self, name: &DomainName, offset: usize, entry: Entry<'_, '_>) {
+        self.add_apex(name, offset);
         if let Some((file, location)) = self.read_path(entry, &format!("zone = \"{name}.zone\"")) {
-            self.config.zones.push(Zone { apex: name.clone(), file, location });
+            self.config.zones.push(Zone { apex: name.clone(), file, location, origin: ZoneOrigin::Operator });
         }
     }
 

@@ -6,7 +6,7 @@ use crate::domain_name::DomainName;
 use crate::listen_address::ListenAddresses;
 use crate::service::Service;
 use crate::site::{FileOptions, Site, SiteOptions};
-use crate::zones::Zone;
+use crate::zones::{Zone, ZoneOrigin};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ pub fn parse_zone_argument(text: &str) -> Result<Zone, Problem> {
         return Err(Problem::new("the zone file is missing", expected));
     }
     let location = Location::Argument(format!("--zone {text}"));
-    Ok(Zone { apex: DomainName::parse(name)?, file: PathBuf::from(file), location })
+    Ok(Zone { apex: DomainName::parse(name)?, file: PathBuf::from(file), location, origin: ZoneOrigin::Operator })
 }
 
 impl Config {
@@ -173,7 +173,7 @@ mod tests {
 
     fn zone(name: &str, file: PathBuf) -> Zone {
         let location = Location::Argument(format!("--zone {name}={}", file.display()));
-        Zone { apex: DomainName::parse(name).unwrap(), file, location }
+        Zone { apex: DomainName::parse(name).unwrap(), file, location, origin: ZoneOrigin::Operator }
     }
 
     #[test]

@@ -100,6 +100,7 @@ impl Section {
                 "compress",
                 "fallback",
                 "zone",
+                "primaries",
                 "secondaries",
                 "transfer_allow",
                 "media_types",
@@ -208,6 +209,7 @@ mod tests {
         let example = toml::de::DeTable::parse(EXAMPLE).expect("TOML").into_inner();
         let of = |name: &str| example.get(name).expect("a section").get_ref().as_table().expect("a section");
         for section in Section::ALL {
+            let domains: toml::de::DeTable<'_>;
             let table = match section {
                 Section::Top => &example,
                 Section::Http => of("http"),
@@ -215,7 +217,11 @@ mod tests {
                 Section::Dns => of("dns"),
                 Section::Certificates => of("certificates"),
                 Section::Domain => {
-                    of("domain").values().next().and_then(|domain| domain.get_ref().as_table()).expect("a domain")
+                    domains = of("domain")
+                        .values()
+                        .flat_map(|domain| domain.get_ref().as_table().expect("a domain").clone())
+                        .collect();
+                    &domains
                 }
                 Section::Tsig => of("tsig").values().next().and_then(|key| key.get_ref().as_table()).expect("a key"),
                 Section::Log => of("log"),

@@ -53,5 +53,5 @@ pub use sanderling_log_format::LogKind;
 pub use service::{ListenerRole, Service};
 pub use similar::most_similar;
 pub use site::{DohPath, FileOptions, Hsts, Site, SiteOptions};
-pub use transfers::{Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
-pub use zones::{Zone, ZoneFolder, ZoneListing};
+pub use transfers::{Primary, Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
+pub use zones::{SecondaryZone, TRANSFERRED_ZONES, Zone, ZoneFolder, ZoneListing, ZoneOrigin};

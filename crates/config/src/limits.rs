@@ -208,6 +208,10 @@ limits! {
         "Zone transfers at once; further ones get SERVFAIL, and the secondary tries again later.";
     dns_transfer_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
         "Time in which a client takes nothing of a zone transfer; then the connection is closed.";
+    zone_transfers_in_max: usize = 8 in 1..=1_000,
+        "Transfers of zones from their primaries at once; further ones wait.";
+    zone_transfer_in_timeout_ms: u64 = 600_000 in 1_000..=86_400_000,
+        "Time for a transfer from a primary; then it is aborted, and tried again later.";
     dns_cname_chain_max: usize = 16 in 1..=64,
         "CNAME and DNAME records followed for one answer; the answer ends there.";
     zone_file_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776,

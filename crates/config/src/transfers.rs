@@ -95,6 +95,15 @@ pub struct Secondary {
     pub key: Option<DomainName>,
 }
 
+/// A primary server, which a zone is transferred from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Primary {
+    /// Its address and port.
+    pub address: SocketAddr,
+    /// The key that signs queries and replies; `None` if there is none.
+    pub key: Option<DomainName>,
+}
+
 /// Clients that may transfer a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransferRule {

@@ -5,6 +5,7 @@ use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
 use crate::domain_name::DomainName;
 use crate::folder_pattern;
 use crate::paths::check_zone_file;
+use crate::transfers::Primary;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs;
@@ -20,6 +21,45 @@ pub struct Zone {
     pub file: PathBuf,
     /// Where the configuration has the file.
     pub location: Location,
+    /// Which process or person writes the file.
+    pub origin: ZoneOrigin,
+}
+
+/// Where the content of a zone comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZoneOrigin {
+    /// The operator writes the file.
+    Operator,
+    /// The agent writes the file, with what it transfers from primary servers. Without the file, the zone must not be served.
+    Primaries,
+}
+
+/// A zone that is transferred from primary servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecondaryZone {
+    /// The name of the zone.
+    pub apex: DomainName,
+    /// The servers that it is transferred from. There is one at least.
+    pub primaries: Vec<Primary>,
+    /// Where the configuration has them.
+    pub location: Location,
+}
+
+/// The folder with transferred zones, below the state folder.
+pub const TRANSFERRED_ZONES: &str = "zones";
+
+impl SecondaryZone {
+    /// The file that has the zone, below the state folder.
+    pub fn file(&self) -> PathBuf {
+        // Names of zones may have slashes (RFC 2317 §4).
+        Path::new(TRANSFERRED_ZONES).join(format!("{}.zone", self.apex.as_str().replace('/', "%2F")))
+    }
+
+    /// The zone, whose file is below the state folder.
+    pub fn zone(&self, state: &Path) -> Zone {
+        let (apex, location) = (self.apex.clone(), self.location.clone());
+        Zone { apex, file: state.join(self.file()), location, origin: ZoneOrigin::Primaries }
+    }
 }
 
 impl Zone {
@@ -132,7 +172,7 @@ impl ZoneFolder {
                 }
                 Entry::Vacant(place) => {
                     place.insert(listing.zones.len());
-                    listing.zones.push(Zone { apex, file, location });
+                    listing.zones.push(Zone { apex, file, location, origin: ZoneOrigin::Operator });
                 }
             }
         }
@@ -177,8 +217,12 @@ mod tests {
         for name in files.into_iter().chain(["own.example.zone", "same.example.zone", "c.example.zone~"]) {
             fs::write(base.path().join(name), "").unwrap();
         }
-        let own =
-            |name: &str, file: PathBuf| Zone { apex: DomainName::parse(name).unwrap(), file, location: location() };
+        let own = |name: &str, file: PathBuf| Zone {
+            apex: DomainName::parse(name).unwrap(),
+            file,
+            location: location(),
+            origin: ZoneOrigin::Operator,
+        };
         let own_zones = [
             own("own.example", base.path().join("other")),
             own("same.example", folder.directory.join("same.example.zone")),

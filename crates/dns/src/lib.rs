@@ -16,6 +16,7 @@ pub mod answer;
 mod reply_ttl;
 mod zone_text;
 pub mod transfer;
+pub mod notify;
 pub mod transfer_in;
 pub mod client;
 mod zone_walk;

@@ -3,12 +3,11 @@
 //! ([`FdKind::AgentReport`](crate::FdKind::AgentReport)), and the zones that are served
 //! ([`FdKind::ServedZones`](crate::FdKind::ServedZones)).
 
-use crate::message::ServedZone;
 use sanderling_os::memfd;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of either file.
@@ -38,7 +37,7 @@ pub enum Challenge {
 pub struct AgentReport {
     /// The certificates that are requested, in the order of the configuration.
     pub certificates: Vec<CertificateReport>,
-    /// The zones that have secondary servers, in the order of their names.
+    /// The zones that have primary or secondary servers, in the order of their names.
     pub zones: Vec<ZoneReport>,
     /// What happens when, sorted by time.
     pub schedule: Vec<ScheduledTask>,
@@ -76,13 +75,56 @@ pub struct IssuedReport {
     pub not_after_unix_s: u64,
 }
 
-/// A zone, and what its other servers know of it.
+/// A zone that is served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedZone {
+    /// Its name.
+    pub name: String,
+    /// Its serial; `None` if there is no good version.
+    pub serial: Option<u32>,
+}
+
+/// A primary server says that a zone has changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneNotify {
+    /// The name of the zone.
+    pub name: String,
+    /// The serial there, if the server says so.
+    pub serial: Option<u32>,
+    /// The server.
+    pub from: IpAddr,
+}
+
+/// A zone, and its other servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneReport {
     /// Its name.
     pub name: String,
+    /// Where it comes from, if it has primary servers.
+    pub transfer: Option<TransferReport>,
     /// Its secondary servers, in the order of the configuration.
     pub secondaries: Vec<NotifyReport>,
+}
+
+/// The state of a zone that is transferred from primary servers. Times are in seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransferReport {
+    /// The version that was transferred; `None` if there is none, or if it has expired.
+    pub serial: Option<u32>,
+    /// The server that it came from.
+    pub from: Option<SocketAddr>,
+    /// When it came.
+    pub transferred_at_unix_s: Option<u64>,
+    /// When a primary has confirmed last that it is current.
+    pub checked_at_unix_s: Option<u64>,
+    /// When it expires, unless a primary confirms it.
+    pub expires_at_unix_s: Option<u64>,
+    /// When the primaries are asked again.
+    pub next_at_unix_s: u64,
+    /// Rounds through all primaries without success since the last one.
+    pub failure_count: u32,
+    /// Why the last one was without success, or what is wrong with the version.
+    pub problem: Option<String>,
 }
 
 /// What a secondary server has been told.
@@ -187,7 +229,8 @@ mod tests {
         let outcomes = [NotifyOutcome::InProgress, NotifyOutcome::Confirmed, NotifyOutcome::GivenUp("why".to_owned())];
         let address = "[2001:db8::1]:53".parse().expect("an address");
         let secondaries = outcomes.map(|outcome| NotifyReport { address, serial: 7, outcome }).to_vec();
-        let zone = ZoneReport { name: "example.com".to_owned(), secondaries };
+        let transfer = Some(TransferReport { from: Some(address), ..TransferReport::default() });
+        let zone = ZoneReport { name: "example.com".to_owned(), transfer, secondaries };
         let report = AgentReport { certificates: vec![certificate], zones: vec![zone], schedule: vec![task] };
         assert_eq!(AgentReport::from_memfd(report.to_memfd().expect("created")).expect("read"), report);
     }

@@ -15,15 +15,15 @@ pub mod control_socket;
 pub mod control_path;
 pub mod handover;
 mod connection;
-pub mod agent;
 mod message;
+pub mod agent;
 pub mod secrets;
 pub mod signing;
 
 pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received, is_closed};
 pub use message::{
-    Command, DecodeError, Event, FdKind, KeeperSupervision, Message, PendingCommand, ProcessInfo, ServedZone,
-    StatusFormat, Supervision, Text, ZoneCommand,
+    Command, DecodeError, Event, FdKind, KeeperSupervision, Message, PendingCommand, ProcessInfo, StatusFormat,
+    Supervision, Text, ZoneCommand,
 };
 
 use std::time::Duration;

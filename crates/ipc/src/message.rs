@@ -4,6 +4,7 @@
 //! every version, so that two versions at least recognize each other. A packet may come from an untrusted process: all of
 //! it is checked.
 
+use crate::agent::{ServedZone, ZoneNotify, ZoneReport};
 use crate::signing::SigningCounts;
 use sanderling_config::{ListenerRole, LogKind};
 use sanderling_os::seqpacket::MESSAGE_BYTES_MAX;
@@ -78,6 +79,8 @@ pub enum Command {
     ZonesServed,
     /// Another version of a zone is served now. To the agent.
     ZoneServed(ServedZone),
+    /// A primary has sent NOTIFY. To the agent.
+    ZoneNotified(ZoneNotify),
     /// Report the status.
     Status(StatusFormat),
     /// What the supervisor has counted, for the metrics of a server process.
@@ -125,6 +128,8 @@ pub enum ZoneCommand {
     Status {
         /// Its name.
         zone: String,
+        /// What the agent reports about it. The supervisor adds it.
+        report: Option<Box<ZoneReport>>,
     },
     /// Write the records of a zone as a zone file.
     Show {
@@ -133,15 +138,6 @@ pub enum ZoneCommand {
         /// Only records of this type.
         rrtype: Option<String>,
     },
-}
-
-/// A zone that is served.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServedZone {
-    /// Its name.
-    pub name: String,
-    /// Its serial; `None` if there is no good version.
-    pub serial: Option<u32>,
 }
 
 /// How the status is written.
@@ -247,6 +243,14 @@ pub enum Event {
     ZonesServed,
     /// Another version of one of these zones is served now.
     ZoneServed(ServedZone),
+    /// A primary has sent NOTIFY.
+    ZoneNotified(ZoneNotify),
+    /// The agent has stored another version of a zone, or removed it: the server process is to load it. It answers the agent
+    /// ([`FdKind::Requester`]).
+    ZoneStored {
+        /// Its name.
+        zone: String,
+    },
     /// The agent has stored a certificate.
     CertificateStored,
     /// The state of the agent has changed ([`FdKind::AgentReport`]).
@@ -466,10 +470,11 @@ pub(crate) mod tests {
         let formats = formats.map(Command::Status);
         let reload = Command::Reload { forced_zones: vec!["example.com".to_owned()] };
         let zone = || "example.com".to_owned();
+        let notify = || ZoneNotify { name: zone(), serial: Some(7), from: "2001:db8::1".parse().expect("an address") };
         let of_zones = [
             ZoneCommand::Reload { zone: zone(), is_forced: true },
             ZoneCommand::List { is_json: true },
-            ZoneCommand::Status { zone: zone() },
+            ZoneCommand::Status { zone: zone(), report: Some(Box::default()) },
             ZoneCommand::Show { zone: zone(), rrtype: Some("A".to_owned()) },
         ]
         .map(Command::Zone);
@@ -485,6 +490,7 @@ pub(crate) mod tests {
             Command::ReportZones,
             Command::ZonesServed,
             Command::ZoneServed(ServedZone { name: zone(), serial: Some(u32::MAX) }),
+            Command::ZoneNotified(notify()),
         ];
         let of_keeper = [Command::HoldKeys { number: 1 }, Command::RetainKeys, Command::ServeKeys];
         let commands =
@@ -505,6 +511,8 @@ pub(crate) mod tests {
             Event::ChallengesChanged { number: 1 },
             Event::ChallengesServed { number: 1 },
             Event::ZonesServed,
+            Event::ZoneStored { zone: zone() },
+            Event::ZoneNotified(notify()),
             Event::ZoneServed(ServedZone { name: zone(), serial: None }),
             Event::CertificateStored,
             Event::AgentReport,
@@ -524,7 +532,7 @@ pub(crate) mod tests {
     pub(crate) fn kinds() -> Vec<FdKind> {
         let process = ProcessInfo { generation: 7, pid: 1234, is_serving: false, ready_at_unix_s: 1_800_000_000 };
         let reload = PendingCommand::Reload { forced_zones: vec!["example.com".to_owned()] };
-        let zone = ZoneCommand::Status { zone: "example.com".to_owned() };
+        let zone = ZoneCommand::Status { zone: "example.com".to_owned(), report: None };
         let site = PendingCommand::ReloadSite { name: None };
         let pending = [PendingCommand::ThisUpgrade, reload, site, PendingCommand::Upgrade, PendingCommand::Zone(zone)];
         let pending = pending.map(FdKind::Client);
@@ -571,7 +579,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 22, 25, 19], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 23, 27, 19], "{inner:?}");
     }
 
     #[test]

@@ -81,10 +81,12 @@ pub(crate) enum Command {
         source: ConfigSource,
         /// The path of the control socket.
         control: Option<PathBuf>,
+        /// The state folder, if there are transferred zones.
+        state: Option<PathBuf>,
         /// Zones that are loaded even if they have lost records or their serial went back.
         forced_zones: Vec<DomainName>,
     },
-    /// Request certificates with what a supervisor has passed on.
+    /// Exchange data with other servers, with what a supervisor has passed on.
     Agent {
         source: ConfigSource,
         /// The state folder.
@@ -130,6 +132,7 @@ impl Invocation {
             }
             CliCommand::ServerProcess { mut serve, forced_zones } => Command::ServerProcess {
                 control: serve.control.take(),
+                state: serve.state.take(),
                 source: serve.source(search_paths)?,
                 forced_zones,
             },
@@ -257,7 +260,7 @@ enum CliCommand {
         #[arg(long = "force-zone", value_parser = parse_zone_name)]
         forced_zones: Vec<DomainName>,
     },
-    /// The process that requests certificates; `serve` starts it.
+    /// The process that requests certificates, transfers zones and notifies secondaries; `serve` starts it.
     #[command(name = "internal-agent", hide = true)]
     Agent {
         #[command(flatten)]

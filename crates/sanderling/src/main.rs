@@ -41,8 +41,8 @@ fn run() -> Exit {
                 control_path::of_server(control.as_deref(), key, &source, &env)
             })
         }
-        Command::ServerProcess { source, control, forced_zones } => {
-            sanderling_server_process::serve(&source, control, &forced_zones)
+        Command::ServerProcess { source, control, state, forced_zones } => {
+            sanderling_server_process::serve(&source, control, state, &forced_zones)
         }
         Command::Agent { source, state } => sanderling_agent::run(&source, &state),
         Command::Keeper { source } => sanderling_keeper::run(&source),

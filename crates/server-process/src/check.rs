@@ -8,7 +8,7 @@ use crate::loader::{Loaded, Loader};
 use crate::site_lint;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{print, report};
-use sanderling_config::{CertificateFiles, Config, ConfigSource, Exit, LogKind, lookup_user};
+use sanderling_config::{CertificateFiles, Config, ConfigSource, Exit, LogKind, ZoneOrigin, lookup_user};
 use sanderling_ipc::secrets::{CertificateContent, NoCertificate, PassedCertificate};
 use sanderling_os::process::effective_uid;
 use serde::Serialize;
@@ -177,7 +177,11 @@ fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_
         text += &format!("certificate {} of {}: {version}\n", certificate.file.display(), certificate.domain_text());
     }
     for zone in &load_status.zones {
-        let ZoneState { name, file, serial, record_count, .. } = zone.as_ref();
+        let ZoneState { name, file, origin, serial, record_count, .. } = zone.as_ref();
+        if *origin == ZoneOrigin::Primaries {
+            text += &format!("zone {name} from its primaries\n");
+            continue;
+        }
         let serial = serial.unwrap_or_default();
         text += &format!("zone {name} from {}: {record_count} records, serial {serial}\n", file.display());
     }

@@ -21,6 +21,7 @@ use crate::request_logs::{self, LostLines};
 use crate::sandbox::Sandbox;
 use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
 use crate::status::ProcessStatus;
+use crate::transfers::notify_policy;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{log, report};
 use sanderling_config::{Config, ConfigSource, LogKind};
@@ -36,6 +37,7 @@ use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
 use sanderling_server::{DrainMode, Server, SocketSet, TransferSlots};
+use served_zones::NotifyForwarding;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -96,6 +98,7 @@ pub(crate) struct ControlLoop<'s> {
     /// A load has finished, or rules have changed.
     load_finished: Arc<EventFd>,
     site_watcher: SiteWatcher,
+    notifies: NotifyForwarding,
     /// Commands that wait until another one does not need the loader any more.
     waiting: VecDeque<(Command, IncomingFds)>,
     /// The loader loads a site or zone alone.
@@ -142,6 +145,7 @@ impl<'s> ControlLoop<'s> {
             challenges: ActiveChallenges::default(),
             server,
             site_watcher: SiteWatcher::new(&state.config.limits, Arc::clone(&load_finished)),
+            notifies: NotifyForwarding::new(Arc::clone(&load_finished)),
             socket_sets,
             state,
             results: mpsc::channel(),
@@ -173,6 +177,8 @@ impl<'s> ControlLoop<'s> {
         self.keep_zones(unsent_zones);
         self.keep_certificates();
         self.watch_sites();
+        let notify = notify_policy(&self.state.config, self.notifies.inbox());
+        self.server.update_snapshot(|snapshot| snapshot.notify = notify);
         self.report_zones();
         self.run_until_drain(signals);
         if !self.is_stopping {
@@ -189,6 +195,7 @@ impl<'s> ControlLoop<'s> {
             self.handle_commands();
             self.handle_loaded();
             self.handle_changed_sites();
+            self.forward_notifies();
             if self.state.supervisor.is_none() {
                 self.handle_clients();
             }
@@ -221,6 +228,7 @@ impl<'s> ControlLoop<'s> {
             sources.extend(control.poll_fds());
             deadline = control.deadline().map_or(deadline, |of_clients| of_clients.min(deadline));
         }
+        deadline = self.notifies.deadline().map_or(deadline, |of_notifies| of_notifies.min(deadline));
         deadline = self.state.metrics_listener.deadline().map_or(deadline, |of_clients| of_clients.min(deadline));
         let mut sources = PollSet::new(sources);
         self.state.metrics_listener.add_to(&mut sources);
@@ -323,6 +331,7 @@ impl<'s> ControlLoop<'s> {
             | Command::HoldKeys { .. }
             | Command::RetainKeys
             | Command::ServeKeys
+            | Command::ZoneNotified(_)
             | Command::Certificates { .. }
             | Command::RenewCertificate { .. } => {
                 log(&format!("ignoring the command {command:?}: a server process does not carry it out"));

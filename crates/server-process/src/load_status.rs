@@ -1,6 +1,6 @@
 //! The state of each site and zone, and what a reload has changed.
 
-use sanderling_config::DomainName;
+use sanderling_config::{DomainName, ZoneOrigin};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -50,6 +50,8 @@ pub(crate) struct SiteState {
 pub(crate) struct ZoneState {
     pub(crate) name: String,
     pub(crate) file: PathBuf,
+    #[serde(serialize_with = "origin_name")]
+    pub(crate) origin: ZoneOrigin,
     /// Of the version in service; `None` if there is none, and queries are answered with SERVFAIL.
     pub(crate) serial: Option<u32>,
     pub(crate) record_count: u64,
@@ -57,6 +59,13 @@ pub(crate) struct ZoneState {
     pub(crate) loaded_at: Option<SystemTime>,
     /// Why the current zone file is not served.
     pub(crate) problem: Option<String>,
+}
+
+fn origin_name<S: serde::Serializer>(origin: &ZoneOrigin, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match origin {
+        ZoneOrigin::Operator => "operator",
+        ZoneOrigin::Primaries => "primaries",
+    })
 }
 
 fn unix_s<S: serde::Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {

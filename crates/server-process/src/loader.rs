@@ -17,7 +17,8 @@ use crate::zone_sources::ZoneSources;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::log;
 use sanderling_config::{
-    Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, Zone as ZoneConfig, ZoneFolder, ZoneListing,
+    Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SecondaryZone, Zone as ZoneConfig, ZoneFolder,
+    ZoneListing, ZoneOrigin,
 };
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_http::PathTraits;
@@ -57,6 +58,8 @@ pub(crate) struct Loader {
     zones: HashMap<DomainName, LoadedZone>,
     /// The folder of zones.
     zone_folder: Option<PathBuf>,
+    /// The state folder, which has the transferred zones.
+    state: Option<PathBuf>,
     /// The good versions for the next server process; `None` if there is none.
     kept: Option<KeptZones>,
     /// The sandbox of this process allows few directories.
@@ -121,6 +124,7 @@ impl Loader {
             roots: HashMap::new(),
             zones: HashMap::new(),
             zone_folder: None,
+            state: None,
             kept: None,
             is_restricted: false,
             load_count: 0,
@@ -128,9 +132,10 @@ impl Loader {
         }
     }
 
-    /// A loader that keeps good versions of zones for the next process, and has those of earlier ones.
-    pub(crate) fn keeping(kept: KeptZones) -> Loader {
-        Loader { kept: Some(kept), ..Loader::new() }
+    /// A loader that keeps good versions of zones for the next process, and has those of earlier ones, and the transferred zones
+    /// of the folder `state`.
+    pub(crate) fn keeping(kept: KeptZones, state: Option<PathBuf>) -> Loader {
+        Loader { kept: Some(kept), state, ..Loader::new() }
     }
 
     /// Opens the sites of `config` and reads those zones that are new or have changed. A zone that the guard refuses is read
@@ -147,8 +152,10 @@ impl Loader {
         check_sources(self.zones.values_mut().collect());
         let folder = config.zone_folder.as_ref();
         self.zone_folder = folder.map(|folder| folder.directory.clone());
-        let of_folder = folder.map_or(Vec::new(), |folder| self.list_folder(folder, &config.zones, &mut report));
-        let zones = config.zones.iter().chain(&of_folder);
+        let transferred = config.secondary_zones.iter().map(|zone| self.transferred(zone));
+        let own_zones: Vec<ZoneConfig> = config.zones.iter().cloned().chain(transferred).collect();
+        let of_folder = folder.map_or(Vec::new(), |folder| self.list_folder(folder, &own_zones, &mut report));
+        let zones = own_zones.iter().chain(&of_folder);
         let entries: Vec<ZoneEntry> =
             zones.map(|zone| self.load_zone(zone, &config.limits, forced_zones, &mut report)).collect();
         let removed = self.zones.extract_if(|_, loaded| loaded.load_count != self.load_count);
@@ -163,6 +170,14 @@ impl Loader {
         let watched_sites =
             watched.into_iter().map(|(index, watched)| watched.of_site(index, &snapshot.sites.all()[index])).collect();
         Loaded { snapshot, load_status, changes, warnings, errors, denial, watched_sites, kept }
+    }
+
+    /// The zone whose file the agent writes. Without a state folder, there is none.
+    fn transferred(&self, zone: &SecondaryZone) -> ZoneConfig {
+        match &self.state {
+            Some(state) => zone.zone(state),
+            None => ZoneConfig { file: PathBuf::new(), ..zone.zone(Path::new("")) },
+        }
     }
 
     /// Ends the segment of good versions, without those of zones that are not served any more.
@@ -311,7 +326,10 @@ impl Loader {
         let in_folder = loaded.chain(kept).filter(|(_, file)| folder.has(file));
         let mut zones: Vec<ZoneConfig> = in_folder
             .filter(|(apex, _)| own_zones.iter().all(|own| own.apex != *apex))
-            .map(|(apex, file)| ZoneConfig { apex, location: Location::File(file.clone()), file })
+            .map(|(apex, file)| {
+                let (location, origin) = (Location::File(file.clone()), ZoneOrigin::Operator);
+                ZoneConfig { apex, location, file, origin }
+            })
             .collect();
         zones.sort_by(|one, other| one.apex.cmp(&other.apex));
         zones
@@ -395,7 +413,9 @@ impl Loader {
         };
         loaded.load_count = self.load_count;
         let is_unchanged = std::mem::take(&mut loaded.is_unchanged);
-        if !is_unchanged || loaded.state.file.as_os_str() != zone.file.as_os_str() {
+        if zone.origin == ZoneOrigin::Primaries && !zone.file.exists() {
+            loaded.withdraw(zone, &mut context);
+        } else if !is_unchanged || loaded.state.file.as_os_str() != zone.file.as_os_str() {
             loaded.read(zone, &mut context, report);
         }
         report.load_status.zones.push(Arc::clone(&loaded.state));
@@ -431,10 +451,20 @@ fn rules_of(options: &sanderling_config::SiteOptions, errors: &mut Vec<Diagnosti
 impl LoadedZone {
     fn new(zone: &ZoneConfig, context: &ZoneContext<'_>) -> LoadedZone {
         let (name, file) = (zone.apex.as_str().to_owned(), zone.file.clone());
-        let state = ZoneState { name, file, serial: None, record_count: 0, loaded_at: None, problem: None };
+        let origin = zone.origin;
+        let state = ZoneState { name, file, origin, serial: None, record_count: 0, loaded_at: None, problem: None };
         let info = context.kept.as_ref().and_then(|kept| kept.info(&zone.apex));
         let (state, is_unchanged) = (Arc::new(state), false);
         LoadedZone { last_good: None, info, sources: None, state, is_unchanged, load_count: 0 }
+    }
+
+    /// Stops to serve the zone: nothing was transferred yet, or what was transferred has expired.
+    fn withdraw(&mut self, zone: &ZoneConfig, context: &mut ZoneContext<'_>) {
+        if let Some(Err(error)) = context.kept.as_mut().map(|kept| kept.remove(&zone.apex)) {
+            log(&format!("cannot forget the kept version of zone {}: {}", zone.apex, error_text(&error)));
+        }
+        let load_count = self.load_count;
+        *self = LoadedZone { load_count, ..LoadedZone::new(zone, context) };
     }
 
     /// Reads the files of the zone. After an error the last good version stays.
@@ -448,6 +478,10 @@ impl LoadedZone {
             }
             Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic], denial: Denial::None }),
         };
+        if zone.origin == ZoneOrigin::Primaries {
+            // The operator of the primary has them.
+            warnings.clear();
+        }
         if context.kept.is_some() {
             // A server reports thousands of zones, and `check` one that is being corrected.
             keep_first(&mut warnings);
@@ -493,6 +527,7 @@ impl LoadedZone {
         self.state = Arc::new(ZoneState {
             name: self.state.name.clone(),
             file: zone.file.clone(),
+            origin: zone.origin,
             serial: Some(info.serial),
             record_count: info.record_count,
             loaded_at: Some(UNIX_EPOCH + Duration::from_secs(info.loaded_at_unix_s)),
@@ -503,7 +538,8 @@ impl LoadedZone {
 
     /// Why a version with `info` must not replace the last good one.
     fn refusal(&mut self, zone: &ZoneConfig, info: &VersionInfo, context: &ZoneContext<'_>) -> Option<Failure> {
-        if context.forced_zones.contains(&zone.apex) {
+        // What a primary has, a secondary has.
+        if zone.origin == ZoneOrigin::Primaries || context.forced_zones.contains(&zone.apex) {
             return None;
         }
         let diagnostic = zone_guard::refusal(zone, self.info.as_ref()?, info, context.limits)?;

@@ -15,7 +15,7 @@ use crate::socket_sets::{https_port, socket_sets};
 use crate::transfers::transfer_policy;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{self, log, report};
-use sanderling_config::{ConfigSource, DomainName, Exit, LogKind, lookup_user};
+use sanderling_config::{ConfigSource, DomainName, Exit, LogKind, TRANSFERRED_ZONES, lookup_user};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::handover;
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Supervision, Text};
@@ -25,8 +25,10 @@ use sanderling_os::sandbox::{CoreDumps, drop_privileges};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use sanderling_os::tcp::Listener;
 use sanderling_server::{Counter, Server, Snapshot, SocketSet, TransferSlots};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,8 +37,13 @@ use std::time::{Duration, Instant};
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves with what the supervisor has passed on. A zone is loaded although it has lost records or its serial went back if it
-/// is one of `forced_zones`.
-pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>, forced_zones: &[DomainName]) -> Exit {
+/// is one of `forced_zones`. `state_folder` has the zones that are transferred from primary servers, if there are some.
+pub fn serve(
+    source: &ConfigSource,
+    control_path: Option<PathBuf>,
+    state_folder: Option<PathBuf>,
+    forced_zones: &[DomainName],
+) -> Exit {
     // Before its sandbox the process starts no thread.
     log::hold();
     // It is started through /proc/self/exe, and would have the name `exe`.
@@ -45,7 +52,7 @@ pub fn serve(source: &ConfigSource, control_path: Option<PathBuf>, forced_zones:
     }
     let result = Inherited::take(control_path)
         .map_err(StartupError::from)
-        .and_then(|inherited| inherited.prepare(source.clone(), forced_zones))
+        .and_then(|inherited| inherited.prepare(source.clone(), state_folder, forced_zones))
         .and_then(|prepared| Ok(prepared.serve()?));
     match result {
         Ok(()) => Exit::Success,
@@ -128,7 +135,12 @@ impl Inherited {
     }
 
     /// Gives up privileges, and loads sites and zones.
-    fn prepare(mut self, source: ConfigSource, forced_zones: &[DomainName]) -> Result<Prepared, StartupError> {
+    fn prepare(
+        mut self,
+        source: ConfigSource,
+        state_folder: Option<PathBuf>,
+        forced_zones: &[DomainName],
+    ) -> Result<Prepared, StartupError> {
         // The supervisor handles the signals of the terminal, which reach both; without a supervisor this process does.
         let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
         // The supervisor has blocked them until there is a handler.
@@ -147,7 +159,11 @@ impl Inherited {
             }
             None => self.fail(error),
         })?;
-        let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones));
+        if let Some(state) = &state_folder {
+            // Before the sandbox, which allows a folder that exists. The agent may have created it.
+            let _ = DirBuilder::new().mode(0o700).create(state.join(TRANSFERRED_ZONES));
+        }
+        let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones), state_folder);
         let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, watched_sites, .. } =
             loader.load(&config, forced_zones);
         let mut certificates = Certificates::default();

@@ -285,7 +285,8 @@ fn zone_text(zone: &ZoneState) -> String {
             let date = String::from_utf8_lossy(date.as_bytes());
             format!("serving serial {serial} of {date}; the file has errors: {problem}")
         }
-        _ => format!("UNAVAILABLE, answered with SERVFAIL; the file has errors: {}", problem.as_deref().unwrap_or("")),
+        (.., Some(problem)) => format!("UNAVAILABLE, answered with SERVFAIL; the file has errors: {problem}"),
+        (.., None) => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),
     };
     format!("  zone          {name}: {version}\n")
 }

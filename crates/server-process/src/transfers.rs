@@ -1,11 +1,13 @@
-//! The keys that sign zone transfers, and the rules which client may transfer which zone.
+//! The keys that sign zone transfers, and the rules which client may transfer which zone, or say that it has changed.
 
 use crate::zone_loader::wire_name;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
-use sanderling_config::{Config, DomainName, TsigAlgorithm as Algorithm, TsigKeyFile, ZoneTransfers};
+use sanderling_config::{
+    Config, DomainName, Primary, SecondaryZone, TsigAlgorithm as Algorithm, TsigKeyFile, ZoneTransfers,
+};
 use sanderling_dns::{TsigAlgorithm, TsigKey, TsigKeys};
 use sanderling_ipc::secrets::tsig_secrets_from_memfd;
-use sanderling_server::{IpNetwork, TransferPolicy, TransferRule, TransferSlots};
+use sanderling_server::{IpNetwork, NotifyInbox, NotifyPolicy, TransferPolicy, TransferRule, TransferSlots};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -75,6 +77,18 @@ pub(crate) fn transfer_policy(config: &Config, slots: &Arc<TransferSlots>) -> Ar
     };
     let zones = config.zone_transfers.iter().map(|(apex, own)| (wire_name(apex), rules(own)));
     Arc::new(TransferPolicy::new(rules(&config.transfers), zones, Arc::clone(slots)))
+}
+
+/// Which primary may send NOTIFY for which zone; `None` if no zone has primaries.
+pub(crate) fn notify_policy(config: &Config, inbox: &Arc<NotifyInbox>) -> Option<Arc<NotifyPolicy>> {
+    let rule = |primary: &Primary| {
+        let address = primary.address.ip();
+        let prefix_bits = if address.is_ipv4() { 32 } else { 128 };
+        TransferRule { network: Some(IpNetwork { address, prefix_bits }), key: primary.key.as_ref().map(wire_name) }
+    };
+    let rules = |zone: &SecondaryZone| zone.primaries.iter().map(rule).collect();
+    let zones = config.secondary_zones.iter().map(|zone| (wire_name(&zone.apex), rules(zone)));
+    (!config.secondary_zones.is_empty()).then(|| Arc::new(NotifyPolicy::new(zones, Arc::clone(inbox))))
 }
 
 #[cfg(test)]

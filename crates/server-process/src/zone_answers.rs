@@ -8,7 +8,9 @@ use crate::zone_sources::ZoneSources;
 use sanderling_config::DomainName;
 use sanderling_dns::{Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
 use sanderling_http::HttpDate;
+use sanderling_ipc::agent::{NotifyOutcome, NotifyReport, ZoneReport};
 use sanderling_ipc::{Connection, Event, Message, Text};
+use sanderling_os::clock::unix_seconds;
 use serde::Serialize;
 use std::io;
 use std::path::Path;
@@ -112,14 +114,23 @@ impl ZoneAnswers {
         });
     }
 
-    /// The answer to `zone status`; `sources` are the files of the version that is served.
-    pub(crate) fn status(&self, name: &DomainName, sources: Option<ZoneSources>, client: ZoneClient) {
+    /// The answer to `zone status`; `sources` are the files of the version that is served, and `report` is what the agent
+    /// reports.
+    pub(crate) fn status(
+        &self,
+        name: &DomainName,
+        sources: Option<ZoneSources>,
+        report: Option<&ZoneReport>,
+        client: ZoneClient,
+    ) {
         answer(client, |client| {
             let Some(state) = self.states.iter().find(|zone| zone.name == name.as_str()) else {
                 return Ok(Err(self.unknown(name)));
             };
             let is_current = sources.is_some_and(|mut sources| sources.are_unchanged());
-            client.write(&status_text(state, self.zone(name), is_current)).map(Ok)
+            let mut text = status_text(state, self.zone(name), is_current);
+            text += &report.map_or(String::new(), |report| report_text(report, unix_seconds()));
+            client.write(&text).map(Ok)
         });
     }
 
@@ -197,11 +208,58 @@ fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool) -> Stri
     text
 }
 
+/// What other servers of the zone have, a line each.
+fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| text += &format!("  {name:<8} {value}\n");
+    let ago = |at_unix_s: u64| format!("{} ago", duration_text(now_unix_s.saturating_sub(at_unix_s)));
+    let ahead = |at_unix_s: u64| match at_unix_s.saturating_sub(now_unix_s) {
+        0 => "now".to_owned(),
+        seconds => format!("in {}", duration_text(seconds)),
+    };
+    if let Some(transfer) = &report.transfer {
+        if let (Some(from), Some(at)) = (transfer.from, transfer.transferred_at_unix_s) {
+            let serial = transfer.serial.map_or("an expired version".to_owned(), |serial| format!("serial {serial}"));
+            line("primary", format!("{serial} transferred from {from} {}", ago(at)));
+        }
+        if let Some(at) = transfer.checked_at_unix_s {
+            line("checked", format!("confirmed by a primary {}", ago(at)));
+        }
+        line("next", format!("primaries are asked {}", ahead(transfer.next_at_unix_s)));
+        if let Some(at) = transfer.expires_at_unix_s {
+            line("expires", format!("{} without a primary", ahead(at)));
+        }
+        if let Some(problem) = &transfer.problem {
+            line("problem", format!("{problem} (failures: {})", transfer.failure_count));
+        }
+    }
+    for NotifyReport { address, serial, outcome } in &report.secondaries {
+        let outcome = match outcome {
+            NotifyOutcome::InProgress => "not confirmed yet".to_owned(),
+            NotifyOutcome::Confirmed => "confirmed".to_owned(),
+            NotifyOutcome::GivenUp(problem) => format!("given up: {problem}"),
+        };
+        line("notify", format!("serial {serial} to {address}: {outcome}"));
+    }
+    text
+}
+
+/// A time in its largest unit.
+fn duration_text(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
 /// What is served, and how it differs from the file.
 fn state_text(state: &ZoneState, file: &Path, is_current: bool) -> String {
     let name = &state.name;
     match (state_name(state), &state.problem, is_current) {
         ("served", _, true) => "served as it is in the file".to_owned(),
+        ("unavailable", None, _) => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),
         ("served", _, false) if file.exists() => {
             format!("served; the file has changed since then: run `sanderling reload {name}`")
         }

@@ -11,6 +11,7 @@ use crate::rate_limit_policy::RateLimitPolicy;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::transfers::{self, Begun, Channel, TransferContext};
+use sanderling_dns::notify::NotifyRequest;
 use sanderling_dns::transfer::TransferRequest;
 use sanderling_dns::{
     Answer, DnsTransport, ParsedQuery, ReplyOptions, RequestInfo, answer_parsed, answer_with_options,
@@ -287,6 +288,12 @@ impl QueryBatch<'_> {
     fn answer_apart(self, index: usize, query: &ParsedQuery<'_, '_>, out: &mut [u8]) -> Answer {
         let options = &*self.snapshot.reply_options;
         let client = self.queries.peer_address(index);
+        if let Some(policy) = &self.snapshot.notify
+            && let Some(request) = NotifyRequest::new(query)
+        {
+            let length_bytes = policy.answer(request, client.ip(), options, self.now_unix_s, out);
+            return length_bytes.map_or(Answer::NoReply, Answer::Reply);
+        }
         let info = RequestInfo { client, transport: self.transport, now_unix_s: self.now_unix_s };
         let answer = if let Some(request) = TransferRequest::new(query) {
             self.answer_transfer(index, request, out)

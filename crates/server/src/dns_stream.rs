@@ -4,6 +4,7 @@ use crate::context::{CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::metrics::Counter;
 use crate::transfers::{self, Begun, Channel, Transfer, TransferContext, Written};
 use crate::transport::Transport;
+use sanderling_dns::notify::NotifyRequest;
 use sanderling_dns::transfer::TransferRequest;
 use sanderling_dns::{Answer, DnsTransport, ParsedQuery, RequestInfo, answer_parsed, answer_with_options};
 use sanderling_tls::Alpn;
@@ -59,7 +60,14 @@ impl DnsStream {
             if let Some(request) = TransferRequest::new(&query) {
                 return self.begin_transfer(request, input, connection, context);
             }
-            answer_with_options(&query, &info, reply_options, reply)
+            if let Some(policy) = &context.snapshot.notify
+                && let Some(request) = NotifyRequest::new(&query)
+            {
+                let length_bytes = policy.answer(request, connection.client.ip(), reply_options, now_unix_s, reply);
+                length_bytes.map_or(Answer::NoReply, Answer::Reply)
+            } else {
+                answer_with_options(&query, &info, reply_options, reply)
+            }
         } else {
             answer_parsed(&query, &info, reply)
         };

@@ -3,6 +3,7 @@
 use crate::access_log::AccessLog;
 use crate::challenges::Challenges;
 use crate::http_clients::HttpClients;
+use crate::notify::NotifyPolicy;
 use crate::query_log::QueryLog;
 use crate::rate_limit_policy::RateLimitPolicy;
 use crate::sites::Sites;
@@ -29,6 +30,8 @@ pub struct Snapshot {
     pub http_clients: Arc<HttpClients>,
     /// Which client may transfer which zone.
     pub transfers: Arc<TransferPolicy>,
+    /// Which server may send NOTIFY for which zone; `None` if no zone has primaries.
+    pub notify: Option<Arc<NotifyPolicy>>,
     /// What certificate authorities look for, if an order is in progress.
     pub challenges: Option<Arc<Challenges>>,
     /// The access log; `None` if there is none.
@@ -60,6 +63,7 @@ impl Snapshot {
             rate_limit_policy: Arc::default(),
             http_clients: Arc::default(),
             transfers: Arc::default(),
+            notify: None,
             challenges: None,
             access_log: None,
             query_log: None,

@@ -18,6 +18,14 @@ pub struct TransferRule {
     pub key: Option<NameBuf>,
 }
 
+impl TransferRule {
+    /// Whether the rule is for `client`, whose query was signed with `key`.
+    pub(crate) fn matches(&self, client: IpAddr, key: Option<Name<'_>>) -> bool {
+        let has_key = |needed: &NameBuf| key.is_some_and(|key| key.eq_ignore_case(needed.as_name()));
+        self.network.is_none_or(|network| network.contains(client)) && self.key.as_ref().is_none_or(has_key)
+    }
+}
+
 /// Which client may transfer which zone: none, unless a rule allows it.
 #[derive(Debug, Default)]
 pub struct TransferPolicy {
@@ -73,10 +81,7 @@ impl TransferPolicy {
     /// Whether `client`, whose query was signed with `key`, may transfer the zone at `apex`.
     fn allows(&self, apex: Name<'_>, client: IpAddr, key: Option<Name<'_>>) -> bool {
         let rules = self.zones.get(&lowercase(apex)).unwrap_or(&self.default);
-        rules.iter().any(|rule| {
-            let has_key = |needed: &NameBuf| key.is_some_and(|key| key.eq_ignore_case(needed.as_name()));
-            rule.network.is_none_or(|network| network.contains(client)) && rule.key.as_ref().is_none_or(has_key)
-        })
+        rules.iter().any(|rule| rule.matches(client, key))
     }
 }
 

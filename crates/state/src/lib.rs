@@ -172,6 +172,11 @@ impl StateFolder {
         }
     }
 
+    /// Whether there is a file `name`.
+    pub fn has(&self, name: &str) -> bool {
+        self.path_of(name).is_ok_and(|path| path.is_file())
+    }
+
     /// Gives the file `name` this content. Its folders are created.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), StateError> {
         let path = self.path_of(name)?;

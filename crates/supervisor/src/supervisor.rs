@@ -351,6 +351,7 @@ impl Supervisor {
                 | Command::HoldKeys { .. }
                 | Command::RetainKeys
                 | Command::ServeKeys
+                | Command::ZoneNotified(_)
                 | Command::Supervision(_) => {
                     self.reply(requester, Err("only a supervisor can send this command"));
                 }

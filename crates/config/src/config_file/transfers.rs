@@ -1,16 +1,18 @@
-//! `[tsig."NAME"]`, and the keys `secondaries` and `transfer_allow` of zones.
+//! `[tsig."NAME"]`, and the keys `primaries`, `secondaries` and `transfer_allow` of zones.
 
 use super::ConfigBuilder;
 use super::http::parse_network;
 use crate::config_reader::{Entry, Node, entries};
 use crate::domain_name::DomainName;
 use crate::keys::Section;
-use crate::transfers::{Secondary, TransferRule, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
+use crate::transfers::{Primary, Secondary, TransferRule, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
+use crate::zones::SecondaryZone;
 use std::net::{IpAddr, SocketAddr};
 use toml::de::DeValue;
 
 const TSIG_EXAMPLE: &str = "[tsig.\"transfer\"] with secret_file = \"transfer.key\"";
 const SECONDARIES_EXAMPLE: &str = "secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }]";
+const PRIMARIES_EXAMPLE: &str = "primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }]";
 const ALLOW_EXAMPLE: &str = "transfer_allow = [{ network = \"192.0.2.0/24\", key = \"transfer\" }]";
 /// The port of DNS.
 const DNS_PORT: u16 = 53;
@@ -82,10 +84,8 @@ impl ConfigBuilder<'_, '_> {
         for entry in entries(table) {
             match entry.key {
                 "address" if is_secondary => {
-                    let Some((offset, text)) = self.reader.string(entry, example) else { return };
-                    address = parse_address(text);
+                    address = self.read_address(entry, example);
                     if address.is_none() {
-                        self.error(offset, format!("`{text}` is not an address"), format!("write {example}"));
                         return;
                     }
                 }
@@ -98,13 +98,9 @@ impl ConfigBuilder<'_, '_> {
                     }
                 }
                 "key" => {
-                    let Some((offset, text)) = self.reader.string(entry, example) else { return };
-                    match DomainName::parse(text) {
-                        Ok(name) => {
-                            self.key_uses.push((offset, name.clone()));
-                            key = Some(name);
-                        }
-                        Err(problem) => return self.reader.error(offset, problem),
+                    key = self.read_key_use(entry, example);
+                    if key.is_none() {
+                        return;
                     }
                 }
                 other => {
@@ -124,6 +120,73 @@ impl ConfigBuilder<'_, '_> {
                     format!("{missing} missing in `{}`", section.key),
                     format!("write {example}"),
                 );
+            }
+        }
+    }
+
+    /// The zone `name`, which is transferred from the servers of `section`.
+    pub(super) fn read_primaries(&mut self, name: &DomainName, offset: usize, section: Entry<'_, '_>) {
+        self.add_apex(name, offset);
+        let DeValue::Array(items) = section.value.get_ref() else {
+            let message = "`primaries` must be a list of tables";
+            return self.error(section.value.span().start, message, format!("write {PRIMARIES_EXAMPLE}"));
+        };
+        let mut primaries = Vec::new();
+        for item in items {
+            let Some(table) = self.reader.table(Entry { value: item, ..section }, PRIMARIES_EXAMPLE) else { continue };
+            let (mut address, mut key) = (None, None);
+            for entry in entries(table) {
+                match entry.key {
+                    "address" => address = self.read_address(entry, PRIMARIES_EXAMPLE),
+                    "key" => key = self.read_key_use(entry, PRIMARIES_EXAMPLE),
+                    other => {
+                        let message = format!("unknown key `{other}` in `primaries`");
+                        self.error(entry.offset, message, format!("write {PRIMARIES_EXAMPLE}"));
+                    }
+                }
+            }
+            let has_address = entries(table).iter().any(|entry| entry.key == "address");
+            match address {
+                Some(address) => primaries.push(Primary { address, key }),
+                None if has_address => {}
+                None => {
+                    let message = "`address` missing in `primaries`";
+                    self.error(item.span().start, message, format!("write {PRIMARIES_EXAMPLE}"));
+                }
+            }
+        }
+        if items.is_empty() {
+            self.error(
+                section.value.span().start,
+                "`primaries` is empty",
+                format!("write {PRIMARIES_EXAMPLE}, or zone = \"FILE\""),
+            );
+        }
+        let location = self.reader.location(section.offset);
+        self.config.secondary_zones.push(SecondaryZone { apex: name.clone(), primaries, location });
+    }
+
+    /// An address; `None` after an error.
+    fn read_address(&mut self, entry: Entry<'_, '_>, example: &str) -> Option<SocketAddr> {
+        let (offset, text) = self.reader.string(entry, example)?;
+        let address = parse_address(text);
+        if address.is_none() {
+            self.error(offset, format!("`{text}` is not an address"), format!("write {example}"));
+        }
+        address
+    }
+
+    /// The name of a key, which must be defined; `None` after an error.
+    fn read_key_use(&mut self, entry: Entry<'_, '_>, example: &str) -> Option<DomainName> {
+        let (offset, text) = self.reader.string(entry, example)?;
+        match DomainName::parse(text) {
+            Ok(name) => {
+                self.key_uses.push((offset, name.clone()));
+                Some(name)
+            }
+            Err(problem) => {
+                self.reader.error(offset, problem);
+                None
             }
         }
     }
@@ -157,6 +220,7 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
 mod tests {
     use super::super::tests::{check_before_domain, config};
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn transfers_are_read() {
@@ -173,6 +237,8 @@ mod tests {
             zone = "a.zone"
             secondaries = [{ address = "192.0.2.5:5300", key = "k2" }, { address = "2001:db8::1" }]
             transfer_allow = [{ network = "192.0.2.0/24", key = "K1" }, { network = "::1" }]
+            [domain."0/25.2.0.192.in-addr.arpa"]
+            primaries = [{ address = "192.0.2.7", key = "k2" }, { address = "[2001:db8::7]:5300" }]
             [domain."of.folder"]
             secondaries = [{ address = "192.0.2.6" }]
         "#;
@@ -193,6 +259,12 @@ mod tests {
         assert_eq!(zones, [("example.com", expected), ("of.folder", "192.0.2.6/32 -".to_owned())]);
         assert_eq!(config.zone_transfers[0].1.secondaries[0].address, "192.0.2.5:5300".parse().unwrap());
         assert_eq!(config.zone_transfers[0].1.secondaries[1].address, "[2001:db8::1]:53".parse().unwrap());
+        let secondary = &config.secondary_zones[0];
+        let primaries: Vec<String> = secondary.primaries.iter().map(|one| one.address.to_string()).collect();
+        assert_eq!(primaries, ["192.0.2.7:53", "[2001:db8::7]:5300"]);
+        assert_eq!(secondary.primaries[0].key.as_ref().map(DomainName::as_str), Some("k2"));
+        let zone = secondary.zone(Path::new("state"));
+        assert_eq!(zone.file, Path::new("state/zones/0%2F25.2.0.192.in-addr.arpa.zone"));
     }
 
     #[test]
@@ -226,6 +298,22 @@ mod tests {
             (
                 "[dns]\nsecondaries = [{ address = \"ns2\" }]",
                 "2:28: `ns2` is not an address; write secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }]",
+            ),
+            (
+                "[domain.\"a.example\"]\nprimaries = []",
+                "2:13: `primaries` is empty; write primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }], or zone = \"FILE\"",
+            ),
+            (
+                "[domain.\"a.example\"]\nprimaries = [{ address = \"ns1\" }]",
+                "2:26: `ns1` is not an address; write primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }]",
+            ),
+            (
+                "[domain.\"a.example\"]\nprimaries = [{}]",
+                "2:14: `address` missing in `primaries`; write primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }]",
+            ),
+            (
+                "[domain.\"a.example\"]\nzone = \"a.zone\"\nprimaries = [{ address = \"192.0.2.7\" }]",
+                "2:1: a.example has a zone file, and primaries from which the zone is transferred; remove one of both",
             ),
             (
                 "[domain.\"a.example\"]\ncertificate = { chain = \"c\", key = \"k\" }\nsecondaries = [{ address = \"::1\" }]",

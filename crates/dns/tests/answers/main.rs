@@ -6,6 +6,7 @@
 mod aliases;
 mod compression;
 mod malformed;
+mod notify;
 mod options;
 mod properties;
 mod queries;

@@ -53,7 +53,9 @@ impl ZoneArgs {
     pub(super) fn request(self) -> (ZoneCommand, ControlArgs) {
         match self {
             ZoneArgs::List { json, control } => (ZoneCommand::List { is_json: json }, control),
-            ZoneArgs::Status { zone, control } => (ZoneCommand::Status { zone: zone.to_string() }, control),
+            ZoneArgs::Status { zone, control } => {
+                (ZoneCommand::Status { zone: zone.to_string(), report: None }, control)
+            }
             ZoneArgs::Show { zone, rrtype, control } => (ZoneCommand::Show { zone: zone.to_string(), rrtype }, control),
         }
     }

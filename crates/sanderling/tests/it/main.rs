@@ -25,6 +25,7 @@ mod probe;
 mod query_log;
 mod releases;
 mod rights;
+mod secondary_zones;
 mod site_files;
 mod site_lint;
 mod site_rules;
@@ -37,5 +38,4 @@ mod zone_changes;
 mod zones;
 
 mod domain;
-#[allow(dead_code, reason = "a primary server is for the tests of a secondary")]
 mod name_servers;

@@ -132,10 +132,6 @@ pub(crate) struct NameServer {
 }
 
 impl NameServer {
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// The records that it serves.
     pub(crate) fn records(&self) -> Vec<String> {
         records(&dig(self.address, &["example.com", "AXFR"]))
@@ -151,6 +147,12 @@ impl NameServer {
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Starts a primary with another zone, after [`NameServer::kill`].
+    pub(crate) fn restart_with(&mut self, zone: &str) {
+        self.home.replace("zone", zone.as_bytes());
+        self.restart();
     }
 
     /// Starts it again, after [`NameServer::kill`].

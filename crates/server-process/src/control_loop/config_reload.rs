@@ -8,7 +8,7 @@ use crate::kept_zones::NewSegment;
 use crate::loader::Loaded;
 use crate::reply_options::reply_options;
 use crate::request_logs;
-use crate::transfers::transfer_policy;
+use crate::transfers::{notify_policy, transfer_policy};
 use crate::zone_loader::Denial;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{log, report};
@@ -135,6 +135,7 @@ impl ControlLoop<'_> {
         request_logs::set_logs(&config, &mut snapshot);
         set_client_policies(&config, &mut snapshot);
         snapshot.transfers = transfer_policy(&config, &self.state.transfer_slots);
+        snapshot.notify = notify_policy(&config, self.notifies.inbox());
         self.zones = Arc::clone(&snapshot.zones);
         snapshot.zones = self.challenges.overlay(&self.zones);
         snapshot.challenges = self.challenges.tokens();

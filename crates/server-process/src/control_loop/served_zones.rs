@@ -1,19 +1,63 @@
-//! Tells the agent, through the supervisor, which versions of zones are served: those that have secondary servers.
+//! Tells the agent, through the supervisor, which versions of zones are served: those that have primary or secondary servers, and
+//! which primaries have sent NOTIFY.
 
 use super::ControlLoop;
 use crate::load_status::ZoneState;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log;
-use sanderling_config::{DomainName, TransfersByZone};
-use sanderling_ipc::agent::served_zones_to_memfd;
-use sanderling_ipc::{Event, FdKind, Message, ServedZone};
+use sanderling_config::{DomainName, TransfersByZone, ZoneOrigin};
+use sanderling_ipc::agent::{ServedZone, ZoneNotify, served_zones_to_memfd};
+use sanderling_ipc::{Event, FdKind, Message};
+use sanderling_os::event_fd::EventFd;
+use sanderling_server::{NotifyInbox, ReceivedNotify};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time between two deliveries of NOTIFY: a flood of them does not keep the supervisor busy.
+const NOTIFY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What primaries have sent, until it is forwarded.
+#[derive(Debug)]
+pub(super) struct NotifyForwarding {
+    inbox: Arc<NotifyInbox>,
+    next_at: Instant,
+}
+
+impl NotifyForwarding {
+    /// `wakeup` is signalled when there is something to forward.
+    pub(super) fn new(wakeup: Arc<EventFd>) -> NotifyForwarding {
+        NotifyForwarding { inbox: Arc::new(NotifyInbox::new(wakeup)), next_at: Instant::now() }
+    }
+
+    pub(super) fn inbox(&self) -> &Arc<NotifyInbox> {
+        &self.inbox
+    }
+
+    /// When something is to be forwarded.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        (!self.inbox.is_empty()).then_some(self.next_at)
+    }
+}
 
 impl ControlLoop<'_> {
+    /// Tells which primaries have sent NOTIFY since the last time.
+    pub(super) fn forward_notifies(&mut self) {
+        if self.notifies.deadline().is_none_or(|at| Instant::now() < at) {
+            return;
+        }
+        self.notifies.next_at = Instant::now() + NOTIFY_INTERVAL;
+        for ReceivedNotify { apex, serial, from } in self.notifies.inbox.take() {
+            // The name of a zone of the configuration needs no escapes.
+            let name = apex.to_string();
+            let name = if apex.as_name().is_root() { name } else { name.trim_end_matches('.').to_owned() };
+            self.send(Event::ZoneNotified(ZoneNotify { name, serial, from }));
+        }
+    }
+
     /// Tells which versions of all these zones are served.
     pub(super) fn report_zones(&mut self) {
         let config = Arc::clone(&self.state.config);
-        if !config.has_secondaries() {
+        if !config.has_secondaries() && config.secondary_zones.is_empty() {
             return;
         }
         let transfers = config.transfers_by_zone();
@@ -42,6 +86,6 @@ impl ControlLoop<'_> {
 /// `None` if the agent is not concerned.
 fn served_zone(zone: &ZoneState, transfers: &TransfersByZone<'_>) -> Option<ServedZone> {
     let name = DomainName::parse(&zone.name).ok()?;
-    let is_concerned = !transfers.of(&name).secondaries.is_empty();
+    let is_concerned = zone.origin == ZoneOrigin::Primaries || !transfers.of(&name).secondaries.is_empty();
     is_concerned.then(|| ServedZone { name: zone.name.clone(), serial: zone.serial })
 }

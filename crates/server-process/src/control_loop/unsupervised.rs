@@ -59,6 +59,7 @@ impl ControlLoop<'_> {
             | Command::ReportZones
             | Command::ZonesServed
             | Command::ZoneServed(_)
+            | Command::ZoneNotified(_)
             | Command::Certificates { .. }
             | Command::RenewCertificate { .. }
             | Command::HoldKeys { .. }

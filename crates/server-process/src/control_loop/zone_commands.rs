@@ -36,7 +36,7 @@ impl ControlLoop<'_> {
     }
 
     pub(super) fn answer_zone_command(&mut self, command: ZoneCommand, client: ZoneClient) {
-        let (ZoneCommand::Reload { zone, .. } | ZoneCommand::Status { zone } | ZoneCommand::Show { zone, .. }) =
+        let (ZoneCommand::Reload { zone, .. } | ZoneCommand::Status { zone, .. } | ZoneCommand::Show { zone, .. }) =
             &command
         else {
             return self.answer(command, None, client);
@@ -139,7 +139,9 @@ impl ControlLoop<'_> {
         let run = move || {
             let _running = running;
             match (command, name) {
-                (ZoneCommand::Status { .. }, Some(name)) => answers.status(&name, sources, client),
+                (ZoneCommand::Status { report, .. }, Some(name)) => {
+                    answers.status(&name, sources, report.as_deref(), client);
+                }
                 (ZoneCommand::Show { rrtype, .. }, Some(name)) => answers.show(&name, rrtype.as_deref(), client),
                 (ZoneCommand::List { is_json: true }, _) => answers.list(true, client),
                 _ => answers.list(false, client),
@@ -156,6 +158,7 @@ fn outcome_text(state: &ZoneState, before: Option<&ZoneState>, is_unchanged: boo
     let ZoneState { name, serial, record_count, problem, .. } = state;
     let old = before.and_then(|before| Some((before.serial?, before.record_count)));
     match (serial, problem, old) {
+        (None, None, _) => format!("zone {name}: not transferred yet, or expired; answered with SERVFAIL"),
         (None, ..) => format!("zone {name}: unavailable, answered with SERVFAIL until it is corrected and reloaded"),
         (Some(serial), Some(_), _) => format!("zone {name}: not reloaded, keeping serial {serial}"),
         (Some(serial), None, _) if is_unchanged => {

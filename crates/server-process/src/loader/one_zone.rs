@@ -6,7 +6,7 @@ use crate::load_status::ZoneState;
 use crate::zone_loader::Denial;
 use crate::zone_sources::ZoneSources;
 use sanderling_config::diagnostic::{Diagnostic, Location};
-use sanderling_config::{Config, DomainName, Zone as ZoneConfig, most_similar};
+use sanderling_config::{Config, DomainName, Zone as ZoneConfig, ZoneOrigin, most_similar};
 use sanderling_dns::ZoneEntry;
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ impl Loader {
     /// There is no such zone.
     pub(crate) fn load_one(&mut self, config: &Config, name: &DomainName, is_forced: bool) -> Result<OneZone, String> {
         let zone = self.zone_named(config, name).ok_or_else(|| {
-            let known = config.zones.iter().map(|zone| &zone.apex).chain(self.zones.keys());
+            let secondary = config.secondary_zones.iter().map(|zone| &zone.apex);
+            let known = config.zones.iter().map(|zone| &zone.apex).chain(secondary).chain(self.zones.keys());
             unknown_zone(name, known.map(DomainName::as_str))
         })?;
         let before = self.zones.get(name).map(|loaded| Arc::clone(&loaded.state));
@@ -66,10 +67,14 @@ impl Loader {
         if let Some(zone) = config.zones.iter().find(|zone| zone.apex == *name) {
             return Some(zone.clone());
         }
+        if let Some(zone) = config.secondary_zones.iter().find(|zone| zone.apex == *name) {
+            return Some(self.transferred(zone));
+        }
         let folder = config.zone_folder.as_ref()?;
         let loaded = self.zones.get(name).map(|loaded| loaded.state.file.clone()).filter(|file| folder.has(file));
         let file = loaded.or_else(|| Some(folder.file_of(name)).filter(|file| file.exists()))?;
-        Some(ZoneConfig { apex: name.clone(), location: Location::File(file.clone()), file })
+        let (location, origin) = (Location::File(file.clone()), ZoneOrigin::Operator);
+        Some(ZoneConfig { apex: name.clone(), location, file, origin })
     }
 }
 

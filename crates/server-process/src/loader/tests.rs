@@ -173,7 +173,7 @@ fn folder_that_cannot_be_listed_keeps_its_zones() {
     };
     check_kept(&fixture.load());
     // The next process finds it so, too.
-    fixture.loader = Loader::keeping(KeptZones::from_segments(&[segment.descriptor]));
+    fixture.loader = Loader::keeping(KeptZones::from_segments(&[segment.descriptor]), None);
     check_kept(&fixture.load());
     fs::rename(fixture.path("away"), fixture.path("zones")).unwrap();
     let loaded = fixture.load();

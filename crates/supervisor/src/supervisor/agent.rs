@@ -12,7 +12,8 @@ use sanderling_config::log::log;
 use sanderling_config::{Config, lookup_user};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::{
-    Command, Connection, Event, FdKind, IncomingFds, Message, OutgoingFds, RETRY_INTERVAL, Received, handover,
+    Command, Connection, Event, FdKind, IncomingFds, Message, OutgoingFds, RETRY_INTERVAL, Received, ZoneCommand,
+    handover,
 };
 use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
@@ -168,10 +169,7 @@ impl Supervisor {
             )
         };
         let state = self.state_path(config).ok_or_else(no_folder)?;
-        let user = lookup_user(config)
-            .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
-        let owner = user.filter(|_| effective_uid() == 0).map(|user| (user.uid, user.gid));
-        sanderling_state::prepare(&state, owner).map_err(|error| io::Error::other(error.to_string()))?;
+        prepare_state(&state, config)?;
         let (ours, theirs) = Connection::pair()?;
         let tsig_secrets = super::secrets::tsig_secrets(config)?;
         let mut descriptors: OutgoingFds<'_> =
@@ -217,6 +215,13 @@ impl Supervisor {
                     let config = Arc::clone(&self.active.config);
                     self.secrets.pass_on_again(&config);
                 }
+                (Event::ZoneStored { zone }, Some(requester)) => {
+                    let command = Command::Zone(ZoneCommand::Reload { zone, is_forced: false });
+                    // Without a serving process, the agent notices that nobody answers, and the next one loads the zone.
+                    if let Some(process) = self.serving_process() {
+                        process.send(command, vec![(FdKind::Requester, requester)]);
+                    }
+                }
                 (event, _) => log(&format!("ignoring the event {event:?} of the agent")),
             }
         }
@@ -241,8 +246,8 @@ impl Supervisor {
         self.agent.send(Command::ChallengesServed { number }, Vec::new());
     }
 
-    /// Tells the agent which zones are served.
-    pub(super) fn on_zones_served(&mut self, command: Command, descriptors: IncomingFds) {
+    /// Tells the agent which zones are served, or have changed elsewhere.
+    pub(super) fn pass_zones_to_agent(&mut self, command: Command, descriptors: IncomingFds) {
         self.agent.send(command, descriptors);
     }
 
@@ -319,9 +324,18 @@ impl Supervisor {
     }
 }
 
-/// Whether there is something to request, or a server to notify.
+/// Whether there is something to request or to transfer, or a server to notify.
 pub(super) fn needs_agent(config: &Config) -> bool {
-    requests_certificates(config) || config.has_zones() && config.has_secondaries()
+    let has_other_servers = !config.secondary_zones.is_empty() || config.has_zones() && config.has_secondaries();
+    requests_certificates(config) || has_other_servers
+}
+
+/// Creates the state folder, unless it exists.
+pub(super) fn prepare_state(state: &Path, config: &Config) -> io::Result<()> {
+    let user = lookup_user(config)
+        .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
+    let owner = user.filter(|_| effective_uid() == 0).map(|user| (user.uid, user.gid));
+    sanderling_state::prepare(state, owner).map_err(|error| io::Error::other(error.to_string()))
 }
 
 /// Whether there are certificates to request.
@@ -339,8 +353,9 @@ fn has_same_agent(one: &Config, other: &Config) -> bool {
         == (&other.acme, &other.state, &other.user_and_group, other.sandbox, other.http_listen.is_empty())
         && names(one) == names(other)
         && zones(one) == zones(other)
-        && (&one.tsig_keys, &one.transfers, &one.zone_transfers)
-            == (&other.tsig_keys, &other.transfers, &other.zone_transfers)
+        && (&one.tsig_keys, &one.transfers, &one.zone_transfers, &one.secondary_zones)
+            == (&other.tsig_keys, &other.transfers, &other.zone_transfers, &other.secondary_zones)
+        && one.limits == other.limits
 }
 
 #[cfg(test)]

@@ -68,13 +68,17 @@ impl Supervisor {
             Event::ChallengesServed { number } => self.on_challenges_served(number),
             // Those of a process that drains are not served any more.
             Event::ZonesServed if process.phase() == Phase::Serving => {
-                self.on_zones_served(Command::ZonesServed, descriptors);
+                self.pass_zones_to_agent(Command::ZonesServed, descriptors);
             }
             Event::ZoneServed(zone) if process.phase() == Phase::Serving => {
-                self.on_zones_served(Command::ZoneServed(zone), descriptors);
+                self.pass_zones_to_agent(Command::ZoneServed(zone), descriptors);
             }
+            Event::ZoneNotified(notify) => self.pass_zones_to_agent(Command::ZoneNotified(notify), descriptors),
             Event::ZonesServed | Event::ZoneServed(_) => {}
-            Event::ChallengesChanged { .. } | Event::CertificateStored | Event::AgentReport => {
+            Event::ChallengesChanged { .. }
+            | Event::CertificateStored
+            | Event::ZoneStored { .. }
+            | Event::AgentReport => {
                 log(&format!("ignoring {event:?} of {process}: only the agent sends it"));
             }
             Event::KeysHeld { .. } | Event::KeysKept | Event::KeeperReport(_) => {

@@ -1,5 +1,6 @@
 //! The start of a server process, from its cause to its result.
 
+use super::agent::prepare_state;
 use super::{ActiveConfig, Requester, Start, Supervisor, Task};
 use crate::phase::PhaseInput;
 use crate::process::Process;
@@ -58,6 +59,10 @@ impl Supervisor {
         listeners: Listeners,
     ) -> io::Result<()> {
         let (ours, theirs) = Connection::pair()?;
+        let state_of_zones = self.state_path(&next.config).filter(|_| !next.config.secondary_zones.is_empty());
+        if let Some(Err(error)) = state_of_zones.as_ref().map(|state| prepare_state(state, &next.config)) {
+            log(&format!("cannot keep transferred zones: {}", error_text(&error)));
+        }
         let mut passed_on = self.secrets_for(&next)?;
         passed_on.extend(self.logs.descriptors(&next.config));
         let mut descriptors: OutgoingFds<'_> =
@@ -68,6 +73,7 @@ impl Supervisor {
         descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
         descriptors.extend(listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
         let mut arguments = self.arguments("internal-server-process", false);
+        arguments.extend(state_of_zones.into_iter().flat_map(|state| ["--state".into(), state.into_os_string()]));
         if let StartReason::Reload { forced_zones, .. } = &start_reason {
             arguments.extend(forced_zones.iter().flat_map(|zone| ["--force-zone".into(), OsString::from(zone)]));
         }

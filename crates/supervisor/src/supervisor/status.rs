@@ -226,6 +226,9 @@ fn agent_text(agent: &AgentStatus) -> String {
         out += &format!("  and {more} later\n");
     }
     for zone in &report.zones {
+        if let Some(problem) = zone.transfer.as_ref().and_then(|transfer| transfer.problem.as_ref()) {
+            out += &format!("  zone {}: {problem}\n", zone.name);
+        }
         for NotifyReport { address, serial, outcome } in &zone.secondaries {
             if let NotifyOutcome::GivenUp(problem) = outcome {
                 out += &format!("  zone {}: NOTIFY of serial {serial} to {address} given up: {problem}\n", zone.name);

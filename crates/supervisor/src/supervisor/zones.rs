@@ -7,7 +7,12 @@ use sanderling_ipc::{Command, FdKind, ZoneCommand};
 
 impl Supervisor {
     /// Has the serving process carry out a command, and answer the client itself.
-    pub(super) fn pass_to_serving_process(&mut self, requester: Requester, command: ZoneCommand) {
+    pub(super) fn pass_to_serving_process(&mut self, requester: Requester, mut command: ZoneCommand) {
+        if let ZoneCommand::Status { zone, report } = &mut command {
+            let of_agent = self.agent.report.as_ref();
+            let found = of_agent.and_then(|of_agent| of_agent.zones.iter().find(|one| one.name == *zone));
+            *report = found.cloned().map(Box::new);
+        }
         let (Requester::Client(id), Some(control)) = (requester, &mut self.control) else { return };
         let client = control.client_fd(id).map(|fd| fd.try_clone_to_owned());
         match (self.serving_process(), client) {

@@ -188,6 +188,8 @@ pub(super) fn allowed_to_agent() -> Rules {
     // Of the Internet only: not of the kernel (netlink), or of other programs of this machine.
     let families = [libc::AF_INET, libc::AF_INET6].map(|family| vec![is(0, family as u64)]);
     rules.insert(libc::SYS_socket, cases(families.into_iter().collect()));
+    // It gives one end to the server process, through the supervisor, and gets an answer at the other.
+    rules.insert(libc::SYS_socketpair, cases(vec![vec![is(0, libc::AF_UNIX as u64)]]));
     // The resolver of the C library asks how many bytes have arrived.
     rules.entry(libc::SYS_ioctl).or_default().extend(cases(vec![vec![is(1, libc::FIONREAD)]]));
     rules

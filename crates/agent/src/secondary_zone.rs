@@ -1,0 +1,519 @@
+//! A zone that is transferred from primary servers: asks them for a later version by the timers of its SOA (RFC 1034 §4.3.5), or as
+//! soon as they send NOTIFY, stores what was transferred, has the server process load it, and removes it when it has expired.
+//!
+//! Each zone has a task, which is one loop: it compares what is with what is to be, and waits. What it must know after a restart is
+//! in the state folder: the zone file, which exists as long as the zone may be served, and the record beside it.
+
+use crate::clock::{random_between, unix_s};
+use crate::dns_exchange::{ExchangeError, exchange};
+use crate::link::Link;
+use crate::tsig_keys::{TsigSecrets, wire_name};
+use crate::zone_transfer::{Failure, TransferSource, TransferredZone};
+use sanderling_config::log::log;
+use sanderling_config::{Limits, Primary, SecondaryZone};
+use sanderling_dns::client::{QueryKind, SoaTimers};
+use sanderling_ipc::agent::{TransferReport, ZoneNotify};
+use sanderling_state::{StateError, StateFolder};
+use serde::{Deserialize, Serialize};
+use std::cell::{Cell, RefCell};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::{AbortHandle, spawn_blocking};
+
+/// What cannot be done now is tried again after a pause, and the clock of the machine may be set meanwhile.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Bounds of the timers of a SOA: a primary must be neither flooded nor forgotten.
+const TIMER_S_MIN: u64 = 2;
+const TIMER_S_MAX: u64 = 4 * 7 * 24 * 3600;
+/// Seconds until the primaries of a zone that was never transferred are asked again; they double up to the last one.
+const FIRST_RETRY_S: u64 = 5;
+const FIRST_RETRY_S_MAX: u64 = 900;
+/// Time between two rounds of questions, however often a primary sends NOTIFY.
+const ROUND_INTERVAL: Duration = Duration::from_secs(1);
+/// Times for a reply over UDP; then TCP is tried.
+const UDP_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
+/// Time until the server process is asked again to load a version.
+const HAND_OVER_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What all zones share.
+pub(crate) struct SecondaryContext {
+    pub(crate) state: Arc<StateFolder>,
+    pub(crate) link: Rc<Link>,
+    pub(crate) keys: Rc<RefCell<TsigSecrets>>,
+    pub(crate) limits: Limits,
+    /// Questions at once.
+    pub(crate) questions: Semaphore,
+    /// Transfers at once.
+    pub(crate) transfers: Semaphore,
+    /// Loads by the server process at once.
+    pub(crate) hand_overs: Semaphore,
+    /// Notified when a report has changed.
+    pub(crate) changed: Rc<Notify>,
+}
+
+/// What the server process answers from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Served {
+    /// It has not said so yet.
+    Unknown,
+    /// A version, or SERVFAIL.
+    Known(Option<u32>),
+}
+
+/// A zone with its task, which ends when this is dropped.
+pub(crate) struct SecondaryHandle {
+    shared: Rc<Shared>,
+    task: AbortHandle,
+}
+
+/// What the task and the rest of the agent tell each other.
+struct Shared {
+    wake: Notify,
+    served: Cell<Served>,
+    /// The primary that is to be asked at once: it has sent NOTIFY.
+    asked: Cell<Option<IpAddr>>,
+    report: RefCell<TransferReport>,
+}
+
+impl Drop for SecondaryHandle {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl SecondaryHandle {
+    /// Starts the task of `zone`. To be called in a [`tokio::task::LocalSet`].
+    pub(crate) fn start(zone: &SecondaryZone, context: Rc<SecondaryContext>) -> SecondaryHandle {
+        let shared = Rc::new(Shared {
+            wake: Notify::new(),
+            served: Cell::new(Served::Unknown),
+            asked: Cell::new(None),
+            report: RefCell::default(),
+        });
+        let zone_task = ZoneTask::new(zone, context, Rc::clone(&shared));
+        let task = tokio::task::spawn_local(zone_task.run()).abort_handle();
+        SecondaryHandle { shared, task }
+    }
+
+    /// The server process answers from this version.
+    pub(crate) fn on_served(&self, serial: Option<u32>) {
+        self.shared.served.set(Served::Known(serial));
+        self.shared.wake.notify_one();
+    }
+
+    /// A primary says that it has another version: it is asked at once, unless it is the stored one.
+    pub(crate) fn on_notified(&self, notify: &ZoneNotify) {
+        if notify.serial.is_none() || notify.serial != self.shared.report.borrow().serial {
+            self.shared.asked.set(Some(notify.from));
+            self.shared.wake.notify_one();
+        }
+    }
+
+    pub(crate) fn report(&self) -> TransferReport {
+        self.shared.report.borrow().clone()
+    }
+}
+
+/// What is known of the stored version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    version: Option<Version>,
+    /// Rounds without success since the last one.
+    failure_count: u32,
+    /// When the last one ended.
+    failed_at_unix_s: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Version {
+    serial: u32,
+    refresh_s: u32,
+    retry_s: u32,
+    expire_s: u32,
+    from: SocketAddr,
+    transferred_at_unix_s: u64,
+    checked_at_unix_s: u64,
+}
+
+impl Version {
+    fn new(soa: SoaTimers, from: SocketAddr, now_unix_s: u64) -> Version {
+        let SoaTimers { serial, refresh_s, retry_s, expire_s } = soa;
+        let (transferred_at_unix_s, checked_at_unix_s) = (now_unix_s, now_unix_s);
+        Version { serial, refresh_s, retry_s, expire_s, from, transferred_at_unix_s, checked_at_unix_s }
+    }
+
+    /// When it must not be served any more.
+    fn expires_at_unix_s(&self) -> u64 {
+        self.checked_at_unix_s.saturating_add(bounded(self.expire_s))
+    }
+}
+
+/// Seconds of a timer, within the bounds.
+fn bounded(timer_s: u32) -> u64 {
+    u64::from(timer_s).clamp(TIMER_S_MIN, TIMER_S_MAX)
+}
+
+impl Record {
+    /// When the primaries are asked again.
+    fn next_at_unix_s(&self) -> u64 {
+        match (&self.version, self.failed_at_unix_s) {
+            (Some(version), Some(failed_at)) => failed_at.saturating_add(bounded(version.retry_s)),
+            (Some(version), None) => version.checked_at_unix_s.saturating_add(bounded(version.refresh_s)),
+            (None, Some(failed_at)) => {
+                let doubled = FIRST_RETRY_S << self.failure_count.saturating_sub(1).min(16);
+                failed_at.saturating_add(doubled.min(FIRST_RETRY_S_MAX))
+            }
+            (None, None) => 0,
+        }
+    }
+
+    /// The same record if the clock was set back: no time is in the future.
+    fn not_after(mut self, now_unix_s: u64) -> Record {
+        if let Some(version) = &mut self.version {
+            version.checked_at_unix_s = version.checked_at_unix_s.min(now_unix_s);
+        }
+        self.failed_at_unix_s = self.failed_at_unix_s.map(|at| at.min(now_unix_s));
+        self
+    }
+}
+
+/// Whether `serial` is later than `other` (RFC 1982 §3.2).
+fn is_later(serial: u32, other: u32) -> bool {
+    serial.wrapping_sub(other).cast_signed() > 0
+}
+
+/// What a primary has led to.
+enum Round {
+    /// It has confirmed the stored version.
+    Confirmed,
+    Transferred(TransferredZone),
+}
+
+struct ZoneTask {
+    zone: SecondaryZone,
+    context: Rc<SecondaryContext>,
+    shared: Rc<Shared>,
+    record: Record,
+    /// Seconds that the next question is earlier than it must be, so that many zones are not asked for at the same time.
+    earlier_s: u64,
+    /// The first one to ask: the last one that was of use.
+    primary_index: usize,
+    handed_over_at: Option<tokio::time::Instant>,
+    /// Why the last round was without success.
+    problem: Option<String>,
+    /// Why the server process does not answer from the stored version.
+    load_problem: Option<String>,
+    round_at: Option<tokio::time::Instant>,
+}
+
+impl ZoneTask {
+    fn new(zone: &SecondaryZone, context: Rc<SecondaryContext>, shared: Rc<Shared>) -> ZoneTask {
+        let mut task = ZoneTask {
+            zone: zone.clone(),
+            context,
+            shared,
+            record: Record::default(),
+            earlier_s: 0,
+            primary_index: 0,
+            handed_over_at: None,
+            problem: None,
+            load_problem: None,
+            round_at: None,
+        };
+        match task.context.state.read(&task.record_file()) {
+            Ok(Some(text)) => task.record = serde_json::from_slice(&text).unwrap_or_default(),
+            Ok(None) => {}
+            Err(error) => task.problem = Some(error.to_string()),
+        }
+        task
+    }
+
+    async fn run(mut self) {
+        loop {
+            self.record = self.record.not_after(unix_s());
+            if self.record.version.is_some() && !self.context.state.has(&self.zone_file()) {
+                // Of a crash between the removal of an expired zone and that of its record, or of an operator that has removed it.
+                self.record = Record::default();
+            }
+            self.expire_if_due();
+            self.hand_over_if_needed().await;
+            let is_due = self.next_at_unix_s() <= unix_s() || self.shared.asked.get().is_some();
+            let round_wait = self.round_at.map_or(Duration::ZERO, |at| ROUND_INTERVAL.saturating_sub(at.elapsed()));
+            if is_due && round_wait.is_zero() {
+                if let Some(from) = self.shared.asked.take() {
+                    let index = self.zone.primaries.iter().position(|primary| primary.address.ip() == from);
+                    self.primary_index = index.unwrap_or(self.primary_index);
+                }
+                self.ask_primaries().await;
+                self.round_at = Some(tokio::time::Instant::now());
+                continue;
+            }
+            self.report();
+            let wait = if is_due { round_wait } else { self.wait_time() };
+            tokio::select! {
+                () = self.shared.wake.notified() => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+        }
+    }
+
+    /// Time until the next question, or the expiry, or until the server process is asked again.
+    fn wait_time(&self) -> Duration {
+        let expires_at = self.record.version.map_or(u64::MAX, |version| version.expires_at_unix_s());
+        let wait = Duration::from_secs(self.next_at_unix_s().min(expires_at).saturating_sub(unix_s()));
+        let wait = wait.clamp(WAIT_MIN, WAIT_MAX);
+        match self.handed_over_at {
+            Some(at) => wait.min((at + HAND_OVER_INTERVAL).saturating_duration_since(tokio::time::Instant::now())),
+            None => wait,
+        }
+    }
+
+    fn next_at_unix_s(&self) -> u64 {
+        self.record.next_at_unix_s().saturating_sub(self.earlier_s)
+    }
+
+    /// Removes a version that no primary has confirmed for too long (RFC 1034 §4.3.5).
+    fn expire_if_due(&mut self) {
+        let Some(version) = self.record.version.filter(|version| version.expires_at_unix_s() <= unix_s()) else {
+            return;
+        };
+        log(&format!("zone {}: serial {} has expired; answering SERVFAIL", self.zone.apex, version.serial));
+        // The file first: the server process must not load it after a crash between both.
+        match self.context.state.remove(&self.zone_file()) {
+            Ok(()) => {
+                self.record.version = None;
+                self.save_record();
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Has the server process load the stored version, unless it answers from it.
+    async fn hand_over_if_needed(&mut self) {
+        let stored = self.record.version.map(|version| version.serial);
+        match self.shared.served.get() {
+            Served::Unknown => return,
+            Served::Known(served) if served == stored => {
+                (self.handed_over_at, self.load_problem) = (None, None);
+                return;
+            }
+            Served::Known(_) => {}
+        }
+        if self.handed_over_at.is_some_and(|at| at.elapsed() < HAND_OVER_INTERVAL) {
+            return;
+        }
+        let _permit = self.context.hand_overs.acquire().await;
+        let result = self.context.link.zone_stored(self.zone.apex.as_str()).await;
+        self.handed_over_at = Some(tokio::time::Instant::now());
+        self.load_problem = result.err().map(|error| format!("the server process does not load it: {error}"));
+    }
+
+    /// Asks one primary after the other, until one has confirmed the version or has given a later one.
+    async fn ask_primaries(&mut self) {
+        let count = self.zone.primaries.len();
+        let mut problems = Vec::new();
+        for offset in 0..count {
+            let index = (self.primary_index + offset) % count;
+            let primary = self.zone.primaries[index].clone();
+            match self.ask(&primary).await {
+                Ok(round) => {
+                    self.primary_index = index;
+                    return self.on_success(round, primary.address).await;
+                }
+                Err(problem) => problems.push(format!("{}: {problem}", primary.address)),
+            }
+        }
+        self.record.failure_count = self.record.failure_count.saturating_add(1);
+        self.record.failed_at_unix_s = Some(unix_s());
+        self.earlier_s = 0;
+        let problem = problems.join("; ");
+        if self.problem.as_ref() != Some(&problem) {
+            log(&format!("zone {}: no primary gives it: {problem}", self.zone.apex));
+        }
+        self.problem = Some(problem);
+        self.save_record();
+    }
+
+    /// Asks `primary` whether it has a later version, and transfers that.
+    async fn ask(&self, primary: &Primary) -> Result<Round, String> {
+        let key = self.context.keys.borrow().find(primary.key.as_ref())?;
+        let source = TransferSource { server: primary.address, apex: wire_name(&self.zone.apex), key };
+        let mut announced = None;
+        if let Some(version) = self.record.version {
+            let soa = self.soa(&source).await.map_err(|failure| failure.to_string())?;
+            if soa.serial == version.serial {
+                return Ok(Round::Confirmed);
+            }
+            self.check_serial(soa.serial)?;
+            announced = Some(soa.serial);
+        }
+        let _permit = self.context.transfers.acquire().await;
+        let zone = source.transfer(&self.context.limits).await.map_err(|failure| failure.to_string())?;
+        self.check_serial(zone.soa.serial)?;
+        match announced {
+            Some(announced) if is_later(announced, zone.soa.serial) => {
+                Err(format!("it announces serial {announced} and transfers serial {}", zone.soa.serial))
+            }
+            _ => Ok(Round::Transferred(zone)),
+        }
+    }
+
+    /// # Errors
+    /// A serial is not later than that of the stored version.
+    fn check_serial(&self, serial: u32) -> Result<(), String> {
+        match self.record.version {
+            Some(version) if !is_later(serial, version.serial) => Err(format!(
+                "it has serial {serial}, which is before {} (RFC 1982); raise it there, or remove {} from the state \
+                 folder and run `sanderling reload {}`",
+                version.serial,
+                self.zone_file(),
+                self.zone.apex
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The SOA over UDP, or over TCP if the server does not answer or the reply does not fit.
+    async fn soa(&self, source: &TransferSource) -> Result<SoaTimers, Failure> {
+        let _permit = self.context.questions.acquire().await;
+        let apex = source.apex.as_name();
+        for time_max in UDP_TIMEOUTS {
+            let read = |reply: &sanderling_dns::client::Reply<'_>| match reply.is_truncated() {
+                true => Ok(None),
+                false => reply.soa(apex).map(Some),
+            };
+            match exchange(source.server, (QueryKind::Soa, apex), source.key.as_ref(), time_max, read).await {
+                Ok(Some(soa)) => return Ok(soa),
+                Err(ExchangeError::Reply(error)) => return Err(error.into()),
+                Ok(None) | Err(ExchangeError::Network(_)) => break,
+                Err(ExchangeError::NoAnswer) => {}
+            }
+        }
+        source.soa().await
+    }
+
+    async fn on_success(&mut self, round: Round, from: SocketAddr) {
+        let now_unix_s = unix_s();
+        let before = self.record.version.map(|version| version.serial);
+        match round {
+            Round::Confirmed => {
+                if let Some(version) = &mut self.record.version {
+                    version.checked_at_unix_s = now_unix_s;
+                }
+            }
+            Round::Transferred(TransferredZone { soa, text }) => {
+                let (state, file) = (Arc::clone(&self.context.state), self.zone_file());
+                // A disk may be slow, and other zones are not to wait.
+                let written = spawn_blocking(move || state.write(&file, text.as_bytes())).await;
+                match written {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => return self.fail(&error),
+                    Err(_) => return,
+                }
+                self.record.version = Some(Version::new(soa, from, now_unix_s));
+                let (apex, serial) = (&self.zone.apex, soa.serial);
+                let old = before.map_or(String::new(), |before| format!("{before} -> "));
+                log(&format!("zone {apex}: serial {old}{serial} transferred from {from}"));
+            }
+        }
+        (self.record.failure_count, self.record.failed_at_unix_s, self.problem) = (0, None, None);
+        let refresh_s = self.record.version.map_or(0, |version| bounded(version.refresh_s));
+        self.earlier_s = random_between(0, refresh_s / 10);
+        self.save_record();
+    }
+
+    /// The state folder cannot be written: tried again as if the primaries did not answer.
+    fn fail(&mut self, error: &StateError) {
+        log(&format!("zone {}: {error}", self.zone.apex));
+        self.record.failure_count = self.record.failure_count.saturating_add(1);
+        self.record.failed_at_unix_s = Some(unix_s());
+        self.problem = Some(error.to_string());
+    }
+
+    fn save_record(&mut self) {
+        let text = serde_json::to_vec(&self.record).expect("a record has no map");
+        if let Err(error) = self.context.state.write(&self.record_file(), &text) {
+            self.problem = Some(error.to_string());
+        }
+    }
+
+    fn zone_file(&self) -> String {
+        self.zone.file().display().to_string()
+    }
+
+    fn record_file(&self) -> String {
+        Path::new(&self.zone_file()).with_extension("json").display().to_string()
+    }
+
+    fn report(&self) {
+        let version = self.record.version;
+        let report = TransferReport {
+            serial: version.map(|version| version.serial),
+            from: version.map(|version| version.from),
+            transferred_at_unix_s: version.map(|version| version.transferred_at_unix_s),
+            checked_at_unix_s: version.map(|version| version.checked_at_unix_s),
+            expires_at_unix_s: version.map(|version| version.expires_at_unix_s()),
+            next_at_unix_s: self.next_at_unix_s(),
+            failure_count: self.record.failure_count,
+            problem: self.load_problem.clone().or_else(|| self.problem.clone()),
+        };
+        if self.shared.report.replace(report.clone()) != report {
+            self.context.changed.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(refresh_s: u32, retry_s: u32, expire_s: u32) -> Version {
+        let soa = SoaTimers { serial: 7, refresh_s, retry_s, expire_s };
+        Version::new(soa, "192.0.2.7:53".parse().expect("an address"), 1_000)
+    }
+
+    #[test]
+    fn primaries_are_asked_by_the_timers_of_the_zone() {
+        let record = |version, failure_count: u32| Record {
+            version,
+            failure_count,
+            failed_at_unix_s: (failure_count > 0).then_some(2_000),
+        };
+        let check = |version, failure_count, expected| {
+            assert_eq!(record(version, failure_count).next_at_unix_s(), expected, "{version:?} {failure_count}");
+        };
+        check(Some(version(300, 60, 3_600)), 0, 1_300);
+        check(Some(version(300, 60, 3_600)), 1, 2_060);
+        check(Some(version(300, 60, 3_600)), 9, 2_060);
+        check(Some(version(0, 0, 0)), 0, 1_002);
+        check(Some(version(0, 0, 0)), 1, 2_002);
+        check(Some(version(u32::MAX, 60, 0)), 0, 1_000 + TIMER_S_MAX);
+        // Before the first transfer.
+        check(None, 0, 0);
+        for (failure_count, expected) in [(1, 2_005), (2, 2_010), (3, 2_020), (20, 2_900), (u32::MAX, 2_900)] {
+            check(None, failure_count, expected);
+        }
+        assert_eq!(version(300, 60, 3_600).expires_at_unix_s(), 4_600);
+    }
+
+    #[test]
+    fn times_are_not_in_the_future_if_the_clock_was_set_back() {
+        let record = Record { version: Some(version(300, 60, 3_600)), failure_count: 1, failed_at_unix_s: Some(2_000) };
+        assert_eq!(record.clone().not_after(2_000), record);
+        let earlier = record.not_after(500);
+        assert_eq!((earlier.next_at_unix_s(), earlier.version.expect("kept").expires_at_unix_s()), (560, 4_100));
+    }
+
+    #[test]
+    fn serials_are_compared_as_rfc_1982_says() {
+        for (serial, other, expected) in [(1, 0, true), (0, 0, false), (0, 1, false), (0, u32::MAX, true)] {
+            assert_eq!(is_later(serial, other), expected, "{serial} {other}");
+        }
+        assert!(!is_later(1 << 31, 0) && is_later((1 << 31) - 1, 0));
+    }
+}

@@ -1,0 +1,314 @@
+//! The server as a secondary: of NSD, Knot and BIND, with kills and restarts in between, and of a primary that lies.
+
+use super::name_servers::{NameServer, Peer, Program, SECRET, free_address, records};
+use sanderling_testkit::{
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, children_of, dig, run_to_end, sanderling, send_signal,
+    wait_until,
+};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A zone of any types, whose secondaries look for a later version after `refresh_s`.
+fn zone(serial: u32, refresh_s: u32) -> String {
+    let hosts: String =
+        (0..3_000).map(|index| format!("host-{index} A 10.0.{}.{}\n", index / 250, index % 250)).collect();
+    format!(
+        "$TTL 300\n@ SOA ns1 host {serial} {refresh_s} 2 3600 60\n@ NS ns1\n@ NS ns2.example.net.\nns1 A 192.0.2.1\n*.wild MX 10 mail\n\
+         mail A 192.0.2.2\nsub NS ns.sub\nns.sub AAAA 2001:db8::3\nalias CNAME mail\ntxt TXT \"a\" \"b;c\" \"\\200\\\"\"\n\
+         _sip._tcp SRV 1 2 5060 mail\nnaptr NAPTR 1 2 \"u\" \"sip\" \"!^.*$!sip:a@b!\" .\ncaa CAA 0 issue \"ca.example\"\n\
+         svc HTTPS 1 . alpn=h2 ipv4hint=192.0.2.4\nunknown TYPE65280 \\# 3 010203\nserial TXT \"{serial}\"\n{hosts}"
+    )
+}
+
+/// The configuration of a secondary of `example.com` with this primary.
+fn configure(primary: SocketAddr, key: &str, limits: &str) -> TestDirectory {
+    let directory = TestDirectory::new();
+    directory.write("transfer.key", format!("{SECRET}\n").as_bytes());
+    let config = format!(
+        "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\ntransfer_allow = [{{ network = \"127.0.0.1\" }}]\n\
+         [tsig.transfer]\nsecret_file = \"transfer.key\"\n\
+         [domain.\"example.com\"]\nprimaries = [{{ address = \"{primary}\"{key} }}]\n[limits]\n{limits}\n"
+    );
+    directory.write("sanderling.toml", config.as_bytes());
+    directory
+}
+
+fn start(directory: &TestDirectory) -> TestServer {
+    TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 })
+}
+
+fn served(server: &TestServer) -> Vec<String> {
+    records(&dig(server.dns(), &["example.com", "AXFR"]))
+}
+
+fn zone_status(directory: &TestDirectory) -> String {
+    let mut command = sanderling();
+    command.args(["zone", "status", "example.com", "--control", &directory.argument("control")]);
+    run_to_end(command, DEADLINE).text()
+}
+
+#[track_caller]
+fn wait_for_version(server: &TestServer, primary: &NameServer, serial: u32) {
+    let text = format!("\"{serial}\"");
+    wait_until("the primary has the version", || primary.records().iter().any(|line| line.ends_with(&text)));
+    let expected = primary.records();
+    wait_until("the secondary has the version", || served(server) == expected);
+}
+
+/// Kills the processes of `server` that serve and transfer.
+fn kill_children(server: &TestServer) {
+    for child in children_of(server.process_id()).unwrap() {
+        assert!(send_signal("KILL", &child.to_string()));
+    }
+}
+
+#[track_caller]
+fn check_secondary_of(program: Program) {
+    let address = free_address();
+    let directory = configure(address, ", key = \"transfer\"", "");
+    let server = start(&directory);
+    let unavailable = dig(server.dns(), &["example.com", "SOA"]);
+    assert!(unavailable.text().contains("SERVFAIL"), "{unavailable}");
+    let mut primary = program.start(address, Peer::Secondary(server.dns()), &zone(u32::MAX, 3_600));
+    wait_for_version(&server, &primary, u32::MAX);
+    // RFC 1982: 0 is after 4294967295. Without NOTIFY, the secondary would ask after an hour.
+    primary.replace_zone(&zone(0, 2));
+    wait_for_version(&server, &primary, 0);
+    kill_children(&server);
+    primary.replace_zone(&zone(1, 2));
+    wait_for_version(&server, &primary, 1);
+    let status = zone_status(&directory);
+    assert!(status.contains(&format!("primary  serial 1 transferred from {address}")), "{status}");
+    let before = served(&server);
+    // A new start without the primary.
+    primary.kill();
+    let children = children_of(server.process_id()).unwrap();
+    server.signal("KILL");
+    children.iter().for_each(|child| assert!(send_signal("KILL", &child.to_string())));
+    let ended = server.end();
+    assert!(!ended.status.success());
+    let server = start(&directory);
+    assert_eq!(served(&server), before);
+    primary.restart_with(&zone(2, 2));
+    wait_for_version(&server, &primary, 2);
+}
+
+#[test]
+fn server_is_a_secondary_of_nsd() {
+    check_secondary_of(Program::Nsd);
+}
+
+#[test]
+fn server_is_a_secondary_of_knot() {
+    check_secondary_of(Program::Knot);
+}
+
+#[test]
+fn server_is_a_secondary_of_bind() {
+    check_secondary_of(Program::Bind);
+}
+
+/// How a primary answers.
+#[derive(Clone, Copy, Debug)]
+enum Behaviour {
+    /// It announces the first serial, and transfers the second one.
+    Transfers(u32, u32),
+    /// It does not answer at all.
+    Silent,
+    Refuses,
+    /// The transfer does not begin with the SOA.
+    NoSoa,
+    /// The connection ends before the transfer does.
+    CutOff,
+    /// Records without end.
+    Endless,
+    /// A record of another zone.
+    ForeignRecord,
+    /// A CNAME beside another record.
+    BrokenZone,
+    /// A transfer that stops in the middle.
+    Stalls,
+}
+
+const APEX: &[u8] = b"\x07example\x03com\0";
+
+fn record(owner: &[u8], rtype: u8, rdata: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(rdata.len()).unwrap().to_be_bytes();
+    [owner, &[0, rtype, 0, 1, 0, 0, 0, 60], &length, rdata].concat()
+}
+
+/// Versions before 5 expire after three seconds.
+fn soa(serial: u32) -> Vec<u8> {
+    let expire_s = if serial < 5 { 3 } else { 3_600 };
+    let numbers = [serial, 2, 2, expire_s, 60].map(u32::to_be_bytes).concat();
+    record(APEX, 6, &[&[0, 0], &numbers[..]].concat())
+}
+
+/// The reply to `query` with these records.
+fn reply(query: &[u8], rcode: u8, records: &[Vec<u8>]) -> Vec<u8> {
+    let end = 12 + APEX.len() + 4;
+    let mut reply = query[..end].to_vec();
+    (reply[2], reply[3], reply[7], reply[11]) = (0x84, rcode, u8::try_from(records.len()).unwrap(), 0);
+    reply.extend(records.concat());
+    reply
+}
+
+/// A primary whose behaviour the test chooses. It ends with the test.
+struct LyingPrimary {
+    address: SocketAddr,
+    behaviour: Arc<Mutex<Behaviour>>,
+}
+
+impl LyingPrimary {
+    fn start(first: Behaviour) -> LyingPrimary {
+        let address = free_address();
+        let (udp, tcp) = (UdpSocket::bind(address).unwrap(), TcpListener::bind(address).unwrap());
+        let behaviour = Arc::new(Mutex::new(first));
+        let (for_udp, for_tcp) = (Arc::clone(&behaviour), Arc::clone(&behaviour));
+        thread::spawn(move || {
+            let mut query = [0; 512];
+            while let Ok((length, client)) = udp.recv_from(&mut query) {
+                let behaviour = *for_udp.lock().unwrap();
+                let serial = match behaviour {
+                    Behaviour::Silent => continue,
+                    Behaviour::Transfers(announced, _) => announced,
+                    _ => 9,
+                };
+                let _ = udp.send_to(&reply(&query[..length], 0, &[soa(serial)]), client);
+            }
+        });
+        thread::spawn(move || {
+            for client in tcp.incoming().flatten() {
+                let behaviour = *for_tcp.lock().unwrap();
+                // The client may close the connection at any time.
+                let _ = transfer(client, behaviour);
+            }
+        });
+        LyingPrimary { address, behaviour }
+    }
+
+    fn behave(&self, behaviour: Behaviour) {
+        *self.behaviour.lock().unwrap() = behaviour;
+    }
+}
+
+fn transfer(mut client: TcpStream, behaviour: Behaviour) -> std::io::Result<()> {
+    let mut length = [0; 2];
+    client.read_exact(&mut length)?;
+    let mut query = vec![0; usize::from(u16::from_be_bytes(length))];
+    client.read_exact(&mut query)?;
+    let mut send = |rcode, records: &[Vec<u8>]| {
+        let reply = reply(&query, rcode, records);
+        client.write_all(&[&u16::try_from(reply.len()).unwrap().to_be_bytes()[..], &reply].concat())
+    };
+    let content = |serial: u32| {
+        let text = serial.to_string();
+        let text = [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+        vec![soa(serial), record(APEX, 2, b"\x02ns\0"), record(APEX, 16, &text)]
+    };
+    match behaviour {
+        Behaviour::Silent => Ok(()),
+        Behaviour::Transfers(_, serial) => send(0, &[content(serial), vec![soa(serial)]].concat()),
+        Behaviour::Refuses => send(5, &[]),
+        Behaviour::NoSoa => send(0, &content(9)[1..]),
+        Behaviour::CutOff => send(0, &content(9)),
+        Behaviour::Endless => {
+            send(0, &content(9))?;
+            loop {
+                send(0, &vec![record(APEX, 16, b"\x01a"); 200])?;
+            }
+        }
+        Behaviour::ForeignRecord => send(0, &[content(9), vec![record(b"\x03com\0", 1, &[0; 4]), soa(9)]].concat()),
+        Behaviour::BrokenZone => send(0, &[content(9), vec![record(APEX, 5, b"\x01a\0"), soa(9)]].concat()),
+        Behaviour::Stalls => {
+            send(0, &content(9))?;
+            client.read_exact(&mut [0]).or(Ok(()))
+        }
+    }
+}
+
+/// The zone is served in this version.
+#[track_caller]
+fn check_serial(server: &TestServer, serial: u32) {
+    let text = dig(server.dns(), &["example.com", "TXT", "+short"]);
+    assert_eq!(text.text().trim(), format!("\"{serial}\""), "{text}");
+}
+
+#[test]
+fn old_version_stays_while_the_primary_lies() {
+    let primary = LyingPrimary::start(Behaviour::Transfers(7, 7));
+    let limits = "zone_transfer_in_timeout_ms = 1000\nzone_file_bytes_max = 200000\n";
+    let directory = configure(primary.address, "", limits);
+    let server = start(&directory);
+    wait_until("the zone is served", || dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains("\"7\""));
+    let check = |behaviour: Behaviour, problem: &str| {
+        primary.behave(behaviour);
+        let line = format!("{}: {problem}", primary.address);
+        wait_until("the status has the problem", || directory.control("status").text().contains(&line));
+        check_serial(&server, 7);
+        let status = zone_status(&directory);
+        assert!(status.contains(&line), "{status}");
+        primary.behave(Behaviour::Transfers(7, 7));
+        wait_until("the primary confirms the version", || !directory.control("status").text().contains(&line));
+    };
+    check(Behaviour::Transfers(6, 6), "it has serial 6, which is before 7 (RFC 1982)");
+    check(Behaviour::Transfers(9, 8), "it announces serial 9 and transfers serial 8");
+    check(Behaviour::Refuses, "it answers REFUSED");
+    check(Behaviour::NoSoa, "its transfer does not begin with the SOA of the zone");
+    check(Behaviour::CutOff, "it closes the connection before the end");
+    check(Behaviour::ForeignRecord, "its transfer has the record com. A, which cannot be in the zone");
+    check(Behaviour::BrokenZone, "its zone has an error: ");
+    check(Behaviour::Stalls, "it has not sent all in 1 s");
+    check(Behaviour::Endless, "its transfer has more than 200000 bytes (`zone_file_bytes_max`)");
+    let notify = |apex: &[u8]| {
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.set_read_timeout(Some(DEADLINE)).unwrap();
+        let message = [&[0, 1, 0x24, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], apex, &[0, 6, 0, 1]].concat();
+        client.send_to(&message, server.dns()).unwrap();
+        let mut reply = [0; 512];
+        let length = client.recv(&mut reply).unwrap();
+        (reply[2], reply[3], length == message.len())
+    };
+    assert_eq!(notify(APEX), (0xa4, 0, true));
+    assert_eq!(notify(b"\x03com\0"), (0xa4, 9, true), "not a secondary of this zone");
+    // The version of a primary whose serial went back is taken over if the operator removes the other one.
+    primary.behave(Behaviour::Transfers(6, 6));
+    std::fs::remove_file(directory.path().join("state/zones/example.com.zone")).unwrap();
+    assert_eq!(directory.control_with("reload", &["example.com"]).code(), Some(0));
+    wait_until("the earlier version is served", || {
+        dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains("\"6\"")
+    });
+    primary.behave(Behaviour::Transfers(9, 9));
+    wait_until("the next version is served", || {
+        dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains("\"9\"")
+    });
+}
+
+#[test]
+fn zone_expires_and_comes_back() {
+    let primary = LyingPrimary::start(Behaviour::Transfers(4, 4));
+    let directory = configure(primary.address, "", "");
+    let server = start(&directory);
+    let answer = || dig(server.dns(), &["example.com", "TXT"]).text();
+    wait_until("the zone is served", || answer().contains("\"4\""));
+    primary.behave(Behaviour::Silent);
+    wait_until("the zone expires", || answer().contains("SERVFAIL"));
+    server.wait_for_error("zone example.com: serial 4 has expired; answering SERVFAIL");
+    kill_children(&server);
+    wait_until("a new process answers SERVFAIL as well", || answer().contains("SERVFAIL"));
+    // A version of any serial is better than none.
+    primary.behave(Behaviour::Transfers(3, 3));
+    wait_until("the zone is served again", || answer().contains("\"3\""));
+}
+
+#[test]
+fn unsigned_transfer_is_refused_if_there_is_a_key() {
+    let primary = LyingPrimary::start(Behaviour::Transfers(7, 7));
+    let directory = configure(primary.address, ", key = \"transfer\"", "");
+    let server = start(&directory);
+    server.wait_for_error(&format!("no primary gives it: {}: it sends a message without a signature", primary.address));
+    let answer = dig(server.dns(), &["example.com", "TXT"]);
+    assert!(answer.text().contains("SERVFAIL"), "{answer}");
+}
