@@ -1,5 +1,6 @@
 //! A sandboxed process that prints what it can still do, one line each.
 
+use crate::other_processes::{report_as_agent, report_as_keeper};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketType};
 use sanderling_os::directory::Directory;
@@ -20,12 +21,12 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the process has opened before it entered the sandbox.
-struct Opened {
-    listener: Listener,
+pub(crate) struct Opened {
+    pub(crate) listener: Listener,
     client: TcpStream,
     socket: Socket,
     resolver: UdpSocket,
-    root: Directory,
+    pub(crate) root: Directory,
     inotify: Inotify,
 }
 
@@ -54,6 +55,11 @@ pub(crate) fn run(directory: &Path, user: Option<&str>, task: &str) {
     let zones = Directory::open(&directory.join("zones")).expect("opened");
     let core_dumps = if task == "without-core-dumps" { CoreDumps::Forbidden } else { CoreDumps::Allowed };
     drop_privileges(user.as_ref(), core_dumps).unwrap_or_else(|error| panic!("{error}"));
+    match task {
+        "agent" => return report_as_agent(directory, &opened),
+        "keeper" => return report_as_keeper(directory, &opened),
+        _ => {}
+    }
     let config = SandboxConfig {
         readable_fds: vec![opened.root.as_fd(), zones.as_fd()],
         landlock: if task == "without-landlock" { Layer::Disabled } else { Layer::Enabled },
@@ -216,12 +222,12 @@ fn map(protection: libc::c_int) -> io::Result<*mut libc::c_void> {
     if page == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(page) }
 }
 
-fn answer(returned: libc::c_int) -> io::Result<libc::c_int> {
+pub(crate) fn answer(returned: libc::c_int) -> io::Result<libc::c_int> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
 /// Prints `subject: outcome`, an error by its name.
-fn print<T: Debug, E: Into<io::Error>>(subject: &str, outcome: Result<T, E>) {
+pub(crate) fn print<T: Debug, E: Into<io::Error>>(subject: &str, outcome: Result<T, E>) {
     match outcome.map_err(Into::into) {
         Ok(value) => println!("{subject}: {value:?}"),
         Err(error) => match error.raw_os_error() {

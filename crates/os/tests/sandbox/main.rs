@@ -4,6 +4,7 @@
 //! runs tests in threads, and a process must have one thread to enter the sandbox.
 
 mod inside;
+mod other_processes;
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -26,6 +27,8 @@ tests! {
     call_of_an_attacker_kills_the_process,
     each_layer_works_alone,
     unprivileged_user_can_enter_the_sandbox,
+    agent_writes_its_folder_and_connects_and_does_nothing_else,
+    keeper_answers_requests_and_does_nothing_else,
 }
 
 fn main() {
@@ -116,6 +119,17 @@ the answer: true"#;
 fn process_status_shows_the_sandbox_from_outside() {
     let tree = Tree::new();
     let child = Sandboxed::start(&tree, user(), "report", "");
+    let process = check_status(&child);
+    if user() != SAME_USER {
+        // Those of a process that is not dumpable belong to root (proc(5)).
+        let nobody = sanderling_os::user::User::lookup("nobody", None).expect("every system has it");
+        assert_eq!(process.join("maps").metadata().expect("there").uid(), nobody.uid, "the process is not dumpable");
+    }
+    child.end();
+}
+
+/// Checks what the kernel shows of the rights of a process; its folder.
+fn check_status(child: &Sandboxed) -> PathBuf {
     let process = PathBuf::from(format!("/proc/{}", child.process.id()));
     let status = std::fs::read_to_string(process.join("status")).expect("it runs until it is stopped");
     let check = |field: &str, expected: &str| {
@@ -135,10 +149,8 @@ fn process_status_shows_the_sandbox_from_outside() {
         check("Uid", &[nobody.uid; 4].map(|id| id.to_string()).join("\t"));
         check("Gid", &[nobody.gid; 4].map(|id| id.to_string()).join("\t"));
         check("Groups", &nobody.gids.iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
-        // Those of a process that is not dumpable belong to root (proc(5)).
-        assert_eq!(process.join("maps").metadata().expect("there").uid(), nobody.uid, "the process is not dumpable");
     }
-    child.end();
+    process
 }
 
 fn memory_of_a_process_without_core_dumps_belongs_to_root() {
@@ -230,6 +242,26 @@ fn unprivileged_user_can_enter_the_sandbox() {
     child.end();
 }
 
+fn agent_writes_its_folder_and_connects_and_does_nothing_else() {
+    check_other_process("agent", other_processes::AGENT_REPORT);
+}
+
+fn keeper_answers_requests_and_does_nothing_else() {
+    check_other_process("keeper", other_processes::KEEPER_REPORT);
+}
+
+fn check_other_process(task: &str, expected: &str) {
+    let tree = Tree::new();
+    let child = Sandboxed::start(&tree, user(), task, "");
+    if !child.lines[0].contains("Landlock enforced") || !child.lines[0].contains("seccomp enforced") {
+        eprintln!("NOT TESTED: this kernel does not have all layers: {}", child.lines[0]);
+    } else {
+        assert_eq!(child.lines[1..], expected.lines().collect::<Vec<_>>());
+        check_status(&child);
+    }
+    child.end();
+}
+
 /// A directory with readable and other files.
 struct Tree(tempfile::TempDir);
 
@@ -237,16 +269,15 @@ impl Tree {
     fn new() -> Tree {
         let tree = tempfile::tempdir().expect("created");
         let path = tree.path();
-        for directory in ["root", "zones"] {
+        for directory in ["root", "zones", "state"] {
             std::fs::create_dir_all(path.join(directory)).expect("created");
         }
         for (file, content) in [("root/page", PAGE), ("zones/zone", "a zone"), ("secret", "a secret")] {
             std::fs::write(path.join(file), content).expect("written");
         }
         // Another user must be able to read it, whatever the umask.
-        for (name, mode) in
-            [(".", 0o755), ("root", 0o755), ("zones", 0o755), ("root/page", 0o644), ("zones/zone", 0o644)]
-        {
+        let readable = [(".", 0o755), ("root", 0o755), ("zones", 0o755), ("root/page", 0o644), ("zones/zone", 0o644)];
+        for (name, mode) in readable.into_iter().chain([("state", 0o777)]) {
             std::fs::set_permissions(path.join(name), PermissionsExt::from_mode(mode)).expect("set");
         }
         std::os::unix::fs::symlink("../secret", path.join("root/out")).expect("linked");
