@@ -244,6 +244,14 @@ limits! {
         "Sites with metrics of their own; further ones are counted together.";
     metrics_zones_max: usize = 100 in 0..=10_000,
         "Zones with metrics of their own; further ones are counted together.";
+    password_checks_max: usize = 128 in 1..=65_536,
+        "Checks of passwords that wait for the thread; further requests get status 503.";
+    password_checks_per_client_max: usize = 4 in 1..=65_536,
+        "Those of one IPv4 address or IPv6 /64.";
+    password_granted_ms: u64 = 60_000 in 1_000..=86_400_000,
+        "Time for which a right password is remembered; then it is checked again.";
+    password_denied_ms: u64 = 10_000 in 1_000..=3_600_000,
+        "Time for which a wrong password is remembered.";
     check_files_max: usize = 100_000 in 0..=100_000_000,
         "Files of a site that `check` looks at; others are left out with a note.";
     check_read_bytes_max: u64 = 1_073_741_824 in 0..=1_099_511_627_776,

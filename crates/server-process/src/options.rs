@@ -1,7 +1,9 @@
 //! The options of the server for the limits of the configuration and of the process.
 
 use sanderling_config::{Config, Limits};
-use sanderling_server::{CompressionOptions, DnsOptions, HttpOptions, OpenFilesOptions, Options, StatisticsOptions};
+use sanderling_server::{
+    CompressionOptions, DnsOptions, HttpOptions, OpenFilesOptions, Options, PasswordOptions, StatisticsOptions,
+};
 use std::io;
 use std::time::Duration;
 
@@ -60,6 +62,12 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
         connection_buffers_bytes_max: limits.connection_buffers_bytes_max,
         connection_buffer_bytes_max: limits.connection_buffer_bytes_max,
         access_log_queue_bytes_max: limits.access_log_queue_bytes_max,
+        passwords: PasswordOptions {
+            queued_max: limits.password_checks_max,
+            queued_per_client_max: limits.password_checks_per_client_max,
+            granted_for: Duration::from_millis(limits.password_granted_ms),
+            denied_for: Duration::from_millis(limits.password_denied_ms),
+        },
         open_files: OpenFilesOptions {
             files_max: limits.open_files_max,
             descriptors_max: limits.open_file_descriptors_max,

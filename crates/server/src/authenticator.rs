@@ -1,11 +1,12 @@
 //! Checks names and passwords (RFC 7617) by a thread of its own, since a check takes as long as thousands of requests, and remembers
 //! the results for a short time.
 //!
-//! One thread bounds what clients can make the server spend: checks that wait beyond [`QUEUED_MAX`], or [`QUEUED_PER_CLIENT_MAX`] of one
-//! client, are refused.
+//! One thread bounds what clients can make the server spend: checks that wait beyond the limits of
+//! [`PasswordOptions`] are refused.
 
-use crate::clock::Milliseconds;
+use crate::clock::{Milliseconds, ms};
 use crate::jobs::{JobQueue, Waiter};
+use crate::options::PasswordOptions;
 use crate::users::Users;
 use sanderling_os::clock::monotonic_ms;
 use std::collections::{HashMap, VecDeque};
@@ -14,15 +15,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Checks that wait for the thread.
-const QUEUED_MAX: usize = 128;
-/// The same for one IPv4 address or IPv6 /64.
-const QUEUED_PER_CLIENT_MAX: usize = 4;
 /// Results that are remembered.
 const RESULTS_MAX: usize = 4_096;
-/// How long a right password is remembered, and a wrong one.
-const GRANTED_MS: Milliseconds = 60_000;
-const DENIED_MS: Milliseconds = 10_000;
 /// Bytes of a name with its password.
 pub(crate) const CREDENTIALS_BYTES_MAX: usize = 1_024;
 
@@ -52,6 +46,7 @@ pub(crate) struct Authenticator {
     jobs: Arc<JobQueue>,
     /// Two keys of a hash with 128 bits: only one that knows them could make credentials with the same hash as others.
     keys: [RandomState; 2],
+    options: PasswordOptions,
 }
 
 #[derive(Debug, Default)]
@@ -75,9 +70,9 @@ struct Check {
 }
 
 impl Authenticator {
-    pub(crate) fn new(jobs: Arc<JobQueue>) -> Authenticator {
+    pub(crate) fn new(options: PasswordOptions, jobs: Arc<JobQueue>) -> Authenticator {
         let keys = [RandomState::new(), RandomState::new()];
-        Authenticator { state: Mutex::default(), has_work: Condvar::new(), jobs, keys }
+        Authenticator { state: Mutex::default(), has_work: Condvar::new(), jobs, keys, options }
     }
 
     /// Whether `credentials` are those of a user. Without a result yet, `waiter` receives a completion when there is one.
@@ -102,7 +97,8 @@ impl Authenticator {
         }
         let client = network_of(client);
         let of_client = state.queued.iter().filter(|queued| queued.client == client).count();
-        if state.queued.len() >= QUEUED_MAX || of_client >= QUEUED_PER_CLIENT_MAX || !self.has_thread(&mut state) {
+        let PasswordOptions { queued_max, queued_per_client_max, .. } = self.options;
+        if state.queued.len() >= queued_max || of_client >= queued_per_client_max || !self.has_thread(&mut state) {
             return Verdict::Busy;
         }
         let (users, credentials) = (Arc::clone(users), credentials.clone());
@@ -141,7 +137,8 @@ impl Authenticator {
             let now_ms = monotonic_ms();
             state = self.lock();
             let Some(check) = state.queued.pop_front() else { continue };
-            state.remember(check.id, is_granted, now_ms);
+            let valid_for = if is_granted { self.options.granted_for } else { self.options.denied_for };
+            state.remember(check.id, is_granted, now_ms, ms(valid_for));
             drop(state);
             self.jobs.complete(&check.waiters, Ok(()));
             state = self.lock();
@@ -159,7 +156,8 @@ impl Authenticator {
 }
 
 impl State {
-    fn remember(&mut self, id: CheckId, is_granted: bool, now_ms: Milliseconds) {
+    /// Remembers a result for so long.
+    fn remember(&mut self, id: CheckId, is_granted: bool, now_ms: Milliseconds, valid_ms: Milliseconds) {
         if self.results.len() >= RESULTS_MAX {
             self.results.retain(|_, (_, until_ms)| now_ms < *until_ms);
         }
@@ -170,7 +168,7 @@ impl State {
         if self.results.len() >= RESULTS_MAX {
             self.results.clear();
         }
-        self.results.insert(id, (is_granted, now_ms + if is_granted { GRANTED_MS } else { DENIED_MS }));
+        self.results.insert(id, (is_granted, now_ms + valid_ms));
     }
 }
 
@@ -191,9 +189,9 @@ mod tests {
     #[test]
     fn results_are_bounded_and_right_ones_stay() {
         let mut state = State::default();
-        state.remember((0, 0), true, 0);
+        state.remember((0, 0), true, 0, 60_000);
         for number in 1..RESULTS_MAX as u64 + 10 {
-            state.remember((number, 0), false, 1);
+            state.remember((number, 0), false, 1, 10_000);
             assert!(state.results.len() <= RESULTS_MAX);
         }
         assert!(state.results.contains_key(&(0, 0)));
@@ -201,7 +199,8 @@ mod tests {
 
     #[test]
     fn checks_that_wait_are_bounded_for_each_client() {
-        let authenticator = Arc::new(Authenticator::new(Arc::default()));
+        let options = PasswordOptions { queued_max: 100, queued_per_client_max: 3, ..PasswordOptions::default() };
+        let authenticator = Arc::new(Authenticator::new(options, Arc::default()));
         // Nothing takes them off the queue.
         authenticator.lock().has_thread = true;
         let users = Arc::new(Users::parse(b"").0);
@@ -211,7 +210,7 @@ mod tests {
             let credentials = Credentials { name: b"a".to_vec(), password: vec![password] };
             authenticator.check(&users, &credentials, Ipv4Addr::new(192, 0, 2, client).into(), waiter, 0)
         };
-        for password in 0..QUEUED_PER_CLIENT_MAX as u8 {
+        for password in 0..options.queued_per_client_max as u8 {
             assert_eq!(check(1, password), Verdict::Pending);
         }
         assert_eq!(check(1, 100), Verdict::Busy);
@@ -219,7 +218,7 @@ mod tests {
         let queued = (2..=255).filter(|&client| check(client, 200 - client % 2) == Verdict::Pending).count();
         assert_eq!(queued, 254, "they wait for one of two checks");
         let others = (2..=255).filter(|&client| check(client, client) == Verdict::Pending).count();
-        assert_eq!(authenticator.lock().queued.len(), QUEUED_MAX);
+        assert_eq!(authenticator.lock().queued.len(), options.queued_max);
         assert!(others < 254);
     }
 }

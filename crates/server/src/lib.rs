@@ -89,7 +89,9 @@ pub use log_lines::RequestLog;
 pub use log_queue::{LogStatus, LogTarget};
 pub use metrics::Counter;
 pub use notify::{NotifyInbox, NotifyPolicy, ReceivedNotify};
-pub use options::{CompressionOptions, DnsOptions, HttpOptions, OpenFilesOptions, Options, StatisticsOptions};
+pub use options::{
+    CompressionOptions, DnsOptions, HttpOptions, OpenFilesOptions, Options, PasswordOptions, StatisticsOptions,
+};
 pub use query_log::QueryLog;
 pub use rate_limit_policy::{IpNetwork, RateLimitPolicy};
 pub use sanderling_http2::Limits as Http2Limits;

@@ -22,6 +22,8 @@ pub struct Options {
     pub connection_buffer_bytes_max: usize,
     /// Bytes of the access log that wait to be written, of each worker.
     pub access_log_queue_bytes_max: usize,
+    /// The checks of passwords.
+    pub passwords: PasswordOptions,
     /// The open-file cache.
     pub open_files: OpenFilesOptions,
     /// How long an idle connection stays open while the server drains because another process replaces it: its client may
@@ -44,6 +46,7 @@ impl Default for Options {
             connection_buffers_bytes_max: 64 * 1024 * 1024,
             connection_buffer_bytes_max: 64 * 1024,
             access_log_queue_bytes_max: 1024 * 1024,
+            passwords: PasswordOptions::default(),
             open_files: OpenFilesOptions::default(),
             drain_grace: Duration::from_secs(2),
             statistics: None,
@@ -207,6 +210,30 @@ impl Default for OpenFilesOptions {
             watched_valid_for: Duration::from_secs(5),
             idle_timeout: Duration::from_secs(60),
             sendfile_after: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Options of the checks of passwords.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PasswordOptions {
+    /// Checks that wait for their thread.
+    pub queued_max: usize,
+    /// The same for one IPv4 address or IPv6 /64.
+    pub queued_per_client_max: usize,
+    /// How long a right password is remembered.
+    pub granted_for: Duration,
+    /// How long a wrong one is.
+    pub denied_for: Duration,
+}
+
+impl Default for PasswordOptions {
+    fn default() -> PasswordOptions {
+        PasswordOptions {
+            queued_max: 128,
+            queued_per_client_max: 4,
+            granted_for: Duration::from_secs(60),
+            denied_for: Duration::from_secs(10),
         }
     }
 }

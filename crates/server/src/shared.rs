@@ -61,7 +61,7 @@ impl Shared {
         let jobs = Arc::new(JobQueue::default());
         let shared = Shared {
             files: FileCache::new(options.open_files, Arc::clone(&jobs), start_ms),
-            authenticator: Arc::new(Authenticator::new(Arc::clone(&jobs))),
+            authenticator: Arc::new(Authenticator::new(options.passwords, Arc::clone(&jobs))),
             reads: Arc::new(FileReads::new(Arc::clone(&jobs))),
             jobs,
             log_queues: ["access-log", "query-log"]
