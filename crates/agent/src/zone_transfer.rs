@@ -103,6 +103,10 @@ impl TransferSource {
         // A large zone takes seconds, in which other zones are not to wait.
         let zone = spawn_blocking(|| build(builder));
         let text = zone.await.map_err(|error| Failure::Zone(error.to_string()))??;
+        if text.len() as u64 > limits.zone_file_bytes_max {
+            // The server process would not read it: text may be longer than messages.
+            return Err(TransferError::TooLarge(limits.zone_file_bytes_max).into());
+        }
         Ok(TransferredZone { soa, text })
     }
 
