@@ -123,9 +123,11 @@ impl SecondaryHandle {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     version: Option<Version>,
-    /// Rounds without success since the last one.
+    /// Rounds without success since the last one. After a restart the primaries are asked at once.
+    #[serde(skip)]
     failure_count: u32,
     /// When the last one ended.
+    #[serde(skip)]
     failed_at_unix_s: Option<u64>,
 }
 
@@ -194,6 +196,13 @@ enum Round {
     Transferred(TransferredZone),
 }
 
+/// What happens to a zone file.
+enum ZoneChange {
+    None,
+    Replaced(String),
+    Removed,
+}
+
 struct ZoneTask {
     zone: SecondaryZone,
     context: Rc<SecondaryContext>,
@@ -240,7 +249,7 @@ impl ZoneTask {
                 // Of a crash between the removal of an expired zone and that of its record, or of an operator that has removed it.
                 self.record = Record::default();
             }
-            self.expire_if_due();
+            self.expire_if_due().await;
             self.hand_over_if_needed().await;
             let is_due = self.next_at_unix_s() <= unix_s() || self.shared.asked.get().is_some();
             let round_wait = self.round_at.map_or(Duration::ZERO, |at| ROUND_INTERVAL.saturating_sub(at.elapsed()));
@@ -278,17 +287,14 @@ impl ZoneTask {
     }
 
     /// Removes a version that no primary has confirmed for too long (RFC 1034 §4.3.5).
-    fn expire_if_due(&mut self) {
+    async fn expire_if_due(&mut self) {
         let Some(version) = self.record.version.filter(|version| version.expires_at_unix_s() <= unix_s()) else {
             return;
         };
         log(&format!("zone {}: serial {} has expired; answering SERVFAIL", self.zone.apex, version.serial));
-        // The file first: the server process must not load it after a crash between both.
-        match self.context.state.remove(&self.zone_file()) {
-            Ok(()) => {
-                self.record.version = None;
-                self.save_record();
-            }
+        let record = Record { version: None, ..self.record.clone() };
+        match self.store(ZoneChange::Removed, &record).await {
+            Ok(()) => self.record = record,
             Err(error) => self.fail(&error),
         }
     }
@@ -336,7 +342,6 @@ impl ZoneTask {
             log(&format!("zone {}: no primary gives it: {problem}", self.zone.apex));
         }
         self.problem = Some(problem);
-        self.save_record();
     }
 
     /// Asks `primary` whether it has a later version, and transfers that.
@@ -399,32 +404,49 @@ impl ZoneTask {
 
     async fn on_success(&mut self, round: Round, from: SocketAddr) {
         let now_unix_s = unix_s();
-        let before = self.record.version.map(|version| version.serial);
-        match round {
-            Round::Confirmed => {
-                if let Some(version) = &mut self.record.version {
-                    version.checked_at_unix_s = now_unix_s;
-                }
+        let (version, change) = match (round, self.record.version) {
+            (Round::Transferred(TransferredZone { soa, text }), _) => {
+                (Some(Version::new(soa, from, now_unix_s)), ZoneChange::Replaced(text))
             }
-            Round::Transferred(TransferredZone { soa, text }) => {
-                let (state, file) = (Arc::clone(&self.context.state), self.zone_file());
-                // A disk may be slow, and other zones are not to wait.
-                let written = spawn_blocking(move || state.write(&file, text.as_bytes())).await;
-                match written {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => return self.fail(&error),
-                    Err(_) => return,
-                }
-                self.record.version = Some(Version::new(soa, from, now_unix_s));
-                let (apex, serial) = (&self.zone.apex, soa.serial);
-                let old = before.map_or(String::new(), |before| format!("{before} -> "));
-                log(&format!("zone {apex}: serial {old}{serial} transferred from {from}"));
+            (Round::Confirmed, Some(version)) => {
+                (Some(Version { checked_at_unix_s: now_unix_s, ..version }), ZoneChange::None)
             }
+            (Round::Confirmed, None) => (None, ZoneChange::None),
+        };
+        let record = Record { version, ..Record::default() };
+        if let Err(error) = self.store(change, &record).await {
+            return self.fail(&error);
         }
-        (self.record.failure_count, self.record.failed_at_unix_s, self.problem) = (0, None, None);
+        let serials = [&self.record, &record].map(|record| record.version.map(|version| version.serial));
+        match serials {
+            [None, Some(new)] => log(&format!("zone {}: serial {new} transferred from {from}", self.zone.apex)),
+            [Some(old), Some(new)] if old != new => {
+                log(&format!("zone {}: serial {old} -> {new} transferred from {from}", self.zone.apex));
+            }
+            _ => {}
+        }
+        self.record = record;
+        self.problem = None;
         let refresh_s = self.record.version.map_or(0, |version| bounded(version.refresh_s));
         self.earlier_s = random_between(0, refresh_s / 10);
-        self.save_record();
+    }
+
+    /// Changes the zone file, and then the record. A crash in between leaves a zone file that is not served for too long.
+    ///
+    /// A disk takes some milliseconds for each of them, and other zones are not to wait.
+    async fn store(&self, change: ZoneChange, record: &Record) -> Result<(), StateError> {
+        let state = Arc::clone(&self.context.state);
+        let (zone_file, record_file) = (self.zone_file(), self.record_file());
+        let record = serde_json::to_vec(record).expect("a record has no map");
+        let write = move || {
+            match change {
+                ZoneChange::None => {}
+                ZoneChange::Replaced(text) => state.write(&zone_file, text.as_bytes())?,
+                ZoneChange::Removed => state.remove(&zone_file)?,
+            }
+            state.write(&record_file, &record)
+        };
+        spawn_blocking(write).await.expect("the state folder does not panic")
     }
 
     /// The state folder cannot be written: tried again as if the primaries did not answer.
@@ -433,13 +455,6 @@ impl ZoneTask {
         self.record.failure_count = self.record.failure_count.saturating_add(1);
         self.record.failed_at_unix_s = Some(unix_s());
         self.problem = Some(error.to_string());
-    }
-
-    fn save_record(&mut self) {
-        let text = serde_json::to_vec(&self.record).expect("a record has no map");
-        if let Err(error) = self.context.state.write(&self.record_file(), &text) {
-            self.problem = Some(error.to_string());
-        }
     }
 
     fn zone_file(&self) -> String {
