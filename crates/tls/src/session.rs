@@ -34,6 +34,8 @@ const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 const UNRECOGNIZED_NAME: u8 = 112;
 const HANDSHAKE_FAILURE: u8 = 40;
 const INTERNAL_ERROR: u8 = 80;
+/// The alert `internal_error`, before encryption begins.
+const ALERT_INTERNAL_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, INTERNAL_ERROR];
 
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,6 +366,11 @@ impl Session {
             | rustls::Error::DecryptError
             | rustls::Error::PeerMisbehaved(_)
             | rustls::Error::PeerSentOversizedRecord => SessionError::Invalid(error),
+            rustls::Error::General(_) => {
+                // The key cannot sign. rustls sends no alert; nothing that the client would decrypt was sent before.
+                self.last_words = ALERT_INTERNAL_ERROR.to_vec();
+                SessionError::Internal(error)
+            }
             _ => SessionError::Internal(error),
         }
     }

@@ -340,7 +340,14 @@ fn key_may_be_in_another_process() {
         let mut pair = Pair::new(&Arc::new(client_config(&[version], provider())), "example.com", &tls);
         match pair.run() {
             Ok(()) => pair.exchange(b"a request", b"a response"),
-            Err(error) => assert!(fails && matches!(error, SessionError::Internal(_)), "{name}: {error}"),
+            Err(error) => {
+                assert!(fails && matches!(error, SessionError::Internal(_)), "{name}: {error}");
+                assert_eq!(
+                    pair.client_error,
+                    Some(Error::AlertReceived(AlertDescription::InternalError)),
+                    "{version:?}"
+                );
+            }
         }
         assert_eq!(pair.session.state(), if fails { State::Failed } else { State::Open }, "{name}");
     }
