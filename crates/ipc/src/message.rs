@@ -271,6 +271,8 @@ pub enum Event {
     Failed,
     /// The server process has stopped accepting, after the command to stop: the listeners can be shut down.
     AcceptStopped,
+    /// The server process has stopped accepting, after the command to drain: all new connections are the other one's.
+    AcceptLeft,
     /// The server process has finished to drain, and exits.
     Drained {
         /// Responses that were cut off after `drain_timeout_ms`.
@@ -522,6 +524,7 @@ pub(crate) mod tests {
             Event::LogFailed(LogKind::Queries),
             Event::Failed,
             Event::AcceptStopped,
+            Event::AcceptLeft,
             Event::Drained { cut_off_count: 1 },
         ];
         let others = [Message::Handover { has_more: true }];

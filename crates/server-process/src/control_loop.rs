@@ -320,6 +320,7 @@ impl<'s> ControlLoop<'s> {
             Command::Drain => {
                 self.is_stopping = true;
                 self.server.drain(DrainMode::Replaced);
+                self.send(Event::AcceptLeft);
             }
             Command::Stop => self.stop(),
             Command::Upgrade

@@ -149,6 +149,8 @@ enum Task {
     },
     /// A server process starts.
     Start(Start),
+    /// A server process has replaced another one for a reload, which is answered when that one accepts no more.
+    Replace(Replacement),
 }
 
 /// The start of a server process.
@@ -163,10 +165,23 @@ struct Start {
     state: StartState,
 }
 
+/// A reload by a new process, which serves.
+#[derive(Debug)]
+struct Replacement {
+    requester: Requester,
+    /// The process that was replaced.
+    replaced_generation: u64,
+    message: String,
+    problem_count: usize,
+    deadline: Instant,
+}
+
 impl Task {
     fn requester(&self) -> Requester {
         match self {
-            Task::Reload { requester, .. } | Task::Start(Start { requester, .. }) => *requester,
+            Task::Reload { requester, .. }
+            | Task::Start(Start { requester, .. })
+            | Task::Replace(Replacement { requester, .. }) => *requester,
         }
     }
 
@@ -174,6 +189,7 @@ impl Task {
         match self {
             Task::Reload { deadline, .. } => Some(*deadline),
             Task::Start(start) => (start.state != StartState::TimedOut).then_some(start.deadline),
+            Task::Replace(replacement) => Some(replacement.deadline),
         }
     }
 }

@@ -4,6 +4,7 @@ use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, dig, send_signal, server_pids, wait_until};
 use std::fs;
 use std::thread;
+use std::time::{Duration, Instant};
 
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
 
@@ -281,4 +282,28 @@ fn status_shows_problems_first_and_lists_everything_if_verbose() {
     let verbose = directory.control_with("status", &["--verbose"]).text();
     assert_eq!(verbose.lines().filter(|line| line.starts_with("  zone")).count(), 103, "{verbose}");
     assert!(verbose.contains("  worker 0 "), "{verbose}");
+}
+
+#[test]
+fn reload_with_a_new_process_is_answered_when_the_old_one_accepts_no_more() {
+    let directory = TestDirectory::with(&[
+        ("public/index.html", b"hi\n"),
+        (
+            "sanderling.toml",
+            b"workers = 1\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"a.example\"]\nsite = \"public\"\n",
+        ),
+    ]);
+    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 1, dns: 0 });
+    let old = server.server_process_id().to_string();
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    directory.replace("sanderling.toml", config.replace("workers = 1", "workers = 2").as_bytes());
+    // It cannot say that it accepts no more, for which the supervisor waits two seconds.
+    assert!(send_signal("STOP", &old));
+    let began = Instant::now();
+    let ended = directory.control("reload");
+    let took = began.elapsed();
+    assert!(send_signal("CONT", &old));
+    assert!(ended.code() == Some(0) && ended.text().contains("has replaced the old one"), "{ended}");
+    assert!(took >= Duration::from_secs(2), "answered after {took:?}");
+    assert_eq!(server.stop().code(), Some(0));
 }

@@ -48,6 +48,7 @@ impl Supervisor {
                     log(&format!("cannot shut down a listener: {}", error_text(&error)));
                 }
             }
+            Event::AcceptLeft => self.on_accept_left(generation),
             Event::Stdout(text) => {
                 let request = self.status_requests.iter().find(|request| request.generation == generation);
                 if let (Some(request), Some(control)) = (request, &mut self.control) {
@@ -169,6 +170,7 @@ impl Supervisor {
         for request in unanswered {
             self.reply(Requester::Client(request.client), Err("the server process exited before it answered"));
         }
+        self.on_accept_left(process.generation);
         match process.phase() {
             Phase::Draining => {
                 let is_expected = matches!(status, ExitStatus::Exited(0) | ExitStatus::Unknown);

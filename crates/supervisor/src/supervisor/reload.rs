@@ -132,7 +132,7 @@ impl Supervisor {
     pub(super) fn take_reload(&mut self) -> Option<(Requester, ActiveConfig, Vec<String>)> {
         match self.task.take_if(|task| matches!(task, Task::Reload { .. }))? {
             Task::Reload { requester, next, forced_zones, .. } => Some((requester, next, forced_zones)),
-            Task::Start(_) => None,
+            Task::Start(_) | Task::Replace(_) => None,
         }
     }
 
@@ -142,6 +142,19 @@ impl Supervisor {
             self.secrets.keep_only_for(&self.active.config);
             self.finish_reload(requester, &format!("reloaded; no connection was closed\n{changes}"), problem_count);
             self.notify(&[State::Ready]);
+        }
+    }
+
+    /// The replaced process accepts no more, or has exited: all clients that connect from now on get the new configuration.
+    pub(super) fn on_accept_left(&mut self, generation: u64) {
+        if matches!(&self.task, Some(Task::Replace(replacement)) if replacement.replaced_generation == generation) {
+            self.finish_replacement();
+        }
+    }
+
+    pub(super) fn finish_replacement(&mut self) {
+        if let Some(Task::Replace(replacement)) = self.task.take_if(|task| matches!(task, Task::Replace(_))) {
+            self.finish_reload(replacement.requester, &replacement.message, replacement.problem_count);
         }
     }
 

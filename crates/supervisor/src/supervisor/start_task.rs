@@ -1,7 +1,7 @@
 //! The start of a server process, from its cause to its result.
 
 use super::agent::prepare_state;
-use super::{ActiveConfig, Requester, Start, Supervisor, Task};
+use super::{ActiveConfig, Replacement, Requester, Start, Supervisor, Task};
 use crate::phase::PhaseInput;
 use crate::process::Process;
 use crate::program;
@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// What `ps` shows of a server process before its arguments.
 const SERVER_PROCESS_NAME: &str = "sanderling: server process";
+/// Time in which a replaced process stops accepting; one that hangs delays the answer to a reload no longer.
+const LEAVE_TIME: Duration = Duration::from_secs(2);
 
 impl Supervisor {
     pub(super) fn begin_first(&mut self, next: ActiveConfig, listeners: Listeners) -> io::Result<()> {
@@ -131,13 +133,13 @@ impl Supervisor {
             return;
         }
         let Some(Task::Start(start)) = self.task.take() else { return };
-        let mut pid = 0;
+        let (mut pid, mut replaced_generation) = (0, None);
         for process in &mut self.processes {
             if process.generation == generation {
                 pid = process.pid();
                 process.apply(PhaseInput::Ready);
-            } else {
-                process.apply(PhaseInput::Replaced);
+            } else if process.apply(PhaseInput::Replaced) {
+                replaced_generation = Some(process.generation);
             }
         }
         self.restart_at = None;
@@ -158,7 +160,12 @@ impl Supervisor {
             StartReason::Restart | StartReason::RecoverNewSockets => log(&format!("server process {pid} is serving")),
             StartReason::Reload { why, .. } => {
                 let message = format!("reloaded; server process {pid} has replaced the old one, because {why}\n");
-                self.finish_reload(start.requester, &message, problem_count);
+                let Some(replaced_generation) = replaced_generation else {
+                    return self.finish_reload(start.requester, &message, problem_count);
+                };
+                let (requester, deadline) = (start.requester, Instant::now() + LEAVE_TIME);
+                let replacement = Replacement { requester, replaced_generation, message, problem_count, deadline };
+                self.task = Some(Task::Replace(replacement));
             }
             StartReason::Upgrade => {
                 log(&format!("server process {pid}, started from {}, is serving", self.installed_program.display()));
@@ -217,6 +224,7 @@ impl Supervisor {
         }
         let generation = match &self.task {
             Some(Task::Start(start)) => start.generation,
+            Some(Task::Replace(_)) => return self.finish_replacement(),
             _ => {
                 return self.on_new_process_needed(
                     "the serving process has not loaded the configuration within `start_timeout_ms`",
