@@ -288,15 +288,11 @@ impl QueryBatch<'_> {
     fn answer_apart(self, index: usize, query: &ParsedQuery<'_, '_>, out: &mut [u8]) -> Answer {
         let options = &*self.snapshot.reply_options;
         let client = self.queries.peer_address(index);
-        if let Some(policy) = &self.snapshot.notify
-            && let Some(request) = NotifyRequest::new(query)
-        {
-            let length_bytes = policy.answer(request, client.ip(), options, self.now_unix_s, out);
-            return length_bytes.map_or(Answer::NoReply, Answer::Reply);
-        }
         let info = RequestInfo { client, transport: self.transport, now_unix_s: self.now_unix_s };
-        let answer = if let Some(request) = TransferRequest::new(query) {
-            self.answer_transfer(index, request, out)
+        let answer = if query.is_refused()
+            && let Some(answer) = self.answer_other_server(&info, query, out)
+        {
+            answer
         } else if query.is_concerned_by(options) {
             answer_with_options(query, &info, options, out)
         } else {
@@ -320,15 +316,27 @@ impl QueryBatch<'_> {
 }
 
 impl QueryBatch<'_> {
+    /// The answer to NOTIFY, or to a query for a transfer; `None` if `query` is neither.
+    #[cold]
+    #[inline(never)]
+    fn answer_other_server(self, info: &RequestInfo, query: &ParsedQuery<'_, '_>, out: &mut [u8]) -> Option<Answer> {
+        if let Some(request) = TransferRequest::new(query) {
+            return Some(self.answer_transfer(info, request, out));
+        }
+        let (policy, request) = self.snapshot.notify.as_ref().zip(NotifyRequest::new(query))?;
+        let length_bytes = policy.answer(request, info.client.ip(), &self.snapshot.reply_options, info.now_unix_s, out);
+        Some(length_bytes.map_or(Answer::NoReply, Answer::Reply))
+    }
+
     /// Over UDP there is no transfer, only its first answer.
-    fn answer_transfer(self, index: usize, request: TransferRequest<'_, '_>, out: &mut [u8]) -> Answer {
+    fn answer_transfer(self, info: &RequestInfo, request: TransferRequest<'_, '_>, out: &mut [u8]) -> Answer {
         let context = TransferContext {
             zones: &self.snapshot.zones,
             policy: &self.snapshot.transfers,
             options: &self.snapshot.reply_options,
-            client: self.queries.peer_address(index).ip(),
+            client: info.client.ip(),
             channel: Channel::Datagram,
-            now_unix_s: self.now_unix_s,
+            now_unix_s: info.now_unix_s,
             metrics: self.metrics,
         };
         match transfers::begin(request, context, out) {
