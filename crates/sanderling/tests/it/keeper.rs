@@ -230,6 +230,31 @@ fn keeper_outlives_the_supervisor_and_not_the_server_process() {
     server.end();
 }
 
+/// The keys of good versions end with their supervisor. Without its key, a version would get handshakes that fail, and refusals
+/// that look like an attack.
+#[test]
+fn supervisor_that_adopts_a_server_process_uses_no_version_without_its_key() {
+    let directory = domain(CONFIG, P256);
+    for name in ["chain.pem", "key.pem"] {
+        fs::copy(directory.argument(name), directory.argument(&format!("ecdsa-{name}"))).expect("copied");
+    }
+    issue(&directory, "rsa:2048");
+    let both = CONFIG.replace("{ chain", "[{ chain = \"ecdsa-chain.pem\", key = \"ecdsa-key.pem\" }, { chain");
+    directory.replace("sanderling.toml", both.replace("key.pem\" }\n", "key.pem\" }]\n").as_bytes());
+    let (server, _) = start(&directory);
+    directory.replace("ecdsa-chain.pem", b"nonsense");
+    server.wait_for_error("the chain has no certificate: it is not PEM");
+    assert!(send_signal("KILL", &server.process_id().to_string()));
+    server.wait_for_error("lost supervisor; still serving");
+    let (adopting, https) = start(&directory);
+    wait_until("the certificate with a key is served", || is_served(&directory, https, &[]));
+    let status = directory.control("status").text();
+    assert!(status.contains("certificate   example.com: UNAVAILABLE; ERROR"), "{status}");
+    assert_eq!(count(&directory, "refused, unknown key"), 0);
+    adopting.stop();
+    server.end();
+}
+
 #[test]
 fn keys_are_in_the_server_process_if_the_configuration_says_so() {
     let directory = domain(&format!("keys = \"in-process\"\n{CONFIG}"), P256);

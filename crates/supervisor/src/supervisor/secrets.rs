@@ -108,6 +108,13 @@ impl Secrets {
         }
     }
 
+    /// Forgets good versions if their private keys are not with them: they were in the keeper of a supervisor that is gone.
+    pub(super) fn forget_versions_without_keys(&mut self) {
+        let has_key = |kept: &KeptCertificate| kept.content.held().is_none();
+        let have_keys = |file: &OwnedFd| kept_certificates_from_memfd(file).is_ok_and(|all| all.iter().all(has_key));
+        self.kept = self.kept.take().filter(have_keys);
+    }
+
     /// Keeps good versions of certificates for the next server process.
     pub(super) fn keep(&mut self, descriptors: IncomingFds) {
         for (kind, kept) in descriptors {

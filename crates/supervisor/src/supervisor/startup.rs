@@ -147,6 +147,7 @@ fn start(
     let mut supervisor = Supervisor::new(source, forced, signals, active)?;
     supervisor.agent.state_argument = state;
     supervisor.secrets.inherit(inherited.shared_keys, inherited.kept_certificates, &next.config);
+    supervisor.secrets.forget_versions_without_keys();
     supervisor.control = inherited.control;
     supervisor.last_generation = inherited.processes.len() as u64;
     supervisor.processes = inherited.processes;
