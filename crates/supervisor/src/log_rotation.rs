@@ -15,11 +15,15 @@ pub(crate) const MODE: u32 = 0o640;
 /// Of files that are compressed.
 const SUFFIX: &str = ".gz";
 
-/// Renames the log at `path` and the earlier ones, and removes those beyond `keep`. The path of a file that is to be compressed.
+/// Renames the log at `path` and the earlier ones, and removes those beyond `keep`. Nothing is renamed if somebody has removed
+/// the log. The path of a file that is to be compressed.
 ///
 /// # Errors
 /// The log itself cannot be renamed.
 pub(crate) fn rotate(path: &Path, keep: u32) -> io::Result<Option<PathBuf>> {
+    if matches!(path.try_exists(), Ok(false)) {
+        return Ok(None);
+    }
     for number in (1..=keep).rev() {
         for suffix in ["", SUFFIX] {
             let from = numbered(path, number, suffix);
@@ -105,6 +109,7 @@ mod tests {
             assert_eq!(rotate(&path, 1).expect("renamed"), None);
         }
         assert_eq!(fs::read_to_string(directory.path().join("access.log.1")).expect("a file"), "second");
-        assert!(rotate(&path, 1).is_err(), "there is no log");
+        assert_eq!(rotate(&path, 1).expect("there is no log"), None);
+        assert_eq!(fs::read_to_string(directory.path().join("access.log.1")).expect("a file"), "second");
     }
 }

@@ -188,7 +188,7 @@ fn log_is_rotated_after_a_reload_that_failed() {
 fn log_that_cannot_be_opened_is_opened_later() {
     let directory = site("[log]\naccess = \"logs/access.log\"\n");
     let server = TestServer::start_command(directory.serve_command(), HTTP);
-    server.wait_for_error("requests are not logged until it can be opened");
+    server.wait_for_error("until it can be opened, lines go to the target before, or are dropped if there is none");
     let mut client = HttpClient::connect(server.http());
     assert_eq!(client.get("/other").text(), "1234567");
     fs::create_dir(directory.path().join("logs")).unwrap();
@@ -196,6 +196,36 @@ fn log_that_cannot_be_opened_is_opened_later() {
     wait_until("a line", || {
         client.get("/other");
         fs::read_to_string(directory.path().join("logs/access.log")).is_ok_and(|text| text.contains("GET /other"))
+    });
+}
+
+#[test]
+fn reload_reports_a_log_that_cannot_be_opened() {
+    let directory = site("[log]\naccess = \"access.log\"\nformat = \"$request_uri\"\n");
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    for path in ["none/access.log", "public"] {
+        configure(&directory, &format!("[log]\naccess = \"{path}\"\nformat = \"$request_uri\"\n"));
+        let reloaded = directory.control("reload");
+        assert!(reloaded.code() == Some(1) && reloaded.text().contains("reloaded; "), "{reloaded}");
+        assert!(reloaded.errors.contains("cannot open the access log: open("), "{reloaded}");
+        assert!(server.errors().contains(&format!("/{path}\") failed")), "{}", server.errors());
+    }
+    HttpClient::connect(server.http()).get("/other");
+    assert_eq!(lines(&directory, "access.log", 1), ["/other"]);
+}
+
+#[test]
+fn log_that_was_removed_is_created_again_when_it_is_to_be_rotated() {
+    let directory = site("[log]\naccess = \"access.log\"\nrotate = \"1KiB\"\n");
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let path = directory.path().join("access.log");
+    let mut client = HttpClient::connect(server.http());
+    client.get("/other");
+    wait_until("the log", || path.exists());
+    fs::remove_file(&path).unwrap();
+    wait_until("another file", || {
+        client.get("/other");
+        path.exists()
     });
 }
 

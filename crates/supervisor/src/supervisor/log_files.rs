@@ -43,8 +43,8 @@ enum State {
     Rotated { file: File, rotation: Rotation, first_day: u64 },
     /// It is another target, or rotated by another program.
     Open,
-    /// It could not be opened, or not be written.
-    Failed,
+    /// It could not be opened, for this reason, or not be written.
+    Failed { open_error: Option<String> },
 }
 
 impl LogFiles {
@@ -60,9 +60,14 @@ impl LogFiles {
     pub(super) fn on_write_failure(&mut self, kind: LogKind) {
         let log_file = &mut self.0[kind as usize];
         if matches!(log_file.state, State::Open) {
-            log_file.state = State::Failed;
+            log_file.state = State::Failed { open_error: None };
             log_file.next_check.get_or_insert(Instant::now() + CHECK_INTERVAL);
         }
+    }
+
+    /// What the operator is told of a log that could not be opened.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.0.iter().find_map(LogFile::problem)
     }
 
     /// What a server process with `config` needs: nothing of a log that cannot be opened.
@@ -73,19 +78,26 @@ impl LogFiles {
 
 impl LogFile {
     fn descriptor(&mut self, config: &Config) -> Option<(FdKind, OwnedFd)> {
-        let had_failed = matches!(self.state, State::Failed);
+        let known_problem = self.problem();
         self.state = State::None;
         let opened = config.log_output(self.kind).map(|output| self.open(output));
         if let Some(Err(error)) = &opened {
-            self.state = State::Failed;
-            if !had_failed {
-                let (kind, text) = (self.kind, error_text(error));
-                log(&format!("cannot open the {kind}: {text}; requests are not logged until it can be opened"));
-            }
+            self.state = State::Failed { open_error: Some(error_text(error)) };
         }
-        let is_due_later = matches!(self.state, State::Rotated { .. } | State::Failed);
+        if let Some(problem) = self.problem().filter(|problem| known_problem.as_ref() != Some(problem)) {
+            log(&problem);
+        }
+        let is_due_later = matches!(self.state, State::Rotated { .. } | State::Failed { .. });
         self.next_check = is_due_later.then(|| Instant::now() + CHECK_INTERVAL);
         Some((FdKind::Log(self.kind), opened?.ok()?))
+    }
+
+    fn problem(&self) -> Option<String> {
+        let (kind, State::Failed { open_error: Some(error) }) = (self.kind, &self.state) else { return None };
+        Some(format!(
+            "cannot open the {kind}: {error}; until it can be opened, lines go to the target before, or are dropped if \
+             there is none"
+        ))
     }
 
     fn open(&mut self, output: &LogOutput) -> io::Result<OwnedFd> {
@@ -119,7 +131,7 @@ impl LogFile {
         }
         self.next_check = Some(now + CHECK_INTERVAL);
         let (Some(rotation), Some(output)) = (self.is_due(), config.log_output(self.kind)) else {
-            return matches!(self.state, State::Failed);
+            return matches!(self.state, State::Failed { .. });
         };
         let rotated = self.rotate(output, rotation);
         if let Err(error) = &rotated {
@@ -189,10 +201,8 @@ impl Supervisor {
             return self.reply(requester, Err("there is no log of requests; set `access` or `queries` in [log]"));
         }
         self.pass_logs();
-        match self.logs.0.iter().find(|log_file| matches!(log_file.state, State::Failed)) {
-            Some(LogFile { kind, .. }) => {
-                self.reply(requester, Err(&format!("cannot open the {kind}; the server's log says why")));
-            }
+        match self.logs.problem() {
+            Some(problem) => self.reply(requester, Err(&problem)),
             None => self.reply(requester, Ok("reopened\n")),
         }
     }

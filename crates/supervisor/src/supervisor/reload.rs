@@ -162,15 +162,20 @@ impl Supervisor {
     pub(super) fn finish_reload(&mut self, requester: Requester, message: &str, problem_count: usize) {
         log(message.trim_end());
         self.reload_counts[usize::from(problem_count > 0)] += 1;
-        if problem_count == 0 {
+        let mut problems = Vec::new();
+        if problem_count > 0 {
+            problems.push(format!(
+                "{problem_count} of the sites, zones and certificates could not be loaded; everything else was reloaded"
+            ));
+            log(&problems[0]);
+        }
+        // In the server's log it is already.
+        problems.extend(self.logs.problem());
+        if problems.is_empty() {
             return self.reply(requester, Ok(message));
         }
-        let problems = format!(
-            "{problem_count} of the sites, zones and certificates could not be loaded; everything else was reloaded"
-        );
-        log(&problems);
         self.send_stdout(requester, message);
-        self.reply(requester, Err(&problems));
+        self.reply(requester, Err(&problems.join("\nsanderling: ")));
     }
 
     pub(super) fn on_new_process_needed(&mut self, reason: &str) {
