@@ -4,6 +4,7 @@
 //! random order, so that a disturbance affects all of them, and ratios are those of the same round.
 
 mod starts;
+mod logs;
 mod chart;
 mod growth;
 mod tls;
@@ -22,6 +23,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use fastrand::Rng;
 use growth::Growth;
+use peers::AccessLog;
 use rounds::{Outcome, Rounds, Row};
 use server::Bench;
 use std::fs;
@@ -62,6 +64,8 @@ enum Part {
     Growth,
     /// Starts, memory, idle connections and the reload of a large zone
     Starts,
+    /// HTTP with and without an access log
+    Logs,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
@@ -79,6 +83,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
             floor: system::build("bench/Cargo.toml", "floor")?,
             folder: folder.path().canonicalize()?,
             certificate: None,
+            access_log: AccessLog::Off,
             server_cpus: "0".to_owned(),
             load_cpus: if cpu_count > 1 { "1" } else { "0" }.to_owned(),
         },
@@ -98,6 +103,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
             Part::Tls => ("tls", tls_report(&tls::run(&mut rounds)?, is_record)?),
             Part::Growth => ("growth", growth_report(&growth::run(&mut rounds)?, is_record)?),
             Part::Starts => ("starts", starts::run(&mut rounds)?),
+            Part::Logs => ("logs", logs::run(&mut rounds)?),
         };
         let text = format!("{description}, after {}; {}.\n\n{text}", system::load_average(), packages());
         println!("\n{text}");

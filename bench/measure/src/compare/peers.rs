@@ -2,7 +2,7 @@
 //!
 //! Fair means: one worker, no logs, persistent connections without limits, caches as large as allowed, deferred accepts
 //! and minimal responses where the server offers them, and no rate limits. The settings are in the folder `peers`; lines
-//! that begin with `#tls ` count for the comparison of TLS only.
+//! that begin with `#tls ` count for the comparison of TLS only, and those with `#log ` for that of access logs.
 
 use crate::compare::zone::ZoneFile;
 use std::net::SocketAddr;
@@ -77,12 +77,20 @@ pub(crate) struct Certificate {
     pub(crate) key: PathBuf,
 }
 
+/// Whether servers write an access log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AccessLog {
+    Off,
+    On,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     pub(crate) address: SocketAddr,
     /// A second address, for TLS.
     pub(crate) tls: Option<(SocketAddr, Certificate)>,
+    pub(crate) access_log: AccessLog,
     pub(crate) worker_count: usize,
 }
 
@@ -127,6 +135,7 @@ fn fill(template: &str, place: &Place) -> String {
         ("{fds_max}", FDS_MAX.to_string()),
     ];
     let text = values.iter().fold(template.to_owned(), |text, (key, value)| text.replace(key, value));
+    let text = if place.access_log == AccessLog::On { text.replace("#log ", "") } else { text };
     let Some((address, Certificate { chain, key })) = &place.tls else { return text };
     let text = text.replace("#tls ", "").replace("{tls_port}", &address.port().to_string());
     text.replace("{chain}", &chain.display().to_string()).replace("{key}", &key.display().to_string())

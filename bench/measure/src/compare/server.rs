@@ -1,6 +1,6 @@
 //! A running server: started on its own processor, measured, and stopped.
 
-use crate::compare::peers::{Certificate, Content, FDS_MAX, Peer, Place};
+use crate::compare::peers::{AccessLog, Certificate, Content, FDS_MAX, Peer, Place};
 use anyhow::{Context, bail};
 use loadgen::client;
 use procfs::process::{Process, all_processes};
@@ -31,6 +31,7 @@ pub(crate) struct Bench {
     pub(crate) folder: PathBuf,
     /// Servers listen for TLS as well.
     pub(crate) certificate: Option<Certificate>,
+    pub(crate) access_log: AccessLog,
     /// As for `taskset --cpu-list`.
     pub(crate) server_cpus: String,
     pub(crate) load_cpus: String,
@@ -44,7 +45,7 @@ impl Bench {
         let address = client::free_port(Ipv4Addr::LOCALHOST)?;
         let certificate = self.certificate.clone();
         let tls = certificate.map(|it| Ok::<_, anyhow::Error>((client::free_port(Ipv4Addr::LOCALHOST)?, it)));
-        Ok(Place { folder, address, tls: tls.transpose()?, worker_count })
+        Ok(Place { folder, address, tls: tls.transpose()?, access_log: self.access_log, worker_count })
     }
 
     /// The peers, and the earlier build if there is one, with the settings of this build.
