@@ -9,8 +9,8 @@ use std::path::PathBuf;
 /// A web site: a document root that is served for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The hosts of the site, its own domain before the aliases; `*.example.com` is all names below example.com. No host belongs to two sites. Empty for
-    /// `serve FOLDER`, where [`DefaultSite::EveryHost`] selects the site.
+    /// The hosts of the site, its own domain before the aliases; `*.example.com` is all names below example.com. No host
+    /// belongs to two sites. Empty for `serve FOLDER`, where [`DefaultSite::EveryHost`](crate::DefaultSite) selects the site.
     pub hosts: Vec<DomainName>,
     /// A directory, relative to the working directory or absolute.
     pub document_root: PathBuf,

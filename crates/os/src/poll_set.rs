@@ -45,6 +45,11 @@ impl<'d> PollSet<'d> {
         poll_until(&mut self.0, timeout)
     }
 
+    /// Whether nothing can come from the descriptor at `index` any more, such as a terminal that was closed.
+    pub fn has_hung_up(&self, index: usize) -> bool {
+        self.0[index].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+    }
+
     /// Whether the descriptor at `index` was ready after the last wait.
     pub fn is_ready(&self, index: usize) -> bool {
         !self.0[index].revents().is_empty()

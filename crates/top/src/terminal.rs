@@ -7,11 +7,16 @@ use crate::view::{Sort, View};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use sanderling_config::diagnostic::error_text;
+use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGHUP, SIGINT, SIGTERM, Signals};
-use std::io;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How long a signal may wait for the page to end.
+/// The places of descriptors that are waited for.
+const SIGNALS: usize = 0;
+const INPUT: usize = 1;
+/// How long a key may wait, if the terminal is not the standard input.
 const WAIT_MAX: Duration = Duration::from_millis(250);
 
 /// What a key asks for.
@@ -34,7 +39,10 @@ pub(crate) fn show(interval: Duration, fetch: &mut impl FnMut() -> Result<Sample
     // It restores the terminal after a panic, too.
     let mut terminal = ratatui::try_init().map_err(on_terminal)?;
     let result = run(&mut terminal, &signals, interval, first, fetch);
-    ratatui::restore();
+    if ratatui::try_restore().and_then(|()| terminal.show_cursor()).is_err() {
+        // The terminal was closed, and the destructor would panic because it cannot write a message there.
+        std::mem::forget(terminal);
+    }
     result.map_err(on_terminal)
 }
 
@@ -49,20 +57,25 @@ fn run(
     let mut controls = Controls { has_colour, ..Controls::default() };
     let (mut before, mut now, mut sort) = (None, first, Sort::Rate);
     let mut next_fetch = Instant::now() + interval;
+    let input = io::stdin();
+    let is_terminal = input.is_terminal();
+    let mut waiting = PollSet::new([signals.as_fd()].into_iter().chain(is_terminal.then(|| input.as_fd())));
     loop {
         let view = View::new(before.as_ref(), &now, sort);
         terminal.draw(|frame| draw(&view, Some(&controls), frame))?;
         let rest = next_fetch.saturating_duration_since(Instant::now());
-        if event::poll(rest.min(WAIT_MAX))? {
+        waiting.wait(Some(if is_terminal { rest } else { rest.min(WAIT_MAX) }))?;
+        // crossterm reads from a terminal that was closed without an end.
+        if waiting.is_ready(SIGNALS) || is_terminal && waiting.has_hung_up(INPUT) {
+            return Ok(());
+        }
+        while event::poll(Duration::ZERO)? {
             match request_of(&event::read()?) {
                 Request::Quit => return Ok(()),
                 Request::Pause => controls.is_paused = !controls.is_paused,
                 Request::Sort => sort = sort.next(),
                 Request::Nothing => {}
             }
-        }
-        if signals.take().is_some() {
-            return Ok(());
         }
         if Instant::now() < next_fetch {
             continue;

@@ -4,7 +4,11 @@ use sanderling_testkit::dns::Question;
 use sanderling_testkit::http::{HttpClient, response_to};
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, tcp_exchange, wait_until};
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
 use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 const ZONE: &[u8] = b"$TTL 60\n@ IN SOA ns hostmaster 7 3600 600 86400 60\n@ IN NS ns\nns IN A 192.0.2.1\n";
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
@@ -270,4 +274,27 @@ fn page_of_top_is_printed_once() {
     drop(server);
     let ended = directory.control_with("top", &["--once"]);
     assert!(!ended.status.success() && ended.errors.contains("no server answers"), "{}", ended.errors);
+}
+
+#[test]
+fn top_ends_when_its_terminal_is_closed() {
+    let directory = directory("[metrics]", "");
+    let _server = TestServer::start_command(directory.serve_command(), BOTH);
+    let (control, process_id) = (directory.argument("control"), directory.argument("process-id"));
+    // SIGHUP is ignored, so that it is not what ends the program.
+    let command = format!(
+        "trap '' HUP; echo $$ > {process_id}; exec {} top --control {control}",
+        env!("CARGO_BIN_EXE_sanderling")
+    );
+    // `script` has the other end of the terminal.
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--command", &command, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut script = script.spawn().expect("`script` is installed");
+    let mut first_byte = [0];
+    script.stdout.as_mut().expect("a pipe").read_exact(&mut first_byte).expect("a page");
+    let process = format!("/proc/{}", fs::read_to_string(process_id).expect("a number").trim());
+    assert!(Path::new(&process).exists());
+    script.kill().expect("it runs");
+    script.wait().expect("it has ended");
+    wait_until("top ends", || !Path::new(&process).exists());
 }
