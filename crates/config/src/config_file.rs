@@ -316,7 +316,8 @@ impl ConfigBuilder<'_, '_> {
                         "listing" => options.files.listing = self.reader.boolean(entry).unwrap_or(false),
                         "compress" => options.files.compress = self.reader.boolean(entry).unwrap_or(true),
                         "fallback" => options.files.fallback = self.read_fallback(entry),
-                        "redirects" | "headers" | "rules_files" | "cache" | "cors" | "security_headers" | "auth" => {
+                        "redirects" | "headers" | "rules_files" | "cache" | "cors" | "security_headers" | "auth"
+                        | "access" => {
                             self.read_rules(entry, &mut options.rules);
                         }
                         "hidden_files" => options.hidden_files = self.reader.boolean(entry).unwrap_or(false),

@@ -118,6 +118,7 @@ impl Section {
                 "cors",
                 "security_headers",
                 "auth",
+                "access",
             ],
             Section::Tsig => vec!["algorithm", "secret_file"],
             Section::Log => {

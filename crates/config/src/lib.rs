@@ -45,7 +45,7 @@ pub use flags::{Flags, parse_zone_argument};
 pub use keys::EXAMPLE;
 pub use limits::{Limits, UNLIMITED, help_text as limits_help};
 pub use listen_address::parse_listen_address;
-pub use path_rules::{AuthRule, PathRules};
+pub use path_rules::{AccessRule, AuthRule, PathRules};
 pub use paths::{COOKIE_SECRET_BYTES, CookieSecret};
 pub use releases::{PREVIOUS_RELEASES_MAX, ReleaseLink};
 pub use request_log::{AccessLog, LogOutput, LogTarget, QueryLog, Rotation, RotationTime};

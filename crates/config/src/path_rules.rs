@@ -2,6 +2,7 @@
 
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_site_rules::{Cors, FieldRule, Pattern, Redirect, SecurityHeaders};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// The rules of a site.
@@ -19,8 +20,23 @@ pub struct PathRules {
     pub caches_fingerprinted: bool,
     /// Paths that need a password; the first that matches counts.
     pub auth: Vec<AuthRule>,
+    /// Paths that only clients with some addresses may request; the first that matches counts.
+    pub access: Vec<AccessRule>,
     /// Whether the files `_redirects` and `_headers` of the document root have rules too. They are not served then.
     pub reads_files: bool,
+}
+
+/// Paths that only clients with some addresses may request. A network is an address and the bits of its prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessRule {
+    /// The paths.
+    pub pattern: Pattern,
+    /// The networks of the clients that may; `None`: all.
+    pub allow: Option<Vec<(IpAddr, u8)>>,
+    /// The networks of those that may not, even if they are in `allow`.
+    pub deny: Vec<(IpAddr, u8)>,
+    /// Where the configuration has it.
+    pub location: Location,
 }
 
 /// Paths that need a password.
@@ -46,6 +62,7 @@ impl Default for PathRules {
             cors: None,
             caches_fingerprinted: false,
             auth: Vec::new(),
+            access: Vec::new(),
             reads_files: true,
         }
     }

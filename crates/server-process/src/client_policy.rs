@@ -1,8 +1,8 @@
-//! What the configuration says of clients: exemptions from limits, and proxies that name the client.
+//! What the configuration says of clients: exemptions from limits, proxies that name the client, and paths for some addresses only.
 
-use sanderling_config::{ClientFrom as ConfiguredClientFrom, Config, RateLimit};
+use sanderling_config::{AccessRule as ConfiguredAccessRule, ClientFrom as ConfiguredClientFrom, Config, RateLimit};
 use sanderling_http::ForwardedField;
-use sanderling_server::{ClientFrom, HttpClients, IpNetwork, RateLimitPolicy, Snapshot};
+use sanderling_server::{AccessRule, ClientFrom, HttpClients, IpNetwork, RateLimitPolicy, Snapshot};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -10,6 +10,11 @@ use std::sync::Arc;
 pub(crate) fn set_client_policies(config: &Config, snapshot: &mut Snapshot) {
     snapshot.rate_limit_policy = Arc::new(policy(&config.dns_rate_limit));
     snapshot.http_clients = Arc::new(http_clients(config));
+}
+
+/// The rule for paths that only some clients may request.
+pub(crate) fn access_rule(rule: &ConfiguredAccessRule) -> AccessRule {
+    AccessRule { pattern: rule.pattern.clone(), allow: rule.allow.as_deref().map(networks), deny: networks(&rule.deny) }
 }
 
 fn policy(limit: &RateLimit) -> RateLimitPolicy {

@@ -6,6 +6,7 @@
 mod one_site;
 mod one_zone;
 
+use crate::client_policy;
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
 use crate::load_status::{Changes, FolderState, LoadStatus, SiteState, ZoneState};
 use crate::rules_files::{self, LoadedRules, RulesVersion};
@@ -442,6 +443,7 @@ fn rules_of(options: &sanderling_config::SiteOptions, errors: &mut Vec<Diagnosti
         cors: options.rules.cors.clone(),
         caches_fingerprinted: options.rules.caches_fingerprinted,
         auth: options.rules.auth.iter().map(|rule| users_files::load(rule, errors)).collect(),
+        access: options.rules.access.iter().map(client_policy::access_rule).collect(),
         own_rules: Arc::new(RuleSet::new(options.rules.redirects.clone(), options.rules.fields.clone())),
         file_rules: Arc::default(),
     };

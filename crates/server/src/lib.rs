@@ -60,6 +60,7 @@ mod query_log;
 mod log_lines;
 mod log_queue;
 mod sites;
+mod protection;
 mod users;
 mod timers;
 mod rate_window;
@@ -92,11 +93,12 @@ pub use notify::{NotifyInbox, NotifyPolicy, ReceivedNotify};
 pub use options::{
     CompressionOptions, DnsOptions, HttpOptions, OpenFilesOptions, Options, PasswordOptions, StatisticsOptions,
 };
+pub use protection::{AccessRule, AuthRule};
 pub use query_log::QueryLog;
 pub use rate_limit_policy::{IpNetwork, RateLimitPolicy};
 pub use sanderling_http2::Limits as Http2Limits;
 pub use server::{HungThread, Server};
-pub use sites::{AuthRule, BuiltinFile, DefaultSite, FileOptions, Root, Site, SiteOptions, SiteRules, Sites};
+pub use sites::{BuiltinFile, DefaultSite, FileOptions, Root, Site, SiteOptions, SiteRules, Sites};
 pub use snapshot::{Snapshot, Tls};
 pub use socket_set::SocketSet;
 pub use statistics::{Slots, Statistics};

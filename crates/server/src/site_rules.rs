@@ -12,8 +12,9 @@ use crate::local_files::LocalFiles;
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::options::Options;
 use crate::permits::ClientPrefix;
+use crate::protection::{AuthRule, Protection};
 use crate::request_budget::RequestBudget;
-use crate::sites::{AuthRule, Site, SiteRules, is_address};
+use crate::sites::{Site, SiteRules, is_address};
 use crate::snapshot::Snapshot;
 use crate::transport::Transport;
 use sanderling_http::{
@@ -33,7 +34,7 @@ pub(crate) struct Ruling<'r> {
     pub(crate) action: Action<'r>,
     pub(crate) fields: ResponseFields<'r>,
     /// What protects the path of the request, and that of the file. Nothing is answered before it is satisfied.
-    protections: [Option<&'r AuthRule>; 2],
+    protections: [Protection<'r>; 2],
 }
 
 /// How a request is answered.
@@ -95,7 +96,7 @@ pub(crate) fn has_rules(request: &Request<'_>, site: Option<&Arc<Site>>, transpo
 impl<'r> Ruling<'r> {
     /// The file is served, and nothing else is done.
     pub(crate) fn of_file() -> Ruling<'r> {
-        Ruling { action: Action::File, fields: ResponseFields::default(), protections: [None; 2] }
+        Ruling { action: Action::File, fields: ResponseFields::default(), protections: [Protection::default(); 2] }
     }
 
     /// Of what is no request that can be answered. Over HTTPS it counts as one for the host that the client has asked for in the
@@ -166,8 +167,10 @@ impl<'r> Ruling<'r> {
             ruling.action = Action::by_rules(rules, request.method, &request_path);
         }
         let index = site.map_or(&[][..], |site| &site.options.files.index);
-        if !request.is_preflight() {
-            ruling.protections[0] = rules.protection(path.as_bytes(), index);
+        ruling.protections[0] = rules.protection(path.as_bytes(), index);
+        if request.is_preflight() {
+            // A browser sends it without a password.
+            ruling.protections[0].auth = None;
         }
         if let Some(Ok(other)) = ruling.action.other_path().map(SitePath::parse) {
             ruling.protections[1] = rules.protection(other.as_bytes(), index);
@@ -192,7 +195,7 @@ impl<'r> Ruling<'r> {
         metrics.add(Counter::HttpOverRate, 1);
         if !policy.is_dry_run {
             self.action = Action::Respond(Response::too_many_requests(request, retry_after_s));
-            self.protections = [None; 2];
+            self.protections = [Protection::default(); 2];
         }
     }
 }
@@ -249,7 +252,16 @@ impl Ruling<'_> {
         (files, authenticator, client): (&mut LocalFiles<'_>, &Arc<Authenticator>, IpAddr),
         (waiter, clock): ((Waiter, bool), &Clock),
     ) -> bool {
-        for rule in std::mem::take(&mut self.protections).into_iter().flatten() {
+        let protections = std::mem::take(&mut self.protections);
+        for rule in protections.iter().filter_map(|protection| protection.access) {
+            // A shared cache must not answer other clients with what this one gets.
+            self.fields.edits.set_private();
+            if !rule.admits(client) {
+                self.action = Action::Page(Status::Forbidden);
+                return false;
+            }
+        }
+        for rule in protections.iter().filter_map(|protection| protection.auth) {
             let Some(credentials) = credentials_of(request) else {
                 self.deny(rule);
                 return false;

@@ -1,9 +1,9 @@
 //! The web sites of a server, and which of them a request's host selects.
 
-use crate::users::Users;
+use crate::protection::{AccessRule, AuthRule, Protection};
 use sanderling_http::{Host, PathTraits, SitePath, media_type};
 use sanderling_os::directory::Directory;
-use sanderling_site_rules::{Cors, Pattern, RequestPath, RuleSet};
+use sanderling_site_rules::{Cors, RuleSet};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -102,31 +102,13 @@ pub struct SiteRules {
     pub caches_fingerprinted: bool,
     /// Paths that need a password; the first that matches counts.
     pub auth: Vec<AuthRule>,
+    /// Paths that only clients with some addresses may request; the first that matches counts.
+    pub access: Vec<AccessRule>,
     /// Redirects and fields by path, of the operator.
     pub own_rules: Arc<RuleSet>,
     /// The same, of the files `_redirects` and `_headers` of the site. Those of the operator take precedence.
     pub file_rules: Arc<RuleSet>,
 }
-
-/// Paths that need a password.
-#[derive(Clone, Debug)]
-pub struct AuthRule {
-    /// The paths.
-    pub pattern: Pattern,
-    /// What the client is told to log in to.
-    pub realm: String,
-    /// Those that may log in.
-    pub users: Arc<Users>,
-}
-
-/// Two rules are equal only if they have the same users, loaded at the same time.
-impl PartialEq for AuthRule {
-    fn eq(&self, other: &AuthRule) -> bool {
-        (&self.pattern, &self.realm) == (&other.pattern, &other.realm) && Arc::ptr_eq(&self.users, &other.users)
-    }
-}
-
-impl Eq for AuthRule {}
 
 impl SiteRules {
     /// Whether DNS queries are answered at `path`.
@@ -141,40 +123,16 @@ impl SiteRules {
         })
     }
 
-    /// The rule that protects a path, of a request or of a file. All paths that may lead to the same file have the same rule: that of
-    /// a page without its extension, of a precompressed file, and of a directory with its index.
-    pub(crate) fn protection(&self, path: &[u8], index: &[String]) -> Option<&AuthRule> {
-        if self.auth.is_empty() {
-            return None;
-        }
-        let mut paths = vec![path.to_vec()];
-        for coding in [&b".br"[..], b".zst", b".gz"] {
-            paths.extend(path.strip_suffix(coding).map(<[u8]>::to_vec));
-        }
-        for base in paths.clone() {
-            paths.extend(base.strip_suffix(b".html").map(<[u8]>::to_vec));
-            paths.push([&base, &b".html"[..]].concat());
-            for name in index.iter().map(String::as_bytes) {
-                let separator: &[u8] = if base.is_empty() { b"" } else { b"/" };
-                paths.push([&base, separator, name].concat());
-                let directory = base.strip_suffix(name).filter(|rest| rest.is_empty() || rest.ends_with(b"/"));
-                paths.extend(directory.map(|rest| rest.strip_suffix(b"/").unwrap_or(rest).to_vec()));
-            }
-        }
-        let is_protected = |rule: &&AuthRule| {
-            paths.iter().any(|path| {
-                [false, true].into_iter().any(|ends_with_slash| {
-                    rule.pattern.is_match(&RequestPath { host: None, path, ends_with_slash, query: None })
-                })
-            })
-        };
-        self.auth.iter().find(is_protected)
+    /// The rules that protect a path, of a request or of a file.
+    pub(crate) fn protection(&self, path: &[u8], index: &[String]) -> Protection<'_> {
+        Protection::of(path, index, &self.access, &self.auth)
     }
 
     /// Whether the path of a request may matter.
     pub(crate) fn has_path_rules(&self) -> bool {
         let sets = [&self.default_fields, &self.own_rules, &self.file_rules];
         !self.auth.is_empty()
+            || !self.access.is_empty()
             || self.cors.is_some()
             || self.caches_fingerprinted
             || sets.into_iter().any(|set| !set.is_empty())

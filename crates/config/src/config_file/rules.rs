@@ -3,7 +3,7 @@
 use super::ConfigBuilder;
 use crate::config_reader::{Entry, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem};
-use crate::path_rules::{AuthRule, PathRules};
+use crate::path_rules::{AccessRule, AuthRule, PathRules};
 use crate::site::SiteOptions;
 use sanderling_site_rules::{
     Cors, Field, FieldRule, Pattern, Redirect, RedirectText, RequestPath, RuleError, RuleLimits, SecurityHeaders,
@@ -22,6 +22,7 @@ impl ConfigBuilder<'_, '_> {
         match entry.key {
             "redirects" => rules.redirects = self.read_redirects(entry),
             "headers" => rules.fields = self.read_field_rules(entry),
+            "access" => rules.access = self.read_access(entry),
             "auth" => rules.auth = self.read_auth(entry),
             "cache" => rules.caches_fingerprinted = self.read_cache(entry),
             "cors" => rules.cors = self.read_cors(entry),
@@ -35,19 +36,7 @@ impl ConfigBuilder<'_, '_> {
         let (mut rules, mut limits) = (Vec::new(), self.rule_limits());
         let table = self.reader.table(section, EXAMPLE);
         for rule in table.map(entries).unwrap_or_default() {
-            let pattern = Pattern::parse(rule.key, &[]).and_then(|pattern| limits.take(&pattern).map(|()| pattern));
-            let pattern = match pattern {
-                Ok(pattern) if pattern.has_host() => {
-                    let message = format!("the path `{}` is one of a single host", rule.key);
-                    self.error(rule.offset, message, "write it without the host: it would not be protected at others");
-                    continue;
-                }
-                Ok(pattern) => pattern,
-                Err(error) => {
-                    self.rule_error(rule.offset, error);
-                    continue;
-                }
-            };
+            let Some(pattern) = self.read_protected_paths(rule, &mut limits) else { continue };
             let (mut users_file, mut realm) = (None, Some(DEFAULT_REALM.to_owned()));
             for entry in self.reader.table(rule, EXAMPLE).map(entries).unwrap_or_default() {
                 match entry.key {
@@ -73,15 +62,61 @@ impl ConfigBuilder<'_, '_> {
         rules
     }
 
+    fn read_access(&mut self, section: Entry<'_, '_>) -> Vec<AccessRule> {
+        const EXAMPLE: &str = "access = { \"/admin/*\" = { allow = [\"192.0.2.0/24\"] } }";
+        let (mut rules, mut limits) = (Vec::new(), self.rule_limits());
+        let table = self.reader.table(section, EXAMPLE);
+        for rule in table.map(entries).unwrap_or_default() {
+            let Some(pattern) = self.read_protected_paths(rule, &mut limits) else { continue };
+            let Some(table) = self.reader.table(rule, EXAMPLE) else { continue };
+            let (mut allow, mut deny) = (None, None);
+            for entry in entries(table) {
+                match entry.key {
+                    "allow" => allow = Some(self.read_networks(entry)),
+                    "deny" => deny = Some(self.read_networks(entry)),
+                    other => {
+                        let message = format!("unknown key `{other}` of the path `{}`", rule.key);
+                        self.error(entry.offset, message, "the keys are `allow`, `deny`");
+                    }
+                }
+            }
+            if allow.is_none() && deny.is_none() && !self.reader.has_problems() {
+                let message = format!("the path `{}` has neither `allow` nor `deny`", rule.key);
+                self.error(rule.offset, message, format!("write {EXAMPLE}"));
+            }
+            let location = self.reader.location(rule.offset);
+            rules.push(AccessRule { pattern, allow, deny: deny.unwrap_or_default(), location });
+        }
+        rules
+    }
+
+    /// The paths of a rule that protects them.
+    fn read_protected_paths(&mut self, rule: Entry<'_, '_>, limits: &mut RuleLimits) -> Option<Pattern> {
+        match Pattern::parse(rule.key, &[]).and_then(|pattern| limits.take(&pattern).map(|()| pattern)) {
+            Ok(pattern) if pattern.has_host() => {
+                let message = format!("the path `{}` is one of a single host", rule.key);
+                self.error(rule.offset, message, "write it without the host: it would not be protected at others");
+                None
+            }
+            Ok(pattern) => Some(pattern),
+            Err(error) => {
+                self.rule_error(rule.offset, error);
+                None
+            }
+        }
+    }
+
     /// Refuses a file that would be served for paths without a file although it is protected.
     pub(super) fn check_fallback(&mut self, options: &SiteOptions) {
         let Some(fallback) = &options.files.fallback else { return };
         let path = RequestPath { host: None, path: fallback.as_bytes(), ends_with_slash: false, query: None };
-        if let Some(rule) = options.rules.auth.iter().find(|rule| rule.pattern.is_match(&path)) {
-            let message =
-                format!("the `fallback` {fallback} is protected by `auth`, and would be served without a password");
+        let auth = options.rules.auth.iter().map(|rule| (&rule.pattern, &rule.location, "auth", "without a password"));
+        let access =
+            options.rules.access.iter().map(|rule| (&rule.pattern, &rule.location, "access", "to all clients"));
+        if let Some((_, location, key, to)) = auth.chain(access).find(|(pattern, ..)| pattern.is_match(&path)) {
+            let message = format!("the `fallback` {fallback} is protected by `{key}`, and would be served {to}");
             let problem = Problem::new(message, "choose another file for `fallback`");
-            self.reader.add(Diagnostic::error(rule.location.clone(), problem));
+            self.reader.add(Diagnostic::error(location.clone(), problem));
         }
     }
 
@@ -307,6 +342,23 @@ mod tests {
                  protected at others",
             ),
             (
+                "access = { \"/a\" = {} }",
+                "3:12: the path `/a` has neither `allow` nor `deny`; write access = { \"/admin/*\" = { allow = [\"192.0.2.0/24\"] } }",
+            ),
+            (
+                "access = { \"/a\" = { allow = [\"192.0.2.1/24\"] } }",
+                "3:30: `192.0.2.1/24` is not a network; write an address and the bits of its prefix, such as 192.0.2.0/24",
+            ),
+            (
+                "access = { \"/a\" = { only = [\"192.0.2.0/24\"] } }",
+                "3:21: unknown key `only` of the path `/a`; the keys are `allow`, `deny`",
+            ),
+            (
+                "access = { \"http://example.com/a\" = { deny = [\"192.0.2.0/24\"] } }",
+                "3:12: the path `http://example.com/a` is one of a single host; write it without the host: it would not be \
+                 protected at others",
+            ),
+            (
                 "auth = { \"/a\" = { users_file = \"u\", realm = \"\\\"\" } }",
                 "3:45: `realm` is empty, or has a quote or a character beyond ASCII; write realm = \"private\"",
             ),
@@ -336,6 +388,10 @@ mod tests {
         let expected = "4:36: the `fallback` app/index.html is protected by `auth`, and would be served without a password; choose \
                         another file for `fallback`";
         check(&rules.replace("PATH", "app"), &[expected]);
+        let rules = domain("fallback = \"app/index.html\"\naccess = { \"/app/*\" = { deny = [\"192.0.2.0/24\"] } }\n");
+        let expected = "4:12: the `fallback` app/index.html is protected by `access`, and would be served to all clients; choose \
+                        another file for `fallback`";
+        check(&rules, &[expected]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Redirects, rewrites and fields by path, of the configuration and of the files `_redirects` and `_headers`, with curl as a
 //! client of both versions of HTTP.
 
+mod access;
 mod auth;
 
 use sanderling_testkit::http::response_to;
