@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Earlier releases whose files with a hash in their name are still served.
 pub const PREVIOUS_RELEASES_MAX: usize = 2;
@@ -72,6 +73,11 @@ impl ReleaseLink {
     pub fn is_release(&self, real_path: &Path) -> bool {
         self.directory()
             .is_ok_and(|directory| real_path.strip_prefix(directory).is_ok_and(|rest| !rest.as_os_str().is_empty()))
+    }
+
+    /// When the symbolic link was made; `None` if there is none.
+    pub fn made_at(&self) -> Option<SystemTime> {
+        fs::symlink_metadata(&self.path).ok().filter(fs::Metadata::is_symlink)?.modified().ok()
     }
 
     /// Whether there is a symbolic link.

@@ -38,11 +38,23 @@ pub(crate) struct SiteState {
     /// The hosts; empty for every host.
     pub(crate) hosts: Vec<String>,
     pub(crate) document_root: PathBuf,
+    /// What is served, if the document root is a link to a release.
+    pub(crate) release: Option<ReleaseState>,
     /// Whether a directory is served.
     #[serde(skip)]
     pub(crate) is_available: bool,
     /// Why the directory could not be opened; the one that was opened before, if any, stays in service.
     pub(crate) problem: Option<String>,
+}
+
+/// The release of a site.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ReleaseState {
+    /// Its directory, without symbolic links.
+    pub(crate) path: PathBuf,
+    /// When the link to it was made.
+    #[serde(rename = "since_unix_s", serialize_with = "unix_s")]
+    pub(crate) since: Option<SystemTime>,
 }
 
 /// A zone.

@@ -8,7 +8,7 @@ mod one_zone;
 
 use crate::client_policy;
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
-use crate::load_status::{Changes, FolderState, LoadStatus, SiteState, ZoneState};
+use crate::load_status::{Changes, FolderState, LoadStatus, ReleaseState, SiteState, ZoneState};
 use crate::rules_files::{self, LoadedRules, RulesVersion};
 use crate::site_watcher::WatchedSite;
 use crate::users_files;
@@ -237,6 +237,7 @@ impl Loader {
             None => (Site::ID_MAX, Root::Unavailable),
         };
         report.load_status.sites.push(SiteState {
+            release: release.clone().map(|path| ReleaseState { path, since: link.made_at() }),
             is_available: matches!(root, Root::Directory(_)),
             hosts: hosts.clone(),
             document_root: site.document_root.clone(),

@@ -1,7 +1,7 @@
 //! The status of a server process, as text for people and as JSON for programs.
 
 use crate::certificate_state::CertificateState;
-use crate::load_status::{FolderState, LoadStatus, SiteState, ZoneState};
+use crate::load_status::{FolderState, LoadStatus, ReleaseState, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
 use sanderling_config::LogKind;
 use sanderling_http::HttpDate;
@@ -270,7 +270,11 @@ fn certificate_text(certificate: &CertificateState) -> String {
 
 fn site_text(site: &SiteState) -> String {
     let problem = site.problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
-    format!("  site          {} from {}{problem}\n", site.hosts_text(), site.document_root.display())
+    let release = site.release.as_ref().map_or(String::new(), |ReleaseState { path, since }| {
+        let since = since.map_or(String::new(), |since| format!(" since {}", date_text(since)));
+        format!(", release {}{since}", path.display())
+    });
+    format!("  site          {} from {}{release}{problem}\n", site.hosts_text(), site.document_root.display())
 }
 
 fn zone_text(zone: &ZoneState) -> String {
@@ -281,14 +285,18 @@ fn zone_text(zone: &ZoneState) -> String {
             format!("serial {serial}, {record_count} records, loaded {age_s} s ago")
         }
         (Some(serial), Some(loaded_at), Some(problem)) => {
-            let date = HttpDate::from_unix_s(loaded_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
-            let date = String::from_utf8_lossy(date.as_bytes());
+            let date = date_text(*loaded_at);
             format!("serving serial {serial} of {date}; the file has errors: {problem}")
         }
         (.., Some(problem)) => format!("UNAVAILABLE, answered with SERVFAIL; the file has errors: {problem}"),
         (.., None) => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),
     };
     format!("  zone          {name}: {version}\n")
+}
+
+fn date_text(time: SystemTime) -> String {
+    let date = HttpDate::from_unix_s(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
+    String::from_utf8_lossy(date.as_bytes()).into_owned()
 }
 
 fn state_text(status: &Status) -> &'static str {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 const HTTP: ListenerCounts = ListenerCounts { http: 1, dns: 0 };
 const CONFIG: &str = "workers = 2\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"releases/current\"\n\
@@ -157,6 +157,29 @@ fn publish_under_load_loses_no_request_and_closes_no_connection() {
         is_over.store(true, Ordering::Relaxed);
     });
     assert_eq!(fixture.server.server_process_id(), process);
+}
+
+#[test]
+fn status_shows_the_release_and_since_when() {
+    let fixture = Fixture::new(CONFIG, 2);
+    for number in ["1", "2"] {
+        if number == "2" {
+            fixture.publish_well(Some(number), "release 2");
+        }
+        let (path, link) = (fixture.path(number).canonicalize().unwrap(), fixture.path("current"));
+        let status = |arguments: &[&str]| {
+            let ended = fixture.directory.control_with("status", arguments);
+            assert_eq!(ended.code(), Some(0), "{ended}");
+            ended.text().to_string()
+        };
+        let text = status(&[]);
+        assert!(text.contains(&format!("releases/current, release {} since ", path.display())), "{text}");
+        let since =
+            fs::symlink_metadata(link).unwrap().modified().unwrap().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let expected = format!("\"release\":{{\"path\":\"{}\",\"since_unix_s\":{since}}}", path.display());
+        let json = status(&["--json"]);
+        assert!(json.contains(&expected), "{expected} in {json}");
+    }
 }
 
 #[test]
