@@ -3,7 +3,7 @@
 use crate::clock::{random_between, unix_s};
 use crate::failure::Failure;
 use instant_acme::CertificateIdentifier;
-use sanderling_config::log::log;
+use sanderling_config::log::log_error;
 use sanderling_config::{CertificateFiles, DomainName};
 use sanderling_ipc::Connection;
 use sanderling_ipc::agent::{CertificateReport, IssuedReport};
@@ -140,7 +140,7 @@ impl ManagedCertificate {
     fn store(&self, state: &StateFolder) {
         let text = serde_json::to_vec_pretty(&self.record).expect("a record has no map");
         if let Err(error) = state.write(&record_file(&self.name), &text) {
-            log(&format!("certificate {}: {error}", self.name));
+            log_error(&format!("certificate {}: {error}", self.name));
         }
     }
 

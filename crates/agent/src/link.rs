@@ -1,6 +1,6 @@
 //! The connection to the supervisor, and the challenges that it passes on to the server process.
 
-use sanderling_config::log::log;
+use sanderling_config::log::{log_error, log_warning};
 use sanderling_ipc::agent::{AgentReport, Challenge, challenges_to_memfd};
 use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, Received};
 use std::cell::RefCell;
@@ -70,7 +70,9 @@ impl Link {
                 Ok(Ok(Received::Message(Message::Command(command), descriptors))) => {
                     return Incoming::Command(command, descriptors);
                 }
-                Ok(Ok(Received::Message(..))) => log("ignoring a message of the supervisor that is not a command"),
+                Ok(Ok(Received::Message(..))) => {
+                    log_warning("ignoring a message of the supervisor that is not a command");
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 _ => return Incoming::Closed,
             }
@@ -131,7 +133,7 @@ impl Link {
     pub(crate) fn report(&self, report: &AgentReport) {
         match report.to_memfd() {
             Ok(file) => self.send(Event::AgentReport, vec![(FdKind::AgentReport, file)]),
-            Err(error) => log(&format!("cannot report to the supervisor: {error}")),
+            Err(error) => log_error(&format!("cannot report to the supervisor: {error}")),
         }
     }
 
@@ -163,7 +165,7 @@ impl Link {
                 Some(number)
             }
             Err(error) => {
-                log(&format!("cannot pass on challenges: {error}"));
+                log_error(&format!("cannot pass on challenges: {error}"));
                 None
             }
         }

@@ -8,7 +8,7 @@ use crate::order::{OrderRequest, Orders};
 use crate::schedule::Schedule;
 use crate::zones::Zones;
 use instant_acme::{CertificateIdentifier, Error};
-use sanderling_config::log::log;
+use sanderling_config::log::{log, log_error, log_warning};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::{Command, Connection, Event, IncomingFds, Message, Text};
@@ -172,10 +172,15 @@ impl MainLoop {
             Ok(()) => format!("certificate {name}: issued"),
             Err(failure) => format!("certificate {name}: {failure}"),
         };
-        log(&text);
         match result {
-            Ok(()) => certificate.on_issued(&self.orders.state),
-            Err(failure) => certificate.on_failure(failure, &self.orders.state),
+            Ok(()) => {
+                log(&text);
+                certificate.on_issued(&self.orders.state);
+            }
+            Err(failure) => {
+                log_error(&text);
+                certificate.on_failure(failure, &self.orders.state);
+            }
         }
         for client in std::mem::take(&mut certificate.waiting) {
             answer(client, &text, result.is_ok());
@@ -214,7 +219,7 @@ impl MainLoop {
             (Command::ZonesServed, None) => self.zones.on_all_served(received.served_zones),
             (Command::ZoneServed(zone), None) => self.zones.on_served(&zone),
             (Command::ZoneNotified(notify), None) => self.zones.on_notified(&notify),
-            (command, _) => log(&format!("ignoring the command {command:?}: the agent does not carry it out")),
+            (command, _) => log_warning(&format!("ignoring the command {command:?}: the agent does not carry it out")),
         }
     }
 

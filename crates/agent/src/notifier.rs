@@ -5,7 +5,7 @@
 
 use crate::dns_exchange::{ExchangeError, exchange};
 use crate::tsig_keys::{TsigSecrets, wire_name};
-use sanderling_config::log::log;
+use sanderling_config::log::log_warning;
 use sanderling_config::{DomainName, Secondary};
 use sanderling_dns::client::QueryKind;
 use sanderling_ipc::agent::{NotifyOutcome, NotifyReport, ServedZone, ZoneReport};
@@ -134,6 +134,6 @@ impl Shared {
 
 fn given_up(name: &DomainName, serial: u32, secondary: &Secondary, problem: &dyn std::fmt::Display) -> NotifyOutcome {
     let address = secondary.address;
-    log(&format!("zone {name}: NOTIFY of serial {serial} to {address} given up: {problem}"));
+    log_warning(&format!("zone {name}: NOTIFY of serial {serial} to {address} given up: {problem}"));
     NotifyOutcome::GivenUp(problem.to_string())
 }

@@ -9,7 +9,7 @@ use crate::dns_exchange::{ExchangeError, exchange};
 use crate::link::Link;
 use crate::tsig_keys::{TsigSecrets, wire_name};
 use crate::zone_transfer::{Failure, TransferSource, TransferredZone};
-use sanderling_config::log::log;
+use sanderling_config::log::{log, log_error};
 use sanderling_config::{Limits, Primary, SecondaryZone};
 use sanderling_dns::client::{QueryKind, SoaTimers};
 use sanderling_ipc::agent::{TransferReport, ZoneNotify};
@@ -291,7 +291,7 @@ impl ZoneTask {
         let Some(version) = self.record.version.filter(|version| version.expires_at_unix_s() <= unix_s()) else {
             return;
         };
-        log(&format!("zone {}: serial {} has expired; answering SERVFAIL", self.zone.apex, version.serial));
+        log_error(&format!("zone {}: serial {} has expired; answering SERVFAIL", self.zone.apex, version.serial));
         let record = Record { version: None, ..self.record.clone() };
         match self.store(ZoneChange::Removed, &record).await {
             Ok(()) => self.record = record,
@@ -339,7 +339,7 @@ impl ZoneTask {
         self.earlier_s = 0;
         let problem = problems.join("; ");
         if self.problem.as_ref() != Some(&problem) {
-            log(&format!("zone {}: no primary gives it: {problem}", self.zone.apex));
+            log_error(&format!("zone {}: no primary gives it: {problem}", self.zone.apex));
         }
         self.problem = Some(problem);
     }
@@ -451,7 +451,7 @@ impl ZoneTask {
 
     /// The state folder cannot be written: tried again as if the primaries did not answer.
     fn fail(&mut self, error: &StateError) {
-        log(&format!("zone {}: {error}", self.zone.apex));
+        log_error(&format!("zone {}: {error}", self.zone.apex));
         self.record.failure_count = self.record.failure_count.saturating_add(1);
         self.record.failed_at_unix_s = Some(unix_s());
         self.problem = Some(error.to_string());

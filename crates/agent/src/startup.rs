@@ -8,7 +8,7 @@ use crate::order::Orders;
 use crate::tsig_keys::TsigSecrets;
 use crate::zones::Zones;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{self, log};
+use sanderling_config::log::{self, log_error};
 use sanderling_config::{Config, ConfigSource, Exit, lookup_user};
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection};
@@ -32,12 +32,12 @@ const RESOLVER_FILES: [&str; 5] =
 pub fn run(source: &ConfigSource, state: &Path) -> Exit {
     // `/proc/self/exe`, by which it was started, would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
-        log(&format!("cannot set the name of the process: {}", error_text(&error)));
+        log_error(&format!("cannot set the name of the process: {}", error_text(&error)));
     }
     match try_run(source, state) {
         Ok(()) => Exit::Success,
         Err(error) => {
-            log(&format!("the agent cannot run: {}", error_text(&error)));
+            log_error(&format!("the agent cannot run: {}", error_text(&error)));
             Exit::Failure
         }
     }

@@ -1,6 +1,6 @@
 //! The keys that sign messages to other DNS servers. The supervisor passes their secrets on.
 
-use sanderling_config::log::log;
+use sanderling_config::log::log_error;
 use sanderling_config::{DomainName, TsigAlgorithm as Algorithm, TsigKeyFile};
 use sanderling_dns::{Name, NameBuf, TsigAlgorithm, TsigKey};
 use sanderling_ipc::secrets::tsig_secrets_from_memfd;
@@ -41,7 +41,7 @@ impl TsigSecrets {
     /// [`TsigSecrets::update`]; an error is logged.
     pub(crate) fn update_or_log(&mut self, files: &[TsigKeyFile], secrets: OwnedFd) {
         if let Err(error) = self.update(files, secrets) {
-            log(&format!("cannot take new TSIG secrets: {error}"));
+            log_error(&format!("cannot take new TSIG secrets: {error}"));
         }
     }
 

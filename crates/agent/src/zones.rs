@@ -4,7 +4,7 @@ use crate::link::Link;
 use crate::notifier::Notifier;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle};
 use crate::tsig_keys::TsigSecrets;
-use sanderling_config::log::log;
+use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName, SecondaryZone};
 use sanderling_ipc::agent::{
     ScheduledTask, ServedZone, TransferReport, ZoneNotify, ZoneReport, served_zones_from_memfd,
@@ -69,7 +69,7 @@ impl Zones {
     pub(crate) fn on_all_served(&mut self, zones: Option<OwnedFd>) {
         let zones = match zones.map(served_zones_from_memfd) {
             Some(Ok(zones)) => zones,
-            Some(Err(error)) => return log(&format!("ignoring a malformed list of zones: {error}")),
+            Some(Err(error)) => return log_warning(&format!("ignoring a malformed list of zones: {error}")),
             None => return,
         };
         let named: Vec<(DomainName, &ServedZone)> =

@@ -6,7 +6,11 @@
 
 use crate::diagnostic::{Diagnostic, Format, write_report};
 use std::collections::VecDeque;
+use std::env;
+use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::panic;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -19,6 +23,24 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The thread that writes, if there is one.
 static WRITER: OnceLock<Writer> = OnceLock::new();
+
+/// How serious a message is, with the number of the priority (RFC 5424 §6.2.1).
+#[derive(Clone, Copy, Debug)]
+enum Level {
+    Error = 3,
+    Warning = 4,
+    Info = 6,
+}
+
+impl Level {
+    fn prefix(self) -> &'static str {
+        match self {
+            Level::Error => "error: ",
+            Level::Warning => "warning: ",
+            Level::Info => "",
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Output {
@@ -72,11 +94,36 @@ pub fn report(diagnostics: &[Diagnostic]) {
 
 /// Writes a message to standard error, each line with the name of the program.
 pub fn log(message: &str) {
-    write(Output::Stderr, log_lines(message).into_bytes());
+    write_message(Level::Info, message);
 }
 
-fn log_lines(message: &str) -> String {
-    message.lines().map(|line| format!("sanderling: {line}\n")).collect()
+/// The same of something that the server can go on with, and that the operator should know.
+pub fn log_warning(message: &str) {
+    write_message(Level::Warning, message);
+}
+
+/// The same of something that was to be done and was not.
+pub fn log_error(message: &str) {
+    write_message(Level::Error, message);
+}
+
+fn write_message(level: Level, message: &str) {
+    static TO_JOURNAL: OnceLock<bool> = OnceLock::new();
+    let to_journal = *TO_JOURNAL.get_or_init(|| is_journal(&io::stderr()));
+    write(Output::Stderr, lines_of(level, message, to_journal).into_bytes());
+}
+
+fn lines_of(level: Level, message: &str, to_journal: bool) -> String {
+    let priority = if to_journal { format!("<{}>", level as u8) } else { String::new() };
+    message.lines().map(|line| format!("{priority}sanderling: {}{line}\n", level.prefix())).collect()
+}
+
+/// Whether journald reads `output` (systemd.exec(5), `JOURNAL_STREAM`). It takes a priority before each line (sd-daemon(3)).
+fn is_journal(output: &impl AsFd) -> bool {
+    let Ok(stream) = env::var("JOURNAL_STREAM") else { return false };
+    let device_and_inode = |file: File| file.metadata().map(|it| format!("{}:{}", it.dev(), it.ino()));
+    let output = output.as_fd().try_clone_to_owned().map(File::from).and_then(device_and_inode);
+    output.is_ok_and(|output| output == stream)
 }
 
 /// From now on everything, panics included, waits in a queue until [`start_writer`] is called.
@@ -84,7 +131,7 @@ pub fn hold() {
     WRITER.get_or_init(Writer::default);
     panic::set_hook(Box::new(|panic| {
         let thread = thread::current();
-        log(&format!("thread {} panicked: {panic}", thread.name().unwrap_or("without a name")));
+        log_error(&format!("thread {} panicked: {panic}", thread.name().unwrap_or("without a name")));
     }));
 }
 
@@ -202,6 +249,18 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_have_their_level() {
+        for (level, to_journal, expected) in [
+            (Level::Info, false, "sanderling: a\nsanderling: b\n"),
+            (Level::Warning, false, "sanderling: warning: a\nsanderling: warning: b\n"),
+            (Level::Error, true, "<3>sanderling: error: a\n<3>sanderling: error: b\n"),
+            (Level::Info, true, "<6>sanderling: a\n<6>sanderling: b\n"),
+        ] {
+            assert_eq!(lines_of(level, "a\nb", to_journal), expected);
+        }
+    }
 
     #[test]
     fn messages_beyond_the_limit_are_dropped_and_counted() {

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, OutgoingFds, Received};
 use crate::message::{Event, FdKind, Message, PendingCommand, ProcessInfo};
-use sanderling_config::log::log;
+use sanderling_config::log::log_warning;
 use sanderling_config::{ListenerRole, LogKind, Service};
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::{listen_fds, memfd};
@@ -174,7 +174,7 @@ pub fn from_list() -> io::Result<Option<Descriptors>> {
         match serde_json::from_value(kind.clone()) {
             Ok(kind) => descriptors.extend([(kind, descriptor)]),
             // Another version has added it: a supervisor without it is better than none.
-            Err(_) => log(&format!("an inherited descriptor has the unknown kind {kind} and is closed")),
+            Err(_) => log_warning(&format!("an inherited descriptor has the unknown kind {kind} and is closed")),
         }
     }
     Ok(Some(descriptors))

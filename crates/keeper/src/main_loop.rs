@@ -3,7 +3,7 @@
 use crate::key_set::KeySet;
 use crate::signing_thread::Shared;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::log_error;
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::secrets::{
     certificates_from_memfd, certificates_to_memfd, held_keys_from_memfd, held_keys_to_memfd,
@@ -54,7 +54,7 @@ impl MainLoop {
                 Ok(Received::WouldBlock) => return,
                 Ok(Received::Message(Message::Command(command), descriptors)) => {
                     if let Err(error) = self.handle(&command, descriptors) {
-                        log(&format!("the keeper cannot carry out {command:?}: {}", error_text(&error)));
+                        log_error(&format!("the keeper cannot carry out {command:?}: {}", error_text(&error)));
                     }
                 }
                 Ok(Received::Message(..) | Received::Closed) | Err(_) => self.supervisor = None,

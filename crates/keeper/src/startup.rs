@@ -2,7 +2,7 @@
 
 use crate::main_loop::MainLoop;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{self, log};
+use sanderling_config::log::{self, log_error};
 use sanderling_config::{ConfigSource, Exit, lookup_user};
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection};
@@ -15,12 +15,12 @@ use std::io;
 pub fn run(source: &ConfigSource) -> Exit {
     // `/proc/self/exe`, by which it was started, would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
-        log(&format!("cannot set the name of the process: {}", error_text(&error)));
+        log_error(&format!("cannot set the name of the process: {}", error_text(&error)));
     }
     match try_run(source) {
         Ok(()) => Exit::Success,
         Err(error) => {
-            log(&format!("the keeper of private keys cannot run: {}", error_text(&error)));
+            log_error(&format!("the keeper of private keys cannot run: {}", error_text(&error)));
             Exit::Failure
         }
     }

@@ -7,7 +7,7 @@ use crate::certificate_state::{CertificateState, InService, SHOWN_NAMES_MAX};
 use crate::keeper_link::KeeperLink;
 use crate::transfers::TsigSecrets;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
-use sanderling_config::log::log;
+use sanderling_config::log::log_error;
 use sanderling_config::{CertificateFiles, Config, DomainName, Service};
 use sanderling_dns::TsigKeys;
 use sanderling_ipc::handover::Descriptors;
@@ -176,7 +176,7 @@ impl Certificates {
         match kept_certificates_to_memfd(kept.iter()) {
             Ok(kept) => self.kept = Some(kept),
             Err(error) => {
-                log(&format!("cannot keep certificates for the next server process: {}", error_text(&error)));
+                log_error(&format!("cannot keep certificates for the next server process: {}", error_text(&error)));
             }
         }
     }
@@ -373,7 +373,7 @@ fn regression(configured: &CertificateFiles, certificate: &Certificate, previous
 /// serving.
 fn read_kept(kept: &OwnedFd) -> Vec<KeptCertificate> {
     kept_certificates_from_memfd(kept).unwrap_or_else(|error| {
-        log(&format!(
+        log_error(&format!(
             "cannot read the certificates that an earlier server process has kept: {}; going on without them",
             error_text(&error)
         ));

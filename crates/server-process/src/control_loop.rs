@@ -23,7 +23,7 @@ use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
 use crate::status::ProcessStatus;
 use crate::transfers::notify_policy;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
-use sanderling_config::log::{log, report};
+use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{Config, ConfigSource, LogKind};
 use sanderling_dns::ZoneMap;
 use sanderling_ipc::agent::challenges_from_memfd;
@@ -169,7 +169,7 @@ impl<'s> ControlLoop<'s> {
         self.send(Event::Ready { problem_count: self.problem_count() });
         if self.state.supervisor.is_none() {
             // The next supervisor may have started another process, and only one may serve.
-            log("lost the supervisor before this process was ready; exiting");
+            log_error("lost the supervisor before this process was ready; exiting");
             self.server.drain(DrainMode::Replaced);
             return [None, None];
         }
@@ -182,7 +182,7 @@ impl<'s> ControlLoop<'s> {
         self.report_zones();
         self.run_until_drain(signals);
         if !self.is_stopping {
-            log("this server process has failed; it finishes requests in progress and exits");
+            log_error("this server process has failed; it finishes requests in progress and exits");
             self.send(Event::Failed);
         }
         [self.state.supervisor, self.state.stop_client]
@@ -211,7 +211,7 @@ impl<'s> ControlLoop<'s> {
         let result = self.wait(signals);
         self.load_finished.drain();
         if let (Err(error), false) = (&result, self.has_wait_failed) {
-            log(&format!("cannot wait for events: {}; retrying", error_text(error)));
+            log_warning(&format!("cannot wait for events: {}; retrying", error_text(error)));
         }
         self.has_wait_failed = result.is_err();
     }
@@ -240,7 +240,7 @@ impl<'s> ControlLoop<'s> {
         while let Some(signal) = signals.take() {
             match (&self.state.supervisor, signal) {
                 (None, SIGTERM | SIGINT | SIGQUIT) => self.stop(),
-                (None, _) => log(&format!("there is no supervisor; {}", self.remedy())),
+                (None, _) => log_warning(&format!("there is no supervisor; {}", self.remedy())),
                 (Some(_), _) => {}
             }
         }
@@ -335,7 +335,7 @@ impl<'s> ControlLoop<'s> {
             | Command::ZoneNotified(_)
             | Command::Certificates { .. }
             | Command::RenewCertificate { .. } => {
-                log(&format!("ignoring the command {command:?}: a server process does not carry it out"));
+                log_warning(&format!("ignoring the command {command:?}: a server process does not carry it out"));
             }
         }
     }
@@ -355,7 +355,7 @@ impl<'s> ControlLoop<'s> {
                 });
                 self.send(Event::ChallengesServed { number });
             }
-            Err(error) => log(&format!("cannot answer certificate authorities: {}", error_text(&error))),
+            Err(error) => log_error(&format!("cannot answer certificate authorities: {}", error_text(&error))),
         }
     }
 
@@ -369,7 +369,7 @@ impl<'s> ControlLoop<'s> {
         let of_metrics = self.state.metrics_listener.listeners().iter().map(|listener| listener.shutdown());
         for result in self.socket_sets.iter().map(SocketSet::shut_down).chain(of_metrics) {
             if let Err(error) = result {
-                log(&format!("cannot shut down a listener: {}", error_text(&error)));
+                log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
             }
         }
     }
@@ -423,19 +423,19 @@ impl<'s> ControlLoop<'s> {
         self.next_heartbeat = now + HEARTBEAT_INTERVAL;
         self.server.free_replaced_zones();
         let status = self.server.status();
-        self.limit_log.lines(now, |counter| status.sum(counter)).iter().for_each(|line| log(line));
+        self.limit_log.lines(now, |counter| status.sum(counter)).iter().for_each(|line| log_warning(line));
         if self.heap_trim.is_due(status.buffers_bytes) {
             sanderling_os::heap::trim();
         }
         let hung = self.server.hung_thread();
         let waiting = hung.as_ref().filter(|thread| thread.waits_for_disk).map(|thread| thread.name.clone());
         if let Some(thread) = waiting.as_ref().filter(|_| waiting != self.logged_disk_wait) {
-            log(&format!("thread {thread} waits for a disk, and its connections wait with it"));
+            log_warning(&format!("thread {thread} waits for a disk, and its connections wait with it"));
         }
         self.logged_disk_wait = waiting;
         for kind in LogKind::ALL {
             let status = self.server.log_status(kind).unwrap_or_default();
-            self.lost_lines[kind as usize].line(&status).iter().for_each(|line| log(line));
+            self.lost_lines[kind as usize].line(&status).iter().for_each(|line| log_warning(line));
             if status.error.is_some() {
                 self.send(Event::LogFailed(kind));
             }
@@ -526,6 +526,6 @@ impl<'s> ControlLoop<'s> {
 
 fn log_watch_error(result: io::Result<()>) {
     if let Err(error) = result {
-        log(&format!("cannot start a thread for changes of sites: {}", error_text(&error)));
+        log_error(&format!("cannot start a thread for changes of sites: {}", error_text(&error)));
     }
 }

@@ -7,7 +7,7 @@ use crate::socket_sets::socket_sets;
 use crate::zone_loader;
 use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{log, print, report};
+use sanderling_config::log::{log, log_error, print, report};
 use sanderling_config::{Config, ConfigSource, DomainName, Flags, Limits, SocketsPerAddress};
 use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_listeners::Listeners;
@@ -62,7 +62,7 @@ pub fn serve_demo(http: SocketAddr, https: SocketAddr, dns: SocketAddr) -> Exit 
     match serve(&config.limits, listeners) {
         Ok(()) => Exit::Success,
         Err(error) => {
-            log(&format!("cannot serve: {}", error_text(&error)));
+            log_error(&format!("cannot serve: {}", error_text(&error)));
             Exit::Failure
         }
     }

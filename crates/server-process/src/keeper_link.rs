@@ -1,7 +1,7 @@
 //! Asks the keeper of private keys for the signatures of handshakes. A worker that asks waits for the answer.
 
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::log_error;
 use sanderling_ipc::signing::{ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, SignAnswer, SignRequest};
 use sanderling_os::request_socket::RequestSocket;
 use sanderling_tls::{KeyId, RemoteSigner};
@@ -36,7 +36,7 @@ impl KeeperLink {
         let socket = |descriptor| match RequestSocket::from_fd(descriptor) {
             Ok(socket) => Some(Mutex::new(Socket { socket, last_number: 0, paused_until: None })),
             Err(error) => {
-                log(&format!("cannot use a socket to the keeper of private keys: {}", error_text(&error)));
+                log_error(&format!("cannot use a socket to the keeper of private keys: {}", error_text(&error)));
                 None
             }
         };

@@ -8,7 +8,7 @@
 use crate::zone_sources::ZoneText;
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::log_warning;
 use sanderling_dns::Zone;
 use sanderling_ipc::KEPT_ZONES_FDS_MAX;
 use sanderling_os::memfd;
@@ -111,7 +111,7 @@ impl KeptZones {
         for descriptor in segments {
             match read_index(descriptor) {
                 Ok((index, text_bytes)) => kept.add_segment(Arc::clone(descriptor), index, text_bytes),
-                Err(error) => log(&format!("cannot read kept zones: {}; ignoring them", error_text(&error))),
+                Err(error) => log_warning(&format!("cannot read kept zones: {}; ignoring them", error_text(&error))),
             }
         }
         kept
@@ -235,7 +235,9 @@ impl KeptZones {
     /// versions, become one segment.
     pub(crate) fn seal(&mut self) -> io::Result<Option<NewSegment>> {
         if std::mem::take(&mut self.unkept_count) > 0 {
-            log("not all zones are kept for the next server process; to keep all, raise `kept_zones_bytes_max`");
+            log_warning(
+                "not all zones are kept for the next server process; to keep all, raise `kept_zones_bytes_max`",
+            );
         }
         let Some(pending) = self.pending.take() else { return Ok(None) };
         let text_bytes = pending.writer.length_bytes();

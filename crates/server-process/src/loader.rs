@@ -16,7 +16,7 @@ use crate::zone_guard;
 use crate::zone_loader::{self, Denial, Failure};
 use crate::zone_sources::ZoneSources;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
-use sanderling_config::log::log;
+use sanderling_config::log::log_error;
 use sanderling_config::{
     Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SecondaryZone, Zone as ZoneConfig, ZoneFolder,
     ZoneListing, ZoneOrigin,
@@ -190,7 +190,7 @@ impl Loader {
             _ => removed.iter().try_for_each(|apex| kept.remove(apex)),
         };
         result.and_then(|()| kept.seal()).unwrap_or_else(|error| {
-            log(&format!("cannot keep zones for the next server process: {}", error_text(&error)));
+            log_error(&format!("cannot keep zones for the next server process: {}", error_text(&error)));
             None
         })
     }
@@ -464,7 +464,7 @@ impl LoadedZone {
     /// Stops to serve the zone: nothing was transferred yet, or what was transferred has expired.
     fn withdraw(&mut self, zone: &ZoneConfig, context: &mut ZoneContext<'_>) {
         if let Some(Err(error)) = context.kept.as_mut().map(|kept| kept.remove(&zone.apex)) {
-            log(&format!("cannot forget the kept version of zone {}: {}", zone.apex, error_text(&error)));
+            log_error(&format!("cannot forget the kept version of zone {}: {}", zone.apex, error_text(&error)));
         }
         let load_count = self.load_count;
         *self = LoadedZone { load_count, ..LoadedZone::new(zone, context) };
@@ -511,7 +511,7 @@ impl LoadedZone {
                     .as_mut()
                     .map(|kept| kept.keep(&zone.apex, info, &text, context.limits.kept_zones_bytes_max))
                 {
-                    log(&format!("cannot keep zone {}: {}", zone.apex, error_text(&error)));
+                    log_error(&format!("cannot keep zone {}: {}", zone.apex, error_text(&error)));
                 }
                 self.sources = Some(sources);
                 self.serve(zone, good, info, None);
@@ -558,7 +558,7 @@ impl LoadedZone {
         }
         let (Some(kept), Some(info)) = (&context.kept, self.info) else { return false };
         let files = kept.files(&zone.apex).inspect_err(|error| {
-            log(&format!("cannot read the kept version of zone {}: {}", zone.apex, error_text(error)));
+            log_error(&format!("cannot read the kept version of zone {}: {}", zone.apex, error_text(error)));
         });
         match files.map(|files| zone_loader::restore(&zone.apex, files, context.limits, context.seed)) {
             Ok(Ok(good)) => self.serve(zone, good, info, None),

@@ -1,7 +1,7 @@
 //! The logs of requests of a server process: their targets come from the supervisor, their formats from the configuration.
 
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::log_error;
 use sanderling_config::{Config, LogKind, LogTarget as Target};
 use sanderling_server::{LogStatus, LogTarget, RequestLog, Server, Snapshot};
 use std::fs::File;
@@ -25,7 +25,7 @@ pub(crate) fn set_targets(server: &Server, config: &Config, descriptors: Vec<(Lo
             Target::File(_) | Target::Stdout => LogTarget::Stream(File::from(descriptor)),
         };
         if let Err(error) = server.set_log_target(kind, target) {
-            log(&format!("cannot write the {kind}: {}", error_text(&error)));
+            log_error(&format!("cannot write the {kind}: {}", error_text(&error)));
         }
     }
 }

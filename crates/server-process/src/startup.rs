@@ -14,7 +14,7 @@ use crate::sandbox::Sandbox;
 use crate::socket_sets::{https_port, socket_sets};
 use crate::transfers::transfer_policy;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
-use sanderling_config::log::{self, log, report};
+use sanderling_config::log::{self, log_error, log_warning, report};
 use sanderling_config::{ConfigSource, DomainName, Exit, LogKind, TRANSFERRED_ZONES, lookup_user};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::handover;
@@ -48,7 +48,7 @@ pub fn serve(
     log::hold();
     // It is started through /proc/self/exe, and would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
-        log(&format!("cannot set the name of the process: {}", error_text(&error)));
+        log_error(&format!("cannot set the name of the process: {}", error_text(&error)));
     }
     let result = Inherited::take(control_path)
         .map_err(StartupError::from)
@@ -61,7 +61,7 @@ pub fn serve(
             Exit::BadConfiguration
         }
         Err(StartupError::Failure(error)) => {
-            log(&failure_text(&error));
+            log_error(&failure_text(&error));
             Exit::Failure
         }
     }
@@ -188,9 +188,9 @@ impl Inherited {
         }
         errors.append(&mut warnings);
         report(&errors);
-        load_status.problems_text().lines().for_each(log);
+        load_status.problems_text().lines().for_each(log_error);
         for line in certificates.problems_text().lines() {
-            log(line);
+            log_error(line);
             self.send(Event::Stderr(Text::new(&format!("{line}\n"))));
         }
         let sandbox = Sandbox::enter(&config, loader.zone_directories(), user).map_err(|error| self.fail(error))?;
@@ -258,8 +258,8 @@ impl Prepared {
         options.statistics = statistics_options(&state.config);
         match fit_to_descriptor_limit(&mut options) {
             Ok(None) => {}
-            Ok(Some(message)) => log(&message),
-            Err(error) => log(&format!("cannot read the limit of open files: {}", error_text(&error))),
+            Ok(Some(message)) => log_warning(&message),
+            Err(error) => log_error(&format!("cannot read the limit of open files: {}", error_text(&error))),
         }
         let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
         request_logs::set_targets(&server, &state.config, std::mem::take(&mut state.log_targets));
@@ -270,7 +270,7 @@ impl Prepared {
             let [supervisor, stop_client] = ended?;
             let cut_off_count = server.status().sum(Counter::CutOff);
             if cut_off_count > 0 {
-                log(&format!("responses cut off after `drain_timeout_ms`: {cut_off_count}"));
+                log_warning(&format!("responses cut off after `drain_timeout_ms`: {cut_off_count}"));
             }
             if let Some(mut supervisor) = supervisor {
                 // A supervisor that does not read has counted nothing; the log has the number.

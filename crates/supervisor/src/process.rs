@@ -2,7 +2,7 @@
 
 use crate::phase::{Phase, PhaseAction, PhaseInput, Termination};
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::log_error;
 use sanderling_ipc::{
     Command, Connection, Event, FdKind, IncomingFds, Message, ProcessInfo, Received, Text, is_closed,
 };
@@ -108,7 +108,7 @@ impl Process {
             Phase::Draining => (format!("{self}: {problem}; it finishes what is in progress"), false),
             Phase::Starting | Phase::Serving => (format!("{self}: {problem}; aborting it"), true),
         };
-        log(&message);
+        log_error(&message);
         if aborts {
             self.abort();
         }
@@ -135,7 +135,7 @@ impl Process {
             return;
         }
         if self.termination == Termination::None {
-            log(&format!("{self} does not receive commands: {}; aborting it", error_text(error)));
+            log_error(&format!("{self} does not receive commands: {}; aborting it", error_text(error)));
         }
         self.abort();
     }

@@ -25,7 +25,7 @@ use crate::phase::{Phase, PhaseInput};
 use crate::process::Process;
 use crate::start_states::{StartReason, StartState};
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{self, log};
+use sanderling_config::log::{self, log, log_error, log_warning};
 use sanderling_config::{Config, ConfigSource, Exit, UNLIMITED};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::{Command, HEARTBEAT_INTERVAL, RETRY_INTERVAL, StatusFormat, Supervision, ZoneCommand};
@@ -244,7 +244,7 @@ impl Supervisor {
         log::set_queue_limit(self.active.config.limits.log_queue_bytes_max);
         loop {
             if let Err(error) = self.wait() {
-                log(&format!("cannot wait for events: {}; retrying", error_text(&error)));
+                log_warning(&format!("cannot wait for events: {}; retrying", error_text(&error)));
                 thread::sleep(POLL_RETRY_PAUSE);
             }
             self.handle_signals();
@@ -406,13 +406,13 @@ impl Supervisor {
         for index in 0..self.processes.len() {
             if self.processes[index].is_silent_for(hang_limit) {
                 let (process, hang_s) = (&self.processes[index], hang_limit.as_secs());
-                log(&format!("{process} hung for {hang_s} s (`hang_timeout_ms`); killed and restarted"));
+                log_error(&format!("{process} hung for {hang_s} s (`hang_timeout_ms`); killed and restarted"));
                 self.replace_hung(index);
             }
             let process = &mut self.processes[index];
             process.flush();
             if process.drain_deadline(drain_limit).is_some_and(|deadline| Instant::now() >= deadline) {
-                log(&format!("{process} has not finished within `drain_timeout_ms`, killing it"));
+                log_error(&format!("{process} has not finished within `drain_timeout_ms`, killing it"));
                 process.kill();
             }
             process.poll_termination();
@@ -486,7 +486,7 @@ impl Supervisor {
     /// Notifies the service manager.
     fn notify(&self, states: &[State<'_>]) {
         if let Err(error) = self.notifier.notify(states) {
-            log(&format!("cannot notify the service manager: {}", error_text(&error)));
+            log_error(&format!("cannot notify the service manager: {}", error_text(&error)));
         }
     }
 

@@ -208,7 +208,7 @@ fn reload_reports_a_log_that_cannot_be_opened() {
         let reloaded = directory.control("reload");
         assert!(reloaded.code() == Some(1) && reloaded.text().contains("reloaded; "), "{reloaded}");
         assert!(reloaded.errors.contains("cannot open the access log: open("), "{reloaded}");
-        assert!(server.errors().contains(&format!("/{path}\") failed")), "{}", server.errors());
+        server.wait_for_error(&format!("/{path}\") failed"));
     }
     HttpClient::connect(server.http()).get("/other");
     assert_eq!(lines(&directory, "access.log", 1), ["/other"]);

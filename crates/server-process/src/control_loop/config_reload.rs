@@ -11,7 +11,7 @@ use crate::request_logs;
 use crate::transfers::{notify_policy, transfer_policy};
 use crate::zone_loader::Denial;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
-use sanderling_config::log::{log, report};
+use sanderling_config::log::{log_error, report};
 use sanderling_config::{Config, DomainName};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Event, FdKind, Message, Text};
 use sanderling_os::memfd;
@@ -172,7 +172,7 @@ impl ControlLoop<'_> {
         self.keep_certificates();
         match &mut loaded {
             Ok(secrets) => self.state.keys_file = secrets.keys_file.take(),
-            Err(error) => log(&format!("cannot load the certificates and keys: {}", error_text(error))),
+            Err(error) => log_error(&format!("cannot load the certificates and keys: {}", error_text(error))),
         }
         loaded.ok()
     }

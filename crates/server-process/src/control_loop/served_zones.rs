@@ -4,7 +4,7 @@
 use super::ControlLoop;
 use crate::load_status::ZoneState;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::log_error;
 use sanderling_config::{DomainName, TransfersByZone, ZoneOrigin};
 use sanderling_ipc::agent::{ServedZone, ZoneNotify, served_zones_to_memfd};
 use sanderling_ipc::{Event, FdKind, Message};
@@ -71,7 +71,7 @@ impl ControlLoop<'_> {
                     self.on_supervisor_lost();
                 }
             }
-            Err(error) => log(&format!("cannot tell the agent which zones are served: {}", error_text(&error))),
+            Err(error) => log_error(&format!("cannot tell the agent which zones are served: {}", error_text(&error))),
         }
     }
 

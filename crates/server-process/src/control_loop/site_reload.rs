@@ -5,7 +5,7 @@ use crate::loader::{Loader, OneSite};
 use crate::zone_loader::Denial;
 use sanderling_config::Site;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{log, report};
+use sanderling_config::log::{log_error, report};
 use sanderling_ipc::{Command, Event, Text};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl ControlLoop<'_> {
     }
 
     fn refuse_site(&mut self, problem: &str) {
-        log(problem);
+        log_error(problem);
         self.send(Event::Stderr(Text::new(&format!("{problem}\n"))));
         self.send(Event::ReloadRefused);
     }

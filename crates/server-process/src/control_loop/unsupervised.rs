@@ -3,7 +3,7 @@
 use super::ControlLoop;
 use crate::zone_answers::ZoneClient;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::log_error;
 use sanderling_config::{ListenerRole, Service};
 use sanderling_ipc::control_socket::ClientId;
 use sanderling_ipc::{Command, Connection, FdKind, OutgoingFds, ProcessInfo, StatusFormat, handover};
@@ -13,7 +13,7 @@ use std::time::{Instant, UNIX_EPOCH};
 impl ControlLoop<'_> {
     pub(super) fn on_supervisor_lost(&mut self) {
         self.state.supervisor = None;
-        log(&format!("lost supervisor; still serving; {}", self.remedy()));
+        log_error(&format!("lost supervisor; still serving; {}", self.remedy()));
     }
 
     /// Answers at the control socket what can be answered without a supervisor.
@@ -118,7 +118,7 @@ impl ControlLoop<'_> {
                 // From now on the supervisor answers; the clients have to ask again.
                 control.disconnect_all();
             }
-            Err(error) => log(&format!("cannot hand over to the new supervisor: {}", error_text(&error))),
+            Err(error) => log_error(&format!("cannot hand over to the new supervisor: {}", error_text(&error))),
         }
         self.next_heartbeat = Instant::now();
     }

@@ -7,7 +7,7 @@ use crate::zone_answers::{ZoneAnswers, ZoneClient};
 use crate::zone_loader::Denial;
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{log, report};
+use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_ipc::{Command, Connection, FdKind, IncomingFds, ZoneCommand};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl ControlLoop<'_> {
         let requester = descriptors.into_iter().find(|(kind, _)| *kind == FdKind::Requester);
         match requester.map(|(_, descriptor)| Connection::from_fd(descriptor)) {
             Some(Ok(connection)) => self.answer_zone_command(command, ZoneClient::new(connection)),
-            _ => log(&format!("ignoring the command {command:?}, which came without a client")),
+            _ => log_warning(&format!("ignoring the command {command:?}, which came without a client")),
         }
     }
 
@@ -74,7 +74,7 @@ impl ControlLoop<'_> {
         };
         if let Err(error) = thread::Builder::new().name("loader".to_owned()).spawn(run) {
             // The loader is lost with the closure: the next reload starts a new process.
-            log(&format!("cannot start a thread to load a zone: {}", error_text(&error)));
+            log_error(&format!("cannot start a thread to load a zone: {}", error_text(&error)));
         }
     }
 
@@ -148,7 +148,7 @@ impl ControlLoop<'_> {
             }
         };
         if let Err(error) = thread::Builder::new().name("zone-answer".to_owned()).spawn(run) {
-            log(&format!("cannot start a thread to answer: {}", error_text(&error)));
+            log_error(&format!("cannot start a thread to answer: {}", error_text(&error)));
         }
     }
 }

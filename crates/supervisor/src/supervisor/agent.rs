@@ -8,7 +8,7 @@ use super::{Requester, Supervisor};
 use crate::backoff::Backoff;
 use crate::program::{self, RUNNING};
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{Config, lookup_user};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::{
@@ -118,7 +118,7 @@ impl Agent {
         };
         process.is_connected = false;
         if let Some(problem) = problem {
-            log(&format!("agent {}: {problem}; restarting it", process.handle.pid()));
+            log_error(&format!("agent {}: {problem}; restarting it", process.handle.pid()));
             self.kill();
         }
         None
@@ -157,7 +157,7 @@ impl Supervisor {
         }
         self.agent.start_at = None;
         if let Err(error) = self.start_agent(&needed) {
-            log(&format!("cannot start the agent: {}; trying again", error_text(&error)));
+            log_warning(&format!("cannot start the agent: {}; trying again", error_text(&error)));
             self.agent.start_at = Some(Instant::now() + self.agent.backoff.delay_after(Duration::ZERO));
         }
     }
@@ -209,7 +209,7 @@ impl Supervisor {
                 }
                 (Event::AgentReport, Some(file)) => match AgentReport::from_memfd(file) {
                     Ok(report) => self.agent.report = Some(report),
-                    Err(error) => log(&format!("the agent sends a malformed report: {}", error_text(&error))),
+                    Err(error) => log_error(&format!("the agent sends a malformed report: {}", error_text(&error))),
                 },
                 (Event::CertificateStored, None) => {
                     let config = Arc::clone(&self.active.config);
@@ -222,7 +222,7 @@ impl Supervisor {
                         process.send(command, vec![(FdKind::Requester, requester)]);
                     }
                 }
-                (event, _) => log(&format!("ignoring the event {event:?} of the agent")),
+                (event, _) => log_warning(&format!("ignoring the event {event:?} of the agent")),
             }
         }
     }
@@ -235,7 +235,7 @@ impl Supervisor {
             (Some(process), Ok(file)) => {
                 process.send(Command::UpdateChallenges { number }, vec![(FdKind::Challenges, file)]);
             }
-            (_, Err(error)) => log(&format!("cannot pass on challenges: {}", error_text(&error))),
+            (_, Err(error)) => log_error(&format!("cannot pass on challenges: {}", error_text(&error))),
             // The next one gets them when it is ready.
             (None, _) => {}
         }
@@ -256,7 +256,7 @@ impl Supervisor {
         match super::secrets::tsig_secrets(&self.active.config) {
             Ok(Some(secrets)) => self.agent.send(Command::UpdateSecrets, vec![(FdKind::TsigSecrets, secrets)]),
             Ok(None) => {}
-            Err(error) => log(&format!("cannot pass on TSIG secrets to the agent: {}", error_text(&error))),
+            Err(error) => log_error(&format!("cannot pass on TSIG secrets to the agent: {}", error_text(&error))),
         }
     }
 
@@ -285,7 +285,7 @@ impl Supervisor {
         let delay = self.agent.backoff.delay_after(lifetime.unwrap_or_default());
         self.agent.start_at = Some(Instant::now() + if process.is_killed { Duration::ZERO } else { delay });
         if !process.is_killed || status != ExitStatus::Signaled(SIGKILL) {
-            log(&format!("agent {} {status}; restarting", process.handle.pid()));
+            log_error(&format!("agent {} {status}; restarting", process.handle.pid()));
         }
     }
 

@@ -7,7 +7,7 @@ use super::{ActiveConfig, Supervisor};
 use crate::backoff::Backoff;
 use crate::program::{self, RUNNING};
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{Config, ConfigSource};
 use sanderling_ipc::secrets::{NoCertificate, PassedCertificate, certificates_to_memfd};
 use sanderling_ipc::signing::SigningCounts;
@@ -115,7 +115,7 @@ impl Keeper {
     ) -> io::Result<IncomingFds> {
         self.hold(certificates, start).or_else(|error| {
             let problem = format!("the keeper of private keys does not run: {}", error_text(&error));
-            log(&format!("{problem}; trying again"));
+            log_warning(&format!("{problem}; trying again"));
             let failed = |_: &PassedCertificate| Err(NoCertificate::Unreadable(problem.clone()));
             let failed: Vec<PassedCertificate> = certificates.iter().map(failed).collect();
             self.kill();
@@ -208,7 +208,7 @@ impl Keeper {
             (Event::KeysKept, Some((FdKind::HeldKeys, keys))) => self.held_keys = Some(keys),
             // Of a set for which nobody waits any more.
             (Event::KeysHeld { .. }, _) => {}
-            (event, _) => log(&format!("ignoring the event {event:?} of the keeper")),
+            (event, _) => log_warning(&format!("ignoring the event {event:?} of the keeper")),
         }
     }
 
@@ -303,7 +303,7 @@ impl Supervisor {
         // Its exit is noticed as such.
         let _ = process.connection.flush();
         if process.last_report_at.elapsed() >= hang_limit {
-            log(&format!("keeper {} hung (`hang_timeout_ms`); killed and restarted", process.handle.pid()));
+            log_error(&format!("keeper {} hung (`hang_timeout_ms`); killed and restarted", process.handle.pid()));
             process.last_report_at = Instant::now();
             self.keeper.kill();
         }
@@ -326,7 +326,7 @@ impl Supervisor {
         }
         let delay = self.keeper.backoff.delay_after(lifetime);
         self.keeper.start_at = Some(Instant::now() + delay);
-        log(&format!("keeper {pid} {status}; restarting"));
+        log_error(&format!("keeper {pid} {status}; restarting"));
         let config = Arc::clone(&self.active.config);
         self.secrets.pass_on_again(&config);
     }

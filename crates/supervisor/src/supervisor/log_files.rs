@@ -3,7 +3,7 @@
 use super::{Requester, Supervisor};
 use crate::log_rotation::{MODE, compress, rotate};
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::log_error;
 use sanderling_config::{Config, LogKind, LogOutput, LogTarget, Rotation, RotationTime};
 use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::error::with_context;
@@ -85,7 +85,7 @@ impl LogFile {
             self.state = State::Failed { open_error: Some(error_text(error)) };
         }
         if let Some(problem) = self.problem().filter(|problem| known_problem.as_ref() != Some(problem)) {
-            log(&problem);
+            log_error(&problem);
         }
         let is_due_later = matches!(self.state, State::Rotated { .. } | State::Failed { .. });
         self.next_check = is_due_later.then(|| Instant::now() + CHECK_INTERVAL);
@@ -136,7 +136,7 @@ impl LogFile {
         let rotated = self.rotate(output, rotation);
         if let Err(error) = &rotated {
             let (kind, text) = (self.kind, error_text(error));
-            log(&format!("cannot rotate the {kind}: {text}; it grows until the next reload"));
+            log_error(&format!("cannot rotate the {kind}: {text}; it grows until the next reload"));
             self.state = State::Open;
         }
         rotated.is_ok()
@@ -165,7 +165,7 @@ impl LogFile {
         if let Some(before) = rotate(path, rotation.keep)? {
             let work = move || {
                 if let Err(error) = compress(&before) {
-                    log(&format!("cannot compress {}: {}", before.display(), error_text(&error)));
+                    log_error(&format!("cannot compress {}: {}", before.display(), error_text(&error)));
                 }
             };
             self.compression = Some(thread::Builder::new().name("compression".into()).spawn(work)?);
@@ -218,7 +218,7 @@ impl Supervisor {
         for process in &mut self.processes {
             match descriptor.try_clone() {
                 Ok(descriptor) => process.send(Command::UpdateLogs, vec![(kind.clone(), descriptor)]),
-                Err(error) => log(&format!("cannot pass on a log: {}", error_text(&error))),
+                Err(error) => log_error(&format!("cannot pass on a log: {}", error_text(&error))),
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::phase::{Phase, PhaseInput};
 use crate::process::Process;
 use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log;
+use sanderling_config::log::{log, log_error, log_warning};
 use sanderling_ipc::{Command, Event, FdKind, IncomingFds, KEPT_ZONES_FDS_MAX};
 use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
@@ -34,7 +34,7 @@ impl Supervisor {
             Event::Heartbeat => {}
             Event::LogFailed(kind) => self.logs.on_write_failure(kind),
             Event::ThreadHung(thread) => {
-                log(&format!("{process}: thread {thread} hung (`hang_timeout_ms`); killed and restarted"));
+                log_error(&format!("{process}: thread {thread} hung (`hang_timeout_ms`); killed and restarted"));
                 self.replace_hung(index);
             }
             Event::Failed => {
@@ -45,7 +45,7 @@ impl Supervisor {
             }
             Event::AcceptStopped => {
                 if let Err(error) = self.listeners.shut_down_except(&Listeners::default()) {
-                    log(&format!("cannot shut down a listener: {}", error_text(&error)));
+                    log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
                 }
             }
             Event::AcceptLeft => self.on_accept_left(generation),
@@ -80,10 +80,10 @@ impl Supervisor {
             | Event::CertificateStored
             | Event::ZoneStored { .. }
             | Event::AgentReport => {
-                log(&format!("ignoring {event:?} of {process}: only the agent sends it"));
+                log_warning(&format!("ignoring {event:?} of {process}: only the agent sends it"));
             }
             Event::KeysHeld { .. } | Event::KeysKept | Event::KeeperReport(_) => {
-                log(&format!("ignoring {event:?} of {process}: only the keeper sends it"));
+                log_warning(&format!("ignoring {event:?} of {process}: only the keeper sends it"));
             }
             Event::Stderr(text) => self.forward_stderr(generation, &text),
             Event::Ready { problem_count } => self.on_ready(generation, problem_count),
@@ -115,7 +115,7 @@ impl Supervisor {
         for (kind, zones) in descriptors {
             // What its sender can still change, another process must not trust.
             if kind != FdKind::Zones || !memfd::is_sealed(&zones) {
-                log("a server process sends zones to keep in memory that is not sealed; ignoring them");
+                log_warning("a server process sends zones to keep in memory that is not sealed; ignoring them");
                 continue;
             }
             if replaces_all {
@@ -131,14 +131,14 @@ impl Supervisor {
         let mut index = 0;
         while index < self.processes.len() {
             let status = self.processes[index].try_wait().unwrap_or_else(|error| {
-                log(&format!("cannot wait for {}: {}; retrying", self.processes[index], error_text(&error)));
+                log_warning(&format!("cannot wait for {}: {}; retrying", self.processes[index], error_text(&error)));
                 None
             });
             let status = match status {
                 Some(status) => status,
                 None if self.processes[index].is_given_up() => {
                     let process = &self.processes[index];
-                    log(&format!(
+                    log_error(&format!(
                         "{process} was killed and does not exit: a disk does not answer; continuing without it"
                     ));
                     ExitStatus::Unknown
@@ -184,7 +184,7 @@ impl Supervisor {
                 let served = process.phase_since.elapsed();
                 // The reason for ending it by force is logged already.
                 if !process.is_terminated() {
-                    log(&format!("{process} {status} after {:.1} s; restarting", served.as_secs_f64()));
+                    log_error(&format!("{process} {status} after {:.1} s; restarting", served.as_secs_f64()));
                 }
                 self.fail_reload_in_place();
                 self.restart_after(served);

@@ -4,7 +4,7 @@ use super::{ActiveConfig, Requester, Supervisor, Task};
 use crate::program::RUNNING;
 use crate::start_states::StartReason;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
-use sanderling_config::log::{log, report};
+use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Command, FdKind};
 use sanderling_listeners::Listeners;
@@ -29,7 +29,7 @@ impl Supervisor {
         };
         if next.config.control != self.active.config.control {
             const UNCHANGED: &str = "`control` has changed: the control socket keeps its path until the next start";
-            log(UNCHANGED);
+            log_warning(UNCHANGED);
             self.send_stderr(requester, &format!("sanderling: {UNCHANGED}\n"));
         }
         match self.control.as_mut().map_or(Ok(false), ControlSocket::restore) {
@@ -39,7 +39,7 @@ impl Supervisor {
                 return self.begin_replacement(requester, next, &forced_zones, reason);
             }
             Ok(false) => {}
-            Err(error) => log(&format!("cannot restore the control socket: {}", error_text(&error))),
+            Err(error) => log_error(&format!("cannot restore the control socket: {}", error_text(&error))),
         }
         if let Some(reason) = next.config.needs_new_process(&self.active.config) {
             return self.begin_replacement(requester, next, &forced_zones, &reason);
@@ -107,14 +107,14 @@ impl Supervisor {
     }
 
     fn refuse_reload_with(&mut self, requester: Requester, problem: &str) {
-        log(problem);
+        log_error(problem);
         self.send_stderr(requester, &format!("{problem}\n"));
         self.refuse_reload(requester);
     }
 
     pub(super) fn refuse_reload(&mut self, requester: Requester) {
         const REFUSED: &str = "reload failed, keeping the current configuration";
-        log(REFUSED);
+        log_error(REFUSED);
         self.reload_counts[2] += 1;
         self.pass_on_current();
         self.reply(requester, Err(REFUSED));
@@ -167,7 +167,7 @@ impl Supervisor {
             problems.push(format!(
                 "{problem_count} of the sites, zones and certificates could not be loaded; everything else was reloaded"
             ));
-            log(&problems[0]);
+            log_error(&problems[0]);
         }
         // In the server's log it is already.
         problems.extend(self.logs.problem());

@@ -3,7 +3,7 @@
 
 use super::Supervisor;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{log, report};
+use sanderling_config::log::{log_error, log_warning, report};
 use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config, TsigKeyFile};
 use sanderling_ipc::secrets::{
     CertificateContent, KEY_LIFETIME_S, KeptCertificate, KeyPair, NoCertificate, PassedCertificate, SecretContent,
@@ -87,7 +87,7 @@ impl Secrets {
         if config.has_secrets()
             && let Err(error) = forbid_core_dumps()
         {
-            log(&format!("the memory of the supervisor can be read: {}", error_text(&error)));
+            log_error(&format!("the memory of the supervisor can be read: {}", error_text(&error)));
         }
         let shared_keys = shared_keys.filter(|keys| is_unchangeable(keys, "keys"));
         self.shared_keys = shared_keys.and_then(|file| Some((SharedKeys::from_memfd(&file).ok()?, file)));
@@ -289,7 +289,7 @@ fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(SecretCont
 fn is_unchangeable(received: &OwnedFd, content: &str) -> bool {
     let is_sealed = memfd::is_sealed(received);
     if !is_sealed {
-        log(&format!("a server process sends {content} to keep in memory that is not sealed; ignoring them"));
+        log_warning(&format!("a server process sends {content} to keep in memory that is not sealed; ignoring them"));
     }
     is_sealed
 }
@@ -340,7 +340,7 @@ impl Supervisor {
                 self.pass_on_tsig_secrets();
             }
             Err(error) => {
-                log(&format!("cannot pass on certificates and keys: {}; retrying", error_text(&error)));
+                log_warning(&format!("cannot pass on certificates and keys: {}; retrying", error_text(&error)));
             }
         }
     }

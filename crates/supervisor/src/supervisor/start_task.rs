@@ -9,7 +9,7 @@ use crate::program::RUNNING;
 use crate::start_states::{AfterFailure, StartInput, StartReason, StartState, StartStep};
 use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{self, log, print};
+use sanderling_config::log::{self, log, log_error, log_warning, print};
 use sanderling_ipc::{Connection, FdKind, OutgoingFds, handover};
 use sanderling_listeners::Listeners;
 use sanderling_os::process::ExitStatus;
@@ -38,7 +38,7 @@ impl Supervisor {
             self.start(Path::new(RUNNING), start_reason, Requester::None, active, listeners)
         });
         if let Err(error) = result {
-            log(&format!("cannot start a server process: {}; retrying", error_text(&error)));
+            log_warning(&format!("cannot start a server process: {}; retrying", error_text(&error)));
             self.restart_after(Duration::ZERO);
         }
     }
@@ -63,7 +63,7 @@ impl Supervisor {
         let (ours, theirs) = Connection::pair()?;
         let state_of_zones = self.state_path(&next.config).filter(|_| !next.config.secondary_zones.is_empty());
         if let Some(Err(error)) = state_of_zones.as_ref().map(|state| prepare_state(state, &next.config)) {
-            log(&format!("cannot keep transferred zones: {}", error_text(&error)));
+            log_error(&format!("cannot keep transferred zones: {}", error_text(&error)));
         }
         let mut passed_on = self.secrets_for(&next)?;
         passed_on.extend(self.logs.descriptors(&next.config));
@@ -147,7 +147,7 @@ impl Supervisor {
         self.announced = start.listeners.clone();
         // Clients of an address that is no longer served are refused instead of waiting for ever.
         if let Err(error) = self.listeners.shut_down_except(&start.listeners) {
-            log(&format!("cannot shut down a listener: {}", error_text(&error)));
+            log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
         }
         self.listeners = start.listeners;
         self.active = start.next;
@@ -182,7 +182,7 @@ impl Supervisor {
         let Some(Task::Start(start)) = self.task.take() else { return None };
         if !is_reported {
             let message = format!("{exited} before it was ready");
-            log(&message);
+            log_error(&message);
             self.send_stderr(start.requester, &format!("{message}\n"));
         }
         match start.reason {
@@ -191,7 +191,7 @@ impl Supervisor {
             StartReason::Reload { .. } => self.refuse_reload(start.requester),
             StartReason::Upgrade => {
                 const FAILED: &str = "upgrade failed, keeping the running program";
-                log(FAILED);
+                log_error(FAILED);
                 self.pass_on_current();
                 self.reply(start.requester, Err(FAILED));
             }
@@ -233,7 +233,7 @@ impl Supervisor {
         };
         if self.step_start(generation, StartInput::DeadlinePassed) == Some(StartStep::Kill) {
             for process in self.processes.iter_mut().filter(|process| process.generation == generation) {
-                log(&format!("{process} was not ready within `start_timeout_ms`; killing it"));
+                log_error(&format!("{process} was not ready within `start_timeout_ms`; killing it"));
                 process.kill();
             }
         }

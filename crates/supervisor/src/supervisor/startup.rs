@@ -11,7 +11,7 @@ use crate::backoff::Backoff;
 use crate::process::Process;
 use crate::program;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
-use sanderling_config::log::{self, log, report};
+use sanderling_config::log::{self, log, log_error, log_warning, report};
 use sanderling_config::{Config, ConfigSource, Exit, ListenerRole, Service};
 use sanderling_ipc::control_socket::{ControlSocket, Opened};
 use sanderling_ipc::handover::{self, Descriptors};
@@ -37,10 +37,10 @@ pub fn serve(
     control_path: impl FnOnce(Option<&Path>) -> Option<PathBuf>,
 ) -> Exit {
     if let Err(error) = sanderling_os::sandbox::confine_supervisor() {
-        log(&format!("the supervisor keeps all rights of root: {}", error_text(&error)));
+        log_error(&format!("the supervisor keeps all rights of root: {}", error_text(&error)));
     }
     if let Err(error) = log::start_writer() {
-        log(&format!("cannot start the log thread: {}", error_text(&error)));
+        log_error(&format!("cannot start the log thread: {}", error_text(&error)));
     }
     match start(source, forced, state, control_path) {
         Ok(supervisor) => supervisor.run(),
@@ -49,9 +49,9 @@ pub fn serve(
             Exit::BadConfiguration
         }
         Err(StartupError::Failure(message)) => {
-            log(&message);
+            log_error(&message);
             if handover::has_list() {
-                log(&format!("{}; start `sanderling serve` again", error_text(&adopt_instead())));
+                log_error(&format!("{}; start `sanderling serve` again", error_text(&adopt_instead())));
             }
             Exit::Failure
         }
@@ -66,7 +66,7 @@ fn adopt_instead() -> io::Error {
     if !arguments.iter().any(|argument| argument == "--control") {
         return io::Error::other("the server process goes on serving without a supervisor; stop it");
     }
-    log("cannot take over from the program before; adopting the server process");
+    log_error("cannot take over from the program before; adopting the server process");
     log::flush(LOG_FLUSH_MAX);
     if let Err(error) = signals::block_all() {
         return error;
@@ -99,7 +99,7 @@ fn start(
     let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     signals::unblock_all()?;
     if let Err(error) = sanderling_os::rlimit::raise_nofile_limit() {
-        log(&format!("cannot raise the limit of open files: {}", error_text(&error)));
+        log_error(&format!("cannot raise the limit of open files: {}", error_text(&error)));
     }
     if let Some(descriptors) = handover::from_list()? {
         return Ok(resume(source, forced, state, signals, control_path, descriptors)?);
@@ -124,14 +124,14 @@ fn start(
                 inherited = adopt(connection, &path, source)?;
                 inherited.listeners = inherited.listeners.with_external(&external);
             }
-            Err(error) => log(&format!(
+            Err(error) => log_error(&format!(
                 "cannot create the control socket {}: {}; {WITHOUT_CONTROL}",
                 path.display(),
                 error_text(&error)
             )),
         }
     } else if let ConfigSource::File(_) = source {
-        log(&format!(
+        log_warning(&format!(
             "there is no control socket, because XDG_RUNTIME_DIR is not set; set the key `control`; {WITHOUT_CONTROL}"
         ));
     }

@@ -4,7 +4,7 @@ use super::{QueuedRequest, Requester, StatusRequest, Supervisor};
 use crate::process::Process;
 use crate::start_states::StartReason;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{self, log, report};
+use sanderling_config::log::{self, log_error, log_warning, report};
 use sanderling_ipc::{FdKind, OutgoingFds, PendingCommand, handover};
 use sanderling_os::signals;
 use sanderling_os::signals::{SIGHUP, SIGUSR2};
@@ -21,12 +21,11 @@ const COMMANDS_FLUSH_MAX: Duration = Duration::from_secs(1);
 impl Supervisor {
     pub(super) fn begin_upgrade(&mut self, requester: Requester) {
         if let Err(diagnostics) = self.read_config() {
-            const KEPT: &str =
-                "warning: the configuration file cannot be loaded; the upgrade keeps the current configuration";
+            const KEPT: &str = "the configuration file cannot be loaded; the upgrade keeps the current configuration";
             report(&diagnostics);
-            log(KEPT);
+            log_warning(KEPT);
             diagnostics.iter().for_each(|diagnostic| self.send_stderr(requester, &format!("{diagnostic}\n")));
-            self.send_stderr(requester, &format!("sanderling: {KEPT}\n"));
+            self.send_stderr(requester, &format!("sanderling: warning: {KEPT}\n"));
         }
         let program = self.installed_program.clone();
         let result = self.active.try_clone().and_then(|active| {
@@ -39,7 +38,7 @@ impl Supervisor {
                 program.display(),
                 error_text(&error)
             );
-            log(&message);
+            log_error(&message);
             self.pass_on_current();
             self.reply(requester, Err(&message));
         }
@@ -52,7 +51,7 @@ impl Supervisor {
             Err(error) => error,
         };
         let message = format!("the new program serves, but the old one still supervises: {}", error_text(&error));
-        log(&message);
+        log_error(&message);
         self.reply(requester, Err(&message));
     }
 
