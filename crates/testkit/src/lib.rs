@@ -13,6 +13,7 @@ mod clients;
 mod command;
 mod manual;
 mod processes;
+mod free_address;
 
 pub use clients::{
     RawConnection, UdpClient, curl, dig, framed, kdig, run_program, tcp_exchange, tcp_reply, udp_reply, wget,
@@ -20,6 +21,7 @@ pub use clients::{
 };
 pub use command::{Ended, copy_program_to, run, run_to_end, sanderling};
 pub use directory::TestDirectory;
+pub use free_address::free_address;
 pub use manual::check_manual_table;
 pub use processes::{children_of, send_signal, server_pids};
 pub use server::{ListenerCounts, TestServer};

@@ -2,27 +2,16 @@
 //! up names by the DNS server under test.
 
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, run_program, send_signal, wait_until,
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, free_address, run_program, send_signal, wait_until,
 };
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
-
-/// A port of the loopback interface that is free over TCP and UDP.
-fn free_port() -> u16 {
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
 
 /// A certificate authority and the server that asks it, with their files.
 struct Setup {
@@ -39,7 +28,7 @@ impl Setup {
     /// `domain` is the section of example.com without its site.
     fn new(domain: &str) -> Setup {
         let directory = TestDirectory::with(&[("public/index.html", b"hi\n")]);
-        let [acme_port, management_port, http_port, dns_port] = [(); 4].map(|()| free_port());
+        let [acme_port, management_port, http_port, dns_port] = [(); 4].map(|()| free_address().port());
         let zone = "@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 127.0.0.1\n@ 60 A 127.0.0.1\n* 60 A 127.0.0.1\n";
         directory.write("example.com.zone", zone.as_bytes());
         directory.write("other.zone", zone.as_bytes());

@@ -1,7 +1,7 @@
 //! NSD, Knot and BIND as primary and as secondary servers of `example.com`.
 
-use sanderling_testkit::{DEADLINE, Ended, TestDirectory, dig, send_signal};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use sanderling_testkit::{Ended, TestDirectory, dig, send_signal};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -172,19 +172,6 @@ impl Drop for NameServer {
             let lines: Vec<&str> = log.lines().collect();
             eprintln!("{:?}:\n{}", self.program, lines[lines.len().saturating_sub(40)..].join("\n"));
         }
-    }
-}
-
-/// A free address for UDP and TCP.
-pub(crate) fn free_address() -> SocketAddr {
-    let deadline = std::time::Instant::now() + DEADLINE;
-    loop {
-        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let address = udp.local_addr().unwrap();
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
-        assert!(std::time::Instant::now() < deadline, "no port is free");
     }
 }
 

@@ -1,9 +1,9 @@
 //! The server as a secondary: of NSD, Knot and BIND, with kills and restarts in between, and of a primary that lies.
 
-use super::name_servers::{NameServer, Peer, Program, SECRET, free_address, records};
+use super::name_servers::{NameServer, Peer, Program, SECRET, records};
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, children_of, dig, run_to_end, sanderling, send_signal,
-    wait_until,
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, run_to_end, sanderling,
+    send_signal, wait_until,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,7 +1,7 @@
 //! Zone transfers out, with dig and kdig, and with NSD, Knot and BIND as secondary servers.
 
-use super::name_servers::{Peer, Program, SECRET, TSIG, free_address, records};
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, dig, kdig, run_program, wait_until};
+use super::name_servers::{Peer, Program, SECRET, TSIG, records};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, dig, free_address, kdig, run_program, wait_until};
 
 /// A zone whose secondaries look every two seconds for a later version.
 pub(crate) fn zone(serial: u32, host_count: usize) -> String {

@@ -1,7 +1,7 @@
 //! Secondary servers learn of changes at once: NOTIFY to NSD, Knot and BIND.
 
-use super::name_servers::{NameServer, Peer, Program, SECRET, TSIG, free_address, records};
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, dig, wait_until};
+use super::name_servers::{NameServer, Peer, Program, SECRET, TSIG, records};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, dig, free_address, wait_until};
 use std::net::SocketAddr;
 
 /// A zone whose secondaries do not look for a later version on their own.
