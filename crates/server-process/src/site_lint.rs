@@ -41,6 +41,7 @@ pub(crate) fn lint(site: &Arc<Site>, document_root: &Path, location: &Location, 
         root: root.real_path().to_owned(),
         document_root: document_root.to_owned(),
         budget: ReadBudget::new(limits.check_read_bytes_max),
+        decoded_bytes_max: limits.compressed_file_bytes_max.min(limits.compressed_content_bytes_max / 4),
         file_count: 0,
         next_progress: Instant::now() + PROGRESS_INTERVAL,
         links: BTreeMap::new(),
@@ -58,6 +59,8 @@ struct Lint {
     /// The document root as messages name it.
     document_root: PathBuf,
     budget: ReadBudget,
+    /// Bytes that a precompressed file without a file beside it may become.
+    decoded_bytes_max: u64,
     file_count: usize,
     next_progress: Instant,
     /// Each target, with its first place and the number of places.
@@ -136,7 +139,7 @@ impl Lint {
         let media_type = type_of(&site.options, name);
         if let Some(coded) = coded_file(path, |name| type_of(&site.options, name)) {
             let (file, base) = (beneath(&self.root, path), beneath(&self.root, coded.base));
-            match precompressed::problem(&coded, &file, &base, &mut self.budget) {
+            match precompressed::problem(&coded, &file, &base, &mut self.budget, self.decoded_bytes_max) {
                 Ok(Some((problem, remedy))) => self.warn(path, format!("this file {problem}"), remedy),
                 Ok(None) => {}
                 Err(error) => self.warn(path, format!("cannot read the file: {}", error_text(&error)), ""),

@@ -83,6 +83,11 @@ impl CompressionQueue {
             && (self.options.file_bytes_min..=self.options.file_bytes_max).contains(&length_bytes)
     }
 
+    /// Bytes that the content of a precompressed file may have once it is decoded; 0 if none is decoded.
+    pub(crate) fn decoded_bytes_max(&self) -> u64 {
+        self.options.file_bytes_max.min(self.options.content_bytes_max / BUDGET_FRACTION_MAX)
+    }
+
     /// Queues a file; `false` if too many are queued, or another thread has the queue: no worker waits for it.
     fn try_enqueue(&self, work: impl FnOnce() -> Option<Compression>) -> bool {
         let mut state = match self.state.try_lock() {
@@ -260,20 +265,20 @@ impl Compression {
             field_lines,
             *unix_s,
         );
-        let variant = FileVariant::compressed(content, representation, *metadata, gauges);
+        let variant = FileVariant::recoded(content, representation, *metadata, gauges);
         index_of(self.coding).is_some_and(|index| self.on_demand.variants[index].set(variant).is_ok())
     }
 }
 
 /// Reads this version of a file.
-fn read_whole(file: &DiskFile, length_bytes: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_whole(file: &DiskFile, length_bytes: u64) -> io::Result<Vec<u8>> {
     let mut content = vec![0; length_bytes as usize];
     let is_whole = file.file().read_at(&mut content, 0)? == content.len() && file.is_unchanged();
     if is_whole { Ok(content) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
 /// Compresses `content`. A panic of a compressor concerns this file alone.
-fn compress(content: &[u8], coding: ContentCoding) -> io::Result<Vec<u8>> {
+pub(crate) fn compress(content: &[u8], coding: ContentCoding) -> io::Result<Vec<u8>> {
     catch_unwind(|| compress_by(content, coding)).unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
 

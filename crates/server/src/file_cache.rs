@@ -316,17 +316,18 @@ impl FileCache {
         if self.gauges.descriptors.load(Ordering::Relaxed) > options.descriptors_max as u64 {
             self.evict_beyond(options.descriptors_max as u64, Some(new), OpenFile::descriptor_count);
         }
+        self.keep_compression_limit(Some(new));
     }
 
     /// Compresses files as they are asked for, until [`FileCache::end_compression`].
     pub(crate) fn run_compression(&self) {
-        self.compression.run_thread(|| self.keep_compression_limit());
+        self.compression.run_thread(|| self.keep_compression_limit(None));
     }
 
     /// Compresses the next file; `false` if none is asked for.
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn compress_next(&self) -> bool {
-        self.compression.run_next(|| self.keep_compression_limit())
+        self.compression.run_next(|| self.keep_compression_limit(None))
     }
 
     #[cfg(test)]
@@ -338,10 +339,10 @@ impl FileCache {
         self.compression.close();
     }
 
-    fn keep_compression_limit(&self) {
+    fn keep_compression_limit(&self, new: Option<&OpenFile>) {
         let max = self.options.compression.content_bytes_max;
         if self.gauges.compressed_bytes.load(Ordering::Relaxed) > max {
-            self.evict_beyond(max, None, OpenFile::compressed_bytes);
+            self.evict_beyond(max, new, OpenFile::compressed_bytes);
         }
     }
 

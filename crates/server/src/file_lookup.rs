@@ -1,22 +1,25 @@
 //! The look-up of a requested path on disk: the file, and the precompressed files beside it.
 
 mod listing;
+mod precompressed;
 
+use self::precompressed::{
+    PrecompressedFiles, may_be_only_precompressed, may_be_precompressed, precompressed_variants,
+};
 use crate::compression::{CompressionQueue, OnDemand};
 use crate::disk_file::cached_tail;
-use crate::file_variant::{FileVariant, FileVersion, Gauges};
+use crate::file_variant::{FileVariant, Gauges};
 use crate::open_file::{
-    Alternatives, Blocking, EntryLimits, FileError, FileKey, LookupContext, OpenError, OpenFile, Purpose, RetryAfter,
-    Storage, UnreadFile, file_error,
+    Alternatives, Blocking, FileError, FileKey, LookupContext, OpenError, OpenFile, Purpose, RetryAfter, Storage,
+    UnreadFile, file_error,
 };
 use crate::sites::{BuiltinFile, Root, Site, ancestors};
 use sanderling_http::{
-    CanonicalUrl, ContentCoding, FileMetadata, FileTime, Negotiation, PathTraits, Representation, is_compressible,
-    media_type,
+    CanonicalUrl, ContentCoding, FileMetadata, FileTime, Negotiation, PathTraits, Representation, media_type,
 };
 use sanderling_os::directory::Directory;
 use sanderling_os::error::leads_out;
-use sanderling_os::file::{File, Metadata};
+use sanderling_os::file::File;
 use sanderling_site_rules::has_fingerprint;
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -273,9 +276,14 @@ impl FileLookup {
             return Err(FileError::NotFound.into());
         }
         let Attempt { cached, context, blocking, gauges, compression } = attempt;
-        let uncompressed = open_beneath(root, &self.site.options.link_targets, Cow::Borrowed(path), blocking)?;
-        let uncompressed = OpenedFile { file: self.settled(uncompressed.file)?, ..uncompressed };
         let media_type = self.site.options.media_type(file_name(path));
+        let uncompressed = match open_beneath(root, &self.site.options.link_targets, Cow::Borrowed(path), blocking) {
+            Err(OpenError::File(FileError::NotFound)) if may_be_only_precompressed(path, media_type, compression) => {
+                return self.open_only_precompressed((root, path, media_type), is_unwatchable, attempt);
+            }
+            opened => opened?,
+        };
+        let uncompressed = OpenedFile { file: self.settled(uncompressed.file)?, ..uncompressed };
         let mut precompressed = match may_be_precompressed(path, media_type) {
             true => self.open_precompressed(root, path, context, blocking)?,
             false => PrecompressedFiles::default(),
@@ -307,17 +315,13 @@ impl FileLookup {
         };
         let fields = (media_type, self.field_lines());
         let uncompressed = FileVariant::new(uncompressed, fields, negotiation, context.unix_s, gauges);
-        let variant = |(coding, version)| {
-            let negotiation = Negotiation::AcceptEncoding(coding);
-            (coding, FileVariant::new(version, fields, negotiation, context.unix_s, gauges))
-        };
         let alternatives = match coded.is_empty() {
             true if is_compressed_on_demand => {
                 let on_demand = OnDemand::new(compression, fields, metadata, context.unix_s, gauges);
                 Alternatives::OnDemand(Arc::new(on_demand))
             }
             true => Alternatives::None,
-            false => Alternatives::Precompressed(coded.into_iter().map(variant).collect()),
+            false => precompressed_variants(coded, fields, context, gauges),
         };
         Ok(LookupResult::New(OpenFile::new(uncompressed, alternatives, is_unwatchable, context)))
     }
@@ -342,34 +346,6 @@ impl FileLookup {
         }
         Err(OpenError::Retry(RetryAfter::RecentChange(wait)))
     }
-
-    fn open_precompressed(
-        &self,
-        root: &Directory,
-        path: &[u8],
-        context: LookupContext,
-        blocking: Blocking,
-    ) -> Result<PrecompressedFiles, OpenError> {
-        let mut precompressed = PrecompressedFiles::default();
-        let mut wait = None;
-        for coding in ContentCoding::COMPRESSED {
-            let path = [path, coding.file_extension().as_bytes()].concat();
-            let opened = open_beneath(root, &self.site.options.link_targets, Cow::Owned(path), blocking)
-                .and_then(|opened| Ok(OpenedFile { file: opened.file.settled()?, ..opened }));
-            match unless_unavailable(opened, context, &mut precompressed.is_unwatchable) {
-                Ok(Some(opened)) => precompressed.files.push(PrecompressedFile { coding, opened, storage: None }),
-                Ok(None) => {}
-                Err(OpenError::Retry(RetryAfter::RecentChange(time))) => wait = wait.max(Some(time)),
-                Err(error) => return Err(error),
-            }
-        }
-        wait.map_or(Ok(precompressed), |time| Err(OpenError::Retry(RetryAfter::RecentChange(time))))
-    }
-}
-
-/// Whether precompressed files are looked for. A precompressed file that is requested by its own name is a file like any other.
-fn may_be_precompressed(path: &[u8], media_type: &str) -> bool {
-    is_compressible(media_type) && ContentCoding::strip_file_extension(path).is_none()
 }
 
 /// The directory of a file, relative to the document root, which itself is the empty path.
@@ -399,79 +375,6 @@ impl OpenedFile<'_> {
     fn has_symlink_in_path(&self, root: &Directory) -> bool {
         !self.file.file.real_path().is_ok_and(|real| is_beneath(&real, root, &self.path))
     }
-}
-
-/// The precompressed files of one file: `app.js.br` and the like.
-#[derive(Debug, Default)]
-struct PrecompressedFiles {
-    files: Vec<PrecompressedFile>,
-    /// Watches on their directories would not report every change of them.
-    is_unwatchable: bool,
-}
-
-#[derive(Debug)]
-struct PrecompressedFile {
-    coding: ContentCoding,
-    opened: OpenedFile<'static>,
-    /// Where it is kept; `None` if it is not used.
-    storage: Option<Storage>,
-}
-
-impl PrecompressedFiles {
-    /// Chooses those that can be sent in place of the file with this metadata, as far as the limits allow.
-    fn allocate(&mut self, uncompressed: &Metadata, limits: &mut EntryLimits) {
-        for PrecompressedFile { opened, storage, .. } in &mut self.files {
-            let metadata = &opened.file.metadata;
-            *storage = is_usable(metadata, uncompressed).then(|| limits.allocate(metadata.length_bytes)).flatten();
-        }
-    }
-
-    /// The metadata of those that are used.
-    fn metadata(&self) -> impl Iterator<Item = (ContentCoding, &Metadata)> {
-        self.files.iter().filter(|file| file.storage.is_some()).map(|file| (file.coding, &file.opened.file.metadata))
-    }
-
-    /// Whether the path of any of them, used or not, has a symbolic link.
-    fn has_symlinks(&self, root: &Directory) -> bool {
-        self.files.iter().any(|file| file.opened.has_symlink_in_path(root))
-    }
-
-    /// Reads those that are used; `is_unwatchable` becomes true if one of them was being changed.
-    fn read(
-        self,
-        context: LookupContext,
-        blocking: Blocking,
-        is_unwatchable: &mut bool,
-    ) -> Result<Vec<(ContentCoding, FileVersion)>, OpenError> {
-        let mut versions = Vec::new();
-        for PrecompressedFile { coding, opened, storage } in self.files {
-            let Some(storage) = storage else { continue };
-            let version = unless_unavailable(opened.file.read(storage, blocking, context), context, is_unwatchable)?;
-            versions.extend(version.map(|version| (coding, version)));
-        }
-        Ok(versions)
-    }
-}
-
-/// Leaves out a precompressed file that cannot be opened: the client gets another coding.
-fn unless_unavailable<T>(
-    result: Result<T, OpenError>,
-    context: LookupContext,
-    is_unwatchable: &mut bool,
-) -> Result<Option<T>, OpenError> {
-    match result {
-        Ok(file) => return Ok(Some(file)),
-        Err(OpenError::File(error)) if error.is_of_path() => {}
-        // No inotify event will follow when it can be opened: the event for its change has already been read.
-        Err(OpenError::File(_)) => {
-            *is_unwatchable = true;
-        }
-        Err(OpenError::Retry(RetryAfter::RecentChange(_))) if context.attempt_count >= RECENT_CHANGE_ATTEMPTS_MAX => {
-            *is_unwatchable = true;
-        }
-        Err(error) => return Err(error),
-    }
-    Ok(None)
 }
 
 /// Opens the file at `path` and calls `fstat`.
@@ -515,18 +418,6 @@ fn open_linked(root: &Directory, link_targets: &[Arc<Directory>], path: &[u8]) -
 /// Whether `real` is `path` beneath `root`, so that no part of `path` is a symbolic link.
 fn is_beneath(real: &Path, root: &Directory, path: &[u8]) -> bool {
     real.strip_prefix(root.real_path()).is_ok_and(|rest| rest.as_os_str().as_bytes() == path)
-}
-
-/// Whether a precompressed file can be sent in place of the file without a coding: it is not older, and it is shorter.
-fn is_usable(precompressed: &Metadata, uncompressed: &Metadata) -> bool {
-    // Compressors give their file the time of the original, and some of them only its whole seconds.
-    let has_whole_seconds = precompressed.modified.nanoseconds == 0;
-    let is_older = if has_whole_seconds {
-        precompressed.modified.seconds < uncompressed.modified.seconds
-    } else {
-        precompressed.modified < uncompressed.modified
-    };
-    !is_older && precompressed.length_bytes != 0 && precompressed.length_bytes < uncompressed.length_bytes
 }
 
 fn find_builtin(

@@ -51,7 +51,7 @@ impl FileContent {
 pub(crate) struct Gauges {
     pub(crate) descriptors: AtomicU64,
     pub(crate) content_bytes: AtomicU64,
-    /// Content that was compressed on demand.
+    /// Content that was compressed or decoded on demand.
     pub(crate) compressed_bytes: AtomicU64,
 }
 
@@ -100,8 +100,8 @@ impl FileVariant {
         FileVariant { representation, content, metadata: Some(metadata), usage }
     }
 
-    /// What was made by compressing the file with this metadata.
-    pub(crate) fn compressed(
+    /// What was made by compressing or decoding the file with this metadata.
+    pub(crate) fn recoded(
         content: Vec<u8>,
         representation: Representation,
         metadata: Metadata,

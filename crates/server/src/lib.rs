@@ -49,6 +49,7 @@ mod work_queue;
 mod file_lookup;
 mod open_file;
 mod compression;
+mod decoding;
 mod file_variant;
 mod disk_file;
 mod snapshot;

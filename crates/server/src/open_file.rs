@@ -339,7 +339,7 @@ impl OpenFile {
         self.variants().map(|variant| variant.usage.content_bytes).sum()
     }
 
-    /// Bytes of content that was compressed on demand.
+    /// Bytes of content that was compressed or decoded on demand.
     pub(crate) fn compressed_bytes(&self) -> u64 {
         self.variants().map(|variant| variant.usage.compressed_bytes).sum()
     }

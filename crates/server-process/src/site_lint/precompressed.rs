@@ -5,6 +5,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+const AGAIN: &str = "compress the file again";
 /// Bytes that are compared at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -41,8 +42,8 @@ pub(super) struct CodedFile<'p> {
     coding: ContentCoding,
     /// The path of the file that it is a form of.
     pub(super) base: &'p [u8],
-    /// Whether it has no use without that file.
-    needs_base: bool,
+    /// Whether it is a part of a page, and no download by its own name.
+    is_of_page: bool,
 }
 
 /// The file at `path` as a precompressed one, if the server would use it so; `media_type` gives that of a name.
@@ -54,26 +55,26 @@ pub(super) fn coded_file<'p, 't>(path: &'p [u8], media_type: impl Fn(&[u8]) -> &
         .expect("the extension is that of a coding");
     let name = base.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let media_type = media_type(name);
-    let needs_base = PAGE_TYPES.iter().any(|page_type| media_type.starts_with(page_type));
-    is_compressible(media_type).then_some(CodedFile { coding, base, needs_base })
+    let is_of_page = PAGE_TYPES.iter().any(|page_type| media_type.starts_with(page_type));
+    is_compressible(media_type).then_some(CodedFile { coding, base, is_of_page })
 }
 
 /// Why the precompressed file at `path` is not used, or must not be, and what to do. Without a budget for it and the file at `base`, their
-/// content is not compared.
+/// content is not compared. `decoded_bytes_max`: what it may become if there is no file at `base`.
 pub(super) fn problem(
     file: &CodedFile<'_>,
     path: &Path,
     base: &Path,
     budget: &mut ReadBudget,
+    decoded_bytes_max: u64,
 ) -> io::Result<Option<(&'static str, &'static str)>> {
-    const AGAIN: &str = "compress the file again";
     let metadata = path.metadata()?;
     let base_metadata = match base.metadata() {
         Ok(metadata) => metadata,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !file.needs_base => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !file.is_of_page => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !budget.take(metadata.len()) => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let remedy = "add the file without a coding, which clients without it need, or remove this one";
-            return Ok(Some(("has no file beside it that it is a form of, and is not used", remedy)));
+            return Ok(problem_alone(decoder(file.coding, path)?, decoded_bytes_max));
         }
         Err(error) => return Err(error),
     };
@@ -91,6 +92,18 @@ pub(super) fn problem(
         Ok(false) => Some(("has other content than the file that it is a form of", AGAIN)),
         Err(_) => Some(("cannot be decoded", AGAIN)),
     })
+}
+
+/// The same of a file without another one beside it, which the server decodes.
+fn problem_alone(decoder: impl Read, decoded_bytes_max: u64) -> Option<(&'static str, &'static str)> {
+    match io::copy(&mut decoder.take(decoded_bytes_max.saturating_add(1)), &mut io::sink()) {
+        Ok(bytes) if bytes <= decoded_bytes_max => None,
+        Ok(_) => {
+            let remedy = "add the file without a coding, or raise `compressed_file_bytes_max` in [limits]";
+            Some(("has no file beside it that it is a form of, is too large once decoded, and is not used", remedy))
+        }
+        Err(_) => Some(("has no file beside it that it is a form of, cannot be decoded, and is not used", AGAIN)),
+    }
 }
 
 /// Compressors give their file the time of the original, and some of them only its whole seconds.
@@ -169,14 +182,19 @@ mod tests {
         for coding in ContentCoding::COMPRESSED {
             let check = |coded: &[u8], time: SystemTime, bytes_max: u64, expected: Option<&str>| {
                 write(&coded_path, coded, time);
-                let file = CodedFile { coding, base: b"x", needs_base: true };
-                let found = problem(&file, &coded_path, &base_path, &mut ReadBudget::new(bytes_max)).expect("read");
+                let file = CodedFile { coding, base: b"x", is_of_page: true };
+                let found =
+                    problem(&file, &coded_path, &base_path, &mut ReadBudget::new(bytes_max), content.len() as u64)
+                        .expect("read");
                 assert_eq!(found.map(|(problem, _)| problem), expected, "{coding:?}");
             };
             let coded = encode(coding, &content);
             let _ = fs::remove_file(&base_path);
-            let alone = "has no file beside it that it is a form of, and is not used";
-            check(&coded, now, u64::MAX, Some(alone));
+            check(&coded, now, u64::MAX, None);
+            let alone = "has no file beside it that it is a form of, cannot be decoded, and is not used";
+            check(b"nonsense", now, u64::MAX, Some(alone));
+            let too_large = problem_alone(&content[..], content.len() as u64 - 1);
+            assert!(too_large.is_some_and(|(problem, _)| problem.contains("too large")), "{coding:?}");
             write(&base_path, &content, now);
             check(&coded, now, u64::MAX, None);
             // Whole seconds, as some compressors set.
@@ -195,10 +213,10 @@ mod tests {
     }
 
     #[test]
-    fn file_for_a_download_needs_no_other_one() {
-        let needs_base = |path: &str| {
+    fn file_for_a_download_is_not_one_of_a_page() {
+        let is_of_page = |path: &str| {
             let file = coded_file(path.as_bytes(), |name| sanderling_http::media_type(name));
-            file.map(|file| (file.base.len() == path.rfind('.').unwrap_or(0), file.needs_base))
+            file.map(|file| (file.base.len() == path.rfind('.').unwrap_or(0), file.is_of_page))
         };
         for (path, expected) in [
             ("js/app.js.br", Some((true, true))),
@@ -208,7 +226,7 @@ mod tests {
             ("photo.jpg.gz", None),
             ("app.js", None),
         ] {
-            assert_eq!(needs_base(path), expected, "{path}");
+            assert_eq!(is_of_page(path), expected, "{path}");
         }
     }
 }

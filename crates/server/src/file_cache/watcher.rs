@@ -41,6 +41,7 @@ impl FileCache {
             self.negative.invalidate(&key);
         }
         for key in invalidation.uncompressed_keys() {
+            self.negative.invalidate(&key);
             // An entry that is not watched is revalidated soon; and a file whose precompressed form is written all the time
             // would be invalidated each time before it is sent.
             if let Some(file) = self.files.get(&key)

@@ -1,13 +1,15 @@
 //! Files with their precompressed files: which are used, what they use, and when a look-up finds them unchanged.
 
+use super::precompressed::is_usable;
 use super::*;
+use crate::open_file::EntryLimits;
 use crate::open_file::VariantId;
 use crate::options::CompressionOptions;
 use crate::sites::SiteOptions;
 use sanderling_http::SitePath;
 use sanderling_os::counters::{Syscall, thread_counts};
 use sanderling_os::directory::OPEN;
-use sanderling_os::file::{FileType, STAT, Timestamp};
+use sanderling_os::file::{FileType, Metadata, STAT, Timestamp};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -210,6 +212,38 @@ fn an_unchanged_file_is_not_read_again() {
     check(&[(Syscall::Close, 2), (Syscall::Fstat, 2), (Syscall::Openat2, 4), (Syscall::Readlinkat, 2)]);
     file.set_watched(true);
     check(&[(Syscall::Close, 2), (Syscall::Fstat, 2), (Syscall::Openat2, 4)]);
+}
+
+#[test]
+fn only_a_name_of_a_known_text_type_is_looked_up_in_each_coding_without_its_file() {
+    if OPEN.selected_name() != "openat2-cached" {
+        return;
+    }
+    // The page for the error is looked for, too.
+    let enabled = CompressionOptions::default();
+    let disabled = CompressionOptions { content_bytes_max: 0, ..enabled };
+    for (path, options, expected) in [
+        ("/none", enabled, 2),
+        ("/none.png", enabled, 2),
+        ("/none.js.br", enabled, 2),
+        ("/none.js", enabled, 5),
+        ("/none.js", disabled, 2),
+    ] {
+        let fixture = Fixture::new(&[], path);
+        let compression = Arc::new(CompressionQueue::new(options));
+        let context =
+            LookupContext { now_ms: 0, unix_s: 0, limits: LIMITS, attempt_count: 0, sendfile_after: Duration::ZERO };
+        let run = || fixture.lookup.run(None, context, Blocking::Yes, (&fixture.gauges, &compression));
+        // The first one fills the kernel's cache of names.
+        assert_eq!(run().err(), Some(FileError::NotFound.into()));
+        let before = thread_counts();
+        assert_eq!(run().err(), Some(FileError::NotFound.into()));
+        assert_eq!(
+            thread_counts().since(&before).nonzero().collect::<Vec<_>>(),
+            [(Syscall::Openat2, expected)],
+            "{path}"
+        );
+    }
 }
 
 #[test]

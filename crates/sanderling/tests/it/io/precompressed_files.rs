@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::domain::{Domain, Setup};
 use sanderling_testkit::http::{HttpClient, Response};
-use sanderling_testkit::{DEADLINE, curl};
+use sanderling_testkit::{DEADLINE, curl, wait_until};
 
 /// The content of [`BROTLI`], [`ZSTD`] and [`GZIP`].
 const LINES: &[u8] = &lines();
@@ -190,7 +190,7 @@ fn only_valid_precompressed_files_are_used() {
         ("out.js", b"a symbolic link out of the root"),
         ("twice.js.br", b"a file that is requested by this name"),
         ("twice.js.br.gz", b"twice"),
-        ("lone.js.br", b"without the plain file"),
+        ("lone.js.br", b"neither brotli nor beside a file"),
     ]);
     let root = domain.directory.path().join("public");
     domain.directory.write("outside.js", b"out");
@@ -202,6 +202,53 @@ fn only_valid_precompressed_files_are_used() {
         check_only(&client.get(&format!("/{name}"), "br, gzip, zstd"), &content);
     }
     assert_eq!(client.get("/lone.js", "br").status, 404);
+}
+
+#[test]
+fn a_precompressed_file_serves_its_url_without_the_file_itself() {
+    let site: &[(&str, &[u8])] =
+        &[("index.html", b"hi\n"), ("app.js.br", BROTLI), ("app.js.gz", GZIP), ("page/index.html.zst", ZSTD)];
+    let domain = Domain::with_site(site);
+    let mut client = Client::connect(&domain);
+    let mut tags = Vec::new();
+    for (accepted, coding, content) in
+        [("br", Some("br"), BROTLI), ("gzip", Some("gzip"), GZIP), ("zstd", None, LINES), ("", None, LINES)]
+    {
+        let response = client.get("/app.js", accepted);
+        check_variant(&response, coding, content);
+        assert_eq!(response.field("Content-Type"), Some("text/javascript; charset=utf-8"));
+        let tag = response.field("ETag").expect("an entity tag").to_owned();
+        let fields = format!("Accept-Encoding: {accepted}\r\nIf-None-Match: {tag}\r\n");
+        assert_eq!(client.request("GET", "/app.js", &fields).status, 304, "{accepted}");
+        let fields = format!("Accept-Encoding: {accepted}\r\nRange: bytes=2-5\r\nIf-Range: {tag}\r\n");
+        let part = client.request("GET", "/app.js", &fields);
+        assert_eq!((part.status, &part.body[..]), (206, &content[2..6]), "{accepted}");
+        assert_eq!(
+            client.request("HEAD", "/app.js", &fields).field("Content-Length"),
+            Some(&*content.len().to_string())
+        );
+        tags.push(tag);
+    }
+    assert!(tags[0] != tags[1] && tags[1] != tags[2] && tags[0] != tags[2] && tags[2] == tags[3], "{tags:?}");
+    check_variant(&client.get("/page/", "br"), None, LINES);
+    check_variant(&client.get("/page/", "zstd"), Some("zstd"), ZSTD);
+
+    // One that comes later is noticed, as are the file itself and that both are gone.
+    assert_eq!(client.get("/late.js", "br").status, 404);
+    domain.directory.write("public/late.js.br", BROTLI);
+    wait_until("the new precompressed file is used", || client.get("/late.js", "br").status == 200);
+    domain.directory.write("public/late.js", b"a shorter file\n");
+    check_only(
+        &client.wait_until("/late.js", SOON, |response| response.body != LINES && response.body != BROTLI),
+        b"a shorter file\n",
+    );
+    for name in ["late.js", "late.js.br"] {
+        fs::remove_file(domain.directory.path().join("public").join(name)).unwrap();
+    }
+    wait_until("the file is gone", || client.get("/late.js", "br").status == 404);
+
+    // Nothing is decoded if there is no memory for it.
+    assert_eq!(Client::connect(&with_site(site)).get("/app.js", "br").status, 404);
 }
 
 #[test]
