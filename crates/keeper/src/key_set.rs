@@ -11,8 +11,6 @@ pub(crate) struct KeySet {
     held: HashMap<KeyId, HeldKey>,
     /// Of the last set of certificates.
     current: HashSet<KeyId>,
-    /// Of good versions.
-    kept: HashSet<KeyId>,
 }
 
 #[derive(Debug)]
@@ -23,7 +21,7 @@ struct HeldKey {
 }
 
 impl KeySet {
-    /// Takes the keys of a set of certificates, and returns the certificates without them. Keys of the set before stay until
+    /// Takes the keys of a set of certificates, and returns the certificates without them. Keys of sets before stay until
     /// [`KeySet::retain`], since they are in use until then.
     pub(crate) fn hold(&mut self, certificates: Vec<PassedCertificate>) -> Vec<PassedCertificate> {
         let mut current = HashSet::new();
@@ -39,8 +37,7 @@ impl KeySet {
             held @ CertificateContent::Held(_) => Ok(held),
         };
         let certificates = certificates.into_iter().map(|certificate| certificate.and_then(&mut hold)).collect();
-        let before = std::mem::replace(&mut self.current, current);
-        self.remove_all_but(&before);
+        self.current = current;
         certificates
     }
 
@@ -49,16 +46,16 @@ impl KeySet {
         for pem in keys {
             // The keeper before could use it.
             if let Ok(key) = PrivateKey::from_pem(&pem) {
-                let id = self.insert(key, pem);
-                self.kept.insert(id);
+                self.insert(key, pem);
             }
         }
     }
 
     /// Erases all keys but those of the current certificates and of `kept`.
     pub(crate) fn retain(&mut self, kept: &[KeptCertificate]) {
-        self.kept = kept.iter().filter_map(|kept| Certificate::key_id_of(kept.content.held()?)).collect();
-        self.remove_all_but(&HashSet::new());
+        let kept: HashSet<KeyId> =
+            kept.iter().filter_map(|kept| Certificate::key_id_of(kept.content.held()?)).collect();
+        self.held.retain(|id, _| self.current.contains(id) || kept.contains(id));
     }
 
     /// The keys as PEM.
@@ -75,11 +72,6 @@ impl KeySet {
         let id = key.id();
         self.held.insert(id, HeldKey { key, pem });
         id
-    }
-
-    fn remove_all_but(&mut self, needed: &HashSet<KeyId>) {
-        let (current, kept) = (&self.current, &self.kept);
-        self.held.retain(|id, _| [current, kept, needed].iter().any(|ids| ids.contains(id)));
     }
 }
 
@@ -145,6 +137,9 @@ mod tests {
         keys.retain(&[kept(&served[0])]);
         check(&keys, &[&one, &two]);
         let served = keys.hold(vec![files(&three)]);
+        check(&keys, &[&one, &two, &three]);
+        // A process that drains still serves the first one.
+        keys.hold(vec![files(&three)]);
         check(&keys, &[&one, &two, &three]);
         keys.retain(&[kept(&served[0])]);
         check(&keys, &[&three]);

@@ -299,6 +299,7 @@ impl Supervisor {
                 self.restart_at,
                 self.next_watchdog,
                 self.agent.next_deadline(),
+                self.keeper.next_erasure(),
                 self.secrets.next_check(),
                 self.logs.next_check(),
             ])

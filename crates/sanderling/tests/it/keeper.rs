@@ -4,7 +4,8 @@ mod lies;
 mod memory;
 
 use sanderling_testkit::{
-    ListenerCounts, TestDirectory, TestServer, children_of, curl, run_program, send_signal, server_pids, wait_until,
+    ListenerCounts, RawConnection, TestDirectory, TestServer, children_of, curl, run_program, send_signal, server_pids,
+    wait_until,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -127,6 +128,33 @@ impl Drop for OpenConnection {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+#[test]
+fn replaced_process_finishes_handshakes_with_its_certificate() {
+    /// TLS 1.2 with one suite (ECDHE, ECDSA), one group (P-256) and one signature scheme.
+    const HELLO: [&[u8]; 4] = [
+        &[22, 3, 1, 0, 63, 1, 0, 0, 59, 3, 3],
+        &[7; 32],
+        &[0, 0, 2, 0xc0, 0x2b, 1, 0],
+        &[0, 16, 0, 13, 0, 4, 0, 2, 4, 3, 0, 10, 0, 4, 0, 2, 0, 23],
+    ];
+    let directory = domain(CONFIG, P256);
+    let (_server, https) = start(&directory);
+    let hello = HELLO.concat();
+    let mut client = RawConnection::open(https);
+    client.send(&hello[..9]);
+    // With another number of workers there is a new process. The next but one has nothing of the first one.
+    for workers in ["workers = 1", "workers = 2", "workers = 1"] {
+        issue(&directory, P256);
+        directory.replace("sanderling.toml", CONFIG.replace("workers = 2", workers).as_bytes());
+        let reloaded = directory.control("reload");
+        assert!(reloaded.status.success() && !reloaded.text().contains("no connection was closed"), "{reloaded}");
+        assert!(is_served(&directory, https, &[]));
+    }
+    client.send(&hello[9..]);
+    // A handshake message, not an alert (RFC 5246 §6.2.1).
+    assert_eq!(client.read_bytes(1), [22]);
 }
 
 #[test]

@@ -33,6 +33,8 @@ const HOLD_TIME: Duration = Duration::from_secs(10);
 const SIGNATURE_TIME: Duration = Duration::from_secs(1);
 /// Sockets of a server process, one for each worker; more workers share them.
 const SOCKETS_MAX: usize = 64;
+/// Time after which keys are erased that the serving process does not need any more: a worker may be signing with one of them.
+const ERASE_DELAY: Duration = Duration::from_secs(10);
 /// Time in which a killed keeper exits.
 const EXIT_TIME: Duration = Duration::from_secs(1);
 
@@ -47,6 +49,8 @@ pub(super) struct Keeper {
     backoff: Backoff,
     /// The keys for the next keeper.
     held_keys: Option<OwnedFd>,
+    /// When it may erase the keys that are not needed any more.
+    erase_at: Option<Instant>,
     /// The number of the last set of keys.
     last_number: u64,
     /// What keepers that have ended have done.
@@ -95,6 +99,11 @@ impl Keeper {
     /// When it is started again, if it has exited.
     pub(super) fn next_start(&self) -> Option<Instant> {
         self.start_at.filter(|_| self.process.is_none())
+    }
+
+    /// When keys are to be erased. Afterwards the exit of a draining process is what is waited for.
+    pub(super) fn next_erasure(&self) -> Option<Instant> {
+        self.erase_at.filter(|at| Instant::now() < *at)
     }
 
     pub(super) fn pid(&self) -> Option<i32> {
@@ -146,6 +155,8 @@ impl Keeper {
             of_server.push((FdKind::Keeper, asking));
             of_keeper.push((FdKind::Keeper, answering));
         }
+        // Until a server process has reported that it uses this set, the keys of the set before are in use.
+        self.erase_at = None;
         self.last_number += 1;
         self.send(Command::HoldKeys { number: self.last_number }, descriptors)?;
         self.send(Command::ServeKeys, of_keeper)?;
@@ -174,8 +185,14 @@ impl Keeper {
         }
     }
 
-    /// Has the keeper erase the keys that are not needed any more: the serving process serves `kept`.
-    pub(super) fn retain(&mut self, kept: BorrowedFd<'_>) {
+    /// The serving process uses the last set of certificates: the keys of those before can be erased soon.
+    pub(super) fn plan_erasure(&mut self) {
+        self.erase_at = Some(Instant::now() + ERASE_DELAY);
+    }
+
+    /// Has the keeper erase all keys but those of the last set of certificates and of the good versions `kept`.
+    fn erase_all_but(&mut self, kept: BorrowedFd<'_>) {
+        self.erase_at = None;
         if self.process.is_some()
             && let Ok(kept) = kept.try_clone_to_owned()
         {
@@ -293,11 +310,16 @@ impl Supervisor {
         }
     }
 
-    /// Kills a keeper that does not report any more, and lets one go that is not needed.
+    /// Kills a keeper that does not report any more, lets one go that is not needed, and has it erase keys that nobody uses.
     pub(super) fn update_keeper(&mut self, hang_limit: Duration) {
         if !self.active.config.has_keeper() && self.task.is_none() {
             self.keeper.replace();
             (self.keeper.held_keys, self.keeper.start_at) = (None, None);
+        }
+        let is_due = self.keeper.erase_at.is_some_and(|at| Instant::now() >= at);
+        // A process that drains still signs with the keys of its certificates.
+        if is_due && self.processes.len() == 1 {
+            self.secrets.kept().into_iter().for_each(|kept| self.keeper.erase_all_but(kept));
         }
         let Some(process) = &mut self.keeper.process else { return };
         // Its exit is noticed as such.

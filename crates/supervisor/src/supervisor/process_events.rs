@@ -64,7 +64,7 @@ impl Supervisor {
             Event::ZonesKept { replaces_all } => self.keep_zones(descriptors, replaces_all),
             Event::CertificatesKept => {
                 self.secrets.keep(descriptors);
-                self.secrets.kept().into_iter().for_each(|kept| self.keeper.retain(kept));
+                self.keeper.plan_erasure();
             }
             Event::ChallengesServed { number } => self.on_challenges_served(number),
             // Those of a process that drains are not served any more.
