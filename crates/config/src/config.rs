@@ -13,6 +13,7 @@ use crate::site::Site;
 use crate::transfers::{TransfersByZone, TsigKeyFile, ZoneTransfers};
 use crate::zones::{SecondaryZone, Zone, ZoneFolder};
 use sanderling_log_format::LogKind;
+use sanderling_site_rules::ClientFrom;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -454,17 +455,6 @@ pub struct TrustedProxies {
     pub networks: Vec<(IpAddr, u8)>,
     /// How they name the client.
     pub client_from: ClientFrom,
-}
-
-/// How a proxy names the client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientFrom {
-    /// By the PROXY protocol, at the start of the connection.
-    ProxyProtocol,
-    /// By the field Forwarded (RFC 7239) of each request.
-    Forwarded,
-    /// By the field X-Forwarded-For of each request.
-    XForwardedFor,
 }
 
 /// A file with the secrets of cookies, for servers that share an address.

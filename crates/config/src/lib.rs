@@ -35,7 +35,7 @@ pub mod diagnostic;
 pub use account::lookup_user;
 pub use authorities::{Acme, Authority};
 pub use config::{
-    CertificateFiles, ClientFrom, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, Metrics, RateLimit,
+    CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, Metrics, RateLimit,
     SocketsPerAddress, TrustedProxies, UserAndGroup,
 };
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
@@ -52,6 +52,6 @@ pub use request_log::{AccessLog, LogOutput, LogTarget, QueryLog, Rotation, Rotat
 pub use sanderling_log_format::LogKind;
 pub use service::{ListenerRole, Service};
 pub use similar::most_similar;
-pub use site::{DohPath, FileOptions, Hsts, Site, SiteOptions};
+pub use site::{DohPath, Hsts, Site, SiteOptions};
 pub use transfers::{Primary, Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
 pub use zones::{SecondaryZone, TRANSFERRED_ZONES, Zone, ZoneFolder, ZoneListing, ZoneOrigin};

@@ -4,6 +4,7 @@ use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::path_rules::PathRules;
 use crate::paths::check_directory;
+use sanderling_site_rules::FileOptions;
 use std::path::PathBuf;
 
 /// A web site: a document root that is served for some hosts.
@@ -53,33 +54,6 @@ pub struct DohPath {
     pub path: String,
     /// Where the configuration has it.
     pub location: Location,
-}
-
-/// How the file of a request is found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileOptions {
-    /// The names of the file that answers for a directory; the first one that exists does.
-    pub index: Vec<String>,
-    /// Whether the URL of `a.html` is `a`.
-    pub clean_urls: bool,
-    /// Whether directories without an index are listed.
-    pub listing: bool,
-    /// Whether files are compressed when a client first accepts that.
-    pub compress: bool,
-    /// The file that answers navigations to paths without a file, relative to the document root.
-    pub fallback: Option<String>,
-}
-
-impl Default for FileOptions {
-    fn default() -> FileOptions {
-        FileOptions {
-            index: vec!["index.html".to_owned()],
-            clean_urls: false,
-            listing: false,
-            compress: true,
-            fallback: None,
-        }
-    }
 }
 
 /// Strict-Transport-Security (RFC 6797): browsers use the site with HTTPS only.

@@ -1,8 +1,7 @@
 //! What the configuration says of clients: exemptions from limits, proxies that name the client, and paths for some addresses only.
 
-use sanderling_config::{AccessRule as ConfiguredAccessRule, ClientFrom as ConfiguredClientFrom, Config, RateLimit};
-use sanderling_http::ForwardedField;
-use sanderling_server::{AccessRule, ClientFrom, HttpClients, IpNetwork, RateLimitPolicy, Snapshot};
+use sanderling_config::{AccessRule as ConfiguredAccessRule, Config, RateLimit};
+use sanderling_server::{AccessRule, HttpClients, IpNetwork, RateLimitPolicy, Snapshot};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -28,10 +27,5 @@ fn networks(networks: &[(IpAddr, u8)]) -> Vec<IpNetwork> {
 fn http_clients(config: &Config) -> HttpClients {
     let rate_limit = policy(&config.http_rate_limit);
     let Some(proxies) = &config.trusted_proxies else { return HttpClients { rate_limit, ..HttpClients::default() } };
-    let client_from = match proxies.client_from {
-        ConfiguredClientFrom::ProxyProtocol => ClientFrom::ProxyProtocol,
-        ConfiguredClientFrom::Forwarded => ClientFrom::Field(ForwardedField::Forwarded),
-        ConfiguredClientFrom::XForwardedFor => ClientFrom::Field(ForwardedField::XForwardedFor),
-    };
-    HttpClients { trusted_proxies: networks(&proxies.networks), client_from, rate_limit }
+    HttpClients { trusted_proxies: networks(&proxies.networks), client_from: Some(proxies.client_from), rate_limit }
 }

@@ -25,8 +25,8 @@ use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_http::PathTraits;
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
-use sanderling_server::{FileOptions, Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
-use sanderling_site_rules::RuleSet;
+use sanderling_server::{Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
+use sanderling_site_rules::{FileOptions, RuleSet};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -218,7 +218,7 @@ impl Loader {
             media_types: site.options.media_types.clone(),
             link_targets,
             previous_roots,
-            files: file_options(&site.options.files),
+            files: site.options.files.clone(),
             refused_paths,
             hides_rules_files: site.options.rules.reads_files,
             rules: rules_of(&site.options, &mut report.errors),
@@ -423,11 +423,6 @@ impl Loader {
         report.load_status.zones.push(Arc::clone(&loaded.state));
         loaded.entry(zone)
     }
-}
-
-fn file_options(options: &sanderling_config::FileOptions) -> FileOptions {
-    let sanderling_config::FileOptions { index, clean_urls, listing, compress, fallback } = options.clone();
-    FileOptions { index, clean_urls, listing, compress, fallback }
 }
 
 /// What a site with these options does besides serving files.

@@ -2,6 +2,7 @@
 
 use crate::rate_limit_policy::{IpNetwork, RateLimitPolicy};
 use sanderling_http::{ForwardedField, Request, forwarded_client};
+use sanderling_site_rules::ClientFrom;
 use std::net::{IpAddr, SocketAddr};
 
 /// What the operator says of the clients of HTTP, which a reload may change.
@@ -9,22 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 pub struct HttpClients {
     /// Proxies in front of the server, which name their clients.
     pub trusted_proxies: Vec<IpNetwork>,
-    /// How they name them.
-    pub client_from: ClientFrom,
+    /// How they name them; `None` if clients connect to the server.
+    pub client_from: Option<ClientFrom>,
     /// Exemptions from the limit of requests.
     pub rate_limit: RateLimitPolicy,
-}
-
-/// How a trusted proxy names its client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ClientFrom {
-    /// Not at all: clients connect to the server.
-    #[default]
-    Connection,
-    /// At the start of a connection.
-    ProxyProtocol,
-    /// In a field of each request.
-    Field(ForwardedField),
 }
 
 impl HttpClients {
@@ -36,13 +25,18 @@ impl HttpClients {
 
     /// Whether a connection from `address` begins with a header of the PROXY protocol.
     pub(crate) fn sends_proxy_header(&self, address: IpAddr) -> bool {
-        self.client_from == ClientFrom::ProxyProtocol && self.is_trusted(address)
+        self.client_from == Some(ClientFrom::ProxyProtocol) && self.is_trusted(address)
     }
 
     /// The client of `request`, which `peer` has sent; `None` if it is malformed.
     pub(crate) fn client_of(&self, request: Option<&Request<'_>>, peer: SocketAddr) -> SocketAddr {
-        match (self.client_from, request) {
-            (ClientFrom::Field(field), Some(request)) if self.is_trusted(peer.ip()) => {
+        let field = match self.client_from {
+            Some(ClientFrom::Forwarded) => ForwardedField::Forwarded,
+            Some(ClientFrom::XForwardedFor) => ForwardedField::XForwardedFor,
+            Some(ClientFrom::ProxyProtocol) | None => return peer,
+        };
+        match request {
+            Some(request) if self.is_trusted(peer.ip()) => {
                 forwarded_client(&request.fields, field, |address| self.is_trusted(address)).unwrap_or(peer)
             }
             _ => peer,

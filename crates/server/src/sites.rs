@@ -3,7 +3,7 @@
 use crate::protection::{AccessRule, AuthRule, Protection};
 use sanderling_http::{Host, PathTraits, SitePath, media_type};
 use sanderling_os::directory::Directory;
-use sanderling_site_rules::{Cors, RuleSet};
+use sanderling_site_rules::{Cors, FileOptions, RuleSet};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -54,33 +54,6 @@ pub struct SiteOptions {
     pub hides_rules_files: bool,
     /// What else it does; `None` if nothing, so that the path of a request has one test for all of it.
     pub rules: Option<Box<SiteRules>>,
-}
-
-/// How the file of a request is found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileOptions {
-    /// The names of the file that answers for a directory; the first one that exists does.
-    pub index: Vec<String>,
-    /// The URL of `a.html` is `a`.
-    pub clean_urls: bool,
-    /// Directories without an index are listed.
-    pub listing: bool,
-    /// Files are compressed when a client first accepts that.
-    pub compress: bool,
-    /// The file that answers navigations to paths without a file.
-    pub fallback: Option<String>,
-}
-
-impl Default for FileOptions {
-    fn default() -> FileOptions {
-        FileOptions {
-            index: vec!["index.html".to_owned()],
-            clean_urls: false,
-            listing: false,
-            compress: true,
-            fallback: None,
-        }
-    }
 }
 
 /// What a site does besides serving files.

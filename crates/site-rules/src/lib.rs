@@ -1,4 +1,5 @@
-//! Redirects, rewrites and header fields by path: parses the rules of a site, and finds those of a request.
+//! Redirects, rewrites and header fields by path: parses the rules of a site, and finds those of a request. Also the options of
+//! sites that the configuration and the server have in common.
 //!
 //! Used by `config`, which reports wrong rules, by `server-process`, which reads the files `_redirects` and `_headers` of a
 //! document root, and by `server`, which answers by the rules. It does no I/O.
@@ -20,12 +21,14 @@ mod template;
 mod pattern;
 mod escape;
 mod error;
+mod options;
 
 pub use cors::Cors;
 pub use error::{LineProblem, RuleError};
 pub use field::{Field, FieldEdits, FieldRule, ResponseKind};
 pub use fingerprint::has_fingerprint;
 pub use headers_file::parse_headers_file;
+pub use options::{ClientFrom, FileOptions};
 pub use pattern::{Pattern, RequestPath};
 pub use redirect::{Action, Outcome, PageStatus, Redirect, RedirectStatus, RedirectText};
 pub use redirects_file::parse_redirects_file;

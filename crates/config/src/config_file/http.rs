@@ -1,10 +1,11 @@
 //! Reads the section `[http]`, and networks.
 
 use super::ConfigBuilder;
-use crate::config::{ClientFrom, TrustedProxies};
+use crate::config::TrustedProxies;
 use crate::config_reader::{Entry, entries};
 use crate::keys::Section;
 use crate::service::Service;
+use sanderling_site_rules::ClientFrom;
 use std::net::IpAddr;
 
 impl ConfigBuilder<'_, '_> {

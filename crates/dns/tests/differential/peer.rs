@@ -4,7 +4,8 @@ use crate::support::question::Question;
 use crate::support::reply::Reply;
 use crate::support::zone_text::{name_bytes, texts_of_zones};
 use sanderling_dns::{Name, Rtype};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use sanderling_testkit::free_address;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -206,17 +207,6 @@ impl Drop for Peer {
         let _ = self.child.wait();
         if !std::thread::panicking() {
             let _ = std::fs::remove_dir_all(&self.home);
-        }
-    }
-}
-
-/// A free address for UDP and TCP.
-fn free_address() -> SocketAddr {
-    loop {
-        let udp = UdpSocket::bind("127.0.0.1:0").expect("loopback has a free port");
-        let address = udp.local_addr().expect("it is bound");
-        if TcpListener::bind(address).is_ok() {
-            return address;
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Clients that make too many requests, and clients behind proxies.
 
 use super::*;
-use crate::http_clients::{ClientFrom, HttpClients};
+use crate::http_clients::HttpClients;
 use crate::metrics::Counter;
 use crate::options::HttpOptions;
 use crate::rate_limit_policy::{IpNetwork, RateLimitPolicy};
 use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
-use sanderling_http::ForwardedField;
+use sanderling_site_rules::ClientFrom;
 
 const FILES: &[BuiltinFile] = &[BuiltinFile { path: "file", bytes: b"content" }];
 const GET: &str = "GET /file HTTP/1.1\r\nHost: example\r\n\r\n";
@@ -90,7 +90,7 @@ fn requests_over_http2_are_counted_too() {
 fn clients_that_a_trusted_proxy_names_have_budgets_of_their_own() {
     let http_clients = HttpClients {
         trusted_proxies: vec![network("192.0.2.0", 24)],
-        client_from: ClientFrom::Field(ForwardedField::XForwardedFor),
+        client_from: Some(ClientFrom::XForwardedFor),
         ..HttpClients::default()
     };
     with_clients(http_clients, options(), |simulation| {

@@ -4,9 +4,10 @@ mod ranges;
 
 use super::*;
 use crate::options::HttpOptions;
-use crate::sites::{DefaultSite, FileOptions, Root, Site, SiteOptions, Sites};
+use crate::sites::{DefaultSite, Root, Site, SiteOptions, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::directory::Directory;
+use sanderling_site_rules::FileOptions;
 use sanderling_testkit::wait_until;
 use std::path::Path;
 use std::time::SystemTime;

@@ -2,12 +2,12 @@
 
 use super::tls_tests::{Configs, TlsClient, localhost_certificate};
 use super::*;
-use crate::http_clients::{ClientFrom, HttpClients};
+use crate::http_clients::HttpClients;
 use crate::rate_limit_policy::IpNetwork;
 use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 use crate::snapshot::Tls;
 use sanderling_dns::{HashSeed, ZoneMap};
-use sanderling_http::ForwardedField;
+use sanderling_site_rules::ClientFrom;
 use sanderling_testkit::{TestDirectory, run_program};
 use sanderling_tls::{Certificate, CertificateStore};
 use std::fs;
@@ -314,14 +314,13 @@ fn request_of_a_trusted_proxy_may_have_the_scheme_of_its_client() {
     };
     let proxies = |client_from, address: IpAddr| HttpClients {
         trusted_proxies: vec![IpNetwork { address, prefix_bits: 32 }],
-        client_from,
+        client_from: Some(client_from),
         ..HttpClients::default()
     };
-    let by_field = ClientFrom::Field(ForwardedField::XForwardedFor);
     let other = IpAddr::from([192, 0, 2, 77]);
     check(HttpClients::default(), "", ["308", "421"]);
-    check(proxies(by_field, other), "", ["308", "421"]);
-    check(proxies(by_field, CLIENT), "", ["308", "200"]);
+    check(proxies(ClientFrom::XForwardedFor, other), "", ["308", "421"]);
+    check(proxies(ClientFrom::XForwardedFor, CLIENT), "", ["308", "200"]);
     let header = "PROXY TCP4 198.51.100.1 192.0.2.9 4000 80\r\n";
     check(proxies(ClientFrom::ProxyProtocol, CLIENT), header, ["308", "200"]);
 }

@@ -1,7 +1,7 @@
 //! Random sets of ranges of files in memory and on disk: what arrives are the bytes of the file.
 
 use super::{Answer, browse};
-use crate::sites::FileOptions;
+use sanderling_site_rules::FileOptions;
 use std::ops::Range;
 
 const LENGTHS: [usize; 3] = [90, 9_000, 300_000];

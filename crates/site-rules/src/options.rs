@@ -1,0 +1,39 @@
+//! Options of sites and of clients that the configuration has and the server follows as they are.
+
+/// How the file of a request is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileOptions {
+    /// The names of the file that answers for a directory; the first one that exists does.
+    pub index: Vec<String>,
+    /// Whether the URL of `a.html` is `a`.
+    pub clean_urls: bool,
+    /// Whether directories without an index are listed.
+    pub listing: bool,
+    /// Whether files are compressed when a client first accepts that.
+    pub compress: bool,
+    /// The file that answers navigations to paths without a file, relative to the document root.
+    pub fallback: Option<String>,
+}
+
+impl Default for FileOptions {
+    fn default() -> FileOptions {
+        FileOptions {
+            index: vec!["index.html".to_owned()],
+            clean_urls: false,
+            listing: false,
+            compress: true,
+            fallback: None,
+        }
+    }
+}
+
+/// How a proxy names its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientFrom {
+    /// By the PROXY protocol, at the start of the connection.
+    ProxyProtocol,
+    /// By the field Forwarded (RFC 7239) of each request.
+    Forwarded,
+    /// By the field X-Forwarded-For of each request.
+    XForwardedFor,
+}
