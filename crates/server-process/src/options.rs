@@ -61,7 +61,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
         tls_handshake_timeout: ms(limits.tls_handshake_timeout_ms),
         connection_buffers_bytes_max: limits.connection_buffers_bytes_max,
         connection_buffer_bytes_max: limits.connection_buffer_bytes_max,
-        access_log_queue_bytes_max: limits.access_log_queue_bytes_max,
+        request_log_queue_bytes_max: limits.request_log_queue_bytes_max,
         passwords: PasswordOptions {
             queued_max: limits.password_checks_max,
             queued_per_client_max: limits.password_checks_per_client_max,

@@ -21,7 +21,7 @@ pub struct Options {
     /// or sent.
     pub connection_buffer_bytes_max: usize,
     /// Bytes of the access log that wait to be written, of each worker.
-    pub access_log_queue_bytes_max: usize,
+    pub request_log_queue_bytes_max: usize,
     /// The checks of passwords.
     pub passwords: PasswordOptions,
     /// The open-file cache.
@@ -45,7 +45,7 @@ impl Default for Options {
             tls_handshake_timeout: Duration::from_secs(10),
             connection_buffers_bytes_max: 64 * 1024 * 1024,
             connection_buffer_bytes_max: 64 * 1024,
-            access_log_queue_bytes_max: 1024 * 1024,
+            request_log_queue_bytes_max: 1024 * 1024,
             passwords: PasswordOptions::default(),
             open_files: OpenFilesOptions::default(),
             drain_grace: Duration::from_secs(2),

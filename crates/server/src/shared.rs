@@ -65,7 +65,7 @@ impl Shared {
             reads: Arc::new(FileReads::new(Arc::clone(&jobs))),
             jobs,
             log_queues: ["access-log", "query-log"]
-                .map(|name| Arc::new(LogQueue::new(name, options.access_log_queue_bytes_max))),
+                .map(|name| Arc::new(LogQueue::new(name, options.request_log_queue_bytes_max))),
             metrics: Metrics::new(options.statistics),
             lifecycle: Lifecycle::default(),
             permits: [

@@ -132,7 +132,7 @@ fn last_lines_are_written_when_the_server_stops() {
 
 #[test]
 fn log_that_takes_nothing_costs_no_request() {
-    let directory = site("[log]\naccess = \"fifo\"\n[limits]\naccess_log_queue_bytes_max = 65536\n");
+    let directory = site("[log]\naccess = \"fifo\"\n[limits]\nrequest_log_queue_bytes_max = 65536\n");
     let fifo = directory.argument("fifo");
     assert!(run_program("mkfifo", "coreutils", &[&fifo]).status.success());
     // It is open for reading, and nobody reads.

@@ -75,7 +75,7 @@ fn one_of_some_queries_is_logged_until_the_log_is_switched_off() {
 #[test]
 fn log_that_takes_nothing_delays_no_reply() {
     let directory =
-        domain("[log]\nqueries = \"fifo\"\nqueries_format = \"json\"\n[limits]\naccess_log_queue_max = \"64KiB\"");
+        domain("[log]\nqueries = \"fifo\"\nqueries_format = \"json\"\n[limits]\nrequest_log_queue_max = \"64KiB\"");
     let fifo = directory.argument("fifo");
     assert!(run_program("mkfifo", "coreutils", &[&fifo]).status.success());
     // It is open for reading, and nobody reads.
