@@ -72,9 +72,9 @@ impl PathRules {
     /// What the operator should know of `security_headers`.
     pub fn note(&self) -> Option<Diagnostic> {
         let (set, location) = self.security_headers.as_ref()?;
-        let fields: Vec<String> = set.fields().iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let fields: Vec<String> = set.fields().iter().map(|(name, value)| format!("`{name}: {value}`")).collect();
         let message = format!("`security_headers`: {}", set.effect());
-        let remedy = format!("a field in `headers` replaces one of those sent:\n  {}", fields.join("\n  "));
+        let remedy = format!("a field in `headers` replaces one of those sent, {}", fields.join(", "));
         Some(Diagnostic::note(location.clone(), Problem::new(message, remedy)))
     }
 }

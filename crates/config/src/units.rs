@@ -24,14 +24,16 @@ impl Quantity {
         }
     }
 
-    /// The value of `text`, a whole number with a unit, in milliseconds or bytes. `None` if it is none, or larger than 64
-    /// bits.
+    /// The value of `text`, a whole number with a unit, in milliseconds or bytes, or `u64::MAX` if it is larger. `None` if it is
+    /// none.
     pub(crate) fn parse(self, text: &str) -> Option<u64> {
         let digits_end = text.find(|letter: char| !letter.is_ascii_digit())?;
         let (number, unit) = text.split_at(digits_end);
         let unit = unit.trim_start();
         let (_, factor) = self.units().iter().find(|(name, _)| *name == unit)?;
-        number.parse::<u64>().ok()?.checked_mul(*factor)
+        // A string of digits that is no number of 64 bits is larger.
+        let has_digits = !number.is_empty();
+        has_digits.then(|| number.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(*factor))
     }
 
     /// `value` in the largest unit in which it is a whole number.
@@ -78,8 +80,8 @@ mod tests {
             (Quantity::Size, "512B", Some(512)),
             (Quantity::Size, "64MiB", Some(64 << 20)),
             (Quantity::Size, "1TiB", Some(1 << 40)),
-            (Quantity::Size, "99999999TiB", None),
-            (Quantity::Size, "99999999999999999999B", None),
+            (Quantity::Size, "99999999TiB", Some(u64::MAX)),
+            (Quantity::Size, "99999999999999999999B", Some(u64::MAX)),
             (Quantity::Size, "64MB", None),
             (Quantity::Size, "64mib", None),
             (Quantity::Size, "MiB", None),

@@ -325,7 +325,10 @@ mod tests {
             "{ max_age = 86400 }",
             "6:20: `max_age` must be a string, not the number 86400; write max_age = \"1d\"",
         );
-        check_hsts("{ max_age = \"4000d\" }", "6:20: `max_age` is out of range: \"4000d\"; write \"0s\" to \"3650d\"");
+        for time in ["4000d", "999999999999999d"] {
+            let expected = format!("6:20: `max_age` is out of range: {time:?}; write \"0s\" to \"3650d\"");
+            check_hsts(&format!("{{ max_age = {time:?} }}"), &expected);
+        }
         check_hsts(
             "{ max_age = \"1 day\" }",
             "6:20: \"1 day\" is not a whole number with one of the units ms, s, min, h or d; write \"0s\" to \"3650d\"",

@@ -107,6 +107,10 @@ mod tests {
                 "2:21: `http_idle_timeout` is out of range: \"1ms\"; write \"100ms\" to \"1h\"",
             ),
             (
+                "http_head_max = \"99999999999TiB\"",
+                "2:17: `http_head_max` is out of range: \"99999999999TiB\"; write \"1KiB\" to \"1MiB\"",
+            ),
+            (
                 "http_head_max = \"16KB\"",
                 "2:17: \"16KB\" is not a whole number with one of the units B, KiB, MiB, GiB or TiB; \
                  write \"1KiB\" to \"1MiB\"",

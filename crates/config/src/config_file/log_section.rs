@@ -6,6 +6,7 @@ use crate::keys::Section;
 use crate::request_log::{LogOutput, LogTarget, RequestLog, Rotation, RotationTime};
 use crate::units::Quantity;
 use sanderling_log_format::{Format, LogKind, Variable};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 const ROTATE_EXAMPLE: &str = "rotate = \"daily\" or rotate = \"100MiB\"";
@@ -13,8 +14,8 @@ const ROTATE_EXAMPLE: &str = "rotate = \"daily\" or rotate = \"100MiB\"";
 const KEEP_DEFAULT: u32 = 7;
 const KEEP_MAX: u64 = 1000;
 const ONE_OF_MAX: u64 = 1_000_000;
-/// Bytes of the smallest size of a log file.
-const ROTATE_SIZE_MIN: u64 = 1024;
+/// Bytes of a log file that is rotated by its size.
+const ROTATE_SIZES: RangeInclusive<u64> = 1 << 10..=1 << 40;
 
 /// The keys of one log of requests.
 struct LogKeys {
@@ -133,10 +134,10 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_rotation_time(&mut self, entry: Entry<'_, '_>) -> Option<RotationTime> {
         let (offset, text) = self.reader.string(entry, ROTATE_EXAMPLE)?;
-        let size = Quantity::Size.parse(text).filter(|size| *size >= ROTATE_SIZE_MIN);
+        let size = Quantity::Size.parse(text).filter(|size| ROTATE_SIZES.contains(size));
         let time = if text == "daily" { Some(RotationTime::Daily) } else { size.map(RotationTime::Size) };
         if time.is_none() {
-            let message = format!("`rotate` must be \"daily\" or a size of at least 1 KiB, not {text:?}");
+            let message = format!("`rotate` must be \"daily\" or a size from \"1KiB\" to \"1TiB\", not {text:?}");
             self.error(offset, message, format!("write {ROTATE_EXAMPLE}"));
         }
         time
@@ -215,7 +216,7 @@ mod tests {
             ("access = \"a\"\nformat = \"combined \"", "neither a preset nor contains a variable"),
             (
                 "access = \"a\"\nrotate = \"100MB\"",
-                "`rotate` must be \"daily\" or a size of at least 1 KiB, not \"100MB\"",
+                "`rotate` must be \"daily\" or a size from \"1KiB\" to \"1TiB\", not \"100MB\"",
             ),
             ("access = \"a\"\nrotate = \"0MiB\"", "`rotate` must be"),
             ("access = \"a\"\nkeep = 3", "`keep` is set, but `rotate` is not"),
