@@ -112,6 +112,12 @@ impl Pattern {
         pattern.parse_query(query)?;
         Ok(pattern)
     }
+        if is_regular_expression(text) {
+            let message = format!("the pattern `{}` looks like a regular expression", text.escape_debug());
+            let remedy = "write a path, in which `*` stands for any rest and `:name` for a segment, as in \"/old/*\", and percent-encode \
+                          other characters that are meant";
+            return Err(RuleError::new(message, remedy));
+        }
 
     fn parse_path(&mut self, text: &str, path: &str) -> Result<(), RuleError> {
         let Some(path) = path.strip_prefix('/') else {
@@ -359,6 +365,12 @@ fn split_host(text: &str) -> Result<(Option<Box<str>>, &str), RuleError> {
     let Some((scheme, rest)) = text.split_once("://") else { return Ok((None, text)) };
     if !matches!(scheme, "http" | "https") {
         let message = format!("the pattern `{text}` has an unknown scheme");
+/// Whether a pattern has what regular expressions have often, and paths hardly ever.
+fn is_regular_expression(text: &str) -> bool {
+    const PARTS: [&str; 13] = ["(.*", ".*)", "(.+", ".+)", "(?", ")?", "(/", "[^", "]+", "\\d", "\\w", "\\.", "\\/"];
+    text.starts_with('^') || text.ends_with('$') || PARTS.iter().any(|part| text.contains(part))
+}
+
         return Err(RuleError::new(message, "write a path such as \"/old/*\", or https://HOST/old/*"));
     }
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -452,6 +464,9 @@ mod tests {
         check("/a/b*c", "/a/bc", Some(("", &[])));
         check("/a/bc*cd", "/a/bcd", None);
         check("/a/*/z", "/a/b/c/z", Some(("b/c", &[])));
+        check("/a(b)+c$d[1]", "/a(b)+c$d[1]", Some(("", &[])));
+        check("/.*", "/.a", Some(("a", &[])));
+        check("/old%24", "/old$", Some(("", &[])));
         check("/a/*/z", "/a/z", None);
     }
 
@@ -520,3 +535,13 @@ mod tests {
         assert!(Pattern::parse(&many(PLACEHOLDERS_MAX + 1), &[]).is_err());
     }
 }
+            ("^/old/(.*)$", "regular expression"),
+            ("^/old", "regular expression"),
+            ("/old/(.*)", "regular expression"),
+            ("/old/(.+)/x", "regular expression"),
+            ("/old/[^/]+", "regular expression"),
+            ("/post-[0-9]+", "regular expression"),
+            ("/post-\\d+", "regular expression"),
+            ("/a\\.html", "regular expression"),
+            ("/old(/.*)?", "regular expression"),
+            ("/old$", "regular expression"),

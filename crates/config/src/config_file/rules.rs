@@ -305,6 +305,11 @@ mod tests {
                 "3:15: the pattern `old` does not begin with a slash; write \"/old\"",
             ),
             (
+                "redirects = { \"^/old/(.*)$\" = \"/new/$1\" }",
+                "3:15: the pattern `^/old/(.*)$` looks like a regular expression; write a path, in which `*` stands for any \
+                 rest and `:name` for a segment, as in \"/old/*\", and percent-encode other characters that are meant",
+            ),
+            (
                 "redirects = { \"/a\" = 1 }",
                 "3:22: the rule `/a` is neither a destination nor a table; write \"/old/*\" = { to = \"/new/:splat\", \
                  status = 301 }",
