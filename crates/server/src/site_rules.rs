@@ -336,6 +336,7 @@ impl<'r> Action<'r> {
             Action::OtherFile(path, _) => Some(path),
             Action::FileOrRule(Outcome::Rewrite(path) | Outcome::Page(_, Some(path))) => Some(path),
             _ => None,
+            Outcome::OutOfSegment => Action::Page(Status::NotFound),
         }
     }
 

@@ -8,6 +8,8 @@ use std::fmt::Write;
 pub(crate) enum Place {
     /// A path, or a field: slashes stay.
     Path,
+    /// A segment of a path.
+    Segment,
     /// A value in a query or a fragment.
     Query,
 }
@@ -17,8 +19,9 @@ pub(crate) fn put_encoded(text: &[u8], place: Place, out: &mut Vec<u8>) {
     for &byte in text {
         let is_plain = match byte {
             b'-' | b'.' | b'_' | b'~' => true,
-            b'/' | b'!' | b'$' | b'\'' | b'*' | b'(' | b')' | b',' | b':' | b'@' | b'&' | b'+' | b';' | b'=' => {
-                place == Place::Path
+            b'/' => place == Place::Path,
+            b'!' | b'$' | b'\'' | b'*' | b'(' | b')' | b',' | b':' | b'@' | b'&' | b'+' | b';' | b'=' => {
+                place != Place::Query
             }
             _ => byte.is_ascii_alphanumeric(),
         };

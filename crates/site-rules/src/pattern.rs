@@ -84,6 +84,13 @@ pub(crate) struct Captures<'r> {
     count: usize,
 }
 
+impl Captures<'static> {
+    /// Parts of a request that have no special character.
+    pub(crate) fn example() -> Captures<'static> {
+        Captures { splat: b"x", values: [const { Cow::Borrowed(b"x") }; _], ..Captures::default() }
+    }
+}
+
 impl<'r> Captures<'r> {
     pub(crate) fn value(&self, index: usize) -> &[u8] {
         &self.values[index]

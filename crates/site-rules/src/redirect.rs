@@ -4,6 +4,7 @@ use crate::error::RuleError;
 use crate::escape::{decode, put_query};
 use crate::pattern::{Captures, Pattern, RequestPath};
 use crate::template::Template;
+use std::borrow::Cow;
 
 /// Bytes of the longest Location, and of the longest path of a file.
 const LOCATION_BYTES_MAX: usize = 16 * 1024;
@@ -81,8 +82,8 @@ pub struct Destination {
     url: Template,
     /// From `#` on.
     fragment: Option<Template>,
-    /// It is a path of the same host.
-    is_path: bool,
+    /// Bytes of its scheme and host; 0 for a path of the same host.
+    host_bytes: usize,
     has_query: bool,
 }
 
@@ -97,6 +98,8 @@ pub enum Outcome {
     Page(PageStatus, Option<Vec<u8>>),
     /// The destination would be too long.
     TooLong,
+    /// A part of the request would lead out of the segment of the destination that it is inserted into.
+    OutOfSegment,
 }
 
 impl Redirect {
@@ -165,19 +168,17 @@ impl Redirect {
 
     /// What it makes of a request with this query.
     pub(crate) fn outcome(&self, captures: &Captures<'_>, query: Option<&[u8]>) -> Outcome {
-        let path = |to: &Destination| to.expand(captures, None);
-        match &self.action {
+        let outcome = match &self.action {
             Action::Redirect(status, to) => {
                 // What a rule takes out of the query is not passed on as well.
                 let query = query.filter(|_| !self.pattern.has_query());
-                to.expand(captures, query).map_or(Outcome::TooLong, |location| Outcome::Redirect(*status, location))
+                to.expand(captures, query).map(|location| Outcome::Redirect(*status, location))
             }
-            Action::Rewrite(to) => path(to).map_or(Outcome::TooLong, Outcome::Rewrite),
-            Action::Page(status, None) => Outcome::Page(*status, None),
-            Action::Page(status, Some(to)) => {
-                path(to).map_or(Outcome::TooLong, |path| Outcome::Page(*status, Some(path)))
-            }
-        }
+            Action::Rewrite(to) => to.expand_file(captures).map(Outcome::Rewrite),
+            Action::Page(status, None) => Ok(Outcome::Page(*status, None)),
+            Action::Page(status, Some(to)) => to.expand_file(captures).map(|path| Outcome::Page(*status, Some(path))),
+        };
+        outcome.unwrap_or_else(|no_destination| no_destination)
     }
 }
 
@@ -237,27 +238,31 @@ impl Destination {
             let message = format!("the destination `{}` is empty or has a byte that no URL has", text.escape_debug());
             return Err(RuleError::new(message, "write a path such as \"/new\", or a URL"));
         }
-        let Some(host_bytes) = host_bytes(text) else {
+        let Some((host, rest)) = host_bytes(text).map(|bytes| text.split_at(bytes)) else {
             let message = format!("the destination `{text}` is neither a path nor a URL");
             return Err(RuleError::new(message, "begin with a slash for a path, or with https:// for another host"));
         };
-        let (host, rest) = text.split_at(host_bytes);
         if Template::parse_url(host, pattern).is_ok_and(|host| host.has_placeholder()) {
             let message = format!("the client could choose the host of `{text}`");
             return Err(RuleError::new(message, "write the host itself, and placeholders only after it"));
         }
         let (path, fragment) = rest.split_at(rest.find('#').unwrap_or(rest.len()));
         let has_query = path.contains('?');
-        let url = Template::parse_url(path, pattern)?.with_start(host);
+        let (url, host_bytes) = Template::parse_url(path, pattern)?.with_start(host);
         let fragment = Some(fragment).filter(|fragment| !fragment.is_empty());
         let fragment = fragment.map(|fragment| Template::parse_url(fragment, pattern)).transpose()?;
-        Ok(Destination { url, fragment, is_path: host.is_empty(), has_query })
+        let to = Destination { url, fragment, host_bytes, has_query };
+        if to.expand(&Captures::example(), None) == Err(Outcome::OutOfSegment) {
+            let message = format!("the path of `{text}` has a segment `.` or `..`, or an invalid percent-encoding");
+            return Err(RuleError::new(message, "write the path that it leads to; a percent sign itself is %25"));
+        }
+        Ok(to)
     }
 
     /// The path of a file of the same site.
     fn parse_file(text: &str, pattern: &Pattern) -> Result<Destination, RuleError> {
         let to = Destination::parse(text, pattern)?;
-        if !to.is_path {
+        if to.host_bytes > 0 {
             let message = format!("`{text}` is on another host, and requests are not passed on to others");
             return Err(RuleError::new(message, "write a path of this site, or redirect with status 302"));
         }
@@ -265,14 +270,37 @@ impl Destination {
             let message = format!("the file `{text}` has a query or a fragment");
             return Err(RuleError::new(message, "remove it: it selects no other file"));
         }
+        if to.expand_file(&Captures::example()) == Err(Outcome::OutOfSegment) {
+            let message = format!("the file `{text}` has an encoded slash in a name");
+            return Err(RuleError::new(message, "write the slash itself between a directory and a file"));
+        }
         Ok(to)
     }
 
-    /// The URL with the parts of a request, and with its query unless the destination has one; `None` if it is too long.
-    fn expand(&self, captures: &Captures<'_>, query: Option<&[u8]>) -> Option<Vec<u8>> {
+    /// The path of a file with the parts of a request, none of which has more than one segment.
+    ///
+    /// # Errors
+    /// What is done without a destination.
+    fn expand_file(&self, captures: &Captures<'_>) -> Result<Vec<u8>, Outcome> {
+        let path = self.expand(captures, None)?;
+        // No file has a name with a slash, and the look-up of a file decodes it.
+        if decoded_segments(&path).any(|segment| segment.is_none_or(|segment| segment.contains(&b'/'))) {
+            return Err(Outcome::OutOfSegment);
+        }
+        Ok(path)
+    }
+
+    /// The URL with the parts of a request, and with its query unless the destination has one.
+    ///
+    /// # Errors
+    /// What is done without a destination.
+    fn expand(&self, captures: &Captures<'_>, query: Option<&[u8]>) -> Result<Vec<u8>, Outcome> {
         let mut out = Vec::new();
         self.url.put(captures, &mut out);
-        if self.is_path {
+        if has_dot_segment(&out[self.host_bytes..]) {
+            return Err(Outcome::OutOfSegment);
+        }
+        if self.host_bytes == 0 {
             // Two slashes would name a host. No operator has written one.
             let slashes = out.iter().take_while(|byte| **byte == b'/').count();
             out.drain(..slashes.saturating_sub(1));
@@ -284,8 +312,22 @@ impl Destination {
         if let Some(fragment) = &self.fragment {
             fragment.put(captures, &mut out);
         }
-        (out.len() <= LOCATION_BYTES_MAX).then_some(out)
+        if out.len() <= LOCATION_BYTES_MAX { Ok(out) } else { Err(Outcome::TooLong) }
     }
+}
+
+/// Whether a segment of the path at the start of `url` is `.` or `..`, as it is or for a server that decodes `%2F` too. Encoding the
+/// dots would make no difference (URL Standard, "double-dot URL path segment").
+fn has_dot_segment(url: &[u8]) -> bool {
+    let is_dots = |part: &[u8]| matches!(part, b"." | b"..");
+    let has_dots = |segment: &[u8]| segment.split(|byte| b"/\\".contains(byte)).any(is_dots);
+    decoded_segments(url).any(|segment| segment.is_none_or(|segment| has_dots(&segment)))
+}
+
+/// The segments of the path at the start of `url`, each decoded; `None` for one with an invalid percent-encoding.
+fn decoded_segments(url: &[u8]) -> impl Iterator<Item = Option<Cow<'_, [u8]>>> {
+    let path_bytes = url.iter().position(|byte| b"?#".contains(byte)).unwrap_or(url.len());
+    url[..path_bytes].split(|byte| *byte == b'/').map(decode)
 }
 
 /// Bytes of the scheme and the host at the start of a URL; 0 for a path, `None` for anything else.
@@ -314,6 +356,7 @@ fn host_bytes(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule_set::RuleSet;
 
     fn rule(from: &str, to: &str, status: u64) -> Result<Redirect, RuleError> {
         Redirect::new(&RedirectText { from, query: &[], to: Some(to), status: Some(status), force: None })
@@ -370,6 +413,72 @@ mod tests {
         }
     }
 
+    /// `expected`: what is done with a request for `path` that has `id` in its query, by a rule with the `status`.
+    #[track_caller]
+    fn check_outcome(from: &str, to: &str, status: u64, path: &str, id: &str, expected: &Outcome) {
+        let query = [("id", ":id")];
+        let text = RedirectText { from, query: &query, to: Some(to), status: Some(status), force: None };
+        let rules = RuleSet::new(vec![Redirect::new(&text).expect("a rule")], Vec::new());
+        let id = format!("id={id}");
+        let request = RequestPath {
+            host: None,
+            path: path.trim_matches('/').as_bytes(),
+            ends_with_slash: path.ends_with('/'),
+            query: Some(id.as_bytes()),
+        };
+        assert_eq!(rules.find(&request).expect("a match").outcome(), *expected, "{path} {id}");
+    }
+
+    #[test]
+    fn part_of_a_request_stays_in_its_segment_of_a_redirect() {
+        let check = |from, to, path, id, expected: Option<&str>| {
+            let location = expected.map(|url| Outcome::Redirect(RedirectStatus::Found, url.as_bytes().to_vec()));
+            check_outcome(from, to, 302, path, id, &location.unwrap_or(Outcome::OutOfSegment));
+        };
+        check("/a", "/pub/:id", "/a", "b", Some("/pub/b"));
+        check("/a", "/pub/:id", "/a", "b/c", Some("/pub/b%2Fc"));
+        check("/a", "/pub/:id", "/a", "/evil.example", Some("/pub/%2Fevil.example"));
+        check("/a", "/:id", "/a", "//evil.example", Some("/%2F%2Fevil.example"));
+        check("/a", "/:id", "/a", "\\evil.example", Some("/%5Cevil.example"));
+        check("/a", "/:id", "/a", "https://evil.example", Some("/https:%2F%2Fevil.example"));
+        check("/a", "/pub/:id", "/a", "...", Some("/pub/..."));
+        check("/a", "/pub/:id.html", "/a", "..", Some("/pub/...html"));
+        check("/a", "/pub/:id", "/a", "%252e%252e", Some("/pub/%252e%252e"));
+        check("/a", "/b?x=:id", "/a", "../c", Some("/b?x=..%2Fc"));
+        check("/a", "https://example.org/:id", "/a", "@evil.example", Some("https://example.org/@evil.example"));
+        for id in [".", "..", "../priv", "x/../../priv", "%2e%2E", "..%2fpriv", "..\\priv", "x/."] {
+            check("/a", "/pub/:id", "/a", id, None);
+            check("/a", "https://example.org/pub/:id", "/a", id, None);
+        }
+        check("/a", "/pub/.:id", "/a", ".", None);
+        check("/a*", "/pub/:splat", "/a..", "x", None);
+        check("/a*", "/pub/:splat", "/a../b", "x", None);
+        check("/a*", "/pub/:splat", "/a.b/c..", "x", Some("/pub/.b/c.."));
+        check("/a:x", "/pub/:x", "/a..", "x", None);
+        check("/:x/*", "/:splat/:x", "/b/c/d", "x", Some("/c/d/b"));
+    }
+
+    #[test]
+    fn part_of_a_request_stays_in_its_segment_of_a_rewrite() {
+        for status in [200, 404] {
+            let check = |from, to, path, id, expected: Option<&str>| {
+                let file = expected.map(|path| path.as_bytes().to_vec());
+                let found = file.map(|path| match status {
+                    200 => Outcome::Rewrite(path),
+                    _ => Outcome::Page(PageStatus::NotFound, Some(path)),
+                });
+                check_outcome(from, to, status, path, id, &found.unwrap_or(Outcome::OutOfSegment));
+            };
+            check("/a", "/pub/:id", "/a", "b", Some("/pub/b"));
+            check("/a", "/pub/:id", "/a", "b%3Fc", Some("/pub/b%3Fc"));
+            check("/a*", "/pub/:splat", "/a/b/c", "x", Some("/pub//b/c"));
+            for id in [".", "..", "b/c", "%2Fb", "../priv", "..%2fpriv", "..\\priv"] {
+                check("/a", "/pub/:id", "/a", id, None);
+            }
+            check("/a*", "/pub/:splat", "/a../priv", "x", None);
+        }
+    }
+
     #[test]
     fn rule_that_adds_or_removes_a_slash_matches_only_without_or_with_it() {
         let added = rule("/a", "/a/", 301).expect("a rule");
@@ -396,6 +505,12 @@ mod tests {
             ("/a", "//example.org/b", 404, "another host"),
             ("/a", "/b?c", 200, "query"),
             ("/a", "/b#c", 404, "fragment"),
+            ("/a", "/b/../c", 301, "`..`"),
+            ("/a", "/%2e%2E/c", 200, "`..`"),
+            ("/a", "/b%2F../c", 301, "`..`"),
+            ("/a", "https://example.org/./c", 301, "`..`"),
+            ("/a", "/100%", 301, "percent"),
+            ("/a", "/b%2Fc", 200, "slash"),
             ("/a", "/a", 301, "itself"),
             ("/a/*", "/a/b/:splat", 301, "itself"),
             ("/*", "/en/:splat", 302, "itself"),

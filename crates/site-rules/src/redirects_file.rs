@@ -121,7 +121,7 @@ mod tests {
             ),
             Outcome::Rewrite(to) => (to, 200),
             Outcome::Page(_, to) => (to.unwrap_or_default(), 400),
-            Outcome::TooLong => panic!("too long"),
+            Outcome::TooLong | Outcome::OutOfSegment => panic!("no destination"),
         };
         Some((String::from_utf8(to).expect("text"), status, found.is_forced()))
     }

@@ -63,12 +63,13 @@ impl Template {
         self.parts.push(Part::Text(bytes.into()));
     }
 
-    /// The same after `start`, a scheme and a host.
-    pub(crate) fn with_start(mut self, start: &str) -> Template {
+    /// The same after `start`, a scheme and a host, and the bytes of that.
+    pub(crate) fn with_start(mut self, start: &str) -> (Template, usize) {
         let mut bytes = Vec::with_capacity(start.len());
         put_url_text(start, &mut bytes);
+        let start_bytes = bytes.len();
         self.parts.insert(0, Part::Text(bytes.into()));
-        self
+        (self, start_bytes)
     }
 
     /// Whether it has a placeholder.
@@ -97,7 +98,10 @@ impl Part {
     fn find(name: &str, place: Place, pattern: &Pattern) -> Option<Part> {
         match name {
             "splat" => pattern.has_splat().then_some(Part::Splat(place)),
-            name => pattern.name_index(name).map(|index| Part::Value(index, place)),
+            name => {
+                let place = if place == Place::Path { Place::Segment } else { place };
+                pattern.name_index(name).map(|index| Part::Value(index, place))
+            }
         }
     }
 }

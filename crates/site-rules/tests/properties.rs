@@ -91,10 +91,51 @@ proptest! {
         let Ok(rule) = Redirect::new(&text) else { return Ok(()) };
         let rules = RuleSet::new(vec![rule], Vec::new());
         let Some(found) = rules.find(&request(&path, query.as_deref())) else { return Ok(()) };
-        let Outcome::Redirect(_, location) = found.outcome() else { panic!("a redirect") };
+        let location = match found.outcome() {
+            Outcome::Redirect(_, location) => location,
+            outcome => {
+                prop_assert_eq!(outcome, Outcome::OutOfSegment);
+                return Ok(());
+            }
+        };
         prop_assert!(location.iter().all(|byte| (0x21..0x7f).contains(byte)), "{:?}", location);
         prop_assert!(location.starts_with(b"/"));
         prop_assert!(!location.starts_with(b"//") && !location.starts_with(b"/\\"), "{:?}", location);
+    }
+
+    #[test]
+    fn part_of_a_request_stays_in_its_segment(
+        from in prop_oneof![Just("/a/*"), Just("/a*"), Just("/:x/*"), Just("/*/:x"), Just("/:x"), Just("/a:x")],
+        (to, segments) in prop_oneof![
+            Just(("/pub/:id", 2)), Just(("/pub/.:id", 2)), Just(("/pub/:id:id/b", 3)), Just(("/:id.:id", 1)), Just(("/:x", 1)),
+            Just(("/pub/:x.:id", 2)),
+        ],
+        status in prop_oneof![Just(200), Just(302), Just(404)],
+        path in prop_oneof!["[a./\\\\%2eF]{0,9}", "a[./\\\\]{0,3}/[a./]{0,6}"],
+        id in prop_oneof!["([./\\\\a?#&:]|%2[eEfF]|%5[cC]|%25){1,6}", ".{1,6}"],
+    ) {
+        let text = RedirectText { from, query: &[("id", ":id")], to: Some(to), status: Some(status), force: None };
+        let Ok(rule) = Redirect::new(&text) else { return Ok(()) };
+        let rules = RuleSet::new(vec![rule], Vec::new());
+        let query = format!("id={id}");
+        let path = path.split('/').filter(|part| !matches!(*part, "" | "." | "..")).collect::<Vec<_>>().join("/");
+        let Some(found) = rules.find(&request(path.as_bytes(), Some(query.as_bytes()))) else { return Ok(()) };
+        let url = match found.outcome() {
+            Outcome::Redirect(_, url) | Outcome::Rewrite(url) | Outcome::Page(_, Some(url)) => url,
+            outcome => {
+                prop_assert_eq!(outcome, Outcome::OutOfSegment);
+                return Ok(());
+            }
+        };
+        let url = String::from_utf8(url).expect("ASCII");
+        prop_assert!(url.starts_with('/') && !url.contains(['?', '#', '\\']), "{}", url);
+        prop_assert_eq!(url.split('/').skip(1).count(), segments, "{}", url);
+        // Clients and servers read it so, and some servers decode slashes before they remove dots.
+        let decoded = url.replace("%2F", "/").replace("%5C", "/").replace("%2E", ".");
+        prop_assert!(!decoded.split('/').any(|part| matches!(part, "." | "..")), "{}", url);
+        if status != 302 {
+            prop_assert!(!url.contains("%2F"), "{}", url);
+        }
     }
 
     #[test]
