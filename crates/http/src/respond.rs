@@ -7,7 +7,7 @@ use crate::range::{RangeRequest, parse_range};
 use crate::representation::Representation;
 use crate::request::{Method, Persistence, Request};
 use crate::response::{CanonicalUrl, Head, PageFormat, Response};
-use crate::site_path::{SitePath, SitePathError};
+use crate::site_path::{MalformedPath, SitePath};
 use crate::status::Status;
 use crate::target::Target;
 
@@ -36,12 +36,9 @@ pub enum LookupError<'r> {
     NotLookedUp,
 }
 
-impl From<SitePathError> for LookupError<'_> {
-    fn from(error: SitePathError) -> Self {
-        match error {
-            SitePathError::Malformed => LookupError::BadRequest,
-            SitePathError::TooLong => LookupError::NotFound,
-        }
+impl From<MalformedPath> for LookupError<'_> {
+    fn from(MalformedPath: MalformedPath) -> Self {
+        LookupError::BadRequest
     }
 }
 

@@ -431,10 +431,20 @@ fn put_dated(status: Status, head: &[u8], date: &HttpDate, out: &mut Vec<u8>) {
 
 /// Appends Location with a path only, which is valid with any host, port and scheme, also behind a proxy.
 ///
-/// The path is encoded from the decoded [`SitePath`]: it never starts with two slashes, which would name a host, as no
-/// segment is empty, and cannot end the line. The query was validated when the target was parsed.
+/// The query was validated when the target was parsed.
 fn put_location(path: &SitePath<'_>, url: CanonicalUrl, query: Option<&[u8]>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"Location: ");
+    put_canonical_path(path, url, out);
+    if let Some(query) = query {
+        out.push(b'?');
+        out.extend_from_slice(query);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the path of the URL of a file that was requested as `path`. It is encoded from the decoded [`SitePath`]: it never starts with
+/// two slashes, which would name a host, as no segment is empty, and cannot end the line.
+pub fn put_canonical_path(path: &SitePath<'_>, url: CanonicalUrl, out: &mut Vec<u8>) {
     let path = path.as_bytes();
     let end_of = |byte: u8| memchr::memrchr(byte, path);
     let (path, ends_with_slash) = match url {
@@ -450,11 +460,6 @@ fn put_location(path: &SitePath<'_>, url: CanonicalUrl, query: Option<&[u8]>, ou
     if ends_with_slash {
         out.push(b'/');
     }
-    if let Some(query) = query {
-        out.push(b'?');
-        out.extend_from_slice(query);
-    }
-    out.extend_from_slice(b"\r\n");
 }
 
 /// Appends a decoded segment of a path with what a URL needs of percent-encoding (RFC 3986 §2.1).

@@ -12,16 +12,12 @@ pub const SITE_PATH_BYTES_MAX: usize = 4095;
 /// Length of the longest segment: NAME_MAX.
 pub const SEGMENT_BYTES_MAX: usize = 255;
 
-/// Why a target's path cannot be the path of a served file.
+/// A target's path is not absolute, has an invalid percent-encoding, a backslash or a control byte, or a segment `..` that leads out of
+/// the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SitePathError {
-    /// Not absolute, an invalid percent-encoding, a backslash or control byte, or a segment `..` that leads out of the root.
-    Malformed,
-    /// The path exceeds [`SITE_PATH_BYTES_MAX`], or a segment [`SEGMENT_BYTES_MAX`].
-    TooLong,
-}
+pub struct MalformedPath;
 
-/// What a site may refuse in a path.
+/// What a site refuses, or may refuse, in a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PathTraits(u8);
 
@@ -32,6 +28,8 @@ impl PathTraits {
     pub const HIDDEN: PathTraits = PathTraits(1);
     /// Segments were removed or an encoded slash was decoded, so that the file has another URL.
     pub const NORMALIZED: PathTraits = PathTraits(1 << 1);
+    /// The path exceeds [`SITE_PATH_BYTES_MAX`], or a segment [`SEGMENT_BYTES_MAX`]. No file has it, and each site must refuse it.
+    pub const TOO_LONG: PathTraits = PathTraits(1 << 2);
 
     /// Those of a decoded path, as of [`SitePath::as_bytes`]; also [`PathTraits::HIDDEN`] if no request can have the path.
     pub fn of(path: &[u8]) -> PathTraits {
@@ -53,7 +51,7 @@ impl PathTraits {
 /// The path of a file or directory below a document root.
 ///
 /// It has no slash at its start or end, no empty segment, no segment `.` or `..`, no control byte or backslash, and is fully
-/// decoded: it may be opened beneath the root as it is.
+/// decoded: it may be opened beneath the root as it is, unless it is [`PathTraits::TOO_LONG`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SitePath<'b> {
     path: Cow<'b, [u8]>,
@@ -67,8 +65,8 @@ impl<'b> SitePath<'b> {
     ///
     /// As in nginx, `%2F` is a separator, empty segments and `.` are removed, and `..` removes the segment before it (RFC 3986
     /// §5.2.4).
-    pub fn parse(path: &'b [u8]) -> Result<SitePath<'b>, SitePathError> {
-        let relative = path.strip_prefix(b"/").ok_or(SitePathError::Malformed)?;
+    pub fn parse(path: &'b [u8]) -> Result<SitePath<'b>, MalformedPath> {
+        let relative = path.strip_prefix(b"/").ok_or(MalformedPath)?;
         let (path, ends_with_slash) = match relative.strip_suffix(b"/") {
             None => (relative, relative.is_empty()),
             Some([]) => return SitePath::normalize(relative),
@@ -82,7 +80,7 @@ impl<'b> SitePath<'b> {
 
     #[cold]
     #[inline(never)]
-    fn normalize(relative: &'b [u8]) -> Result<SitePath<'b>, SitePathError> {
+    fn normalize(relative: &'b [u8]) -> Result<SitePath<'b>, MalformedPath> {
         let mut has_encoded_slash = false;
         let path = match memchr(b'%', relative) {
             None => Cow::Borrowed(relative),
@@ -108,7 +106,7 @@ impl<'b> SitePath<'b> {
             match segment {
                 b"" | b"." => {}
                 b".." => {
-                    kept.pop().ok_or(SitePathError::Malformed)?;
+                    kept.pop().ok_or(MalformedPath)?;
                 }
                 _ => kept.push(segment),
             }
@@ -173,7 +171,7 @@ fn is_backup(path: &[u8]) -> bool {
 }
 
 /// Decodes each percent-encoding once: `%252e` becomes the three characters `%2e`. `has_slash` becomes true if one is a slash.
-fn decode(path: &[u8], has_slash: &mut bool) -> Result<Vec<u8>, SitePathError> {
+fn decode(path: &[u8], has_slash: &mut bool) -> Result<Vec<u8>, MalformedPath> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((&byte, after)) = rest.split_first() {
@@ -182,10 +180,10 @@ fn decode(path: &[u8], has_slash: &mut bool) -> Result<Vec<u8>, SitePathError> {
             decoded.push(byte);
             continue;
         }
-        let (digits, after) = rest.split_at_checked(2).ok_or(SitePathError::Malformed)?;
+        let (digits, after) = rest.split_at_checked(2).ok_or(MalformedPath)?;
         rest = after;
         match hex(digits[0]).zip(hex(digits[1])).map(|(high, low)| high << 4 | low) {
-            None => return Err(SitePathError::Malformed),
+            None => return Err(MalformedPath),
             Some(byte) => {
                 *has_slash |= byte == b'/';
                 decoded.push(byte);
@@ -200,19 +198,16 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 /// Checks a decoded and normalized path.
-fn check_segments(path: &[u8]) -> Result<PathTraits, SitePathError> {
-    if path.len() > SITE_PATH_BYTES_MAX {
-        return Err(SitePathError::TooLong);
-    }
+fn check_segments(path: &[u8]) -> Result<PathTraits, MalformedPath> {
     if path.iter().any(|&byte| byte.is_ascii_control() || byte == b'\\') {
-        return Err(SitePathError::Malformed);
+        return Err(MalformedPath);
     }
-    let mut is_hidden = is_backup(path);
+    let (mut is_hidden, mut is_too_long) = (is_backup(path), path.len() > SITE_PATH_BYTES_MAX);
     for (index, segment) in path.split(|&byte| byte == b'/').enumerate() {
-        if segment.len() > SEGMENT_BYTES_MAX {
-            return Err(SitePathError::TooLong);
-        }
+        is_too_long |= segment.len() > SEGMENT_BYTES_MAX;
         is_hidden |= segment.starts_with(b".") && (index > 0 || segment != b".well-known");
     }
-    Ok(if is_hidden { PathTraits::HIDDEN } else { PathTraits::NONE })
+    let hidden = if is_hidden { PathTraits::HIDDEN } else { PathTraits::NONE };
+    let too_long = if is_too_long { PathTraits::TOO_LONG } else { PathTraits::NONE };
+    Ok(hidden.union(too_long))
 }

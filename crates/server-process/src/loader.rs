@@ -213,7 +213,8 @@ impl Loader {
             (false, true) => PathTraits::HIDDEN.union(PathTraits::NORMALIZED),
             (true, true) => PathTraits::NORMALIZED,
             (true, false) => PathTraits::NONE,
-        };
+        }
+        .union(PathTraits::TOO_LONG);
         let options = SiteOptions {
             media_types: site.options.media_types.clone(),
             link_targets,

@@ -12,8 +12,8 @@ use sanderling_config::Limits;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::log;
 use sanderling_http::{PathTraits, media_type};
-use sanderling_server::{LinkUse, Root, Site, SiteOptions, link_error};
-use std::collections::BTreeMap;
+use sanderling_server::{LinkError, LinkUse, Root, Site, SiteOptions, link_error};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// Warnings of a site about one kind of problem; the rest is counted.
 const WARNINGS_MAX: usize = 100;
+/// Locations of a circle of redirects that a warning has.
+const SHOWN_LOCATIONS_MAX: usize = 6;
 /// How often the progress is printed.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 /// For names with an unknown extension.
@@ -220,14 +222,20 @@ impl Lint {
         let host = self.site.hosts.first().map(String::as_bytes);
         let broken = self.links.iter().filter_map(|(link, (place, count))| {
             let link_use = if link.1 { LinkUse::Navigation } else { LinkUse::Resource };
-            let code = link_error(&self.site, host, link.0.as_bytes(), link_use)?.code();
             let others = if *count > 1 { format!(", as do {} other links to it", count - 1) } else { String::new() };
-            let message = format!("the link to `{}` gets status {code}{others}", place.reference);
-            let remedy = format!("add the file of {}, or correct the link", link.0);
+            let (problem, remedy) = match link_error(&self.site, host, link.0.as_bytes(), link_use)? {
+                LinkError::Status(status) => {
+                    (format!("gets status {}", status.code()), format!("add the file of {}", link.0))
+                }
+                LinkError::Circle(_) => ("is redirected in a circle".to_owned(), "correct the redirects".to_owned()),
+            };
+            let message = format!("the link to `{}` {problem}{others}", place.reference);
+            let remedy = format!("{remedy}, or correct the link");
             let location = Location::Position { file: place.file.clone(), line: place.line, column: place.column };
             Some(Diagnostic::warning(location, Problem::new(message, remedy)))
         });
         warnings.extend(limited(broken.collect(), "links", location));
+        warnings.extend(limited(redirect_circles(&self.site, location), "redirects", location));
         let limit = match walk {
             Walk::Limited => {
                 Some((format!("only {} files of the site were checked", self.file_count), "check_files_max"))
@@ -243,6 +251,32 @@ impl Lint {
         warnings.extend(limit.map(note));
         warnings
     }
+}
+
+/// A warning for each circle of redirects, by several rules or by rules and files.
+fn redirect_circles(site: &Arc<Site>, location: &Location) -> Vec<Diagnostic> {
+    let (mut circles, mut warnings) = (BTreeSet::new(), Vec::new());
+    let Some(rules) = &site.options.rules else { return warnings };
+    for (host, path) in rules.own_rules.redirect_examples().chain(rules.file_rules.redirect_examples()) {
+        let host = host.or_else(|| site.hosts.first().map(String::as_str)).map(str::as_bytes);
+        let Some(LinkError::Circle(locations)) = link_error(site, host, &path, LinkUse::Navigation) else { continue };
+        let start = locations.iter().position(|one| Some(one) == locations.last()).unwrap_or_default();
+        // Each rule of a circle leads into it.
+        if !circles.insert(locations[start..].iter().cloned().collect::<BTreeSet<_>>()) {
+            continue;
+        }
+        let mut shown: Vec<_> = locations.iter().map(|one| String::from_utf8_lossy(one)).collect();
+        if shown.len() > SHOWN_LOCATIONS_MAX {
+            shown.truncate(SHOWN_LOCATIONS_MAX);
+            shown.push("...".into());
+        }
+        let problem = Problem::new(
+            format!("redirects lead in a circle: {}", shown.join(" -> ")),
+            "correct one of the rules: browsers show an error after 20 redirects",
+        );
+        warnings.push(Diagnostic::warning(location.clone(), problem));
+    }
+    warnings
 }
 
 /// The first warnings, and the number of the others.

@@ -86,7 +86,7 @@ pub use connection::Protocol;
 pub use file_cache::CacheStats;
 pub use http_clients::HttpClients;
 pub use lifecycle::{DrainMode, State};
-pub use link_target::{LinkUse, link_error};
+pub use link_target::{LinkError, LinkUse, link_error};
 pub use log_lines::RequestLog;
 pub use log_queue::{LogStatus, LogTarget};
 pub use metrics::Counter;

@@ -8,13 +8,13 @@ use crate::open_file::{Blocking, EntryLimits, FileError, FileKey, LookupContext,
 use crate::options::OpenFilesOptions;
 use crate::site_rules::Action;
 use crate::sites::Site;
-use sanderling_http::{Method, SitePath, SitePathError, Status};
+use sanderling_http::{CanonicalUrl, MalformedPath, Method, SitePath, Status, put_canonical_path};
 use sanderling_site_rules::RequestPath;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Redirects that are followed within a site; browsers follow 20.
-const REDIRECTS_MAX: usize = 10;
+/// Redirects that browsers follow.
+const REDIRECTS_MAX: usize = 20;
 /// Descriptors of one file: that of itself, and those of its precompressed files.
 const DESCRIPTORS: u64 = 8;
 
@@ -27,19 +27,53 @@ pub enum LinkUse {
     Resource,
 }
 
-/// The status of a link to `target`, a path and perhaps a query, within `site`: that of an error, or `None` if it leads to a file, a page
-/// that is redirected to, or another host.
-pub fn link_error(site: &Arc<Site>, host: Option<&[u8]>, target: &[u8], link_use: LinkUse) -> Option<Status> {
-    let mut target = target.to_vec();
-    for _ in 0..=REDIRECTS_MAX {
-        match step(site, host, &target, link_use) {
+/// Why a link does not lead to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkError {
+    /// A request gets an error.
+    Status(Status),
+    /// Redirects lead to one of these locations after the other, and never to a file. Those of the same host are paths. The last one is
+    /// among those before, unless there are more than browsers follow.
+    Circle(Vec<Vec<u8>>),
+}
+
+/// What is wrong with a link to `target`, a path and perhaps a query, within `site`: `None` if it leads to a file, perhaps by redirects,
+/// or to another site. `host` is that of the request.
+pub fn link_error(site: &Arc<Site>, host: Option<&[u8]>, target: &[u8], link_use: LinkUse) -> Option<LinkError> {
+    let first_host = host;
+    let (mut host, mut target) = (host.map(<[u8]>::to_vec), target.to_vec());
+    let mut visited = vec![(host.clone(), target.clone())];
+    let mut locations = vec![target.clone()];
+    loop {
+        let location = match step(site, host.as_deref(), &target, link_use) {
             Ok(None) => return None,
-            Ok(Some(location)) if location.starts_with(b"/") && !location.starts_with(b"//") => target = location,
-            Ok(Some(_)) => return None,
-            Err(status) => return Some(status),
+            Ok(Some(location)) => location,
+            Err(status) => return Some(LinkError::Status(status)),
+        };
+        let (next_host, next_target) = split_location(site, &location)?;
+        (host, target) = (next_host.or(host), next_target);
+        locations.push(if host.as_deref() == first_host { target.clone() } else { location });
+        let next = (host.clone(), target.clone());
+        if visited.contains(&next) || visited.len() > REDIRECTS_MAX {
+            return Some(LinkError::Circle(locations));
         }
+        visited.push(next);
     }
-    None
+}
+
+/// The host that `location` names, if it does, and what a client then requests; `None` if it is of another site.
+fn split_location(site: &Site, location: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
+    let location = location.split(|&byte| byte == b'#').next().unwrap_or_default();
+    if location.starts_with(b"/") && !location.starts_with(b"//") {
+        return Some((None, location.to_vec()));
+    }
+    let after_scheme =
+        [&b"https://"[..], b"http://", b"//"].iter().find_map(|scheme| location.strip_prefix(*scheme))?;
+    let (host, target) = after_scheme.split_at(memchr::memchr2(b'/', b'?', after_scheme).unwrap_or(after_scheme.len()));
+    let name = host.split(|&byte| byte == b':').next().unwrap_or_default();
+    site.hosts.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name)).then_some(())?;
+    let slash: &[u8] = if target.starts_with(b"/") { b"" } else { b"/" };
+    Some((Some(name.to_ascii_lowercase()), [slash, target].concat()))
 }
 
 /// Follows a link: `Ok(None)` if there is a file, `Ok` with a location if it is redirected.
@@ -48,10 +82,7 @@ fn step(site: &Arc<Site>, host: Option<&[u8]>, target: &[u8], link_use: LinkUse)
         Some(at) => (&target[..at], Some(&target[at + 1..])),
         None => (target, None),
     };
-    let path = SitePath::parse(raw_path).map_err(|error| match error {
-        SitePathError::Malformed => Status::BadRequest,
-        SitePathError::TooLong => Status::NotFound,
-    })?;
+    let path = SitePath::parse(raw_path).map_err(|MalformedPath| Status::BadRequest)?;
     let Some(rules) = &site.options.rules else { return find(site, &path, link_use) };
     if rules.is_doh_path(&path) {
         return Ok(None);
@@ -88,20 +119,20 @@ fn find(site: &Arc<Site>, path: &SitePath<'_>, link_use: LinkUse) -> Result<Opti
     if path.traits().intersects(site.options.refused_paths) {
         return missing();
     }
+    let canonical = |url| {
+        let mut location = Vec::new();
+        put_canonical_path(path, url, &mut location);
+        Ok(Some(location))
+    };
     let mut key = FileKey::default();
     key.set(site.id, path);
     match look_up(site, &key) {
-        Err(FileError::IsDirectory) => {
-            key.path.push(b'/');
-            match look_up(site, &key) {
-                Err(FileError::NotFound | FileError::NotFoundWithPage(_)) => missing(),
-                _ => Ok(None),
-            }
-        }
+        Err(FileError::IsDirectory) => canonical(CanonicalUrl::WithSlash),
+        Err(FileError::Moved(url)) => canonical(url),
         Err(FileError::NotFound | FileError::NotFoundWithPage(_)) => missing(),
         Err(FileError::Forbidden) => Err(Status::Forbidden),
         // These say nothing about the link.
-        Ok(()) | Err(FileError::Moved(_) | FileError::Busy | FileError::Unavailable | FileError::Failed) => Ok(None),
+        Ok(()) | Err(FileError::Busy | FileError::Unavailable | FileError::Failed) => Ok(None),
     }
 }
 

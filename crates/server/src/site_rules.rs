@@ -17,9 +17,7 @@ use crate::request_budget::RequestBudget;
 use crate::sites::{Site, SiteRules, is_address};
 use crate::snapshot::Snapshot;
 use crate::transport::Transport;
-use sanderling_http::{
-    Host, Method, Request, Response, Scheme, SitePath, SitePathError, Status, Target, put_field_lines,
-};
+use sanderling_http::{Host, Method, Request, Response, Scheme, SitePath, Status, Target, put_field_lines};
 use sanderling_os::clock::monotonic_ms;
 use sanderling_site_rules::{FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, RuleSet, has_fingerprint};
 use std::net::IpAddr;
@@ -100,15 +98,15 @@ impl<'r> Ruling<'r> {
     }
 
     /// Of what is no request that can be answered. Over HTTPS it counts as one for the host that the client has asked for in the
-    /// handshake.
+    /// handshake; otherwise its host is unknown.
     #[cold]
     pub(crate) fn of_refusal(transport: &Transport, snapshot: &'r Snapshot, files: &mut LocalFiles<'_>) -> Ruling<'r> {
         let name = transport.server_name().map(str::as_bytes).filter(|name| transport.has_certificate_for(name));
         let Some(host) = name.and_then(Host::parse) else { return Ruling::of_file() };
         let site = files.site_for(&snapshot.sites, Some(host));
         let rules = site.and_then(|site| site.options.rules.as_deref());
-        let fields = ResponseFields { https_lines: https_lines(rules, Some(host)), ..ResponseFields::default() };
-        Ruling { fields, ..Ruling::of_file() }
+        let (https_lines, edits) = (https_lines(rules, Some(host)), rules.map(edits_without_path).unwrap_or_default());
+        Ruling { fields: ResponseFields { https_lines, edits, ..ResponseFields::default() }, ..Ruling::of_file() }
     }
 
     /// `connection`: of the client or proxy that has sent the request.
@@ -151,8 +149,10 @@ impl<'r> Ruling<'r> {
         let is_dns_query = parsed.as_ref().is_ok_and(|path| rules.is_doh_path(path));
         let action = if is_dns_query { Action::DnsQuery } else { Action::File };
         let mut ruling = Ruling { action, fields, ..Ruling::of_file() };
-        // A path that is refused has no rules.
-        let Ok(path) = parsed else { return ruling };
+        let Ok(path) = parsed else {
+            ruling.fields.edits = edits_without_path(rules);
+            return ruling;
+        };
         if !rules.has_path_rules() {
             return ruling;
         }
@@ -207,6 +207,15 @@ fn https_lines<'r>(rules: Option<&'r SiteRules>, host: Option<Host<'_>>) -> &'r 
         (Some(rules), Some(host)) if !is_address(host.name) => rules.https_field_lines.as_bytes(),
         _ => &[],
     }
+}
+
+/// The fields of a response to what has no path that rules could match: those that the site has on all its responses.
+fn edits_without_path(rules: &SiteRules) -> FieldEdits<'_> {
+    let mut edits = FieldEdits::default();
+    let root = RequestPath { host: None, path: b"", ends_with_slash: true, query: None };
+    rules.default_fields.add_fields(&root, &mut edits);
+    edits.end_defaults();
+    edits
 }
 
 /// The fields of all responses to requests for this path.
@@ -327,6 +336,7 @@ impl<'r> Action<'r> {
             Outcome::Page(status, Some(path)) => Action::OtherFile(path, Some(page_status(status))),
             Outcome::Page(status, None) => Action::Page(page_status(status)),
             Outcome::TooLong => Action::Page(Status::UriTooLong),
+            Outcome::OutOfSegment => Action::Page(Status::NotFound),
         }
     }
 
@@ -336,7 +346,6 @@ impl<'r> Action<'r> {
             Action::OtherFile(path, _) => Some(path),
             Action::FileOrRule(Outcome::Rewrite(path) | Outcome::Page(_, Some(path))) => Some(path),
             _ => None,
-            Outcome::OutOfSegment => Action::Page(Status::NotFound),
         }
     }
 
@@ -410,8 +419,7 @@ fn is_redirected(request: &Request<'_>, snapshot: &Snapshot) -> bool {
     let is_answered_here = match SitePath::parse(path) {
         Ok(path) => is_acme_challenge(path.as_bytes()),
         // It is refused.
-        Err(SitePathError::Malformed) => true,
-        Err(SitePathError::TooLong) => false,
+        Err(_) => true,
     };
     !is_answered_here
         && !is_address(host.name)

@@ -48,7 +48,7 @@ pub struct SiteOptions {
     pub media_types: Vec<(String, String)>,
     /// How files are found.
     pub files: FileOptions,
-    /// Requests for paths with one of these get 404.
+    /// Requests for paths with one of these get 404; [`PathTraits::TOO_LONG`] is one of them.
     pub refused_paths: PathTraits,
     /// The files `_redirects` and `_headers` of the document root are not served.
     pub hides_rules_files: bool,
@@ -131,7 +131,7 @@ impl Default for SiteOptions {
             previous_roots: Vec::new(),
             media_types: Vec::new(),
             files: FileOptions::default(),
-            refused_paths: PathTraits::HIDDEN,
+            refused_paths: PathTraits::HIDDEN.union(PathTraits::TOO_LONG),
             hides_rules_files: false,
             rules: None,
         }

@@ -112,6 +112,12 @@ impl Pattern {
             let message = format!("the pattern is longer than {PATTERN_BYTES_MAX} bytes");
             return Err(RuleError::new(message, "shorten it"));
         }
+        if is_regular_expression(text) {
+            let message = format!("the pattern `{}` looks like a regular expression", text.escape_debug());
+            let remedy = "write a path, in which `*` stands for any rest and `:name` for a segment, as in \"/old/*\", and percent-encode \
+                          other characters that are meant";
+            return Err(RuleError::new(message, remedy));
+        }
         let (host, path) = split_host(text)?;
         let mut pattern =
             Pattern { host, head: Vec::new(), splat: None, slash: Slash::Any, names: Vec::new(), query: Vec::new() };
@@ -119,12 +125,6 @@ impl Pattern {
         pattern.parse_query(query)?;
         Ok(pattern)
     }
-        if is_regular_expression(text) {
-            let message = format!("the pattern `{}` looks like a regular expression", text.escape_debug());
-            let remedy = "write a path, in which `*` stands for any rest and `:name` for a segment, as in \"/old/*\", and percent-encode \
-                          other characters that are meant";
-            return Err(RuleError::new(message, remedy));
-        }
 
     fn parse_path(&mut self, text: &str, path: &str) -> Result<(), RuleError> {
         let Some(path) = path.strip_prefix('/') else {
@@ -214,6 +214,11 @@ impl Pattern {
         self.slash = Slash::Only(ends_with_slash);
     }
 
+    /// Whether it matches only paths that end with a slash.
+    pub(crate) fn requires_slash(&self) -> bool {
+        self.slash == Slash::Only(true)
+    }
+
     /// The index of the placeholder with this name.
     pub(crate) fn name_index(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|own| **own == *name)
@@ -230,6 +235,11 @@ impl Pattern {
     /// Whether it is for one host alone.
     pub fn has_host(&self) -> bool {
         self.host.is_some()
+    }
+
+    /// The host, if it is for one alone.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
     }
 
     /// The path, if it is the only one that the pattern can match.
@@ -355,6 +365,12 @@ impl QueryCondition {
     }
 }
 
+/// Whether a pattern has what regular expressions have often, and paths hardly ever.
+fn is_regular_expression(text: &str) -> bool {
+    const PARTS: [&str; 13] = ["(.*", ".*)", "(.+", ".+)", "(?", ")?", "(/", "[^", "]+", "\\d", "\\w", "\\.", "\\/"];
+    text.starts_with('^') || text.ends_with('$') || PARTS.iter().any(|part| text.contains(part))
+}
+
 /// The first segment of a path that is not empty, and what follows it.
 fn take_first(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b'/', path) {
@@ -372,12 +388,6 @@ fn split_host(text: &str) -> Result<(Option<Box<str>>, &str), RuleError> {
     let Some((scheme, rest)) = text.split_once("://") else { return Ok((None, text)) };
     if !matches!(scheme, "http" | "https") {
         let message = format!("the pattern `{text}` has an unknown scheme");
-/// Whether a pattern has what regular expressions have often, and paths hardly ever.
-fn is_regular_expression(text: &str) -> bool {
-    const PARTS: [&str; 13] = ["(.*", ".*)", "(.+", ".+)", "(?", ")?", "(/", "[^", "]+", "\\d", "\\w", "\\.", "\\/"];
-    text.starts_with('^') || text.ends_with('$') || PARTS.iter().any(|part| text.contains(part))
-}
-
         return Err(RuleError::new(message, "write a path such as \"/old/*\", or https://HOST/old/*"));
     }
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -454,6 +464,9 @@ mod tests {
         check("/café", "/café", Some(("", &[])));
         check("/a%2Ab", "/a*b", Some(("", &[])));
         check("/a:1", "/a:1", Some(("", &[])));
+        check("/a(b)+c$d[1]", "/a(b)+c$d[1]", Some(("", &[])));
+        check("/.*", "/.a", Some(("a", &[])));
+        check("/old%24", "/old$", Some(("", &[])));
     }
 
     #[test]
@@ -471,9 +484,6 @@ mod tests {
         check("/a/b*c", "/a/bc", Some(("", &[])));
         check("/a/bc*cd", "/a/bcd", None);
         check("/a/*/z", "/a/b/c/z", Some(("b/c", &[])));
-        check("/a(b)+c$d[1]", "/a(b)+c$d[1]", Some(("", &[])));
-        check("/.*", "/.a", Some(("a", &[])));
-        check("/old%24", "/old$", Some(("", &[])));
         check("/a/*/z", "/a/z", None);
     }
 
@@ -531,6 +541,16 @@ mod tests {
             ("ftp://example.com/", "scheme"),
             ("https://*.example.com/", "host name"),
             ("https://:sub.example.com/", "host name"),
+            ("^/old/(.*)$", "regular expression"),
+            ("^/old", "regular expression"),
+            ("/old/(.*)", "regular expression"),
+            ("/old/(.+)/x", "regular expression"),
+            ("/old/[^/]+", "regular expression"),
+            ("/post-[0-9]+", "regular expression"),
+            ("/post-\\d+", "regular expression"),
+            ("/a\\.html", "regular expression"),
+            ("/old(/.*)?", "regular expression"),
+            ("/old$", "regular expression"),
         ] {
             let error = Pattern::parse(pattern, &[]).expect_err(pattern);
             assert!(error.message.contains(part) && !error.remedy.is_empty(), "{pattern}: {error:?}");
@@ -542,13 +562,3 @@ mod tests {
         assert!(Pattern::parse(&many(PLACEHOLDERS_MAX + 1), &[]).is_err());
     }
 }
-            ("^/old/(.*)$", "regular expression"),
-            ("^/old", "regular expression"),
-            ("/old/(.*)", "regular expression"),
-            ("/old/(.+)/x", "regular expression"),
-            ("/old/[^/]+", "regular expression"),
-            ("/post-[0-9]+", "regular expression"),
-            ("/post-\\d+", "regular expression"),
-            ("/a\\.html", "regular expression"),
-            ("/old(/.*)?", "regular expression"),
-            ("/old$", "regular expression"),

@@ -1,10 +1,11 @@
 //! All rules of a site, or of one of their sources, compiled.
 
 use crate::error::RuleError;
+use crate::escape::{Place, put_encoded};
 use crate::field::{FieldEdits, FieldRule};
 use crate::index::Index;
 use crate::pattern::{Captures, Pattern, RequestPath};
-use crate::redirect::{Outcome, Redirect};
+use crate::redirect::{Action, Outcome, Redirect};
 
 /// How many rules there may still be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,20 @@ impl RuleSet {
     /// The number of redirects, and of rules for fields.
     pub fn rule_counts(&self) -> (usize, usize) {
         (self.redirects.len(), self.fields.len())
+    }
+
+    /// For each redirect without conditions on the query, a request that its pattern matches: the host if it is for one alone, and the
+    /// path, percent-encoded.
+    pub fn redirect_examples(&self) -> impl Iterator<Item = (Option<&str>, Vec<u8>)> {
+        let redirects = self.redirects.iter().filter(|rule| matches!(rule.action(), Action::Redirect(..)));
+        redirects.map(Redirect::pattern).filter(|pattern| !pattern.has_query()).map(|pattern| {
+            let mut path = vec![b'/'];
+            put_encoded(&pattern.example(), Place::Path, &mut path);
+            if pattern.requires_slash() && path.len() > 1 {
+                path.push(b'/');
+            }
+            (pattern.host(), path)
+        })
     }
 
     /// The first redirect, rewrite or error page for a request. Allocates nothing if there is none, unless a rule has

@@ -17,6 +17,9 @@ pub(crate) fn metadata(length_bytes: u64) -> FileMetadata {
     FileMetadata { length_bytes, modified: time, changed: time, device: 2049, inode: 77 }
 }
 
+/// What the site refuses in a path.
+const REFUSED: PathTraits = PathTraits::HIDDEN.union(PathTraits::TOO_LONG);
+
 /// The codings in which `app.js` is available, besides identity.
 const CODINGS_OF_APP: [ContentCoding; 2] = [ContentCoding::Brotli, ContentCoding::Gzip];
 /// The length of `app.js` without a coding.
@@ -105,7 +108,7 @@ pub(crate) fn response_to(bytes: &[u8]) -> Option<TestResponse> {
             let file_result = match (&path, &file) {
                 (None, _) => Err(LookupError::NotLookedUp),
                 (Some(Err(error)), _) => Err(LookupError::from(*error)),
-                (Some(Ok(path)), _) if path.traits().intersects(PathTraits::HIDDEN) => Err(LookupError::NotFound),
+                (Some(Ok(path)), _) if path.traits().intersects(REFUSED) => Err(LookupError::NotFound),
                 (Some(Ok(_)), Some(file)) => Ok(file),
                 (Some(Ok(path)), None) if [&b"docs"[..], "größe".as_bytes()].contains(&path.as_bytes()) => {
                     Err(LookupError::Directory(path))

@@ -158,3 +158,36 @@ fn limits_of_the_check_are_noted() {
         assert!(expected.iter().all(|expected| errors.contains(expected)), "{limit}: {errors}");
     }
 }
+
+#[test]
+fn circle_of_redirects_is_reported_with_its_locations() {
+    let section = "clean_urls = true\n[domain.\"example.com\".redirects]\n\"/a\" = \"/b\"\n\"/b\" = \"https://example.com/c#d\"\n\
+        \"/c\" = \"/a\"\n\"/into\" = \"/a\"\n\"/x/*\" = \"/y/:splat\"\n\"/grow/*\" = \"/more/x/:splat\"\n\"/more/*\" = \"/grow/:splat\"\n\
+        \"/about\" = \"/about.html\"\n\"/old/*\" = \"/new/:splat\"\n\"/new/x\" = \"https://other.example/old/x\"\n\
+        \"/file\" = { to = \"/to-file\", force = false }\n\"/to-file\" = \"/file\"\n";
+    let files: &[(&str, &[u8])] = &[
+        ("public/index.html", b"<a href=/into><a href=/old/1>"),
+        ("public/about.html", b""),
+        ("public/file", b""),
+        ("public/new/1", b""),
+        ("public/_redirects", b"/y/:z /x/:z\n"),
+    ];
+    let directory = directory(section, files);
+    let errors = check(&directory, &[]).errors;
+    let start = "warning: redirects lead in a circle: ";
+    let circles: Vec<&str> = errors
+        .lines()
+        .filter_map(|line| line.split_once(start)?.1.split_once("; correct one of the rules"))
+        .map(|it| it.0)
+        .collect();
+    let expected = [
+        "/a -> /b -> /c -> /a",
+        "/x/x -> /y/x -> /x/x",
+        "/grow/x -> /more/x/x -> /grow/x/x -> /more/x/x/x -> /grow/x/x/x -> /more/x/x/x/x -> ...",
+        "/more/x -> /grow/x -> /more/x/x -> /grow/x/x -> /more/x/x/x -> /grow/x/x/x -> ...",
+        "/about -> /about.html -> /about",
+    ];
+    assert_eq!(circles, expected, "{errors}");
+    assert!(errors.contains("index.html:1:9: warning: the link to `/into` is redirected in a circle"), "{errors}");
+    assert_eq!(errors.matches("the link to").count(), 1, "{errors}");
+}

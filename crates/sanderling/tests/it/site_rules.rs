@@ -125,6 +125,43 @@ fn redirect_leads_to_no_other_host() {
 }
 
 #[test]
+fn part_of_a_request_stays_in_its_segment() {
+    let section = "[domain.\"example.com\".redirects]\n\"/to\" = { to = \"/pub/:id\", query = { id = \":id\" } }\n\
+        \"/file\" = { to = \"/pub/:id.txt\", query = { id = \":id\" }, status = 200, force = true }\n\
+        \"/old*\" = \"/pub/:splat\"\n\"/served*\" = { to = \"/pub/:splat\", status = 200 }\n";
+    let files: &[(&str, &[u8])] =
+        &[("public/pub/a.txt", b"public\n"), ("public/priv/b.txt", b"private\n"), ("public/pub/c/d.txt", b"below\n")];
+    let site = Site::new(section, files);
+    site.check("/to?id=a.txt", &[], 301, &["location: /pub/a.txt"]);
+    site.check("/to?id=c/d.txt", &[], 301, &["location: /pub/c%2Fd.txt"]);
+    site.check("/to?id=//evil.example", &[], 301, &["location: /pub/%2F%2Fevil.example"]);
+    site.check_content("/file?id=a", 200, "public\n");
+    site.check_content("/served/c/d.txt", 200, "below\n");
+    for id in ["..", "../priv/b.txt", "%2e%2e%2fpriv%2fb.txt", "c/../../priv/b.txt"] {
+        site.check(&format!("/to?id={id}"), &[], 404, &["!location"]);
+    }
+    for path in ["/file?id=../priv/b", "/file?id=c/d", "/old..", "/old../priv/b.txt", "/served../priv/b.txt"] {
+        site.check(path, &[], 404, &["!location"]);
+    }
+}
+
+#[test]
+fn path_that_no_file_can_have_gets_the_rules_and_the_page_of_the_site() {
+    let section = "security_headers = \"basic\"\n[domain.\"example.com\".redirects]\n\"/old/*\" = \"/new\"\n\
+        [domain.\"example.com\".headers]\n\"/a/*\" = { X-A = \"1\" }\n";
+    let site = Site::new(section, &[("public/404.html", b"own page\n")]);
+    let (segment, deep) = ("a".repeat(256), "b/".repeat(2_500));
+    for path in [format!("/{segment}"), format!("/a/{segment}.css"), format!("/{deep}")] {
+        site.check_content(&path, 404, "own page\n");
+        let own: &[&str] = if path.starts_with("/a/") { &["x-a: 1"] } else { &["!x-a"] };
+        site.check(&path, &[], 404, &[own, &["x-frame-options: SAMEORIGIN"]].concat());
+    }
+    site.check(&format!("/old/{segment}"), &[], 301, &["location: /new"]);
+    // A malformed path is none that other rules could match.
+    site.check("/a/%00", &[], 400, &["x-frame-options: SAMEORIGIN", "!x-a"]);
+}
+
+#[test]
 fn other_files_are_served_by_rewrites_and_error_pages() {
     let section = "[domain.\"example.com\".redirects]\n\"/app/*\" = { to = \"/app/index.html\", status = 200 }\n\
         \"/by/:name\" = { to = \"/people/:name.txt\", status = 200, force = true }\n\

@@ -44,14 +44,30 @@ fn value_of(element: &[u8], attribute: &[u8]) -> Option<Value> {
     }
 }
 
+impl PageReferences {
+    /// Adds the references of a `style` element or attribute, which begins at `start`.
+    fn add_styles(&mut self, content: &[u8], start: usize) {
+        let references = of_style_sheet(content).into_iter();
+        self.references.extend(references.map(|one| Reference { offset: start + one.offset, ..one }));
+    }
+}
+
 /// The references of an HTML document.
 pub(super) fn of_page(content: &[u8]) -> PageReferences {
     let mut page = PageReferences::default();
     let (mut element, mut attribute) = (Vec::new(), Vec::new());
+    // Templates that the place is in: a script may use their content, or change it first.
+    let mut template_depth = 0_usize;
+    let mut is_in_style = false;
     let callback = |event: CallbackEvent<'_>, span: Span<usize>| -> Option<()> {
         match event {
             CallbackEvent::OpenStartTag { name } => element = name.to_vec(),
             CallbackEvent::AttributeName { name } => attribute = name.to_vec(),
+            CallbackEvent::AttributeValue { .. } | CallbackEvent::String { .. } if template_depth > 0 => {}
+            CallbackEvent::String { value } if is_in_style => page.add_styles(value, span.start),
+            CallbackEvent::AttributeValue { value } if attribute == b"style" && !element.is_empty() => {
+                page.add_styles(value, span.start);
+            }
             CallbackEvent::AttributeValue { value } => {
                 let text = String::from_utf8_lossy(value);
                 let mut add = |url: &str, link_use| {
@@ -64,8 +80,17 @@ pub(super) fn of_page(content: &[u8]) -> PageReferences {
                     None => {}
                 }
             }
+            CallbackEvent::CloseStartTag { .. } => {
+                template_depth += usize::from(element == b"template");
+                is_in_style = element == b"style";
+                element.clear();
+            }
             // The specification lets end tags have attributes, which mean nothing.
-            CallbackEvent::CloseStartTag { .. } | CallbackEvent::EndTag { .. } => element.clear(),
+            CallbackEvent::EndTag { name } => {
+                template_depth = template_depth.saturating_sub(usize::from(name == b"template"));
+                is_in_style = false;
+                element.clear();
+            }
             _ => {}
         }
         None
@@ -169,6 +194,14 @@ mod tests {
         check_page("<script src=/s.js>'<a href=no>'</script><link href=c.css>", "Resource /s.js; Resource c.css");
         check_page("<!-- <a href=no> --><video poster=p src=v></video>", "Resource p; Resource v");
         check_page("<style>a { b: '<a href=no>' }</style><textarea><a href=no></textarea>", "");
+        check_page("<style>\na { b: url(x.png) }</style><p style=no>url(no)", "Resource x.png");
+        check_page("<p style='background: url(\"x.png\")' class='url(no)'></p style='url(no)'>", "Resource x.png");
+        check_page("<style>a { b: c }</style>url(no)<style/>@import 'x'</style><a href=y>", "Resource x; Navigation y");
+        check_page(
+            "<template><a href=no><template></template><style>a { b: url(no) }</style></template><a href=x>",
+            "Navigation x",
+        );
+        check_page("</template><a href=x><template><base href=no>", "Navigation x");
         check_page("<p>a</p href=no><div href=no>", "");
         check_page("<a href", "");
         check_page("", "");
