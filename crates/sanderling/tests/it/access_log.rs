@@ -215,18 +215,38 @@ fn reload_reports_a_log_that_cannot_be_opened() {
 }
 
 #[test]
-fn log_that_was_removed_is_created_again_when_it_is_to_be_rotated() {
-    let directory = site("[log]\naccess = \"access.log\"\nrotate = \"1KiB\"\n");
+fn log_that_was_removed_is_created_again_with_or_without_rotation() {
+    for rotate in ["", "rotate = \"1GiB\"\n", "rotate = \"daily\"\n"] {
+        let directory = site(&format!("[log]\naccess = \"access.log\"\nformat = \"$request_uri\"\n{rotate}"));
+        let server = TestServer::start_command(directory.serve_command(), HTTP);
+        let path = directory.path().join("access.log");
+        let mut client = HttpClient::connect(server.http());
+        client.get("/before");
+        assert_eq!(lines(&directory, "access.log", 1), ["/before"]);
+        fs::remove_file(&path).unwrap();
+        wait_until("another file", || path.exists());
+        server.wait_for_error("warning: the access log was removed; it is created again");
+        client.get("/after");
+        assert_eq!(lines(&directory, "access.log", 1), ["/after"]);
+    }
+}
+
+#[test]
+fn log_whose_directory_was_removed_is_reported_and_created_when_the_directory_is_back() {
+    let directory = site("[log]\naccess = \"logs/access.log\"\nformat = \"$request_uri\"\n");
+    fs::create_dir(directory.path().join("logs")).unwrap();
     let server = TestServer::start_command(directory.serve_command(), HTTP);
-    let path = directory.path().join("access.log");
     let mut client = HttpClient::connect(server.http());
-    client.get("/other");
-    wait_until("the log", || path.exists());
-    fs::remove_file(&path).unwrap();
-    wait_until("another file", || {
-        client.get("/other");
-        path.exists()
-    });
+    client.get("/before");
+    assert_eq!(lines(&directory, "logs/access.log", 1), ["/before"]);
+    fs::remove_dir_all(directory.path().join("logs")).unwrap();
+    server.wait_for_error("error: the access log was removed, and cannot be created again: open(");
+    server
+        .wait_for_error("logs` does not exist; create it or correct the path; until it can be opened, lines are lost");
+    fs::create_dir(directory.path().join("logs")).unwrap();
+    wait_until("another file", || directory.path().join("logs/access.log").exists());
+    client.get("/after");
+    assert_eq!(lines(&directory, "logs/access.log", 1), ["/after"]);
 }
 
 #[test]

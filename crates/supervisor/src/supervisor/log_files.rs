@@ -3,19 +3,20 @@
 use super::{Requester, Supervisor};
 use crate::log_rotation::{MODE, compress, rotate};
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::log_error;
+use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{Config, LogKind, LogOutput, LogTarget, Rotation, RotationTime};
 use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::error::with_context;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Time between two checks whether the log is to be rotated, or can be opened at last.
+/// Time between two checks whether the log was removed, is to be rotated, or can be opened at last.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const SYSLOG_PATH: &str = "/dev/log";
 const S_PER_DAY: u64 = 86_400;
@@ -39,12 +40,13 @@ struct LogFile {
 enum State {
     #[default]
     None,
-    /// It is a file, which is rotated. Its first line, or its last one when it was opened, is of this day since 1970.
-    Rotated { file: File, rotation: Rotation, first_day: u64 },
-    /// It is another target, or rotated by another program.
+    /// It is a regular file. Its first line, or its last one when it was opened, is of this day since 1970. `rotation` is `None` if
+    /// another program rotates it, or rotating it has failed.
+    File { file: File, rotation: Option<Rotation>, first_day: u64 },
+    /// It is another target.
     Open,
-    /// It could not be opened, for this reason, or not be written.
-    Failed { open_error: Option<String> },
+    /// It could not be written, or not be opened, for the reason in `problem`. `was_removed`: lines go to a file that was removed.
+    Failed { problem: Option<String>, was_removed: bool },
 }
 
 impl LogFiles {
@@ -59,8 +61,8 @@ impl LogFiles {
     /// Has the target opened again soon: a syslog daemon that was restarted has another socket.
     pub(super) fn on_write_failure(&mut self, kind: LogKind) {
         let log_file = &mut self.0[kind as usize];
-        if matches!(log_file.state, State::Open) {
-            log_file.state = State::Failed { open_error: None };
+        if matches!(log_file.state, State::Open | State::File { rotation: None, .. }) {
+            log_file.state = State::Failed { problem: None, was_removed: false };
             log_file.next_check.get_or_insert(Instant::now() + CHECK_INTERVAL);
         }
     }
@@ -78,26 +80,40 @@ impl LogFiles {
 
 impl LogFile {
     fn descriptor(&mut self, config: &Config) -> Option<(FdKind, OwnedFd)> {
-        let known_problem = self.problem();
+        let (known_problem, was_removed) = (self.problem(), self.was_removed());
         self.state = State::None;
-        let opened = config.log_output(self.kind).map(|output| self.open(output));
-        if let Some(Err(error)) = &opened {
-            self.state = State::Failed { open_error: Some(error_text(error)) };
+        let output = config.log_output(self.kind)?;
+        let opened = self.open(output);
+        match &opened {
+            Ok(_) if was_removed => log_warning(&format!("the {} was removed; it is created again", self.kind)),
+            Ok(_) => {}
+            Err(error) => {
+                let problem = open_problem(self.kind, output, error, was_removed);
+                if known_problem.as_ref() != Some(&problem) {
+                    log_error(&problem);
+                }
+                self.state = State::Failed { problem: Some(problem), was_removed };
+            }
         }
-        if let Some(problem) = self.problem().filter(|problem| known_problem.as_ref() != Some(problem)) {
-            log_error(&problem);
-        }
-        let is_due_later = matches!(self.state, State::Rotated { .. } | State::Failed { .. });
+        let is_due_later = matches!(self.state, State::File { .. } | State::Failed { .. });
         self.next_check = is_due_later.then(|| Instant::now() + CHECK_INTERVAL);
-        Some((FdKind::Log(self.kind), opened?.ok()?))
+        Some((FdKind::Log(self.kind), opened.ok()?))
     }
 
     fn problem(&self) -> Option<String> {
-        let (kind, State::Failed { open_error: Some(error) }) = (self.kind, &self.state) else { return None };
-        Some(format!(
-            "cannot open the {kind}: {error}; until it can be opened, lines go to the target before, or are dropped if \
-             there is none"
-        ))
+        match &self.state {
+            State::Failed { problem, .. } => problem.clone(),
+            State::None | State::File { .. } | State::Open => None,
+        }
+    }
+
+    /// Whether somebody has removed the file, perhaps with its directory. One that was renamed is still there.
+    fn was_removed(&self) -> bool {
+        match &self.state {
+            State::File { file, .. } => file.metadata().is_ok_and(|metadata| metadata.nlink() == 0),
+            State::Failed { was_removed, .. } => *was_removed,
+            State::None | State::Open => false,
+        }
     }
 
     fn open(&mut self, output: &LogOutput) -> io::Result<OwnedFd> {
@@ -114,37 +130,40 @@ impl LogFile {
                 let file = sanderling_os::file::open_for_append(path, MODE)
                     .map_err(|error| with_context("open", path.display(), &error))?;
                 let metadata = file.metadata()?;
-                if let (Some(rotation), true) = (output.rotation, metadata.is_file()) {
+                if metadata.is_file() {
                     let first_day = day(metadata.modified()?);
-                    self.state = State::Rotated { file: file.try_clone()?, rotation, first_day };
+                    self.state = State::File { file: file.try_clone()?, rotation: output.rotation, first_day };
                 }
                 Ok(file.into())
             }
         }
     }
 
-    /// Whether the log is to be opened now, since it was rotated, or could not be opened before.
+    /// Whether the log is to be opened now, since it was removed or rotated, or could not be opened before.
     fn is_to_be_opened(&mut self, config: &Config) -> bool {
         let now = Instant::now();
         if self.next_check.is_none_or(|at| now < at) {
             return false;
         }
         self.next_check = Some(now + CHECK_INTERVAL);
-        let (Some(rotation), Some(output)) = (self.is_due(), config.log_output(self.kind)) else {
-            return matches!(self.state, State::Failed { .. });
-        };
+        if matches!(self.state, State::Failed { .. }) || self.was_removed() {
+            return true;
+        }
+        let (Some(rotation), Some(output)) = (self.is_due(), config.log_output(self.kind)) else { return false };
         let rotated = self.rotate(output, rotation);
         if let Err(error) = &rotated {
             let (kind, text) = (self.kind, error_text(error));
             log_error(&format!("cannot rotate the {kind}: {text}; it grows until the next reload"));
-            self.state = State::Open;
+            if let State::File { rotation, .. } = &mut self.state {
+                *rotation = None;
+            }
         }
         rotated.is_ok()
     }
 
     /// When the log is to be rotated now: how.
     fn is_due(&mut self) -> Option<Rotation> {
-        let State::Rotated { file, rotation, first_day } = &mut self.state else { return None };
+        let State::File { file, rotation: Some(rotation), first_day } = &mut self.state else { return None };
         if self.compression.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return None;
         }
@@ -172,6 +191,20 @@ impl LogFile {
         }
         Ok(())
     }
+}
+
+/// What the operator is told of a log that cannot be opened.
+fn open_problem(kind: LogKind, output: &LogOutput, error: &io::Error, was_removed: bool) -> String {
+    let mut text = match was_removed {
+        true => format!("the {kind} was removed, and cannot be created again: {}", error_text(error)),
+        false => format!("cannot open the {kind}: {}", error_text(error)),
+    };
+    // The supervisor has its own rights here.
+    if let Some(cause) = output.path_problem() {
+        text += &format!("; {}", cause.problem);
+    }
+    let lines = if was_removed { "are lost" } else { "go to the target before, or are dropped if there is none" };
+    format!("{text}; until it can be opened, lines {lines}")
 }
 
 fn day(time: SystemTime) -> u64 {
