@@ -34,6 +34,8 @@ pub(super) const WORKER_COUNT_MAX: u64 = 1024;
 /// [`Config::has_zones`] is false.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// The configuration file and those that it includes; empty for arguments.
+    pub files: Vec<PathBuf>,
     /// Threads that serve, 1 to 1024.
     pub worker_count: usize,
     /// Sockets of each address.
@@ -50,6 +52,8 @@ pub struct Config {
     pub control_location: Option<Location>,
     /// The folder with what outlives the processes, if the file has one.
     pub state: Option<PathBuf>,
+    /// Where the file has it.
+    pub state_location: Option<Location>,
     /// Addresses of HTTP; with port 0 the kernel chooses.
     pub http_listen: Vec<SocketAddr>,
     /// Whether HTTP/2 is spoken at these addresses too, by clients that begin with it.
@@ -106,6 +110,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
+            files: Vec::new(),
             worker_count: processor_count(),
             sockets_per_address: SocketsPerAddress::Auto,
             user_and_group: None,
@@ -114,6 +119,7 @@ impl Default for Config {
             control: None,
             control_location: None,
             state: None,
+            state_location: None,
             http_listen: Vec::new(),
             http2: false,
             https_listen: Vec::new(),

@@ -41,7 +41,8 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
     let Some(root) = reader.parse(&text, 0) else { return Err(reader.into_diagnostics()) };
     let mut builder = ConfigBuilder::new(&mut reader, path.parent().unwrap_or(Path::new("")));
     builder.read_top(&root);
-    let config = builder.into_config();
+    let mut config = builder.into_config();
+    config.files = files.iter().map(|(path, _)| path.clone()).collect();
     if !reader.has_problems() {
         return Ok(config);
     }
@@ -156,7 +157,8 @@ impl ConfigBuilder<'_, '_> {
                     (self.config.control, self.config.control_location) = path.unzip();
                 }
                 "state" => {
-                    self.config.state = self.read_path(entry, "state = \"/var/lib/sanderling\"").map(|(path, _)| path);
+                    let path = self.read_path(entry, "state = \"/var/lib/sanderling\"");
+                    (self.config.state, self.config.state_location) = path.unzip();
                 }
                 // It was read before.
                 "certificates" => {}

@@ -25,6 +25,7 @@ mod rules_files;
 mod users_files;
 mod client_policy;
 mod access;
+mod exposed_files;
 mod site_lint;
 mod limit_log;
 mod heap_trim;

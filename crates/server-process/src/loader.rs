@@ -7,6 +7,7 @@ mod one_site;
 mod one_zone;
 
 use crate::client_policy;
+use crate::exposed_files;
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
 use crate::load_status::{Changes, FolderState, LoadStatus, ReleaseState, SiteState, ZoneState};
 use crate::rules_files::{self, LoadedRules, RulesVersion};
@@ -143,7 +144,10 @@ impl Loader {
     /// all the same if it is one of `forced_zones`.
     pub(crate) fn load(&mut self, config: &Config, forced_zones: &[DomainName]) -> Loaded {
         let mut report = Report::default();
-        let sites = config.sites.iter().map(|site| self.load_site(site, &config.limits, &mut report)).collect();
+        let sites: Vec<Site> =
+            config.sites.iter().map(|site| self.load_site(site, &config.limits, &mut report)).collect();
+        let state = self.state.as_deref().or(config.state.as_deref());
+        report.warnings.extend(exposed_files::warnings(config, &sites, state));
         let default_site = match config.default_site {
             DefaultSite::None => sanderling_server::DefaultSite::None,
             DefaultSite::Addresses(index) => sanderling_server::DefaultSite::Addresses(index),

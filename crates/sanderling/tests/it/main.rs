@@ -11,6 +11,7 @@ mod demo;
 mod dns_large_zone;
 mod dns_malformed;
 mod dns_options;
+mod exposed_files;
 mod features;
 mod floods;
 mod http_differential;

@@ -1,0 +1,57 @@
+//! The files of a configuration that no site should serve.
+
+use crate::config::Config;
+use crate::diagnostic::Location;
+use crate::request_log::LogTarget;
+use sanderling_log_format::LogKind;
+use std::path::Path;
+
+/// A file, or a folder with files, that is not for the clients of a site.
+#[derive(Clone, Copy, Debug)]
+pub struct PrivateFile<'c> {
+    /// What it is: `private key`.
+    pub kind: &'static str,
+    /// The path, relative to the working directory or absolute.
+    pub path: &'c Path,
+    /// Whether it is a folder.
+    pub is_folder: bool,
+    /// Where the configuration has it; `None` for the files of the configuration, and for what arguments say.
+    pub location: Option<&'c Location>,
+}
+
+impl Config {
+    /// The files that are not for the clients of a site. They need not exist. `state` is the state folder that is used.
+    pub fn private_files<'c>(&'c self, state: Option<&'c Path>) -> Vec<PrivateFile<'c>> {
+        let file = |kind, path, location| PrivateFile { kind, path, is_folder: false, location: Some(location) };
+        let mut files = Vec::new();
+        files.extend(self.files.iter().map(|path| PrivateFile {
+            kind: "configuration file",
+            path,
+            is_folder: false,
+            location: None,
+        }));
+        for (kind, name) in [(LogKind::Access, "access log"), (LogKind::Queries, "query log")] {
+            if let Some((LogTarget::File(path), location)) =
+                self.log_output(kind).map(|output| (&output.target, &output.location))
+            {
+                files.push(file(name, path, location));
+            }
+        }
+        for rule in self.sites.iter().flat_map(|site| &site.options.rules.auth) {
+            files.push(file("file of users", &rule.users_file, &rule.location));
+        }
+        for certificate in self.certificates.iter().filter(|certificate| !certificate.is_automatic) {
+            files.push(file("private key", &certificate.key, &certificate.location));
+        }
+        files.extend(self.tsig_keys.iter().map(|key| file("TSIG secret file", &key.path, &key.location)));
+        let cookies = self.replies.cookie_secret_file.iter();
+        files.extend(cookies.map(|secret| file("cookie secret file", &secret.path, &secret.location)));
+        files.extend(self.zones.iter().map(|zone| file("zone file", &zone.file, &zone.location)));
+        let folder = |kind, path, location| PrivateFile { kind, path, is_folder: true, location };
+        files.extend(
+            self.zone_folder.iter().map(|zones| folder("zone folder", &zones.directory, Some(&zones.location))),
+        );
+        files.extend(state.map(|state| folder("state folder", state, self.state_location.as_ref())));
+        files
+    }
+}

@@ -1,0 +1,128 @@
+//! Files of the configuration that a site would serve are reported by `check`, at the start and by a reload.
+
+use sanderling_testkit::http::response_to;
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run, run_program};
+
+const ZONE: &[u8] = b"@ 60 SOA ns.example.com. a.example.com. 1 60 60 60 60\n@ NS ns.example.com.\nns A 192.0.2.1\n";
+const REMEDY: &str = "move it, or serve a folder that has only what clients may see";
+
+/// The warnings of `check` that a file is served, without the path of the directory.
+fn warnings(directory: &TestDirectory) -> Vec<String> {
+    let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    let lines = ended.errors.lines().filter(|line| line.contains("served"));
+    let lines = lines.map(|line| line.replace(&directory.argument(""), "").replace(&format!("; {REMEDY}"), ""));
+    lines.collect()
+}
+
+fn write_private_files(directory: &TestDirectory, folder: &str) {
+    for (name, content) in [
+        ("users.htpasswd", include_bytes!("site_rules/users.htpasswd").as_slice()),
+        ("tsig.secret", b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n"),
+        ("cookies.secret", b"00112233445566778899aabbccddeeff\n"),
+        ("example.com.zone", ZONE),
+        ("zones/example.net.zone", ZONE),
+        ("sites/more.toml", b"[tsig.\"k\"]\nalgorithm = \"hmac-sha256\"\nsecret_file = \"FOLDERtsig.secret\"\n"),
+    ] {
+        let content = String::from_utf8_lossy(content).replace("FOLDER", folder);
+        directory.write(&format!("{folder}{name}"), content.as_bytes());
+    }
+    let (chain, key) = (format!("{folder}chain.pem"), format!("{folder}key.pem"));
+    let (chain, key) = (directory.argument(&chain), directory.argument(&key));
+    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 9 -subj /CN=example.com -addext \
+                     subjectAltName=DNS:example.com -out CHAIN -keyout KEY";
+    let arguments: Vec<&str> = arguments
+        .split(' ')
+        .map(|word| match word {
+            "CHAIN" => &chain,
+            "KEY" => &key,
+            word => word,
+        })
+        .collect();
+    assert!(run_program("openssl", "openssl", &arguments).status.success());
+}
+
+/// A configuration with private files in `folder`, which is below its own directory or empty, and this document root.
+fn configuration(folder: &str, document_root: &str) -> String {
+    format!(
+        "include = [\"{folder}sites/*.toml\"]\nstate = \"{folder}state\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n[https]\n\
+         listen = [\"127.0.0.1:0\"]\n[dns]\nlisten = [\"127.0.0.1:0\"]\nzones = \"{folder}zones/*.zone\"\n\
+         cookie_secret_file = \"{folder}cookies.secret\"\n[log]\naccess = \"{folder}access.log\"\n\
+         queries = \"{folder}queries.log\"\n[domain.\"example.com\"]\nsite = \"{document_root}\"\n\
+         zone = \"{folder}example.com.zone\"\ncertificate = {{ chain = \"{folder}chain.pem\", key = \"{folder}key.pem\" }}\n\
+         [domain.\"example.com\".auth]\n\"/private/*\" = {{ users_file = \"{folder}users.htpasswd\" }}\n"
+    )
+}
+
+#[test]
+fn each_private_file_in_the_document_root_is_reported_with_both_paths_and_its_line() {
+    let directory = TestDirectory::with(&[("index.html", b"")]);
+    write_private_files(&directory, "private/");
+    directory.write("sanderling.toml", configuration("private/", ".").as_bytes());
+    let is_in =
+        |kind: &str, name: &str| format!("the {kind} `{name}` is in the document root `.`, and is served at /{name}");
+    let of_folder = |kind: &str, name: &str| {
+        format!("the {kind} `{name}` is in the document root `.`, and its files are served below /{name}")
+    };
+    let expected = [
+        ("sanderling.toml:15:8", is_in("configuration file", "sanderling.toml")),
+        ("sanderling.toml:15:8", is_in("configuration file", "private/sites/more.toml")),
+        ("sanderling.toml:12:10", is_in("access log", "private/access.log")),
+        ("sanderling.toml:13:11", is_in("query log", "private/queries.log")),
+        ("sanderling.toml:19:31", is_in("file of users", "private/users.htpasswd")),
+        ("sanderling.toml:17:25", is_in("private key", "private/key.pem")),
+        ("private/sites/more.toml:3:15", is_in("TSIG secret file", "private/tsig.secret")),
+        ("sanderling.toml:10:22", is_in("cookie secret file", "private/cookies.secret")),
+        ("sanderling.toml:16:8", is_in("zone file", "private/example.com.zone")),
+        ("sanderling.toml:9:9", of_folder("zone folder", "private/zones")),
+        ("sanderling.toml:2:9", of_folder("state folder", "private/state")),
+    ];
+    let mut expected: Vec<String> =
+        expected.iter().map(|(place, message)| format!("{place}: warning: {message}")).collect();
+    let mut found = warnings(&directory);
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn private_file_that_is_not_served_is_not_reported() {
+    let directory = TestDirectory::with(&[("public/index.html", b"")]);
+    write_private_files(&directory, "public/.private/");
+    directory.write("sanderling.toml", configuration("public/.private/", "public").as_bytes());
+    assert_eq!(warnings(&directory), [""; 0]);
+    // With `hidden_files` they are.
+    let text = configuration("public/.private/", "public")
+        .replace("site = \"public\"", "site = \"public\"\nhidden_files = true");
+    directory.write("sanderling.toml", text.as_bytes());
+    assert_eq!(warnings(&directory).len(), 10);
+    write_private_files(&directory, "private/");
+    directory.write("sanderling.toml", configuration("private/", "public").as_bytes());
+    assert_eq!(warnings(&directory), [""; 0]);
+}
+
+#[test]
+fn symbolic_link_does_not_hide_that_a_file_is_served() {
+    let directory = TestDirectory::with(&[("releases/1/index.html", b""), ("releases/1/sanderling.toml", b"")]);
+    std::os::unix::fs::symlink("releases/1", directory.path().join("current")).unwrap();
+    let text = "[http]\nlisten = [\"127.0.0.1:0\"]\n[log]\naccess = \"../releases/1/access.log\"\n\
+                [domain.\"example.com\"]\nsite = \"../current\"\n";
+    directory.write("config/sanderling.toml", text.as_bytes());
+    let ended = run(&["check", "--config", &directory.argument("config/sanderling.toml")]);
+    assert!(ended.errors.contains("and is served at /access.log"), "{ended}");
+}
+
+#[test]
+fn start_and_reload_warn_of_a_file_that_is_served() {
+    let directory = TestDirectory::with(&[("index.html", b"")]);
+    let text = "[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \".\"\n";
+    directory.write("sanderling.toml", text.as_bytes());
+    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 1, dns: 0 });
+    let request = "GET /sanderling.toml HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n";
+    assert_eq!(response_to(server.http(), request).text(), text);
+    server.wait_for_error("sanderling.toml:4:8: warning: the configuration file ");
+    server.wait_for_error(&format!("is served at /sanderling.toml; {REMEDY}"));
+    directory.replace("sanderling.toml", format!("{text}[log]\naccess = \"access.log\"\n").as_bytes());
+    assert!(directory.control("reload").status.success());
+    server.wait_for_error("sanderling.toml:6:10: warning: the access log ");
+}

@@ -1,0 +1,59 @@
+//! Files of the configuration that a site would serve: its own file, logs, keys and the like, below a document root.
+
+use sanderling_config::diagnostic::{Diagnostic, Problem};
+use sanderling_config::{Config, PrivateFile};
+use sanderling_http::PathTraits;
+use sanderling_server::{Root, Site};
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A warning for each private file of `config` that one of `sites`, which are those of `config`, would serve. `state` is the state
+/// folder that is used.
+pub(crate) fn warnings(config: &Config, sites: &[Site], state: Option<&Path>) -> Vec<Diagnostic> {
+    let mut roots: HashMap<&Path, Vec<usize>> = HashMap::new();
+    for (index, site) in sites.iter().enumerate() {
+        if let Root::Directory(root) = &site.root {
+            roots.entry(root.real_path()).or_default().push(index);
+        }
+    }
+    let mut real_folders = HashMap::new();
+    let warnings = config.private_files(state).into_iter().filter_map(|file| {
+        let real = real_path(file.path, &mut real_folders)?;
+        let (index, path) = real.ancestors().find_map(|root| {
+            let path = real.strip_prefix(root).ok()?;
+            let serving = roots.get(root)?.iter().find(|index| is_served(&sites[**index], path));
+            serving.map(|index| (*index, path))
+        })?;
+        let site = &config.sites[index];
+        let (message, location) = (message(&file, &site.document_root, path), file.location.unwrap_or(&site.location));
+        let remedy = "move it, or serve a folder that has only what clients may see";
+        Some(Diagnostic::warning(location.clone(), Problem::new(message, remedy)))
+    });
+    warnings.collect()
+}
+
+fn message(file: &PrivateFile<'_>, document_root: &Path, path: &Path) -> String {
+    let (kind, shown, root, path) = (file.kind, file.path.display(), document_root.display(), path.display());
+    let served = if file.is_folder { "its files are served below" } else { "is served at" };
+    format!("the {kind} `{shown}` is in the document root `{root}`, and {served} /{path}")
+}
+
+/// Whether `site` serves the file or the files in the folder at `path` below its document root, if its user may read them.
+fn is_served(site: &Site, path: &Path) -> bool {
+    let path = path.as_os_str().as_bytes();
+    path.is_empty() || !PathTraits::of(path).intersects(site.options.refused_paths)
+}
+
+/// The path without symbolic links and `..`, but the name of a file, which need not exist. `real_folders` has those of folders that were
+/// asked for before: thousands of zone files are in one. This makes no call that the sandbox denies.
+fn real_path<'f>(path: &'f Path, real_folders: &mut HashMap<&'f Path, PathBuf>) -> Option<PathBuf> {
+    let (folder, name) = (path.parent()?, path.file_name()?);
+    let real_folder = real_folders.entry(folder).or_insert_with(|| {
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        // Where the user may not look, only the text of the path is known.
+        fs::canonicalize(folder).or_else(|_| std::path::absolute(folder)).unwrap_or_default()
+    });
+    Some(real_folder.join(name))
+}
