@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, Kind};
 use crate::https_client::HttpsClient;
-use instant_acme::{Account, AccountCredentials, NewAccount};
-use sanderling_config::{Acme, Authority};
+use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
+use sanderling_config::{Acme, Authority, ExternalAccount};
 use sanderling_state::StateFolder;
 use tokio::sync::Mutex;
 
@@ -16,17 +16,20 @@ pub(crate) struct Accounts {
 struct Entry {
     authority: Authority,
     client: Result<HttpsClient, String>,
+    /// The account of the operator there, or why it cannot be used.
+    external: Option<Result<ExternalAccountKey, String>>,
     /// Locked while it is registered, so that there is one.
     account: Mutex<Option<Account>>,
 }
 
 impl Accounts {
-    /// Reads the roots: to be called before the sandbox. Without `acme`, there are no authorities.
+    /// Reads the roots and the keys of external accounts: to be called before the sandbox. Without `acme`, there are no authorities.
     pub(crate) fn new(acme: Option<&Acme>) -> Accounts {
         let Some(acme) = acme else { return Accounts { contacts: Vec::new(), entries: Vec::new() } };
         let entry = |authority: &Authority| Entry {
             authority: authority.clone(),
             client: HttpsClient::new(authority.root.as_deref()).map_err(|error| error.to_string()),
+            external: authority.external_account.as_ref().map(external_account_key),
             account: Mutex::default(),
         };
         Accounts { contacts: acme.contacts.clone(), entries: acme.authorities.iter().map(entry).collect() }
@@ -38,6 +41,16 @@ impl Accounts {
 
     pub(crate) fn authority(&self, index: usize) -> &Authority {
         &self.entries[index].authority
+    }
+
+    /// The authority with this directory.
+    pub(crate) fn index_of(&self, directory: &str) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.authority.directory == directory)
+    }
+
+    /// When an authority that has refused too many requests lets the server ask again, if it has said so since the last call.
+    pub(crate) fn take_retry_after(&self, index: usize) -> Option<u64> {
+        self.entries[index].client.as_ref().ok()?.retry_after().take()
     }
 
     /// The account at an authority, which is registered if there is none.
@@ -59,7 +72,15 @@ impl Accounts {
             None => {
                 let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
                 let new = NewAccount { contact: &contacts, terms_of_service_agreed: true, only_return_existing: false };
-                let (created, credentials) = builder.create(&new, entry.authority.directory.clone(), None).await?;
+                let external =
+                    entry.external.as_ref().map(Result::as_ref).transpose().map_err(|problem| {
+                        Failure::new(Kind::Refused, problem.as_str(), "then run `sanderling reload`")
+                    })?;
+                let directory = entry.authority.directory.clone();
+                let (created, credentials) = builder.create(&new, directory, external).await.map_err(|error| {
+                    Failure::from(error)
+                        .with_remedy_of_refusal("check `contact` and `external_account` in [certificates]")
+                })?;
                 let text = serde_json::to_vec(&credentials)
                     .map_err(|error| Failure::new(Kind::State, format!("cannot store the account: {error}"), ""))?;
                 state.write(&file, &text)?;
@@ -79,6 +100,11 @@ impl Accounts {
     pub(crate) async fn reconnect(&self, index: usize) {
         self.entries[index].account.lock().await.take();
     }
+}
+
+fn external_account_key(account: &ExternalAccount) -> Result<ExternalAccountKey, String> {
+    let key = account.read_key().map_err(|diagnostic| diagnostic.to_string())?;
+    Ok(ExternalAccountKey::new(account.id.clone(), &key))
 }
 
 impl Entry {

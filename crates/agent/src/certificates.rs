@@ -1,7 +1,7 @@
 //! The certificates that are requested: what of each is in the state folder, and when it is renewed.
 
 use crate::clock::{random_between, unix_s};
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use instant_acme::CertificateIdentifier;
 use sanderling_config::log::log_error;
 use sanderling_config::{CertificateFiles, DomainName};
@@ -16,6 +16,8 @@ const DAY_S: u64 = 24 * 3600;
 const SHORT_LIFETIME_S: u64 = 10 * DAY_S;
 /// After so many failures in a row the next authority is tried.
 const FAILURES_PER_AUTHORITY: u32 = 3;
+/// When the next one is tried if an authority has refused because of too many requests.
+const OTHER_AUTHORITY_DELAY_S: u64 = 60;
 
 /// A certificate that is requested.
 pub(crate) struct ManagedCertificate {
@@ -45,6 +47,15 @@ pub(crate) struct Record {
     renew_at_unix_s: Option<u64>,
     /// Whether the authority has suggested that.
     is_suggested: bool,
+    /// The directory of the authority that has issued the certificate.
+    #[serde(default)]
+    issued_by: Option<String>,
+    /// The index of the authority of the next order.
+    #[serde(default)]
+    authority: usize,
+    /// Failed attempts at that authority.
+    #[serde(default)]
+    authority_failures: u32,
     /// Failed attempts since the last success.
     pub(crate) failure_count: u32,
     pub(crate) last_error: Option<String>,
@@ -102,26 +113,45 @@ impl ManagedCertificate {
 
     /// The index of the authority of the next order, of `count`.
     pub(crate) fn authority_index(&self, count: usize) -> usize {
-        (self.record.failure_count / FAILURES_PER_AUTHORITY) as usize % count.max(1)
+        self.record.authority % count.max(1)
     }
 
-    /// The certificate that the next order replaces, if the authority of it makes suggestions.
-    pub(crate) fn replaced(&self) -> Option<CertificateIdentifier<'static>> {
-        self.issued.as_ref().filter(|_| self.record.is_suggested)?.identifier.clone()
+    /// The directory of the authority that has issued the certificate, if it is known.
+    pub(crate) fn issued_by(&self) -> Option<&str> {
+        self.record.issued_by.as_deref()
     }
 
-    /// A certificate was stored.
-    pub(crate) fn on_issued(&mut self, state: &StateFolder) {
+    /// The certificate that an order at the authority with this directory replaces, if that authority makes suggestions.
+    pub(crate) fn replaced(&self, directory: &str) -> Option<CertificateIdentifier<'static>> {
+        let is_same = self.record.is_suggested && self.issued_by() == Some(directory);
+        self.issued.as_ref().filter(|_| is_same)?.identifier.clone()
+    }
+
+    /// A certificate of the authority with this directory was stored.
+    pub(crate) fn on_issued(&mut self, directory: &str, state: &StateFolder) {
         self.load_issued(state);
-        self.record = Record::default();
+        self.record = Record { issued_by: Some(directory.to_owned()), ..Record::default() };
         self.record.renew_at_unix_s = self.issued.as_ref().map(Issued::default_renewal);
         self.store(state);
     }
 
-    pub(crate) fn on_failure(&mut self, failure: &Failure, state: &StateFolder) {
-        self.record.failure_count = self.record.failure_count.saturating_add(1);
-        self.record.last_error = Some(failure.to_string());
-        self.record.not_before_unix_s = unix_s() + failure.delay_s(self.record.failure_count);
+    /// An order has failed. There are `authority_count` authorities.
+    pub(crate) fn on_failure(&mut self, failure: &Failure, authority_count: usize, state: &StateFolder) {
+        let record = &mut self.record;
+        record.failure_count = record.failure_count.saturating_add(1);
+        record.authority_failures += 1;
+        record.last_error = Some(failure.to_string());
+        let mut delay_s = failure.delay_s(record.failure_count);
+        let is_limited = failure.kind == Kind::RateLimited;
+        let is_at_fault = failure.kind != Kind::NotReady;
+        if is_at_fault && (is_limited || record.authority_failures >= FAILURES_PER_AUTHORITY) {
+            record.authority = (record.authority + 1) % authority_count.max(1);
+            record.authority_failures = 0;
+            if is_limited && authority_count > 1 {
+                delay_s = OTHER_AUTHORITY_DELAY_S;
+            }
+        }
+        record.not_before_unix_s = unix_s() + delay_s;
         self.store(state);
     }
 
@@ -202,19 +232,19 @@ fn without_redundant(names: &[String]) -> Vec<String> {
     names.iter().filter(|name| !is_covered(name)).cloned().collect()
 }
 
-/// Whether `name`, which may be a wildcard, is in a zone of this server.
-pub(crate) fn is_in_zone<'z>(name: &str, mut apexes: impl Iterator<Item = &'z DomainName>) -> bool {
+/// The zone of this server that has `name`, which may be a wildcard: the deepest one.
+pub(crate) fn zone_of<'z>(name: &str, apexes: impl Iterator<Item = &'z DomainName>) -> Option<&'z DomainName> {
     let name = name.strip_prefix("*.").unwrap_or(name);
-    apexes.any(|apex| {
+    let is_above = |apex: &&DomainName| {
         let below = name.strip_suffix(apex.as_str());
         below.is_some_and(|below| below.is_empty() || below.ends_with('.')) || apex.as_str() == "."
-    })
+    };
+    apexes.filter(is_above).max_by_key(|apex| apex.labels().count())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Kind;
 
     const START: u64 = 1_800_000_000;
 
@@ -275,7 +305,7 @@ mod tests {
         let failure = Failure::new(Kind::Refused, "the authority refuses", "ask");
         let authorities: Vec<usize> = (0..7)
             .map(|_| {
-                certificate.on_failure(&failure, &state);
+                certificate.on_failure(&failure, 2, &state);
                 certificate.authority_index(2)
             })
             .collect();
@@ -286,6 +316,34 @@ mod tests {
         let text = state.read("renewals/example.com.json").expect("read").expect("stored");
         let record: Record = serde_json::from_slice(&text).expect("a record");
         assert_eq!((record.failure_count, record.last_error.as_deref()), (7, Some("the authority refuses; ask")));
+    }
+
+    #[test]
+    fn limit_of_an_authority_leads_to_the_next_one_at_once() {
+        let (_directory, state) = folder();
+        let limited = Failure::new(Kind::RateLimited, "too many", "wait");
+        for (authority_count, authority, wait_s) in [(1, 0, 3 * 3_600), (2, 1, 60)] {
+            let mut certificate = managed(None);
+            certificate.on_failure(&limited, authority_count, &state);
+            assert_eq!(certificate.authority_index(authority_count), authority);
+            let delay_s = certificate.next_order().0 - unix_s();
+            assert!((wait_s - 1..=wait_s + wait_s / 10).contains(&delay_s), "{delay_s}");
+        }
+        // It is no fault of the authority if something here is not ready.
+        let mut certificate = managed(None);
+        (0..5).for_each(|_| certificate.on_failure(&Failure::new(Kind::NotReady, "", ""), 2, &state));
+        assert_eq!(certificate.authority_index(2), 0);
+    }
+
+    #[test]
+    fn certificate_of_another_authority_is_not_replaced_by_its_name() {
+        let (_directory, state) = folder();
+        let mut certificate = managed(Some(issued(90 * DAY_S)));
+        certificate.on_issued("https://a.example", &state);
+        assert_eq!(
+            (certificate.issued_by(), certificate.replaced("https://a.example")),
+            (Some("https://a.example"), None)
+        );
     }
 
     #[test]
@@ -303,17 +361,20 @@ mod tests {
 
     #[test]
     fn names_are_in_the_zones_above_them() {
-        let zones: Vec<DomainName> =
-            ["example.com", "b.example"].iter().map(|name| DomainName::parse(name).expect("a name")).collect();
+        let zones: Vec<DomainName> = ["example.com", "sub.example.com", "b.example"]
+            .iter()
+            .map(|name| DomainName::parse(name).expect("a name"))
+            .collect();
         for (name, expected) in [
-            ("example.com", true),
-            ("www.example.com", true),
-            ("*.example.com", true),
-            ("notexample.com", false),
-            ("com", false),
-            ("a.b.example", true),
+            ("example.com", Some("example.com")),
+            ("www.example.com", Some("example.com")),
+            ("*.example.com", Some("example.com")),
+            ("*.sub.example.com", Some("sub.example.com")),
+            ("notexample.com", None),
+            ("com", None),
+            ("a.b.example", Some("b.example")),
         ] {
-            assert_eq!(is_in_zone(name, zones.iter()), expected, "{name}");
+            assert_eq!(zone_of(name, zones.iter()).map(DomainName::as_str), expected, "{name}");
         }
     }
 }

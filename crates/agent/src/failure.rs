@@ -12,6 +12,8 @@ const UNREACHABLE_DELAY_S_MIN: u64 = 5;
 const UNREACHABLE_DELAY_S_MAX: u64 = 3600;
 /// Authorities count refusals over hours.
 const RATE_LIMITED_DELAY_S: u64 = 3 * 3600;
+/// The longest delay that an authority may ask for.
+const RETRY_AFTER_S_MAX: u64 = 7 * DAY_S;
 /// Delays after refusals, as Let's Encrypt recommends (its integration guide); then daily.
 const REFUSED_DELAYS_S: [u64; 3] = [MINUTE_S, 10 * MINUTE_S, 100 * MINUTE_S];
 
@@ -24,6 +26,8 @@ pub(crate) enum Kind {
     Refused,
     /// It has refused because of too many requests.
     RateLimited,
+    /// Something is not as the authority needs it, which was not asked to look: another name server, or a CAA record.
+    NotReady,
     /// The same succeeds at once: its nonce was not valid any more (RFC 8555 §6.5), or the certificate that it was to replace was
     /// replaced already (RFC 9773 §5).
     Again,
@@ -39,6 +43,8 @@ pub(crate) struct Failure {
     pub(crate) kind: Kind,
     cause: String,
     remedy: &'static str,
+    /// When the authority lets the server ask again, if it says so.
+    retry_after_s: Option<u64>,
 }
 
 impl fmt::Display for Failure {
@@ -50,7 +56,17 @@ impl fmt::Display for Failure {
 
 impl Failure {
     pub(crate) fn new(kind: Kind, cause: impl Into<String>, remedy: &'static str) -> Failure {
-        Failure { kind, cause: cause.into(), remedy }
+        Failure { kind, cause: cause.into(), remedy, retry_after_s: None }
+    }
+
+    /// The same, when the authority lets the server ask again after so many seconds.
+    pub(crate) fn with_retry_after(self, retry_after_s: Option<u64>) -> Failure {
+        Failure { retry_after_s, ..self }
+    }
+
+    /// The same with another remedy, if the authority has refused.
+    pub(crate) fn with_remedy_of_refusal(self, remedy: &'static str) -> Failure {
+        if self.kind == Kind::Refused { Failure { remedy, ..self } } else { self }
     }
 
     /// A refusal by the authority.
@@ -83,17 +99,19 @@ impl Failure {
             None if problem.status.is_some_and(|status| status >= 500) => (Kind::Unreachable, ""),
             _ => (Kind::Refused, ""),
         };
-        Failure { kind, cause, remedy }
+        Failure::new(kind, cause, remedy)
     }
 
     /// Seconds until the next attempt after `failure_count` failures, this one included.
     pub(crate) fn delay_s(&self, failure_count: u32) -> u64 {
         let before = failure_count.saturating_sub(1);
         let delay_s = match self.kind {
-            Kind::Unreachable | Kind::Again | Kind::State => {
+            Kind::Unreachable | Kind::NotReady | Kind::Again | Kind::State => {
                 UNREACHABLE_DELAY_S_MIN.saturating_mul(1 << before.min(32)).min(UNREACHABLE_DELAY_S_MAX)
             }
-            Kind::RateLimited => RATE_LIMITED_DELAY_S,
+            Kind::RateLimited => {
+                self.retry_after_s.map_or(RATE_LIMITED_DELAY_S, |seconds| seconds.clamp(MINUTE_S, RETRY_AFTER_S_MAX))
+            }
             Kind::Refused | Kind::Gone => *REFUSED_DELAYS_S.get(before as usize).unwrap_or(&DAY_S),
         };
         // Not at the same time as others that have failed because of the same authority.
@@ -152,5 +170,10 @@ mod tests {
             assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{count}: {delay_s}");
         }
         assert!(delay(Kind::RateLimited, 1) >= 3_600);
+        let limited = |seconds| Failure::new(Kind::RateLimited, "", "").with_retry_after(Some(seconds));
+        for (asked_s, expected_s) in [(0, 60), (7_200, 7_200), (u64::MAX, 7 * DAY_S)] {
+            let delay_s = limited(asked_s).delay_s(1);
+            assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{asked_s}: {delay_s}");
+        }
     }
 }

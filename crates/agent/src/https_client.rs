@@ -2,8 +2,8 @@
 //! limited.
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{HOST, HeaderValue};
-use hyper::{Request, Response, Uri};
+use hyper::header::{HOST, HeaderValue, RETRY_AFTER};
+use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::pki_types::ServerName;
@@ -14,6 +14,7 @@ use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -28,6 +29,19 @@ const PORT: u16 = 443;
 #[derive(Clone)]
 pub(crate) struct HttpsClient {
     tls: TlsConnector,
+    retry_after: Arc<RetryAfter>,
+}
+
+/// When an authority that has refused a request because of too many lets the client ask again (RFC 6585 §4), in seconds; 0 if it has not
+/// said so.
+#[derive(Default)]
+pub(crate) struct RetryAfter(AtomicU64);
+
+impl RetryAfter {
+    /// What the authority has said since the last call.
+    pub(crate) fn take(&self) -> Option<u64> {
+        Some(self.0.swap(0, Ordering::Relaxed)).filter(|seconds| *seconds > 0)
+    }
 }
 
 impl HttpsClient {
@@ -67,7 +81,11 @@ impl HttpsClient {
             .map_err(io::Error::other)?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(HttpsClient { tls: TlsConnector::from(Arc::new(config)) })
+        Ok(HttpsClient { tls: TlsConnector::from(Arc::new(config)), retry_after: Arc::default() })
+    }
+
+    pub(crate) fn retry_after(&self) -> &RetryAfter {
+        &self.retry_after
     }
 
     async fn exchange<B>(&self, mut request: Request<B>) -> Result<BytesResponse, BoxError>
@@ -95,6 +113,10 @@ impl HttpsClient {
             Uri::builder().path_and_query(uri.path_and_query().map_or("/", |path| path.as_str())).build()?;
         let answer = async {
             let (parts, body) = sender.send_request(request).await?.into_parts();
+            if parts.status == StatusCode::TOO_MANY_REQUESTS {
+                let seconds = parts.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+                self.retry_after.0.store(seconds.unwrap_or(0), Ordering::Relaxed);
+            }
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
             Ok::<_, BoxError>(BytesResponse::from(Response::from_parts(parts, Full::new(body))))
         };

@@ -12,6 +12,8 @@ mod order;
 mod accounts;
 mod certificates;
 mod schedule;
+mod caa;
+mod name_servers;
 mod zones;
 mod secondary_zone;
 mod zone_transfer;

@@ -37,7 +37,8 @@ enum Task {
 
 /// What has ended.
 enum Finished {
-    Order(usize, Result<(), Failure>),
+    /// With the index of the authority.
+    Order(usize, usize, Result<(), Failure>),
     Suggestion(usize, Option<Suggestion>),
 }
 
@@ -121,35 +122,40 @@ impl MainLoop {
     fn start_order(&mut self, index: usize) {
         let certificate = &mut self.certificates[index];
         let authority_index = certificate.authority_index(self.orders.accounts.count());
-        let is_same_authority = authority_index == 0 && certificate.record.failure_count == 0;
+        let directory = &self.orders.accounts.authority(authority_index).directory;
         let request = OrderRequest {
             name: certificate.name.clone(),
             names: certificate.names.clone(),
             authority_index,
-            replaces: certificate.replaced().filter(|_| is_same_authority),
+            replaces: certificate.replaced(directory),
             prefers_http: certificate.record.failure_count % 2 == 1,
         };
         certificate.is_in_progress = true;
         let authority = &self.orders.accounts.authority(authority_index).name;
         log(&format!("certificate {}: requesting it from {authority}", certificate.name));
         let orders = Rc::clone(&self.orders);
-        self.running.spawn_local(async move { Finished::Order(index, orders.issue(&request).await) });
+        self.running.spawn_local(async move { Finished::Order(index, authority_index, orders.issue(&request).await) });
     }
 
     fn start_suggestion(&mut self, index: usize) {
         let certificate = &self.certificates[index];
         let identifier = certificate.issued.as_ref().and_then(|issued| issued.identifier.clone());
         let Some(identifier) = identifier else { return };
-        let authority_index = certificate.authority_index(self.orders.accounts.count());
+        let authority_index = self.issuer_index(certificate);
         let orders = Rc::clone(&self.orders);
         self.running.spawn_local(async move {
             Finished::Suggestion(index, ask_for_suggestion(&orders, authority_index, &identifier).await)
         });
     }
 
+    /// The authority that has issued a certificate; the first one if it is not known.
+    fn issuer_index(&self, certificate: &ManagedCertificate) -> usize {
+        certificate.issued_by().and_then(|directory| self.orders.accounts.index_of(directory)).unwrap_or(0)
+    }
+
     fn finish(&mut self, finished: Finished) {
         match finished {
-            Finished::Order(index, result) => self.finish_order(index, &result),
+            Finished::Order(index, authority_index, result) => self.finish_order(index, authority_index, &result),
             Finished::Suggestion(index, suggestion) => {
                 let Some(Suggestion { window, ask_again_s }) = suggestion else { return };
                 let certificate = &mut self.certificates[index];
@@ -164,7 +170,7 @@ impl MainLoop {
         }
     }
 
-    fn finish_order(&mut self, index: usize, result: &Result<(), Failure>) {
+    fn finish_order(&mut self, index: usize, authority_index: usize, result: &Result<(), Failure>) {
         let certificate = &mut self.certificates[index];
         certificate.is_in_progress = false;
         let name = &certificate.name;
@@ -175,11 +181,11 @@ impl MainLoop {
         match result {
             Ok(()) => {
                 log(&text);
-                certificate.on_issued(&self.orders.state);
+                certificate.on_issued(&self.orders.accounts.authority(authority_index).directory, &self.orders.state);
             }
             Err(failure) => {
                 log_error(&text);
-                certificate.on_failure(failure, &self.orders.state);
+                certificate.on_failure(failure, self.orders.accounts.count(), &self.orders.state);
             }
         }
         for client in std::mem::take(&mut certificate.waiting) {

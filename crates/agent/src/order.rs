@@ -2,15 +2,18 @@
 //! authority knows it, so that another agent goes on with it.
 
 use crate::accounts::Accounts;
-use crate::certificates::is_in_zone;
+use crate::caa;
+use crate::certificates::zone_of;
 use crate::failure::{Failure, Kind};
 use crate::link::{Link, Published};
+use crate::name_servers::{Expectation, NameServers};
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, ChallengeType, Identifier, NewOrder, Order,
     OrderStatus,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
-use sanderling_config::DomainName;
+use sanderling_config::{Config, DomainName};
+use sanderling_dns::Rtype;
 use sanderling_ipc::agent::Challenge;
 use sanderling_state::StateFolder;
 use sanderling_tls::Certificate;
@@ -27,15 +30,17 @@ const POLL_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Looks at an order before it is given up for now: some minutes.
 const POLLS_MAX: u32 = 60;
 
+/// For an order that another name server delays.
+const LAG_REMEDY: &str =
+    "let NS records delegate this name to this server alone, or wait until the other one is up to date";
+
 /// What every order needs.
 pub(crate) struct Orders {
     pub(crate) state: Arc<StateFolder>,
     pub(crate) link: Rc<Link>,
     pub(crate) accounts: Accounts,
-    /// The zones of this server.
-    pub(crate) zones: Vec<DomainName>,
-    /// Whether the server answers over HTTP.
-    pub(crate) has_http: bool,
+    pub(crate) name_servers: NameServers,
+    pub(crate) config: Rc<Config>,
 }
 
 /// What is ordered.
@@ -69,6 +74,7 @@ impl Orders {
                 Ok(()) => return Ok(()),
                 Err(failure) => failure,
             };
+            let failure = failure.with_retry_after(self.accounts.take_retry_after(request.authority_index));
             resumption_count += 1;
             match failure.kind {
                 _ if resumption_count == RESUMPTIONS_MAX => return Err(failure),
@@ -86,7 +92,7 @@ impl Orders {
                     self.state.remove(&order_file(&request.name))?;
                     return Err(failure);
                 }
-                Kind::RateLimited | Kind::State => return Err(failure),
+                Kind::RateLimited | Kind::NotReady | Kind::State => return Err(failure),
             }
         }
     }
@@ -96,6 +102,7 @@ impl Orders {
         request: &OrderRequest,
         replaces: Option<CertificateIdentifier<'static>>,
     ) -> Result<(), Failure> {
+        self.check_caa(request).await?;
         let account = self.accounts.get(request.authority_index, &self.state).await?;
         let (mut order, saved) = self.resume_or_begin(request, replaces, &account).await?;
         if order.state().status == OrderStatus::Pending {
@@ -121,6 +128,20 @@ impl Orders {
         self.state.store_certificate(&request.name, chain.as_bytes(), saved.key.as_bytes())?;
         self.state.remove(&order_file(&request.name))?;
         self.link.certificate_stored();
+        Ok(())
+    }
+
+    /// Whether the zones of this server let the authority issue.
+    async fn check_caa(&self, request: &OrderRequest) -> Result<(), Failure> {
+        let authority = self.accounts.authority(request.authority_index);
+        let Some(caa) = &authority.caa else { return Ok(()) };
+        for name in &request.names {
+            let Some(apex) = zone_of(name, self.zones()) else { continue };
+            if let Some(problem) = caa::problem(&self.name_servers, name, apex, caa).await {
+                let cause = format!("{} may not issue: {problem}", authority.name);
+                return Err(Failure::new(Kind::NotReady, cause, "add it to the zone, or remove the others"));
+            }
+        }
         Ok(())
     }
 
@@ -192,8 +213,14 @@ impl Orders {
                 _ => Challenge::Http { token: challenge.token.clone(), content: key.as_str().to_owned() },
             });
         }
+        let expectations = self.expectations(&challenges);
         let published = self.link.publish(challenges).await.ok_or_else(|| {
             Failure::new(Kind::Unreachable, "no server process answers the authority", "see `sanderling status`")
+        })?;
+        let time_max = Duration::from_millis(self.config.limits.name_servers_timeout_ms);
+        self.name_servers.wait_until_answered(&expectations, time_max).await.map_err(|lags| {
+            let lags: Vec<String> = lags.iter().map(ToString::to_string).collect();
+            Failure::new(Kind::NotReady, lags.join("; "), LAG_REMEDY)
         })?;
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -211,10 +238,31 @@ impl Orders {
         Ok(published)
     }
 
+    /// What all name servers of the zones are to answer, since the authority may ask any of them.
+    fn expectations(&self, challenges: &[Challenge]) -> Vec<Expectation> {
+        let expectation = |challenge: &Challenge| {
+            let Challenge::Dns { name, text } = challenge else { return None };
+            let apex = zone_of(name, self.zones())?.clone();
+            let rdata = [&[text.len() as u8], text.as_bytes()].concat();
+            Some(Expectation {
+                apex,
+                name: DomainName::parse(name).ok()?,
+                rtype: Rtype::TXT,
+                is_met: Rc::new(move |records| records.contains(&rdata)),
+            })
+        };
+        challenges.iter().filter_map(expectation).collect()
+    }
+
+    /// The zones of this server.
+    fn zones(&self) -> impl Iterator<Item = &DomainName> {
+        self.config.zones.iter().map(|zone| &zone.apex)
+    }
+
     /// How the authority validates `name`.
     fn method(&self, name: &str, prefers_http: bool) -> Result<ChallengeType, Failure> {
-        let is_here = is_in_zone(name, self.zones.iter());
-        match (is_here, name.starts_with("*."), self.has_http) {
+        let is_here = zone_of(name, self.zones()).is_some();
+        match (is_here, name.starts_with("*."), !self.config.http_listen.is_empty()) {
             (true, false, true) if prefers_http => Ok(ChallengeType::Http01),
             (true, ..) => Ok(ChallengeType::Dns01),
             (false, false, true) => Ok(ChallengeType::Http01),

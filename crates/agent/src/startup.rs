@@ -4,6 +4,7 @@ use crate::accounts::Accounts;
 use crate::certificates::ManagedCertificate;
 use crate::link::Link;
 use crate::main_loop::MainLoop;
+use crate::name_servers::NameServers;
 use crate::order::Orders;
 use crate::tsig_keys::TsigSecrets;
 use crate::zones::Zones;
@@ -77,8 +78,8 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
             state,
             link,
             accounts,
-            zones: config.zones.iter().map(|zone| zone.apex.clone()).collect(),
-            has_http: !config.http_listen.is_empty(),
+            name_servers: NameServers::new(Rc::clone(&config)),
+            config: Rc::clone(&config),
         };
         MainLoop::new(orders, certificates, zones).run().await;
         Ok(())

@@ -1,6 +1,10 @@
 //! Certificate authorities from which the server requests certificates (RFC 8555).
 
+use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::paths::{check_key_mode, read_secret_file};
+use data_encoding::BASE64URL_NOPAD;
 use std::path::PathBuf;
+use zeroize::Zeroizing;
 
 /// How certificates are requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,24 +26,117 @@ pub struct Authority {
     pub root: Option<PathBuf>,
     /// The profile of its certificates; `None` for its default.
     pub profile: Option<String>,
+    /// Its name in CAA records (RFC 8659 §4.2), if it is known.
+    pub caa: Option<String>,
+    /// The account of the operator there, which the account of this server is bound to (RFC 8555 §7.3.4).
+    pub external_account: Option<ExternalAccount>,
 }
 
-/// The authorities that have a name, with their directories.
-const KNOWN: [(&str, &str); 2] = [
-    ("letsencrypt", "https://acme-v02.api.letsencrypt.org/directory"),
-    ("letsencrypt-staging", "https://acme-staging-v02.api.letsencrypt.org/directory"),
+/// An account that an operator has with an authority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalAccount {
+    /// The identifier of the key, as the authority gives it.
+    pub id: String,
+    /// The file with the key, relative to the working directory or absolute.
+    pub key_file: PathBuf,
+    /// Where the configuration has it.
+    pub location: Location,
+}
+
+impl ExternalAccount {
+    /// Reads the key.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has another form.
+    pub fn read_key(&self) -> Result<Zeroizing<Vec<u8>>, Diagnostic> {
+        let read = read_secret_file("key of the external account", "text", &self.key_file).and_then(|content| {
+            let text = content.trim_ascii().strip_suffix(b"=").unwrap_or(content.trim_ascii());
+            let text = text.strip_suffix(b"=").unwrap_or(text);
+            let key = BASE64URL_NOPAD.decode(text).ok().filter(|key| !key.is_empty());
+            key.map(Zeroizing::new).ok_or_else(|| {
+                let message = format!("`{}` does not have a key of an external account", self.key_file.display());
+                Problem::new(message, "write the HMAC key alone, in base64url, as the authority gives it")
+            })
+        });
+        read.map_err(|problem| Diagnostic::error(self.location.clone(), problem))
+    }
+
+    /// Why the key is not secret.
+    pub fn mode_problem(&self) -> Option<Diagnostic> {
+        let problem = check_key_mode("key of the external account", &self.key_file).err()?;
+        Some(Diagnostic::warning(self.location.clone(), problem))
+    }
+}
+
+/// An authority that has a name.
+struct Known {
+    name: &'static str,
+    directory: &'static str,
+    caa: &'static str,
+    needs_external_account: bool,
+}
+
+const KNOWN: [Known; 6] = [
+    Known {
+        name: "letsencrypt",
+        directory: "https://acme-v02.api.letsencrypt.org/directory",
+        caa: "letsencrypt.org",
+        needs_external_account: false,
+    },
+    Known {
+        name: "letsencrypt-staging",
+        directory: "https://acme-staging-v02.api.letsencrypt.org/directory",
+        caa: "letsencrypt.org",
+        needs_external_account: false,
+    },
+    Known {
+        name: "google",
+        directory: "https://dv.acme-v02.api.pki.goog/directory",
+        caa: "pki.goog",
+        needs_external_account: true,
+    },
+    Known {
+        name: "google-staging",
+        directory: "https://dv.acme-v02.test-api.pki.goog/directory",
+        caa: "pki.goog",
+        needs_external_account: true,
+    },
+    Known {
+        name: "sslcom",
+        directory: "https://acme.ssl.com/sslcom-dv-ecc",
+        caa: "ssl.com",
+        needs_external_account: true,
+    },
+    Known {
+        name: "zerossl",
+        directory: "https://acme.zerossl.com/v2/DV90",
+        caa: "sectigo.com",
+        needs_external_account: true,
+    },
 ];
 
 impl Authority {
     /// The authority of this name.
     pub(super) fn known(name: &str) -> Option<Authority> {
-        let (name, directory) = KNOWN.into_iter().find(|(known, _)| *known == name)?;
-        Some(Authority { name: name.to_owned(), directory: directory.to_owned(), root: None, profile: None })
+        let known = KNOWN.iter().find(|known| known.name == name)?;
+        Some(Authority {
+            name: name.to_owned(),
+            directory: known.directory.to_owned(),
+            root: None,
+            profile: None,
+            caa: Some(known.caa.to_owned()),
+            external_account: None,
+        })
+    }
+
+    /// Whether the authority is known to require an account of the operator.
+    pub(super) fn needs_external_account(&self) -> bool {
+        KNOWN.iter().any(|known| known.directory == self.directory && known.needs_external_account)
     }
 
     /// Their names.
     pub(super) fn known_names() -> impl Iterator<Item = &'static str> {
-        KNOWN.into_iter().map(|(name, _)| name)
+        KNOWN.iter().map(|known| known.name)
     }
 
     /// The host of a directory's URL, with its port; `None` if it is not such a URL.
@@ -47,5 +144,24 @@ impl Authority {
         let host = directory.strip_prefix("https://")?.split('/').next()?;
         let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
         (!host.is_empty() && host.bytes().all(is_host_byte)).then_some(host)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_of_an_external_account_is_read_as_authorities_print_it() {
+        let directory = tempfile::tempdir().expect("created");
+        let path = directory.path().join("account.key");
+        let location = Location::Argument("test".to_owned());
+        let account = ExternalAccount { id: "id".to_owned(), key_file: path.clone(), location };
+        account.read_key().expect_err("there is no file");
+        for (content, expected) in [("-_8", Some(&[0xfb, 0xff][..])), ("AQ==\n", Some(&[1])), ("", None), ("a b", None)]
+        {
+            std::fs::write(&path, content).expect("written");
+            assert_eq!(account.read_key().ok().as_deref().map(Vec::as_slice), expected, "{content:?}");
+        }
     }
 }

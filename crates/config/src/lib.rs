@@ -34,7 +34,7 @@ pub mod log;
 pub mod diagnostic;
 
 pub use account::lookup_user;
-pub use authorities::{Acme, Authority};
+pub use authorities::{Acme, Authority, ExternalAccount};
 pub use config::{
     CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, Metrics, RateLimit,
     SocketsPerAddress, TrustedProxies, UserAndGroup,

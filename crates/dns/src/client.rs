@@ -1,4 +1,5 @@
-//! Queries to other servers, as primary and secondary servers send them, and their replies: SOA, NOTIFY (RFC 1996), AXFR (RFC 5936).
+//! Queries to other servers, as primary and secondary servers send them, and their replies: SOA, NOTIFY (RFC 1996), AXFR (RFC 5936),
+//! and the records at a name.
 //!
 //! ```text
 //! query → message to send, ReplyReader → read, message by message → Reply → records
@@ -17,6 +18,9 @@ use core::fmt;
 
 const OPCODE_QUERY: u8 = 0;
 const OPCODE_NOTIFY: u8 = 4;
+/// Bytes of the longest reply over UDP that is asked for, except to queries about whole zones: it is not fragmented
+/// (<https://www.dnsflagday.net/2020/>).
+const EDNS_PAYLOAD_BYTES: u16 = 1232;
 /// Where the opcode is in the flags.
 const OPCODE_SHIFT: u8 = 3;
 /// AA and TC.
@@ -38,12 +42,14 @@ pub enum QueryKind {
     Axfr,
     /// The zone has changed.
     Notify,
+    /// The records of this type at a name.
+    Records(Rtype),
 }
 
 impl QueryKind {
     fn opcode(self) -> u8 {
         match self {
-            QueryKind::Soa | QueryKind::Axfr => OPCODE_QUERY,
+            QueryKind::Soa | QueryKind::Axfr | QueryKind::Records(_) => OPCODE_QUERY,
             QueryKind::Notify => OPCODE_NOTIFY,
         }
     }
@@ -52,6 +58,7 @@ impl QueryKind {
         match self {
             QueryKind::Soa | QueryKind::Notify => Rtype::SOA,
             QueryKind::Axfr => Rtype::AXFR,
+            QueryKind::Records(rtype) => rtype,
         }
     }
 }
@@ -108,10 +115,10 @@ impl SoaTimers {
     }
 }
 
-/// Makes the query of `kind` for the zone at `apex`, signed with `key`. What is returned reads the replies.
+/// Makes the query of `kind` for the zone or the records at `name`, signed with `key`. What is returned reads the replies.
 pub fn query(
     kind: QueryKind,
-    apex: Name<'_>,
+    name: Name<'_>,
     id: u16,
     key: Option<&TsigKey>,
     now_unix_s: u64,
@@ -120,28 +127,37 @@ pub fn query(
     message.extend_from_slice(&id.to_be_bytes());
     // RFC 1996 §3.7: the AA of a NOTIFY is set.
     let authoritative = if kind == QueryKind::Notify { AUTHORITATIVE } else { 0 };
-    message.extend_from_slice(&[kind.opcode() << OPCODE_SHIFT | authoritative, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
-    message.extend_from_slice(apex.as_bytes());
+    let has_edns = matches!(kind, QueryKind::Records(_));
+    let counts = [0, 1, 0, 0, 0, 0, 0, u8::from(has_edns)];
+    message.extend_from_slice(&[kind.opcode() << OPCODE_SHIFT | authoritative, 0]);
+    message.extend_from_slice(&counts);
+    message.extend_from_slice(name.as_bytes());
     message.extend_from_slice(&kind.qtype().0.to_be_bytes());
     message.extend_from_slice(&CLASS_IN.to_be_bytes());
+    if has_edns {
+        message.push(0);
+        message.extend_from_slice(&Rtype::OPT.0.to_be_bytes());
+        message.extend_from_slice(&EDNS_PAYLOAD_BYTES.to_be_bytes());
+        message.extend_from_slice(&[0; 6]);
+    }
     let verifier = key.map(|key| key.sign_query(&mut message, now_unix_s));
-    (message, ReplyReader { kind, apex: apex.to_lowercase(), id, verifier, is_first: true })
+    (message, ReplyReader { kind, name: name.to_lowercase(), id, verifier, is_first: true })
 }
 
 /// Reads the replies to one query.
 #[derive(Clone, Debug)]
 pub struct ReplyReader {
     kind: QueryKind,
-    apex: NameBuf,
+    name: NameBuf,
     id: u16,
     verifier: Option<ReplyVerifier>,
     is_first: bool,
 }
 
 impl ReplyReader {
-    /// The name of the zone, in lower case.
-    pub fn apex(&self) -> Name<'_> {
-        self.apex.as_name()
+    /// The name of the zone, or of the records, in lower case.
+    pub fn name(&self) -> Name<'_> {
+        self.name.as_name()
     }
 
     /// Reads the next reply.
@@ -154,7 +170,8 @@ impl ReplyReader {
             return Err(ReplyError::Unrelated);
         }
         let at = self.read_question(header, message)?;
-        let reply = Reply { message, start: at, answer_count: header.record_count(1) };
+        let reply =
+            Reply { message, start: at, answer_count: header.record_count(1), authority_count: header.record_count(2) };
         self.check_signature(header, message, &reply, now_unix_s)?;
         match message[3] & 0x0f {
             0 => {}
@@ -180,7 +197,7 @@ impl ReplyReader {
         }
         let (name, at) = read_name(message, HEADER_BYTES).map_err(|_| MALFORMED)?;
         let tail = message.get(at..at + QUESTION_TAIL_BYTES).ok_or(MALFORMED)?;
-        let is_same = name.as_name().eq_ignore_case(self.apex())
+        let is_same = name.as_name().eq_ignore_case(self.name())
             && tail[..2] == self.kind.qtype().0.to_be_bytes()
             && tail[2..] == CLASS_IN.to_be_bytes();
         if is_same { Ok(at + QUESTION_TAIL_BYTES) } else { Err(ReplyError::Unrelated) }
@@ -224,6 +241,7 @@ pub struct Reply<'m> {
     /// The offset of the first record.
     start: usize,
     answer_count: u16,
+    authority_count: u16,
 }
 
 impl<'m> Reply<'m> {
@@ -232,12 +250,53 @@ impl<'m> Reply<'m> {
         self.message[2] & TRUNCATED != 0
     }
 
+    /// Whether the server is responsible for the zone of the answer.
+    pub fn is_authoritative(&self) -> bool {
+        self.message[2] & AUTHORITATIVE != 0
+    }
+
+    /// The RDATA of the records of `rtype` at `owner`, with their names written out.
+    ///
+    /// # Errors
+    /// A record is malformed.
+    pub fn records(&self, owner: Name<'_>, rtype: Rtype) -> Result<Vec<Vec<u8>>, ReplyError> {
+        let mut found = Vec::new();
+        for record in self.answers() {
+            let record = record?;
+            if record.rtype() == rtype && record.owner.as_name().eq_ignore_case(owner) {
+                let mut rdata = Vec::new();
+                put_rdata(self.message, &record, &mut rdata)?;
+                found.push(rdata);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether the server refers to the name servers of a zone below `apex` that has `name` (RFC 1034 §4.3.2).
+    ///
+    /// # Errors
+    /// A record is malformed.
+    pub fn is_referral(&self, name: Name<'_>, apex: Name<'_>) -> Result<bool, ReplyError> {
+        if self.is_authoritative() || self.answer_count > 0 {
+            return Ok(false);
+        }
+        for record in self.records_from(self.start, self.authority_count) {
+            let record = record?;
+            let owner = record.owner.as_name();
+            let is_below = owner.is_at_or_below(apex) && !owner.eq_ignore_case(apex);
+            if record.rtype() == Rtype::NS && is_below && name.is_at_or_below(owner) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The SOA of the zone at `apex` that the reply has.
     ///
     /// # Errors
     /// It has none, or the server is not responsible for the zone.
     pub fn soa(&self, apex: Name<'_>) -> Result<SoaTimers, ReplyError> {
-        if self.message[2] & AUTHORITATIVE == 0 {
+        if !self.is_authoritative() {
             return Err(ReplyError::Malformed("the server is not authoritative for the zone"));
         }
         let mut rdata = Vec::new();
@@ -253,8 +312,16 @@ impl<'m> Reply<'m> {
 
     /// The records of the answer section.
     pub(crate) fn answers(&self) -> impl Iterator<Item = Result<MessageRecord<'m>, ReplyError>> {
-        let (message, mut at) = (self.message, self.start);
-        (0..self.answer_count).map(move |_| {
+        self.records_from(self.start, self.answer_count)
+    }
+
+    fn records_from(
+        &self,
+        mut at: usize,
+        count: u16,
+    ) -> impl Iterator<Item = Result<MessageRecord<'m>, ReplyError>> + use<'m> {
+        let message = self.message;
+        (0..count).map(move |_| {
             let record = MessageRecord::parse(message, at).map_err(|_| ReplyError::Malformed("a record is cut off"))?;
             at = record.end;
             Ok(record)

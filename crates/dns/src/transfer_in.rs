@@ -140,7 +140,7 @@ impl TransferReceiver {
             return Err(TransferError::AfterEnd);
         }
         let (owner, rtype) = (record.owner.as_name(), record.rtype());
-        let is_of_zone = owner.is_at_or_below(self.reader.apex())
+        let is_of_zone = owner.is_at_or_below(self.reader.name())
             && record.class() == CLASS_IN
             && rtype.0 != 0
             && rtype != Rtype::OPT
@@ -153,7 +153,7 @@ impl TransferReceiver {
         }
         self.rdata.clear();
         put_rdata(message, record, &mut self.rdata)?;
-        let is_soa = rtype == Rtype::SOA && owner.eq_ignore_case(self.reader.apex());
+        let is_soa = rtype == Rtype::SOA && owner.eq_ignore_case(self.reader.name());
         match (&self.soa, is_soa) {
             (None, false) => return Err(TransferError::NoSoa),
             (None, true) => self.soa = Some(self.rdata.clone()),

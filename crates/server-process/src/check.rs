@@ -103,6 +103,10 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let keys = config.tsig_keys.iter();
     let key_problems: Vec<Diagnostic> =
         keys.filter_map(|key| key.read().err().or_else(|| key.mode_problem())).collect();
+    let authorities = config.acme.iter().flat_map(|acme| &acme.authorities);
+    let accounts = authorities.filter_map(|authority| authority.external_account.as_ref());
+    let account_problems: Vec<Diagnostic> =
+        accounts.filter_map(|account| account.read_key().err().or_else(|| account.mode_problem())).collect();
     let log_problems = LogKind::ALL.into_iter().filter_map(|kind| config.log_output(kind)?.path_problem());
     let log_problems: Vec<Diagnostic> = log_problems.collect();
     sanderling_os::features::select_all();
@@ -126,6 +130,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let mut problems = certificate_problems;
     problems.extend(secret_problems);
     problems.extend(key_problems);
+    problems.extend(account_problems);
     problems.extend(log_problems);
     problems.extend(access::problems(config, &loaded.snapshot, name.as_deref()));
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);

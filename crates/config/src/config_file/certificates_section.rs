@@ -1,14 +1,16 @@
 //! The section `[certificates]`: from which authorities the server requests certificates.
 
 use super::ConfigBuilder;
-use crate::authorities::{Acme, Authority};
+use crate::authorities::{Acme, Authority, ExternalAccount};
 use crate::config_reader::{Entry, Node, entries};
+use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::similar::most_similar;
 use toml::de::DeValue;
 
 const AUTHORITIES_EXAMPLE: &str = "authorities = [\"letsencrypt\"]";
 const AUTHORITY_EXAMPLE: &str = "authorities = [{ directory = \"https://ca.example/directory\", root = \"ca.pem\" }]";
+const EXTERNAL_ACCOUNT_EXAMPLE: &str = "external_account = { id = \"KEY-ID\", key_file = \"account.key\" }";
 const AGREE_REMEDY: &str = "read the terms of your authorities, for Let's Encrypt at \
                             https://letsencrypt.org/repository, and write agree_to_terms = true";
 
@@ -71,41 +73,115 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_authority<'n, 't>(&mut self, list: Entry<'n, 't>, item: &'n Node<'t>) -> Option<Authority> {
         let entry = Entry { value: item, ..list };
-        if let DeValue::String(name) = item.get_ref() {
-            let known = Authority::known(name);
-            if known.is_none() {
-                let similar = most_similar(name, Authority::known_names());
-                let remedy = similar.map_or_else(
-                    || format!("give its directory: {AUTHORITY_EXAMPLE}"),
-                    |similar| format!("did you mean `{similar}`?"),
-                );
-                self.error(item.span().start, format!("the authority `{name}` is not known"), remedy);
-            }
-            return known;
+        let offset = item.span().start;
+        let authority = match item.get_ref() {
+            DeValue::String(name) => self.known_authority(offset, name)?,
+            _ => self.read_authority_table(entry)?,
+        };
+        if authority.needs_external_account() && authority.external_account.is_none() {
+            let message = format!("`{}` issues certificates only to those that have an account there", authority.name);
+            let remedy = format!("write {{ name = \"{}\", {EXTERNAL_ACCOUNT_EXAMPLE} }}", authority.name);
+            self.error(offset, message, remedy);
         }
+        Some(authority)
+    }
+
+    fn known_authority(&mut self, offset: usize, name: &str) -> Option<Authority> {
+        let known = Authority::known(name);
+        if known.is_none() {
+            let similar = most_similar(name, Authority::known_names());
+            let remedy = similar.map_or_else(
+                || format!("give its directory: {AUTHORITY_EXAMPLE}"),
+                |similar| format!("did you mean `{similar}`?"),
+            );
+            self.error(offset, format!("the authority `{name}` is not known"), remedy);
+        }
+        known
+    }
+
+    fn read_authority_table(&mut self, entry: Entry<'_, '_>) -> Option<Authority> {
         let table = self.reader.table(entry, AUTHORITY_EXAMPLE)?;
-        let (mut directory, mut root, mut profile) = (None, None, None);
+        let (mut name, mut directory, mut root, mut profile, mut caa, mut account) =
+            (None, None, None, None, None, None);
         for entry in entries(table) {
             match entry.key {
-                "directory" => directory = self.reader.string(entry, AUTHORITY_EXAMPLE),
+                "name" => name = Some(self.reader.string(entry, "name = \"zerossl\"")?),
+                "directory" => directory = Some(self.reader.string(entry, AUTHORITY_EXAMPLE)?),
                 "root" => root = Some(self.read_path(entry, "root = \"ca.pem\"")?.0),
                 "profile" => profile = Some(self.reader.string(entry, "profile = \"shortlived\"")?.1.to_owned()),
+                "caa" => caa = Some(self.read_caa_name(entry)?),
+                "external_account" => account = Some(self.read_external_account(entry)?),
                 other => {
-                    let remedy = "the keys are `directory`, `root`, `profile`";
+                    let remedy = "the keys are `name`, `directory`, `root`, `profile`, `caa`, `external_account`";
                     self.error(entry.offset, format!("unknown key `{other}` of an authority"), remedy);
                 }
             }
         }
-        let Some((offset, directory)) = directory else {
-            self.error(item.span().start, "an authority has no `directory`", format!("write {AUTHORITY_EXAMPLE}"));
-            return None;
+        let mut authority = match (name, directory) {
+            (Some((offset, name)), None) => self.known_authority(offset, name)?,
+            (None, Some((offset, directory))) => {
+                let Some(host) = Authority::host_of(directory) else {
+                    let message = format!("`{directory}` is not the URL of a directory");
+                    self.error(offset, message, format!("write an https URL: {AUTHORITY_EXAMPLE}"));
+                    return None;
+                };
+                Authority {
+                    name: host.to_owned(),
+                    directory: directory.to_owned(),
+                    root: None,
+                    profile: None,
+                    caa: None,
+                    external_account: None,
+                }
+            }
+            (Some(_), Some((offset, _))) => {
+                self.error(offset, "an authority has a `name` and a `directory`", "remove one of them");
+                return None;
+            }
+            (None, None) => {
+                let remedy = format!("write {AUTHORITY_EXAMPLE}");
+                self.error(entry.value.span().start, "an authority has no `directory` and no `name`", remedy);
+                return None;
+            }
         };
-        let Some(host) = Authority::host_of(directory) else {
-            let message = format!("`{directory}` is not the URL of a directory");
-            self.error(offset, message, format!("write an https URL: {AUTHORITY_EXAMPLE}"));
-            return None;
-        };
-        Some(Authority { name: host.to_owned(), directory: directory.to_owned(), root, profile })
+        (authority.root, authority.profile, authority.external_account) = (root, profile, account);
+        authority.caa = caa.or(authority.caa);
+        Some(authority)
+    }
+
+    /// The name of an authority in CAA records.
+    fn read_caa_name(&mut self, entry: Entry<'_, '_>) -> Option<String> {
+        let (offset, text) = self.reader.string(entry, "caa = \"ca.example\"")?;
+        match DomainName::parse(text) {
+            Ok(name) => Some(name.as_str().to_owned()),
+            Err(problem) => {
+                self.error(offset, problem.message, "write the name that the authority documents for CAA records");
+                None
+            }
+        }
+    }
+
+    fn read_external_account(&mut self, entry: Entry<'_, '_>) -> Option<ExternalAccount> {
+        let table = self.reader.table(entry, EXTERNAL_ACCOUNT_EXAMPLE)?;
+        let (mut id, mut key_file) = (None, None);
+        for entry in entries(table) {
+            match entry.key {
+                "id" => id = Some(self.reader.string(entry, EXTERNAL_ACCOUNT_EXAMPLE)?.1.to_owned()),
+                "key_file" => key_file = Some(self.read_path(entry, EXTERNAL_ACCOUNT_EXAMPLE)?),
+                other => {
+                    let message = format!("unknown key `{other}` of an external account");
+                    self.error(entry.offset, message, "the keys are `id` and `key_file`");
+                }
+            }
+        }
+        match (id.filter(|id| !id.is_empty()), key_file) {
+            (Some(id), Some((key_file, location))) => Some(ExternalAccount { id, key_file, location }),
+            _ => {
+                let remedy = format!("write {EXTERNAL_ACCOUNT_EXAMPLE}");
+                self.error(entry.offset, "an external account needs `id` and `key_file`", remedy);
+                None
+            }
+        }
     }
 }
 
@@ -148,6 +224,12 @@ mod tests {
         assert_eq!(names(""), ["letsencrypt"]);
         let other = "authorities = [\"letsencrypt-staging\", { directory = \"https://ca.example:14000/dir\", profile = \"x\" }]";
         assert_eq!(names(other), ["letsencrypt-staging", "ca.example:14000"]);
+        let bound = "authorities = [{ name = \"zerossl\", caa = \"CA.example\", external_account = { id = \"x\", key_file = \"k\" } }]";
+        let [authority] = &acme(bound).authorities[..] else { panic!("one") };
+        assert_eq!((authority.name.as_str(), authority.caa.as_deref()), ("zerossl", Some("ca.example")));
+        let account = authority.external_account.as_ref().expect("one");
+        assert!(account.id == "x" && account.key_file.ends_with("k"), "{account:?}");
+        assert_eq!(acme("").authorities[0].caa.as_deref(), Some("letsencrypt.org"));
         assert_eq!(acme("contact = \"mailto:a@b.example\"").contacts, ["mailto:a@b.example"]);
     }
 
@@ -169,6 +251,21 @@ mod tests {
             "agree_to_terms = true\nauthorities = [{ directory = \"http://ca.example\" }]",
             &["3:30: `http://ca.example` is not the URL of a directory; write an https URL: \
                authorities = [{ directory = \"https://ca.example/directory\", root = \"ca.pem\" }]"],
+        );
+        of_section(
+            "agree_to_terms = true\nauthorities = [\"google\"]",
+            &["3:16: `google` issues certificates only to those that have an account there; \
+               write { name = \"google\", external_account = { id = \"KEY-ID\", key_file = \"account.key\" } }"],
+        );
+        of_section(
+            "agree_to_terms = true\nauthorities = [{ profile = \"x\" }]",
+            &["3:16: an authority has no `directory` and no `name`; \
+               write authorities = [{ directory = \"https://ca.example/directory\", root = \"ca.pem\" }]"],
+        );
+        of_section(
+            "agree_to_terms = true\nauthorities = [{ name = \"letsencrypt\", external_account = { id = \"x\" } }]",
+            &["3:40: an external account needs `id` and `key_file`; \
+               write external_account = { id = \"KEY-ID\", key_file = \"account.key\" }"],
         );
         of_section(
             "agree_to_terms = true\ncontact = \"hostmaster\"",

@@ -10,6 +10,7 @@ mod notify;
 mod options;
 mod properties;
 mod queries;
+mod record_queries;
 mod transfers;
 mod transfers_in;
 mod truncation;

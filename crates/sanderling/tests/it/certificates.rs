@@ -1,6 +1,8 @@
 //! Certificates by ACME, from an empty state folder to a trusted answer over HTTPS, with Pebble as certificate authority. It looks
 //! up names by the DNS server under test.
 
+mod authorities;
+
 use sanderling_testkit::{
     DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, free_address, run_program, send_signal, wait_until,
 };

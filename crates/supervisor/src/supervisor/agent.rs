@@ -83,6 +83,15 @@ impl Agent {
         self.backoff.restart_count
     }
 
+    /// Has an agent started that reads the keys of external accounts again, which may have been corrected.
+    pub(super) fn read_keys_again(&mut self) {
+        let authorities =
+            self.config.iter().filter_map(|config| config.acme.as_ref()).flat_map(|acme| &acme.authorities);
+        if authorities.into_iter().any(|authority| authority.external_account.is_some()) {
+            self.config = None;
+        }
+    }
+
     fn send(&mut self, command: Command, descriptors: IncomingFds) {
         if let Some(process) = &mut self.process {
             // Its exit is noticed as such.
@@ -353,6 +362,7 @@ fn has_same_agent(one: &Config, other: &Config) -> bool {
         == (&other.acme, &other.state, &other.user_and_group, other.sandbox, other.http_listen.is_empty())
         && names(one) == names(other)
         && zones(one) == zones(other)
+        && one.dns_listen == other.dns_listen
         && (&one.tsig_keys, &one.transfers, &one.zone_transfers, &one.secondary_zones)
             == (&other.tsig_keys, &other.transfers, &other.zone_transfers, &other.secondary_zones)
         && one.limits == other.limits

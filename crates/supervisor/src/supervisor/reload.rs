@@ -160,6 +160,7 @@ impl Supervisor {
 
     /// Reports a reload that is in effect. It has failed in part if sites or zones could not be loaded.
     pub(super) fn finish_reload(&mut self, requester: Requester, message: &str, problem_count: usize) {
+        self.agent.read_keys_again();
         log(message.trim_end());
         self.reload_counts[usize::from(problem_count > 0)] += 1;
         let mut problems = Vec::new();

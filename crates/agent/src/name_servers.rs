@@ -1,0 +1,434 @@
+//! The other name servers of the zones of this server, asked directly: whether each of them answers what this server answers. A
+//! resolver would not do, since it keeps what it has heard.
+
+use crate::dns_exchange::{ExchangeError, exchange};
+use crate::tsig_keys::wire_name;
+use sanderling_config::log::log_warning;
+use sanderling_config::{Config, DomainName};
+use sanderling_dns::client::{QueryKind, Reply, ReplyError};
+use sanderling_dns::{Name, NameBuf, Rtype};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const PORT: u16 = 53;
+const RCODE_NXDOMAIN: u8 = 3;
+/// Time for a reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The first pause between two questions to a server; the next ones are longer.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// A server that has not answered anything for so long is not waited for: resolvers do without it too.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// Addresses of the name servers of a zone that are asked.
+const ADDRESSES_MAX: usize = 64;
+
+/// Finds the name servers of zones.
+pub(crate) struct NameServers {
+    config: Rc<Config>,
+}
+
+/// A name server at one of its addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NameServer {
+    host: String,
+    address: SocketAddr,
+}
+
+/// Whether the records of a name have the right RDATA.
+pub(crate) type IsMet = dyn Fn(&[Vec<u8>]) -> bool;
+
+/// Records that all name servers of a zone are to answer.
+#[derive(Clone)]
+pub(crate) struct Expectation {
+    /// The zone.
+    pub(crate) apex: DomainName,
+    pub(crate) name: DomainName,
+    pub(crate) rtype: Rtype,
+    pub(crate) is_met: Rc<IsMet>,
+}
+
+/// What a server answers to a question for records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The RDATA of the records, of which there may be none.
+    Records(Vec<Vec<u8>>),
+    /// The name is an alias (CNAME).
+    Alias,
+    /// The name is in a zone of other servers.
+    Referral,
+}
+
+impl Answer {
+    /// The RDATA of the records, if there are any.
+    fn into_records(self) -> Vec<Vec<u8>> {
+        match self {
+            Answer::Records(records) => records,
+            Answer::Alias | Answer::Referral => Vec::new(),
+        }
+    }
+}
+
+/// A server that does not answer as expected, and what it does instead.
+#[derive(Debug)]
+pub(crate) struct Lag {
+    server: NameServer,
+    question: String,
+    problem: String,
+    is_silent: bool,
+}
+
+impl fmt::Display for NameServer {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address.port() {
+            PORT => write!(out, "{} ({})", self.host, self.address.ip()),
+            _ => write!(out, "{} ({})", self.host, self.address),
+        }
+    }
+}
+
+impl fmt::Display for Lag {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "the name server {} does not answer {}: {}", self.server, self.question, self.problem)
+    }
+}
+
+impl NameServers {
+    pub(crate) fn new(config: Rc<Config>) -> NameServers {
+        NameServers { config }
+    }
+
+    /// Waits until each name server of the zones answers as expected. One that does not answer at all is logged, and left out. So is
+    /// the delegation of a name to other servers: the operator has made it.
+    ///
+    /// # Errors
+    /// The servers that do not after `time_max`.
+    pub(crate) async fn wait_until_answered(
+        &self,
+        expectations: &[Expectation],
+        time_max: Duration,
+    ) -> Result<(), Vec<Lag>> {
+        let deadline = Instant::now() + time_max;
+        let mut by_zone: BTreeMap<&DomainName, Vec<&Expectation>> = BTreeMap::new();
+        for expectation in expectations {
+            by_zone.entry(&expectation.apex).or_default().push(expectation);
+        }
+        let mut tasks = JoinSet::new();
+        for (apex, expectations) in by_zone {
+            let servers = match self.others_of(apex).await {
+                Ok(servers) => servers,
+                Err(problem) => {
+                    log_warning(&format!("cannot find out the name servers of zone {apex}: {problem}"));
+                    continue;
+                }
+            };
+            for server in servers {
+                let expectations: Vec<Expectation> = expectations.iter().copied().cloned().collect();
+                tasks.spawn_local(async move { wait_for(server, &expectations, deadline).await });
+            }
+        }
+        let mut lags = Vec::new();
+        while let Some(ended) = tasks.join_next().await {
+            match ended.expect("a task that panics ends the agent, and the next one goes on") {
+                Ok(()) => {}
+                Err(lag) if lag.is_silent => log_warning(&format!("{lag}; going on without it")),
+                Err(lag) => lags.push(lag),
+            }
+        }
+        if lags.is_empty() { Ok(()) } else { Err(lags) }
+    }
+
+    /// The name servers of the zone at `apex` besides this server.
+    ///
+    /// # Errors
+    /// This server does not answer for the zone.
+    pub(crate) async fn others_of(&self, apex: &DomainName) -> Result<Vec<NameServer>, String> {
+        let apex_name = wire_name(apex);
+        let transfers = self.config.transfers_by_zone();
+        let secondaries = &transfers.of(apex).secondaries;
+        let mut servers = Vec::new();
+        let targets = self.ask_self(apex_name.as_name(), Rtype::NS, apex_name.as_name()).await?;
+        for target in targets.into_records() {
+            let Ok(host) = Name::parse(&target) else { continue };
+            for address in self.addresses_of(host, apex_name.as_name()).await? {
+                let secondary = secondaries.iter().find(|secondary| secondary.address.ip() == address);
+                let address = secondary.map_or(SocketAddr::new(address, PORT), |secondary| secondary.address);
+                let is_known = servers.iter().any(|server: &NameServer| server.address == address);
+                if !is_known && !self.is_own(address.ip()) && servers.len() < ADDRESSES_MAX {
+                    let host = host.to_lowercase().to_string();
+                    servers.push(NameServer { host: host.trim_end_matches('.').to_owned(), address });
+                }
+            }
+        }
+        Ok(servers)
+    }
+
+    /// The addresses of a name server. This server knows those of its own zone; others come from the resolver of the system.
+    async fn addresses_of(&self, host: Name<'_>, apex: Name<'_>) -> Result<Vec<IpAddr>, String> {
+        if !host.is_at_or_below(apex) {
+            let text = host.to_string();
+            let found = tokio::net::lookup_host((text.trim_end_matches('.'), PORT)).await;
+            return Ok(match found {
+                Ok(found) => found.map(|address| address.ip()).collect(),
+                Err(error) => {
+                    log_warning(&format!("the name server {text} has no address that is known: {error}"));
+                    Vec::new()
+                }
+            });
+        }
+        let mut addresses = Vec::new();
+        for rtype in [Rtype::A, Rtype::AAAA] {
+            for rdata in self.ask_self(host, rtype, apex).await?.into_records() {
+                let of_v4 = <[u8; 4]>::try_from(&rdata[..]).map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)));
+                let of_v6 = <[u8; 16]>::try_from(&rdata[..]).map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes)));
+                addresses.extend(of_v4.or(of_v6));
+            }
+        }
+        Ok(addresses)
+    }
+
+    /// Asks this server for the records at `name`, which is in its zone at `apex`.
+    ///
+    /// # Errors
+    /// It does not answer, or has no listener at a fixed port.
+    pub(crate) async fn ask_self(&self, name: Name<'_>, rtype: Rtype, apex: Name<'_>) -> Result<Answer, String> {
+        let mut problem = "no key `listen` in [dns] has a port".to_owned();
+        for &address in self.config.dns_listen.iter().filter(|address| address.port() != 0) {
+            let address = SocketAddr::new(reachable(address.ip()), address.port());
+            match ask(address, name, rtype, apex).await {
+                Ok(answer) => return Ok(answer),
+                Err(ExchangeError::Reply(ReplyError::Refused(RCODE_NXDOMAIN))) => {
+                    return Ok(Answer::Records(Vec::new()));
+                }
+                Err(error) => problem = format!("asking {address}: {error}"),
+            }
+        }
+        Err(problem)
+    }
+
+    /// Whether this server listens at `address`.
+    fn is_own(&self, address: IpAddr) -> bool {
+        let mut listens = self.config.dns_listen.iter().map(SocketAddr::ip);
+        listens.any(|own| own == address || own.is_unspecified() && is_local(address))
+    }
+}
+
+/// An address by which this machine reaches a listener at `address`.
+fn reachable(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) if v4.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(v6) if v6.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        other => other,
+    }
+}
+
+/// Whether `address` is of this machine: the kernel sends to it from itself.
+fn is_local(address: IpAddr) -> bool {
+    let socket = sanderling_os::udp::connect(SocketAddr::new(address, PORT));
+    address.is_loopback() || socket.and_then(|socket| socket.local_addr()).is_ok_and(|local| local.ip() == address)
+}
+
+/// Asks `server` once for the records at `name`, which is in the zone at `apex`.
+pub(crate) async fn ask(
+    server: SocketAddr,
+    name: Name<'_>,
+    rtype: Rtype,
+    apex: Name<'_>,
+) -> Result<Answer, ExchangeError> {
+    let read = |reply: &Reply<'_>| {
+        if reply.is_truncated() {
+            return Err(ReplyError::Malformed("it is longer than a datagram"));
+        }
+        if reply.is_referral(name, apex)? {
+            return Ok(Answer::Referral);
+        }
+        if !reply.is_authoritative() {
+            return Err(ReplyError::Malformed("the server is not authoritative for the zone"));
+        }
+        let records = reply.records(name, rtype)?;
+        let is_alias = records.is_empty() && !reply.records(name, Rtype::CNAME)?.is_empty();
+        Ok(if is_alias { Answer::Alias } else { Answer::Records(records) })
+    };
+    exchange(server, (QueryKind::Records(rtype), name), None, REPLY_TIMEOUT, read).await
+}
+
+/// Waits until `server` answers as expected.
+async fn wait_for(server: NameServer, expectations: &[Expectation], deadline: Instant) -> Result<(), Lag> {
+    let silence_deadline = (Instant::now() + SILENCE_MAX).min(deadline);
+    let mut is_silent = true;
+    for expectation in expectations {
+        let Expectation { apex, name, rtype, is_met } = expectation;
+        let (name_bytes, apex_bytes): (NameBuf, NameBuf) = (wire_name(name), wire_name(apex));
+        let mut pause = PAUSE_MIN;
+        loop {
+            let problem = match ask(server.address, name_bytes.as_name(), *rtype, apex_bytes.as_name()).await {
+                Ok(Answer::Referral) => break,
+                Ok(Answer::Records(records)) if is_met(&records) => break,
+                Ok(other) => {
+                    is_silent = false;
+                    match other {
+                        Answer::Alias => "it has an alias (CNAME) there",
+                        Answer::Records(records) if records.is_empty() => "it has no such record",
+                        Answer::Records(_) | Answer::Referral => "it has other records",
+                    }
+                    .to_owned()
+                }
+                Err(error @ ExchangeError::Reply(_)) => {
+                    is_silent = false;
+                    error.to_string()
+                }
+                Err(error) => error.to_string(),
+            };
+            let now = Instant::now();
+            if now >= if is_silent { silence_deadline } else { deadline } {
+                let question = format!("the new {rtype} record at {name}");
+                return Err(Lag { server, question, problem, is_silent });
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 3 / 2).min(PAUSE_MAX);
+        }
+        is_silent = false;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sanderling_config::ConfigSource;
+    use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
+    use sanderling_dns::{Answer as Sent, DnsTransport, HashSeed, RequestInfo, answer};
+    use sanderling_dns::{ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
+    use std::cell::RefCell;
+    use std::sync::Arc;
+    use tokio::net::UdpSocket;
+    use tokio::task::LocalSet;
+
+    const SEED: HashSeed = HashSeed(1);
+    /// ns.example.com is the server under test.
+    const ZONE: &str = "$TTL 60\n@ SOA ns host 1 1 1 1 1\n@ NS ns\n@ NS ns2\nns A 127.0.0.1\nns2 A 127.0.0.2\n";
+    const RECORD: &str = "t TXT new\n";
+    const SHORT: Duration = Duration::from_millis(300);
+
+    fn zone_map(text: &str) -> ZoneMap {
+        let apex = wire_name(&example());
+        let mut parser = Parser::new("zone".to_owned(), text.into(), apex.as_name(), ParserLimits::default());
+        let mut builder = ZoneBuilder::new(apex.as_name(), SEED, ZoneLimits::default());
+        while let Some(Ok(entry)) = parser.next() {
+            if let Entry::Record(record) = entry {
+                builder.add(&record);
+            }
+        }
+        let zone = builder.finish(Position { file_index: 0, line: 1, column: 1 }).zone.expect("a zone");
+        ZoneMap::new(SEED, [ZoneEntry::Served(Arc::new(zone))])
+    }
+
+    fn example() -> DomainName {
+        DomainName::parse("example.com").expect("a name")
+    }
+
+    /// A server of the zone, which answers what is put into the cell.
+    async fn serve(address: [u8; 4], zone: Rc<RefCell<ZoneMap>>) -> SocketAddr {
+        let socket = UdpSocket::bind(SocketAddr::from((address, 0))).await.expect("bound");
+        let bound = socket.local_addr().expect("bound");
+        tokio::task::spawn_local(async move {
+            let (mut query, mut out) = ([0; 512], [0; 1232]);
+            while let Ok((length_bytes, client)) = socket.recv_from(&mut query).await {
+                let transport = DnsTransport::Udp { reply_bytes_max: 1232 };
+                let info = RequestInfo { client, transport, now_unix_s: 0 };
+                let sent = answer(&zone.borrow(), &info, &query[..length_bytes], &mut out);
+                let Sent::Reply(length_bytes) = sent else { continue };
+                let _ = socket.send_to(&out[..length_bytes], client).await;
+            }
+        });
+        bound
+    }
+
+    /// This server and another one, whose zone is in the cell.
+    async fn servers(other_zone: &str) -> (NameServers, Rc<RefCell<ZoneMap>>, SocketAddr) {
+        let own = serve([127, 0, 0, 1], Rc::new(RefCell::new(zone_map(ZONE)))).await;
+        let zone = Rc::new(RefCell::new(zone_map(other_zone)));
+        let other = serve([127, 0, 0, 2], Rc::clone(&zone)).await;
+        (name_servers(own, other), zone, other)
+    }
+
+    fn name_servers(own: SocketAddr, other: SocketAddr) -> NameServers {
+        let text = format!(
+            "[dns]\nlisten = [\"{own}\"]\n[domain.\"example.com\"]\nzone = \"a.zone\"\nsecondaries = [{{ address = \"{other}\" }}]\n"
+        );
+        let source = ConfigSource::File("sanderling.toml".into());
+        NameServers::new(Rc::new(source.parse(text.as_bytes()).expect("a configuration")))
+    }
+
+    fn expectation() -> Expectation {
+        let is_met: Rc<IsMet> = Rc::new(|records| records.contains(&b"\x03new".to_vec()));
+        let name = DomainName::parse("t.example.com").expect("a name");
+        Expectation { apex: example(), name, rtype: Rtype::TXT, is_met }
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("built");
+        LocalSet::new().block_on(&runtime, test);
+    }
+
+    #[test]
+    fn other_name_servers_are_those_of_the_zone_but_this_one() {
+        run(async {
+            let (name_servers, _, other) = servers(ZONE).await;
+            let expected = [NameServer { host: "ns2.example.com".to_owned(), address: other }];
+            assert_eq!(name_servers.others_of(&example()).await.as_deref(), Ok(&expected[..]));
+            name_servers.others_of(&DomainName::parse("example.net").expect("a name")).await.expect_err("not served");
+        });
+        assert!(is_local([127, 0, 0, 2].into()) && !is_local([192, 0, 2, 1].into()));
+    }
+
+    #[test]
+    fn server_that_lags_is_waited_for_and_named() {
+        run(async {
+            let (name_servers, zone, other) = servers(ZONE).await;
+            let lags = name_servers.wait_until_answered(&[expectation()], SHORT).await.expect_err("it has no record");
+            let [lag] = &lags[..] else { panic!("{lags:?}") };
+            let expected = format!(
+                "the name server ns2.example.com ({other}) does not answer the new TXT record at t.example.com: it answers NXDOMAIN"
+            );
+            assert_eq!(lag.to_string(), expected);
+            let expectations = [expectation()];
+            let wait = name_servers.wait_until_answered(&expectations, REPLY_TIMEOUT * 10);
+            tokio::pin!(wait);
+            tokio::select! {
+                biased;
+                _ = &mut wait => panic!("it has no record"),
+                () = tokio::time::sleep(SHORT) => {}
+            }
+            *zone.borrow_mut() = zone_map(&format!("{ZONE}t TXT old\n"));
+            tokio::select! {
+                biased;
+                _ = &mut wait => panic!("it has another record"),
+                () = tokio::time::sleep(SHORT) => {}
+            }
+            *zone.borrow_mut() = zone_map(&format!("{ZONE}t TXT old\n{RECORD}"));
+            wait.await.expect("it has the record");
+        });
+    }
+
+    #[test]
+    fn silent_servers_and_delegations_are_not_waited_for() {
+        run(async {
+            let (name_servers, ..) = servers(&format!("{ZONE}t NS ns\n")).await;
+            name_servers
+                .wait_until_answered(&[expectation()], REPLY_TIMEOUT * 10)
+                .await
+                .expect("it refers to this server");
+            let own = serve([127, 0, 0, 1], Rc::new(RefCell::new(zone_map(ZONE)))).await;
+            let unbound = UdpSocket::bind("127.0.0.2:0").await.and_then(|socket| socket.local_addr()).expect("bound");
+            self::name_servers(own, unbound)
+                .wait_until_answered(&[expectation()], SHORT)
+                .await
+                .expect("nobody answers there");
+        });
+    }
+}

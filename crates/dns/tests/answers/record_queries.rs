@@ -1,0 +1,43 @@
+//! Queries for the records at a name, as the client of this crate asks for them, and the answers of this server.
+
+use super::support::exchange::send;
+use super::support::zone_text::zone_map;
+use sanderling_dns::client::{QueryKind, ReplyError, query};
+use sanderling_dns::{DnsTransport, Name, Rtype};
+
+const APEX: &[u8] = b"\x07example\0";
+const ZONE: &str = "$ORIGIN example.\n$TTL 60\n@ SOA ns host 1 1 1 1 1\n@ NS Ns\nns A 192.0.2.1\nns A 192.0.2.2\n\
+                    t TXT one\nt TXT two\nsub NS ns.sub\nns.sub A 192.0.2.3\n";
+
+/// The RDATA of the records of `rtype` at `name`, and whether the reply is a referral within the zone.
+fn ask(name: &[u8], rtype: Rtype) -> Result<(Vec<Vec<u8>>, bool), ReplyError> {
+    let name = Name::parse(name).expect("a name");
+    let (message, mut reader) = query(QueryKind::Records(rtype), name, 7, None, 0);
+    let transport = DnsTransport::Udp { reply_bytes_max: 1232 };
+    let received = send(&zone_map(ZONE), &message, transport).expect("a reply");
+    let reply = reader.read(&received, 0)?;
+    let apex = Name::parse(APEX).expect("a name");
+    Ok((reply.records(name, rtype)?, reply.is_referral(name, apex)?))
+}
+
+#[test]
+fn records_are_read_with_their_names_written_out() {
+    let sorted = |name: &[u8], rtype| {
+        ask(name, rtype).map(|(mut records, is_referral)| {
+            records.sort();
+            (records, is_referral)
+        })
+    };
+    assert_eq!(sorted(b"\x01T\x07example\0", Rtype::TXT), Ok((vec![b"\x03one".to_vec(), b"\x03two".to_vec()], false)));
+    assert_eq!(sorted(APEX, Rtype::NS), Ok((vec![b"\x02Ns\x07example\0".to_vec()], false)));
+    assert_eq!(sorted(b"\x02ns\x07example\0", Rtype::A), Ok((vec![vec![192, 0, 2, 1], vec![192, 0, 2, 2]], false)));
+}
+
+#[test]
+fn missing_records_and_referrals_are_distinguished() {
+    assert_eq!(ask(b"\x01t\x07example\0", Rtype::A), Ok((vec![], false)));
+    assert_eq!(ask(b"\x01x\x07example\0", Rtype::A), Err(ReplyError::Refused(3)));
+    assert_eq!(ask(b"\x03sub\x07example\0", Rtype::TXT), Ok((vec![], true)));
+    assert_eq!(ask(b"\x01x\x03sub\x07example\0", Rtype::TXT), Ok((vec![], true)));
+    assert_eq!(ask(b"\x05other\0", Rtype::TXT), Err(ReplyError::Refused(5)));
+}

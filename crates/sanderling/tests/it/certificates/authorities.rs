@@ -1,0 +1,128 @@
+//! What authorities need before they issue: all name servers that answer, CAA records that let them, and an account of the operator.
+
+use super::{DEADLINE, Setup};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, wait_until};
+use std::fs;
+use std::time::Instant;
+
+impl Setup {
+    /// Replaces `from` in the configuration by `to`.
+    fn edit_config(&self, from: &str, to: &str) {
+        let config = fs::read_to_string(self.directory.path().join("sanderling.toml")).unwrap();
+        assert!(config.contains(from), "{config}");
+        self.directory.write("sanderling.toml", config.replace(from, to).as_bytes());
+    }
+
+    /// Adds `lines` to the zone.
+    fn add_to_zone(&self, lines: &str) {
+        let zone = fs::read_to_string(self.directory.path().join("example.com.zone")).unwrap();
+        self.directory.write("example.com.zone", format!("{zone}{lines}").as_bytes());
+    }
+
+    /// Requests the certificate until it is issued; it may have failed before.
+    fn renew_until_issued(&self) {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let renewed = self.directory.control_with("renew", &["example.com"]);
+            if renewed.code() == Some(0) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{renewed}");
+        }
+    }
+}
+
+/// A server of the zone `text` at an address of its own.
+fn other_name_server(directory: &TestDirectory, text: &str) -> TestServer {
+    directory.write("a.zone", text.as_bytes());
+    let config = "workers = 1\n[dns]\nlisten = [\"127.0.0.2:0\"]\n[domain.\"example.com\"]\nzone = \"a.zone\"\n";
+    directory.write("sanderling.toml", config.as_bytes());
+    TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 })
+}
+
+#[test]
+fn name_server_without_the_record_is_named_and_the_authority_is_not_asked_before_it_has_it() {
+    let (directory, zone) =
+        (TestDirectory::new(), "@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\n@ 60 NS ns2\nns 60 A 127.0.0.1\n");
+    let other = other_name_server(&directory, zone);
+    let address = other.dns();
+    let secondaries = format!("secondaries = [{{ address = \"{address}\" }}]");
+    // A wildcard is not validated over HTTP.
+    let domain = format!("zone = \"example.com.zone\"\n{secondaries}\naliases = [\"*.example.com\"]\n");
+    let mut setup = Setup::new(&format!("{domain}[limits]\nname_servers_timeout = \"1s\""));
+    setup.add_to_zone("@ 60 NS ns2\nns2 60 A 127.0.0.2\n");
+    setup.start_pebble();
+    setup.fetch_root();
+    let mut server = setup.start_server();
+    let expected = format!(
+        "certificate example.com: the name server ns2.example.com ({address}) does not answer the new TXT record at \
+         _acme-challenge.example.com: it answers NXDOMAIN; let NS records delegate this name to this server alone, or wait"
+    );
+    server.wait_for_error(&expected);
+    let shown = || setup.directory.control("certificates").text();
+    wait_until("the error is shown", || shown().contains("does not answer the new TXT record"));
+    assert!(!setup.pebble_log().contains("Starting validation"), "{}", setup.pebble_log());
+    // The other one delegates the name to this server, as the message says.
+    directory.write("a.zone", format!("{zone}_acme-challenge 60 NS ns\n").as_bytes());
+    let reloaded = directory.control("reload");
+    assert!(reloaded.code() == Some(0), "{reloaded}");
+    setup.renew_until_issued();
+    setup.wait_for_page(server.encrypted("https"), "any.example.com");
+    drop(other);
+}
+
+#[test]
+fn caa_records_that_forbid_it_are_named_before_the_authority_is_asked() {
+    let mut setup = Setup::new("zone = \"example.com.zone\"");
+    setup.edit_config("root = \"pebble.pem\"", "root = \"pebble.pem\", caa = \"ca.example\"");
+    setup.add_to_zone("@ 60 CAA 0 issue \"other.example\"\n");
+    setup.start_pebble();
+    setup.fetch_root();
+    let mut server = setup.start_server();
+    server.wait_for_error(
+        "may not issue: the CAA records at example.com forbid it for example.com: there is no 0 issue \"ca.example\"; \
+         add it to the zone, or remove the others",
+    );
+    assert!(!setup.pebble_log().contains("new-order"), "{}", setup.pebble_log());
+    setup.add_to_zone("@ 60 CAA 0 issue \"ca.example\"\n");
+    let reloaded = setup.directory.control("reload");
+    assert!(reloaded.code() == Some(0), "{reloaded}");
+    setup.renew_until_issued();
+    setup.wait_for_page(server.encrypted("https"), "example.com");
+}
+
+#[test]
+fn account_of_the_operator_is_proven_and_the_next_authority_is_asked_after_failures() {
+    let mut setup = Setup::new("zone = \"example.com.zone\"");
+    let pebble = fs::read_to_string(setup.directory.path().join("pebble.json")).unwrap();
+    let key = "c2VjcmV0IG9mIHRoZSBhY2NvdW50OiB0aGlydHktdHdv";
+    let required = format!("\"externalAccountBindingRequired\":true,\"externalAccountMACKeys\":{{\"id-1\":\"{key}\"}}");
+    let pebble = pebble.replace("\"externalAccountBindingRequired\":false", &required);
+    setup.directory.write("pebble.json", pebble.as_bytes());
+    // Nobody listens at the address of the first one.
+    setup.edit_config(
+        "authorities = [",
+        "authorities = [{ directory = \"https://127.0.0.1:9/dir\", root = \"pebble.pem\" }, ",
+    );
+    let account = "external_account = { id = \"id-1\", key_file = \"account.key\" }";
+    let root = "root = \"pebble.pem\" }]";
+    setup.edit_config(root, &root.replace(" }]", &format!(", {account} }}]")));
+    setup.directory.write("account.key", b"not the key!\n");
+    setup.start_pebble();
+    setup.fetch_root();
+    let mut server = setup.start_server();
+    let renew = || setup.directory.control_with("renew", &["example.com"]).to_string();
+    wait_until("the next authority is asked", || renew().contains("does not have a key of an external account"));
+    assert!(server.errors().contains("requesting it from 127.0.0.1:9\n"), "{}", server.errors());
+    setup.directory.write("account.key", b"bm90IHRoZSBrZXkgb2YgdGhlIGFjY291bnQgYXQgYWxs\n");
+    let reloaded = setup.directory.control("reload");
+    assert!(reloaded.code() == Some(0), "{reloaded}");
+    wait_until("the authority refuses the key", || {
+        renew().contains("; check `contact` and `external_account` in [certificates]")
+    });
+    setup.directory.write("account.key", format!("{key}\n").as_bytes());
+    let reloaded = setup.directory.control("reload");
+    assert!(reloaded.code() == Some(0), "{reloaded}");
+    setup.renew_until_issued();
+    setup.wait_for_page(server.encrypted("https"), "example.com");
+}
