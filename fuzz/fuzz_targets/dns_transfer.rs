@@ -53,7 +53,7 @@ fuzz_target!(|query: &[u8]| {
     let length_bytes = second.put_soa(zone, 0, &mut out).expect("it fits");
     check(&out[..length_bytes]);
     let (third, _) = request().expect("as before");
-    let mut transfer = third.begin();
+    let mut transfer = third.begin(zone);
     let mut count = 0;
     while let Some(length_bytes) = transfer.write(zone, 0, &mut out).expect("every record fits") {
         count += check(&out[..length_bytes]);

@@ -18,6 +18,7 @@ mod zones;
 mod secondary_zone;
 mod zone_transfer;
 mod notifier;
+mod journals;
 mod dns_exchange;
 mod tsig_keys;
 mod failure;

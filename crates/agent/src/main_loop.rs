@@ -223,6 +223,7 @@ impl MainLoop {
             (Command::RenewCertificate { name }, Some(client)) => self.renew(&name, client),
             (Command::UpdateSecrets, None) => self.zones.update_secrets(received),
             (Command::ZonesServed, None) => self.zones.on_all_served(received.served_zones),
+            (Command::StoreJournals, None) => self.zones.store_journals(received.journals),
             (Command::ZoneServed(zone), None) => self.zones.on_served(&zone),
             (Command::ZoneNotified(notify), None) => self.zones.on_notified(&notify),
             (command, _) => log_warning(&format!("ignoring the command {command:?}: the agent does not carry it out")),

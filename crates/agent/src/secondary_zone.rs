@@ -8,10 +8,11 @@ use crate::clock::{random_between, unix_s};
 use crate::dns_exchange::{ExchangeError, exchange};
 use crate::link::Link;
 use crate::tsig_keys::{TsigSecrets, wire_name};
-use crate::zone_transfer::{Failure, TransferSource, TransferredZone};
-use sanderling_config::log::{log, log_error};
+use crate::zone_transfer::{Failure, StoredVersion, TransferSource, TransferredZone};
+use sanderling_config::log::{log, log_error, log_warning};
 use sanderling_config::{Limits, Primary, SecondaryZone};
 use sanderling_dns::client::{QueryKind, SoaTimers};
+use sanderling_dns::is_later;
 use sanderling_ipc::agent::{TransferReport, ZoneNotify};
 use sanderling_state::{StateError, StateFolder};
 use serde::{Deserialize, Serialize};
@@ -184,11 +185,6 @@ impl Record {
     }
 }
 
-/// Whether `serial` is later than `other` (RFC 1982 §3.2).
-fn is_later(serial: u32, other: u32) -> bool {
-    serial.wrapping_sub(other).cast_signed() > 0
-}
-
 /// What a primary has led to.
 enum Round {
     /// It has confirmed the stored version.
@@ -358,7 +354,8 @@ impl ZoneTask {
             announced = Some(soa.serial);
         }
         let _permit = self.context.transfers.acquire().await;
-        let zone = source.transfer(&self.context.limits).await.map_err(|failure| failure.to_string())?;
+        let zone = self.transfer(&source).await.map_err(|failure| failure.to_string())?;
+        let zone = zone.ok_or("it announces a later serial, and transfers none")?;
         self.check_serial(zone.soa.serial)?;
         match announced {
             Some(announced) if is_later(announced, zone.soa.serial) => {
@@ -366,6 +363,23 @@ impl ZoneTask {
             }
             _ => Ok(Round::Transferred(zone)),
         }
+    }
+
+    /// Transfers what has changed since the stored version or, if there is none or that fails, the whole zone.
+    async fn transfer(&self, source: &TransferSource) -> Result<Option<TransferredZone>, Failure> {
+        let limits = &self.context.limits;
+        let file = self.context.state.path().join(self.zone.file());
+        if let Some(version) = self.record.version {
+            let stored = StoredVersion { serial: version.serial, file };
+            match source.transfer(limits, Some(stored)).await {
+                Err(failure) if failure.is_of_changes() => log_warning(&format!(
+                    "zone {}: {}: no transfer of the changes since serial {}: {failure}; transferring the whole zone",
+                    self.zone.apex, source.server, version.serial
+                )),
+                result => return result,
+            }
+        }
+        source.transfer(limits, None).await
     }
 
     /// # Errors
@@ -404,8 +418,10 @@ impl ZoneTask {
 
     async fn on_success(&mut self, round: Round, from: SocketAddr) {
         let now_unix_s = unix_s();
+        let mut by = "";
         let (version, change) = match (round, self.record.version) {
-            (Round::Transferred(TransferredZone { soa, text }), _) => {
+            (Round::Transferred(TransferredZone { soa, is_incremental, text }), _) => {
+                by = if is_incremental { ", its changes" } else { "" };
                 (Some(Version::new(soa, from, now_unix_s)), ZoneChange::Replaced(text))
             }
             (Round::Confirmed, Some(version)) => {
@@ -421,7 +437,7 @@ impl ZoneTask {
         match serials {
             [None, Some(new)] => log(&format!("zone {}: serial {new} transferred from {from}", self.zone.apex)),
             [Some(old), Some(new)] if old != new => {
-                log(&format!("zone {}: serial {old} -> {new} transferred from {from}", self.zone.apex));
+                log(&format!("zone {}: serial {old} -> {new} transferred from {from}{by}", self.zone.apex));
             }
             _ => {}
         }
@@ -522,13 +538,5 @@ mod tests {
         assert_eq!(record.clone().not_after(2_000), record);
         let earlier = record.not_after(500);
         assert_eq!((earlier.next_at_unix_s(), earlier.version.expect("kept").expires_at_unix_s()), (560, 4_100));
-    }
-
-    #[test]
-    fn serials_are_compared_as_rfc_1982_says() {
-        for (serial, other, expected) in [(1, 0, true), (0, 0, false), (0, 1, false), (0, u32::MAX, true)] {
-            assert_eq!(is_later(serial, other), expected, "{serial} {other}");
-        }
-        assert!(!is_later(1 << 31, 0) && is_later((1 << 31) - 1, 0));
     }
 }

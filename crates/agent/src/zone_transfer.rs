@@ -1,17 +1,20 @@
 //! A zone transfer from a primary server, over TCP: from the connection to the zone, which was built as the server process builds
-//! it, so that what the server would refuse is refused here.
+//! it, so that what the server would refuse is refused here. Of IXFR, the changes are applied to the stored version.
 
 use crate::clock::unix_s;
 use crate::dns_exchange::random_id;
 use sanderling_config::Limits;
 use sanderling_dns::client::{QueryKind, ReplyError, SoaTimers, query};
-use sanderling_dns::transfer_in::{Progress, TransferError, TransferReceiver};
-use sanderling_dns::zonefile::{Position, Severity};
+use sanderling_dns::transfer_in::{Progress, RecordRole, TransferError, TransferReceiver};
+use sanderling_dns::zone_patch::{PatchError, ZonePatch};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position, Record, Severity};
 use sanderling_dns::{HashSeed, NameBuf, TsigKey, Zone, ZoneBuilder, ZoneLimits, ZoneTextWriter};
 use std::fmt;
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -32,6 +35,22 @@ pub(crate) enum Failure {
     Reply(TransferError),
     /// The zone has errors; the first one.
     Zone(String),
+    /// The changes are not those of the stored version.
+    Patch(PatchError),
+    /// The stored version cannot be read.
+    Stored(String),
+}
+
+impl Failure {
+    /// Whether the server may still give the whole zone.
+    pub(crate) fn is_of_changes(&self) -> bool {
+        match self {
+            Failure::Network(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+            Failure::TimedOut(_) | Failure::Reply(_) | Failure::Zone(_) | Failure::Patch(_) | Failure::Stored(_) => {
+                true
+            }
+        }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -44,6 +63,8 @@ impl fmt::Display for Failure {
             Failure::TimedOut(time) => write!(out, "it has not sent all in {} s", time.as_secs()),
             Failure::Reply(error) => write!(out, "{error}"),
             Failure::Zone(problem) => write!(out, "its zone has an error: {problem}"),
+            Failure::Patch(error) => write!(out, "{error}"),
+            Failure::Stored(problem) => write!(out, "the stored version cannot be read: {problem}"),
         }
     }
 }
@@ -66,10 +87,25 @@ impl From<ReplyError> for Failure {
     }
 }
 
+impl From<PatchError> for Failure {
+    fn from(error: PatchError) -> Failure {
+        Failure::Patch(error)
+    }
+}
+
+/// The version that there is.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredVersion {
+    pub(crate) serial: u32,
+    pub(crate) file: PathBuf,
+}
+
 /// A zone that was transferred.
 #[derive(Debug)]
 pub(crate) struct TransferredZone {
     pub(crate) soa: SoaTimers,
+    /// Whether what has changed was transferred, and not all of it.
+    pub(crate) is_incremental: bool,
     /// The text of its zone file.
     pub(crate) text: String,
 }
@@ -95,38 +131,90 @@ impl TransferSource {
         timeout(IDLE_TIMEOUT, ask).await.unwrap_or(Err(Failure::TimedOut(IDLE_TIMEOUT)))
     }
 
-    /// Transfers the zone.
-    pub(crate) async fn transfer(&self, limits: &Limits) -> Result<TransferredZone, Failure> {
+    /// Transfers the zone, or what has changed in it since the version `stored`; `None` if the server has no later one.
+    pub(crate) async fn transfer(
+        &self,
+        limits: &Limits,
+        stored: Option<StoredVersion>,
+    ) -> Result<Option<TransferredZone>, Failure> {
         let time_max = Duration::from_millis(limits.zone_transfer_in_timeout_ms);
-        let (builder, soa) =
-            timeout(time_max, self.receive(limits)).await.unwrap_or(Err(Failure::TimedOut(time_max)))?;
+        let received = self.receive(limits, stored.as_ref().map(|stored| stored.serial));
+        let received = timeout(time_max, received).await.unwrap_or(Err(Failure::TimedOut(time_max)))?;
+        let Some(Received { builder, patch, soa }) = received else { return Ok(None) };
+        let (is_incremental, bytes_max, apex) = (!patch.is_empty(), limits.zone_file_bytes_max, self.apex);
         // A large zone takes seconds, in which other zones are not to wait.
-        let zone = spawn_blocking(|| build(builder));
+        let zone = spawn_blocking(move || match stored {
+            Some(stored) if !patch.is_empty() => build(patched(builder, patch, &stored, apex, bytes_max)?),
+            _ => build(builder),
+        });
         let text = zone.await.map_err(|error| Failure::Zone(error.to_string()))??;
         if text.len() as u64 > limits.zone_file_bytes_max {
             // The server process would not read it: text may be longer than messages.
             return Err(TransferError::TooLarge(limits.zone_file_bytes_max).into());
         }
-        Ok(TransferredZone { soa, text })
+        Ok(Some(TransferredZone { soa, is_incremental, text }))
     }
 
-    async fn receive(&self, limits: &Limits) -> Result<(ZoneBuilder, SoaTimers), Failure> {
-        let bytes_max = limits.zone_file_bytes_max;
+    async fn receive(&self, limits: &Limits, stored_serial: Option<u32>) -> Result<Option<Received>, Failure> {
+        let (bytes_max, key) = (limits.zone_file_bytes_max, self.key.as_ref());
         let (message, mut receiver) =
-            TransferReceiver::new(self.apex.as_name(), random_id(), self.key.as_ref(), unix_s(), bytes_max);
+            TransferReceiver::new(self.apex.as_name(), stored_serial, random_id(), key, unix_s(), bytes_max);
         let seed = HashSeed(RandomState::new().build_hasher().finish());
         let zone_limits = ZoneLimits { records_per_rrset_max: limits.zone_records_per_rrset_max };
         let mut builder = ZoneBuilder::new(self.apex.as_name(), seed, zone_limits);
+        let mut patch = ZonePatch::default();
         let mut stream = Stream::open(self.server).await?;
         stream.send(&message).await?;
         loop {
             let message = stream.receive().await?;
-            let progress = receiver.receive(message, unix_s(), |record| builder.add(record))?;
-            if let (Progress::Complete, Some(soa)) = (progress, receiver.soa()) {
-                return Ok((builder, soa));
+            let progress = receiver.receive(message, unix_s(), |role, record| match role {
+                RecordRole::OfZone => builder.add(record),
+                RecordRole::Removed | RecordRole::Added => patch.add(role, record),
+            })?;
+            match (progress, receiver.soa()) {
+                (Progress::Complete, Some(soa)) => return Ok(Some(Received { builder, patch, soa })),
+                (Progress::UpToDate, _) => return Ok(None),
+                _ => {}
             }
         }
     }
+}
+
+/// What a server has sent: a zone, or changes.
+struct Received {
+    builder: ZoneBuilder,
+    patch: ZonePatch,
+    soa: SoaTimers,
+}
+
+/// The stored version with the changes of `patch`, in `builder`, which is empty.
+fn patched(
+    mut builder: ZoneBuilder,
+    mut patch: ZonePatch,
+    stored: &StoredVersion,
+    apex: NameBuf,
+    bytes_max: u64,
+) -> Result<ZoneBuilder, Failure> {
+    let mut text = Vec::new();
+    File::open(&stored.file)
+        .and_then(|file| file.take(bytes_max).read_to_end(&mut text))
+        .map_err(|error| Failure::Stored(error.to_string()))?;
+    let name = stored.file.display().to_string();
+    let mut parser = Parser::new(name, text, apex.as_name(), ParserLimits::default());
+    while let Some(entry) = parser.next() {
+        match entry {
+            Ok(Entry::Record(record)) => {
+                if let Some(ttl_s) = patch.apply(&record)? {
+                    builder.add(&Record { ttl_s, ..record });
+                }
+            }
+            Ok(Entry::Include { .. }) => return Err(Failure::Stored("it has an $INCLUDE".to_owned())),
+            Err(diagnostic) if diagnostic.severity == Severity::Warning => {}
+            Err(diagnostic) => return Err(Failure::Stored(diagnostic.problem)),
+        }
+    }
+    patch.finish(|record| builder.add(record))?;
+    Ok(builder)
 }
 
 /// The text of the zone of all records.

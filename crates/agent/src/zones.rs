@@ -1,5 +1,6 @@
 //! The zones with primary or secondary servers: routes what the server process reports about them.
 
+use crate::journals::Journals;
 use crate::link::Link;
 use crate::notifier::Notifier;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle};
@@ -29,6 +30,7 @@ pub(crate) struct Zones {
     keys: Rc<RefCell<TsigSecrets>>,
     notifier: Notifier,
     secondary: BTreeMap<DomainName, SecondaryHandle>,
+    journals: Journals,
     changed: Rc<Notify>,
 }
 
@@ -37,6 +39,7 @@ impl Zones {
     pub(crate) fn new(config: Rc<Config>, keys: TsigSecrets, state: Arc<StateFolder>, link: Rc<Link>) -> Zones {
         let (keys, changed) = (Rc::new(RefCell::new(keys)), Rc::new(Notify::new()));
         let notifier = Notifier::new(Rc::clone(&keys), Rc::clone(&changed));
+        let journals = Journals::new(Arc::clone(&state));
         let context = Rc::new(SecondaryContext {
             state,
             link,
@@ -49,7 +52,7 @@ impl Zones {
         });
         let start = |zone: &SecondaryZone| (zone.apex.clone(), SecondaryHandle::start(zone, Rc::clone(&context)));
         let secondary = config.secondary_zones.iter().map(start).collect();
-        Zones { config, keys, notifier, secondary, changed }
+        Zones { config, keys, notifier, secondary, journals, changed }
     }
 
     /// Returns when the report may have changed.
@@ -94,6 +97,11 @@ impl Zones {
                 secondary.on_served(zone.serial);
             }
         }
+    }
+
+    /// Stores journals of zones.
+    pub(crate) fn store_journals(&self, journals: Option<OwnedFd>) {
+        self.journals.store(journals);
     }
 
     /// A primary says that a zone has changed.

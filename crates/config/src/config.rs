@@ -245,6 +245,11 @@ impl Config {
         own.chain([&self.transfers]).any(|transfers| !transfers.secondaries.is_empty())
     }
 
+    /// Whether the state folder has zones, or journals of zones.
+    pub fn has_stored_zones(&self) -> bool {
+        !self.secondary_zones.is_empty() || self.has_zones() && self.has_secondaries()
+    }
+
     /// Whether replies have cookies.
     pub fn has_cookies(&self) -> bool {
         self.replies.cookies && self.has_zones()

@@ -56,4 +56,4 @@ pub use service::{ListenerRole, Service};
 pub use similar::most_similar;
 pub use site::{DohPath, Hsts, Site, SiteOptions};
 pub use transfers::{Primary, Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
-pub use zones::{SecondaryZone, TRANSFERRED_ZONES, Zone, ZoneFolder, ZoneListing, ZoneOrigin};
+pub use zones::{JOURNALS, SecondaryZone, TRANSFERRED_ZONES, Zone, ZoneFolder, ZoneListing, ZoneOrigin, journal_file};

@@ -222,6 +222,8 @@ limits! {
         "Depth of $INCLUDE; 0 forbids it.";
     zone_records_per_rrset_max: usize = 1_000 in 1..=4_000,
         "Records of one name and type; a zone with more is refused.";
+    zone_journal_bytes_max: usize = 1_048_576 in 0..=67_108_864,
+        "Changes of a zone that are kept for IXFR; secondaries with an older version get the whole zone.";
     zone_guarded_records_min: u64 = 20 in 0..=1_000_000_000,
         "Records of a zone above which a reload must not remove too many at once.";
     zone_lost_records_percent_max: u64 = 50 in 0..=100,

@@ -48,11 +48,24 @@ pub struct SecondaryZone {
 /// The folder with transferred zones, below the state folder.
 pub const TRANSFERRED_ZONES: &str = "zones";
 
+/// The folder with the journals of zones, below the state folder.
+pub const JOURNALS: &str = "journals";
+
+/// The file with the journal of the zone at `apex`, below the state folder.
+pub fn journal_file(apex: &DomainName) -> PathBuf {
+    Path::new(JOURNALS).join(format!("{}.journal", file_name(apex)))
+}
+
+/// The name of a zone in names of files.
+fn file_name(apex: &DomainName) -> String {
+    // Names of zones may have slashes (RFC 2317 §4).
+    apex.as_str().replace('/', "%2F")
+}
+
 impl SecondaryZone {
     /// The file that has the zone, below the state folder.
     pub fn file(&self) -> PathBuf {
-        // Names of zones may have slashes (RFC 2317 §4).
-        Path::new(TRANSFERRED_ZONES).join(format!("{}.zone", self.apex.as_str().replace('/', "%2F")))
+        Path::new(TRANSFERRED_ZONES).join(format!("{}.zone", file_name(&self.apex)))
     }
 
     /// The zone, whose file is below the state folder.

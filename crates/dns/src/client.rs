@@ -1,5 +1,5 @@
 //! Queries to other servers, as primary and secondary servers send them, and their replies: SOA, NOTIFY (RFC 1996), AXFR (RFC 5936),
-//! and the records at a name.
+//! IXFR (RFC 1995), and the records at a name.
 //!
 //! ```text
 //! query → message to send, ReplyReader → read, message by message → Reply → records
@@ -40,6 +40,8 @@ pub enum QueryKind {
     Soa,
     /// The whole zone.
     Axfr,
+    /// What has changed since the version with this serial.
+    Ixfr(u32),
     /// The zone has changed.
     Notify,
     /// The records of this type at a name.
@@ -49,7 +51,7 @@ pub enum QueryKind {
 impl QueryKind {
     fn opcode(self) -> u8 {
         match self {
-            QueryKind::Soa | QueryKind::Axfr | QueryKind::Records(_) => OPCODE_QUERY,
+            QueryKind::Soa | QueryKind::Axfr | QueryKind::Ixfr(_) | QueryKind::Records(_) => OPCODE_QUERY,
             QueryKind::Notify => OPCODE_NOTIFY,
         }
     }
@@ -59,6 +61,7 @@ impl QueryKind {
             QueryKind::Soa | QueryKind::Notify => Rtype::SOA,
             QueryKind::Axfr => Rtype::AXFR,
             QueryKind::Records(rtype) => rtype,
+            QueryKind::Ixfr(_) => Rtype::IXFR,
         }
     }
 }
@@ -140,8 +143,27 @@ pub fn query(
         message.extend_from_slice(&EDNS_PAYLOAD_BYTES.to_be_bytes());
         message.extend_from_slice(&[0; 6]);
     }
+    if let QueryKind::Ixfr(serial) = kind {
+        message[9] = 1;
+        put_version(&mut message, serial);
+    }
     let verifier = key.map(|key| key.sign_query(&mut message, now_unix_s));
     (message, ReplyReader { kind, name: name.to_lowercase(), id, verifier, is_first: true })
+}
+
+/// Appends the SOA that says which version the sender has (RFC 1995 §3). Servers look at its serial alone.
+fn put_version(message: &mut Vec<u8>, serial: u32) {
+    const NAMES: [u8; 2] = [0, 0];
+    let mut rdata = NAMES.to_vec();
+    rdata.extend_from_slice(&serial.to_be_bytes());
+    rdata.resize(rdata.len() + 4 * size_of::<u32>(), 0);
+    // A pointer to the name of the question.
+    message.extend_from_slice(&[0xc0, HEADER_BYTES as u8]);
+    message.extend_from_slice(&Rtype::SOA.0.to_be_bytes());
+    message.extend_from_slice(&CLASS_IN.to_be_bytes());
+    message.extend_from_slice(&[0; 4]);
+    message.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
+    message.extend_from_slice(&rdata);
 }
 
 /// Reads the replies to one query.

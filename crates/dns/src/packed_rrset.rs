@@ -150,6 +150,11 @@ impl<'z> PackedRrset<'z> {
         PackedRecords { owner, bytes: self.bytes, at: 0 }
     }
 
+    /// The records of the RRset itself, as they are packed.
+    pub(crate) fn answer_bytes(&self) -> &'z [u8] {
+        &self.bytes[..self.answer_length]
+    }
+
     /// The record of the RRset itself at `at`: 0, or the end of another one.
     #[inline]
     pub(crate) fn answer_record(&self, at: usize) -> Option<AnswerRecord<'z>> {
@@ -311,7 +316,7 @@ impl PackedRecords<'_> {
 
 /// The number of bytes before the compressible names in the RDATA of `rtype`, and the number of these names. Only types
 /// of RFC 1035 have any (RFC 3597 §4).
-fn compressed_names(rtype: Rtype) -> (usize, usize) {
+pub(crate) fn compressed_names(rtype: Rtype) -> (usize, usize) {
     match rtype {
         Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::MB | Rtype::MG | Rtype::MR | Rtype::MD | Rtype::MF => (0, 1),
         Rtype::MX => (2, 1),

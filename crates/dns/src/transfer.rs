@@ -1,12 +1,14 @@
-//! Zone transfers out: AXFR (RFC 5936), and IXFR (RFC 1995) answered with the whole zone.
+//! Zone transfers out: AXFR (RFC 5936), and IXFR (RFC 1995) with the changes of the journal or, if it does not go back so far, the
+//! whole zone.
 //!
 //! ```text
-//! ParsedQuery → TransferRequest → verify → refuse, put_soa, or begin → ZoneTransfer → write, message by message
+//! ParsedQuery → TransferRequest → verify → refuse, put_soa, put_changes, or begin → ZoneTransfer → write, message by message
 //! ```
 
+use crate::journal::{WireRecord, is_later};
 use crate::message::Rcode;
 use crate::name::Name;
-use crate::packed_rrset::{AnswerRecord, HEADER_BYTES, OPT_BYTES, RdataPart};
+use crate::packed_rrset::{AnswerRecord, HEADER_BYTES, OPT_BYTES, RdataPart, compressed_names};
 use crate::query::ParsedQuery;
 use crate::question::{Edns, client_serial};
 use crate::rtype::Rtype;
@@ -28,6 +30,8 @@ const FLAGS: u8 = 0x84;
 const RECURSION_DESIRED: u8 = 0x01;
 /// The payload size that the OPT announces: it concerns UDP alone.
 const PAYLOAD_BYTES: u16 = 1_232;
+/// Bytes of a reply over UDP that every client takes (RFC 1035 §4.2.1).
+const UDP_REPLY_BYTES: u16 = 512;
 
 /// Why a transfer is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +91,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
             return Ok(false);
         }
         let serial = client_serial(self.query.message, &self.query.question).ok_or(Refusal::Malformed)?;
-        // RFC 1982 §3.2.
-        Ok(zone.serial().wrapping_sub(serial).cast_signed() <= 0)
+        Ok(!is_later(zone.serial(), serial))
     }
 
     /// Whether the query is for IXFR.
@@ -130,11 +133,36 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         }
     }
 
-    /// Begins the transfer of the whole zone.
-    pub fn begin(self) -> ZoneTransfer {
+    /// Writes the answer with the changes since the version of the client into one message, as UDP needs it; the request if the
+    /// answer is longer than the client takes, or the journal does not go back so far.
+    pub fn put_changes(
+        self,
+        zone: &Zone,
+        now_unix_s: u64,
+        out: &mut [u8],
+    ) -> Result<usize, Box<TransferRequest<'z, 'q>>> {
+        let query = self.query;
+        let payload_bytes = query.question.edns.map_or(UDP_REPLY_BYTES, |edns| edns.payload_bytes.max(UDP_REPLY_BYTES));
+        let limit = out.len().min(usize::from(payload_bytes.min(PAYLOAD_BYTES)));
+        let mut transfer = self.begin(zone);
+        if transfer.is_incremental()
+            && let Ok(length_bytes) = transfer.put_message(zone, &mut out[..limit])
+            && transfer.next == Next::Nothing
+            && let Ok(length_bytes) = transfer.sign(length_bytes, now_unix_s, &mut out[..limit])
+        {
+            return Ok(length_bytes);
+        }
+        Err(Box::new(TransferRequest { query, signer: transfer.signer }))
+    }
+
+    /// Begins the transfer: of the changes since the version of the client, if it asks for them and the journal has them, or else
+    /// of the whole zone.
+    pub fn begin(self, zone: &Zone) -> ZoneTransfer {
         let ParsedQuery { message, question, .. } = self.query;
+        let serial = if self.is_incremental() { client_serial(message, &question) } else { None };
+        let change_index = serial.and_then(|serial| zone.journal().index_of(serial));
         ZoneTransfer {
-            next: Next::Record(Position::Start),
+            next: change_index.map_or(Next::Record(Position::Start), Next::FirstSoa),
             signer: self.signer,
             start: message[..HEADER_BYTES + question.section_bytes()].into(),
             edns: question.edns,
@@ -147,6 +175,13 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Record(Position),
+    /// The SOA that comes before the changes, and the index of the first one.
+    FirstSoa(usize),
+    /// The record at this offset of a change.
+    Change {
+        index: usize,
+        at: usize,
+    },
     /// The SOA with which it ends.
     LastSoa,
     Nothing,
@@ -174,6 +209,17 @@ impl ZoneTransfer {
         if self.next == Next::Nothing {
             return Ok(None);
         }
+        let length_bytes = self.put_message(zone, out)?;
+        self.sign(length_bytes, now_unix_s, out).map(Some)
+    }
+
+    /// Whether it has changes instead of the whole zone. To be called before the first message is written.
+    pub fn is_incremental(&self) -> bool {
+        matches!(self.next, Next::FirstSoa(_))
+    }
+
+    /// Writes the next message without its signature; its length.
+    fn put_message(&mut self, zone: &Zone, out: &mut [u8]) -> Result<usize, RecordTooLong> {
         let signature_bytes = self.signer.as_ref().map_or(0, ReplySigner::record_bytes);
         self.names.clear();
         let mut writer = MessageWriter::with_start(&mut *out, &self.start, signature_bytes);
@@ -188,6 +234,23 @@ impl ZoneTransfer {
                 self.next = Next::LastSoa;
             }
         }
+        if let Next::FirstSoa(index) = self.next {
+            let (soa, record) = zone.soa();
+            if writer.put(&soa, &record, &mut self.names).is_ok() {
+                self.next = Next::Change { index, at: 0 };
+            }
+        }
+        while let Next::Change { index, at } = self.next {
+            let Some(change) = zone.journal().change(index) else {
+                self.next = Next::LastSoa;
+                break;
+            };
+            self.next = match change.record_at(at) {
+                Some(record) if writer.put_wire(&record, &mut self.names).is_err() => break,
+                Some(record) => Next::Change { index, at: at + record.length_bytes },
+                None => Next::Change { index: index + 1, at: 0 },
+            };
+        }
         if self.next == Next::LastSoa {
             let (soa, record) = zone.soa();
             if writer.put(&soa, &record, &mut self.names).is_ok() {
@@ -197,10 +260,13 @@ impl ZoneTransfer {
         if writer.record_count == 0 {
             return Err(RecordTooLong);
         }
-        let length_bytes = writer.finish(Rcode::NoError, self.edns.take()).ok_or(RecordTooLong)?;
+        writer.finish(Rcode::NoError, self.edns.take()).ok_or(RecordTooLong)
+    }
+
+    fn sign(&mut self, length_bytes: usize, now_unix_s: u64, out: &mut [u8]) -> Result<usize, RecordTooLong> {
         match &mut self.signer {
-            Some(signer) => signer.sign(out, length_bytes, now_unix_s).ok_or(RecordTooLong).map(Some),
-            None => Ok(Some(length_bytes)),
+            Some(signer) => signer.sign(out, length_bytes, now_unix_s).ok_or(RecordTooLong),
+            None => Ok(length_bytes),
         }
     }
 
@@ -281,17 +347,26 @@ impl<'o> MessageWriter<'o> {
     #[inline]
     fn put(&mut self, found: &FoundRrset<'_>, record: &AnswerRecord<'_>, names: &mut NameSlots) -> Result<(), Full> {
         let (start, owner_before) = (self.at, self.last_owner);
-        let result = self.put_parts(found, record, names);
-        match result {
-            Ok(()) if self.record_count < u16::MAX => {
-                self.record_count += 1;
-                Ok(())
-            }
-            _ => {
-                (self.at, self.last_owner) = (start, owner_before);
-                Err(Full)
-            }
+        let is_whole = self.put_parts(found, record, names).is_ok();
+        self.after_record(is_whole, start, owner_before)
+    }
+
+    /// Appends a record of a change.
+    fn put_wire(&mut self, record: &WireRecord<'_>, names: &mut NameSlots) -> Result<(), Full> {
+        let start = self.at;
+        let is_whole = self.put_wire_parts(record, names).is_ok();
+        self.after_record(is_whole, start, None)
+    }
+
+    /// Counts a record that `is_whole`, and removes one that is not or that cannot be counted.
+    #[inline]
+    fn after_record(&mut self, is_whole: bool, start: usize, owner_before: Option<(usize, usize)>) -> Result<(), Full> {
+        if is_whole && self.record_count < u16::MAX {
+            self.record_count += 1;
+            return Ok(());
         }
+        (self.at, self.last_owner) = (start, owner_before);
+        Err(Full)
     }
 
     #[inline]
@@ -320,6 +395,26 @@ impl<'o> MessageWriter<'o> {
             RdataPart::Bytes(bytes) => self.put_bytes(bytes),
             RdataPart::Name(name) => self.put_name(name, names),
         })?;
+        let length = (self.at - length_offset - 2) as u16;
+        self.out[length_offset..length_offset + 2].copy_from_slice(&length.to_be_bytes());
+        Ok(())
+    }
+
+    fn put_wire_parts(&mut self, record: &WireRecord<'_>, names: &mut NameSlots) -> Result<(), Full> {
+        self.last_owner = None;
+        self.put_name(record.owner, names)?;
+        let (prefix, name_count) = compressed_names(record.rtype);
+        self.put_bytes(&record.fixed[..8])?;
+        let length_offset = self.at;
+        self.put_bytes(&[0; 2])?;
+        let (before_names, mut rest) = record.rdata.split_at(if name_count == 0 { 0 } else { prefix });
+        self.put_bytes(before_names)?;
+        for _ in 0..name_count {
+            let name = Name::parse(rest).expect("checked when the change was made");
+            self.put_name(name, names)?;
+            rest = &rest[name.length_bytes()..];
+        }
+        self.put_bytes(rest)?;
         let length = (self.at - length_offset - 2) as u16;
         self.out[length_offset..length_offset + 2].copy_from_slice(&length.to_be_bytes());
         Ok(())

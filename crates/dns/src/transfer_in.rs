@@ -1,7 +1,8 @@
-//! Receives a zone by AXFR (RFC 5936), message by message. What it returns as complete is whole: it begins and ends with the SOA,
-//! has no record of another zone, and all of it is signed if a key is given.
+//! Receives a zone by AXFR (RFC 5936), or what has changed in it by IXFR (RFC 1995), message by message. What it returns as complete
+//! is whole: it begins and ends with the SOA, has no record of another zone, and all of it is signed if a key is given.
 
 use crate::client::{QueryKind, ReplyError, ReplyReader, SoaTimers, put_rdata, query};
+use crate::journal::{is_in_zones, is_later};
 use crate::name::Name;
 use crate::packed_rrset::CLASS_IN;
 use crate::question::MessageRecord;
@@ -14,8 +15,6 @@ use core::fmt;
 
 /// The longest TTL (RFC 2181 §8).
 const TTL_S_MAX: u32 = i32::MAX.cast_unsigned();
-/// Types that are none of records in a zone: those of questions and of messages (RFC 6895 §3.1), and OPT.
-const OTHER_TYPES: core::ops::RangeInclusive<u16> = 128..=255;
 
 /// Why a transfer is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +27,8 @@ pub enum TransferError {
     ForeignRecord(String, Rtype),
     /// Another SOA ends the transfer than has begun it.
     OtherSoa,
+    /// A change does not lead on from the version before, or to no later one.
+    BrokenChange,
     /// Records follow the SOA that ends the transfer.
     AfterEnd,
     /// The messages have more bytes than allowed.
@@ -43,6 +44,7 @@ impl fmt::Display for TransferError {
                 write!(out, "its transfer has the record {owner} {rtype}, which cannot be in the zone")
             }
             TransferError::OtherSoa => write!(out, "its transfer ends with another SOA than it began with"),
+            TransferError::BrokenChange => write!(out, "its changes do not lead from one version to the next"),
             TransferError::AfterEnd => write!(out, "its transfer has records after the SOA that ends it"),
             TransferError::TooLarge(bytes_max) => {
                 write!(out, "its transfer has more than {bytes_max} bytes (`zone_file_bytes_max`)")
@@ -64,15 +66,47 @@ pub enum Progress {
     More,
     /// The transfer is complete.
     Complete,
+    /// The server has no later version than the one that it was told of.
+    UpToDate,
+}
+
+/// What a record of a transfer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordRole {
+    /// One of the whole zone.
+    OfZone,
+    /// One that a change removes.
+    Removed,
+    /// One that a change adds.
+    Added,
+}
+
+/// What the records that come next are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The SOA of the version that is transferred.
+    Start,
+    /// What tells whether changes follow.
+    Second,
+    /// Those of the whole zone.
+    Zone,
+    /// Those that a change removes from the version with this serial.
+    Removed(u32),
+    /// Those that it adds, which lead to the version with this serial.
+    Added(u32),
+    /// None.
+    End,
 }
 
 /// A transfer in progress.
 #[derive(Clone, Debug)]
 pub struct TransferReceiver {
     reader: ReplyReader,
-    /// The SOA that has begun the transfer: its RDATA.
-    soa: Option<Vec<u8>>,
-    has_end: bool,
+    /// The serial of the version that there is, if the query is for its changes.
+    stored_serial: Option<u32>,
+    stage: Stage,
+    /// The SOA that has begun the transfer: its TTL and its RDATA.
+    soa: Option<(u32, Vec<u8>)>,
     record_count: u32,
     /// Bytes that further messages may have.
     budget_bytes: u64,
@@ -82,18 +116,22 @@ pub struct TransferReceiver {
 
 impl TransferReceiver {
     /// Makes the query for the zone at `apex`, signed with `key`, and the receiver of its replies, which may have `bytes_max`.
+    /// With `stored_serial`, the query is for what has changed since then; the answer may be the whole zone all the same.
     pub fn new(
         apex: Name<'_>,
+        stored_serial: Option<u32>,
         id: u16,
         key: Option<&TsigKey>,
         now_unix_s: u64,
         bytes_max: u64,
     ) -> (Vec<u8>, TransferReceiver) {
-        let (message, reader) = query(QueryKind::Axfr, apex, id, key, now_unix_s);
+        let kind = stored_serial.map_or(QueryKind::Axfr, QueryKind::Ixfr);
+        let (message, reader) = query(kind, apex, id, key, now_unix_s);
         let receiver = TransferReceiver {
             reader,
+            stored_serial,
+            stage: Stage::Start,
             soa: None,
-            has_end: false,
             record_count: 0,
             budget_bytes: bytes_max,
             bytes_max,
@@ -104,10 +142,10 @@ impl TransferReceiver {
 
     /// The SOA with which the transfer has begun.
     pub fn soa(&self) -> Option<SoaTimers> {
-        SoaTimers::of_rdata(self.soa.as_ref()?)
+        SoaTimers::of_rdata(&self.soa.as_ref()?.1)
     }
 
-    /// Takes the next message, and passes its records to `add`. The SOA is one of them, once.
+    /// Takes the next message, and passes its records to `add`. The SOA of the whole zone is one of them, once.
     ///
     /// # Errors
     /// The transfer is not accepted; what was added must not be used.
@@ -115,7 +153,7 @@ impl TransferReceiver {
         &mut self,
         message: &[u8],
         now_unix_s: u64,
-        mut add: impl FnMut(&Record<'_>),
+        mut add: impl FnMut(RecordRole, &Record<'_>),
     ) -> Result<Progress, TransferError> {
         self.budget_bytes =
             self.budget_bytes.checked_sub(message.len() as u64).ok_or(TransferError::TooLarge(self.bytes_max))?;
@@ -123,57 +161,91 @@ impl TransferReceiver {
         for record in reply.answers() {
             self.take_record(message, &record?, &mut add)?;
         }
-        match self.has_end {
-            false => Ok(Progress::More),
-            true if self.reader.is_complete() => Ok(Progress::Complete),
-            true => Err(ReplyError::Signature(SignatureError::Missing).into()),
+        let progress = match self.stage {
+            Stage::End => Progress::Complete,
+            Stage::Second if self.is_up_to_date() => Progress::UpToDate,
+            _ => return Ok(Progress::More),
+        };
+        match self.reader.is_complete() {
+            true => Ok(progress),
+            false => Err(ReplyError::Signature(SignatureError::Missing).into()),
         }
+    }
+
+    /// Whether the version of the server is not later than the stored one.
+    fn is_up_to_date(&self) -> bool {
+        self.soa().zip(self.stored_serial).is_some_and(|(soa, stored)| !is_later(soa.serial, stored))
     }
 
     fn take_record(
         &mut self,
         message: &[u8],
         record: &MessageRecord<'_>,
-        add: &mut impl FnMut(&Record<'_>),
+        add: &mut impl FnMut(RecordRole, &Record<'_>),
     ) -> Result<(), TransferError> {
-        if self.has_end {
+        if self.stage == Stage::End {
             return Err(TransferError::AfterEnd);
         }
         let (owner, rtype) = (record.owner.as_name(), record.rtype());
-        let is_of_zone = owner.is_at_or_below(self.reader.name())
-            && record.class() == CLASS_IN
-            && rtype.0 != 0
-            && rtype != Rtype::OPT
-            && !OTHER_TYPES.contains(&rtype.0);
+        let is_of_zone = owner.is_at_or_below(self.reader.name()) && record.class() == CLASS_IN && is_in_zones(rtype);
         if !is_of_zone {
-            return Err(match self.soa {
-                None => TransferError::NoSoa,
-                Some(_) => TransferError::ForeignRecord(owner.to_string(), rtype),
+            return Err(match self.stage {
+                Stage::Start => TransferError::NoSoa,
+                _ => TransferError::ForeignRecord(owner.to_string(), rtype),
             });
         }
         self.rdata.clear();
         put_rdata(message, record, &mut self.rdata)?;
         let is_soa = rtype == Rtype::SOA && owner.eq_ignore_case(self.reader.name());
-        match (&self.soa, is_soa) {
-            (None, false) => return Err(TransferError::NoSoa),
-            (None, true) => self.soa = Some(self.rdata.clone()),
-            (Some(soa), true) if SoaTimers::of_rdata(soa) == SoaTimers::of_rdata(&self.rdata) => {
-                self.has_end = true;
-                return Ok(());
+        let soa = if is_soa { SoaTimers::of_rdata(&self.rdata) } else { None };
+        let ttl_s = if record.ttl_s() > TTL_S_MAX { 0 } else { record.ttl_s() };
+        let Some((first_ttl_s, first_rdata)) = &self.soa else {
+            if soa.is_none() {
+                return Err(TransferError::NoSoa);
             }
-            (Some(_), true) => return Err(TransferError::OtherSoa),
-            (Some(_), false) => {}
+            self.soa = Some((ttl_s, self.rdata.clone()));
+            self.stage = Stage::Second;
+            return Ok(());
+        };
+        let is_whole =
+            self.stage == Stage::Second && (soa.is_none() || soa.map(|soa| soa.serial) != self.stored_serial);
+        if is_whole {
+            self.record_count = 1;
+            add(RecordRole::OfZone, &record_of(1, self.reader.name(), Rtype::SOA, *first_ttl_s, first_rdata));
+            self.stage = Stage::Zone;
         }
+        let first = SoaTimers::of_rdata(first_rdata);
+        self.stage = self.stage.next(soa, first.unwrap_or_default())?;
+        let role = match self.stage {
+            Stage::Zone => RecordRole::OfZone,
+            Stage::Removed(_) => RecordRole::Removed,
+            Stage::Added(_) => RecordRole::Added,
+            Stage::Start | Stage::Second | Stage::End => return Ok(()),
+        };
         self.record_count = self.record_count.saturating_add(1);
-        let ttl_s = record.ttl_s();
-        add(&Record {
-            // Diagnostics of the zone have the number of the record as their line.
-            position: Position { file_index: 0, line: self.record_count, column: 1 },
-            owner,
-            rtype,
-            ttl_s: if ttl_s > TTL_S_MAX { 0 } else { ttl_s },
-            rdata: &self.rdata,
-        });
+        add(role, &record_of(self.record_count, owner, rtype, ttl_s, &self.rdata));
         Ok(())
     }
+}
+
+impl Stage {
+    /// What a record is, with which the transfer goes on; `soa` if it is the SOA of the zone. `first` has begun the transfer.
+    fn next(self, soa: Option<SoaTimers>, first: SoaTimers) -> Result<Stage, TransferError> {
+        let Some(soa) = soa else { return Ok(self) };
+        match self {
+            Stage::Zone if soa == first => Ok(Stage::End),
+            Stage::Zone => Err(TransferError::OtherSoa),
+            // The one that the query has named.
+            Stage::Second => Ok(Stage::Removed(soa.serial)),
+            Stage::Removed(before) if is_later(soa.serial, before) => Ok(Stage::Added(soa.serial)),
+            Stage::Added(version) if version == first.serial && soa == first => Ok(Stage::End),
+            Stage::Added(version) if version == soa.serial => Ok(Stage::Removed(version)),
+            Stage::Start | Stage::Removed(_) | Stage::Added(_) | Stage::End => Err(TransferError::BrokenChange),
+        }
+    }
+}
+
+/// A record of the transfer. Diagnostics of the zone have its number as their line.
+fn record_of<'r>(number: u32, owner: Name<'r>, rtype: Rtype, ttl_s: u32, rdata: &'r [u8]) -> Record<'r> {
+    Record { position: Position { file_index: 0, line: number, column: 1 }, owner, rtype, ttl_s, rdata }
 }

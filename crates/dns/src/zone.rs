@@ -6,6 +6,7 @@
 //! (docs/decisions/0007-zone-store.md).
 
 use crate::hash_slots::{HashSlots, Slot};
+use crate::journal::ZoneJournal;
 use crate::layout::{Node, NodeIndex, NodeRef};
 use crate::name::{Name, NameBuf};
 use crate::name_hash::{HashSeed, IndexedName, NameHash, NameHashes, eq_lowercase};
@@ -34,6 +35,8 @@ pub struct Zone {
     pub(crate) apex_node: NodeIndex,
     /// The offset of the SOA RRset for negative answers.
     pub(crate) negative_soa: usize,
+    /// What has led to this version.
+    pub(crate) journal: ZoneJournal,
 }
 
 /// The result of a lookup in a zone.
@@ -102,6 +105,11 @@ impl Zone {
     /// Bytes of memory that the zone takes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Zone>() + self.arena.len() + self.slots.memory_bytes()
+    }
+
+    /// The changes that have led to this version.
+    pub fn journal(&self) -> &ZoneJournal {
+        &self.journal
     }
 
     /// The SOA for the authority section of a negative answer, with the TTL of RFC 2308 §5.
@@ -236,6 +244,11 @@ impl Zone {
             }
         }
         encloser
+    }
+
+    /// The node of `name`, which is at or below the apex.
+    pub(crate) fn node_named(&self, name: Name<'_>) -> Option<Node<'_>> {
+        self.exact(name.as_bytes(), IndexedName::of(name).hash(self.seed))
     }
 
     /// The node of the apex, which is the first one.

@@ -4,6 +4,7 @@ mod checks;
 mod target_checks;
 mod names;
 
+use crate::journal::ZoneJournal;
 use crate::layout::{self, NodeIndex, NodeRef, NodeWriter};
 use crate::name::Name;
 use crate::name_hash::{HashSeed, IndexedName};
@@ -300,6 +301,7 @@ impl ZoneBuilder {
             arena: arena.into_boxed_slice(),
             apex_node: nodes[self.apex.index()],
             negative_soa,
+            journal: ZoneJournal::default(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! What the agent and the other processes tell each other in sealed memory: the answers that certificate authorities look for
 //! ([`FdKind::Challenges`](crate::FdKind::Challenges)), a report for the operator
-//! ([`FdKind::AgentReport`](crate::FdKind::AgentReport)), and the zones that are served
-//! ([`FdKind::ServedZones`](crate::FdKind::ServedZones)).
+//! ([`FdKind::AgentReport`](crate::FdKind::AgentReport)), the zones that are served
+//! ([`FdKind::ServedZones`](crate::FdKind::ServedZones)), and their journals ([`FdKind::Journals`](crate::FdKind::Journals)).
 
 use sanderling_os::memfd;
 use serde::de::DeserializeOwned;
@@ -10,8 +10,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Bytes of either file.
+/// Bytes of a file, but for journals.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Bytes of journals after which no further one is put into the same file.
+const JOURNALS_BYTES_MIN: usize = 8 * 1024 * 1024;
+/// Bytes of a file of journals, of which the last one may be as long as the limit `zone_journal_bytes_max` allows.
+const JOURNALS_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 /// What an authority looks for (RFC 8555 §8).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -187,6 +191,51 @@ pub fn served_zones_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<ServedZo
     from_memfd(descriptor)
 }
 
+/// Writes journals with the names of their zones, into one or several files.
+pub fn journals_to_memfds(journals: &[(String, Vec<u8>)]) -> impl Iterator<Item = io::Result<OwnedFd>> {
+    let mut rest = journals.iter().peekable();
+    std::iter::from_fn(move || {
+        rest.peek()?;
+        let mut content = Vec::new();
+        while content.len() < JOURNALS_BYTES_MIN
+            && let Some((name, journal)) = rest.next()
+        {
+            for part in [name.as_bytes(), journal] {
+                let length = u32::try_from(part.len()).expect("a journal has a limit");
+                content.extend_from_slice(&length.to_be_bytes());
+                content.extend_from_slice(part);
+            }
+        }
+        Some(memfd::create("journals", &content))
+    })
+}
+
+/// Reads what [`journals_to_memfds`] has written.
+///
+/// # Errors
+/// The content is malformed.
+pub fn journals_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<(String, Vec<u8>)>> {
+    check_sealed(&descriptor)?;
+    let content = memfd::read(descriptor, JOURNALS_BYTES_MAX)?;
+    let mut rest = &content[..];
+    let mut next = || {
+        let (length, after) = rest.split_first_chunk()?;
+        let (part, after) = after.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        rest = after;
+        Some((part.to_vec(), after.is_empty()))
+    };
+    let mut journals = Vec::new();
+    let mut is_end = content.is_empty();
+    while !is_end {
+        let malformed = || io::Error::from(io::ErrorKind::InvalidData);
+        let (name, _) = next().ok_or_else(malformed)?;
+        let (journal, is_last) = next().ok_or_else(malformed)?;
+        journals.push((String::from_utf8(name).map_err(|_| malformed())?, journal));
+        is_end = is_last;
+    }
+    Ok(journals)
+}
+
 impl AgentReport {
     /// Writes the report.
     pub fn to_memfd(&self) -> io::Result<OwnedFd> {
@@ -202,10 +251,15 @@ impl AgentReport {
     }
 }
 
-fn from_memfd<T: DeserializeOwned>(descriptor: impl AsFd) -> io::Result<T> {
-    if !memfd::is_sealed(&descriptor) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is not sealed"));
+fn check_sealed(descriptor: impl AsFd) -> io::Result<()> {
+    match memfd::is_sealed(descriptor) {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is not sealed")),
     }
+}
+
+fn from_memfd<T: DeserializeOwned>(descriptor: impl AsFd) -> io::Result<T> {
+    check_sealed(&descriptor)?;
     Ok(serde_json::from_slice(&memfd::read(descriptor, BYTES_MAX)?)?)
 }
 
@@ -233,6 +287,21 @@ mod tests {
         let zone = ZoneReport { name: "example.com".to_owned(), transfer, secondaries };
         let report = AgentReport { certificates: vec![certificate], zones: vec![zone], schedule: vec![task] };
         assert_eq!(AgentReport::from_memfd(report.to_memfd().expect("created")).expect("read"), report);
+    }
+
+    #[test]
+    fn journals_arrive_as_they_were_sent() {
+        let journal = |name: &str, bytes| (name.to_owned(), vec![7; bytes]);
+        let all = [journal("a", 0), journal("b", JOURNALS_BYTES_MIN), journal("c", 1)];
+        for (count, file_count) in [(0, 0), (1, 1), (2, 1), (3, 2)] {
+            let files: Vec<OwnedFd> = journals_to_memfds(&all[..count]).collect::<io::Result<_>>().expect("created");
+            assert_eq!(files.len(), file_count);
+            let read = files.iter().flat_map(|file| journals_from_memfd(file).expect("read"));
+            assert!(read.eq(all[..count].iter().cloned()), "{count}");
+        }
+        for content in [&[0][..], &[0, 0, 0, 1], &[0, 0, 0, 0], &[0, 0, 0, 0, 0, 0, 0, 2, 7]] {
+            journals_from_memfd(memfd::create("test", content).expect("created")).expect_err("malformed");
+        }
     }
 
     #[test]

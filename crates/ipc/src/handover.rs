@@ -77,6 +77,8 @@ pub struct Descriptors {
     pub challenges: Option<OwnedFd>,
     /// The zones that are served.
     pub served_zones: Option<OwnedFd>,
+    /// Journals of zones.
+    pub journals: Option<OwnedFd>,
     /// The state of the agent.
     pub agent_report: Option<OwnedFd>,
     /// Where the lines of logs go.
@@ -110,6 +112,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::TsigSecrets => self.tsig_secrets = Some(descriptor),
                 FdKind::Challenges => self.challenges = Some(descriptor),
                 FdKind::ServedZones => self.served_zones = Some(descriptor),
+                FdKind::Journals => self.journals = Some(descriptor),
                 FdKind::AgentReport => self.agent_report = Some(descriptor),
                 FdKind::Log(log) => self.logs.push((log, descriptor)),
                 FdKind::ControlSocket => self.control = Some(descriptor),

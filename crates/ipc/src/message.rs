@@ -79,6 +79,8 @@ pub enum Command {
     ZonesServed,
     /// Another version of a zone is served now. To the agent.
     ZoneServed(ServedZone),
+    /// Store the journals that come with the command ([`FdKind::Journals`]). To the agent.
+    StoreJournals,
     /// A primary has sent NOTIFY. To the agent.
     ZoneNotified(ZoneNotify),
     /// Report the status.
@@ -243,6 +245,8 @@ pub enum Event {
     ZonesServed,
     /// Another version of one of these zones is served now.
     ZoneServed(ServedZone),
+    /// The journals that come with this event ([`FdKind::Journals`]) have changed.
+    JournalsChanged,
     /// A primary has sent NOTIFY.
     ZoneNotified(ZoneNotify),
     /// The agent has stored another version of a zone, or removed it: the server process is to load it. It answers the agent
@@ -310,6 +314,8 @@ pub enum FdKind {
     AgentReport,
     /// The zones that are served, in a sealed memfd ([`crate::agent`]).
     ServedZones,
+    /// Journals of zones, in a sealed memfd ([`crate::agent`]).
+    Journals,
     /// Where the lines of a log go; the configuration says whether it is a file or a socket.
     Log(LogKind),
     /// The control socket.
@@ -491,6 +497,7 @@ pub(crate) mod tests {
             Command::RenewCertificate { name: zone() },
             Command::ReportZones,
             Command::ZonesServed,
+            Command::StoreJournals,
             Command::ZoneServed(ServedZone { name: zone(), serial: Some(u32::MAX) }),
             Command::ZoneNotified(notify()),
         ];
@@ -513,6 +520,7 @@ pub(crate) mod tests {
             Event::ChallengesChanged { number: 1 },
             Event::ChallengesServed { number: 1 },
             Event::ZonesServed,
+            Event::JournalsChanged,
             Event::ZoneStored { zone: zone() },
             Event::ZoneNotified(notify()),
             Event::ZoneServed(ServedZone { name: zone(), serial: None }),
@@ -553,6 +561,7 @@ pub(crate) mod tests {
             FdKind::TsigSecrets,
             FdKind::Challenges,
             FdKind::ServedZones,
+            FdKind::Journals,
             FdKind::AgentReport,
             FdKind::Log(LogKind::Access),
             FdKind::Log(LogKind::Queries),
@@ -582,7 +591,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 23, 28, 19], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 24, 29, 20], "{inner:?}");
     }
 
     #[test]

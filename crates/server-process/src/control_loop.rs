@@ -328,6 +328,7 @@ impl<'s> ControlLoop<'s> {
             | Command::HandOver
             | Command::ChallengesServed { .. }
             | Command::ZonesServed
+            | Command::StoreJournals
             | Command::ZoneServed(_)
             | Command::HoldKeys { .. }
             | Command::RetainKeys

@@ -31,6 +31,7 @@ mod limit_log;
 mod heap_trim;
 mod load_status;
 mod zone_guard;
+mod zone_journals;
 mod kept_zones;
 mod zone_loader;
 mod zone_sources;

@@ -14,6 +14,7 @@ use crate::rules_files::{self, LoadedRules, RulesVersion};
 use crate::site_watcher::WatchedSite;
 use crate::users_files;
 use crate::zone_guard;
+use crate::zone_journals::{self, ChangedJournals, ZoneJournals};
 use crate::zone_loader::{self, Denial, Failure};
 use crate::zone_sources::ZoneSources;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
@@ -105,6 +106,8 @@ pub(crate) struct Loaded {
     pub(crate) watched_sites: Vec<WatchedSite>,
     /// Good versions that the supervisor must keep.
     pub(crate) kept: Option<NewSegment>,
+    /// What the agent must store.
+    pub(crate) journals: ChangedJournals,
 }
 
 /// How zones are read.
@@ -114,6 +117,7 @@ struct ZoneContext<'l> {
     kept: Option<&'l mut KeptZones>,
     /// Zones that the guard does not refuse.
     forced_zones: &'l [DomainName],
+    journals: &'l ZoneJournals<'l>,
 }
 
 impl Loader {
@@ -161,20 +165,24 @@ impl Loader {
         let own_zones: Vec<ZoneConfig> = config.zones.iter().cloned().chain(transferred).collect();
         let of_folder = folder.map_or(Vec::new(), |folder| self.list_folder(folder, &own_zones, &mut report));
         let zones = own_zones.iter().chain(&of_folder);
+        let state = self.state.clone();
+        let journals = ZoneJournals::new(config, state.as_deref());
         let entries: Vec<ZoneEntry> =
-            zones.map(|zone| self.load_zone(zone, &config.limits, forced_zones, &mut report)).collect();
+            zones.map(|zone| self.load_zone(zone, &config.limits, forced_zones, &journals, &mut report)).collect();
         let removed = self.zones.extract_if(|_, loaded| loaded.load_count != self.load_count);
         report.changes.removed.extend(removed.map(|(apex, _)| apex));
         report.changes.removed.sort();
+        let removed_journals = report.changes.removed.iter().map(|apex| (apex.as_str().to_owned(), Vec::new()));
+        report.journals.extend(removed_journals);
         let kept = self.seal_kept(&report.changes.removed);
         self.parsed_count += report.changes.parsed_count;
         report.changes.parsed_count = self.parsed_count;
         let zones = ZoneMap::new(self.seed, entries).with_cname_chain_max(config.limits.dns_cname_chain_max);
         let snapshot = Snapshot::new(Sites::new(sites, default_site), zones);
-        let Report { load_status, changes, warnings, errors, denial, watched } = report;
+        let Report { load_status, changes, warnings, errors, denial, watched, journals } = report;
         let watched_sites =
             watched.into_iter().map(|(index, watched)| watched.of_site(index, &snapshot.sites.all()[index])).collect();
-        Loaded { snapshot, load_status, changes, warnings, errors, denial, watched_sites, kept }
+        Loaded { snapshot, load_status, changes, warnings, errors, denial, watched_sites, kept, journals }
     }
 
     /// The zone whose file the agent writes. Without a state folder, there is none.
@@ -342,7 +350,7 @@ impl Loader {
         zones
     }
 
-    /// The directories of all files that the zones were read from, and of the zone files that could not be read.
+    /// The directories of all files that the zones were read from, of the zone files that could not be read, and of journals.
     pub(crate) fn zone_directories(&self) -> BTreeSet<PathBuf> {
         let directory_of = |file: &Path| match file.parent() {
             Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
@@ -355,7 +363,8 @@ impl Loader {
         // A symbolic link is read where it leads to.
         let linked = |file: &Path| fs::read_link(file).ok().and_then(|_| fs::canonicalize(file).ok());
         let of_files = files.flat_map(|file| [Some(directory_of(file)), linked(file).as_deref().map(directory_of)]);
-        of_files.flatten().chain(self.zone_folder.clone()).collect()
+        let journals = self.state.as_deref().map(zone_journals::folder);
+        of_files.flatten().chain(self.zone_folder.clone()).chain(journals).collect()
     }
 
     /// From now on the sandbox of this process allows only the directories loaded so far, and what is below the directories of
@@ -411,9 +420,10 @@ impl Loader {
         zone: &ZoneConfig,
         limits: &Limits,
         forced_zones: &[DomainName],
+        journals: &ZoneJournals<'_>,
         report: &mut Report,
     ) -> ZoneEntry {
-        let mut context = ZoneContext { limits, seed: self.seed, kept: self.kept.as_mut(), forced_zones };
+        let mut context = ZoneContext { limits, seed: self.seed, kept: self.kept.as_mut(), forced_zones, journals };
         let loaded = match self.zones.get_mut(&zone.apex) {
             Some(loaded) => loaded,
             None => self.zones.entry(zone.apex.clone()).or_insert_with(|| LoadedZone::new(zone, &context)),
@@ -504,7 +514,8 @@ impl LoadedZone {
             }
         };
         match result {
-            Ok((good, info, sources, text)) => {
+            Ok((mut good, info, sources, text)) => {
+                context.journals.give(&zone.apex, self.last_good.as_deref(), &mut good, &mut report.journals);
                 report.changes.zone_loaded(&zone.apex, self.state.serial, good.serial());
                 if let Some(Err(error)) = context
                     .kept
@@ -561,7 +572,10 @@ impl LoadedZone {
             log_error(&format!("cannot read the kept version of zone {}: {}", zone.apex, error_text(error)));
         });
         match files.map(|files| zone_loader::restore(&zone.apex, files, context.limits, context.seed)) {
-            Ok(Ok(good)) => self.serve(zone, good, info, None),
+            Ok(Ok(mut good)) => {
+                context.journals.give(&zone.apex, None, &mut good, &mut Vec::new());
+                self.serve(zone, good, info, None);
+            }
             Ok(Err(diagnostics)) => sanderling_config::log::report(&diagnostics),
             Err(_) => {}
         }
@@ -616,6 +630,7 @@ struct Report {
     denial: Denial,
     /// What is watched of sites, with their indexes.
     watched: Vec<(usize, Watched)>,
+    journals: ChangedJournals,
 }
 
 /// A [`WatchedSite`] without its site.

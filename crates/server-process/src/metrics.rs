@@ -89,6 +89,7 @@ fn place(counter: Counter) -> Place {
         Counter::DnsDropped => Place::Sample("sanderling_dns_messages_dropped", &[]),
         Counter::DnsTransfers => Place::Sample("sanderling_dns_transfers", &["begun"]),
         Counter::DnsTransfersDone => Place::Sample("sanderling_dns_transfers", &["done"]),
+        Counter::DnsTransfersIncremental => Place::Sample("sanderling_dns_transfers", &["incremental"]),
         Counter::DnsTransfersUpToDate => Place::Sample("sanderling_dns_transfers", &["up_to_date"]),
         Counter::DnsTransfersRefused => Place::Sample("sanderling_dns_transfers", &["refused"]),
         Counter::DnsTransfersAborted => Place::Sample("sanderling_dns_transfers", &["aborted"]),

@@ -15,7 +15,7 @@ use crate::socket_sets::{https_port, socket_sets};
 use crate::transfers::transfer_policy;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{self, log_error, log_warning, report};
-use sanderling_config::{ConfigSource, DomainName, Exit, LogKind, TRANSFERRED_ZONES, lookup_user};
+use sanderling_config::{ConfigSource, DomainName, Exit, JOURNALS, LogKind, TRANSFERRED_ZONES, lookup_user};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::handover;
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Supervision, Text};
@@ -161,7 +161,9 @@ impl Inherited {
         })?;
         if let Some(state) = &state_folder {
             // Before the sandbox, which allows a folder that exists. The agent may have created it.
-            let _ = DirBuilder::new().mode(0o700).create(state.join(TRANSFERRED_ZONES));
+            for folder in [TRANSFERRED_ZONES, JOURNALS] {
+                let _ = DirBuilder::new().mode(0o700).create(state.join(folder));
+            }
         }
         let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones), state_folder);
         let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, watched_sites, .. } =

@@ -80,6 +80,7 @@ counters! {
     DnsRepliesLimited = "dns_replies_limited": "Replies to a network that had too many: not sent, sent truncated, or only counted.";
     DnsRepliesSlipped = "dns_replies_slipped": "Of those, sent truncated.";
     DnsTransfers = "dns_transfers": "Zone transfers begun.";
+    DnsTransfersIncremental = "dns_transfers_incremental": "IXFR queries answered with the changes alone.";
     DnsTransfersDone = "dns_transfers_done": "Those that were written to their end.";
     DnsTransfersUpToDate = "dns_transfers_up_to_date": "IXFR queries answered with the SOA: up to date, or over UDP.";
     DnsTransfersRefused = "dns_transfers_refused": "Zone transfers that no rule allows.";

@@ -171,9 +171,21 @@ pub(crate) fn begin(mut request: TransferRequest<'_, '_>, context: TransferConte
             metrics.add(Counter::DnsTransfersUpToDate, 1);
             Begun::Reply(request.put_soa(&zone, now_unix_s, out))
         }
+        Ok(Decision::Datagram(zone)) => match request.put_changes(&zone, now_unix_s, out) {
+            Ok(length_bytes) => {
+                metrics.add(Counter::DnsTransfersIncremental, 1);
+                Begun::Reply(Some(length_bytes))
+            }
+            // RFC 1995 §2: the client asks again over TCP.
+            Err(request) => {
+                metrics.add(Counter::DnsTransfersUpToDate, 1);
+                Begun::Reply(request.put_soa(&zone, now_unix_s, out))
+            }
+        },
         Ok(Decision::Zone(zone, slot)) => {
             metrics.add(Counter::DnsTransfers, 1);
-            let writer = request.begin();
+            let writer = request.begin(&zone);
+            metrics.add(Counter::DnsTransfersIncremental, u64::from(writer.is_incremental()));
             Begun::Transfer(Box::new(Transfer { _zones: Arc::clone(context.zones), zone, writer, _slot: slot }))
         }
         Err((refusal, counter)) => {
@@ -186,6 +198,8 @@ pub(crate) fn begin(mut request: TransferRequest<'_, '_>, context: TransferConte
 enum Decision {
     /// The SOA alone.
     Soa(Arc<Zone>),
+    /// The changes, if they fit into a datagram.
+    Datagram(Arc<Zone>),
     Zone(Arc<Zone>, Slot),
 }
 
@@ -210,9 +224,11 @@ fn decide(request: &mut TransferRequest<'_, '_>, context: TransferContext<'_>) -
         None => return Err((Refusal::NotAuthoritative, Counter::DnsTransfersRefused)),
     };
     let is_up_to_date = request.is_up_to_date(&zone).map_err(|refusal| (refusal, Counter::DnsTransfersRefused))?;
-    // RFC 1995 §2: a client over UDP whose version is older asks again over TCP.
-    if is_up_to_date || channel == Channel::Datagram {
+    if is_up_to_date {
         return Ok(Decision::Soa(zone));
+    }
+    if channel == Channel::Datagram {
+        return Ok(Decision::Datagram(zone));
     }
     let slot = policy.slots.take().ok_or((Refusal::Unavailable, Counter::DnsTransfersOverLimit))?;
     Ok(Decision::Zone(zone, slot))

@@ -364,6 +364,7 @@ impl Supervisor {
                 | Command::ChallengesServed { .. }
                 | Command::ReportZones
                 | Command::ZonesServed
+                | Command::StoreJournals
                 | Command::ZoneServed(_)
                 | Command::HoldKeys { .. }
                 | Command::RetainKeys

@@ -52,7 +52,7 @@ fn messages(zones: &ZoneMap, query: &[u8], keys: &[TsigKey], room_bytes: usize) 
     let mut request = TransferRequest::new(&parsed).expect("a request");
     request.verify(keys, NOW).expect("accepted");
     let zone = zone_of(zones);
-    let mut transfer = request.begin();
+    let mut transfer = request.begin(&zone);
     let mut out = vec![0xa5; room_bytes];
     let mut messages = Vec::new();
     while let Some(length_bytes) = transfer.write(&zone, NOW, &mut out).expect("all records fit") {

@@ -40,11 +40,11 @@ fn text_of(zone: &Zone) -> Vec<String> {
 /// A query for the zone, and the messages that answer it.
 fn transfer(zones: &ZoneMap, key: Option<&TsigKey>, room_bytes: usize) -> (TransferReceiver, Vec<Vec<u8>>) {
     let zone = served(zones);
-    let (query, receiver) = TransferReceiver::new(zone.apex(), 0x1234, key, NOW, 1 << 30);
+    let (query, receiver) = TransferReceiver::new(zone.apex(), None, 0x1234, key, NOW, 1 << 30);
     let parsed = ParsedQuery::parse(zones, &query);
     let mut request = TransferRequest::new(&parsed).expect("a request");
     request.verify(key.map(std::slice::from_ref).unwrap_or_default(), NOW).expect("signed as the server expects");
-    let (mut transfer, mut out, mut messages) = (request.begin(), vec![0; room_bytes], Vec::new());
+    let (mut transfer, mut out, mut messages) = (request.begin(&zone), vec![0; room_bytes], Vec::new());
     while let Some(length_bytes) = transfer.write(&zone, NOW, &mut out).expect("all records fit") {
         messages.push(out[..length_bytes].to_vec());
     }
@@ -60,7 +60,7 @@ fn receive(
     let limits = ZoneLimits { records_per_rrset_max: 1_000 };
     let mut builder = ZoneBuilder::new(apex, sanderling_dns::HashSeed(1), limits);
     for (index, message) in messages.iter().enumerate() {
-        if receiver.receive(message, NOW, |record| builder.add(record))? == Progress::Complete {
+        if receiver.receive(message, NOW, |_, record| builder.add(record))? == Progress::Complete {
             assert_eq!(index + 1, messages.len());
             return Ok(builder.finish(Position { file_index: 0, line: 1, column: 1 }).zone);
         }
@@ -135,7 +135,7 @@ fn transfer_of_a_lying_server_is_refused() {
     let begin = (APEX, 6, 1, &seven[..]);
     let check = |messages: &[Vec<u8>], expected: &str| {
         let apex = Name::parse(APEX).expect("a name");
-        let (_, receiver) = TransferReceiver::new(apex, 0x1234, None, NOW, 1_000);
+        let (_, receiver) = TransferReceiver::new(apex, None, 0x1234, None, NOW, 1_000);
         let result = receive(receiver, apex, messages);
         match result {
             Ok(zone) => assert_eq!(expected, if zone.is_some() { "complete" } else { "incomplete" }),

@@ -68,7 +68,10 @@ fn nsd_config(address: SocketAddr, peer: Peer, home: &Path) -> String {
             primary.port()
         ),
         Peer::Secondary(secondary) => {
-            format!("notify: 127.0.0.1@{} transfer\n provide-xfr: 127.0.0.1 transfer\n", secondary.port())
+            format!(
+                "notify: 127.0.0.1@{} transfer\n provide-xfr: 127.0.0.1 transfer\n store-ixfr: yes\n create-ixfr: yes\n",
+                secondary.port()
+            )
         }
     };
     format!(
@@ -109,7 +112,7 @@ fn bind_config(program: Program, address: SocketAddr, peer: Peer, home: &Path) -
             primary.port()
         ),
         Peer::Secondary(secondary) => format!(
-            "type primary; notify explicit; notify-delay 0; also-notify {{ 127.0.0.1 port {} key transfer; }};",
+            "type primary; ixfr-from-differences yes; notify explicit; notify-delay 0; also-notify {{ 127.0.0.1 port {} key transfer; }};",
             secondary.port()
         ),
     };
@@ -152,6 +155,8 @@ impl NameServer {
     /// Starts a primary with another zone, after [`NameServer::kill`].
     pub(crate) fn restart_with(&mut self, zone: &str) {
         self.home.replace("zone", zone.as_bytes());
+        // BIND refuses a zone that is not the one at the end of its journal.
+        let _ = std::fs::remove_file(self.home.path().join("zone.jnl"));
         self.restart();
     }
 

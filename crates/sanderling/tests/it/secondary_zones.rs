@@ -76,6 +76,7 @@ fn check_secondary_of(program: Program) {
     // RFC 1982: 0 is after 4294967295. Without NOTIFY, the secondary would ask after an hour.
     primary.replace_zone(&zone(0, 2));
     wait_for_version(&server, &primary, 0);
+    server.wait_for_error(&format!("serial {} -> 0 transferred from {address}, its changes", u32::MAX));
     kill_children(&server);
     primary.replace_zone(&zone(1, 2));
     wait_for_version(&server, &primary, 1);
@@ -128,6 +129,8 @@ enum Behaviour {
     ForeignRecord,
     /// A CNAME beside another record.
     BrokenZone,
+    /// Changes that remove a record which was never there.
+    WrongChanges,
     /// A transfer that stops in the middle.
     Stalls,
 }
@@ -150,7 +153,7 @@ fn soa(serial: u32) -> Vec<u8> {
 fn reply(query: &[u8], rcode: u8, records: &[Vec<u8>]) -> Vec<u8> {
     let end = 12 + APEX.len() + 4;
     let mut reply = query[..end].to_vec();
-    (reply[2], reply[3], reply[7], reply[11]) = (0x84, rcode, u8::try_from(records.len()).unwrap(), 0);
+    (reply[2], reply[3], reply[7], reply[9], reply[11]) = (0x84, rcode, u8::try_from(records.len()).unwrap(), 0, 0);
     reply.extend(records.concat());
     reply
 }
@@ -208,7 +211,12 @@ fn transfer(mut client: TcpStream, behaviour: Behaviour) -> std::io::Result<()> 
         let text = [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
         vec![soa(serial), record(APEX, 2, b"\x02ns\0"), record(APEX, 16, &text)]
     };
+    let is_for_changes = query[12 + APEX.len() + 1] == 251;
     match behaviour {
+        Behaviour::WrongChanges if is_for_changes => {
+            send(0, &[soa(9), soa(7), record(APEX, 16, b"\x01x"), soa(9), soa(9)])
+        }
+        Behaviour::WrongChanges => send(0, &[content(9), vec![soa(9)]].concat()),
         Behaviour::Silent => Ok(()),
         Behaviour::Transfers(_, serial) => send(0, &[content(serial), vec![soa(serial)]].concat()),
         Behaviour::Refuses => send(5, &[]),
@@ -284,6 +292,19 @@ fn old_version_stays_while_the_primary_lies() {
     wait_until("the next version is served", || {
         dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains("\"9\"")
     });
+}
+
+#[test]
+fn zone_is_transferred_as_a_whole_if_its_changes_are_not_of_the_stored_version() {
+    let primary = LyingPrimary::start(Behaviour::Transfers(7, 7));
+    let directory = configure(primary.address, "", "");
+    let server = start(&directory);
+    let served =
+        |serial: u32| dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains(&format!("\"{serial}\""));
+    wait_until("the zone is served", || served(7));
+    primary.behave(Behaviour::WrongChanges);
+    wait_until("the next version is served", || served(9));
+    server.wait_for_error("its changes remove the record example.com. TXT, which the stored version does not have");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Zone transfers out, with dig and kdig, and with NSD, Knot and BIND as secondary servers.
 
 use super::name_servers::{Peer, Program, SECRET, TSIG, records};
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, dig, free_address, kdig, run_program, wait_until};
+use sanderling_testkit::{
+    ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, kdig, run_program, send_signal,
+    wait_until,
+};
 
 /// A zone whose secondaries look every two seconds for a later version.
 pub(crate) fn zone(serial: u32, host_count: usize) -> String {
@@ -38,6 +41,89 @@ fn served(limits: &str) -> (TestDirectory, TestServer) {
     directory.write("sanderling.toml", config.as_bytes());
     let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 });
     (directory, server)
+}
+
+/// The records of the reply to a client with the version `serial`.
+fn changes_since(server: &TestServer, serial: u32) -> usize {
+    records(&kdig(server.dns(), &["+tcp", "-y", TSIG, "example.com", &format!("IXFR={serial}")])).len()
+}
+
+fn load_version(directory: &TestDirectory, serial: u32) {
+    directory.replace("example.com.zone", zone(serial, 5_000 + serial as usize).as_bytes());
+    assert_eq!(directory.control_with("reload", &["example.com"]).code(), Some(0));
+}
+
+/// Waits until the journal leads to the version `serial`, and kills the server process, whose successor reads it.
+fn kill_after_storing(directory: &TestDirectory, server: &TestServer, serial: u32) {
+    let journal = directory.path().join("state/journals/example.com.journal");
+    let soa = [serial, 2, 2, 3_600, 60].map(u32::to_be_bytes).concat();
+    wait_until("the journal is stored", || {
+        std::fs::read(&journal).is_ok_and(|content| content.windows(soa.len()).any(|part| part == soa))
+    });
+    kill_server_process(server);
+}
+
+fn kill_server_process(server: &TestServer) {
+    let children = children_of(server.process_id()).unwrap();
+    let serving = children.iter().find(|child| {
+        let arguments = std::fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        arguments.contains("internal-server-process")
+    });
+    assert!(send_signal("KILL", &serving.expect("a server process").to_string()));
+    wait_until("another one serves", || {
+        let now = children_of(server.process_id()).unwrap();
+        !serving.is_some_and(|child| now.contains(child))
+            && dig(server.dns(), &["example.com", "SOA"]).text().contains("NOERROR")
+    });
+}
+
+#[test]
+fn journal_outlives_the_processes_and_a_damaged_one_is_not_used() {
+    // SOA, and for each change two SOAs, a host more and another serial.
+    const WHOLE: usize = 5_010;
+    let (directory, server) = served("");
+    load_version(&directory, 8);
+    load_version(&directory, 9);
+    let first = changes_since(&server, 7);
+    assert!((5..100).contains(&first), "{first} records");
+    assert!(changes_since(&server, 8) < first);
+    assert!(changes_since(&server, 6) > WHOLE, "the journal does not go back so far");
+    kill_after_storing(&directory, &server, 9);
+    assert_eq!(changes_since(&server, 7), first, "of the next process");
+    load_version(&directory, 10);
+    let of_three = changes_since(&server, 7);
+    assert!((first + 1..100).contains(&of_three), "{of_three} records");
+    kill_after_storing(&directory, &server, 10);
+    assert_eq!(changes_since(&server, 7), of_three);
+    let journal = directory.path().join("state/journals/example.com.journal");
+    let mut content = std::fs::read(&journal).unwrap();
+    content[100] ^= 1;
+    std::fs::write(&journal, &content).unwrap();
+    kill_server_process(&server);
+    server.wait_for_error("example.com.journal: it is damaged; secondaries get the whole zone once");
+    assert!(changes_since(&server, 9) > WHOLE);
+    // It begins again.
+    load_version(&directory, 11);
+    assert!(changes_since(&server, 10) < 100);
+    kill_after_storing(&directory, &server, 11);
+    // Another version with the same serial: what secondaries have is not known.
+    directory.replace("example.com.zone", zone(11, 5_000).as_bytes());
+    kill_server_process(&server);
+    server.wait_for_error("example.com.journal: it leads to another version of the zone");
+    assert!(changes_since(&server, 10) > WHOLE);
+}
+
+#[test]
+fn limit_of_a_journal_is_kept() {
+    let (directory, server) = served("zone_journal_bytes_max = 2000\n");
+    for serial in 8..30 {
+        load_version(&directory, serial);
+    }
+    assert!(changes_since(&server, 28) < 10);
+    assert!(changes_since(&server, 7) > 5_000);
+    let (directory, server) = served("zone_journal_bytes_max = 0\n");
+    load_version(&directory, 8);
+    assert!(changes_since(&server, 7) > 5_000);
 }
 
 #[track_caller]
@@ -142,6 +228,7 @@ fn check_secondary(program: Program) {
     let second = of_primary();
     assert_eq!(second.len(), first.len() + 100);
     wait_until("the secondary has the next version", || secondary.records() == second);
+    check_counter(&directory, "dns_transfers_incremental 1");
     let status = directory.control("status").text();
     assert!(!status.contains("tsig_bad") && !status.contains("dns_transfers_refused"), "{status}");
 }

@@ -73,6 +73,7 @@ impl ControlLoop<'_> {
         let result = result.map(|(config, mut loaded)| {
             // Before the result: when a client has it, a crash must not lose the versions.
             self.keep_zones(loaded.kept.take());
+            self.report_journals(&loaded.journals);
             (config, loaded)
         });
         match result {

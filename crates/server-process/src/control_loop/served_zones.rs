@@ -6,7 +6,7 @@ use crate::load_status::ZoneState;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
 use sanderling_config::{DomainName, TransfersByZone, ZoneOrigin};
-use sanderling_ipc::agent::{ServedZone, ZoneNotify, served_zones_to_memfd};
+use sanderling_ipc::agent::{ServedZone, ZoneNotify, journals_to_memfds, served_zones_to_memfd};
 use sanderling_ipc::{Event, FdKind, Message};
 use sanderling_os::event_fd::EventFd;
 use sanderling_server::{NotifyInbox, ReceivedNotify};
@@ -57,7 +57,7 @@ impl ControlLoop<'_> {
     /// Tells which versions of all these zones are served.
     pub(super) fn report_zones(&mut self) {
         let config = Arc::clone(&self.state.config);
-        if !config.has_secondaries() && config.secondary_zones.is_empty() {
+        if !config.has_stored_zones() {
             return;
         }
         let transfers = config.transfers_by_zone();
@@ -72,6 +72,27 @@ impl ControlLoop<'_> {
                 }
             }
             Err(error) => log_error(&format!("cannot tell the agent which zones are served: {}", error_text(&error))),
+        }
+    }
+
+    /// Has the agent store journals, if the configuration needs one for zones.
+    pub(super) fn report_journals(&mut self, journals: &[(String, Vec<u8>)]) {
+        if !self.state.config.has_stored_zones() {
+            return;
+        }
+        for file in journals_to_memfds(journals) {
+            let Some(supervisor) = &mut self.state.supervisor else { return };
+            let event = Message::Event(Event::JournalsChanged);
+            match file {
+                Ok(file) => {
+                    if supervisor.send_with(&event, vec![(FdKind::Journals, file)]).is_err() {
+                        self.on_supervisor_lost();
+                    }
+                }
+                Err(error) => {
+                    log_error(&format!("cannot have the agent store journals: {}", error_text(&error)));
+                }
+            }
         }
     }
 

@@ -58,6 +58,7 @@ impl ControlLoop<'_> {
             | Command::ChallengesServed { .. }
             | Command::ReportZones
             | Command::ZonesServed
+            | Command::StoreJournals
             | Command::ZoneServed(_)
             | Command::ZoneNotified(_)
             | Command::Certificates { .. }

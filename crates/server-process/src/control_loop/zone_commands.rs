@@ -96,8 +96,9 @@ impl ControlLoop<'_> {
             Ok(one) => one,
             Err(error) => return client.finish(Err(&error)),
         };
-        let OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept } = one;
+        let OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals } = one;
         self.keep_zones(kept);
+        self.report_journals(&journals);
         for diagnostics in [&errors, &warnings] {
             report(diagnostics);
             diagnostics.iter().take(DIAGNOSTICS_SENT_MAX).for_each(|one| client.send_line(&one.to_string()));

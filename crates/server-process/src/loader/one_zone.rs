@@ -3,6 +3,7 @@
 use super::{Loader, Report};
 use crate::kept_zones::NewSegment;
 use crate::load_status::ZoneState;
+use crate::zone_journals::{ChangedJournals, ZoneJournals};
 use crate::zone_loader::Denial;
 use crate::zone_sources::ZoneSources;
 use sanderling_config::diagnostic::{Diagnostic, Location};
@@ -24,6 +25,8 @@ pub(crate) struct OneZone {
     pub(crate) denial: Denial,
     /// Good versions that the supervisor must keep.
     pub(crate) kept: Option<NewSegment>,
+    /// What the agent must store.
+    pub(crate) journals: ChangedJournals,
 }
 
 impl Loader {
@@ -49,12 +52,14 @@ impl Loader {
         }
         let mut report = Report::default();
         let forced_zones: &[DomainName] = if is_forced { std::slice::from_ref(name) } else { &[] };
-        let entry = self.load_zone(&zone, &config.limits, forced_zones, &mut report);
+        let state = self.state.clone();
+        let journals = ZoneJournals::new(config, state.as_deref());
+        let entry = self.load_zone(&zone, &config.limits, forced_zones, &journals, &mut report);
         self.parsed_count += report.changes.parsed_count;
         let kept = self.seal_kept(&[]);
         let state = report.load_status.zones.pop().expect("that of this zone");
-        let Report { warnings, errors, denial, .. } = report;
-        Ok(OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept })
+        let Report { warnings, errors, denial, journals, .. } = report;
+        Ok(OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals })
     }
 
     /// The files of the zone `name`, if their versions are known.

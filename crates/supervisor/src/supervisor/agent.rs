@@ -335,8 +335,7 @@ impl Supervisor {
 
 /// Whether there is something to request or to transfer, or a server to notify.
 pub(super) fn needs_agent(config: &Config) -> bool {
-    let has_other_servers = !config.secondary_zones.is_empty() || config.has_zones() && config.has_secondaries();
-    requests_certificates(config) || has_other_servers
+    requests_certificates(config) || config.has_stored_zones()
 }
 
 /// Creates the state folder, unless it exists.

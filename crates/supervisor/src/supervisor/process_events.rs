@@ -75,7 +75,10 @@ impl Supervisor {
                 self.pass_zones_to_agent(Command::ZoneServed(zone), descriptors);
             }
             Event::ZoneNotified(notify) => self.pass_zones_to_agent(Command::ZoneNotified(notify), descriptors),
-            Event::ZonesServed | Event::ZoneServed(_) => {}
+            Event::JournalsChanged if process.phase() == Phase::Serving => {
+                self.pass_zones_to_agent(Command::StoreJournals, descriptors);
+            }
+            Event::ZonesServed | Event::ZoneServed(_) | Event::JournalsChanged => {}
             Event::ChallengesChanged { .. }
             | Event::CertificateStored
             | Event::ZoneStored { .. }

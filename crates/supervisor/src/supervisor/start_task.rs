@@ -61,9 +61,9 @@ impl Supervisor {
         listeners: Listeners,
     ) -> io::Result<()> {
         let (ours, theirs) = Connection::pair()?;
-        let state_of_zones = self.state_path(&next.config).filter(|_| !next.config.secondary_zones.is_empty());
+        let state_of_zones = self.state_path(&next.config).filter(|_| next.config.has_stored_zones());
         if let Some(Err(error)) = state_of_zones.as_ref().map(|state| prepare_state(state, &next.config)) {
-            log_error(&format!("cannot keep transferred zones: {}", error_text(&error)));
+            log_error(&format!("cannot keep zones in the state folder: {}", error_text(&error)));
         }
         let mut passed_on = self.secrets_for(&next)?;
         passed_on.extend(self.logs.descriptors(&next.config));
