@@ -12,7 +12,6 @@ const DESCRIPTORS_RESERVED: usize = 128;
 
 /// The options for `limits`.
 pub(crate) fn options_of(limits: &Limits) -> Options {
-    let ms = Duration::from_millis;
     let request = sanderling_http::RequestLimits {
         head_bytes_max: limits.http_head_bytes_max,
         field_count_max: limits.http_field_count_max,
@@ -55,7 +54,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
             tcp_connections_per_client_max: limits.dns_tcp_connections_per_client_max,
             tcp_idle_timeout: ms(limits.dns_tcp_idle_timeout_ms),
             tcp_replies_per_send_max: limits.dns_tcp_queries_in_flight_max,
-            transfer_send_timeout: Duration::from_millis(limits.dns_transfer_send_timeout_ms),
+            transfer_send_timeout: ms(limits.dns_transfer_send_timeout_ms),
         },
         tls_handshakes_max: limits.tls_handshakes_max,
         tls_handshake_timeout: ms(limits.tls_handshake_timeout_ms),
@@ -65,30 +64,39 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
         passwords: PasswordOptions {
             queued_max: limits.password_checks_max,
             queued_per_client_max: limits.password_checks_per_client_max,
-            granted_for: Duration::from_millis(limits.password_granted_ms),
-            denied_for: Duration::from_millis(limits.password_denied_ms),
+            granted_for: ms(limits.password_granted_ms),
+            denied_for: ms(limits.password_denied_ms),
         },
-        open_files: OpenFilesOptions {
-            files_max: limits.open_files_max,
-            descriptors_max: limits.open_file_descriptors_max,
-            content_bytes_max: limits.open_file_content_bytes_max,
-            small_file_bytes_max: limits.small_file_bytes_max,
-            compression: CompressionOptions {
-                content_bytes_max: limits.compressed_content_bytes_max,
-                file_bytes_max: limits.compressed_file_bytes_max,
-                ..CompressionOptions::default()
-            },
-            listing_entries_max: limits.listing_entries_max,
-            negative_entries_max: limits.missing_files_max,
-            watched_directories_max: limits.watched_folders_max,
-            valid_for: ms(limits.open_file_fresh_ms),
-            watched_valid_for: ms(limits.watched_file_fresh_ms),
-            idle_timeout: ms(limits.open_file_idle_timeout_ms),
-            ..OpenFilesOptions::default()
-        },
+        open_files: open_files_options(limits),
         statistics: None,
         drain_grace: ms(limits.drain_grace_ms),
         hang_limit: ms(limits.hang_timeout_ms),
+    }
+}
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// How files are found, kept and compressed.
+pub(crate) fn open_files_options(limits: &Limits) -> OpenFilesOptions {
+    OpenFilesOptions {
+        files_max: limits.open_files_max,
+        descriptors_max: limits.open_file_descriptors_max,
+        content_bytes_max: limits.open_file_content_bytes_max,
+        small_file_bytes_max: limits.small_file_bytes_max,
+        compression: CompressionOptions {
+            content_bytes_max: limits.compressed_content_bytes_max,
+            file_bytes_max: limits.compressed_file_bytes_max,
+            ..CompressionOptions::default()
+        },
+        listing_entries_max: limits.listing_entries_max,
+        negative_entries_max: limits.missing_files_max,
+        watched_directories_max: limits.watched_folders_max,
+        valid_for: ms(limits.open_file_fresh_ms),
+        watched_valid_for: ms(limits.watched_file_fresh_ms),
+        idle_timeout: ms(limits.open_file_idle_timeout_ms),
+        ..OpenFilesOptions::default()
     }
 }
 

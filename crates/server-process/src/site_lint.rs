@@ -5,6 +5,7 @@ mod precompressed;
 mod reference_url;
 mod references;
 
+use crate::options::open_files_options;
 use precompressed::{ReadBudget, beneath, coded_file};
 use reference_url::SiteHosts;
 use references::{PageReferences, Reference};
@@ -12,7 +13,7 @@ use sanderling_config::Limits;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::log;
 use sanderling_http::{PathTraits, media_type};
-use sanderling_server::{LinkError, LinkUse, Root, Site, SiteOptions, link_error};
+use sanderling_server::{LinkError, LinkUse, OpenFilesOptions, Root, Site, SiteOptions, link_error};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
@@ -42,6 +43,7 @@ pub(crate) fn lint(site: &Arc<Site>, document_root: &Path, location: &Location, 
         site: Arc::new(Site { options, ..Site::clone(site) }),
         root: root.real_path().to_owned(),
         document_root: document_root.to_owned(),
+        files: open_files_options(limits),
         budget: ReadBudget::new(limits.check_read_bytes_max),
         decoded_bytes_max: limits.compressed_file_bytes_max.min(limits.compressed_content_bytes_max / 4),
         file_count: 0,
@@ -60,6 +62,7 @@ struct Lint {
     root: PathBuf,
     /// The document root as messages name it.
     document_root: PathBuf,
+    files: OpenFilesOptions,
     budget: ReadBudget,
     /// Bytes that a precompressed file without a file beside it may become.
     decoded_bytes_max: u64,
@@ -223,7 +226,7 @@ impl Lint {
         let broken = self.links.iter().filter_map(|(link, (place, count))| {
             let link_use = if link.1 { LinkUse::Navigation } else { LinkUse::Resource };
             let others = if *count > 1 { format!(", as do {} other links to it", count - 1) } else { String::new() };
-            let (problem, remedy) = match link_error(&self.site, host, link.0.as_bytes(), link_use)? {
+            let (problem, remedy) = match link_error(&self.site, host, link.0.as_bytes(), link_use, &self.files)? {
                 LinkError::Status(status) => {
                     (format!("gets status {}", status.code()), format!("add the file of {}", link.0))
                 }
@@ -235,7 +238,7 @@ impl Lint {
             Some(Diagnostic::warning(location, Problem::new(message, remedy)))
         });
         warnings.extend(limited(broken.collect(), "links", location));
-        warnings.extend(limited(redirect_circles(&self.site, location), "redirects", location));
+        warnings.extend(limited(redirect_circles(&self.site, &self.files, location), "redirects", location));
         let limit = match walk {
             Walk::Limited => {
                 Some((format!("only {} files of the site were checked", self.file_count), "check_files_max"))
@@ -254,12 +257,13 @@ impl Lint {
 }
 
 /// A warning for each circle of redirects, by several rules or by rules and files.
-fn redirect_circles(site: &Arc<Site>, location: &Location) -> Vec<Diagnostic> {
+fn redirect_circles(site: &Arc<Site>, files: &OpenFilesOptions, location: &Location) -> Vec<Diagnostic> {
     let (mut circles, mut warnings) = (BTreeSet::new(), Vec::new());
     let Some(rules) = &site.options.rules else { return warnings };
     for (host, path) in rules.own_rules.redirect_examples().chain(rules.file_rules.redirect_examples()) {
         let host = host.or_else(|| site.hosts.first().map(String::as_str)).map(str::as_bytes);
-        let Some(LinkError::Circle(locations)) = link_error(site, host, &path, LinkUse::Navigation) else { continue };
+        let error = link_error(site, host, &path, LinkUse::Navigation, files);
+        let Some(LinkError::Circle(locations)) = error else { continue };
         let start = locations.iter().position(|one| Some(one) == locations.last()).unwrap_or_default();
         // Each rule of a circle leads into it.
         if !circles.insert(locations[start..].iter().cloned().collect::<BTreeSet<_>>()) {

@@ -184,7 +184,9 @@ fn network_of(client: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
     use crate::slab::Slab;
+    use sanderling_testkit::wait_until;
     use std::net::Ipv4Addr;
+    use std::time::Duration;
 
     #[test]
     fn results_are_bounded_and_right_ones_stay() {
@@ -195,6 +197,28 @@ mod tests {
             assert!(state.results.len() <= RESULTS_MAX);
         }
         assert!(state.results.contains_key(&(0, 0)));
+    }
+
+    #[test]
+    fn result_is_remembered_for_the_time_of_the_options() {
+        let seconds = Duration::from_secs;
+        let options = PasswordOptions { granted_for: seconds(3), denied_for: seconds(2), ..PasswordOptions::default() };
+        let hash = bcrypt::hash("right", 4).expect("a hash");
+        let users = Arc::new(Users::parse(format!("a:{hash}\n").as_bytes()).0);
+        let waiter = Waiter { worker_index: 0, connection: Slab::new().insert(()), stream: 0 };
+        for (password, verdict, valid_ms) in [("right", Verdict::Granted, 3_000), ("wrong", Verdict::Denied, 2_000)] {
+            let authenticator = Arc::new(Authenticator::new(options, Arc::default()));
+            let credentials = Credentials { name: b"a".to_vec(), password: password.into() };
+            let check = |now_ms| authenticator.check(&users, &credentials, Ipv4Addr::LOCALHOST.into(), waiter, now_ms);
+            let start_ms = monotonic_ms();
+            assert_eq!(check(start_ms), Verdict::Pending);
+            wait_until("a result", || !authenticator.lock().results.is_empty());
+            let (_, until_ms) = *authenticator.lock().results.values().next().expect("a result");
+            assert!((start_ms..=monotonic_ms()).contains(&(until_ms - valid_ms)));
+            assert_eq!(check(until_ms - 1), verdict);
+            assert_eq!(check(until_ms), Verdict::Pending, "it is checked again");
+            authenticator.close();
+        }
     }
 
     #[test]

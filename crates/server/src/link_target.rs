@@ -27,6 +27,9 @@ pub enum LinkUse {
     Resource,
 }
 
+/// What a link is for, and which files are served.
+type LinkOptions<'o> = (LinkUse, &'o OpenFilesOptions);
+
 /// Why a link does not lead to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkError {
@@ -38,14 +41,20 @@ pub enum LinkError {
 }
 
 /// What is wrong with a link to `target`, a path and perhaps a query, within `site`: `None` if it leads to a file, perhaps by redirects,
-/// or to another site. `host` is that of the request.
-pub fn link_error(site: &Arc<Site>, host: Option<&[u8]>, target: &[u8], link_use: LinkUse) -> Option<LinkError> {
+/// or to another site. `host` is that of the request, and `files` says which files are served.
+pub fn link_error(
+    site: &Arc<Site>,
+    host: Option<&[u8]>,
+    target: &[u8],
+    link_use: LinkUse,
+    files: &OpenFilesOptions,
+) -> Option<LinkError> {
     let first_host = host;
     let (mut host, mut target) = (host.map(<[u8]>::to_vec), target.to_vec());
     let mut visited = vec![(host.clone(), target.clone())];
     let mut locations = vec![target.clone()];
     loop {
-        let location = match step(site, host.as_deref(), &target, link_use) {
+        let location = match step(site, host.as_deref(), &target, (link_use, files)) {
             Ok(None) => return None,
             Ok(Some(location)) => location,
             Err(status) => return Some(LinkError::Status(status)),
@@ -77,33 +86,38 @@ fn split_location(site: &Site, location: &[u8]) -> Option<(Option<Vec<u8>>, Vec<
 }
 
 /// Follows a link: `Ok(None)` if there is a file, `Ok` with a location if it is redirected.
-fn step(site: &Arc<Site>, host: Option<&[u8]>, target: &[u8], link_use: LinkUse) -> Result<Option<Vec<u8>>, Status> {
+fn step(
+    site: &Arc<Site>,
+    host: Option<&[u8]>,
+    target: &[u8],
+    (link_use, files): LinkOptions<'_>,
+) -> Result<Option<Vec<u8>>, Status> {
     let (raw_path, query) = match memchr::memchr(b'?', target) {
         Some(at) => (&target[..at], Some(&target[at + 1..])),
         None => (target, None),
     };
     let path = SitePath::parse(raw_path).map_err(|MalformedPath| Status::BadRequest)?;
-    let Some(rules) = &site.options.rules else { return find(site, &path, link_use) };
+    let Some(rules) = &site.options.rules else { return find(site, &path, (link_use, files)) };
     if rules.is_doh_path(&path) {
         return Ok(None);
     }
     let request = RequestPath { host, path: path.as_bytes(), ends_with_slash: path.ends_with_slash(), query };
     match Action::by_rules(rules, Method::Get, &request) {
-        Action::FileOrRule(outcome) => match find(site, &path, link_use) {
-            Err(Status::NotFound) => follow(site, Action::of(outcome), link_use),
+        Action::FileOrRule(outcome) => match find(site, &path, (link_use, files)) {
+            Err(Status::NotFound) => follow(site, Action::of(outcome), (link_use, files)),
             found => found,
         },
-        Action::File => find(site, &path, link_use),
-        action => follow(site, action, link_use),
+        Action::File => find(site, &path, (link_use, files)),
+        action => follow(site, action, (link_use, files)),
     }
 }
 
-fn follow(site: &Arc<Site>, action: Action<'_>, link_use: LinkUse) -> Result<Option<Vec<u8>>, Status> {
+fn follow(site: &Arc<Site>, action: Action<'_>, (link_use, files): LinkOptions<'_>) -> Result<Option<Vec<u8>>, Status> {
     match action {
         Action::Redirect(_, location) => Ok(Some(location)),
         Action::Page(status) | Action::OtherFile(_, Some(status)) => Err(status),
         Action::OtherFile(path, None) => match SitePath::parse(&path) {
-            Ok(path) => find(site, &path, link_use),
+            Ok(path) => find(site, &path, (link_use, files)),
             Err(_) => Err(Status::NotFound),
         },
         Action::File | Action::FileOrRule(_) | Action::DnsQuery | Action::Respond(_) => Ok(None),
@@ -111,7 +125,7 @@ fn follow(site: &Arc<Site>, action: Action<'_>, link_use: LinkUse) -> Result<Opt
 }
 
 /// Looks a file up.
-fn find(site: &Arc<Site>, path: &SitePath<'_>, link_use: LinkUse) -> Result<Option<Vec<u8>>, Status> {
+fn find(site: &Arc<Site>, path: &SitePath<'_>, (link_use, files): LinkOptions<'_>) -> Result<Option<Vec<u8>>, Status> {
     let missing = || match (&site.options.files.fallback, link_use) {
         (Some(_), LinkUse::Navigation) => Ok(None),
         _ => Err(Status::NotFound),
@@ -126,7 +140,7 @@ fn find(site: &Arc<Site>, path: &SitePath<'_>, link_use: LinkUse) -> Result<Opti
     };
     let mut key = FileKey::default();
     key.set(site.id, path);
-    match look_up(site, &key) {
+    match look_up(site, &key, files) {
         Err(FileError::IsDirectory) => canonical(CanonicalUrl::WithSlash),
         Err(FileError::Moved(url)) => canonical(url),
         Err(FileError::NotFound | FileError::NotFoundWithPage(_)) => missing(),
@@ -136,16 +150,16 @@ fn find(site: &Arc<Site>, path: &SitePath<'_>, link_use: LinkUse) -> Result<Opti
     }
 }
 
-fn look_up(site: &Arc<Site>, key: &FileKey) -> Result<(), FileError> {
+fn look_up(site: &Arc<Site>, key: &FileKey, files: &OpenFilesOptions) -> Result<(), FileError> {
     let limits = EntryLimits {
         small_file_bytes_max: 0,
         content_bytes: 0,
         descriptors: DESCRIPTORS,
-        listed_entries: OpenFilesOptions::default().listing_entries_max,
+        listed_entries: files.listing_entries_max,
     };
     let context =
         LookupContext { now_ms: 0, unix_s: 0, limits, attempt_count: u8::MAX, sendfile_after: Duration::ZERO };
-    let compression = Arc::new(CompressionQueue::new(OpenFilesOptions::default().compression));
+    let compression = Arc::new(CompressionQueue::new(files.compression));
     match FileLookup::new(site, key).run(None, context, Blocking::Yes, (&Arc::default(), &compression)) {
         // A file that is being written exists.
         Ok(_) | Err(OpenError::Retry(_)) => Ok(()),

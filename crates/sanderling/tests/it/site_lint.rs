@@ -1,6 +1,6 @@
 //! `check` finds broken links, names without a media type, and precompressed files that do not belong to their file.
 
-use sanderling_testkit::{Ended, TestDirectory, run};
+use sanderling_testkit::{Ended, TestDirectory, run, run_program, wait_until};
 
 /// A directory with a site of these files, and the rest of its section of the configuration.
 fn directory(section: &str, files: &[(&str, &[u8])]) -> TestDirectory {
@@ -137,6 +137,21 @@ fn precompressed_file_that_is_not_used_is_reported() {
         "gone.css.gz: warning: this file has no file beside it that it is a form of, cannot be decoded, and is not used",
     ];
     assert_eq!(warnings(&directory), expected);
+}
+
+#[test]
+fn links_are_followed_within_the_limits_of_the_configuration() {
+    let files: &[(&str, &[u8])] =
+        &[("public/index.html", b"<script src=/app.js></script>"), ("public/app.js", &[b' '; 5_000])];
+    for (limit, expected) in [("1KiB", 2), ("5KiB", 0)] {
+        let directory = directory(&format!("[limits]\ncompressed_file_max = \"{limit}\"\n"), files);
+        let path = directory.argument("public/app.js");
+        assert!(run_program("gzip", "gzip", &[&path]).status.success());
+        // A file that has changed just now may be still written, and counts as there.
+        wait_until("the warnings", || warnings(&directory).len() == expected);
+        let link = "index.html:1:13: warning: the link to `/app.js` gets status 404".to_owned();
+        assert_eq!(warnings(&directory).contains(&link), expected > 0);
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Paths that need a name and a password.
 
 use super::{Site, configuration};
-use sanderling_testkit::{TestDirectory, run, run_program};
+use sanderling_testkit::http::HttpClient;
+use sanderling_testkit::{TestDirectory, run, run_program, wait_until};
 
 /// `ann` with the password `secret` by bcrypt, and `bob` with `password` by Argon2id: little work, so that the tests are fast.
 const USERS: &[u8] = include_bytes!("users.htpasswd");
@@ -119,6 +120,44 @@ fn checks_of_passwords_are_bounded_for_one_client() {
     let count = |status: &str| ended.text().lines().filter(|line| *line == status).count();
     assert!(count("401") + count("503") >= 1 && count("200") == 0, "{} {}", ended.text(), ended.errors);
     site.check("/private/file.txt", &["-u", "ann:secret", "--retry", "5"], 200, &[]);
+}
+
+/// Both limits are reached by the second of two passwords while the first one is checked, and not reached by the first.
+#[test]
+fn checks_of_passwords_are_limited_as_the_configuration_says() {
+    // Work for some tenths of a second. No password has this hash.
+    let users = String::from_utf8_lossy(USERS).replace("$2y$04$", "$2y$12$");
+    let files: &[(&str, &[u8])] = &[("users.htpasswd", users.as_bytes()), ("public/private/file", b"secret\n")];
+    let auth = "auth = { \"/private/*\" = { users_file = \"users.htpasswd\" } }\n";
+    let mut password = 0_u32;
+    let mut statuses_of_two = |site: &Site| {
+        let clients = [(); 2].map(|()| {
+            password += 1;
+            // `ann:`, and six bytes of a password that depend on the number.
+            let credentials = format!("YW5uOjAw{password:0>4}");
+            let mut client = HttpClient::connect(site.server.http());
+            client.send(format!(
+                "GET /private/file HTTP/1.1\r\nHost: example.com\r\nAuthorization: Basic {credentials}\r\n\r\n"
+            ));
+            client
+        });
+        let mut statuses = clients.map(|mut client| client.response().status);
+        statuses.sort_unstable();
+        statuses
+    };
+    for (key, below) in [("password_checks_max", 2), ("password_checks_per_client_max", 2)] {
+        let site = Site::new(&format!("{auth}[limits]\n{key} = 1\n"), files);
+        wait_until("a check is refused", || match statuses_of_two(&site) {
+            [401, 503] => true,
+            // The first check had ended before the second request came.
+            statuses => {
+                assert_eq!(statuses, [401, 401], "{key}");
+                false
+            }
+        });
+        let site = Site::new(&format!("{auth}[limits]\n{key} = {below}\n"), files);
+        assert_eq!(statuses_of_two(&site), [401, 401], "{key}");
+    }
 }
 
 #[test]
