@@ -120,6 +120,7 @@ mod tests {
     use super::*;
     use crate::poll_set::PollSet;
     use std::fs;
+    use std::io::Write;
     use std::time::Duration;
 
     /// Reads events until `wanted` is among them.
@@ -162,5 +163,20 @@ mod tests {
         events_until(&inotify, "changed written");
         fs::remove_dir_all(path).expect("removed");
         events_until(&inotify, "watch removed");
+    }
+
+    #[test]
+    fn full_queue_is_reported() {
+        let queued_max = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").expect("Linux has it");
+        let queued_max: usize = queued_max.trim().parse().expect("a number");
+        let directory = tempfile::tempdir().expect("created");
+        let inotify = Inotify::new().expect("created");
+        inotify.add_watch(&Directory::open(directory.path()).expect("opened")).expect("watched");
+        // Only equal events in succession become one.
+        let files = ["a", "b"].map(|name| fs::File::create(directory.path().join(name)).expect("created"));
+        for number in 0..=queued_max {
+            (&files[number % 2]).write_all(b"x").expect("written");
+        }
+        events_until(&inotify, "overflow");
     }
 }

@@ -264,6 +264,8 @@ fn invalid_request_line_is_refused() {
         "GET / HTTP/1.\n\n",
         "GET / HTTP/\n\n",
         "GET / \n\n",
+        // HTTP/0.9.
+        "GET /\n",
         "GET HTTP/1.1\nHost: a\n\n",
         "GET\n\n",
         "G\u{0}T / HTTP/1.1\nHost: a\n\n",

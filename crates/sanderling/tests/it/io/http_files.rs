@@ -5,11 +5,11 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::domain::{Domain, Setup};
 use sanderling_testkit::http::{HttpClient, get};
-use sanderling_testkit::{DEADLINE, ListenerCounts, RawConnection, TestDirectory, TestServer, wait_until};
+use sanderling_testkit::{DEADLINE, ListenerCounts, RawConnection, TestDirectory, TestServer, send_signal, wait_until};
 
 /// Outside of the document root, and never served.
 const CANARY: &[u8] = b"the canary sings";
@@ -141,6 +141,60 @@ fn directory_that_becomes_a_file_and_a_directory_again_is_served_as_what_it_is()
     fs::remove_file(&path).unwrap();
     fs::rename(&aside, &path).unwrap();
     wait_until("the directory", || statuses() == [301, 200, 200]);
+}
+
+/// The time of a change of the inode cannot be set back. The entity tag of a large file depends on the other time.
+#[test]
+fn file_whose_modification_time_is_set_back_is_served_with_its_new_content() {
+    let (old, new) = (|bytes: usize| vec![b'o'; bytes], |bytes: usize| vec![b'n'; bytes]);
+    let files = [("small", 1_000), ("large", 200_000)];
+    let domain = Domain::with_site(&[("index.html", b"hi\n"), ("small", &old(1_000)), ("large", &old(200_000))]);
+    for (name, bytes) in files {
+        let file = writable(&domain.directory.path().join("public").join(name));
+        let modified = SystemTime::now() - Duration::from_secs(3_600);
+        file.set_modified(modified).unwrap();
+        let target = format!("/{name}");
+        let before = HttpClient::connect(domain.server.http()).get(&target);
+        assert!(before.body == old(bytes), "{name}");
+        file.write_all_at(&new(bytes), 0).unwrap();
+        file.set_modified(modified).unwrap();
+        let mut after = None;
+        wait_until("the new content", || {
+            let response = HttpClient::connect(domain.server.http()).get(&target);
+            let is_new = response.body == new(bytes);
+            after = Some(response);
+            is_new
+        });
+        let after = after.expect("a response");
+        assert_eq!(after.field("Last-Modified"), before.field("Last-Modified"), "{name}");
+        assert_eq!(after.field("ETag") == before.field("ETag"), name == "large", "{name}");
+    }
+}
+
+/// The watcher does not read while its process is stopped, so that the kernel drops the event of the file.
+#[test]
+fn change_that_is_lost_because_the_queue_of_inotify_is_full_is_noticed() {
+    let limits = "watched_file_fresh_ms = 600000";
+    let site: &[(&str, &[u8])] = &[("index.html", b"hi\n"), ("a.txt", b"old"), ("x", b""), ("y", b"")];
+    let domain = Domain::serve(Setup { site, limits, ..Setup::default() });
+    let root = domain.directory.path().join("public");
+    let content = || HttpClient::connect(domain.server.http()).get("/a.txt").text();
+    wait_until("a watched file", || {
+        assert_eq!(content(), "old");
+        domain.directory.control("status").text().contains("1 directories watched")
+    });
+    let queued_max = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let queued_max: usize = queued_max.trim().parse().expect("a number");
+    let process = domain.server.server_process_id().to_string();
+    assert!(send_signal("STOP", &process));
+    // Only equal events in succession become one.
+    let others = ["x", "y"].map(|name| writable(&root.join(name)));
+    for number in 0..=queued_max {
+        others[number % 2].write_all_at(b"x", 0).unwrap();
+    }
+    fs::write(root.join("a.txt"), "new").unwrap();
+    assert!(send_signal("CONT", &process));
+    wait_until("the new content", || content() == "new");
 }
 
 /// More than the socket buffers of a connection hold.

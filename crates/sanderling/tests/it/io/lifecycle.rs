@@ -1,5 +1,6 @@
 //! Starting beside other servers, serving with few file descriptors, and stopping.
 
+use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,41 @@ fn stopping_server_finishes_a_download_and_a_partial_request() {
     // The server waits for the clients' FIN.
     drop((download, partial));
     assert_eq!(domain.server.end().code(), Some(0));
+}
+
+/// With another number of workers a new process serves, and the old one ends after the response.
+#[test]
+fn slow_reader_of_a_large_file_receives_all_of_it_during_reloads() {
+    const LARGE_BYTES: usize = 1 << 28;
+    let config = |workers: u32, field: &str| {
+        format!(
+            "workers = {workers}\n[http]\nlisten = [\"127.0.0.1:0\"]\n[limits]\ndrain_timeout = \"unlimited\"\n\
+             [domain.\"example.com\"]\nsite = \"public\"\nheaders = {{ \"/*\" = {{ X-A = \"{field}\" }} }}\n"
+        )
+    };
+    let directory = TestDirectory::with(&[("public/index.html", b"hi\n")]);
+    // Without blocks on the disk.
+    let file = fs::File::create(directory.path().join("public/large")).unwrap();
+    file.set_len(LARGE_BYTES as u64).unwrap();
+    directory.write("sanderling.toml", config(4, "0").as_bytes());
+    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 1, dns: 0 });
+    let mut reader = RawConnection::open(server.http());
+    reader.send(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let head = reader.read_until(b"\r\n\r\n");
+    let head_bytes = head.windows(4).position(|window| window == b"\r\n\r\n").expect("just found") + 4;
+    let mut left = LARGE_BYTES - (head.len() - head_bytes);
+    for (workers, field) in [(4, "1"), (1, "2"), (4, "3")] {
+        directory.replace("sanderling.toml", config(workers, field).as_bytes());
+        assert!(directory.control("reload").status.success());
+        assert_eq!(HttpClient::connect(server.http()).get("/").field("X-A"), Some(field));
+        left -= reader.read_bytes(100_000).len();
+    }
+    while left > 0 {
+        let read_bytes = reader.try_read(1 << 20);
+        assert!(read_bytes > 0, "{left} bytes are missing");
+        left -= read_bytes;
+    }
+    assert_eq!(reader.try_read(1), 0);
 }
 
 #[test]
