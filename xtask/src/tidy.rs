@@ -11,7 +11,10 @@ use crate::program::{Log, Outcome};
 
 /// Which of our crates each crate may depend on. Tests and benchmarks may use more.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
-    ("crates/sanderling", &["probe", "top", "supervisor", "server-process", "agent", "keeper", "ipc", "config", "os"]),
+    (
+        "crates/sanderling",
+        &["probe", "top", "supervisor", "server-process", "agent", "keeper", "state", "ipc", "config", "os"],
+    ),
     ("crates/probe", &["config", "os", "table"]),
     ("crates/top", &["config", "os"]),
     ("crates/server-process", &["server", "listeners", "ipc", "config", "os", "dns", "http", "tls", "site-rules"]),

@@ -3,6 +3,7 @@
 use crate::clock::{random_between, unix_s};
 use crate::failure::{Failure, Kind};
 use instant_acme::CertificateIdentifier;
+use rustls::pki_types::CertificateDer;
 use sanderling_config::log::log_error;
 use sanderling_config::{CertificateFiles, DomainName};
 use sanderling_ipc::Connection;
@@ -29,6 +30,18 @@ pub(crate) struct ManagedCertificate {
     pub(crate) is_in_progress: bool,
     /// The clients that wait for the order.
     pub(crate) waiting: Vec<Connection>,
+    /// The certificates that are revoked when the order has succeeded.
+    pub(crate) revocations: Vec<Revocation>,
+}
+
+/// A certificate that is to be revoked.
+pub(crate) struct Revocation {
+    pub(crate) certificate: CertificateDer<'static>,
+    pub(crate) is_key_compromised: bool,
+    /// The index of the authority that has issued it.
+    pub(crate) authority_index: usize,
+    /// The client that waits for it.
+    pub(crate) client: Connection,
 }
 
 /// What was issued.
@@ -36,6 +49,8 @@ pub(crate) struct Issued {
     pub(crate) report: IssuedReport,
     /// Whether it is for all names of the configuration.
     covers_names: bool,
+    /// The certificate itself, without those of its issuers.
+    pub(crate) certificate: Option<CertificateDer<'static>>,
     /// Its name at the authority (RFC 9773 §4.1).
     pub(crate) identifier: Option<CertificateIdentifier<'static>>,
 }
@@ -74,6 +89,7 @@ impl ManagedCertificate {
             issued: None,
             is_in_progress: false,
             waiting: Vec::new(),
+            revocations: Vec::new(),
             name,
         };
         certificate.load_issued(state);
@@ -198,6 +214,7 @@ impl Issued {
                 not_after_unix_s: certificate.not_after_unix_s(),
             },
             covers_names: names.iter().all(|name| certificate.is_valid_for_host(name.as_bytes())),
+            certificate: certificate.chain().first().map(|first| first.clone().into_owned()),
             identifier: certificate
                 .chain()
                 .first()
@@ -255,7 +272,7 @@ mod tests {
             not_before_unix_s: START,
             not_after_unix_s: START + lifetime_s,
         };
-        Issued { report, covers_names: true, identifier: None }
+        Issued { report, covers_names: true, certificate: None, identifier: None }
     }
 
     fn managed(issued: Option<Issued>) -> ManagedCertificate {
@@ -266,6 +283,7 @@ mod tests {
             record: Record::default(),
             is_in_progress: false,
             waiting: Vec::new(),
+            revocations: Vec::new(),
         }
     }
 

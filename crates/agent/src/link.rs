@@ -137,8 +137,9 @@ impl Link {
         }
     }
 
-    pub(crate) fn certificate_stored(&self) {
-        self.send(Event::CertificateStored, Vec::new());
+    /// Tells the supervisor that there is another certificate of the domain `name`.
+    pub(crate) fn certificate_stored(&self, name: &str) {
+        self.send(Event::CertificateStored { name: name.to_owned() }, Vec::new());
     }
 
     /// Has the server process answer `challenges` besides those of other orders, until what is returned is dropped. Returns when

@@ -1,13 +1,13 @@
 //! The loop of the agent: waits for the earliest entry of the schedule, for orders in progress, and for the supervisor.
 
-use crate::certificates::ManagedCertificate;
+use crate::certificates::{ManagedCertificate, Revocation};
 use crate::clock::unix_s;
 use crate::failure::Failure;
 use crate::link::Incoming;
 use crate::order::{OrderRequest, Orders};
 use crate::schedule::Schedule;
 use crate::zones::Zones;
-use instant_acme::{CertificateIdentifier, Error};
+use instant_acme::{CertificateIdentifier, Error, RevocationReason, RevocationRequest};
 use sanderling_config::log::{log, log_error, log_warning};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::handover::Descriptors;
@@ -40,6 +40,7 @@ enum Finished {
     /// With the index of the authority.
     Order(usize, usize, Result<(), Failure>),
     Suggestion(usize, Option<Suggestion>),
+    Revocation,
 }
 
 /// When an authority suggests to renew, and when to ask it again.
@@ -155,6 +156,7 @@ impl MainLoop {
 
     fn finish(&mut self, finished: Finished) {
         match finished {
+            Finished::Revocation => {}
             Finished::Order(index, authority_index, result) => self.finish_order(index, authority_index, &result),
             Finished::Suggestion(index, suggestion) => {
                 let Some(Suggestion { window, ask_again_s }) = suggestion else { return };
@@ -191,6 +193,18 @@ impl MainLoop {
         for client in std::mem::take(&mut certificate.waiting) {
             answer(client, &text, result.is_ok());
         }
+        for revocation in std::mem::take(&mut certificate.revocations) {
+            match result {
+                Ok(()) => {
+                    let (orders, name) = (Rc::clone(&self.orders), certificate.name.clone());
+                    self.running.spawn_local(async move {
+                        revoke(&orders, &name, revocation).await;
+                        Finished::Revocation
+                    });
+                }
+                Err(_) => answer(revocation.client, &format!("{text}; nothing was revoked"), false),
+            }
+        }
         self.schedule_order(index);
         if result.is_ok() {
             self.schedule_suggestion(index, unix_s());
@@ -221,6 +235,9 @@ impl MainLoop {
         let client = received.requester.take().and_then(|client| Connection::from_fd(client).ok());
         match (command, client) {
             (Command::RenewCertificate { name }, Some(client)) => self.renew(&name, client),
+            (Command::RevokeCertificate { name, is_key_compromised }, Some(client)) => {
+                self.begin_revocation(&name, is_key_compromised, client);
+            }
             (Command::UpdateSecrets, None) => self.zones.update_secrets(received),
             (Command::ZonesServed, None) => self.zones.on_all_served(received.served_zones),
             (Command::StoreJournals, None) => self.zones.store_journals(received.journals),
@@ -230,16 +247,37 @@ impl MainLoop {
         }
     }
 
-    fn renew(&mut self, name: &str, client: Connection) {
-        let index = self
-            .certificates
-            .iter()
-            .position(|certificate| certificate.name == name || certificate.names.iter().any(|other| other == name));
-        let Some(index) = index else {
+    /// The certificate of a domain, or of another name; without one, the client is told so, and gone.
+    fn find(&self, name: &str, client: Connection) -> Option<(usize, Connection)> {
+        let is_asked = |one: &ManagedCertificate| one.name == name || one.names.iter().any(|other| other == name);
+        let Some(index) = self.certificates.iter().position(is_asked) else {
             let text = format!("no certificate is requested for {name}; see `sanderling certificates`");
-            return answer(client, &text, false);
+            answer(client, &text, false);
+            return None;
         };
+        Some((index, client))
+    }
+
+    fn renew(&mut self, name: &str, client: Connection) {
+        let Some((index, client)) = self.find(name, client) else { return };
         self.certificates[index].waiting.push(client);
+        self.order_now(index);
+    }
+
+    fn begin_revocation(&mut self, name: &str, is_key_compromised: bool, client: Connection) {
+        let Some((index, client)) = self.find(name, client) else { return };
+        let authority_index = self.issuer_index(&self.certificates[index]);
+        let certificate = self.certificates[index].issued.as_ref().and_then(|issued| issued.certificate.clone());
+        let Some(certificate) = certificate else {
+            return answer(client, &format!("certificate {name}: none is issued"), false);
+        };
+        let revocation = Revocation { certificate, is_key_compromised, authority_index, client };
+        self.certificates[index].revocations.push(revocation);
+        self.order_now(index);
+    }
+
+    /// Requests a certificate now, unless an order is in progress.
+    fn order_now(&mut self, index: usize) {
         if !self.certificates[index].is_in_progress {
             self.schedule.remove(&Task::Order(index));
             self.start_order(index);
@@ -266,6 +304,29 @@ impl MainLoop {
         }
         None
     }
+}
+
+/// Revokes a certificate that has a successor, and tells the client.
+async fn revoke(orders: &Orders, name: &str, revocation: Revocation) {
+    let Revocation { certificate, is_key_compromised, authority_index, client } = revocation;
+    let reason = is_key_compromised.then_some(RevocationReason::KeyCompromise);
+    let request = RevocationRequest { certificate: &certificate, reason };
+    let result = async {
+        let account = orders.accounts.get(authority_index, &orders.state).await?;
+        account.revoke(&request).await.map_err(Failure::from)
+    };
+    let authority = &orders.accounts.authority(authority_index).name;
+    let (text, is_success) = match result.await {
+        Ok(()) => (format!("certificate {name}: another one is issued; {authority} has revoked the one before"), true),
+        Err(failure) => {
+            (format!("certificate {name}: another one is issued, but the one before was not revoked: {failure}"), false)
+        }
+    };
+    match is_success {
+        true => log(&text),
+        false => log_error(&text),
+    }
+    answer(client, &text, is_success);
 }
 
 /// `None` if the authority makes no suggestions.

@@ -127,7 +127,7 @@ impl Orders {
         check_issued(&chain, &saved.key, &request.names)?;
         self.state.store_certificate(&request.name, chain.as_bytes(), saved.key.as_bytes())?;
         self.state.remove(&order_file(&request.name))?;
-        self.link.certificate_stored();
+        self.link.certificate_stored(&request.name);
         Ok(())
     }
 

@@ -508,6 +508,8 @@ pub struct CertificateFiles {
     pub chain: PathBuf,
     /// The private key as PEM.
     pub key: PathBuf,
+    /// The command that is run when another one was issued, and its arguments; empty for none.
+    pub on_renew: Vec<String>,
     /// Where the configuration has them.
     pub location: Location,
 }

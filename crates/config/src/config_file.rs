@@ -288,7 +288,7 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
         let (mut site, mut zone, mut primaries, mut aliases, mut certificate) = (None, None, None, None, None);
-        let (mut https_redirect, mut hsts) = (None, None);
+        let (mut https_redirect, mut hsts, mut on_renew) = (None, None, None);
         let mut options = SiteOptions::default();
         // A key that needs a site.
         let mut of_site = None;
@@ -300,6 +300,7 @@ impl ConfigBuilder<'_, '_> {
                 "zone" => zone = Some(entry),
                 "primaries" => primaries = Some(entry),
                 "certificate" => certificate = Some(entry),
+                "on_renew" => on_renew = Some(entry),
                 "secondaries" | "transfer_allow" => {
                     self.transfer_uses.push((entry.offset, name.clone()));
                     self.read_transfers(entry, &mut transfers);
@@ -335,6 +336,10 @@ impl ConfigBuilder<'_, '_> {
         self.check_fallback(&options);
         let certificate = self.certificate_choice(certificate, site.is_some());
         options.has_automatic_certificate = matches!(certificate, CertificateChoice::Automatic);
+        if let (Some(entry), false) = (on_renew, options.has_automatic_certificate) {
+            let message = format!("{name} has `on_renew`, but no certificate that the server requests");
+            self.error(entry.offset, message, "remove it");
+        }
         let has_certificate = !matches!(certificate, CertificateChoice::None);
         self.read_https_options(name, has_certificate, [https_redirect, hsts], &mut options);
         match (zone, primaries) {
@@ -371,7 +376,11 @@ impl ConfigBuilder<'_, '_> {
         };
         match certificate {
             CertificateChoice::None => {}
-            CertificateChoice::Automatic => self.add_automatic_certificate(names(), offset),
+            CertificateChoice::Automatic => {
+                let names = names();
+                let on_renew = on_renew.map_or(Vec::new(), |entry| self.read_on_renew(entry));
+                self.add_automatic_certificate(names, on_renew, offset);
+            }
             CertificateChoice::Files(entry) => self.read_certificates(&names(), entry),
         }
     }

@@ -150,7 +150,7 @@ impl Flags {
         });
         let certificate = self.certificate.clone().map(|(chain, key)| {
             let location = Location::Argument(format!("--certificate {}", chain.display()));
-            CertificateFiles { names: Vec::new(), is_automatic: false, chain, key, location }
+            CertificateFiles { names: Vec::new(), is_automatic: false, chain, key, on_renew: Vec::new(), location }
         });
         let default_site = if site.is_some() { DefaultSite::EveryHost(0) } else { DefaultSite::None };
         Config {

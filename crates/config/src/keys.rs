@@ -109,6 +109,7 @@ impl Section {
                 "exact_paths",
                 "doh",
                 "certificate",
+                "on_renew",
                 "https_redirect",
                 "hsts",
                 "redirects",

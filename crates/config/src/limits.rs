@@ -214,6 +214,8 @@ limits! {
         "Time for a transfer from a primary; then it is aborted, and tried again later.";
     name_servers_timeout_ms: u64 = 300_000 in 1_000..=86_400_000,
         "Time in which all name servers of a zone answer a challenge; then it is tried again later.";
+    on_renew_timeout_ms: u64 = 60_000 in 1_000..=3_600_000,
+        "Time in which the command `on_renew` of a domain ends; then it is killed.";
     dns_cname_chain_max: usize = 16 in 1..=64,
         "CNAME and DNAME records followed for one answer; the answer ends there.";
     zone_file_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776,

@@ -73,6 +73,14 @@ pub enum Command {
         /// Its domain.
         name: String,
     },
+    /// Request a certificate, and revoke the one before. To the agent it comes with the client that gets the answer
+    /// ([`FdKind::Requester`]).
+    RevokeCertificate {
+        /// Its domain.
+        name: String,
+        /// Whether somebody else may have the private key.
+        is_key_compromised: bool,
+    },
     /// Report the zones that the agent is concerned with, by [`Event::ZonesServed`].
     ReportZones,
     /// The zones that come with the command ([`FdKind::ServedZones`]) are served now. To the agent.
@@ -256,7 +264,10 @@ pub enum Event {
         zone: String,
     },
     /// The agent has stored a certificate.
-    CertificateStored,
+    CertificateStored {
+        /// Its domain.
+        name: String,
+    },
     /// The state of the agent has changed ([`FdKind::AgentReport`]).
     AgentReport,
     /// The keeper holds the private keys of a set of certificates. The certificates come with the event
@@ -495,6 +506,7 @@ pub(crate) mod tests {
             Command::ChallengesServed { number: 1 },
             Command::Certificates { name: Some(zone()), is_json: true },
             Command::RenewCertificate { name: zone() },
+            Command::RevokeCertificate { name: zone(), is_key_compromised: true },
             Command::ReportZones,
             Command::ZonesServed,
             Command::StoreJournals,
@@ -524,7 +536,7 @@ pub(crate) mod tests {
             Event::ZoneStored { zone: zone() },
             Event::ZoneNotified(notify()),
             Event::ZoneServed(ServedZone { name: zone(), serial: None }),
-            Event::CertificateStored,
+            Event::CertificateStored { name: zone() },
             Event::AgentReport,
             Event::KeysHeld { number: 1 },
             Event::KeysKept,
@@ -591,7 +603,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 24, 29, 20], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 25, 29, 20], "{inner:?}");
     }
 
     #[test]

@@ -189,6 +189,14 @@ pub fn lower_thread_priority() -> io::Result<()> {
         .map_err(|errno| with_context("setpriority", LOWEST, &errno.into()))
 }
 
+/// Kills the process group of the child `pid`, which leads it and has not been waited for.
+pub fn kill_group(pid: i32) -> io::Result<()> {
+    let pid = Pid::from_raw(pid.max(0)).ok_or(io::ErrorKind::InvalidInput)?;
+    count(Syscall::Kill);
+    rustix::process::kill_process_group(pid, Signal::KILL)
+        .map_err(|errno| with_context("kill", pid.as_raw_nonzero(), &errno.into()))
+}
+
 impl ProcessHandle {
     /// A child that the program before an [`exec`] started: `pidfd` is the descriptor it kept of the process `pid`.
     pub fn from_pidfd(pid: i32, pidfd: OwnedFd) -> ProcessHandle {

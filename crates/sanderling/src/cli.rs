@@ -1,11 +1,14 @@
 //! The command line, parsed into a command with well-formed arguments.
 
 mod releases;
+mod state;
 mod zone;
 mod control;
 mod generate;
 
 use crate::publication::{Publication, Release};
+use crate::renewal_command::RenewalCommand;
+use crate::state_files::{StateAction, StateCommand};
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -20,6 +23,7 @@ use sanderling_ipc::{Command as Request, StatusFormat, ZoneCommand};
 use sanderling_probe as probe;
 use sanderling_server_process::CheckOptions;
 use sanderling_top as top;
+use state::StateArgs;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -94,12 +98,16 @@ pub(crate) enum Command {
     },
     /// Hold private keys with what a supervisor has passed on.
     Keeper { source: ConfigSource },
+    /// Run the command of a domain whose certificate was renewed.
+    RunOnRenew(RenewalCommand),
     /// Report the errors of the configuration.
     Check(ConfigSource, CheckOptions),
     /// Measure kernel features.
     Probe(probe::Options),
     /// Switch a site to another release.
     Publish(Publication),
+    /// Copy what is in the state folder.
+    State(StateCommand),
     /// Control the running server.
     Control(ControlRequest),
     /// Show what the running server does.
@@ -141,6 +149,10 @@ impl Invocation {
                 Command::Agent { state, source: serve.source(search_paths)? }
             }
             CliCommand::Keeper { serve } => Command::Keeper { source: serve.source(search_paths)? },
+            CliCommand::OnRenew { domain, chain, key, timeout_ms, command } => {
+                let timeout = Duration::from_millis(timeout_ms);
+                Command::RunOnRenew(RenewalCommand { domain, chain, key, timeout, command })
+            }
             CliCommand::Check(check) => {
                 let options = CheckOptions { is_strict: check.strict, is_json: check.json };
                 Command::Check(check.source(search_paths)?, options)
@@ -186,6 +198,17 @@ impl Invocation {
             CliCommand::Renew { name, control: arguments } => {
                 let command = Request::RenewCertificate { name: name.to_string() };
                 control("renew", arguments.request(command, search_paths, env))?
+            }
+            CliCommand::Revoke { name, key_compromised, control: arguments } => {
+                let command =
+                    Request::RevokeCertificate { name: name.to_string(), is_key_compromised: key_compromised };
+                control("revoke", arguments.request(command, search_paths, env))?
+            }
+            CliCommand::Export { name, folder, arguments } => {
+                Command::State(arguments.command(StateAction::Export(name, folder), search_paths))
+            }
+            CliCommand::Backup { folder, arguments } => {
+                Command::State(arguments.command(StateAction::Backup(folder), search_paths))
             }
             CliCommand::Upgrade(arguments) => {
                 control("upgrade", arguments.request(Request::Upgrade, search_paths, env))?
@@ -271,6 +294,17 @@ enum CliCommand {
     Keeper {
         #[command(flatten)]
         serve: ServeArgs,
+    },
+    /// The process that runs `on_renew` of a domain; `serve` starts it.
+    #[command(name = "internal-on-renew", hide = true)]
+    OnRenew {
+        #[arg(value_parser = parse_zone_name)]
+        domain: DomainName,
+        chain: PathBuf,
+        key: PathBuf,
+        timeout_ms: u64,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
     },
     Check(CheckArgs),
     Probe(ProbeArgs),
@@ -422,6 +456,59 @@ line.")]
         name: DomainName,
         #[command(flatten)]
         control: ControlArgs,
+    },
+    /// Revoke a certificate, and request another one
+    ///
+    /// The other one has a new key, and is requested first: the site goes on. If that fails, nothing is revoked.
+    #[command(after_help = "Examples:
+  sanderling revoke example.com
+  sanderling revoke example.com --key-compromised   somebody else may have the private key
+
+Exit status: 0 if it was revoked, 1 if not or if the server did not answer, 2 for a wrong command
+line.")]
+    Revoke {
+        /// The domain, or another name of the certificate
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        name: DomainName,
+        /// Tell the authority that somebody else may have the private key
+        #[arg(long)]
+        key_compromised: bool,
+        #[command(flatten)]
+        control: ControlArgs,
+    },
+    /// Write a certificate and its key for another program
+    ///
+    /// To `privkey.pem`, `fullchain.pem`, and `combined.pem` with both, the key first. A file that exists keeps its owner and mode; others can
+    /// be read by this user alone, except the chain. The server need not run.
+    #[command(after_help = "Examples:
+  sanderling export mail.example.com /etc/postfix/tls
+
+Exit status: 0 if the files are written, 1 if not, 2 for a wrong command line.")]
+    Export {
+        /// The domain
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        name: DomainName,
+        /// The folder of the files
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+        #[command(flatten)]
+        arguments: StateArgs,
+    },
+    /// Copy the state folder, as it is at one moment
+    ///
+    /// The copy has certificates, private keys, accounts and transferred zones; only this user can read it. It can take the place of the
+    /// folder while the server does not run. The server need not be stopped for the copy.
+    #[command(after_help = "Examples:
+  sanderling backup /var/backups/sanderling-1
+  tar -C /var/backups/sanderling-1 -cf sanderling.tar .   as one file
+
+Exit status: 0 if all is copied, 1 if not, 2 for a wrong command line.")]
+    Backup {
+        /// The new folder
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+        #[command(flatten)]
+        arguments: StateArgs,
     },
     /// Switch to the newly installed binary without closing sockets
     ///

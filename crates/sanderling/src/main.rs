@@ -3,6 +3,8 @@
 
 mod cli;
 mod publication;
+mod renewal_command;
+mod state_files;
 
 use cli::{Command, Invocation};
 use sanderling_config::log::{self, log};
@@ -46,9 +48,11 @@ fn run() -> Exit {
         }
         Command::Agent { source, state } => sanderling_agent::run(&source, &state),
         Command::Keeper { source } => sanderling_keeper::run(&source),
+        Command::RunOnRenew(command) => command.run(),
         Command::Check(source, options) => sanderling_server_process::check(&source, options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Publish(publication) => exit_of("publish", publication.run()),
+        Command::State(command) => exit_of(command.action.name(), command.run()),
         Command::Control(request) => client::run(request.command, &request.socket, request.timeout),
         Command::Top(request, options) => {
             let ask = || client::ask(request.command.clone(), &request.socket, request.timeout);

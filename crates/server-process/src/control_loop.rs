@@ -335,7 +335,8 @@ impl<'s> ControlLoop<'s> {
             | Command::ServeKeys
             | Command::ZoneNotified(_)
             | Command::Certificates { .. }
-            | Command::RenewCertificate { .. } => {
+            | Command::RenewCertificate { .. }
+            | Command::RevokeCertificate { .. } => {
                 log_warning(&format!("ignoring the command {command:?}: a server process does not carry it out"));
             }
         }

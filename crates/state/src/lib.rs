@@ -15,6 +15,10 @@
 //! other programs read them at `certificates/NAME/`.
 #![forbid(unsafe_code)]
 
+mod copy;
+
+pub use copy::copy;
+
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};

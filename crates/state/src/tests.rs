@@ -118,3 +118,42 @@ fn errors_have_a_remedy() {
     let error = prepare(&path, Some((other, other))).expect_err("another user").to_string();
     assert!(error.contains(&format!("chown -R {other} /")), "{error}");
 }
+
+#[test]
+fn copy_is_a_folder_of_its_own_although_the_folder_changes_meanwhile() {
+    let (directory, target) = (tempfile::tempdir().expect("created"), tempfile::tempdir().expect("created"));
+    let state = StateFolder::open(directory.path()).expect("opened");
+    state.write("acme/a/account.json", b"account").expect("written");
+    state.store_certificate("example.com", b"chain 0", b"key 0").expect("stored");
+    let (path, is_over) = (directory.path().to_owned(), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1..200 {
+                let text = |what| format!("{what} {number}").into_bytes();
+                state.store_certificate("example.com", &text("chain"), &text("key")).expect("stored");
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let mut number = 0;
+        while number < 10 || !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            number += 1;
+            let to = target.path().join(format!("copy-{number}"));
+            // While it changes all the time, there may be none.
+            if copy(&path, &to).is_err() {
+                assert!(!to.exists());
+                continue;
+            }
+            let copied = StateFolder::open(&to).expect("a state folder");
+            let read = |file: &str| {
+                let content = copied.read(&format!("certificates/example.com/{file}")).expect("read").expect("copied");
+                String::from_utf8(content).expect("text")
+            };
+            assert_eq!(read(CHAIN_FILE).strip_prefix("chain "), read(KEY_FILE).strip_prefix("key "));
+            assert_eq!(copied.read("acme/a/account.json").expect("read").as_deref(), Some(&b"account"[..]));
+            assert_eq!(fs::metadata(to.join("version")).expect("copied").mode() & 0o777, 0o600);
+        }
+    });
+    copy(&path, &target.path().join("last")).expect("nothing changes any more");
+    copy(&path, &target.path().join("last")).expect_err("the folder exists");
+    copy(target.path(), &target.path().join("other")).expect_err("it is no state folder");
+}

@@ -9,6 +9,7 @@ mod start_task;
 mod status;
 mod certificates;
 mod agent;
+mod renewal_commands;
 mod zones;
 mod keeper;
 mod log_files;
@@ -19,6 +20,7 @@ pub use startup::serve;
 use self::agent::Agent;
 use self::keeper::Keeper;
 use self::log_files::LogFiles;
+use self::renewal_commands::RenewalCommands;
 use self::secrets::Secrets;
 use crate::backoff::Backoff;
 use crate::phase::{Phase, PhaseInput};
@@ -68,6 +70,7 @@ struct Supervisor {
     secrets: Secrets,
     agent: Agent,
     keeper: Keeper,
+    renewal_commands: RenewalCommands,
     logs: LogFiles,
     processes: Vec<Process>,
     last_generation: u64,
@@ -276,6 +279,7 @@ impl Supervisor {
         sources.extend(self.processes.iter().flat_map(Process::poll_fds));
         sources.extend(self.agent.poll_fds());
         sources.extend(self.keeper.poll_fds());
+        sources.extend(self.renewal_commands.poll_fd());
         sources.extend(self.control.iter().flat_map(ControlSocket::poll_fds));
         let now = Instant::now();
         let timeout = self.next_deadline().map(|deadline| deadline.saturating_duration_since(now));
@@ -353,7 +357,9 @@ impl Supervisor {
                 Command::Certificates { name, is_json } => {
                     self.reply_with_certificates(requester, name.as_deref(), is_json);
                 }
-                command @ Command::RenewCertificate { .. } => self.pass_to_agent(requester, command),
+                command @ (Command::RenewCertificate { .. } | Command::RevokeCertificate { .. }) => {
+                    self.pass_to_agent(requester, command);
+                }
                 Command::Upgrade => self.enqueue(QueuedRequest::Upgrade(requester)),
                 Command::Stop => self.stop(requester),
                 Command::Reopen => self.reopen_logs(requester),
@@ -424,6 +430,7 @@ impl Supervisor {
         self.update_keeper(hang_limit);
         self.update_secrets();
         self.update_logs();
+        self.update_renewal_commands();
         if let Some(interval) = self.notifier.watchdog_interval()
             && self.next_watchdog.is_none_or(|at| Instant::now() >= at)
         {

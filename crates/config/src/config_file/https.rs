@@ -10,6 +10,7 @@ use std::path::Path;
 use toml::de::DeValue;
 
 const CERTIFICATE_EXAMPLE: &str = "certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
+const ON_RENEW_EXAMPLE: &str = "on_renew = [\"/usr/bin/systemctl\", \"reload\", \"postfix\"]";
 const HSTS_EXAMPLE: &str = "hsts = { max_age = \"1d\" }";
 /// Ten years.
 const MAX_AGE_S_MAX: u64 = 315_360_000;
@@ -126,8 +127,28 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
+    /// The command that is run when a certificate was issued.
+    pub(super) fn read_on_renew(&mut self, entry: Entry<'_, '_>) -> Vec<String> {
+        let strings = self.reader.strings(entry, ON_RENEW_EXAMPLE);
+        match strings.first() {
+            Some((_, program)) if program.starts_with('/') => {}
+            Some((offset, program)) => {
+                self.error(
+                    *offset,
+                    format!("`{program}` is not an absolute path"),
+                    format!("write {ON_RENEW_EXAMPLE}"),
+                );
+            }
+            None => self.error(entry.offset, "`on_renew` has no command", format!("write {ON_RENEW_EXAMPLE}")),
+        }
+        if let Some((offset, _)) = strings.iter().find(|(_, text)| text.contains('\0')) {
+            self.error(*offset, "an argument has a zero byte", "remove it");
+        }
+        strings.into_iter().map(|(_, text)| text.to_owned()).collect()
+    }
+
     /// Adds the certificate that the server requests for `names`, the first of which is that of the domain.
-    pub(super) fn add_automatic_certificate(&mut self, names: Vec<DomainName>, offset: usize) {
+    pub(super) fn add_automatic_certificate(&mut self, names: Vec<DomainName>, on_renew: Vec<String>, offset: usize) {
         let Some(first) = names.first() else { return };
         if let Some(name) = names.iter().find(|name| !name.can_be_host() || !name.as_str().contains('.')) {
             let message = format!("no authority issues a certificate for {name}");
@@ -140,6 +161,7 @@ impl ConfigBuilder<'_, '_> {
             key: folder.join("privkey.pem"),
             names,
             is_automatic: true,
+            on_renew,
             location: self.reader.location(offset),
         });
     }
@@ -175,7 +197,14 @@ impl ConfigBuilder<'_, '_> {
         match (chain, key) {
             (Some((chain, location)), Some((key, _))) => {
                 let names = names.to_vec();
-                self.config.certificates.push(CertificateFiles { names, is_automatic: false, chain, key, location });
+                self.config.certificates.push(CertificateFiles {
+                    names,
+                    is_automatic: false,
+                    chain,
+                    key,
+                    on_renew: Vec::new(),
+                    location,
+                });
             }
             _ if self.reader.has_problems() => {}
             (None, _) => {

@@ -12,7 +12,7 @@ use std::time::Duration;
 const STATUS_TIMEOUT_S: u64 = 5;
 /// For `reload` and `upgrade`: zones may be large, and a new process may have to start.
 pub(super) const CHANGE_TIMEOUT_S: u64 = 60;
-/// For `renew`.
+/// For `renew` and `revoke`.
 const RENEWAL_TIMEOUT_S: u64 = 300;
 /// For `stop`: the default of `drain_timeout_ms`, and 5 s to exit.
 const STOP_TIMEOUT_S: u64 = 35;
@@ -42,7 +42,7 @@ pub(super) struct ControlArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     config: Option<PathBuf>,
 
-    /// Time to wait for the whole answer [default: 5 for `status`, `certificates` and `zone status`, 300 for `renew`, 600 for `zone list` and `zone show`, 60 for `reload` and
+    /// Time to wait for the whole answer [default: 5 for `status`, `certificates` and `zone status`, 300 for `renew` and `revoke`, 600 for `zone list` and `zone show`, 60 for `reload` and
     /// `upgrade`, 35 for `stop`]
     ///
     /// For `stop`, more than `drain_timeout_ms`.
@@ -64,7 +64,7 @@ impl ControlArgs {
                 STATUS_TIMEOUT_S
             }
             // An authority takes its time.
-            Command::RenewCertificate { .. } => RENEWAL_TIMEOUT_S,
+            Command::RenewCertificate { .. } | Command::RevokeCertificate { .. } => RENEWAL_TIMEOUT_S,
             Command::Zone(ZoneCommand::List { .. } | ZoneCommand::Show { .. }) => ZONE_TIMEOUT_S,
             Command::Stop => STOP_TIMEOUT_S,
             _ => CHANGE_TIMEOUT_S,

@@ -83,7 +83,7 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 15] = [
+    const COMMANDS: [&str; 18] = [
         "publish",
         "rollback",
         "demo",
@@ -94,6 +94,9 @@ mod tests {
         "top",
         "certificates",
         "renew",
+        "revoke",
+        "export",
+        "backup",
         "reload",
         "upgrade",
         "reopen",

@@ -2,6 +2,7 @@
 //! up names by the DNS server under test.
 
 mod authorities;
+mod other_programs;
 
 use sanderling_testkit::{
     DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, free_address, run_program, send_signal, wait_until,

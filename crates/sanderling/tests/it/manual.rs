@@ -20,6 +20,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("zones/example.com.zone", ZONE),
     ("sites/example.com.toml", b"[domain.\"example.com\"]\nsite = \"public\"\n"),
     ("users.htpasswd", include_bytes!("site_rules/users.htpasswd")),
+    ("zerossl.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA\n"),
     ("transfer.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA==\n"),
 ];
 /// What a configuration may leave to that of an earlier task.
@@ -40,7 +41,9 @@ fn configurations_of_the_manual_are_valid() {
     let directory = TestDirectory::with(FILES);
     issue_for("example.com,DNS:*.example.com", &directory, "fullchain.pem", "privkey.pem", "example.com");
     let secret = fs::Permissions::from_mode(0o600);
-    fs::set_permissions(directory.path().join("transfer.key"), secret).expect("set");
+    for file in ["transfer.key", "zerossl.key"] {
+        fs::set_permissions(directory.path().join(file), secret.clone()).expect("set");
+    }
     let file = directory.argument("sanderling.toml");
     let mut count = 0;
     for page in pages.iter().filter(|page| page.extension().is_some_and(|extension| extension == "md")) {

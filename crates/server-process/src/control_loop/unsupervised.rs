@@ -63,6 +63,7 @@ impl ControlLoop<'_> {
             | Command::ZoneNotified(_)
             | Command::Certificates { .. }
             | Command::RenewCertificate { .. }
+            | Command::RevokeCertificate { .. }
             | Command::HoldKeys { .. }
             | Command::RetainKeys
             | Command::ServeKeys

@@ -220,9 +220,10 @@ impl Supervisor {
                     Ok(report) => self.agent.report = Some(report),
                     Err(error) => log_error(&format!("the agent sends a malformed report: {}", error_text(&error))),
                 },
-                (Event::CertificateStored, None) => {
+                (Event::CertificateStored { name }, None) => {
                     let config = Arc::clone(&self.active.config);
                     self.secrets.pass_on_again(&config);
+                    self.add_renewal_command(name);
                 }
                 (Event::ZoneStored { zone }, Some(requester)) => {
                     let command = Command::Zone(ZoneCommand::Reload { zone, is_forced: false });

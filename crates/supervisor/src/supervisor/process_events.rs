@@ -80,7 +80,7 @@ impl Supervisor {
             }
             Event::ZonesServed | Event::ZoneServed(_) | Event::JournalsChanged => {}
             Event::ChallengesChanged { .. }
-            | Event::CertificateStored
+            | Event::CertificateStored { .. }
             | Event::ZoneStored { .. }
             | Event::AgentReport => {
                 log_warning(&format!("ignoring {event:?} of {process}: only the agent sends it"));

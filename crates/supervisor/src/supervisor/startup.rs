@@ -4,6 +4,7 @@
 use super::agent::Agent;
 use super::keeper::Keeper;
 use super::log_files::LogFiles;
+use super::renewal_commands::RenewalCommands;
 use super::secrets::Secrets;
 use super::upgrade::LOG_FLUSH_MAX;
 use super::{ActiveConfig, Lifecycle, QueuedRequest, Requester, Supervisor};
@@ -311,6 +312,7 @@ impl Supervisor {
             secrets: Secrets::default(),
             agent: Agent::default(),
             keeper: Keeper::default(),
+            renewal_commands: RenewalCommands::default(),
             logs: LogFiles::new(),
             processes: Vec::new(),
             last_generation: 0,

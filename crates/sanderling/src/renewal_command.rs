@@ -1,0 +1,100 @@
+//! The process that runs the command `on_renew` of a domain, when its certificate was renewed. It is between the supervisor and the
+//! command, so that the supervisor waits for nothing, reads nothing that the command writes, and gives it no descriptor.
+
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::{log, log_error};
+use sanderling_config::{DomainName, Exit};
+use sanderling_os::poll_set::PollSet;
+use sanderling_os::process::{ProcessHandle, kill_group};
+use sanderling_os::signals;
+use std::io::{self, BufRead, BufReader, PipeReader, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// Where the command finds other programs.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Bytes of its output that are logged.
+const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
+/// Time after its exit in which the rest of its output is read: a process that it has started may keep it open.
+const OUTPUT_TIME: Duration = Duration::from_secs(1);
+
+/// What is run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RenewalCommand {
+    pub(crate) domain: DomainName,
+    /// The certificate and its key.
+    pub(crate) chain: PathBuf,
+    pub(crate) key: PathBuf,
+    /// After this time the command is killed.
+    pub(crate) timeout: Duration,
+    /// The program and its arguments.
+    pub(crate) command: Vec<String>,
+}
+
+impl RenewalCommand {
+    pub(crate) fn run(self) -> Exit {
+        let domain = self.domain.clone();
+        match self.try_run() {
+            Ok(status) if status.success() => {
+                log(&format!("`on_renew` of {domain} has succeeded"));
+                Exit::Success
+            }
+            Ok(status) => {
+                log_error(&format!("`on_renew` of {domain} has failed: {status}; run it by hand"));
+                Exit::Failure
+            }
+            Err(error) => {
+                log_error(&format!("`on_renew` of {domain}: {}", error_text(&error)));
+                Exit::Failure
+            }
+        }
+    }
+
+    fn try_run(self) -> io::Result<ExitStatus> {
+        // The supervisor blocks them while it starts a process.
+        signals::unblock_all()?;
+        let (program, arguments) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let (reader, writer) = io::pipe()?;
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir("/").env_clear().env("PATH", PATH).process_group(0);
+        command.env("SANDERLING_DOMAIN", self.domain.as_str());
+        command.env("SANDERLING_CHAIN", &self.chain).env("SANDERLING_KEY", &self.key);
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        let mut child = command.spawn().map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
+        // It has the writing ends too.
+        drop(command);
+        let (done, is_read) = mpsc::channel();
+        let domain = self.domain.clone();
+        thread::spawn(move || {
+            log_lines(&domain, reader);
+            let _ = done.send(());
+        });
+        let handle = ProcessHandle::open(child.id().cast_signed())?;
+        let mut poll_set = PollSet::new([handle.as_fd()]);
+        poll_set.wait(Some(self.timeout))?;
+        if !poll_set.is_ready(0) {
+            kill_group(handle.pid())?;
+            log_error(&format!("`on_renew` of {} has not ended in {} s; killed", self.domain, self.timeout.as_secs()));
+        }
+        let status = child.wait()?;
+        let _ = is_read.recv_timeout(OUTPUT_TIME);
+        Ok(status)
+    }
+}
+
+/// Logs what a command writes, up to a limit; the rest is read, so that the command does not wait.
+fn log_lines(domain: &DomainName, output: PipeReader) {
+    let mut reader = BufReader::new(output.take(OUTPUT_BYTES_MAX));
+    let mut line = Vec::new();
+    while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
+        let text = String::from_utf8_lossy(&line);
+        log(&format!("`on_renew` of {domain}: {}", text.trim_end().escape_debug()));
+        line.clear();
+    }
+    let _ = io::copy(&mut reader.into_inner().into_inner(), &mut io::sink());
+}

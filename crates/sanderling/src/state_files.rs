@@ -1,0 +1,168 @@
+//! The commands `backup` and `export`: copies of what is in the state folder. They need no running server, and change nothing there.
+
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::print;
+use sanderling_config::{ConfigSource, DomainName};
+use sanderling_state::{CERTIFICATES, CHAIN_FILE, KEY_FILE};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// The state folder of root, as the packages create it.
+const DEFAULT_STATE: &str = "/var/lib/sanderling";
+/// The private key and the chain in one file, in the order that Postfix and HAProxy need.
+const COMBINED_FILE: &str = "combined.pem";
+
+/// A copy that is made.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct StateCommand {
+    /// Which folder has the state.
+    pub(crate) state: StateLocation,
+    pub(crate) action: StateAction,
+}
+
+/// How the state folder is found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum StateLocation {
+    Folder(PathBuf),
+    /// The key `state` of a configuration, else the default.
+    Configuration(ConfigSource),
+    Default,
+}
+
+/// What is copied.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum StateAction {
+    /// All of it, to a new folder.
+    Backup(PathBuf),
+    /// A certificate with its key, to files in a folder.
+    Export(DomainName, PathBuf),
+}
+
+impl StateAction {
+    /// The name of the command.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            StateAction::Backup(_) => "backup",
+            StateAction::Export(..) => "export",
+        }
+    }
+}
+
+impl StateCommand {
+    /// # Errors
+    /// What is wrong, and what to do.
+    pub(crate) fn run(self) -> Result<(), String> {
+        let state = self.state.path()?;
+        match self.action {
+            StateAction::Backup(target) => {
+                let count = sanderling_state::copy(&state, &target).map_err(|error| error.to_string())?;
+                print(&format!("{count} files of {} are in {}\n", state.display(), target.display()));
+                Ok(())
+            }
+            StateAction::Export(name, target) => export(&state, &name, &target),
+        }
+    }
+}
+
+impl StateLocation {
+    fn path(self) -> Result<PathBuf, String> {
+        let of_config = match self {
+            StateLocation::Folder(path) => return Ok(path),
+            StateLocation::Configuration(source) => {
+                let config = source
+                    .load()
+                    .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+                config.state
+            }
+            StateLocation::Default => None,
+        };
+        Ok(of_config.unwrap_or_else(|| PathBuf::from(DEFAULT_STATE)))
+    }
+}
+
+/// Writes the certificate of `name` to the folder `target`. Files that exist keep their owner and mode.
+fn export(state: &Path, name: &DomainName, target: &Path) -> Result<(), String> {
+    let folder = state.join(CERTIFICATES).join(name.as_str());
+    // A renewal switches the link: both files are read below the folder that it leads to now.
+    let folder = fs::canonicalize(&folder).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!(
+            "{} has no certificate of {name}; `sanderling certificates` lists those of the server, and `--state` names its folder",
+            state.display()
+        ),
+        _ => format!("cannot read {}: {}", folder.display(), error_text(&error)),
+    })?;
+    let read = |file: &str| {
+        let path = folder.join(file);
+        fs::read(&path).map_err(|error| format!("cannot read {}: {}", path.display(), error_text(&error)))
+    };
+    let (chain, key) = (read(CHAIN_FILE)?, read(KEY_FILE)?);
+    let combined = [&key[..], &chain[..]].concat();
+    for (file, content, mode) in
+        [(KEY_FILE, &key, 0o600), (CHAIN_FILE, &chain, 0o644), (COMBINED_FILE, &combined, 0o600)]
+    {
+        let path = target.join(file);
+        replace(&path, content, mode)
+            .map_err(|error| format!("cannot write {}: {}", path.display(), error_text(&error)))?;
+    }
+    print(&format!("{KEY_FILE}, {CHAIN_FILE} and {COMBINED_FILE} of {name} are in {}\n", target.display()));
+    Ok(())
+}
+
+/// Gives the file at `path` this content, at once, and `mode` if it is new.
+fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let temporary = path.with_file_name(format!(".new-{name}"));
+    let before = fs::metadata(path).ok();
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary)?;
+    let written = file.write_all(content).and_then(|()| {
+        if let Some(before) = &before {
+            fchown(&file, Some(before.uid()), Some(before.gid()))?;
+        }
+        let mode = before.as_ref().map_or(mode, |before| before.mode() & 0o777);
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.sync_all()
+    });
+    let renamed = written.and_then(|()| fs::rename(&temporary, path));
+    if renamed.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    renamed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exported_files_keep_their_mode_and_have_the_key_first() {
+        let (state, target) = (tempfile::tempdir().expect("created"), tempfile::tempdir().expect("created"));
+        let name = DomainName::parse("example.com").expect("a name");
+        export(state.path(), &name, target.path()).expect_err("there is none");
+        let folder = state.path().join("generations/example.com-1");
+        fs::create_dir_all(&folder).expect("created");
+        fs::create_dir_all(state.path().join(CERTIFICATES)).expect("created");
+        std::os::unix::fs::symlink(&folder, state.path().join(CERTIFICATES).join("example.com")).expect("made");
+        fs::write(folder.join(CHAIN_FILE), "chain\n").expect("written");
+        fs::write(folder.join(KEY_FILE), "key\n").expect("written");
+        let run = || export(state.path(), &name, target.path()).expect("exported");
+        let found = |file: &str| {
+            let path = target.path().join(file);
+            let mode = fs::metadata(&path).expect("exported").mode() & 0o777;
+            (fs::read_to_string(path).expect("read"), mode)
+        };
+        run();
+        assert_eq!(found(KEY_FILE), ("key\n".to_owned(), 0o600));
+        assert_eq!(found(CHAIN_FILE), ("chain\n".to_owned(), 0o644));
+        assert_eq!(found(COMBINED_FILE), ("key\nchain\n".to_owned(), 0o600));
+        fs::set_permissions(target.path().join(KEY_FILE), fs::Permissions::from_mode(0o640)).expect("changed");
+        fs::write(folder.join(KEY_FILE), "new\n").expect("written");
+        run();
+        assert_eq!(found(KEY_FILE), ("new\n".to_owned(), 0o640));
+    }
+}
