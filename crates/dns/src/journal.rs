@@ -160,6 +160,11 @@ impl ZoneJournal {
         self.changes.is_empty()
     }
 
+    /// The serial of the version from which the first change leads on, and the number of changes.
+    pub fn first_change(&self) -> Option<(u32, usize)> {
+        self.changes.first().map(|change| (change.from_serial, self.changes.len()))
+    }
+
     /// Whether the next change can be a part of the journal.
     pub(crate) fn can_continue(&self) -> bool {
         !self.has_ambiguous_end

@@ -202,6 +202,9 @@ fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool) -> Stri
         line("serial", format!("{serial}, loaded {}", String::from_utf8_lossy(date.as_bytes())));
         line("records", format!("{} of {} names", state.record_count, zone.name_count()));
         line("memory", format!("{} bytes", zone.memory_bytes()));
+        if let Some((first_serial, count)) = zone.journal().first_change() {
+            line("journal", format!("{count} changes since serial {first_serial}, for IXFR"));
+        }
     }
     line("file", state.file.display().to_string());
     line("state", state_text(state, &state.file, is_current));

@@ -2,7 +2,7 @@
 
 use super::name_servers::{NameServer, Peer, Program, SECRET, records};
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, run_to_end, sanderling,
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, kdig, run_to_end, sanderling,
     send_signal, wait_until,
 };
 use std::io::{Read, Write};
@@ -77,6 +77,9 @@ fn check_secondary_of(program: Program) {
     primary.replace_zone(&zone(0, 2));
     wait_for_version(&server, &primary, 0);
     server.wait_for_error(&format!("serial {} -> 0 transferred from {address}, its changes", u32::MAX));
+    // It has a journal of its own for its secondaries.
+    let changes = records(&kdig(server.dns(), &["+tcp", "example.com", &format!("IXFR={}", u32::MAX)]));
+    assert!((5..20).contains(&changes.len()), "{changes:?}");
     kill_children(&server);
     primary.replace_zone(&zone(1, 2));
     wait_for_version(&server, &primary, 1);

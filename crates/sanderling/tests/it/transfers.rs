@@ -2,7 +2,7 @@
 
 use super::name_servers::{Peer, Program, SECRET, TSIG, records};
 use sanderling_testkit::{
-    ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, kdig, run_program, send_signal,
+    Ended, ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, kdig, run_program, send_signal,
     wait_until,
 };
 
@@ -88,6 +88,8 @@ fn journal_outlives_the_processes_and_a_damaged_one_is_not_used() {
     assert!((5..100).contains(&first), "{first} records");
     assert!(changes_since(&server, 8) < first);
     assert!(changes_since(&server, 6) > WHOLE, "the journal does not go back so far");
+    let status = zone_command(&directory, "status").text();
+    assert!(status.contains("journal  2 changes since serial 7, for IXFR"), "{status}");
     kill_after_storing(&directory, &server, 9);
     assert_eq!(changes_since(&server, 7), first, "of the next process");
     load_version(&directory, 10);
@@ -161,9 +163,13 @@ fn zone_is_transferred_to_those_that_a_rule_allows() {
 
 /// The records of `example.com` as the server shows them.
 fn run_zone_show(directory: &TestDirectory) -> Vec<String> {
+    records(&zone_command(directory, "show"))
+}
+
+fn zone_command(directory: &TestDirectory, name: &str) -> Ended {
     let mut command = sanderling_testkit::sanderling();
-    command.args(["zone", "show", "example.com", "--control", &directory.argument("control")]);
-    records(&sanderling_testkit::run_to_end(command, sanderling_testkit::DEADLINE))
+    command.args(["zone", name, "example.com", "--control", &directory.argument("control")]);
+    sanderling_testkit::run_to_end(command, sanderling_testkit::DEADLINE)
 }
 
 #[test]
