@@ -16,6 +16,8 @@ const NEEDED: &[Needed] = &[
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("named", "bind9"),
+    ("ldns-signzone", "ldnsutils"),
+    ("kzonesign", "knot-dnssecutils"),
     ("openssl", "openssl"),
     ("nghttp", "nghttp2-client"),
     ("chromium", "chromium"),

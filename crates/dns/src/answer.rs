@@ -2,18 +2,18 @@
 //!
 //! The caller owns the buffers of query and reply. Nothing here allocates, blocks or panics on any bytes of a query.
 
-use crate::compression::NameOffsets;
+use crate::alias_chain::ChainWriter;
+use crate::layout::Form;
 use crate::message::{MessageFull, Rcode, ReplyWriter, Section};
-use crate::name::{LABEL_COUNT_MAX, Name, NameBuf};
-use crate::name_hash::{IndexedName, NameHash};
-use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES, OwnerLocation};
+use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES};
 use crate::query::{ParsedQuery, ReplyKind};
 use crate::question::Edns;
 use crate::reply_options::{ExtendedError, OptionsWriter, QueryOptions, ReplyOptions, UDP_REPLY_BYTES};
 use crate::rtype::Rtype;
+use crate::signed_answer;
 use crate::tsig::{ReplySigner, TsigError, append_unsigned};
-use crate::zone::{FoundRrset, Lookup, Zone};
-use crate::zone_map::{CNAME_CHAIN_MAX, FoundZone, ZoneMap};
+use crate::zone::{Lookup, Zone};
+use crate::zone_map::{FoundZone, ZoneMap};
 use core::net::SocketAddr;
 
 /// Bytes of the longest message (RFC 1035 §4.2.2). `out` has at least this length for TCP.
@@ -103,6 +103,9 @@ fn answer_without_options(
         }
         &ReplyKind::QuestionOnly(Rcode::NotAuth) => unknown_key(query, transport, out),
         &ReplyKind::QuestionOnly(rcode) => reply_to(query, transport, reserved_bytes, out, |_| rcode),
+        ReplyKind::InZone(found) if query.asks_for_signatures() && found.zone.is_signed() => {
+            answer_with_signatures(query, found, transport, reserved_bytes, out)
+        }
         ReplyKind::InZone(found) => {
             reply_to(query, transport, reserved_bytes, out, |reply| put_sections(query, found, reply))
         }
@@ -287,9 +290,28 @@ fn error_reply(query: &ParsedQuery<'_, '_>, transport: DnsTransport, rcode: Rcod
     reply_to(query, transport, 0, out, |_| rcode)
 }
 
+/// Answers from a signed zone for a client that asks for signatures.
+// Not inlined: answers without signatures stay as fast as without this code.
+#[inline(never)]
+fn answer_with_signatures<'z>(
+    query: &ParsedQuery<'z, '_>,
+    found: &FoundZone<'z>,
+    transport: DnsTransport,
+    reserved_bytes: usize,
+    out: &mut [u8],
+) -> Answer {
+    reply_to(query, transport, reserved_bytes, out, |reply| complete(signed_answer::put(query, found, reply), reply))
+}
+
 #[inline]
-fn put_sections(query: &ParsedQuery<'_, '_>, found: &FoundZone<'_>, reply: &mut ReplyWriter<'_>) -> Rcode {
-    put_answer(query, found, reply).unwrap_or_else(|MessageFull| {
+fn put_sections<'z>(query: &ParsedQuery<'z, '_>, found: &FoundZone<'z>, reply: &mut ReplyWriter<'_>) -> Rcode {
+    complete(put_answer(query, found, reply), reply)
+}
+
+/// The RCODE of a reply, which is truncated if it is full.
+#[inline]
+fn complete(result: Result<Rcode, MessageFull>, reply: &mut ReplyWriter<'_>) -> Rcode {
+    result.unwrap_or_else(|MessageFull| {
         reply.truncate();
         Rcode::NoError
     })
@@ -297,9 +319,9 @@ fn put_sections(query: &ParsedQuery<'_, '_>, found: &FoundZone<'_>, reply: &mut 
 
 /// Writes all sections. RRsets of QNAME itself are copied in packed form; the others are compressed as they are written.
 #[inline(always)]
-fn put_answer(
-    query: &ParsedQuery<'_, '_>,
-    found: &FoundZone<'_>,
+fn put_answer<'z>(
+    query: &ParsedQuery<'z, '_>,
+    found: &FoundZone<'z>,
     reply: &mut ReplyWriter<'_>,
 ) -> Result<Rcode, MessageFull> {
     let question = &query.question;
@@ -312,181 +334,23 @@ fn put_answer(
     match lookup {
         Lookup::Answer(found) | Lookup::Referral(found) => {
             let section = if is_referral { Section::Authority } else { Section::Answer };
-            let owner = owner_in_question(&found, qname_bytes);
+            let owner = found.owner_in_question(qname_bytes);
             reply.put_packed(section, (found.owner, &found.rrset), owner)?;
             Ok(Rcode::NoError)
         }
         Lookup::Nodata => Ok(put_negative(found.zone, qname_bytes, reply, Rcode::NoError)),
         Lookup::Nxdomain => Ok(put_negative(found.zone, qname_bytes, reply, Rcode::NxDomain)),
-        Lookup::Cname(_) | Lookup::Dname(_) => ChainWriter::put(query, found, &lookup, reply),
+        Lookup::Cname(_) | Lookup::Dname(_) => ChainWriter::put(query, found, None, &lookup, reply),
     }
 }
 
 /// Writes the SOA with which resolvers cache a negative answer (RFC 2308 §3).
 #[inline(always)]
 fn put_negative(zone: &Zone, qname_bytes: usize, reply: &mut ReplyWriter<'_>, rcode: Rcode) -> Rcode {
-    let soa = zone.negative_soa();
-    let owner = owner_in_question(&soa, qname_bytes);
+    let soa = zone.negative_soa(Form::Plain);
+    let owner = soa.owner_in_question(qname_bytes);
     if reply.put_packed(Section::Authority, (soa.owner, &soa.rrset), owner).is_err() {
         reply.truncate();
     }
     rcode
-}
-
-/// The owner of `found` as a suffix of QNAME. Of a wildcard, it is the suffix of the same length.
-fn owner_in_question(found: &FoundRrset<'_>, qname_bytes: usize) -> OwnerLocation {
-    let length_bytes = found.owner.length_bytes();
-    OwnerLocation { offset: HEADER_BYTES + qname_bytes - length_bytes, length_bytes }
-}
-
-/// The aliases that a reply has followed.
-struct AliasChain<'z> {
-    aliases: [Alias<'z>; CNAME_CHAIN_MAX],
-    count: usize,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Alias<'z> {
-    /// The hash of the alias's own name. Among so few names, equal hashes mean equal names.
-    name: NameHash,
-    /// The zone and the node of the CNAME or DNAME.
-    owner: Option<(&'z Zone, usize)>,
-}
-
-impl<'z> AliasChain<'z> {
-    fn push(&mut self, name: NameHash, zone: &'z Zone, found: &FoundRrset<'_>) {
-        self.aliases[self.count] = Alias { name, owner: Some((zone, found.node)) };
-        self.count += 1;
-    }
-
-    fn contains_name(&self, name: NameHash) -> bool {
-        self.aliases[..self.count].iter().any(|alias| alias.name == name)
-    }
-
-    fn contains_owner(&self, zone: &Zone, found: &FoundRrset<'_>) -> bool {
-        let is_owner = |(of, node): (&Zone, usize)| core::ptr::eq(of, zone) && node == found.node;
-        self.aliases[..self.count].iter().filter_map(|alias| alias.owner).any(is_owner)
-    }
-}
-
-/// Writes a chain of aliases, and the data at its end.
-struct ChainWriter<'a, 'z, 'o> {
-    qtype: Rtype,
-    zones: &'z ZoneMap,
-    reply: &'a mut ReplyWriter<'o>,
-    known: NameOffsets,
-    chain: AliasChain<'z>,
-}
-
-impl<'z> ChainWriter<'_, 'z, '_> {
-    /// Writes the chain that starts with `lookup`, the result for QNAME in the zone of `found`.
-    // Not inlined: the chain takes kilobytes of stack that other answers do not need.
-    #[inline(never)]
-    fn put(
-        query: &ParsedQuery<'z, '_>,
-        found: &FoundZone<'z>,
-        lookup: &Lookup<'z>,
-        reply: &mut ReplyWriter<'_>,
-    ) -> Result<Rcode, MessageFull> {
-        let (question, zones) = (&query.question, query.zones.expect("the zone was found in them"));
-        let chain = AliasChain { aliases: [Alias::default(); CNAME_CHAIN_MAX], count: 0 };
-        let known = NameOffsets::of_question(question.qname);
-        let mut writer = ChainWriter { qtype: question.qtype, zones, reply, known, chain };
-        let (mut zone, mut hash, mut lookup) = (found.zone, found.hashes.name, *lookup);
-        let mut name = question.qname.to_owned();
-        loop {
-            if let Lookup::Cname(alias) | Lookup::Dname(alias) = &lookup {
-                if writer.chain.count == writer.zones.cname_chain_max() {
-                    // The bound: the answer is the chain so far.
-                    return Ok(Rcode::NoError);
-                }
-                let is_written = writer.chain.contains_owner(zone, alias);
-                writer.chain.push(hash, zone, alias);
-                name = match &lookup {
-                    Lookup::Dname(dname) => match writer.put_dname(dname, name.as_name(), is_written)? {
-                        // QTYPE CNAME: the synthesized CNAME is the answer. RFC 6672 §3.2 would go on, but no server
-                        // does, and NXDOMAIN for the target would deny the record in the answer section.
-                        Some(_) if writer.qtype == Rtype::CNAME => return Ok(Rcode::NoError),
-                        // The same DNAME would apply again and again, to longer and longer names.
-                        Some(_) if dname.alias_target().1.as_name().is_at_or_below(dname.owner) => {
-                            return Ok(Rcode::NoError);
-                        }
-                        Some(target) => target,
-                        None => return Ok(Rcode::YxDomain),
-                    },
-                    _ => writer.put_cname(alias, name.as_name())?,
-                };
-            } else {
-                return writer.put_end(zone, &lookup, name.as_name());
-            }
-            let indexed = IndexedName::of(name.as_name());
-            // RFC 1034 §4.3.2 step 3a: the target is looked up from step 2 on, in the nearest zone of the server.
-            let Ok(next) = writer.zones.find(&indexed, writer.qtype) else { return Ok(Rcode::NoError) };
-            (zone, hash) = (next.zone, next.hashes.name);
-            if writer.chain.contains_name(hash) {
-                // A loop: all its aliases are in the answer section.
-                return Ok(Rcode::NoError);
-            }
-            lookup = zone.lookup(name.as_name(), next.hashes, writer.qtype);
-        }
-    }
-
-    /// Writes the result of the lookup in `zone` for `name`, the last target of the chain.
-    fn put_end(&mut self, zone: &Zone, lookup: &Lookup<'_>, name: Name<'_>) -> Result<Rcode, MessageFull> {
-        match lookup {
-            // QTYPE DNAME, and the DNAME has led back to its own owner.
-            Lookup::Answer(found) if found.is_dname_of(name) && self.chain.contains_owner(zone, found) => {
-                Ok(Rcode::NoError)
-            }
-            Lookup::Answer(found) => self.put_rrset(Section::Answer, found, name),
-            Lookup::Referral(found) => self.put_rrset(Section::Authority, found, found.owner),
-            Lookup::Nodata => Ok(self.put_negative(zone, Rcode::NoError)),
-            // RFC 6604 §3: the RCODE is that of the last name of the chain.
-            Lookup::Nxdomain => Ok(self.put_negative(zone, Rcode::NxDomain)),
-            Lookup::Cname(_) | Lookup::Dname(_) => unreachable!("put follows aliases itself"),
-        }
-    }
-
-    fn put_rrset(&mut self, section: Section, found: &FoundRrset<'_>, owner: Name<'_>) -> Result<Rcode, MessageFull> {
-        self.reply.put_compressed(section, found, owner, &mut self.known)?;
-        self.reply.put_compressed_additional(section, found, owner, &mut self.known)?;
-        Ok(Rcode::NoError)
-    }
-
-    /// Writes a CNAME record of the zone. Returns its target.
-    fn put_cname(&mut self, found: &FoundRrset<'_>, name: Name<'_>) -> Result<NameBuf, MessageFull> {
-        self.reply.put_compressed(Section::Answer, found, name, &mut self.known)?;
-        Ok(found.alias_target().1)
-    }
-
-    /// Writes the DNAME, unless it `is_written` already, and the CNAME synthesized for `name` (RFC 6672 §3.1). Returns
-    /// the target of the CNAME; `None` when it would be too long.
-    fn put_dname(
-        &mut self,
-        found: &FoundRrset<'_>,
-        name: Name<'_>,
-        is_written: bool,
-    ) -> Result<Option<NameBuf>, MessageFull> {
-        if !is_written {
-            self.reply.put_compressed(Section::Answer, found, found.owner, &mut self.known)?;
-        }
-        let (record, substitute) = found.alias_target();
-        let kept_count = name.labels().count() - found.owner.labels().count();
-        let mut labels = [&[][..]; LABEL_COUNT_MAX];
-        for (label, kept) in labels.iter_mut().zip(name.labels().take(kept_count)) {
-            *label = kept;
-        }
-        let Ok(target) = NameBuf::joined(&labels[..kept_count], substitute.as_name()) else { return Ok(None) };
-        self.reply.put_synthesized_cname(name, record.ttl(), target.as_name(), &mut self.known)?;
-        Ok(Some(target))
-    }
-
-    /// [`put_negative`] after an alias.
-    fn put_negative(&mut self, zone: &Zone, rcode: Rcode) -> Rcode {
-        let soa = zone.negative_soa();
-        if self.reply.put_compressed(Section::Authority, &soa, soa.owner, &mut self.known).is_err() {
-            self.reply.truncate();
-        }
-        rcode
-    }
 }

@@ -8,7 +8,9 @@
 //! 4           4       reference, a node index: by the flags, the delegation point, the DNAME owner or the wildcard child
 //! 8           n       name, in lower case
 //! 8 + n       6 × r   for each RRset, in the order of types: type (2), offset of the packed RRset from the node (4)
-//! 8 + n + 6r          packed RRsets
+//! 8 + n + 6r  8       in a signed zone, for each `Proof` a node index
+//!             4 × r   in a signed zone, for each RRset: offset from the node of its packed form with signatures
+//!                     packed RRsets
 //! ```
 
 use crate::name::Name;
@@ -25,6 +27,14 @@ const RRSET_ENTRY_BYTES: usize = 6;
 
 /// A DNAME is here: names below are aliases (RFC 6672).
 const FLAG_HAS_DNAME: u8 = 1;
+/// The zone is signed: the node has the fields for it.
+const FLAG_IS_SIGNED: u8 = 16;
+
+const PROOFS_BYTES: usize = 2 * PROOF_BYTES;
+const PROOF_BYTES: usize = size_of::<u32>();
+const SIGNED_OFFSET_BYTES: usize = size_of::<u32>();
+/// No node has this index.
+const NO_NODE: u32 = u32::MAX;
 
 /// The position of a node in the arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +58,24 @@ pub(crate) enum NodeRef {
     DnameAbove = 4,
     /// The child with the label `*`.
     WildcardChild = 8,
+}
+
+/// What an NSEC or NSEC3 record proves about a node, which refers to the node of the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// The types that the name has.
+    Types = 0,
+    /// The name has no child with the label `*`.
+    NoWildcard = 1,
+}
+
+/// Which of its packed forms an RRset is read in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The records alone.
+    Plain,
+    /// The records and their signatures. That of the NS RRset of a delegation point has DS or NSEC records as well.
+    Signed,
 }
 
 /// A node, borrowed from an arena.
@@ -108,18 +136,57 @@ impl<'z> Node<'z> {
     /// The RRset of one type.
     #[inline]
     pub(crate) fn rrset(&self, rtype: Rtype) -> Option<PackedRrset<'z>> {
+        self.rrset_in(rtype, Form::Plain)
+    }
+
+    /// The RRset of one type, in this form.
+    #[inline(always)]
+    pub(crate) fn rrset_in(&self, rtype: Rtype, form: Form) -> Option<PackedRrset<'z>> {
         let entries = self.entries();
         let index = match entries {
             // Most nodes have few RRsets: a linear search is faster.
             few if few.len() <= 4 => few.iter().position(|entry| type_of(entry) == rtype.0)?,
             many => many.binary_search_by_key(&rtype.0, type_of).ok()?,
         };
-        Some(self.rrset_of(&entries[index]))
+        Some(self.packed(entries, index, form))
     }
 
     /// The RRset of the lowest type.
-    pub(crate) fn first_rrset(&self) -> Option<PackedRrset<'z>> {
-        self.entries().first().map(|entry| self.rrset_of(entry))
+    pub(crate) fn first_rrset(&self, form: Form) -> Option<PackedRrset<'z>> {
+        let entries = self.entries();
+        (!entries.is_empty()).then(|| self.packed(entries, 0, form))
+    }
+
+    /// The RRset of the entry at `index` of `entries`, those of this node.
+    #[inline(always)]
+    fn packed(&self, entries: &[[u8; RRSET_ENTRY_BYTES]], index: usize, form: Form) -> PackedRrset<'z> {
+        match form {
+            Form::Plain => self.rrset_of(&entries[index]),
+            Form::Signed => PackedRrset::read(&self.bytes[self.signed_offset(entries, index)..]),
+        }
+    }
+
+    /// The offset of the signed form of an RRset.
+    fn signed_offset(&self, entries: &[[u8; RRSET_ENTRY_BYTES]], index: usize) -> usize {
+        let &[_, _, ref plain @ ..] = &entries[index];
+        let plain = u32::from_le_bytes(*plain);
+        match self.signed_fields(entries) {
+            None => plain as usize,
+            Some(fields) => number_at(fields, PROOFS_BYTES + index * SIGNED_OFFSET_BYTES) as usize,
+        }
+    }
+
+    /// The node of the record for `proof`.
+    pub(crate) fn proof(&self, proof: Proof) -> Option<NodeIndex> {
+        let fields = self.signed_fields(self.entries())?;
+        let index = number_at(fields, proof as usize * PROOF_BYTES);
+        (index != NO_NODE).then_some(NodeIndex(index))
+    }
+
+    /// The bytes from the fields for signed zones on, if there are such fields.
+    fn signed_fields(&self, entries: &[[u8; RRSET_ENTRY_BYTES]]) -> Option<&'z [u8]> {
+        let entries_end = HEADER_BYTES + usize::from(self.header[1]) + size_of_val(entries);
+        (self.header[FLAGS_OFFSET] & FLAG_IS_SIGNED != 0).then(|| &self.bytes[entries_end..])
     }
 
     /// The RRset at `index`, in the order of types.
@@ -130,11 +197,17 @@ impl<'z> Node<'z> {
     /// The node that follows in the arena, which has nodes up to `end`.
     pub(crate) fn next(&self, end: usize) -> Option<NodeIndex> {
         let entries = self.entries();
-        let entries_end = HEADER_BYTES + usize::from(self.header[1]) + size_of_val(entries);
-        let length = entries.last().map_or(entries_end, |&[_, _, ref offset @ ..]| {
-            let offset = u32::from_le_bytes(*offset) as usize;
-            offset + PackedRrset::stored_bytes(&self.bytes[offset..])
-        });
+        let length = match entries.len().checked_sub(1) {
+            // The signed form of an RRset follows its plain form, or is the same.
+            Some(last) => {
+                let offset = self.signed_offset(entries, last);
+                offset + PackedRrset::stored_bytes(&self.bytes[offset..])
+            }
+            None => {
+                let fields_bytes = if self.signed_fields(entries).is_some() { PROOFS_BYTES } else { 0 };
+                HEADER_BYTES + usize::from(self.header[1]) + fields_bytes
+            }
+        };
         let next = (self.at + length).next_multiple_of(ALIGNMENT_BYTES);
         (next < end).then_some(NodeIndex((next / ALIGNMENT_BYTES) as u32))
     }
@@ -144,6 +217,10 @@ impl<'z> Node<'z> {
         let &[_, _, ref offset @ ..] = entry;
         PackedRrset::read(&self.bytes[u32::from_le_bytes(*offset) as usize..])
     }
+}
+
+fn number_at(fields: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(*fields[at..].first_chunk().expect("written by `NodeWriter`"))
 }
 
 #[inline]
@@ -156,37 +233,71 @@ fn type_of(entry: &[u8; RRSET_ENTRY_BYTES]) -> u16 {
 pub(crate) struct NodeWriter {
     start: usize,
     next_entry: usize,
+    /// The offset of the field for the signed form of the next RRset.
+    next_signed: Option<usize>,
 }
 
 impl NodeWriter {
-    /// Starts a node without reference. `None` when the arena is full.
-    pub(crate) fn start(arena: &mut Vec<u8>, name: Name<'_>, rrset_count: usize) -> Option<(NodeIndex, NodeWriter)> {
+    /// Starts a node without references. `None` when the arena is full.
+    pub(crate) fn start(
+        arena: &mut Vec<u8>,
+        name: Name<'_>,
+        rrset_count: usize,
+        is_signed: bool,
+    ) -> Option<(NodeIndex, NodeWriter)> {
         arena.resize(arena.len().next_multiple_of(ALIGNMENT_BYTES), 0);
         let start = arena.len();
         let index = NodeIndex(u32::try_from(start / ALIGNMENT_BYTES).ok()?);
-        arena.extend_from_slice(&[0, name.length_bytes() as u8]);
+        let flags = if is_signed { FLAG_IS_SIGNED } else { 0 };
+        arena.extend_from_slice(&[flags, name.length_bytes() as u8]);
         arena.extend_from_slice(&(rrset_count as u16).to_le_bytes());
         arena.extend_from_slice(&[0; HEADER_BYTES - NODE_REF_OFFSET]);
         arena.extend_from_slice(name.as_bytes());
         let next_entry = arena.len();
         arena.resize(next_entry + rrset_count * RRSET_ENTRY_BYTES, 0);
-        Some((index, NodeWriter { start, next_entry }))
+        let mut next_signed = None;
+        if is_signed {
+            arena.extend_from_slice(&[u8::MAX; PROOFS_BYTES]);
+            next_signed = Some(arena.len());
+            arena.resize(arena.len() + rrset_count * SIGNED_OFFSET_BYTES, 0);
+        }
+        Some((index, NodeWriter { start, next_entry, next_signed }))
     }
 
     /// Writes the entry of the next RRset. The caller appends the packed RRset to the arena.
     pub(crate) fn start_rrset(&mut self, arena: &mut [u8], rtype: Rtype) {
-        let offset = (arena.len() - self.start) as u32;
+        let offset = ((arena.len() - self.start) as u32).to_le_bytes();
         let (number, offset_field) = arena[self.next_entry..][..RRSET_ENTRY_BYTES].split_at_mut(size_of::<u16>());
         number.copy_from_slice(&rtype.0.to_le_bytes());
-        offset_field.copy_from_slice(&offset.to_le_bytes());
+        offset_field.copy_from_slice(&offset);
         self.next_entry += RRSET_ENTRY_BYTES;
+        if let Some(at) = &mut self.next_signed {
+            arena[*at..*at + SIGNED_OFFSET_BYTES].copy_from_slice(&offset);
+            *at += SIGNED_OFFSET_BYTES;
+        }
     }
+
+    /// Writes that the RRset has a signed form. The caller appends it to the arena, after the plain form.
+    pub(crate) fn start_signed_form(&self, arena: &mut [u8]) {
+        let offset = ((arena.len() - self.start) as u32).to_le_bytes();
+        let end = self.next_signed.expect("the zone is signed");
+        arena[end - SIGNED_OFFSET_BYTES..end].copy_from_slice(&offset);
+    }
+}
+
+/// Sets a proof of `node`, which is one of a signed zone, to the record of `target`.
+pub(crate) fn set_proof(arena: &mut [u8], node: NodeIndex, proof: Proof, target: NodeIndex) {
+    let entries = Node::read(arena, node).entries();
+    let fields = HEADER_BYTES + usize::from(arena[node.offset() + 1]) + size_of_val(entries);
+    let at = node.offset() + fields + proof as usize * PROOF_BYTES;
+    arena[at..at + PROOF_BYTES].copy_from_slice(&target.0.to_le_bytes());
 }
 
 /// Sets the reference of `node` to `target`.
 pub(crate) fn set_node_ref(arena: &mut [u8], node: NodeIndex, kind: NodeRef, target: NodeIndex) {
     let at = node.offset();
-    debug_assert!(arena[at + FLAGS_OFFSET] & !FLAG_HAS_DNAME & !(kind as u8) == 0, "a node has at most one");
+    let other_refs = arena[at + FLAGS_OFFSET] & !FLAG_HAS_DNAME & !FLAG_IS_SIGNED & !(kind as u8);
+    debug_assert!(other_refs == 0, "a node has at most one");
     arena[at + FLAGS_OFFSET] |= kind as u8;
     arena[at + NODE_REF_OFFSET..at + HEADER_BYTES].copy_from_slice(&target.0.to_le_bytes());
 }

@@ -13,6 +13,9 @@ extern crate alloc;
 
 // The order is that of imports: a module uses those below it.
 pub mod answer;
+mod signed_answer;
+mod alias_chain;
+mod proofs;
 mod reply_ttl;
 mod zone_text;
 pub mod transfer;
@@ -31,6 +34,7 @@ mod question;
 pub mod tsig;
 pub mod zone_builder;
 pub mod zone;
+mod denial;
 pub mod journal;
 mod layout;
 mod compression;

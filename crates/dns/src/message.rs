@@ -1,6 +1,6 @@
 //! Writes a reply in wire form (RFC 1035 §4).
 
-use crate::compression::NameOffsets;
+use crate::compression::{NameOffsets, POINTER_REACH_BYTES};
 use crate::name::{Name, NameBuf};
 use crate::packed_rrset::{
     CLASS_CH, CLASS_IN, HEADER_BYTES, OPT_BYTES, OwnerLocation, PackedRecord, PackedRecords, PackedRrset, RdataPart,
@@ -168,6 +168,37 @@ impl<'o> ReplyWriter<'o> {
         Ok(())
     }
 
+    /// Appends the records of `found`, whose owner is at or below the apex at `apex` and which have no names that may be
+    /// compressed.
+    pub(crate) fn put_below(
+        &mut self,
+        section: Section,
+        found: &FoundRrset<'_>,
+        apex: OwnerLocation,
+    ) -> Result<(), MessageFull> {
+        let labels = &found.owner.as_bytes()[..found.owner.length_bytes() - apex.length_bytes];
+        let mut owner_offset = labels.is_empty().then_some(apex.offset);
+        let mut end = 0;
+        while let Some(record) = found.rrset.answer_record(end) {
+            match owner_offset {
+                Some(offset) => self.put_pointer(offset)?,
+                None => {
+                    let start = self.put_bytes(labels)?;
+                    self.put_pointer(apex.offset)?;
+                    owner_offset = Some(start).filter(|&start| start < POINTER_REACH_BYTES);
+                }
+            }
+            self.put_bytes(record.after_owner)?;
+            end = record.end;
+        }
+        self.record_counts[section as usize] += found.rrset.answer_count;
+        Ok(())
+    }
+
+    fn put_pointer(&mut self, offset: usize) -> Result<(), MessageFull> {
+        self.put_bytes(&(0xc000 | offset as u16).to_be_bytes()).map(|_| ())
+    }
+
     fn put_record(
         &mut self,
         section: Section,
@@ -230,7 +261,7 @@ impl<'o> ReplyWriter<'o> {
         let mut rest = name;
         while let Some(parent) = rest.parent() {
             if let Some(offset) = known.find(self.out, rest) {
-                return self.put_bytes(&(0xc000 | offset as u16).to_be_bytes()).map(|_| ());
+                return self.put_pointer(offset);
             }
             let label_bytes = rest.length_bytes() - parent.length_bytes();
             let offset = self.put_bytes(&rest.as_bytes()[..label_bytes])?;

@@ -1,5 +1,6 @@
 //! A domain name in uncompressed wire form (RFC 1035 §3.1): labels from the leaf to the root.
 
+use core::cmp::Ordering;
 use core::fmt;
 
 /// Bytes of the longest name, root label included (RFC 1035 §2.3.4).
@@ -109,6 +110,16 @@ impl<'a> Name<'a> {
         name.eq_ignore_case(ancestor)
     }
 
+    /// The order of names by their labels from the root (RFC 4034 §6.1). Both names are in lower case.
+    pub(crate) fn canonical_cmp(self, other: Name<'_>) -> Ordering {
+        IndexedLabels::of(self.0).canonical_cmp(other.0)
+    }
+
+    /// The bytes of the labels below `ancestor`.
+    pub(crate) fn labels_below(self, ancestor: Name<'_>) -> &'a [u8] {
+        &self.0[..self.0.len() - ancestor.0.len()]
+    }
+
     /// An owned copy.
     pub fn to_owned(self) -> NameBuf {
         let mut owned = NameBuf::root();
@@ -148,6 +159,49 @@ impl fmt::Display for Name<'_> {
 impl fmt::Debug for Name<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Name({self})")
+    }
+}
+
+/// The labels of a name, or of a name below an apex, to be compared with others.
+pub(crate) struct IndexedLabels<'n> {
+    bytes: &'n [u8],
+    /// The offset of each label, from the leaf.
+    starts: [u8; LABEL_COUNT_MAX],
+    count: usize,
+}
+
+impl<'n> IndexedLabels<'n> {
+    /// Those of `bytes`, up to the root label or the end.
+    pub(crate) fn of(bytes: &'n [u8]) -> IndexedLabels<'n> {
+        let mut labels = IndexedLabels { bytes, starts: [0; LABEL_COUNT_MAX], count: 0 };
+        let mut at = 0;
+        while let Some(&length @ 1..) = bytes.get(at) {
+            labels.starts[labels.count] = at as u8;
+            labels.count += 1;
+            at += 1 + usize::from(length);
+        }
+        labels
+    }
+
+    /// The canonical order of these labels and those of `other` (RFC 4034 §6.1), both in lower case.
+    pub(crate) fn canonical_cmp(&self, other: &[u8]) -> Ordering {
+        // Most names have one label below their apex: its offset is known.
+        if let Some((&length, label)) = other.split_first()
+            && usize::from(length) == label.len()
+            && let Some(own) = self.iter_from_root().next()
+        {
+            return own.cmp(label).then(self.count.cmp(&1));
+        }
+        let other = IndexedLabels::of(other);
+        let mut orders = self.iter_from_root().zip(other.iter_from_root()).map(|(own, other)| own.cmp(other));
+        orders.find(|order| order.is_ne()).unwrap_or(self.count.cmp(&other.count))
+    }
+
+    fn iter_from_root(&self) -> impl Iterator<Item = &'n [u8]> {
+        self.starts[..self.count].iter().rev().map(|&start| {
+            let (length, rest) = self.bytes[usize::from(start)..].split_first().expect("a label is in the name");
+            &rest[..usize::from(*length)]
+        })
     }
 }
 
@@ -234,6 +288,7 @@ impl fmt::Debug for NameBuf {
 mod tests {
     use super::*;
     use alloc::format;
+    use alloc::vec::Vec;
 
     #[track_caller]
     fn name(bytes: &[u8]) -> Name<'_> {
@@ -268,6 +323,32 @@ mod tests {
         assert!(upper.is_at_or_below(name(b"\x07EXAMPLE\0")));
         assert!(!upper.is_at_or_below(name(b"\x06xample\0")));
         assert!(upper.is_at_or_below(Name::ROOT));
+    }
+
+    /// The order of RFC 4034 §6.1.
+    #[test]
+    fn canonical_order_is_that_of_labels_from_the_root() {
+        let names = [
+            &b"\x07example\0"[..],
+            b"\x01a\x07example\0",
+            b"\x08yljkjljk\x01a\x07example\0",
+            b"\x01Z\x01a\x07example\0",
+            b"\x04zABC\x01a\x07EXAMPLE\0",
+            b"\x01z\x07example\0",
+            b"\x01\x01\x01z\x07example\0",
+            b"\x01*\x01z\x07example\0",
+            b"\x01\xc8\x01z\x07example\0",
+        ];
+        let names: Vec<NameBuf> = names.into_iter().map(|bytes| name(bytes).to_lowercase()).collect();
+        for (index, left) in names.iter().enumerate() {
+            for (other_index, right) in names.iter().enumerate() {
+                let (left, right) = (left.as_name(), right.as_name());
+                assert_eq!(left.canonical_cmp(right), index.cmp(&other_index), "{left} {right}");
+                let apex = names[0].as_name();
+                let below = IndexedLabels::of(left.labels_below(apex)).canonical_cmp(right.labels_below(apex));
+                assert_eq!(below, index.cmp(&other_index), "{left} {right}");
+            }
+        }
     }
 
     #[test]

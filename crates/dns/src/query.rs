@@ -140,6 +140,12 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         }
     }
 
+    /// Whether the client asks for signatures and proofs: the flag DO (RFC 3225).
+    #[inline]
+    pub(crate) fn asks_for_signatures(&self) -> bool {
+        self.question.edns.is_some_and(|edns| edns.dnssec_ok)
+    }
+
     /// Whether the reply is an error without data of a zone.
     #[inline]
     pub fn is_refused(&self) -> bool {

@@ -5,12 +5,13 @@
 //! between the apex and the parent finds it, because every ancestor of a node has a node
 //! (docs/decisions/0007-zone-store.md).
 
+use crate::denial::DenialChain;
 use crate::hash_slots::{HashSlots, Slot};
 use crate::journal::ZoneJournal;
-use crate::layout::{Node, NodeIndex, NodeRef};
+use crate::layout::{Form, Node, NodeIndex, NodeRef};
 use crate::name::{Name, NameBuf};
 use crate::name_hash::{HashSeed, IndexedName, NameHash, NameHashes, eq_lowercase};
-use crate::packed_rrset::{AnswerRecord, PackedRecord, PackedRrset};
+use crate::packed_rrset::{AnswerRecord, HEADER_BYTES, OwnerLocation, PackedRecord, PackedRrset};
 use crate::rtype::Rtype;
 use alloc::boxed::Box;
 
@@ -37,6 +38,26 @@ pub struct Zone {
     pub(crate) negative_soa: usize,
     /// What has led to this version.
     pub(crate) journal: ZoneJournal,
+    /// What answers with signatures need, if the zone is signed.
+    pub(crate) signed: Option<SignedZone>,
+}
+
+/// What answers with signatures need.
+#[derive(Debug)]
+pub(crate) struct SignedZone {
+    /// The offset of the SOA RRset with its signatures for negative answers.
+    pub(crate) negative_soa: usize,
+    pub(crate) denial: DenialChain,
+    /// When the first signature expires, as in the record: the low 32 bits of the seconds since 1970.
+    pub(crate) first_expiration: u32,
+}
+
+/// Where a name is in a zone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'z> {
+    /// The node of the name or, if it does not exist, of its closest encloser.
+    pub(crate) node: Node<'z>,
+    pub(crate) exists: bool,
 }
 
 /// The result of a lookup in a zone.
@@ -72,6 +93,19 @@ impl<'z> FoundRrset<'z> {
         self.rrset.rtype() == Rtype::DNAME && self.owner.eq_ignore_case(name)
     }
 
+    /// Whether the records of the RRset, in its signed form, include an NSEC record.
+    pub(crate) fn has_nsec(&self) -> bool {
+        let records = self.rrset.records(self.owner).take(usize::from(self.rrset.answer_count));
+        records.into_iter().any(|record| record.rtype == Rtype::NSEC)
+    }
+
+    /// The owner as a suffix of QNAME. Of a wildcard, it is the suffix of the same length.
+    #[inline]
+    pub(crate) fn owner_in_question(&self, qname_bytes: usize) -> OwnerLocation {
+        let length_bytes = self.owner.length_bytes();
+        OwnerLocation { offset: HEADER_BYTES + qname_bytes - length_bytes, length_bytes }
+    }
+
     /// The record of a CNAME or DNAME, and its target.
     pub(crate) fn alias_target(&self) -> (PackedRecord<'z>, NameBuf) {
         let records = self.rrset.records(self.owner);
@@ -104,7 +138,21 @@ impl Zone {
 
     /// Bytes of memory that the zone takes.
     pub fn memory_bytes(&self) -> usize {
-        size_of::<Zone>() + self.arena.len() + self.slots.memory_bytes()
+        let chain_bytes = self.signed.as_ref().map_or(0, |signed| signed.denial.memory_bytes());
+        size_of::<Zone>() + self.arena.len() + self.slots.memory_bytes() + chain_bytes
+    }
+
+    /// Whether the zone has signatures (RFC 4035 §2).
+    pub fn is_signed(&self) -> bool {
+        self.signed.is_some()
+    }
+
+    /// When the first signature of the zone expires, in seconds since 1970; `None` if the zone is not signed. The result is
+    /// at most 68 years from `now_unix_s` (RFC 4034 §3.1.5).
+    pub fn signatures_expire_at(&self, now_unix_s: u64) -> Option<u64> {
+        let expiration = self.signed.as_ref()?.first_expiration;
+        let seconds_left = expiration.wrapping_sub(now_unix_s as u32).cast_signed();
+        Some(now_unix_s.saturating_add_signed(seconds_left.into()))
     }
 
     /// The changes that have led to this version.
@@ -113,9 +161,35 @@ impl Zone {
     }
 
     /// The SOA for the authority section of a negative answer, with the TTL of RFC 2308 §5.
-    pub(crate) fn negative_soa(&self) -> FoundRrset<'_> {
+    #[inline(always)]
+    pub(crate) fn negative_soa(&self, form: Form) -> FoundRrset<'_> {
         let apex = self.node(self.apex_node);
-        FoundRrset { owner: apex.name(), rrset: PackedRrset::read(&self.arena[self.negative_soa..]), node: apex.at }
+        let offset = match (&self.signed, form) {
+            (Some(signed), Form::Signed) => signed.negative_soa,
+            _ => self.negative_soa,
+        };
+        FoundRrset { owner: apex.name(), rrset: PackedRrset::read(&self.arena[offset..]), node: apex.at }
+    }
+
+    /// The records that prove what does not exist.
+    pub(crate) fn denial(&self) -> &DenialChain {
+        self.signed.as_ref().map_or(&DenialChain::None, |signed| &signed.denial)
+    }
+
+    /// Whether the proof that `delegation` has no DS is not in the signed form of its NS RRset: it is an NSEC3 record.
+    pub(crate) fn proves_delegation_apart(&self, delegation: &Node<'_>) -> bool {
+        matches!(self.denial(), DenialChain::Nsec3(_)) && delegation.rrset(Rtype::DS).is_none()
+    }
+
+    /// The node of the parent name; `None` for the apex.
+    pub(crate) fn parent(&self, node: &Node<'_>) -> Option<Node<'_>> {
+        let parent = node.name().parent().filter(|_| node.at != self.apex_node.offset())?;
+        self.node_named(parent)
+    }
+
+    /// The node of the child with the label `*`, if names below `node` match it.
+    pub(crate) fn wildcard_child(&self, node: &Node<'_>) -> Option<Node<'_>> {
+        node.node_ref(NodeRef::WildcardChild).map(|index| self.node(index))
     }
 
     /// The SOA of the zone.
@@ -129,28 +203,41 @@ impl Zone {
     // Inlined: the result has a dozen words, which a call would copy.
     #[inline(always)]
     pub(crate) fn lookup(&self, name: Name<'_>, hashes: NameHashes, qtype: Rtype) -> Lookup<'_> {
-        let exact = self.exact(name.as_bytes(), hashes.name);
-        let exists = exact.is_some();
-        let mut node = exact.unwrap_or_else(|| self.closest_encloser(name, hashes.parent));
+        self.lookup_at(&self.place(name, hashes), qtype, Form::Plain)
+    }
+
+    /// Where `name` is, which is at or below the apex.
+    #[inline(always)]
+    pub(crate) fn place(&self, name: Name<'_>, hashes: NameHashes) -> Place<'_> {
+        match self.exact(name.as_bytes(), hashes.name) {
+            Some(node) => Place { node, exists: true },
+            None => Place { node: self.closest_encloser(name, hashes.parent), exists: false },
+        }
+    }
+
+    /// Looks `qtype` up for the name at `place`. RRsets of the result are in `form`.
+    #[inline(always)]
+    pub(crate) fn lookup_at<'z>(&'z self, place: &Place<'z>, qtype: Rtype, form: Form) -> Lookup<'z> {
+        let Place { mut node, exists } = *place;
         if let Some(delegation) = node.node_ref(NodeRef::DelegationPoint) {
             let delegation = self.node(delegation);
             // RFC 4035 §3.1.4.1: the parent zone answers for the DS at the delegation point.
             return match exists && qtype == Rtype::DS && delegation.at == node.at {
                 true => delegation
-                    .rrset(Rtype::DS)
+                    .rrset_in(Rtype::DS, form)
                     .map_or(Lookup::Nodata, |rrset| Lookup::Answer(found(&delegation, rrset))),
                 false => Lookup::Referral(found(
                     &delegation,
-                    delegation.rrset(Rtype::NS).expect("a delegation point has an NS RRset"),
+                    delegation.rrset_in(Rtype::NS, form).expect("a delegation point has an NS RRset"),
                 )),
             };
         }
         if let Some(owner) = node.node_ref(NodeRef::DnameAbove) {
-            return dname_of(&self.node(owner));
+            return dname_of(&self.node(owner), form);
         }
         if !exists {
             if node.has_dname() {
-                return dname_of(&node);
+                return dname_of(&node, form);
             }
             // RFC 4592 §3.3.1: the wildcard child of the closest encloser is the source of synthesis.
             let Some(wildcard) = node.node_ref(NodeRef::WildcardChild) else { return Lookup::Nxdomain };
@@ -160,14 +247,14 @@ impl Zone {
                 return Lookup::Nodata;
             }
         }
-        if let Some(rrset) = node.rrset(qtype) {
+        if let Some(rrset) = node.rrset_in(qtype, form) {
             return Lookup::Answer(found(&node, rrset));
         }
         if qtype == Rtype::ANY {
-            return node.first_rrset().map_or(Lookup::Nodata, |rrset| Lookup::Answer(found(&node, rrset)));
+            return node.first_rrset(form).map_or(Lookup::Nodata, |rrset| Lookup::Answer(found(&node, rrset)));
         }
         // RFC 4034 §3 and §4: a CNAME may have RRSIG and NSEC records beside it, so questions for these concern the alias.
-        match node.rrset(Rtype::CNAME) {
+        match node.rrset_in(Rtype::CNAME, form) {
             Some(rrset) if !matches!(qtype, Rtype::RRSIG | Rtype::NSEC) => Lookup::Cname(found(&node, rrset)),
             _ => Lookup::Nodata,
         }
@@ -246,9 +333,12 @@ impl Zone {
         encloser
     }
 
-    /// The node of `name`, which is at or below the apex.
+    /// The node of `name`, which is in lower case and at or below the apex, also if it is an owner of NSEC3 records.
     pub(crate) fn node_named(&self, name: Name<'_>) -> Option<Node<'_>> {
-        self.exact(name.as_bytes(), IndexedName::of(name).hash(self.seed))
+        self.exact(name.as_bytes(), IndexedName::of(name).hash(self.seed)).or_else(|| match self.denial() {
+            DenialChain::Nsec3(chain) => chain.owner_named(&self.arena, name).map(|index| self.node(index)),
+            DenialChain::Nsec(_) | DenialChain::None => None,
+        })
     }
 
     /// The node of the apex, which is the first one.
@@ -290,9 +380,11 @@ impl Zone {
             let types: alloc::vec::Vec<Rtype> = node.types().collect();
             assert!(types.is_sorted(), "types are ascending for the binary search");
             for rtype in types {
-                let rrset = node.rrset(rtype).expect("listed");
-                let count = usize::from(rrset.answer_count) + usize::from(rrset.additional_count);
-                assert_eq!(rrset.records(node.name()).count(), count);
+                for form in [Form::Plain, Form::Signed] {
+                    let rrset = node.rrset_in(rtype, form).expect("listed");
+                    let count = usize::from(rrset.answer_count) + usize::from(rrset.additional_count);
+                    assert_eq!(rrset.records(node.name()).count(), count);
+                }
             }
             if name.label_count() > self.apex_depth {
                 let parent = node.name().parent().expect("below the apex");
@@ -312,6 +404,7 @@ fn found<'z>(node: &Node<'z>, rrset: PackedRrset<'z>) -> FoundRrset<'z> {
 }
 
 /// The DNAME of `node`.
-fn dname_of<'z>(node: &Node<'z>) -> Lookup<'z> {
-    Lookup::Dname(found(node, node.rrset(Rtype::DNAME).expect("the flag says that the node has a DNAME")))
+#[inline]
+fn dname_of<'z>(node: &Node<'z>, form: Form) -> Lookup<'z> {
+    Lookup::Dname(found(node, node.rrset_in(Rtype::DNAME, form).expect("the flag says that the node has a DNAME")))
 }

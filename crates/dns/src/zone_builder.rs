@@ -2,16 +2,18 @@
 
 mod checks;
 mod target_checks;
+mod signed_checks;
+mod signed;
 mod names;
 
 use crate::journal::ZoneJournal;
-use crate::layout::{self, NodeIndex, NodeRef, NodeWriter};
+use crate::layout::{self, Form, NodeIndex, NodeRef, NodeWriter};
 use crate::name::Name;
 use crate::name_hash::{HashSeed, IndexedName};
 use crate::packed_rrset::{OwnerRole, RrsetPacker};
 use crate::rdata;
 use crate::rtype::Rtype;
-use crate::zone::Zone;
+use crate::zone::{SignedZone, Zone};
 use crate::zonefile::{Diagnostic, Position, Record, Severity};
 use alloc::format;
 use alloc::vec;
@@ -47,6 +49,8 @@ pub struct ZoneBuilder {
     rdata: Vec<u8>,
     limits: ZoneLimits,
     seed: HashSeed,
+    /// The time at which signatures must be valid; `None` if it is not checked.
+    now_unix_s: Option<u64>,
     /// The position of the first record beyond [`ZONE_BYTES_MAX`].
     overflow: Option<Position>,
     /// Filled by `group_records`: the RRsets, by owner.
@@ -106,10 +110,17 @@ impl ZoneBuilder {
             rdata: Vec::new(),
             limits,
             seed,
+            now_unix_s: None,
             overflow: None,
             rrsets: Vec::new(),
             authority: Vec::new(),
         }
+    }
+
+    /// The same, which reports signatures that are not valid at `now_unix_s`, in seconds since 1970.
+    #[must_use]
+    pub fn with_time(self, now_unix_s: u64) -> ZoneBuilder {
+        ZoneBuilder { now_unix_s: Some(now_unix_s), ..self }
     }
 
     /// Adds a record. Its owner is at or below the apex, as the zone file parser guarantees.
@@ -276,17 +287,24 @@ impl ZoneBuilder {
 
     fn build(&self, diagnostics: &mut Vec<Diagnostic>) -> Option<Zone> {
         let mut arena: Vec<u8> = Vec::with_capacity(self.rdata.len() + self.names.count() * 64);
+        let is_signed = self.is_signed();
         let mut nodes = Vec::with_capacity(self.names.count());
         let mut packer = RrsetPacker::new();
         let mut depth_max = 0;
         for id in self.names.ids() {
             depth_max = depth_max.max(self.names.name(id).labels().count());
-            nodes.push(self.put_node(id, &mut packer, &mut arena, diagnostics)?);
+            nodes.push(self.put_node(id, is_signed, &mut packer, &mut arena, diagnostics)?);
         }
         self.set_node_refs(&nodes, &mut arena);
+        let denial = self.put_denial_chain(is_signed, &nodes, &mut arena);
         let negative_soa = arena.len();
-        let soa = self.put_negative_soa(&mut packer, &mut arena)?;
+        let soa = self.put_negative_soa(Form::Plain, &mut packer, &mut arena)?;
         let serial_offset = soa.len() - 20;
+        let mut signed = None;
+        if is_signed {
+            signed = Some(SignedZone { negative_soa: arena.len(), denial, first_expiration: self.first_expiration()? });
+            self.put_negative_soa(Form::Signed, &mut packer, &mut arena)?;
+        }
         let apex = self.names.name(self.apex);
         Some(Zone {
             apex: apex.to_owned(),
@@ -295,36 +313,39 @@ impl ZoneBuilder {
             depth_max,
             serial: u32::from_be_bytes(soa[serial_offset..serial_offset + 4].try_into().expect("four bytes")),
             record_count: self.records.len(),
-            name_count: self.names.count(),
+            name_count: self.names.ids().filter(|&id| !self.is_nsec3_owner(id)).count(),
             seed: self.seed,
-            slots: self.names.node_slots(&nodes),
+            slots: self.names.node_slots(&nodes, |id| !self.is_nsec3_owner(id)),
             arena: arena.into_boxed_slice(),
             apex_node: nodes[self.apex.index()],
             negative_soa,
             journal: ZoneJournal::default(),
+            signed,
         })
     }
 
-    /// Appends the node of `id`, without its reference. `None` when the arena is full.
+    /// Appends the node of `id`, without its references. `None` when the arena is full.
     fn put_node(
         &self,
         id: NameId,
+        is_signed: bool,
         packer: &mut RrsetPacker,
         arena: &mut Vec<u8>,
         diagnostics: &mut Vec<Diagnostic>,
     ) -> Option<NodeIndex> {
         let name = self.names.name(id);
         let rrsets = self.rrsets_of(id);
-        let (index, mut node) = NodeWriter::start(arena, name, rrsets.len())?;
+        let (index, mut node) = NodeWriter::start(arena, name, rrsets.len(), is_signed)?;
         for rrset in rrsets {
             node.start_rrset(arena, rrset.rtype);
-            let is_referral = self.authority(id) == Authority::Delegated(id) && rrset.rtype == Rtype::NS;
-            packer.start(name, if is_referral { OwnerRole::QnameOrAncestor } else { OwnerRole::Qname });
-            for record in self.records_of(rrset) {
-                packer.put_answer(rrset.rtype, record.ttl_s, self.rdata(record));
+            self.pack(id, rrset, Form::Plain, packer);
+            let mut result = packer.finish(arena);
+            if is_signed && self.has_signed_form(id, rrset) {
+                node.start_signed_form(arena);
+                self.pack(id, rrset, Form::Signed, packer);
+                result = result.and_then(|()| packer.finish(arena));
             }
-            self.put_additional(id, rrset, is_referral, packer);
-            if packer.finish(arena).is_err() {
+            if result.is_err() {
                 let problem =
                     format!("the {} records of {name} do not fit into a message of 65,535 bytes", rrset.rtype);
                 let remedy = "remove some of them, or distribute them over several names";
@@ -334,17 +355,55 @@ impl ZoneBuilder {
         Some(index)
     }
 
+    /// Packs an RRset with its additional section.
+    fn pack(&self, id: NameId, rrset: &RrsetRange, form: Form, packer: &mut RrsetPacker) {
+        let is_referral = self.is_referral(id, rrset);
+        packer.start(self.names.name(id), if is_referral { OwnerRole::QnameOrAncestor } else { OwnerRole::Qname });
+        self.put_records(id, rrset, form, packer);
+        if form == Form::Signed
+            && is_referral
+            && let Some(proof) = self.delegation_proof(id)
+        {
+            self.put_records(id, proof, form, packer);
+        }
+        self.put_additional(id, rrset, is_referral, form, packer);
+    }
+
+    /// Packs the records of an RRset and, in this form, their signatures.
+    fn put_records(&self, id: NameId, rrset: &RrsetRange, form: Form, packer: &mut RrsetPacker) {
+        for record in self.records_of(rrset) {
+            packer.put_answer(rrset.rtype, record.ttl_s, self.rdata(record));
+        }
+        if form == Form::Signed {
+            for signature in self.signatures(id, rrset.rtype) {
+                packer.put_answer(Rtype::RRSIG, signature.ttl_s, self.rdata(signature));
+            }
+        }
+    }
+
+    /// Whether `rrset` is the NS RRset of a delegation.
+    fn is_referral(&self, id: NameId, rrset: &RrsetRange) -> bool {
+        self.authority(id) == Authority::Delegated(id) && rrset.rtype == Rtype::NS
+    }
+
     /// Packs the addresses of the targets of `rrset`: for a referral all addresses in the zone, first the glue that is
     /// required (RFC 9471 §3.1), otherwise those that the zone is authoritative for.
-    fn put_additional(&self, owner: NameId, rrset: &RrsetRange, is_referral: bool, packer: &mut RrsetPacker) {
+    fn put_additional(
+        &self,
+        owner: NameId,
+        rrset: &RrsetRange,
+        is_referral: bool,
+        form: Form,
+        packer: &mut RrsetPacker,
+    ) {
         if !is_referral {
-            return self.put_targets(rrset, ADDITIONAL_TARGETS_MAX, packer, |host, _| {
+            return self.put_targets(rrset, ADDITIONAL_TARGETS_MAX, form, packer, |host, _| {
                 self.authority(host) == Authority::Authoritative
             });
         }
         let point = self.names.name(owner);
         for is_required in [true, false] {
-            self.put_targets(rrset, usize::MAX, packer, |host, target| {
+            self.put_targets(rrset, usize::MAX, form, packer, |host, target| {
                 let has_address = !matches!(self.authority(host), Authority::BelowDname(_) | Authority::Unknown);
                 has_address && target.is_at_or_below(point) == is_required
             });
@@ -356,6 +415,7 @@ impl ZoneBuilder {
         &self,
         rrset: &RrsetRange,
         target_count_max: usize,
+        form: Form,
         packer: &mut RrsetPacker,
         is_included: impl Fn(NameId, Name<'_>) -> bool,
     ) {
@@ -378,6 +438,12 @@ impl ZoneBuilder {
                 let Some(addresses) = self.rrset_of(host, rtype) else { continue };
                 for address in self.records_of(addresses) {
                     packer.put_additional(target, rtype, address.ttl_s, self.rdata(address));
+                }
+                // RFC 4035 §3.1.1.
+                if form == Form::Signed && self.authority(host) == Authority::Authoritative {
+                    for signature in self.signatures(host, rtype) {
+                        packer.put_additional(target, Rtype::RRSIG, signature.ttl_s, self.rdata(signature));
+                    }
                 }
             }
         }
@@ -419,13 +485,19 @@ impl ZoneBuilder {
         })
     }
 
-    /// Packs the SOA for negative answers, whose TTL is the lower of the SOA's TTL and MINIMUM (RFC 2308 §5).
-    fn put_negative_soa(&self, packer: &mut RrsetPacker, arena: &mut Vec<u8>) -> Option<&[u8]> {
+    /// Packs the SOA for negative answers, whose TTL is the lower of the SOA's TTL and MINIMUM (RFC 2308 §5). Returns its
+    /// RDATA.
+    fn put_negative_soa(&self, form: Form, packer: &mut RrsetPacker, arena: &mut Vec<u8>) -> Option<&[u8]> {
         let record = self.records_of(self.rrset_of(self.apex, Rtype::SOA)?)[0];
         let soa = self.rdata(&record);
         let minimum_s = u32::from_be_bytes(soa[soa.len() - 4..].try_into().ok()?);
         packer.start(self.names.name(self.apex), OwnerRole::QnameOrAncestor);
         packer.put_answer(Rtype::SOA, record.ttl_s.min(minimum_s), soa);
+        if form == Form::Signed {
+            for signature in self.signatures(self.apex, Rtype::SOA) {
+                packer.put_answer(Rtype::RRSIG, signature.ttl_s.min(minimum_s), self.rdata(signature));
+            }
+        }
         packer.finish(arena).ok()?;
         Some(soa)
     }

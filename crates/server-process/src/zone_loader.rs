@@ -5,6 +5,7 @@ use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::zonefile::{self, Entry, Parser, Position};
 use sanderling_dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
+use sanderling_os::clock::unix_seconds;
 use sanderling_os::error::with_second_try;
 use std::io::{self, Read};
 use std::mem;
@@ -138,7 +139,8 @@ impl<'l> ZoneLoader<'l> {
         warnings: &mut Vec<Diagnostic>,
     ) -> Result<(Zone, ZoneSources, ZoneText), Failure> {
         let zone_limits = ZoneLimits { records_per_rrset_max: self.limits.zone_records_per_rrset_max };
-        let mut builder = ZoneBuilder::new(wire_name(apex).as_name(), seed, zone_limits);
+        let builder = ZoneBuilder::new(wire_name(apex).as_name(), seed, zone_limits);
+        let mut builder = builder.with_time(unix_seconds());
         let end = self.read_records(&mut builder);
         // Without the records that could not be read, the zone would have further errors.
         if !self.has_errors() {

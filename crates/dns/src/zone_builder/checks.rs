@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 impl ZoneBuilder {
     pub(super) fn check(&self, end: Position, diagnostics: &mut Vec<Diagnostic>) {
         self.check_apex(end, diagnostics);
-        self.check_signed(diagnostics);
+        self.check_signed(end, diagnostics);
         for name in self.names.ids() {
             self.check_owner(name, diagnostics);
             self.check_aliases(name, diagnostics);
@@ -52,23 +52,6 @@ impl ZoneBuilder {
         }
     }
 
-    /// RFC 4035 §3.1.1 demands signatures in answers from a signed zone. They are not served, so a validating resolver
-    /// rejects the answers.
-    fn check_signed(&self, diagnostics: &mut Vec<Diagnostic>) {
-        let dnssec = self.records.iter().filter(|record| matches!(record.rtype, Rtype::DNSKEY | Rtype::RRSIG));
-        if let Some(position) = dnssec.map(|record| record.position).min() {
-            diagnostics.push(Diagnostic::warning(
-                position,
-                format!(
-                    "the zone {} is signed, but signatures are not served yet: with a DS record in the parent zone, \
-                     resolvers that validate treat the domain as bogus",
-                    self.names.name(self.apex)
-                ),
-                "remove the DS record from the parent zone, or serve the zone with a server that supports DNSSEC",
-            ));
-        }
-    }
-
     /// RFC 2181 §10.1: no other data beside a CNAME. RFC 6672 §2.4: one DNAME.
     fn check_aliases(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
         let rrsets = self.rrsets_of(name);
@@ -94,6 +77,9 @@ impl ZoneBuilder {
     /// Reports records that no answer contains.
     fn check_authority(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
         let authority = self.authority(name);
+        if self.is_nsec3_owner(name) {
+            return;
+        }
         let (cause, remedy) = match authority {
             Authority::Delegated(point) => (
                 format!("the delegation of {}", self.names.name(point)),

@@ -11,6 +11,7 @@ mod notify;
 mod options;
 mod properties;
 mod queries;
+mod signatures;
 mod record_queries;
 mod transfers;
 mod transfers_in;
@@ -26,26 +27,29 @@ use sanderling_dns::ZoneMap;
 use sanderling_dns::zonefile::{Diagnostic, Severity};
 use support::exchange::ask;
 use support::question::Question;
+use support::signer::{Chain, signed};
 use support::zone_text::{built, texts_of_zones, zone_map};
 
-/// Checks each reply and diagnostic in a file of this directory.
+/// Checks each reply and diagnostic in a file of this directory. The zones are signed, if there is a chain.
 macro_rules! cases {
-    ($($name:ident),*) => {
+    ($($name:ident $($chain:ident)?),*) => {
         $(#[test]
         fn $name() {
-            check_file(include_str!(concat!(stringify!($name), ".txt")));
+            check_file(include_str!(concat!(stringify!($name), ".txt")), None$(.or(Some(Chain::$chain)))?);
         })*
     };
 }
 
 mod replies {
     use super::check_file;
+    use super::support::signer::Chain;
 
-    cases!(aliases, apexes, dname, edns, negative, referrals, rfc1034, wildcards, zone_maps, zones);
+    cases!(aliases, apexes, dname, edns, negative, referrals, rfc1034, signed, wildcards, zone_maps, zones);
+    cases!(rfc4035 Nsec, rfc5155 OptOut);
 }
 
 #[track_caller]
-fn check_file(text: &str) {
+fn check_file(text: &str, chain: Option<Chain>) {
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
     let kind = |line: &str| line.chars().next().filter(|&first| "!?>".contains(first));
     let (mut zones, mut questions) = (String::new(), &[][..]);
@@ -64,7 +68,7 @@ fn check_file(text: &str) {
                 let reply = ask(&zone_map(&zones), &Question::parse(&question[2..])).to_string();
                 compare(&prefixed("> ", reply.lines()), question);
             }),
-            None => zones = expected,
+            None => zones = chain.map_or(expected.clone(), |chain| signed(&expected, chain)),
         }
     }
     assert!(differences.is_empty(), "instead of the expected lines:\n{differences}");

@@ -1,14 +1,16 @@
 //! Random zones and questions: answers equal those of the reference implementation, complete or truncated.
 
 use super::support::exchange::{ask, ask_bytes};
-use super::support::question::Question;
+use super::support::question::{Question, UDP};
 use super::support::random_zone::{question_name, question_type, zone_texts};
 use super::support::reference::{Expected, Reference};
 use super::support::reply::Reply;
-use super::support::zone_text::zone_map;
+use super::support::signer::{Chain, signed};
+use super::support::validator;
+use super::support::zone_text::{records_of_zones, zone_map};
 use domain::base::Message;
 use proptest::prelude::*;
-use sanderling_dns::{DnsTransport, ZoneMap};
+use sanderling_dns::{DnsTransport, Rtype, ZoneMap};
 
 /// Questions to each zone.
 const QUESTION_COUNT: usize = 60;
@@ -29,7 +31,7 @@ fn check_with_domain(bytes: &[u8], reply: &Reply) {
             let record = record.expect("a record");
             let any = record.to_any_record::<domain::rdata::AllRecordData<_, _>>();
             any.expect("RDATA of its type's shape");
-            count += 1;
+            count += usize::from(record.rtype() != domain::base::Rtype::OPT);
         }
         assert_eq!(count, ours.len());
     }
@@ -65,4 +67,50 @@ proptest! {
             check_truncated(&zones, &question, &found, bytes.len());
         }
     }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// An answer from a signed zone is that of the unsigned zone, with signatures and proofs.
+    #[test]
+    fn signed_answer_is_the_unsigned_one_with_proofs(
+        text in zone_texts(),
+        chain in prop::sample::select(vec![Chain::Nsec, Chain::Nsec3, Chain::OptOut]),
+        questions in questions(),
+    ) {
+        // RFC 4592 §4.2 leaves open what these do.
+        prop_assume!(!text.lines().any(|line| line.starts_with("*.") && line.contains(" NS ")));
+        let (unsigned, text) = (zone_map(&text), signed(&text, chain));
+        let zones = zone_map(&text);
+        let apexes: Vec<Vec<u8>> = records_of_zones(&text).into_iter().map(|(apex, _)| apex).collect();
+        for question in questions.into_iter().filter(|question| question.rtype != Rtype::ANY) {
+            let without = Question { transport: DnsTransport::Tcp, ..question.clone() };
+            let with = Question { edns_bytes: Some(1232), dnssec_ok: true, ..without.clone() };
+            let bytes = ask_bytes(&zones, &with);
+            let reply = Reply::parse(&bytes).expect("has been read before");
+            check_with_domain(&bytes, &reply);
+            let checked = validator::check(&question.name, question.rtype, &reply, &apexes);
+            prop_assert!(checked.is_ok(), "{checked:?}\n{question:?}\n{reply}\n{text}");
+            let expected = Expected::of(&ask(&unsigned, &without));
+            prop_assert_eq!(&Expected::of(&without_proofs(reply)), &expected, "\n{:?}\n{}", question, text);
+            prop_assert_eq!(&Expected::of(&ask(&zones, &without)), &expected, "\n{:?}\n{}", question, text);
+            let cut = ask(&zones, &Question { transport: UDP, edns_bytes: Some(512), ..with });
+            if !cut.is_truncated() {
+                let checked = validator::check(&question.name, question.rtype, &cut, &apexes);
+                prop_assert!(checked.is_ok(), "{checked:?}\n{question:?}\n{cut}\n{text}");
+            }
+        }
+    }
+}
+
+/// `reply` without what only replies from signed zones have.
+fn without_proofs(mut reply: Reply) -> Reply {
+    for section in &mut reply.sections {
+        section.retain(|record| !matches!(record.rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3));
+    }
+    // With a referral.
+    reply.sections[1].retain(|record| record.rtype != Rtype::DS);
+    reply
 }

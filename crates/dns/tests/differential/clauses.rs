@@ -25,6 +25,13 @@ pub(crate) enum Clause {
     AliasIntoOtherZone,
     /// RFC 4034 §3 and §4: RRSIG and NSEC records may be beside a CNAME, so it is not followed for them. NSD follows it.
     DnssecOfAlias,
+    /// RFC 8482 §7: some programs select a few of the signatures of a name.
+    SomeSignatures,
+    /// RFC 4035 §3.1.3.4: a wildcard without records of its own is denied the type by the NSEC record before it. Knot and BIND
+    /// omit that record; NSD answers with NXDOMAIN (RFC 4592 §2.2.2).
+    EmptyWildcard,
+    /// RFC 4592 §4.4 leaves open what the DNAME of a wildcard does.
+    DnameOfWildcard,
     /// RFC 4592 §4.2 leaves open what the NS RRset of a wildcard does to names that match it.
     NsOfWildcard,
 }
@@ -33,7 +40,7 @@ pub(crate) enum Clause {
 pub(crate) fn of(map: &ZoneMap, question: &Question, ours: &Reply, theirs: &[(Program, &Reply)]) -> Option<Clause> {
     let is_same_section = |other: &Reply, section: usize| other.set_of(section) == ours.set_of(section);
     let has_same_head = |reply: &&Reply| reply.rcode == ours.rcode && reply.flags == ours.flags;
-    let mut alike = theirs.iter().map(|(_, reply)| *reply).filter(has_same_head);
+    let alike = theirs.iter().map(|(_, reply)| *reply).filter(has_same_head);
     let has_ns_of_wildcard = |reply: &Reply| {
         let mut records = reply.sections.iter().flatten();
         records.any(|record| record.rtype == Rtype::NS && record.owner.starts_with(b"\x01*"))
@@ -44,11 +51,22 @@ pub(crate) fn of(map: &ZoneMap, question: &Question, ours: &Reply, theirs: &[(Pr
     if question.rtype == Rtype::ANY && alike.clone().any(|reply| !reply.sections[0].is_empty()) {
         return (!ours.sections[0].is_empty()).then_some(Clause::AnyOfSeveral);
     }
+    let has_signature = |reply: &Reply| !reply.sections[0].is_empty() || reply.is_truncated();
+    if question.rtype == Rtype::RRSIG && theirs.iter().any(|(_, reply)| has_signature(reply)) {
+        return has_signature(ours).then_some(Clause::SomeSignatures);
+    }
     if matches!(question.rtype, Rtype::AFSDB | Rtype::KX | Rtype::SVCB | Rtype::HTTPS) {
         let is_bare = |reply: &Reply| reply.sections[2].is_empty();
-        if alike.any(|reply| is_bare(reply) && is_same_section(reply, 0) && is_same_section(reply, 1)) {
+        if alike.clone().any(|reply| is_bare(reply) && is_same_section(reply, 0) && is_same_section(reply, 1)) {
             return Some(Clause::AdditionalOmitted);
         }
+    }
+    let without = without_proof_of_empty_wildcard(&ours.sections[1]);
+    if alike.clone().any(|reply| is_same_section(reply, 0) && without.contains(&reply.set_of(1))) {
+        return Some(Clause::EmptyWildcard);
+    }
+    if ours.sections[0].iter().any(|record| record.rtype == Rtype::DNAME && record.owner.starts_with(b"\x01*")) {
+        return Some(Clause::DnameOfWildcard);
     }
     let is_of_child = ours.sections[1].first().is_some_and(|soa| soa.owner.eq_ignore_ascii_case(&question.name));
     if question.rtype == Rtype::DS && is_of_child && theirs.iter().all(|(_, reply)| !reply.is_authoritative()) {
@@ -97,4 +115,21 @@ fn ends_in_loop(answer: &[ReplyRecord]) -> bool {
         let owner = Name::parse(&record.owner).expect("a name");
         target.eq_ignore_case(owner) || record.rtype == Rtype::DNAME && target.is_at_or_below(owner)
     })
+}
+
+/// The lines of an authority section without one of the NSEC records whose next name is below a wildcard, for each of them.
+fn without_proof_of_empty_wildcard(authority: &[ReplyRecord]) -> Vec<Vec<String>> {
+    let is_below_wildcard = |record: &&ReplyRecord| {
+        let next = Name::parse(&record.rdata).ok().filter(|_| record.rtype == Rtype::NSEC);
+        next.is_some_and(|next| next.labels().skip(1).any(|label| label == b"*"))
+    };
+    let without = |nsec: &ReplyRecord| {
+        let is_signature = |record: &ReplyRecord| record.rtype == Rtype::RRSIG && record.rdata[..2] == [0, 47];
+        let is_removed = |record: &ReplyRecord| record.owner == nsec.owner && (record == nsec || is_signature(record));
+        let kept = authority.iter().filter(|record| !is_removed(record));
+        let mut lines: Vec<String> = kept.map(|record| record.to_string().to_ascii_lowercase()).collect();
+        lines.sort();
+        lines
+    };
+    authority.iter().filter(is_below_wildcard).map(without).collect()
 }

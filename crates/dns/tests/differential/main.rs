@@ -1,10 +1,12 @@
 //! Compares replies with those of NSD, Knot and BIND from the same generated zones: no reply differs from what two of the
-//! three agree on, except as the list of clauses says.
+//! three agree on, except as the list of clauses says. Once with zones as they are generated, and once with zones that are
+//! signed by the programs of BIND, ldns and Knot, and queries that ask for signatures.
 //!
 //! `cargo xtask dns-differential [--zones COUNT] [--seed NUMBER]` compares more zones than the test by itself.
 
 mod clauses;
 mod peer;
+mod signers;
 mod zones;
 
 #[path = "../support/mod.rs"]
@@ -73,13 +75,34 @@ fn replies_are_those_that_two_of_nsd_knot_and_bind_agree_on() {
     println!("seed {seed}, {zone_count} zones and those of features.zone");
     let mut random = Rng::with_seed(seed);
     let text = FEATURES.to_owned() + &zones::texts(&mut random, zone_count);
-    let map = zone_map(&text);
     let questions = zones::questions(&mut random, &text);
+    compare(seed, &text, &questions);
+}
+
+#[test]
+fn replies_from_signed_zones_are_those_that_two_agree_on() {
+    let seed = from_environment("SANDERLING_DIFFERENTIAL_SEED").unwrap_or(SEED_DEFAULT);
+    let zone_count =
+        from_environment("SANDERLING_DIFFERENTIAL_ZONES").map_or(ZONE_COUNT_DEFAULT, |count| count as usize);
+    println!("seed {seed}, {zone_count} zones that are signed");
+    let mut random = Rng::with_seed(seed);
+    let unsigned = zones::texts(&mut random, zone_count);
+    let text = signers::signed(&unsigned);
+    let questions: Vec<Question> = zones::questions(&mut random, &unsigned)
+        .into_iter()
+        .map(|question| Question { edns_bytes: Some(1232), dnssec_ok: true, ..question })
+        .collect();
+    compare(seed, &text, &questions);
+}
+
+/// Checks that the replies to `questions` from the zones of `text` are those of two programs.
+fn compare(seed: u64, text: &str, questions: &[Question]) {
+    let map = zone_map(text);
     let programs = [Program::Nsd, Program::Knot, Program::Bind];
     let answers: Vec<(Peer, Vec<Reply>)> = std::thread::scope(|scope| {
         let run = |program| {
-            let peer = Peer::start(program, &text);
-            let replies = peer.ask_all(&questions);
+            let peer = Peer::start(program, text);
+            let replies = peer.ask_all(questions);
             (peer, replies)
         };
         let threads: Vec<_> = programs.map(|program| scope.spawn(move || run(program))).into_iter().collect();

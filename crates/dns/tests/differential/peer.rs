@@ -98,7 +98,8 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts `program` with the zones of `text`, in a directory of its own.
     pub(crate) fn start(program: Program, text: &str) -> Peer {
-        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("peers-{}-{program:?}", std::process::id()));
+        let address = free_address();
+        let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("peers-{}-{program:?}", address.port()));
         std::fs::create_dir_all(&home).expect("the directory for tests can be written to");
         let write_zone = |(index, (apex, text)): (usize, (Vec<u8>, &str))| {
             let path = home.join(format!("{index}.zone"));
@@ -106,7 +107,6 @@ impl Peer {
             ZoneFile { apex: Name::parse(&apex).expect("an apex").to_string(), path }
         };
         let zones: Vec<ZoneFile> = texts_of_zones(text).into_iter().enumerate().map(write_zone).collect();
-        let address = free_address();
         let config = home.join("config");
         std::fs::write(&config, program.config(address, &home, &zones)).expect("the directory can be written to");
         let log = std::fs::File::create(home.join("log")).expect("the directory can be written to");

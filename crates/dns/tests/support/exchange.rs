@@ -2,7 +2,7 @@
 
 use super::question::{ID, Question};
 use super::reply::Reply;
-use sanderling_dns::{Answer, DnsTransport, RequestInfo, ZoneMap, answer};
+use sanderling_dns::{Answer, DnsTransport, RequestInfo, Rtype, ZoneMap, answer};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// The client of every query.
@@ -64,8 +64,13 @@ fn check_invariants(question: &Question, reply: &Reply) {
     }
     // RFC 2308 §2: a negative answer has an SOA. RFC 1034 §4.3.2: a referral has none.
     let [_, authority, _] = &reply.sections;
-    let soa_count = authority.iter().filter(|record| record.rtype == sanderling_dns::Rtype::SOA).count();
-    assert!(soa_count == 0 || authority.len() == 1, "{reply}");
+    let soa_count = authority.iter().filter(|record| record.rtype == Rtype::SOA).count();
+    let is_negative =
+        authority.iter().all(|record| matches!(record.rtype, Rtype::SOA | Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3));
+    assert!(soa_count == 0 || soa_count == 1 && is_negative, "{reply}");
+    let is_proof = |rtype| matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3);
+    let has_proof = reply.sections[1..].iter().flatten().any(|record| is_proof(record.rtype));
+    assert!(question.dnssec_ok || !has_proof, "RFC 4035 section 3.1: not without DO\n{reply}");
     if reply.is_truncated() {
         assert!(reply.sections.iter().all(Vec::is_empty), "a truncated reply has no records: {reply}");
     } else if reply.rcode == 3 {

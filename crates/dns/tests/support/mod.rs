@@ -8,3 +8,5 @@ pub(crate) mod reference;
 pub(crate) mod question;
 pub(crate) mod reply;
 pub(crate) mod zone_text;
+pub(crate) mod signer;
+pub(crate) mod validator;

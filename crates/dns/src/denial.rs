@@ -1,0 +1,170 @@
+//! The chain of NSEC or NSEC3 records of a signed zone: finds the record that proves that a name does not exist, or which
+//! types it has (RFC 4035 §3.1.3, RFC 5155 §7.2).
+
+use crate::layout::{Node, NodeIndex};
+use crate::name::{IndexedLabels, Name};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use data_encoding::BASE32_DNSSEC;
+use sha1::{Digest, Sha1};
+
+/// The hash algorithm SHA-1, the only one of NSEC3 (RFC 5155 §11).
+pub(crate) const NSEC3_SHA1: u8 = 1;
+/// Bytes of a SHA-1 hash in base 32: the first label of an owner of NSEC3 records.
+const HASH_LABEL_BYTES: usize = 32;
+
+/// The records that prove what does not exist.
+#[derive(Debug)]
+pub(crate) enum DenialChain {
+    /// There are none.
+    None,
+    /// The owners of NSEC records, in the canonical order of names. The first is the apex.
+    Nsec(Box<[NodeIndex]>),
+    Nsec3(Nsec3Chain),
+}
+
+impl DenialChain {
+    /// Bytes of memory beside the value itself.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        match self {
+            DenialChain::None => 0,
+            DenialChain::Nsec(owners) => size_of_val(&**owners),
+            DenialChain::Nsec3(chain) => size_of_val(&*chain.owners) + chain.parameters.salt.len(),
+        }
+    }
+}
+
+/// The owner of the NSEC record that covers `name`, which is in lower case and below the apex, or matches it.
+pub(crate) fn nsec_covering(owners: &[NodeIndex], arena: &[u8], name: Name<'_>) -> Option<NodeIndex> {
+    let apex = Node::read(arena, *owners.first()?).name();
+    let labels = IndexedLabels::of(name.labels_below(apex));
+    let is_before =
+        |owner: &NodeIndex| labels.canonical_cmp(Node::read(arena, *owner).name().labels_below(apex)).is_ge();
+    let after = owners.partition_point(is_before);
+    owners.get(after.checked_sub(1)?).copied()
+}
+
+/// The owners of NSEC3 records with the same parameters, in the order of their hashes.
+#[derive(Debug)]
+pub(crate) struct Nsec3Chain {
+    parameters: Nsec3Parameters,
+    owners: Box<[Nsec3Owner]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Nsec3Owner {
+    /// The first bytes of the hash in base 32: almost always enough to tell two hashes apart, without a look at the nodes.
+    prefix: u32,
+    node: NodeIndex,
+}
+
+impl Nsec3Chain {
+    /// The chain of `owners`, which are nodes of `arena`.
+    pub(crate) fn new(parameters: Nsec3Parameters, arena: &[u8], owners: &[NodeIndex]) -> Nsec3Chain {
+        let prefix = |node: NodeIndex| prefix_of(Node::read(arena, node).hash_label());
+        let mut owners: Vec<Nsec3Owner> =
+            owners.iter().map(|&node| Nsec3Owner { prefix: prefix(node), node }).collect();
+        owners.sort_by_key(|owner| Node::read(arena, owner.node).hash_label());
+        Nsec3Chain { parameters, owners: owners.into_boxed_slice() }
+    }
+
+    /// The owner of the record that matches `name`, which is in lower case.
+    pub(crate) fn matching(&self, arena: &[u8], name: Name<'_>) -> Option<NodeIndex> {
+        let label = self.parameters.hash_label(name);
+        let owner = self.owners.get(self.count_up_to(arena, &label).checked_sub(1)?)?;
+        (Node::read(arena, owner.node).hash_label() == label).then_some(owner.node)
+    }
+
+    /// The owner of the record that covers `name`, which is in lower case. It is also that of a record that matches.
+    pub(crate) fn covering(&self, arena: &[u8], name: Name<'_>) -> Option<NodeIndex> {
+        let label = self.parameters.hash_label(name);
+        // The last record of the chain also covers the hashes before the first one (RFC 5155 §3.1.7).
+        let index = self.count_up_to(arena, &label).checked_sub(1).unwrap_or(self.owners.len().checked_sub(1)?);
+        self.owners.get(index).map(|owner| owner.node)
+    }
+
+    /// The owner with this name, in lower case.
+    pub(crate) fn owner_named(&self, arena: &[u8], name: Name<'_>) -> Option<NodeIndex> {
+        let label = name.labels().next()?.try_into().ok()?;
+        let owner = self.owners.get(self.count_up_to(arena, label).checked_sub(1)?)?;
+        (Node::read(arena, owner.node).name() == name).then_some(owner.node)
+    }
+
+    /// The owners whose hash is at most that of `label`.
+    fn count_up_to(&self, arena: &[u8], label: &[u8; HASH_LABEL_BYTES]) -> usize {
+        let prefix = prefix_of(label);
+        self.owners.partition_point(|owner| {
+            owner.prefix < prefix || owner.prefix == prefix && Node::read(arena, owner.node).hash_label() <= &label[..]
+        })
+    }
+}
+
+/// The first four bytes of a label as a number, whose order is that of the labels.
+fn prefix_of(label: &[u8]) -> u32 {
+    label.first_chunk().map_or(0, |&bytes| u32::from_be_bytes(bytes))
+}
+
+impl<'z> Node<'z> {
+    /// The first label of an owner of NSEC3 records.
+    fn hash_label(&self) -> &'z [u8] {
+        self.name().labels().next().unwrap_or_default()
+    }
+}
+
+/// How names are hashed (RFC 5155 §3.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Nsec3Parameters {
+    pub(crate) iterations: u16,
+    pub(crate) salt: Box<[u8]>,
+}
+
+impl Nsec3Parameters {
+    /// Those at the start of the RDATA of NSEC3 and NSEC3PARAM records. `None` for an unknown hash algorithm.
+    pub(crate) fn read(rdata: &[u8]) -> Option<Nsec3Parameters> {
+        let (&[algorithm, _, iterations_high, iterations_low, salt_length], rest) = rdata.split_first_chunk()?;
+        let salt = rest.get(..usize::from(salt_length))?.into();
+        let iterations = u16::from_be_bytes([iterations_high, iterations_low]);
+        (algorithm == NSEC3_SHA1).then_some(Nsec3Parameters { iterations, salt })
+    }
+
+    /// The hash of `name`, which is in lower case, in base 32 (RFC 5155 §5).
+    pub(crate) fn hash_label(&self, name: Name<'_>) -> [u8; HASH_LABEL_BYTES] {
+        let salted = |bytes: &[u8]| Sha1::new().chain_update(bytes).chain_update(&self.salt).finalize();
+        let mut hash = salted(name.as_bytes());
+        for _ in 0..self.iterations {
+            hash = salted(&hash);
+        }
+        let mut label = [0; HASH_LABEL_BYTES];
+        BASE32_DNSSEC.encode_mut(&hash, &mut label);
+        label
+    }
+}
+
+/// Whether `name` can be an owner of NSEC3 records in the zone at `apex`: one label, a SHA-1 hash in base 32, below it.
+pub(crate) fn is_nsec3_owner(name: Name<'_>, apex: Name<'_>) -> bool {
+    let is_hash = |label: &[u8]| label.len() == HASH_LABEL_BYTES && BASE32_DNSSEC.decode_len(label.len()).is_ok();
+    let is_base32 =
+        |label: &[u8]| label.iter().all(|byte| matches!(byte.to_ascii_lowercase(), b'0'..=b'9' | b'a'..=b'v'));
+    let label = name.labels().next().unwrap_or_default();
+    is_hash(label) && is_base32(label) && name.parent() == Some(apex)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 5155 appendix A: 12 iterations, salt aabbccdd.
+    #[test]
+    fn hashes_are_those_of_rfc_5155_appendix_a() {
+        let parameters = Nsec3Parameters { iterations: 12, salt: [0xaa, 0xbb, 0xcc, 0xdd].into() };
+        let cases: [(&[u8], &[u8]); 4] = [
+            (b"\x07example\0", b"0p9mhaveqvm6t7vbl5lop2u3t2rp3tom"),
+            (b"\x01a\x07example\0", b"35mthgpgcu1qg68fab165klnsnk3dpvl"),
+            (b"\x01*\x01w\x07example\0", b"r53bq7cc2uvmubfu5ocmm6pers9tk9en"),
+            (b"\x01y\x01w\x07example\0", b"ji6neoaepv8b5o6k4ev33abha8ht9fgc"),
+        ];
+        for (name, label) in cases {
+            assert_eq!(parameters.hash_label(Name::parse(name).expect("a name")), label);
+        }
+    }
+}
