@@ -1,6 +1,8 @@
 //! Why a certificate was not issued, what the operator can do, and when the next attempt is.
 
 use crate::clock::random_between;
+use crate::https_client::StatusError;
+use hyper::StatusCode;
 use instant_acme::{Error, Problem};
 use sanderling_state::StateError;
 use std::fmt;
@@ -121,6 +123,15 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
+        if let Error::Other(other) = &error
+            && let Some(StatusError(status)) = other.downcast_ref()
+        {
+            let kind = match *status {
+                StatusCode::TOO_MANY_REQUESTS => Kind::RateLimited,
+                _ => Kind::Unreachable,
+            };
+            return Failure::new(kind, other.to_string(), "the server tries again");
+        }
         match error {
             Error::Api(problem) => Failure::of_problem(&problem),
             Error::Json(_) => Failure::new(Kind::Unreachable, "the authority answers something else than ACME", ""),

@@ -2,13 +2,14 @@
 //! limited.
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{HOST, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::path::Path;
@@ -112,10 +113,18 @@ impl HttpsClient {
         *request.uri_mut() =
             Uri::builder().path_and_query(uri.path_and_query().map_or("/", |path| path.as_str())).build()?;
         let answer = async {
-            let (parts, body) = sender.send_request(request).await?.into_parts();
+            let (parts, body) = sender.send_request(request).await.map_err(described)?.into_parts();
             if parts.status == StatusCode::TOO_MANY_REQUESTS {
                 let seconds = parts.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
                 self.retry_after.0.store(seconds.unwrap_or(0), Ordering::Relaxed);
+            }
+            let is_described = parts
+                .headers
+                .get(CONTENT_TYPE)
+                .is_some_and(|value| value.to_str().is_ok_and(|text| text.contains("json")));
+            let is_error = parts.status.is_server_error() || parts.status == StatusCode::TOO_MANY_REQUESTS;
+            if is_error && !is_described {
+                return Err(StatusError(parts.status).into());
             }
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
             Ok::<_, BoxError>(BytesResponse::from(Response::from_parts(parts, Full::new(body))))
@@ -125,12 +134,31 @@ impl HttpsClient {
             answer = &mut answer => answer,
             // The connection ends after the answer, or without one.
             ended = connection => {
-                ended?;
+                ended.map_err(described)?;
                 answer.await
             }
         }
     }
 }
+
+fn described(error: hyper::Error) -> BoxError {
+    match error.is_parse() {
+        true => format!("the authority answers something else than HTTP: {error}").into(),
+        false => error.into(),
+    }
+}
+
+/// The authority has answered with a status of an error, and not described it (RFC 8555 §6.7).
+#[derive(Debug)]
+pub(crate) struct StatusError(pub(crate) StatusCode);
+
+impl fmt::Display for StatusError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "the authority answers with status {}", self.0)
+    }
+}
+
+impl std::error::Error for StatusError {}
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 

@@ -43,6 +43,9 @@ impl Config {
         for certificate in self.certificates.iter().filter(|certificate| !certificate.is_automatic) {
             files.push(file("private key", &certificate.key, &certificate.location));
         }
+        let authorities = self.acme.iter().flat_map(|acme| &acme.authorities);
+        let accounts = authorities.filter_map(|authority| authority.external_account.as_ref());
+        files.extend(accounts.map(|account| file("key of an external account", &account.key_file, &account.location)));
         files.extend(self.tsig_keys.iter().map(|key| file("TSIG secret file", &key.path, &key.location)));
         let cookies = self.replies.cookie_secret_file.iter();
         files.extend(cookies.map(|secret| file("cookie secret file", &secret.path, &secret.location)));

@@ -2,6 +2,7 @@
 //! up names by the DNS server under test.
 
 mod authorities;
+mod failures;
 mod other_programs;
 
 use sanderling_testkit::{

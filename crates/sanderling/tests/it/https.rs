@@ -8,6 +8,7 @@ mod encrypted_dns;
 mod many_requests;
 mod protocols;
 
+pub(crate) use certificate_times::issue_at;
 use sanderling_testkit::{
     DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, kdig, run, run_program, send_signal, wait_until,
 };

@@ -9,7 +9,7 @@ const CA: &[u8] = b"[ca]\ndefault_ca = all\n[all]\ndatabase = index\nserial = se
     default_md = sha256\npolicy = policy\nunique_subject = no\ncopy_extensions = copy\n[policy]\ncommonName = optional\n";
 
 /// Makes a self-signed certificate for example.com with a new ECDSA key, valid in `time`.
-fn issue_at(time: &str, directory: &TestDirectory, name: &str) {
+pub(crate) fn issue_at(time: &str, directory: &TestDirectory, name: &str) {
     for (file, content) in [("ca.conf", CA), ("index", b""), ("serial", b"01\n")] {
         directory.replace(file, content);
     }

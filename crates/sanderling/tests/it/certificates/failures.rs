@@ -1,0 +1,303 @@
+//! What goes wrong while certificates are requested: authorities that fail in different ways, a full disk, an expired certificate, and
+//! processes that are killed at random moments. The certificate in service stays, and nothing must be restarted.
+//!
+//! `SANDERLING_KILLS` is the number of kills, for long runs; `SANDERLING_DOMAINS` that of domains that get certificates at once.
+
+use super::{DEADLINE, Setup};
+use sanderling_testkit::{Ended, TestServer, curl, dig, run_program, sanderling, send_signal, wait_until};
+use std::fs;
+use std::io::Read;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+impl Setup {
+    fn renew(&self) -> Ended {
+        self.directory.control_with("renew", &["example.com"])
+    }
+
+    /// The number of orders that the authority has got.
+    fn order_count(&self) -> usize {
+        self.pebble_log().matches("Added order ").count()
+    }
+
+    /// The record for the authority, if it is answered.
+    fn challenge(&self) -> String {
+        let server = format!("127.0.0.1:{}", self.dns_port).parse().unwrap();
+        dig(server, &["+short", "_acme-challenge.example.com", "TXT"]).text()
+    }
+
+    fn chain(&self) -> Vec<u8> {
+        fs::read(self.directory.path().join("state/certificates/example.com/fullchain.pem")).unwrap_or_default()
+    }
+}
+
+/// The value of a variable of the environment for long runs.
+fn number_or(variable: &str, default: usize) -> usize {
+    std::env::var(variable).ok().map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// A server in the place of the authority, which sends the same answer to each request for the directory.
+struct Answering(Child);
+
+impl Answering {
+    fn start(setup: &Setup, answer: &str) -> Answering {
+        setup.directory.write("answers/dir", answer.as_bytes());
+        let (port, certificate, key) = (
+            setup.acme_port.to_string(),
+            setup.directory.argument("pebble.pem"),
+            setup.directory.argument("pebble.key"),
+        );
+        let child = Command::new("openssl")
+            .args(["s_server", "-quiet", "-HTTP", "-accept", &port, "-cert", &certificate, "-key", &key])
+            .current_dir(setup.directory.path().join("answers"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl is installed");
+        let url = format!("https://127.0.0.1:{port}/dir");
+        // It sends the end of a connection late, if at all.
+        wait_until("it answers", || !curl(&["-sk", "--http0.9", "-m", "1", &url]).output.is_empty());
+        Answering(child)
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn failing_authority_is_described_and_the_certificate_stays_in_service() {
+    let mut setup = Setup::new("zone = \"example.com.zone\"");
+    setup.start_pebble();
+    setup.fetch_root();
+    let mut server = setup.start_server();
+    let https = server.encrypted("https");
+    setup.wait_for_page(https, "example.com");
+    let chain = setup.chain();
+    setup.kill_pebble();
+    let check = |cause: &str| {
+        let renewed = setup.renew();
+        assert!(renewed.code() == Some(1) && renewed.errors.contains(cause), "{cause}: {renewed}");
+        assert_eq!(setup.page(https, "example.com").as_deref(), Some("hi\n"));
+        assert_eq!(setup.chain(), chain);
+        let shown = || setup.directory.control("certificates").text();
+        wait_until("the error is shown", || shown().contains(", 89 days left") && shown().contains(cause));
+    };
+    check("Connection refused");
+    for (answer, cause) in [
+        ("HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\n\r\n<h1>Error</h1>", "answers with status 500"),
+        (
+            "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 4000\r\nConnection: close\r\n\r\nslow down",
+            "answers with status 429",
+        ),
+        ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<h1>Welcome</h1>", "answers something else than ACME"),
+        ("garbage", "the authority answers something else than HTTP"),
+    ] {
+        let _answering = Answering::start(&setup, answer);
+        check(cause);
+    }
+    // One that accepts connections and closes them.
+    let listener = TcpListener::bind(("127.0.0.1", setup.acme_port)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    thread::scope(|scope| {
+        let (stop, is_stopped) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            while is_stopped.recv_timeout(Duration::from_millis(5)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                if let Ok((mut stream, _)) = listener.accept() {
+                    let _ = stream.read(&mut [0; 1]);
+                }
+            }
+        });
+        check("no TLS connection to 127.0.0.1");
+        drop(stop);
+    });
+    // The authority is there again, and has forgotten everything.
+    setup.start_pebble();
+    setup.fetch_root();
+    assert_eq!(setup.renew().code(), Some(0));
+    setup.wait_for_page(https, "example.com");
+}
+
+#[test]
+fn full_disk_is_described_and_the_certificate_stays_in_service() {
+    let mut setup = Setup::new("zone = \"example.com.zone\"");
+    let state = setup.directory.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let mounted = run_program(
+        "mount",
+        "mount",
+        &["-t", "tmpfs", "-o", "size=128k,mode=700", "state", &setup.directory.argument("state")],
+    );
+    if !mounted.status.success() {
+        println!("not run: this process may not mount");
+        return;
+    }
+    let _unmount = Unmount(setup.directory.argument("state"));
+    if sanderling_os::process::effective_uid() == 0 {
+        let owned = run_program("chown", "coreutils", &["nobody", &setup.directory.argument("state")]);
+        assert!(owned.status.success(), "{owned}");
+    }
+    setup.start_pebble();
+    setup.fetch_root();
+    let mut server = setup.start_server();
+    let https = server.encrypted("https");
+    setup.wait_for_page(https, "example.com");
+    let chain = setup.chain();
+    // All that is left.
+    let filler = state.join("filler");
+    let _ = fs::write(&filler, vec![0; 1 << 20]);
+    let renewed = setup.renew();
+    let expected = "free some space; what is in service stays, and the change is tried again";
+    assert!(renewed.code() == Some(1) && renewed.errors.contains(expected), "{renewed}");
+    assert_eq!((setup.page(https, "example.com").as_deref(), setup.chain()), (Some("hi\n"), chain.clone()));
+    fs::remove_file(&filler).unwrap();
+    let renewed = setup.renew();
+    assert!(renewed.code() == Some(0), "{renewed}");
+    assert_ne!(setup.chain(), chain);
+    setup.wait_for_page(https, "example.com");
+}
+
+/// Unmounts a directory when it is dropped.
+struct Unmount(String);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["-l", &self.0]).status();
+    }
+}
+
+#[test]
+fn renewal_comes_when_the_authority_suggests_it() {
+    let mut setup = Setup::new("zone = \"example.com.zone\"");
+    setup.start_pebble();
+    setup.fetch_root();
+    let mut server = setup.start_server();
+    setup.wait_for_page(server.encrypted("https"), "example.com");
+    let (chain, agent) = (setup.chain(), setup.agent().expect("it runs"));
+    let shown = || setup.directory.control("certificates").text();
+    wait_until("the suggestion", || shown().contains("the authority suggests this time (ARI)"));
+    // The window of the suggestion is over: as after a revocation by the authority.
+    let pem = String::from_utf8(chain.clone())
+        .unwrap()
+        .split_inclusive("-----END CERTIFICATE-----\n")
+        .next()
+        .unwrap()
+        .replace('\n', "\\n");
+    let window = "{\\\"suggestedWindow\\\":{\\\"start\\\":\\\"2020-01-01T00:00:00Z\\\",\\\"end\\\":\\\"2020-01-02T00:00:00Z\\\"}}";
+    let body = format!("{{\"certificate\":\"{pem}\",\"ariResponse\":\"{window}\"}}");
+    setup.directory.write("suggestion", body.as_bytes());
+    let url = format!("https://127.0.0.1:{}/set-renewal-info/", setup.management_port);
+    let body = format!("@{}", setup.directory.argument("suggestion"));
+    let set = curl(&["-sSk", "-w", "%{http_code}", "-d", &body, &url]);
+    assert!(set.text().ends_with("200"), "{set}");
+    // The agent asks again in hours, and when it starts.
+    assert!(send_signal("KILL", &agent));
+    wait_until("the certificate is renewed", || setup.chain() != chain);
+    setup.wait_for_page(server.encrypted("https"), "example.com");
+    assert_eq!(setup.order_count(), 2);
+}
+
+#[test]
+fn certificate_that_has_expired_is_served_until_there_is_another_one() {
+    let mut setup = Setup::new("zone = \"example.com.zone\"");
+    // As if the machine had slept for months.
+    let folder = "state/generations/example.com-1";
+    fs::create_dir_all(setup.directory.path().join(folder)).unwrap();
+    let links = setup.directory.path().join("state/certificates");
+    fs::create_dir(&links).unwrap();
+    std::os::unix::fs::symlink("../generations/example.com-1", links.join("example.com")).unwrap();
+    crate::https::issue_at("20200101000000Z 20200301000000Z", &setup.directory, "old");
+    for (from, to) in [("old.pem", "fullchain.pem"), ("old.key", "privkey.pem")] {
+        setup.directory.write(&format!("{folder}/{to}"), &fs::read(setup.directory.argument(from)).unwrap());
+    }
+    let chmod = "chmod -R go= state && chown -R nobody state";
+    run_program("sh", "dash", &["-c", &format!("cd {} && {chmod}", setup.directory.path().display())]);
+    let mut server = setup.start_server();
+    let https = server.encrypted("https");
+    let connect_to = format!("::{https}");
+    let insecure = || curl(&["-sSk", "--connect-to", &connect_to, "https://example.com/"]).text();
+    wait_until("the old one is served", || insecure() == "hi\n");
+    let shown = || setup.directory.control("certificates").text();
+    wait_until("the error is shown", || shown().contains("EXPIRED") && shown().contains("Connection refused"));
+    setup.start_pebble();
+    setup.fetch_root();
+    let renewed = setup.renew();
+    assert!(renewed.code() == Some(0), "{renewed}");
+    setup.wait_for_page(https, "example.com");
+}
+
+#[test]
+fn many_domains_get_certificates_from_an_empty_state_folder() {
+    let count = number_or("SANDERLING_DOMAINS", 10);
+    let domains: String =
+        (0..count).map(|number| format!("[domain.\"d{number}.example.com\"]\nsite = \"public\"\n")).collect();
+    let mut setup = Setup::new(&format!("zone = \"example.com.zone\"\n{domains}"));
+    setup.start_pebble();
+    setup.fetch_root();
+    let start = Instant::now();
+    let mut server: TestServer = setup.start_server();
+    let https = server.encrypted("https");
+    let issued = || setup.directory.control("certificates").text().matches("  issued by ").count();
+    let deadline = Instant::now() + DEADLINE * 4;
+    while issued() <= count {
+        assert!(Instant::now() < deadline, "{} of {}", issued(), count + 1);
+        thread::yield_now();
+    }
+    setup.wait_for_page(https, &format!("d{}.example.com", count - 1));
+    println!("{} certificates after {:.2} s", count + 1, start.elapsed().as_secs_f64());
+    assert_eq!(setup.order_count(), count + 1);
+}
+
+#[test]
+fn processes_that_are_killed_at_random_moments_only_delay_certificates() {
+    let kills = number_or("SANDERLING_KILLS", 4);
+    let seed =
+        std::env::var("SANDERLING_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    println!("SANDERLING_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut setup = Setup::new("zone = \"example.com.zone\"");
+    setup.start_pebble();
+    let server = setup.start_server();
+    wait_until("the first certificate", || !setup.chain().is_empty());
+    let mut killed = [0; 2];
+    for _ in 0..kills {
+        let (before, orders_before) = (setup.chain(), setup.order_count());
+        let after = Duration::from_micros(random.u64(0..400_000));
+        let kills_authority = random.bool();
+        killed[usize::from(kills_authority)] += 1;
+        let agent = setup.agent();
+        let mut renew = sanderling();
+        renew.args(["renew", "example.com", "--control", &setup.directory.argument("control")]);
+        let mut child = renew.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // The moment is what is random.
+        thread::sleep(after);
+        match (kills_authority, &agent) {
+            (true, _) => {
+                setup.kill_pebble();
+                setup.start_pebble();
+            }
+            (false, Some(agent)) => assert!(send_signal("KILL", agent)),
+            (false, None) => {}
+        }
+        let _ = child.wait();
+        let deadline = Instant::now() + DEADLINE;
+        while setup.chain() == before {
+            assert!(Instant::now() < deadline, "{}", server.errors());
+            setup.renew();
+        }
+        // That of the kill, that of the renewal afterwards, and one that the agent did not get to note.
+        assert!(setup.order_count() - orders_before <= 3, "{}", setup.pebble_log());
+        wait_until("the record is removed", || setup.challenge().trim().is_empty());
+    }
+    println!("killed: agent {} times, authority {} times", killed[0], killed[1]);
+    let orders = setup.directory.path().join("state/orders");
+    let left = fs::read_dir(orders).map_or(0, Iterator::count);
+    assert_eq!(left, 0, "no order is left");
+    drop(server);
+}
