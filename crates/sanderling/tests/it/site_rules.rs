@@ -386,6 +386,8 @@ fn security_headers_are_sent_and_explained() {
     assert_eq!(ended.code(), Some(0), "{}", ended.errors);
     let expected = "sanderling.toml:7:1: note: `security_headers`: its pages cannot have scripts within them";
     assert!(ended.errors.contains(expected) && ended.errors.contains("frame-ancestors 'none'"), "{}", ended.errors);
+    let fields = "frame-ancestors 'none'`, `X-Frame-Options: DENY`, `Referrer-Policy: no-referrer`, ";
+    assert!(ended.errors.contains(fields), "{}", ended.errors);
     let basic = Site::new("security_headers = \"basic\"\n", &[("public/_headers", b"/*\n  Referrer-Policy: origin\n")]);
     basic.check("/", &[], 200, &["x-frame-options: SAMEORIGIN", "referrer-policy: origin", "!content-security-policy"]);
 }
