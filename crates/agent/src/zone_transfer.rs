@@ -21,6 +21,8 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+/// Bytes of changes that are accepted although the stored version has fewer.
+const CHANGES_BYTES_MIN: u64 = 64 * 1024;
 /// Time for a connection, and between two messages.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -37,6 +39,8 @@ pub(crate) enum Failure {
     Zone(String),
     /// The changes are not those of the stored version.
     Patch(PatchError),
+    /// The changes have more bytes than the stored version.
+    ManyChanges(u64),
     /// The stored version cannot be read.
     Stored(String),
 }
@@ -46,9 +50,7 @@ impl Failure {
     pub(crate) fn is_of_changes(&self) -> bool {
         match self {
             Failure::Network(error) => error.kind() == io::ErrorKind::UnexpectedEof,
-            Failure::TimedOut(_) | Failure::Reply(_) | Failure::Zone(_) | Failure::Patch(_) | Failure::Stored(_) => {
-                true
-            }
+            _ => true,
         }
     }
 }
@@ -64,6 +66,7 @@ impl fmt::Display for Failure {
             Failure::Reply(error) => write!(out, "{error}"),
             Failure::Zone(problem) => write!(out, "its zone has an error: {problem}"),
             Failure::Patch(error) => write!(out, "{error}"),
+            Failure::ManyChanges(bytes) => write!(out, "its changes have more than the {bytes} bytes of the zone"),
             Failure::Stored(problem) => write!(out, "the stored version cannot be read: {problem}"),
         }
     }
@@ -138,7 +141,7 @@ impl TransferSource {
         stored: Option<StoredVersion>,
     ) -> Result<Option<TransferredZone>, Failure> {
         let time_max = Duration::from_millis(limits.zone_transfer_in_timeout_ms);
-        let received = self.receive(limits, stored.as_ref().map(|stored| stored.serial));
+        let received = self.receive(limits, stored.as_ref());
         let received = timeout(time_max, received).await.unwrap_or(Err(Failure::TimedOut(time_max)))?;
         let Some(Received { builder, patch, soa }) = received else { return Ok(None) };
         let (is_incremental, bytes_max, apex) = (!patch.is_empty(), limits.zone_file_bytes_max, self.apex);
@@ -155,22 +158,32 @@ impl TransferSource {
         Ok(Some(TransferredZone { soa, is_incremental, text }))
     }
 
-    async fn receive(&self, limits: &Limits, stored_serial: Option<u32>) -> Result<Option<Received>, Failure> {
+    async fn receive(&self, limits: &Limits, stored: Option<&StoredVersion>) -> Result<Option<Received>, Failure> {
+        let stored_serial = stored.map(|stored| stored.serial);
+        let stored_bytes = stored.and_then(|stored| std::fs::metadata(&stored.file).ok()).map_or(0, |file| file.len());
+        let changes_bytes_max = stored_bytes.max(CHANGES_BYTES_MIN);
         let (bytes_max, key) = (limits.zone_file_bytes_max, self.key.as_ref());
         let (message, mut receiver) =
             TransferReceiver::new(self.apex.as_name(), stored_serial, random_id(), key, unix_s(), bytes_max);
         let seed = HashSeed(RandomState::new().build_hasher().finish());
         let zone_limits = ZoneLimits { records_per_rrset_max: limits.zone_records_per_rrset_max };
         let mut builder = ZoneBuilder::new(self.apex.as_name(), seed, zone_limits);
-        let mut patch = ZonePatch::default();
+        let (mut patch, mut changes_bytes) = (ZonePatch::default(), 0);
         let mut stream = Stream::open(self.server).await?;
         stream.send(&message).await?;
         loop {
             let message = stream.receive().await?;
             let progress = receiver.receive(message, unix_s(), |role, record| match role {
                 RecordRole::OfZone => builder.add(record),
-                RecordRole::Removed | RecordRole::Added => patch.add(role, record),
+                RecordRole::Removed | RecordRole::Added if changes_bytes <= changes_bytes_max => {
+                    changes_bytes += (record.owner.length_bytes() + record.rdata.len()) as u64;
+                    patch.add(role, record);
+                }
+                RecordRole::Removed | RecordRole::Added => {}
             })?;
+            if changes_bytes > changes_bytes_max {
+                return Err(Failure::ManyChanges(changes_bytes_max));
+            }
             match (progress, receiver.soa()) {
                 (Progress::Complete, Some(soa)) => return Ok(Some(Received { builder, patch, soa })),
                 (Progress::UpToDate, _) => return Ok(None),

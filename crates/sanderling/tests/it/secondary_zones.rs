@@ -134,6 +134,8 @@ enum Behaviour {
     BrokenZone,
     /// Changes that remove a record which was never there.
     WrongChanges,
+    /// Changes without end.
+    EndlessChanges,
     /// A transfer that stops in the middle.
     Stalls,
 }
@@ -219,7 +221,15 @@ fn transfer(mut client: TcpStream, behaviour: Behaviour) -> std::io::Result<()> 
         Behaviour::WrongChanges if is_for_changes => {
             send(0, &[soa(9), soa(7), record(APEX, 16, b"\x01x"), soa(9), soa(9)])
         }
-        Behaviour::WrongChanges => send(0, &[content(9), vec![soa(9)]].concat()),
+        Behaviour::EndlessChanges if is_for_changes => {
+            send(0, &[soa(9), soa(7)])?;
+            for index in 0_u32.. {
+                let owner = [b"\x04", &index.to_be_bytes()[..], APEX].concat();
+                send(0, &vec![record(&owner, 16, b"\x01x"); 200])?;
+            }
+            Ok(())
+        }
+        Behaviour::WrongChanges | Behaviour::EndlessChanges => send(0, &[content(9), vec![soa(9)]].concat()),
         Behaviour::Silent => Ok(()),
         Behaviour::Transfers(_, serial) => send(0, &[content(serial), vec![soa(serial)]].concat()),
         Behaviour::Refuses => send(5, &[]),
@@ -298,16 +308,25 @@ fn old_version_stays_while_the_primary_lies() {
 }
 
 #[test]
-fn zone_is_transferred_as_a_whole_if_its_changes_are_not_of_the_stored_version() {
+fn zone_is_transferred_as_a_whole_if_its_changes_cannot_be_applied() {
+    check_whole_transfer(
+        Behaviour::WrongChanges,
+        "its changes remove the record example.com. TXT, which the stored version does not have",
+    );
+    check_whole_transfer(Behaviour::EndlessChanges, "its changes have more than the 65536 bytes of the zone");
+}
+
+#[track_caller]
+fn check_whole_transfer(behaviour: Behaviour, problem: &str) {
     let primary = LyingPrimary::start(Behaviour::Transfers(7, 7));
     let directory = configure(primary.address, "", "");
     let server = start(&directory);
     let served =
         |serial: u32| dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains(&format!("\"{serial}\""));
     wait_until("the zone is served", || served(7));
-    primary.behave(Behaviour::WrongChanges);
+    primary.behave(behaviour);
     wait_until("the next version is served", || served(9));
-    server.wait_for_error("its changes remove the record example.com. TXT, which the stored version does not have");
+    server.wait_for_error(&format!("{problem}; transferring the whole zone"));
 }
 
 #[test]
