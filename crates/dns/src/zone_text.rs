@@ -1,5 +1,6 @@
 //! The records of a zone as a zone file (RFC 1035 §5), a part at a time.
 
+use crate::name::Name;
 use crate::packed_rrset::RdataPart;
 use crate::rdata::PresentationFormat;
 use crate::rtype::Rtype;
@@ -29,6 +30,19 @@ impl ZoneTextWriter {
     /// Appends the next records to `out`, only those of `rtype` if there is one, until it has `bytes_min` bytes or many were
     /// looked at; whether there may be more. Each call is for the same zone.
     pub fn write(&mut self, zone: &Zone, rtype: Option<Rtype>, out: &mut String, bytes_min: usize) -> bool {
+        self.write_with_comments(zone, rtype, out, bytes_min, |_, _| None)
+    }
+
+    /// [`ZoneTextWriter::write`], with the comment of the RRsets that have one: `www.example.com. 3600 IN A 192.0.2.1 ; text`.
+    /// `comment` is given the owner in lower case.
+    pub fn write_with_comments<'c>(
+        &mut self,
+        zone: &Zone,
+        rtype: Option<Rtype>,
+        out: &mut String,
+        bytes_min: usize,
+        comment: impl Fn(Name<'_>, Rtype) -> Option<&'c str>,
+    ) -> bool {
         let mut record_count = 0;
         let rdata = &mut self.rdata;
         self.position.walk(zone, |found, record| {
@@ -51,7 +65,11 @@ impl ZoneTextWriter {
             let ttl_s = u32::from_be_bytes(*record.fixed[4..].first_chunk().expect("four bytes"));
             let data = PresentationFormat::new(record.rtype, rdata);
             // Writing to a string does not fail.
-            let _ = writeln!(out, "{} {ttl_s} IN {} {data}", found.owner, record.rtype);
+            let _ = write!(out, "{} {ttl_s} IN {} {data}", found.owner, record.rtype);
+            if let Some(comment) = comment(found.owner, record.rtype) {
+                let _ = write!(out, " ; {comment}");
+            }
+            out.push('\n');
             Visit::Next
         });
         self.position != Position::End
