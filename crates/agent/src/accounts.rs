@@ -5,6 +5,7 @@ use crate::https_client::HttpsClient;
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use sanderling_config::{Acme, Authority, ExternalAccount};
 use sanderling_state::StateFolder;
+use serde::Deserialize;
 use tokio::sync::Mutex;
 
 /// The authorities of the configuration.
@@ -88,6 +89,16 @@ impl Accounts {
             }
         };
         Ok(account.insert(found).clone())
+    }
+
+    /// The URL of the account at an authority, if there is one.
+    pub(crate) fn url(&self, index: usize, state: &StateFolder) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Stored {
+            id: String,
+        }
+        let text = state.read(&self.entries[index].file()).ok().flatten()?;
+        Some(serde_json::from_slice::<Stored>(&text).ok()?.id)
     }
 
     /// The authority does not know the account any more: another one is registered.

@@ -1,5 +1,5 @@
 //! The agent: the process that makes outgoing connections and writes the state folder. It requests certificates (RFC 8555) and
-//! renews them, transfers zones from primary servers (RFC 5936), and notifies secondary servers (RFC 1996).
+//! renews them, derives records from them and from the configuration, transfers zones from primary servers (RFC 5936), and notifies secondary servers (RFC 1996).
 //!
 //! What it has promised, such as an order in progress, is in the state folder: it can be killed at any moment, and the next one
 //! goes on. It is the only crate with asynchronous code, in one thread; no client of the server waits for it.
@@ -8,6 +8,7 @@
 // The order is that of imports: a module uses those below it.
 mod startup;
 mod main_loop;
+mod derived;
 mod order;
 mod accounts;
 mod certificates;

@@ -142,6 +142,11 @@ impl Link {
         self.send(Event::CertificateStored { name: name.to_owned() }, Vec::new());
     }
 
+    /// Tells the supervisor that other records are derived for zones.
+    pub(crate) fn derived_stored(&self) {
+        self.send(Event::DerivedStored, Vec::new());
+    }
+
     /// Has the server process answer `challenges` besides those of other orders, until what is returned is dropped. Returns when
     /// it does; `None` if it does not in time.
     pub(crate) async fn publish(&self, challenges: Vec<Challenge>) -> Option<Published<'_>> {

@@ -2,6 +2,7 @@
 
 use crate::certificates::{ManagedCertificate, Revocation};
 use crate::clock::unix_s;
+use crate::derived::DerivedZones;
 use crate::failure::Failure;
 use crate::link::Incoming;
 use crate::order::{OrderRequest, Orders};
@@ -55,12 +56,18 @@ pub(crate) struct MainLoop {
     schedule: Schedule<Task>,
     running: JoinSet<Finished>,
     zones: Zones,
+    derived: DerivedZones,
     last_report: Option<AgentReport>,
     next_report_at: Instant,
 }
 
 impl MainLoop {
-    pub(crate) fn new(orders: Orders, certificates: Vec<ManagedCertificate>, zones: Zones) -> MainLoop {
+    pub(crate) fn new(
+        orders: Orders,
+        certificates: Vec<ManagedCertificate>,
+        zones: Zones,
+        derived: DerivedZones,
+    ) -> MainLoop {
         let count = certificates.len();
         let mut main_loop = MainLoop {
             orders: Rc::new(orders),
@@ -68,6 +75,7 @@ impl MainLoop {
             schedule: Schedule::new(),
             running: JoinSet::new(),
             zones,
+            derived,
             last_report: None,
             next_report_at: Instant::now(),
         };
@@ -82,6 +90,7 @@ impl MainLoop {
     pub(crate) async fn run(mut self) {
         loop {
             self.start_due();
+            self.derived.update(&self.orders.accounts);
             let report_wait = self.report();
             let is_possible = self.is_possible();
             let wait = self
@@ -157,7 +166,10 @@ impl MainLoop {
     fn finish(&mut self, finished: Finished) {
         match finished {
             Finished::Revocation => {}
-            Finished::Order(index, authority_index, result) => self.finish_order(index, authority_index, &result),
+            Finished::Order(index, authority_index, result) => {
+                self.finish_order(index, authority_index, &result);
+                self.derived.on_order_finished();
+            }
             Finished::Suggestion(index, suggestion) => {
                 let Some(Suggestion { window, ask_again_s }) = suggestion else { return };
                 let certificate = &mut self.certificates[index];
@@ -241,6 +253,9 @@ impl MainLoop {
             (Command::UpdateSecrets, None) => self.zones.update_secrets(received),
             (Command::ZonesServed, None) => self.zones.on_all_served(received.served_zones),
             (Command::StoreJournals, None) => self.zones.store_journals(received.journals),
+            (Command::CertificatesServed, None) => {
+                self.derived.on_certificates_served(received.served_certificates);
+            }
             (Command::ZoneServed(zone), None) => self.zones.on_served(&zone),
             (Command::ZoneNotified(notify), None) => self.zones.on_notified(&notify),
             (command, _) => log_warning(&format!("ignoring the command {command:?}: the agent does not carry it out")),

@@ -2,6 +2,7 @@
 
 use crate::accounts::Accounts;
 use crate::certificates::ManagedCertificate;
+use crate::derived::DerivedZones;
 use crate::link::Link;
 use crate::main_loop::MainLoop;
 use crate::name_servers::NameServers;
@@ -74,6 +75,7 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     LocalSet::new().block_on(&runtime, async {
         let (state, link) = (Arc::new(state), Rc::new(Link::new(connection)?));
         let zones = Zones::new(Rc::clone(&config), keys, Arc::clone(&state), Rc::clone(&link));
+        let derived = DerivedZones::load(Rc::clone(&config), Arc::clone(&state), Rc::clone(&link));
         let orders = Orders {
             state,
             link,
@@ -81,7 +83,7 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
             name_servers: NameServers::new(Rc::clone(&config)),
             config: Rc::clone(&config),
         };
-        MainLoop::new(orders, certificates, zones).run().await;
+        MainLoop::new(orders, certificates, zones, derived).run().await;
         Ok(())
     })
 }

@@ -1,6 +1,7 @@
 //! The checked configuration, independent of its source: a file and the arguments of `serve` both become a [`Config`].
 
 use crate::authorities::Acme;
+use crate::derive::{self, DerivedRecords, DerivedRrset};
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
@@ -14,6 +15,7 @@ use crate::transfers::{TransfersByZone, TsigKeyFile, ZoneTransfers};
 use crate::zones::{SecondaryZone, Zone, ZoneFolder};
 use sanderling_log_format::LogKind;
 use sanderling_site_rules::ClientFrom;
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -84,6 +86,8 @@ pub struct Config {
     pub certificates: Vec<CertificateFiles>,
     /// How certificates are requested; `None` if none is.
     pub acme: Option<Acme>,
+    /// What is derived for each domain, in the order of the file.
+    pub derived: Vec<DerivedRecords>,
     /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first certificate.
     pub refuses_unknown_names: bool,
     /// Whether the server makes a certificate for `localhost`; there is no other one then.
@@ -135,6 +139,7 @@ impl Default for Config {
             zone_transfers: Vec::new(),
             certificates: Vec::new(),
             acme: None,
+            derived: Vec::new(),
             refuses_unknown_names: false,
             has_self_signed_certificate: false,
             replies: DnsReplies::default(),
@@ -214,6 +219,20 @@ impl Config {
     /// The certificates that the server requests itself.
     pub fn automatic_certificates(&self) -> impl Iterator<Item = &CertificateFiles> {
         self.certificates.iter().filter(|certificate| certificate.is_automatic)
+    }
+
+    /// The derived records of each zone with a file of its own.
+    pub fn derived_rrsets(&self) -> HashMap<&DomainName, Vec<DerivedRrset>> {
+        derive::derived_rrsets(&self.derived, &self.zones, &self.https_listen)
+    }
+
+    /// The names that the authorities have in CAA records (RFC 8659 §4.2), each once; `None` if one of them is unknown.
+    pub fn caa_authorities(&self) -> Option<Vec<&str>> {
+        let authorities = self.acme.as_ref()?.authorities.iter();
+        let mut names = authorities.map(|authority| authority.caa.as_deref()).collect::<Option<Vec<&str>>>()?;
+        names.sort_unstable();
+        names.dedup();
+        Some(names)
     }
 
     /// That certificates are not used, since no listener speaks TLS: one warning for each.

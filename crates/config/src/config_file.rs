@@ -1,6 +1,7 @@
 //! Reads a configuration file into a [`Config`], or reports all problems in it.
 
 mod certificates_section;
+mod derive;
 mod transfers;
 mod dns;
 mod files;
@@ -104,6 +105,8 @@ struct ConfigBuilder<'e, 'a> {
     key_uses: Vec<(usize, DomainName)>,
     /// The domains with rules of transfers, with their offsets.
     transfer_uses: Vec<(usize, DomainName)>,
+    /// The offset of each `derive`, with its index in the configuration.
+    derive_uses: Vec<(usize, usize)>,
 }
 
 impl ConfigBuilder<'_, '_> {
@@ -124,6 +127,7 @@ impl ConfigBuilder<'_, '_> {
             apexes: HashMap::new(),
             key_uses: Vec::new(),
             transfer_uses: Vec::new(),
+            derive_uses: Vec::new(),
         }
     }
 
@@ -288,7 +292,7 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
         let (mut site, mut zone, mut primaries, mut aliases, mut certificate) = (None, None, None, None, None);
-        let (mut https_redirect, mut hsts, mut on_renew) = (None, None, None);
+        let (mut https_redirect, mut hsts, mut on_renew, mut derive) = (None, None, None, None);
         let mut options = SiteOptions::default();
         // A key that needs a site.
         let mut of_site = None;
@@ -301,6 +305,7 @@ impl ConfigBuilder<'_, '_> {
                 "primaries" => primaries = Some(entry),
                 "certificate" => certificate = Some(entry),
                 "on_renew" => on_renew = Some(entry),
+                "derive" => derive = Some(entry),
                 "secondaries" | "transfer_allow" => {
                     self.transfer_uses.push((entry.offset, name.clone()));
                     self.read_transfers(entry, &mut transfers);
@@ -374,14 +379,15 @@ impl ConfigBuilder<'_, '_> {
             Some(site) => site.hosts.clone(),
             None => vec![name.clone()],
         };
+        let names = names();
+        self.read_derive(derive, names.clone(), certificate, offset);
         match certificate {
             CertificateChoice::None => {}
             CertificateChoice::Automatic => {
-                let names = names();
                 let on_renew = on_renew.map_or(Vec::new(), |entry| self.read_on_renew(entry));
                 self.add_automatic_certificate(names, on_renew, offset);
             }
-            CertificateChoice::Files(entry) => self.read_certificates(&names(), entry),
+            CertificateChoice::Files(entry) => self.read_certificates(&names, entry),
         }
     }
 
@@ -549,6 +555,7 @@ impl ConfigBuilder<'_, '_> {
             return;
         }
         self.check_transfers();
+        self.check_derive();
         let (has_site, has_zone) = (!self.config.sites.is_empty(), self.config.has_zones());
         if !has_site && !has_zone {
             let remedy = "add [domain.\"example.com\"] with site = \"FOLDER\" or zone = \"FILE\"";

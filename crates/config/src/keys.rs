@@ -110,6 +110,7 @@ impl Section {
                 "doh",
                 "certificate",
                 "on_renew",
+                "derive",
                 "https_redirect",
                 "hsts",
                 "redirects",

@@ -16,6 +16,7 @@ mod private_files;
 mod config;
 mod site;
 mod authorities;
+mod derive;
 mod zones;
 mod transfers;
 mod folder_pattern;
@@ -40,6 +41,7 @@ pub use config::{
     SocketsPerAddress, TrustedProxies, UserAndGroup,
 };
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
+pub use derive::{DerivedKind, DerivedRecords, DerivedRrset};
 pub use domain_name::DomainName;
 pub use exit::Exit;
 pub use flags::{Flags, parse_zone_argument};

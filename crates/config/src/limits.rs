@@ -226,6 +226,8 @@ limits! {
         "Records of one name and type; a zone with more is refused.";
     zone_journal_bytes_max: usize = 1_048_576 in 0..=67_108_864,
         "Changes of a zone that are kept for IXFR; secondaries with an older version get the whole zone.";
+    derived_record_ttl_s: u32 = 300 in 1..=86_400,
+        "TTL of records that `derive` adds to a zone, in seconds.";
     zone_guarded_records_min: u64 = 20 in 0..=1_000_000_000,
         "Records of a zone above which a reload must not remove too many at once.";
     zone_lost_records_percent_max: u64 = 50 in 0..=100,

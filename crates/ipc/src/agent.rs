@@ -258,7 +258,7 @@ fn check_sealed(descriptor: impl AsFd) -> io::Result<()> {
     }
 }
 
-fn from_memfd<T: DeserializeOwned>(descriptor: impl AsFd) -> io::Result<T> {
+pub(crate) fn from_memfd<T: DeserializeOwned>(descriptor: impl AsFd) -> io::Result<T> {
     check_sealed(&descriptor)?;
     Ok(serde_json::from_slice(&memfd::read(descriptor, BYTES_MAX)?)?)
 }

@@ -21,7 +21,7 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
-const NAMES: [(&str, FdKind); 16] = [
+const NAMES: [(&str, FdKind); 17] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
@@ -30,6 +30,7 @@ const NAMES: [(&str, FdKind); 16] = [
     ("keeper", FdKind::Keeper),
     ("shared-keys", FdKind::SharedKeys),
     ("tsig-secrets", FdKind::TsigSecrets),
+    ("derived-records", FdKind::DerivedRecords),
     ("access-log", FdKind::Log(LogKind::Access)),
     ("query-log", FdKind::Log(LogKind::Queries)),
     ("control", FdKind::ControlSocket),
@@ -79,6 +80,10 @@ pub struct Descriptors {
     pub served_zones: Option<OwnedFd>,
     /// Journals of zones.
     pub journals: Option<OwnedFd>,
+    /// The records that are derived for zones.
+    pub derived_records: Option<OwnedFd>,
+    /// The certificates in service.
+    pub served_certificates: Option<OwnedFd>,
     /// The state of the agent.
     pub agent_report: Option<OwnedFd>,
     /// Where the lines of logs go.
@@ -113,6 +118,8 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::Challenges => self.challenges = Some(descriptor),
                 FdKind::ServedZones => self.served_zones = Some(descriptor),
                 FdKind::Journals => self.journals = Some(descriptor),
+                FdKind::DerivedRecords => self.derived_records = Some(descriptor),
+                FdKind::ServedCertificates => self.served_certificates = Some(descriptor),
                 FdKind::AgentReport => self.agent_report = Some(descriptor),
                 FdKind::Log(log) => self.logs.push((log, descriptor)),
                 FdKind::ControlSocket => self.control = Some(descriptor),

@@ -81,7 +81,8 @@ pub enum Command {
         /// Whether somebody else may have the private key.
         is_key_compromised: bool,
     },
-    /// Report the zones that the agent is concerned with, by [`Event::ZonesServed`].
+    /// Report the zones that the agent is concerned with, by [`Event::ZonesServed`], and the certificates in service, by
+    /// [`Event::CertificatesServed`].
     ReportZones,
     /// The zones that come with the command ([`FdKind::ServedZones`]) are served now. To the agent.
     ZonesServed,
@@ -89,6 +90,8 @@ pub enum Command {
     ZoneServed(ServedZone),
     /// Store the journals that come with the command ([`FdKind::Journals`]). To the agent.
     StoreJournals,
+    /// The certificates that come with the command ([`FdKind::ServedCertificates`]) are in service now. To the agent.
+    CertificatesServed,
     /// A primary has sent NOTIFY. To the agent.
     ZoneNotified(ZoneNotify),
     /// Report the status.
@@ -255,6 +258,9 @@ pub enum Event {
     ZoneServed(ServedZone),
     /// The journals that come with this event ([`FdKind::Journals`]) have changed.
     JournalsChanged,
+    /// The certificates that come with this event ([`FdKind::ServedCertificates`]) are in service now: new handshakes are made with
+    /// no other ones. Only of domains from which records are derived.
+    CertificatesServed,
     /// A primary has sent NOTIFY.
     ZoneNotified(ZoneNotify),
     /// The agent has stored another version of a zone, or removed it: the server process is to load it. It answers the agent
@@ -268,6 +274,8 @@ pub enum Event {
         /// Its domain.
         name: String,
     },
+    /// The agent has stored derived records.
+    DerivedStored,
     /// The state of the agent has changed ([`FdKind::AgentReport`]).
     AgentReport,
     /// The keeper holds the private keys of a set of certificates. The certificates come with the event
@@ -327,6 +335,10 @@ pub enum FdKind {
     ServedZones,
     /// Journals of zones, in a sealed memfd ([`crate::agent`]).
     Journals,
+    /// The records that are derived for zones, in a sealed memfd ([`crate::derived`]).
+    DerivedRecords,
+    /// The certificates in service, in a sealed memfd ([`crate::derived`]).
+    ServedCertificates,
     /// Where the lines of a log go; the configuration says whether it is a file or a socket.
     Log(LogKind),
     /// The control socket.
@@ -512,6 +524,7 @@ pub(crate) mod tests {
             Command::StoreJournals,
             Command::ZoneServed(ServedZone { name: zone(), serial: Some(u32::MAX) }),
             Command::ZoneNotified(notify()),
+            Command::CertificatesServed,
         ];
         let of_keeper = [Command::HoldKeys { number: 1 }, Command::RetainKeys, Command::ServeKeys];
         let commands =
@@ -533,10 +546,12 @@ pub(crate) mod tests {
             Event::ChallengesServed { number: 1 },
             Event::ZonesServed,
             Event::JournalsChanged,
+            Event::CertificatesServed,
             Event::ZoneStored { zone: zone() },
             Event::ZoneNotified(notify()),
             Event::ZoneServed(ServedZone { name: zone(), serial: None }),
             Event::CertificateStored { name: zone() },
+            Event::DerivedStored,
             Event::AgentReport,
             Event::KeysHeld { number: 1 },
             Event::KeysKept,
@@ -574,6 +589,8 @@ pub(crate) mod tests {
             FdKind::Challenges,
             FdKind::ServedZones,
             FdKind::Journals,
+            FdKind::DerivedRecords,
+            FdKind::ServedCertificates,
             FdKind::AgentReport,
             FdKind::Log(LogKind::Access),
             FdKind::Log(LogKind::Queries),
@@ -603,7 +620,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 25, 29, 20], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 26, 31, 22], "{inner:?}");
     }
 
     #[test]

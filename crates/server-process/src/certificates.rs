@@ -10,6 +10,7 @@ use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log_error;
 use sanderling_config::{CertificateFiles, Config, DomainName, Service};
 use sanderling_dns::TsigKeys;
+use sanderling_ipc::derived::ServedCertificate;
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::secrets::{
     CertificateContent, KEY_LIFETIME_S, KeptCertificate, NoCertificate, PassedCertificate, SharedKeys,
@@ -76,6 +77,8 @@ pub(crate) struct Certificates {
     self_signed: Option<Certificate>,
     /// The state of each, in the order of the configuration.
     pub(crate) states: Vec<CertificateState>,
+    /// Those in service, for the agent.
+    pub(crate) served: Vec<ServedCertificate>,
     /// The last good versions, for the next process.
     pub(crate) kept: Option<OwnedFd>,
     tsig: TsigSecrets,
@@ -195,6 +198,7 @@ impl Certificates {
             before = versions_of(kept, &keeper);
         }
         self.states.clear();
+        self.served.clear();
         let mut rest = files;
         for (group_index, group) in certificates.chunk_by(|one, next| one.names == next.names).enumerate() {
             let (files, after) = rest.split_at(group.len());
@@ -234,6 +238,7 @@ impl Certificates {
             problem: not_used.as_ref().map(|not_used| not_used.problem.to_string()),
             warnings: warnings.iter().map(ToString::to_string).collect(),
         };
+        self.served.extend(version.as_ref().and_then(|version| served(configured, &version.certificate)));
         if let Some(version) = state.in_service.as_ref().filter(|_| *has_replaced) {
             self.replaced.push(format!("certificate of {} replaced: {}", state.domain_text(), version.text()));
         }
@@ -277,6 +282,17 @@ impl Loaded<'_> {
     fn certificate(&self) -> Option<&Certificate> {
         self.version.as_ref().map(|version| &version.certificate)
     }
+}
+
+/// What the agent learns of a certificate in service.
+fn served(configured: &CertificateFiles, certificate: &Certificate) -> Option<ServedCertificate> {
+    let names = configured.names.iter().map(DomainName::as_str);
+    let key = Certificate::key_id_of(certificate.chain().first()?)?;
+    Some(ServedCertificate {
+        domain: configured.names.first()?.as_str().to_owned(),
+        names: names.filter(|name| certificate.is_valid_for_host(name.as_bytes())).map(str::to_owned).collect(),
+        key: key.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+    })
 }
 
 fn domain_of(group: &[CertificateFiles]) -> String {

@@ -50,6 +50,11 @@ impl ActiveChallenges {
         self.tokens.clone()
     }
 
+    /// The names of the records.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &DomainName> {
+        self.texts.keys()
+    }
+
     /// `zones` with the records for authorities.
     pub(crate) fn overlay(&self, zones: &Arc<ZoneMap>) -> Arc<ZoneMap> {
         let mut overlaid = Arc::clone(zones);

@@ -3,6 +3,7 @@
 //! client of the network.
 
 mod config_reload;
+mod derived_zones;
 mod served_zones;
 mod site_reload;
 mod unsupervised;
@@ -28,6 +29,7 @@ use sanderling_config::{Config, ConfigSource, LogKind};
 use sanderling_dns::ZoneMap;
 use sanderling_ipc::agent::challenges_from_memfd;
 use sanderling_ipc::control_socket::ControlSocket;
+use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::{
     Command, Connection, Event, HEARTBEAT_INTERVAL, IncomingFds, Message, RETRY_INTERVAL, Received, StatusFormat,
@@ -72,6 +74,8 @@ pub(crate) struct ProcessState {
     pub(crate) received_secrets: SecretDescriptors,
     /// Targets of logs that came with a configuration.
     pub(crate) log_targets: Vec<(LogKind, OwnedFd)>,
+    /// What the agent has derived for zones, as it was received last.
+    pub(crate) derived: Arc<DerivedSet>,
     /// The shared keys, for the next supervisor.
     pub(crate) keys_file: Option<OwnedFd>,
     /// `None` after the supervisor has exited.
@@ -124,6 +128,7 @@ enum Finished {
     Config(Box<LoadResult>),
     Site(Box<site_reload::SiteResult>),
     Zone(Box<zone_commands::ZoneResult>),
+    DerivedZones(Box<derived_zones::DerivedResult>),
 }
 
 /// The result of loading a configuration.
@@ -180,6 +185,7 @@ impl<'s> ControlLoop<'s> {
         let notify = notify_policy(&self.state.config, self.notifies.inbox());
         self.server.update_snapshot(|snapshot| snapshot.notify = notify);
         self.report_zones();
+        self.report_certificates();
         self.run_until_drain(signals);
         if !self.is_stopping {
             log_error("this server process has failed; it finishes requests in progress and exits");
@@ -278,6 +284,7 @@ impl<'s> ControlLoop<'s> {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
                 self.state.log_targets = std::mem::take(&mut received.logs);
+                self.receive_derived(received.derived_records.take());
                 let configuration = received.configuration.take();
                 self.state.received_secrets = SecretDescriptors::from(received);
                 let result = configuration.ok_or_else(|| io::Error::other("no configuration came with the command"));
@@ -291,6 +298,7 @@ impl<'s> ControlLoop<'s> {
             Command::UpdateSecrets => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
+                self.receive_derived(received.derived_records.take());
                 let config = Arc::clone(&self.state.config);
                 let known: HashSet<_> = self.state.certificates.diagnostics.iter().map(ToString::to_string).collect();
                 let secrets = self.load_secrets(&config, received.into());
@@ -303,9 +311,14 @@ impl<'s> ControlLoop<'s> {
                         snapshot.reply_options = reply_options(&config, shared_keys.as_ref(), tsig_keys);
                     });
                 }
+                self.report_certificates();
+                self.load_derived();
             }
             Command::UpdateChallenges { number } => self.update_challenges(number, descriptors),
-            Command::ReportZones => self.report_zones(),
+            Command::ReportZones => {
+                self.report_zones();
+                self.report_certificates();
+            }
             Command::UpdateLogs => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
@@ -329,6 +342,7 @@ impl<'s> ControlLoop<'s> {
             | Command::ChallengesServed { .. }
             | Command::ZonesServed
             | Command::StoreJournals
+            | Command::CertificatesServed
             | Command::ZoneServed(_)
             | Command::HoldKeys { .. }
             | Command::RetainKeys

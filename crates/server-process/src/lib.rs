@@ -34,6 +34,7 @@ mod zone_guard;
 mod zone_journals;
 mod kept_zones;
 mod zone_loader;
+mod derived_records;
 mod zone_sources;
 mod options;
 mod socket_sets;

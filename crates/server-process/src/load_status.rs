@@ -1,5 +1,6 @@
 //! The state of each site and zone, and what a reload has changed.
 
+use crate::derived_records::AddedRecords;
 use sanderling_config::{DomainName, ZoneOrigin};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -71,6 +72,9 @@ pub(crate) struct ZoneState {
     pub(crate) loaded_at: Option<SystemTime>,
     /// Why the current zone file is not served.
     pub(crate) problem: Option<String>,
+    /// What the version in service has besides the records of its files.
+    #[serde(skip)]
+    pub(crate) added: Arc<AddedRecords>,
 }
 
 fn origin_name<S: serde::Serializer>(origin: &ZoneOrigin, serializer: S) -> Result<S::Ok, S::Error> {

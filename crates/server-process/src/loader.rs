@@ -3,10 +3,12 @@
 //! A site or zone that cannot be loaded affects no other one: its last good version stays in service, and without one it is
 //! unavailable.
 
+mod derived_zones;
 mod one_site;
 mod one_zone;
 
 use crate::client_policy;
+use crate::derived_records::{AddedRecords, ZoneDerivation, all_derivations};
 use crate::exposed_files;
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
 use crate::load_status::{Changes, FolderState, LoadStatus, ReleaseState, SiteState, ZoneState};
@@ -15,9 +17,9 @@ use crate::site_watcher::WatchedSite;
 use crate::users_files;
 use crate::zone_guard;
 use crate::zone_journals::{self, ChangedJournals, ZoneJournals};
-use crate::zone_loader::{self, Denial, Failure};
+use crate::zone_loader::{self, Denial, Failure, ReadZone};
 use crate::zone_sources::ZoneSources;
-use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::log_error;
 use sanderling_config::{
     Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SecondaryZone, Zone as ZoneConfig, ZoneFolder,
@@ -25,6 +27,7 @@ use sanderling_config::{
 };
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_http::PathTraits;
+use sanderling_ipc::derived::DerivedSet;
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
 use sanderling_server::{Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
@@ -63,6 +66,8 @@ pub(crate) struct Loader {
     zone_folder: Option<PathBuf>,
     /// The state folder, which has the transferred zones.
     state: Option<PathBuf>,
+    /// What the agent has derived for zones.
+    derived: Arc<DerivedSet>,
     /// The good versions for the next server process; `None` if there is none.
     kept: Option<KeptZones>,
     /// The sandbox of this process allows few directories.
@@ -83,6 +88,8 @@ struct LoadedZone {
     info: Option<VersionInfo>,
     /// The files of that version; `None` if the zone must be read anyway.
     sources: Option<ZoneSources>,
+    /// What was derived for that version.
+    derivation: Arc<ZoneDerivation>,
     state: Arc<ZoneState>,
     /// The check of this load has found that the files have the content that they had.
     is_unchanged: bool,
@@ -118,6 +125,8 @@ struct ZoneContext<'l> {
     /// Zones that the guard does not refuse.
     forced_zones: &'l [DomainName],
     journals: &'l ZoneJournals<'l>,
+    /// What is derived for the zone.
+    derivation: Arc<ZoneDerivation>,
 }
 
 impl Loader {
@@ -131,6 +140,7 @@ impl Loader {
             zones: HashMap::new(),
             zone_folder: None,
             state: None,
+            derived: Arc::default(),
             kept: None,
             is_restricted: false,
             load_count: 0,
@@ -142,6 +152,16 @@ impl Loader {
     /// of the folder `state`.
     pub(crate) fn keeping(kept: KeptZones, state: Option<PathBuf>) -> Loader {
         Loader { kept: Some(kept), state, ..Loader::new() }
+    }
+
+    /// From the next load on, this is what the agent has derived.
+    pub(crate) fn set_derived(&mut self, derived: Arc<DerivedSet>) {
+        self.derived = derived;
+    }
+
+    /// What zones are loaded with.
+    pub(crate) fn derived(&self) -> &Arc<DerivedSet> {
+        &self.derived
     }
 
     /// Opens the sites of `config` and reads those zones that are new or have changed. A zone that the guard refuses is read
@@ -167,8 +187,12 @@ impl Loader {
         let zones = own_zones.iter().chain(&of_folder);
         let state = self.state.clone();
         let journals = ZoneJournals::new(config, state.as_deref());
-        let entries: Vec<ZoneEntry> =
-            zones.map(|zone| self.load_zone(zone, &config.limits, forced_zones, &journals, &mut report)).collect();
+        let derivations = all_derivations(config, &self.derived);
+        let load = |zone: &ZoneConfig| {
+            let derivation = derivations.get(&zone.apex).cloned().unwrap_or_default();
+            self.load_zone(zone, derivation, &config.limits, forced_zones, &journals, &mut report)
+        };
+        let entries: Vec<ZoneEntry> = zones.map(load).collect();
         let removed = self.zones.extract_if(|_, loaded| loaded.load_count != self.load_count);
         report.changes.removed.extend(removed.map(|(apex, _)| apex));
         report.changes.removed.sort();
@@ -418,12 +442,14 @@ impl Loader {
     fn load_zone(
         &mut self,
         zone: &ZoneConfig,
+        derivation: Arc<ZoneDerivation>,
         limits: &Limits,
         forced_zones: &[DomainName],
         journals: &ZoneJournals<'_>,
         report: &mut Report,
     ) -> ZoneEntry {
-        let mut context = ZoneContext { limits, seed: self.seed, kept: self.kept.as_mut(), forced_zones, journals };
+        let kept = self.kept.as_mut();
+        let mut context = ZoneContext { limits, seed: self.seed, kept, forced_zones, journals, derivation };
         let loaded = match self.zones.get_mut(&zone.apex) {
             Some(loaded) => loaded,
             None => self.zones.entry(zone.apex.clone()).or_insert_with(|| LoadedZone::new(zone, &context)),
@@ -432,7 +458,10 @@ impl Loader {
         let is_unchanged = std::mem::take(&mut loaded.is_unchanged);
         if zone.origin == ZoneOrigin::Primaries && !zone.file.exists() {
             loaded.withdraw(zone, &mut context);
-        } else if !is_unchanged || loaded.state.file.as_os_str() != zone.file.as_os_str() {
+        } else if !is_unchanged
+            || loaded.state.file.as_os_str() != zone.file.as_os_str()
+            || loaded.derivation != context.derivation
+        {
             loaded.read(zone, &mut context, report);
         }
         report.load_status.zones.push(Arc::clone(&loaded.state));
@@ -465,10 +494,12 @@ impl LoadedZone {
     fn new(zone: &ZoneConfig, context: &ZoneContext<'_>) -> LoadedZone {
         let (name, file) = (zone.apex.as_str().to_owned(), zone.file.clone());
         let origin = zone.origin;
-        let state = ZoneState { name, file, origin, serial: None, record_count: 0, loaded_at: None, problem: None };
+        let added = Arc::default();
+        let state =
+            ZoneState { name, file, origin, serial: None, record_count: 0, loaded_at: None, problem: None, added };
         let info = context.kept.as_ref().and_then(|kept| kept.info(&zone.apex));
-        let (state, is_unchanged) = (Arc::new(state), false);
-        LoadedZone { last_good: None, info, sources: None, state, is_unchanged, load_count: 0 }
+        let (state, is_unchanged, derivation) = (Arc::new(state), false, Arc::default());
+        LoadedZone { last_good: None, info, sources: None, derivation, state, is_unchanged, load_count: 0 }
     }
 
     /// Stops to serve the zone: nothing was transferred yet, or what was transferred has expired.
@@ -487,7 +518,8 @@ impl LoadedZone {
             Ok(()) => {
                 report.changes.parsed_count += 1;
                 let text_bytes_max = if context.kept.is_some() { context.limits.kept_zones_bytes_max } else { 0 };
-                zone_loader::load(zone, context.limits, context.seed, text_bytes_max, &mut warnings)
+                let derivation = &context.derivation;
+                zone_loader::load(zone, derivation, context.limits, context.seed, text_bytes_max, &mut warnings)
             }
             Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic], denial: Denial::None }),
         };
@@ -497,15 +529,16 @@ impl LoadedZone {
         }
         if context.kept.is_some() {
             // A server reports thousands of zones, and `check` one that is being corrected.
+            warnings.retain(|warning| warning.severity != Severity::Note);
             keep_first(&mut warnings);
         }
         report.warnings.append(&mut warnings);
         let result = match result {
-            Ok((good, sources, text)) => {
-                let info = VersionInfo::new(&good, &text);
+            Ok(read) => {
+                let info = VersionInfo::new(&read.zone, &read.text);
                 match self.refusal(zone, &info, context) {
                     Some(failure) => Err(failure),
-                    None => Ok((good, info, sources, text)),
+                    None => Ok((read, info)),
                 }
             }
             Err(failure) => {
@@ -514,7 +547,7 @@ impl LoadedZone {
             }
         };
         match result {
-            Ok((mut good, info, sources, text)) => {
+            Ok((ReadZone { zone: mut good, added, sources, text }, info)) => {
                 context.journals.give(&zone.apex, self.last_good.as_deref(), &mut good, &mut report.journals);
                 report.changes.zone_loaded(&zone.apex, self.state.serial, good.serial());
                 if let Some(Err(error)) = context
@@ -525,7 +558,8 @@ impl LoadedZone {
                     log_error(&format!("cannot keep zone {}: {}", zone.apex, error_text(&error)));
                 }
                 self.sources = Some(sources);
-                self.serve(zone, good, info, None);
+                self.derivation = Arc::clone(&context.derivation);
+                self.serve(zone, good, added, info);
             }
             Err(failure) => {
                 report.denial = mem::take(&mut report.denial).max(failure.denial);
@@ -537,7 +571,7 @@ impl LoadedZone {
         }
     }
 
-    fn serve(&mut self, zone: &ZoneConfig, good: Zone, info: VersionInfo, problem: Option<String>) {
+    fn serve(&mut self, zone: &ZoneConfig, good: Zone, added: AddedRecords, info: VersionInfo) {
         self.state = Arc::new(ZoneState {
             name: self.state.name.clone(),
             file: zone.file.clone(),
@@ -545,7 +579,8 @@ impl LoadedZone {
             serial: Some(info.serial),
             record_count: info.record_count,
             loaded_at: Some(UNIX_EPOCH + Duration::from_secs(info.loaded_at_unix_s)),
-            problem,
+            problem: None,
+            added: Arc::new(added),
         });
         (self.last_good, self.info) = (Some(Arc::new(good)), Some(info));
     }
@@ -571,10 +606,13 @@ impl LoadedZone {
         let files = kept.files(&zone.apex).inspect_err(|error| {
             log_error(&format!("cannot read the kept version of zone {}: {}", zone.apex, error_text(error)));
         });
-        match files.map(|files| zone_loader::restore(&zone.apex, files, context.limits, context.seed)) {
-            Ok(Ok(mut good)) => {
+        let derivation = &context.derivation;
+        match files.map(|files| zone_loader::restore(&zone.apex, derivation, files, context.limits, context.seed)) {
+            Ok(Ok(ReadZone { zone: mut good, added, .. })) => {
                 context.journals.give(&zone.apex, None, &mut good, &mut Vec::new());
-                self.serve(zone, good, info, None);
+                // More may be derived for it now.
+                let (serial, record_count) = (good.serial(), good.record_count() as u64);
+                self.serve(zone, good, added, VersionInfo { serial, record_count, ..info });
             }
             Ok(Err(diagnostics)) => sanderling_config::log::report(&diagnostics),
             Err(_) => {}

@@ -17,6 +17,7 @@ use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{self, log_error, log_warning, report};
 use sanderling_config::{ConfigSource, DomainName, Exit, JOURNALS, LogKind, TRANSFERRED_ZONES, lookup_user};
 use sanderling_ipc::control_socket::ControlSocket;
+use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::handover;
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Supervision, Text};
 use sanderling_listeners::Listeners;
@@ -89,6 +90,8 @@ struct Inherited {
     config_text: OwnedFd,
     kept_zones: Vec<Arc<OwnedFd>>,
     secrets: SecretDescriptors,
+    /// What the agent has derived for zones.
+    derived: Arc<DerivedSet>,
     /// Where the lines of logs go.
     log_targets: Vec<(LogKind, OwnedFd)>,
     control: Option<ControlSocket>,
@@ -110,6 +113,12 @@ impl Inherited {
     fn take(control_path: Option<PathBuf>) -> io::Result<Inherited> {
         let mut inherited = handover::from_names()?;
         let kept = inherited.kept_certificates.take();
+        let derived = inherited.derived_records.take().map(DerivedSet::from_memfd);
+        let derived = derived.and_then(|derived| {
+            derived
+                .inspect_err(|error| log_error(&format!("cannot read the derived records: {}", error_text(error))))
+                .ok()
+        });
         let (configuration, log_targets) = (inherited.configuration.take(), std::mem::take(&mut inherited.logs));
         let [zones, connections] = [&mut inherited.zones, &mut inherited.connections].map(std::mem::take);
         let (control, listeners) = (inherited.control.take(), std::mem::take(&mut inherited.listeners));
@@ -126,6 +135,7 @@ impl Inherited {
             config_text: configuration.ok_or_else(missing)?,
             kept_zones: zones.into_iter().map(Arc::new).collect(),
             secrets: SecretDescriptors { kept, ..SecretDescriptors::from(inherited) },
+            derived: Arc::new(derived.unwrap_or_default()),
             log_targets,
             control,
             https_port,
@@ -166,6 +176,7 @@ impl Inherited {
             }
         }
         let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones), state_folder);
+        loader.set_derived(Arc::clone(&self.derived));
         let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, watched_sites, .. } =
             loader.load(&config, forced_zones);
         let mut certificates = Certificates::default();
@@ -200,7 +211,17 @@ impl Inherited {
         if sandbox.restricts_directories() {
             loader.restrict_directories();
         }
-        let Inherited { supervisor, config_text, kept_zones, control, https_port, socket_sets, log_targets, .. } = self;
+        let Inherited {
+            supervisor,
+            config_text,
+            derived,
+            kept_zones,
+            control,
+            https_port,
+            socket_sets,
+            log_targets,
+            ..
+        } = self;
         let metrics_listener = MetricsListener::new(self.metrics_listeners);
         let state = ProcessState {
             source,
@@ -214,6 +235,7 @@ impl Inherited {
             certificates,
             transfer_slots,
             received_secrets: SecretDescriptors::default(),
+            derived,
             keys_file,
             log_targets,
             supervisor: Some(supervisor),

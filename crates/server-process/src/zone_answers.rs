@@ -6,7 +6,7 @@ use crate::loader::unknown_zone;
 use crate::zone_loader::wire_name;
 use crate::zone_sources::ZoneSources;
 use sanderling_config::DomainName;
-use sanderling_dns::{Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
+use sanderling_dns::{Name, Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
 use sanderling_http::HttpDate;
 use sanderling_ipc::agent::{NotifyOutcome, NotifyReport, ZoneReport};
 use sanderling_ipc::{Connection, Event, Message, Text};
@@ -72,6 +72,8 @@ pub(crate) struct ZoneAnswers {
     /// Held as a whole: the control thread frees it, when it is replaced.
     pub(crate) zones: Arc<ZoneMap>,
     pub(crate) states: Vec<Arc<ZoneState>>,
+    /// The names of the records that certificate authorities look for.
+    pub(crate) challenges: Vec<DomainName>,
 }
 
 /// A zone of `zone list --json`.
@@ -150,17 +152,38 @@ impl ZoneAnswers {
                     false => self.unknown(name),
                 }));
             };
+            let state = self.states.iter().find(|state| state.name == name.as_str());
+            let origin = |owner: Name<'_>, rtype| state.and_then(|state| state.added.origin(owner, rtype));
             let mut writer = ZoneTextWriter::default();
             let mut text = String::with_capacity(2 * PART_BYTES);
             loop {
-                let has_more = writer.write(zone, rtype, &mut text, PART_BYTES);
+                let has_more = writer.write_with_comments(zone, rtype, &mut text, PART_BYTES, origin);
                 client.write(&text)?;
-                if !has_more {
-                    return Ok(Ok(()));
-                }
                 text.clear();
+                if !has_more {
+                    break;
+                }
             }
+            if rtype.is_none_or(|rtype| rtype == Rtype::TXT) {
+                for challenge in self.challenges.iter().filter(|challenge| self.is_in(challenge, name)) {
+                    let Some(zone) = self.zone(challenge) else { continue };
+                    let mut writer = ZoneTextWriter::default();
+                    let comment = |_: Name<'_>, _| Some("challenge");
+                    while writer.write_with_comments(zone, Some(Rtype::TXT), &mut text, usize::MAX, comment) {}
+                }
+            }
+            client.write(&text).map(Ok)
         });
+    }
+
+    /// Whether the zone `apex` is the one above the small zone of a challenge.
+    fn is_in(&self, challenge: &DomainName, apex: &DomainName) -> bool {
+        let challenge = wire_name(challenge);
+        let mut above = challenge.as_name().parent();
+        while let Some(name) = above.filter(|name| self.zones.get(*name).is_none()) {
+            above = name.parent();
+        }
+        above == Some(wire_name(apex).as_name())
     }
 
     fn zone(&self, name: &DomainName) -> Option<&Zone> {

@@ -1,5 +1,6 @@
 //! Reads zone files, with the files that they include, and builds the zones that are served.
 
+use crate::derived_records::{AddedRecords, RecordMerge, ZoneDerivation};
 use crate::zone_sources::{ZoneSources, ZoneSourcesBuilder, ZoneText};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
@@ -31,17 +32,28 @@ pub(crate) enum Denial {
     Sandbox(PathBuf),
 }
 
-/// Loads the zone of `config`; the zone, the files that it was read from, and their text if it has at most `text_bytes_max`.
+/// A zone that was read.
+#[derive(Debug)]
+pub(crate) struct ReadZone {
+    pub(crate) zone: Zone,
+    /// What the zone has besides the records of its files.
+    pub(crate) added: AddedRecords,
+    pub(crate) sources: ZoneSources,
+    pub(crate) text: ZoneText,
+}
+
+/// Loads the zone of `config` with what is derived for it, and keeps the text of its files if it has at most `text_bytes_max`.
 ///
 /// # Errors
 /// Everything that is wrong with it.
 pub(crate) fn load(
     config: &ZoneConfig,
+    derivation: &ZoneDerivation,
     limits: &Limits,
     seed: HashSeed,
     text_bytes_max: u64,
     warnings: &mut Vec<Diagnostic>,
-) -> Result<(Zone, ZoneSources, ZoneText), Failure> {
+) -> Result<ReadZone, Failure> {
     let mut budget_bytes = limits.zone_file_bytes_max;
     let mut sources = ZoneSourcesBuilder::new(text_bytes_max);
     let text =
@@ -51,7 +63,7 @@ pub(crate) fn load(
         })?;
     let mut loader = ZoneLoader::new(&config.apex, &config.file, text, budget_bytes, limits);
     loader.sources = sources;
-    loader.load(&config.apex, seed, warnings)
+    loader.load(&config.apex, derivation, seed, warnings)
 }
 
 /// The zone of `text`; `name` is the file name in diagnostics.
@@ -67,30 +79,28 @@ pub(crate) fn parse(
 ) -> Result<Zone, Vec<Diagnostic>> {
     let text = text.as_bytes().to_vec();
     let loader = ZoneLoader::new(apex, Path::new(name), text, limits.zone_file_bytes_max, limits);
-    match loader.load(apex, seed, &mut Vec::new()) {
-        Ok((zone, ..)) => Ok(zone),
+    match loader.load(apex, &ZoneDerivation::default(), seed, &mut Vec::new()) {
+        Ok(read) => Ok(read.zone),
         Err(failure) => Err(failure.diagnostics),
     }
 }
 
-/// The zone of a version whose `files` were kept, the main file first.
+/// The zone of a version whose `files` were kept, the main file first, with what is derived for it now.
 ///
 /// # Errors
 /// All errors, with the warnings.
 pub(crate) fn restore(
     apex: &DomainName,
+    derivation: &ZoneDerivation,
     files: Vec<(PathBuf, Vec<u8>)>,
     limits: &Limits,
     seed: HashSeed,
-) -> Result<Zone, Vec<Diagnostic>> {
+) -> Result<ReadZone, Vec<Diagnostic>> {
     let mut files = files.into_iter();
     let (path, text) = files.next().unwrap_or_default();
     let mut loader = ZoneLoader::new(apex, &path, text, limits.zone_file_bytes_max, limits);
     loader.kept_includes = Some(files);
-    match loader.load(apex, seed, &mut Vec::new()) {
-        Ok((zone, ..)) => Ok(zone),
-        Err(failure) => Err(failure.diagnostics),
-    }
+    loader.load(apex, derivation, seed, &mut Vec::new()).map_err(|failure| failure.diagnostics)
 }
 
 /// `apex` as the DNS has it.
@@ -135,13 +145,18 @@ impl<'l> ZoneLoader<'l> {
     fn load(
         mut self,
         apex: &DomainName,
+        derivation: &ZoneDerivation,
         seed: HashSeed,
         warnings: &mut Vec<Diagnostic>,
-    ) -> Result<(Zone, ZoneSources, ZoneText), Failure> {
+    ) -> Result<ReadZone, Failure> {
         let zone_limits = ZoneLimits { records_per_rrset_max: self.limits.zone_records_per_rrset_max };
         let builder = ZoneBuilder::new(wire_name(apex).as_name(), seed, zone_limits);
         let mut builder = builder.with_time(unix_seconds());
-        let end = self.read_records(&mut builder);
+        let mut merge = RecordMerge::new(apex, derivation);
+        let end = self.read_records(&mut builder, merge.as_mut());
+        let mut notes = Vec::new();
+        let added = merge.map(|merge| merge.finish(&mut builder, |position| self.location(position), &mut notes));
+        self.diagnostics.append(&mut notes);
         // Without the records that could not be read, the zone would have further errors.
         if !self.has_errors() {
             let built = builder.finish(end);
@@ -151,21 +166,23 @@ impl<'l> ZoneLoader<'l> {
             if let Some(zone) = built.zone {
                 warnings.append(&mut self.diagnostics);
                 let (sources, text) = self.sources.build();
-                return Ok((zone, sources, text));
+                return Ok(ReadZone { zone, added: added.unwrap_or_default(), sources, text });
             }
         }
         Err(Failure { diagnostics: self.diagnostics, denial: self.denial })
     }
 
     /// Reads all records into `builder`, and returns the position of the last one.
-    fn read_records(&mut self, builder: &mut ZoneBuilder) -> Position {
+    fn read_records(&mut self, builder: &mut ZoneBuilder, mut merge: Option<&mut RecordMerge<'_>>) -> Position {
         let mut end = Position { file_index: 0, line: 1, column: 1 };
         loop {
             match self.parser.next() {
                 None => return end,
                 Some(Ok(Entry::Record(record))) => {
                     end = record.position;
-                    builder.add(&record);
+                    if !merge.as_mut().is_some_and(|merge| merge.holds_back(&record)) {
+                        builder.add(&record);
+                    }
                 }
                 Some(Ok(Entry::Include { position, path })) => self.include(position, &path),
                 Some(Err(diagnostic)) => self.add(&diagnostic),

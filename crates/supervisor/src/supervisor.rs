@@ -371,6 +371,7 @@ impl Supervisor {
                 | Command::ReportZones
                 | Command::ZonesServed
                 | Command::StoreJournals
+                | Command::CertificatesServed
                 | Command::ZoneServed(_)
                 | Command::HoldKeys { .. }
                 | Command::RetainKeys

@@ -18,8 +18,8 @@ use std::time::Instant;
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
 
 /// A certificate authority and the server that asks it, with their files.
-struct Setup {
-    directory: TestDirectory,
+pub(crate) struct Setup {
+    pub(crate) directory: TestDirectory,
     acme_port: u16,
     management_port: u16,
     http_port: u16,
@@ -30,7 +30,7 @@ struct Setup {
 
 impl Setup {
     /// `domain` is the section of example.com without its site.
-    fn new(domain: &str) -> Setup {
+    pub(crate) fn new(domain: &str) -> Setup {
         let directory = TestDirectory::with(&[("public/index.html", b"hi\n")]);
         let [acme_port, management_port, http_port, dns_port] = [(); 4].map(|()| free_address().port());
         let zone = "@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 127.0.0.1\n@ 60 A 127.0.0.1\n* 60 A 127.0.0.1\n";
@@ -62,7 +62,14 @@ impl Setup {
         Setup { directory, acme_port, management_port, http_port, dns_port, variables, pebble: None }
     }
 
-    fn start_pebble(&mut self) {
+    /// Changes the configuration.
+    pub(crate) fn replace_in_config(&self, from: &str, to: &str) {
+        let config = fs::read_to_string(self.directory.path().join("sanderling.toml")).unwrap();
+        assert!(config.contains(from), "{config}");
+        self.directory.write("sanderling.toml", config.replace(from, to).as_bytes());
+    }
+
+    pub(crate) fn start_pebble(&mut self) {
         let in_home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join("go/bin/pebble"));
         let program = in_home.filter(|path| path.is_file()).unwrap_or_else(|| "pebble".into());
         let log =
@@ -88,25 +95,25 @@ impl Setup {
         }
     }
 
-    fn start_server(&self) -> TestServer {
+    pub(crate) fn start_server(&self) -> TestServer {
         TestServer::start_command(self.directory.serve_command(), BOTH)
     }
 
     /// Stores the root that issues the certificates.
-    fn fetch_root(&self) {
+    pub(crate) fn fetch_root(&self) {
         let url = format!("https://127.0.0.1:{}/roots/0", self.management_port);
         let root = curl(&["-sSk", &url]);
         self.directory.write("root.pem", root.text().as_bytes());
     }
 
     /// The site at `host`, if its certificate is trusted.
-    fn page(&self, https: SocketAddr, host: &str) -> Option<String> {
+    pub(crate) fn page(&self, https: SocketAddr, host: &str) -> Option<String> {
         let (root, connect_to) = (self.directory.argument("root.pem"), format!("::{https}"));
         let ended = curl(&["-sS", "--cacert", &root, "--connect-to", &connect_to, &format!("https://{host}/")]);
         ended.status.success().then(|| ended.text())
     }
 
-    fn wait_for_page(&self, https: SocketAddr, host: &str) {
+    pub(crate) fn wait_for_page(&self, https: SocketAddr, host: &str) {
         wait_until("the certificate is trusted", || self.page(https, host).is_some_and(|page| page == "hi\n"));
     }
 

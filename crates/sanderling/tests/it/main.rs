@@ -8,6 +8,7 @@ mod clients;
 mod command_line;
 mod connection_limits;
 mod demo;
+mod derived_records;
 mod dns_large_zone;
 mod dns_malformed;
 mod dns_options;

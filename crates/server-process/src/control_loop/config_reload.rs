@@ -32,6 +32,7 @@ impl ControlLoop<'_> {
         let Some(mut loader) = self.state.loader.take() else {
             return Err(io::Error::other("it is still loading the previous configuration"));
         };
+        loader.set_derived(Arc::clone(&self.state.derived));
         let (source, sender, finished) =
             (self.state.source.clone(), self.results.0.clone(), Arc::clone(&self.load_finished));
         let forced_zones: Vec<DomainName> = forced_zones.iter().flat_map(|zone| DomainName::parse(zone)).collect();
@@ -62,8 +63,10 @@ impl ControlLoop<'_> {
             Ok(Finished::Config(result)) => self.handle_config(*result),
             Ok(Finished::Site(result)) => self.apply_site(*result),
             Ok(Finished::Zone(result)) => self.apply_zone(*result),
+            Ok(Finished::DerivedZones(result)) => self.apply_derived(*result),
             Err(_) => return,
         }
+        self.load_derived();
         self.handle_waiting();
     }
 
@@ -165,6 +168,7 @@ impl ControlLoop<'_> {
         let problem_count = self.problem_count();
         self.send(Event::Reloaded { changes: Text::new(&text), problem_count });
         self.report_zones();
+        self.report_certificates();
     }
 
     /// Loads certificates and keys; `None` if the current ones stay.

@@ -59,6 +59,7 @@ impl ControlLoop<'_> {
             | Command::ReportZones
             | Command::ZonesServed
             | Command::StoreJournals
+            | Command::CertificatesServed
             | Command::ZoneServed(_)
             | Command::ZoneNotified(_)
             | Command::Certificates { .. }

@@ -8,6 +8,7 @@ use crate::zone_loader::Denial;
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error, log_warning, report};
+use sanderling_dns::ZoneEntry;
 use sanderling_ipc::{Command, Connection, FdKind, IncomingFds, ZoneCommand};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -59,6 +60,7 @@ impl ControlLoop<'_> {
             let command = Command::Zone(ZoneCommand::Reload { zone: name.to_string(), is_forced });
             return self.waiting.push_back((command, vec![(FdKind::Requester, client.into_fd())]));
         };
+        loader.set_derived(Arc::clone(&self.state.derived));
         self.loads_one = true;
         let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
         let config = Arc::clone(&self.state.config);
@@ -111,21 +113,26 @@ impl ControlLoop<'_> {
         }
         let text = outcome_text(&state, before.as_deref(), is_unchanged);
         if !is_unchanged {
-            self.zones = Arc::new(self.zones.with_entry(entry));
-            let zones = self.challenges.overlay(&self.zones);
-            self.server.update_snapshot(|snapshot| snapshot.zones = zones);
-            let states = &mut self.state.load_status.zones;
-            match states.iter_mut().find(|zone| zone.name == state.name) {
-                Some(place) => *place = Arc::clone(&state),
-                None => states.push(Arc::clone(&state)),
-            }
+            self.put_into_service(entry, &state);
             log(&text);
-            self.report_zone(&state);
         }
         match state.problem {
             None => client.finish(Ok(&format!("{text}\n"))),
             Some(_) => client.finish(Err(&text)),
         }
+    }
+
+    /// Serves a version of a zone from now on.
+    pub(super) fn put_into_service(&mut self, entry: ZoneEntry, state: &Arc<ZoneState>) {
+        self.zones = Arc::new(self.zones.with_entry(entry));
+        let zones = self.challenges.overlay(&self.zones);
+        self.server.update_snapshot(|snapshot| snapshot.zones = zones);
+        let states = &mut self.state.load_status.zones;
+        match states.iter_mut().find(|zone| zone.name == state.name) {
+            Some(place) => *place = Arc::clone(state),
+            None => states.push(Arc::clone(state)),
+        }
+        self.report_zone(state);
     }
 
     /// Answers on a new thread.
@@ -134,7 +141,9 @@ impl ControlLoop<'_> {
         if Arc::strong_count(&self.answers) > ANSWERS_MAX {
             return client.finish(Err("too many answers are being written; try again later"));
         }
-        let answers = ZoneAnswers { zones: self.server.zones(), states: self.state.load_status.zones.clone() };
+        let challenges = self.challenges.names().cloned().collect();
+        let answers =
+            ZoneAnswers { zones: self.server.zones(), states: self.state.load_status.zones.clone(), challenges };
         let running = Arc::clone(&self.answers);
         let sources = name.as_ref().and_then(|name| self.state.loader.as_ref()?.sources(name).cloned());
         let run = move || {

@@ -1,6 +1,7 @@
 //! Loads one zone again, without the rest of the configuration.
 
 use super::{Loader, Report};
+use crate::derived_records::all_derivations;
 use crate::kept_zones::NewSegment;
 use crate::load_status::ZoneState;
 use crate::zone_journals::{ChangedJournals, ZoneJournals};
@@ -42,10 +43,12 @@ impl Loader {
             unknown_zone(name, known.map(DomainName::as_str))
         })?;
         let before = self.zones.get(name).map(|loaded| Arc::clone(&loaded.state));
+        let derivation = all_derivations(config, &self.derived).remove(name).unwrap_or_default();
         let mut is_unchanged = false;
         if let Some(loaded) = self.zones.get_mut(name)
             && !is_forced
             && loaded.state.file.as_os_str() == zone.file.as_os_str()
+            && loaded.derivation == derivation
         {
             is_unchanged = loaded.sources.as_mut().is_some_and(ZoneSources::are_unchanged);
             loaded.is_unchanged = is_unchanged;
@@ -54,7 +57,7 @@ impl Loader {
         let forced_zones: &[DomainName] = if is_forced { std::slice::from_ref(name) } else { &[] };
         let state = self.state.clone();
         let journals = ZoneJournals::new(config, state.as_deref());
-        let entry = self.load_zone(&zone, &config.limits, forced_zones, &journals, &mut report);
+        let entry = self.load_zone(&zone, derivation, &config.limits, forced_zones, &journals, &mut report);
         self.parsed_count += report.changes.parsed_count;
         let kept = self.seal_kept(&[]);
         let state = report.load_status.zones.pop().expect("that of this zone");

@@ -220,6 +220,10 @@ impl Supervisor {
                     Ok(report) => self.agent.report = Some(report),
                     Err(error) => log_error(&format!("the agent sends a malformed report: {}", error_text(&error))),
                 },
+                (Event::DerivedStored, None) => {
+                    let config = Arc::clone(&self.active.config);
+                    self.secrets.pass_on_again(&config);
+                }
                 (Event::CertificateStored { name }, None) => {
                     let config = Arc::clone(&self.active.config);
                     self.secrets.pass_on_again(&config);
@@ -334,9 +338,9 @@ impl Supervisor {
     }
 }
 
-/// Whether there is something to request or to transfer, or a server to notify.
+/// Whether there is something to request, to transfer or to derive, or a server to notify.
 pub(super) fn needs_agent(config: &Config) -> bool {
-    requests_certificates(config) || config.has_stored_zones()
+    requests_certificates(config) || config.has_stored_zones() || !config.derived.is_empty()
 }
 
 /// Creates the state folder, unless it exists.
@@ -366,6 +370,7 @@ fn has_same_agent(one: &Config, other: &Config) -> bool {
         && (&one.tsig_keys, &one.transfers, &one.zone_transfers, &one.secondary_zones)
             == (&other.tsig_keys, &other.transfers, &other.zone_transfers, &other.secondary_zones)
         && one.limits == other.limits
+        && (&one.derived, &one.https_listen) == (&other.derived, &other.https_listen)
 }
 
 #[cfg(test)]

@@ -78,9 +78,13 @@ impl Supervisor {
             Event::JournalsChanged if process.phase() == Phase::Serving => {
                 self.pass_zones_to_agent(Command::StoreJournals, descriptors);
             }
-            Event::ZonesServed | Event::ZoneServed(_) | Event::JournalsChanged => {}
+            Event::CertificatesServed if process.phase() == Phase::Serving => {
+                self.pass_zones_to_agent(Command::CertificatesServed, descriptors);
+            }
+            Event::ZonesServed | Event::ZoneServed(_) | Event::JournalsChanged | Event::CertificatesServed => {}
             Event::ChallengesChanged { .. }
             | Event::CertificateStored { .. }
+            | Event::DerivedStored
             | Event::ZoneStored { .. }
             | Event::AgentReport => {
                 log_warning(&format!("ignoring {event:?} of {process}: only the agent sends it"));

@@ -5,6 +5,7 @@ use super::Supervisor;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning, report};
 use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config, TsigKeyFile};
+use sanderling_ipc::derived::DERIVED_FILE;
 use sanderling_ipc::secrets::{
     CertificateContent, KEY_LIFETIME_S, KeptCertificate, KeyPair, NoCertificate, PassedCertificate, SecretContent,
     SharedKeys, TsigSecret, certificates_to_memfd, kept_certificates_from_memfd, tsig_secrets_to_memfd,
@@ -31,6 +32,8 @@ const UNSETTLED_CHECKS_MAX: u32 = 3;
 
 /// Bytes of the longest file of a certificate that was issued.
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
+/// Bytes of the longest file of derived records.
+const DERIVED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// What is known of the files with secrets, and the shared keys.
 #[derive(Debug, Default)]
@@ -46,6 +49,8 @@ pub(super) struct Secrets {
     cookie_secrets: Option<(PathBuf, KeyPair<COOKIE_SECRET_BYTES>)>,
     /// The state folder, which has the certificates that the agent requests.
     state: Option<PathBuf>,
+    /// The derived records when they were read last.
+    derived: Option<OwnedFd>,
     /// Good versions of the certificates, which the serving process has sent.
     kept: Option<OwnedFd>,
 }
@@ -182,6 +187,7 @@ impl Secrets {
             };
         }
         descriptors.extend(tsig_secrets(config)?.map(|secrets| (FdKind::TsigSecrets, secrets)));
+        descriptors.extend(self.derived_records()?.map(|records| (FdKind::DerivedRecords, records)));
         if has_keys {
             self.read_cookie_secrets(config)?;
             self.rotate(unix_s(SystemTime::now()))?;
@@ -190,6 +196,19 @@ impl Secrets {
         }
         self.versions = Some(versions);
         Ok(descriptors)
+    }
+
+    /// Reads the records that the agent has derived for zones. After an error, those that were read before are passed on again:
+    /// a state folder that cannot be used prevents no process from serving.
+    fn derived_records(&mut self) -> io::Result<Option<OwnedFd>> {
+        let Some(state) = &self.state else { return Ok(None) };
+        let read = || read_beneath(&Directory::open(state)?, DERIVED_FILE.as_bytes(), DERIVED_BYTES_MAX);
+        match read() {
+            Ok(content) => self.derived = Some(memfd::create("derived-records", &content)?),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(error) => log_error(&format!("cannot read the derived records: {}", error_text(&error))),
+        }
+        self.derived.as_ref().map(OwnedFd::try_clone).transpose()
     }
 
     /// Whether files that have changed are `versions` since the last check. A chain and its key are replaced one after the other:
@@ -268,21 +287,24 @@ pub(super) fn tsig_secrets(config: &Config) -> io::Result<Option<OwnedFd>> {
 fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(SecretContent, SecretContent)> {
     let folder = files.chain.parent().unwrap_or(Path::new(""));
     let folder = Directory::open(state)?.open_directory_beneath(folder.as_os_str().as_bytes())?;
-    let read = |path: &Path| {
-        let file = folder.open_beneath(path.file_name().unwrap_or_default().as_bytes())?;
-        let length_bytes = file.metadata()?.length_bytes.min(ISSUED_BYTES_MAX);
-        let mut content = Zeroizing::new(vec![0; length_bytes as usize]);
-        let mut start = 0;
-        while start < content.len() {
-            match file.read_at(&mut content[start..], start as u64)? {
-                0 => break,
-                count => start += count,
-            }
-        }
-        content.truncate(start);
-        Ok::<_, io::Error>(content)
-    };
+    let read = |path: &Path| read_beneath(&folder, path.file_name().unwrap_or_default().as_bytes(), ISSUED_BYTES_MAX);
     Ok((read(&files.chain)?, read(&files.key)?))
+}
+
+/// The content of the file `name` in a folder that the agent can write.
+fn read_beneath(folder: &Directory, name: &[u8], bytes_max: u64) -> io::Result<SecretContent> {
+    let file = folder.open_beneath(name)?;
+    let length_bytes = file.metadata()?.length_bytes.min(bytes_max);
+    let mut content = Zeroizing::new(vec![0; length_bytes as usize]);
+    let mut start = 0;
+    while start < content.len() {
+        match file.read_at(&mut content[start..], start as u64)? {
+            0 => break,
+            count => start += count,
+        }
+    }
+    content.truncate(start);
+    Ok(content)
 }
 
 /// Whether the memory is sealed: what its sender can still change, another process must not trust.
@@ -348,7 +370,7 @@ impl Supervisor {
 
 /// Whether a server process with `config` needs something of what is passed on here.
 fn has_secrets(config: &Config) -> bool {
-    has_keys(config) || !config.tsig_keys.is_empty()
+    has_keys(config) || !config.tsig_keys.is_empty() || !config.derived.is_empty()
 }
 
 /// Whether a server process with `config` needs the keys.
@@ -366,9 +388,11 @@ fn versions(config: &Config, state: Option<&Path>) -> Vec<Option<FileVersion>> {
     });
     let of_cookies = config.replies.cookie_secret_file.iter().map(|file| file.path.clone());
     let of_tsig = config.tsig_keys.iter().map(|key| key.path.clone());
+    let derived = state.filter(|_| !config.derived.is_empty()).map(|state| state.join(DERIVED_FILE));
     of_certificates
         .chain(of_cookies)
         .chain(of_tsig)
+        .chain(derived)
         .map(|path| Some(FileVersion::of(&fs::metadata(path).ok()?)))
         .collect()
 }

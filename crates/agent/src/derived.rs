@@ -1,0 +1,198 @@
+//! The records that follow the server. What is derived for the zones is put together here and stored in the state folder, from
+//! which the supervisor passes it on to the server process.
+//!
+//! Only what is served is advertised: HTTPS records are derived for a name when a certificate for it is in service.
+
+use crate::accounts::Accounts;
+use crate::link::Link;
+use sanderling_config::log::{log_error, log_warning};
+use sanderling_config::{Config, DerivedKind, DerivedRrset};
+use sanderling_ipc::derived::{
+    DERIVED_FILE, DerivedRecord, DerivedSet, ServedCertificate, served_certificates_from_memfd,
+};
+use sanderling_state::StateFolder;
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What is derived for the zones of the configuration.
+pub(crate) struct DerivedZones {
+    config: Rc<Config>,
+    state: Arc<StateFolder>,
+    link: Rc<Link>,
+    /// As it is stored.
+    set: DerivedSet,
+    /// The certificates in service; `None` until the server process has told.
+    served: Option<Vec<ServedCertificate>>,
+    /// Something that records are derived from may have changed.
+    is_outdated: bool,
+}
+
+impl DerivedZones {
+    pub(crate) fn load(config: Rc<Config>, state: Arc<StateFolder>, link: Rc<Link>) -> DerivedZones {
+        let stored = state.read(DERIVED_FILE).unwrap_or_default();
+        let set = stored.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        DerivedZones { config, state, link, set, served: None, is_outdated: true }
+    }
+
+    /// These certificates are in service, and no others.
+    pub(crate) fn on_certificates_served(&mut self, file: Option<OwnedFd>) {
+        match file.map(served_certificates_from_memfd) {
+            Some(Ok(served)) => self.served = Some(served),
+            Some(Err(error)) => log_warning(&format!("ignoring a malformed list of certificates: {error}")),
+            None => {}
+        }
+        self.is_outdated = true;
+    }
+
+    /// An order has ended, which may have registered an account.
+    pub(crate) fn on_order_finished(&mut self) {
+        self.is_outdated = true;
+    }
+
+    /// Derives the records again if they may be others, and stores them.
+    pub(crate) fn update(&mut self, accounts: &Accounts) {
+        // What is in service is unknown: the records stay as they are.
+        let Some(served) = self.served.as_ref().filter(|_| self.is_outdated) else { return };
+        self.is_outdated = false;
+        let names: HashSet<&str> = served.iter().flat_map(|it| &it.names).map(String::as_str).collect();
+        let authorities = authorities(accounts, &self.state);
+        let ttl_s = self.config.limits.derived_record_ttl_s;
+        let mut set = self.set.clone();
+        let mut by_zone = self.config.derived_rrsets();
+        for zone in &self.config.zones {
+            let rrsets = by_zone.remove(&zone.apex).unwrap_or_default();
+            let records: Vec<DerivedRecord> = rrsets
+                .iter()
+                .filter(|rrset| rrset.kind != DerivedKind::Https || names.contains(rrset.host.as_str()))
+                .flat_map(|rrset| records(rrset, ttl_s, &self.config, authorities.as_deref()))
+                .collect();
+            change(&mut set, zone.apex.as_str(), records);
+        }
+        if set == self.set {
+            return;
+        }
+        let text = serde_json::to_vec_pretty(&set).expect("the keys are strings");
+        match self.state.write(DERIVED_FILE, &text) {
+            Ok(()) => {
+                self.set = set;
+                self.link.derived_stored();
+            }
+            Err(error) => {
+                log_error(&format!("the derived records stay as they are: {error}"));
+                self.is_outdated = true;
+            }
+        }
+    }
+}
+
+/// Gives the zone other records.
+fn change(set: &mut DerivedSet, zone: &str, records: Vec<DerivedRecord>) {
+    match set.zones.get_mut(zone) {
+        None if records.is_empty() => {}
+        Some(known) if known.records == records => {}
+        _ => {
+            let known = set.zones.entry(zone.to_owned()).or_default();
+            known.change_count = known.change_count.wrapping_add(1);
+            known.records = records;
+        }
+    }
+}
+
+/// An authority that may issue certificates.
+struct CaaAuthority {
+    name: String,
+    /// The URL of the account there, if there is one.
+    account: Option<String>,
+}
+
+/// All authorities of the configuration; `None` if one of them has no known name, since it would be forbidden.
+fn authorities(accounts: &Accounts, state: &StateFolder) -> Option<Vec<CaaAuthority>> {
+    let of_index = |index| {
+        let name = accounts.authority(index).caa.clone()?;
+        Some(CaaAuthority { name, account: accounts.url(index, state).filter(|url| is_parameter_value(url)) })
+    };
+    (0..accounts.count()).map(of_index).collect::<Option<Vec<_>>>().filter(|all| !all.is_empty())
+}
+
+/// Whether `text` can be the value of a parameter of a CAA property (RFC 8659 §4.2), and be in quotes in a zone file.
+fn is_parameter_value(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b';' | b'"' | b'\\'))
+}
+
+fn records(
+    rrset: &DerivedRrset,
+    ttl_s: u32,
+    config: &Config,
+    authorities: Option<&[CaaAuthority]>,
+) -> Vec<DerivedRecord> {
+    let data = match rrset.kind {
+        DerivedKind::Https => vec![https_data(rrset.port)],
+        DerivedKind::Caa => {
+            let methods = if config.http_listen.is_empty() { "dns-01" } else { "dns-01,http-01" };
+            authorities.unwrap_or_default().iter().map(|authority| caa_data(authority, methods)).collect()
+        }
+    };
+    let record = |data| DerivedRecord { kind: rrset.kind, owner: rrset.owner.clone(), ttl_s, data };
+    data.into_iter().map(record).collect()
+}
+
+/// HTTP/2 besides HTTP/1.1, which is implied (RFC 9460 §7.1.2).
+fn https_data(port: u16) -> String {
+    match port {
+        443 => "1 . alpn=h2".to_owned(),
+        port => format!("1 . alpn=h2 port={port}"),
+    }
+}
+
+/// That the account at the authority may have certificates, validated by `methods` (RFC 8657).
+fn caa_data(authority: &CaaAuthority, methods: &str) -> String {
+    let account = authority.account.as_ref().map_or(String::new(), |url| format!("; accounturi={url}"));
+    format!("0 issue \"{}{account}; validationmethods={methods}\"", authority.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_change_of_a_zone_is_counted_and_no_zone_is_forgotten() {
+        let record = |data: &str| DerivedRecord {
+            kind: DerivedKind::Https,
+            owner: "a.test".to_owned(),
+            ttl_s: 300,
+            data: data.to_owned(),
+        };
+        let mut set = DerivedSet::default();
+        change(&mut set, "a.test", Vec::new());
+        assert!(set.zones.is_empty());
+        for (data, expected) in [(Some("1"), 1), (Some("1"), 1), (Some("2"), 2), (None, 3), (None, 3), (Some("2"), 4)] {
+            change(&mut set, "a.test", data.map(record).into_iter().collect());
+            assert_eq!(set.zones["a.test"].change_count, expected, "{data:?}");
+        }
+    }
+
+    #[test]
+    fn caa_names_the_account_and_the_methods() {
+        let authority =
+            |account: Option<&str>| CaaAuthority { name: "ca.example".to_owned(), account: account.map(str::to_owned) };
+        assert_eq!(
+            caa_data(&authority(Some("https://ca.example/acct/1")), "dns-01"),
+            "0 issue \"ca.example; accounturi=https://ca.example/acct/1; validationmethods=dns-01\""
+        );
+        // Before there is an account, any one may have certificates.
+        assert_eq!(
+            caa_data(&authority(None), "dns-01,http-01"),
+            "0 issue \"ca.example; validationmethods=dns-01,http-01\""
+        );
+        for (text, expected) in [("https://ca.example/1", true), ("a;b", false), ("a\"", false), ("a b", false)] {
+            assert_eq!(is_parameter_value(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn https_has_the_port_unless_it_is_the_default_one() {
+        assert_eq!([https_data(443), https_data(8443)], ["1 . alpn=h2", "1 . alpn=h2 port=8443"]);
+    }
+}

@@ -1,0 +1,150 @@
+//! Records that follow the server: which ones are added to the zones for the names of each domain.
+
+use crate::diagnostic::Location;
+use crate::domain_name::DomainName;
+use crate::zones::Zone;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+/// The port of `https://` URLs without a port.
+const HTTPS_PORT: u16 = 443;
+
+/// A kind of records that are derived from the rest of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DerivedKind {
+    /// The protocols and ports of HTTPS (RFC 9460).
+    Https,
+    /// The authorities that may issue certificates (RFC 8659).
+    Caa,
+}
+
+impl DerivedKind {
+    /// All kinds.
+    pub const ALL: [DerivedKind; 2] = [DerivedKind::Https, DerivedKind::Caa];
+
+    /// Its name in `derive`.
+    pub fn name(self) -> &'static str {
+        match self {
+            DerivedKind::Https => "https",
+            DerivedKind::Caa => "caa",
+        }
+    }
+
+    /// The type of its records.
+    pub fn record_type(self) -> &'static str {
+        match self {
+            DerivedKind::Https => "HTTPS",
+            DerivedKind::Caa => "CAA",
+        }
+    }
+}
+
+/// What is derived for a domain.
+#[derive(Clone, Debug)]
+pub struct DerivedRecords {
+    /// The domain and its aliases.
+    pub names: Vec<DomainName>,
+    /// The kinds, each once.
+    pub kinds: Vec<DerivedKind>,
+    /// Whether the configuration has `derive`; otherwise these are the defaults.
+    pub is_explicit: bool,
+    /// Where the configuration has `derive`, or the domain.
+    pub location: Location,
+}
+
+/// Records of one name and type that are derived.
+#[derive(Clone, Debug)]
+pub struct DerivedRrset {
+    /// The kind.
+    pub kind: DerivedKind,
+    /// The owner of the records, in lower case and without a dot at the end.
+    pub owner: String,
+    /// The name that they are for, whose addresses the zone has.
+    pub host: DomainName,
+    /// The port, of HTTPS.
+    pub port: u16,
+    /// Whether the configuration has `derive`.
+    pub is_explicit: bool,
+    /// Where the configuration has it, or the domain.
+    pub location: Location,
+}
+
+/// Equal if the same is derived, wherever the file has it.
+impl PartialEq for DerivedRecords {
+    fn eq(&self, other: &DerivedRecords) -> bool {
+        (&self.names, &self.kinds) == (&other.names, &other.kinds)
+    }
+}
+
+impl Eq for DerivedRecords {}
+
+/// Equal if the same is derived, wherever the file has it.
+impl PartialEq for DerivedRrset {
+    fn eq(&self, other: &DerivedRrset) -> bool {
+        (self.kind, &self.owner, &self.host, self.port) == (other.kind, &other.owner, &other.host, other.port)
+    }
+}
+
+impl Eq for DerivedRrset {}
+
+/// The derived records of each of `zones`, those with a file of their own.
+pub(super) fn derived_rrsets<'z>(
+    derived: &[DerivedRecords],
+    zones: &'z [Zone],
+    https_listen: &[SocketAddr],
+) -> HashMap<&'z DomainName, Vec<DerivedRrset>> {
+    let mut by_zone: HashMap<&DomainName, Vec<DerivedRrset>> = HashMap::new();
+    if derived.is_empty() {
+        return by_zone;
+    }
+    let mut ports: Vec<u16> = https_listen.iter().map(SocketAddr::port).filter(|port| *port != 0).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    let apexes: HashMap<&str, &DomainName> = zones.iter().map(|zone| (zone.apex.as_str(), &zone.apex)).collect();
+    for DerivedRecords { names, kinds, is_explicit, location } in derived {
+        for (host, apex) in names.iter().filter_map(|name| Some((name, zone_of(name, &apexes)?))) {
+            let rrsets = by_zone.entry(apex).or_default();
+            for (kind, (owner, port)) in
+                kinds.iter().flat_map(|kind| owners(*kind, host, &ports).map(|owner| (*kind, owner)))
+            {
+                if rrsets.iter().any(|rrset| rrset.kind == kind && rrset.owner == owner) {
+                    continue;
+                }
+                let (host, location) = (host.clone(), location.clone());
+                rrsets.push(DerivedRrset { kind, owner, host, port, is_explicit: *is_explicit, location });
+            }
+        }
+    }
+    by_zone
+}
+
+/// The owners of the records of `kind` for `host`, with the ports that they are for.
+fn owners(kind: DerivedKind, host: &DomainName, ports: &[u16]) -> impl Iterator<Item = (String, u16)> {
+    let owners: Vec<(String, u16)> = match kind {
+        DerivedKind::Https => {
+            let owner = |port| match port {
+                HTTPS_PORT => host.as_str().to_owned(),
+                // RFC 9460 §9.1.
+                port => format!("_{port}._https.{host}"),
+            };
+            ports.iter().map(|port| (owner(*port), *port)).collect()
+        }
+        // RFC 8659 §3: a wildcard is looked up at the name above.
+        DerivedKind::Caa => vec![(host.as_str().strip_prefix("*.").unwrap_or(host.as_str()).to_owned(), 0)],
+    };
+    owners.into_iter()
+}
+
+/// The zone that `name` is in: that with the longest apex.
+fn zone_of<'z>(name: &DomainName, apexes: &HashMap<&str, &'z DomainName>) -> Option<&'z DomainName> {
+    let mut rest = name.as_str();
+    loop {
+        if let Some(apex) = apexes.get(rest) {
+            return Some(apex);
+        }
+        rest = match rest.split_once('.') {
+            Some((_, above)) if !above.is_empty() => above,
+            _ => return apexes.get(".").copied(),
+        };
+    }
+}

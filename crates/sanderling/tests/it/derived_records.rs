@@ -1,0 +1,95 @@
+//! Records that follow the server: what `derive` adds to the answered zone.
+
+use crate::certificates::Setup;
+use sanderling_testkit::{DEADLINE, TestServer, dig, free_address, run_to_end, sanderling, wait_until};
+use std::fs;
+use std::net::SocketAddr;
+
+/// A setup whose authority has a name in CAA records, and the port of HTTPS.
+fn setup(domain: &str) -> (Setup, u16) {
+    let setup = Setup::new(&format!("zone = \"example.com.zone\"\n{domain}"));
+    let port = free_address().port();
+    setup
+        .replace_in_config("[https]\nlisten = [\"127.0.0.1:0\"]", &format!("[https]\nlisten = [\"127.0.0.1:{port}\"]"));
+    setup.replace_in_config("root = \"pebble.pem\"", "root = \"pebble.pem\", caa = \"pebble.test\"");
+    (setup, port)
+}
+
+/// The records of a name and type, a line each.
+fn records(server: SocketAddr, name: &str, rtype: &str) -> String {
+    dig(server, &["+short", name, rtype]).text()
+}
+
+fn serial(server: SocketAddr) -> u32 {
+    let soa = records(server, "example.com", "SOA");
+    soa.split(' ').nth(2).and_then(|serial| serial.parse().ok()).unwrap_or_else(|| panic!("{soa}"))
+}
+
+fn wait_for_record(server: SocketAddr, name: &str, rtype: &str, part: &str) {
+    wait_until(&format!("{name} {rtype} has {part}"), || records(server, name, rtype).contains(part));
+}
+
+#[test]
+fn https_and_caa_follow_listeners_certificates_and_accounts() {
+    let (mut setup, port) = setup("");
+    let mut server = setup.start_server();
+    let dns = server.dns();
+    let https_name = format!("_{port}._https.example.com");
+    wait_for_record(dns, "example.com", "CAA", "0 issue \"pebble.test; validationmethods=dns-01,http-01\"");
+    // No certificate is in service.
+    assert_eq!(records(dns, &https_name, "HTTPS"), "");
+    setup.start_pebble();
+    setup.fetch_root();
+    setup.directory.control_with("renew", &["example.com"]);
+    let https = server.encrypted("https");
+    setup.wait_for_page(https, "example.com");
+    wait_for_record(dns, &https_name, "HTTPS", &format!("1 . alpn=\"h2\" port={port} ipv4hint=127.0.0.1\n"));
+    wait_for_record(dns, "example.com", "CAA", "pebble.test; accounturi=https://127.0.0.1:");
+    let raised = serial(dns);
+    assert!(raised >= 3, "{raised}");
+    let mut show = sanderling();
+    show.args(["zone", "show", "example.com", "--control", &setup.directory.argument("control")]);
+    let shown = run_to_end(show, DEADLINE).text();
+    for (record, comment) in [
+        (" IN SOA ", " ; derived: the serial of the file is 1\n"),
+        (" IN HTTPS ", " ; derived: https\n"),
+        (" IN CAA ", " ; derived: caa\n"),
+        (" IN NS ", "ns.example.com.\n"),
+    ] {
+        let line = shown.split_inclusive('\n').find(|line| line.contains(record));
+        assert!(line.is_some_and(|line| line.ends_with(comment)), "{record}: {shown}");
+    }
+    // The zone file is as it was, and its records have precedence.
+    let zone = fs::read_to_string(setup.directory.path().join("example.com.zone")).unwrap();
+    let changed = zone.replacen("host 1 ", "host 2 ", 1) + "@ 60 CAA 0 issue \"mine.test\"\n";
+    assert!(!zone.contains("CAA") && changed != zone);
+    setup.directory.replace("example.com.zone", changed.as_bytes());
+    // A renewal does not make the server read the file.
+    setup.directory.control_with("renew", &["example.com"]);
+    assert!(records(dns, "example.com", "CAA").contains("pebble.test"));
+    setup.directory.control("reload");
+    assert_eq!(records(dns, "example.com", "CAA"), "0 issue \"mine.test\"\n");
+    assert_eq!(serial(dns), raised + 1);
+    let mut check = sanderling();
+    check.args(["check", "--config", &setup.directory.argument("sanderling.toml")]);
+    let checked = run_to_end(check, DEADLINE);
+    assert!(
+        checked.code() == Some(0)
+            && checked.errors.contains("note: the file has precedence: no CAA record is derived for example.com"),
+        "{checked}"
+    );
+    // What is derived outlives the server, so that the serial does not go back.
+    drop(server);
+    let server = setup.start_server();
+    assert_eq!(serial(server.dns()), raised + 1);
+    wait_for_record(server.dns(), &https_name, "HTTPS", "alpn");
+    withdraw(&setup, &server, &https_name, raised + 1);
+}
+
+/// Without `derive`, the records go, and the serial is raised once more.
+fn withdraw(setup: &Setup, server: &TestServer, https_name: &str, before: u32) {
+    setup.replace_in_config("zone = \"example.com.zone\"\n", "zone = \"example.com.zone\"\nderive = []\n");
+    setup.directory.control("reload");
+    wait_until("the serial is raised", || serial(server.dns()) == before + 1);
+    assert_eq!(records(server.dns(), https_name, "HTTPS"), "");
+}

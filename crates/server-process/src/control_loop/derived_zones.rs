@@ -1,0 +1,92 @@
+//! Takes over the records that the agent derives for zones, and tells it which certificates are in service.
+
+use super::{ControlLoop, Finished};
+use crate::loader::{Loader, OneZone};
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::{log, log_error, report};
+use sanderling_ipc::derived::{DerivedSet, served_certificates_to_memfd};
+use sanderling_ipc::{Event, FdKind, Message};
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread;
+
+/// Zones that were built again.
+pub(super) struct DerivedResult {
+    loader: Loader,
+    zones: Vec<OneZone>,
+}
+
+impl ControlLoop<'_> {
+    /// Takes over what came with a command, if something did. It is applied by the next load.
+    pub(super) fn receive_derived(&mut self, file: Option<OwnedFd>) {
+        match file.map(DerivedSet::from_memfd) {
+            None => {}
+            Some(Ok(derived)) if derived == *self.state.derived => {}
+            Some(Ok(derived)) => self.state.derived = Arc::new(derived),
+            Some(Err(error)) => log_error(&format!("cannot read the derived records: {}", error_text(&error))),
+        }
+    }
+
+    /// Builds zones again on a new thread, if other records are derived for them. While something else is loaded, that waits.
+    pub(super) fn load_derived(&mut self) {
+        let derived = Arc::clone(&self.state.derived);
+        let is_needed = |loader: &mut Loader| !Arc::ptr_eq(loader.derived(), &derived);
+        let Some(mut loader) = self.state.loader.take_if(is_needed) else { return };
+        loader.set_derived(derived);
+        self.loads_one = true;
+        let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
+        let config = Arc::clone(&self.state.config);
+        let run = move || {
+            let load = || loader.load_derived(&config);
+            let zones = catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| {
+                log_error("building zones with derived records panicked; this is a bug in sanderling: report it");
+                Vec::new()
+            });
+            // Fails only if the process exits.
+            let _ = sender.send(Finished::DerivedZones(Box::new(DerivedResult { loader, zones })));
+            let signalled = finished.signal();
+            debug_assert!(signalled.is_ok());
+        };
+        if let Err(error) = thread::Builder::new().name("loader".to_owned()).spawn(run) {
+            // The loader is lost with the closure: the next reload starts a new process.
+            log_error(&format!("cannot start a thread to build zones: {}", error_text(&error)));
+        }
+    }
+
+    pub(super) fn apply_derived(&mut self, result: DerivedResult) {
+        let DerivedResult { loader, zones } = result;
+        self.state.loader = Some(loader);
+        self.loads_one = false;
+        for OneZone { entry, state, errors, warnings, kept, journals, .. } in zones {
+            self.keep_zones(kept);
+            self.report_journals(&journals);
+            [&errors, &warnings].into_iter().for_each(|diagnostics| report(diagnostics));
+            if errors.is_empty()
+                && let Some(serial) = state.serial
+            {
+                log(&format!("zone {}: other derived records, serial {serial}", state.name));
+            }
+            self.put_into_service(entry, &state);
+        }
+    }
+
+    /// Tells the agent which certificates are in service.
+    pub(super) fn report_certificates(&mut self) {
+        if self.state.config.derived.is_empty() {
+            return;
+        }
+        match served_certificates_to_memfd(&self.state.certificates.served) {
+            Ok(file) => {
+                let Some(supervisor) = &mut self.state.supervisor else { return };
+                let event = Message::Event(Event::CertificatesServed);
+                if supervisor.send_with(&event, vec![(FdKind::ServedCertificates, file)]).is_err() {
+                    self.on_supervisor_lost();
+                }
+            }
+            Err(error) => {
+                log_error(&format!("cannot tell the agent which certificates are in service: {}", error_text(&error)));
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Adds the records that follow the server to a zone: after its file was read, and before it is built. What is added comes from the
+//! agent, except for addresses, which are those of the file.
+//!
+//! A record of the file has precedence: where the file has the type at the name, or a CNAME, nothing is added.
+
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
+use sanderling_config::log::log_error;
+use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position, Record};
+use sanderling_dns::{Name, NameBuf, Rtype, ZoneBuilder};
+use sanderling_ipc::derived::{DerivedRecord, DerivedSet};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// Bytes of a SOA after its serial (RFC 1035 §3.3.13).
+const SOA_BYTES_AFTER_SERIAL: usize = 16;
+
+/// What is derived for one zone.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ZoneDerivation {
+    /// What the configuration has.
+    rrsets: Vec<DerivedRrset>,
+    /// What the agent has made of it.
+    records: Vec<DerivedRecord>,
+    /// It is added to the serial of the file.
+    change_count: u32,
+}
+
+impl ZoneDerivation {
+    fn new(rrsets: Vec<DerivedRrset>, zone: &DomainName, set: &DerivedSet) -> ZoneDerivation {
+        let zone = set.zones.get(zone.as_str()).cloned().unwrap_or_default();
+        ZoneDerivation { rrsets, records: zone.records, change_count: zone.change_count }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rrsets.is_empty() && self.change_count == 0
+    }
+}
+
+/// What is derived for all zones of `config` for which something is, of which the agent has made `set`.
+pub(crate) fn all_derivations(config: &Config, set: &DerivedSet) -> HashMap<DomainName, Arc<ZoneDerivation>> {
+    let mut by_zone = config.derived_rrsets();
+    let of_zone = |zone: &sanderling_config::Zone| {
+        let rrsets = by_zone.remove(&zone.apex).unwrap_or_default();
+        (zone.apex.clone(), Arc::new(ZoneDerivation::new(rrsets, &zone.apex, set)))
+    };
+    config.zones.iter().map(of_zone).filter(|(_, derivation)| !derivation.is_empty()).collect()
+}
+
+/// What was added to a zone.
+#[derive(Debug, Default)]
+pub(crate) struct AddedRecords {
+    /// By how much the serial is higher than that of the file.
+    pub(crate) serial_raise: u32,
+    rrsets: Vec<AddedRrset>,
+}
+
+#[derive(Debug)]
+struct AddedRrset {
+    owner: NameBuf,
+    rtype: Rtype,
+    origin: String,
+}
+
+impl AddedRecords {
+    /// Where the records of this name and type come from, unless it is the file.
+    pub(crate) fn origin(&self, owner: Name<'_>, rtype: Rtype) -> Option<&str> {
+        let added = self.rrsets.iter().find(|added| added.rtype == rtype && added.owner.as_name() == owner)?;
+        Some(&added.origin)
+    }
+
+    fn add(&mut self, owner: Name<'_>, rtype: Rtype, origin: String) {
+        if self.origin(owner, rtype).is_none() {
+            self.rrsets.push(AddedRrset { owner: owner.to_lowercase(), rtype, origin });
+        }
+    }
+}
+
+/// Sees the records of a file, and then adds to them.
+pub(crate) struct RecordMerge<'d> {
+    derivation: &'d ZoneDerivation,
+    apex: NameBuf,
+    /// What the file has at the names that matter, which are in lower case.
+    names: HashMap<Vec<u8>, NameInFile>,
+    /// The SOA, whose serial will be raised: its position, TTL and data.
+    soa: Option<(Position, u32, Vec<u8>)>,
+}
+
+/// A name in the file.
+#[derive(Default)]
+struct NameInFile {
+    types: Vec<(Rtype, Position)>,
+    v4: Vec<Ipv4Addr>,
+    v6: Vec<Ipv6Addr>,
+}
+
+impl NameInFile {
+    fn position_of(&self, rtype: Rtype) -> Option<Position> {
+        self.types.iter().find(|(known, _)| *known == rtype).map(|(_, position)| *position)
+    }
+}
+
+impl<'d> RecordMerge<'d> {
+    /// `None` if nothing is derived for the zone.
+    pub(crate) fn new(apex: &DomainName, derivation: &'d ZoneDerivation) -> Option<RecordMerge<'d>> {
+        if derivation.is_empty() {
+            return None;
+        }
+        let apex = wire_name(apex.as_str())?;
+        let mut names = HashMap::new();
+        for name in derivation.rrsets.iter().flat_map(|rrset| [wire_name(&rrset.owner), wire_name(rrset.host.as_str())])
+        {
+            let Some(name) = name else { continue };
+            let mut ancestor = Some(name.as_name());
+            while let Some(name) = ancestor.filter(|name| name.is_at_or_below(apex.as_name())) {
+                names.insert(name.as_bytes().to_vec(), NameInFile::default());
+                ancestor = name.parent();
+            }
+        }
+        names.insert(apex.as_name().as_bytes().to_vec(), NameInFile::default());
+        Some(RecordMerge { derivation, apex, names, soa: None })
+    }
+
+    /// Sees a record of the file; whether it is to be left out for now.
+    pub(crate) fn holds_back(&mut self, record: &Record<'_>) -> bool {
+        let owner = record.owner.to_lowercase();
+        let Some(name) = self.names.get_mut(owner.as_name().as_bytes()) else { return false };
+        name.types.push((record.rtype, record.position));
+        match record.rtype {
+            Rtype::A => name.v4.extend(<[u8; 4]>::try_from(record.rdata).map(Ipv4Addr::from)),
+            Rtype::AAAA => name.v6.extend(<[u8; 16]>::try_from(record.rdata).map(Ipv6Addr::from)),
+            Rtype::SOA if self.soa.is_none() && owner.as_name() == self.apex.as_name() => {
+                self.soa = Some((record.position, record.ttl_s, record.rdata.to_vec()));
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Adds what is derived, and the SOA. `location` is that of a position in the file, and `notes` gets what follows for the
+    /// operator.
+    pub(crate) fn finish(
+        self,
+        builder: &mut ZoneBuilder,
+        location: impl Fn(Position) -> Location,
+        notes: &mut Vec<Diagnostic>,
+    ) -> AddedRecords {
+        let mut added = AddedRecords::default();
+        let signed_at = self.names.get(self.apex.as_name().as_bytes()).and_then(|apex| apex.position_of(Rtype::DNSKEY));
+        if signed_at.is_none() {
+            added.serial_raise = self.derivation.change_count;
+        }
+        if let Some((position, ttl_s, mut rdata)) = self.soa.clone() {
+            let serial = rdata.len() - SOA_BYTES_AFTER_SERIAL - 4..rdata.len() - SOA_BYTES_AFTER_SERIAL;
+            let of_file = u32::from_be_bytes(rdata[serial.clone()].try_into().expect("four bytes"));
+            rdata[serial].copy_from_slice(&of_file.wrapping_add(added.serial_raise).to_be_bytes());
+            let owner = self.apex.as_name();
+            builder.add(&Record { position, owner, rtype: Rtype::SOA, ttl_s, rdata: &rdata });
+            if added.serial_raise > 0 {
+                added.add(owner, Rtype::SOA, format!("derived: the serial of the file is {of_file}"));
+            }
+        }
+        let Some(signed_at) = signed_at else {
+            for rrset in &self.derivation.rrsets {
+                self.add_rrset(rrset, builder, &mut added, &location, notes);
+            }
+            return added;
+        };
+        if let Some(rrset) = self.derivation.rrsets.iter().max_by_key(|rrset| rrset.is_explicit) {
+            let message = format!(
+                "the zone {} is signed (DNSSEC), so no records are derived for it: they would have no signatures",
+                self.apex.as_name().to_string().trim_end_matches('.')
+            );
+            let remedy = "write derive = [] in its domain, and the records into the zone file before it is signed";
+            let problem = Problem::new(message, remedy);
+            notes.push(match rrset.is_explicit {
+                true => Diagnostic::warning(rrset.location.clone(), problem),
+                false => Diagnostic::note(location(signed_at), problem),
+            });
+        }
+        added
+    }
+
+    fn add_rrset(
+        &self,
+        rrset: &DerivedRrset,
+        builder: &mut ZoneBuilder,
+        added: &mut AddedRecords,
+        location: &impl Fn(Position) -> Location,
+        notes: &mut Vec<Diagnostic>,
+    ) {
+        let Some((owner, host)) = wire_name(&rrset.owner).zip(wire_name(rrset.host.as_str())) else { return };
+        if self.is_elsewhere(owner.as_name()) || self.is_elsewhere(host.as_name()) {
+            return;
+        }
+        let rtype = Rtype::from_text(rrset.kind.record_type().as_bytes()).expect("a known type");
+        let in_file = self.names.get(owner.as_name().as_bytes());
+        let of_file = in_file.and_then(|name| name.position_of(rtype).or_else(|| name.position_of(Rtype::CNAME)));
+        if let Some(position) = of_file {
+            let message = format!("the file has precedence: no {rtype} record is derived for {}", rrset.owner);
+            let remedy = format!(
+                "remove the record to have it derived; \"{}\" in `derive` has no effect here",
+                rrset.kind.name()
+            );
+            notes.push(Diagnostic::note(location(position), Problem::new(message, remedy)));
+            return;
+        }
+        let hints = match (rrset.kind, self.names.get(host.as_name().as_bytes())) {
+            (DerivedKind::Https, Some(host)) if !host.v4.is_empty() || !host.v6.is_empty() => hints(host),
+            // Clients have no address to connect to.
+            (DerivedKind::Https, _) => return,
+            (DerivedKind::Caa, _) => String::new(),
+        };
+        let records = self.derivation.records.iter();
+        for record in records.filter(|record| record.kind == rrset.kind && record.owner == rrset.owner) {
+            let text = format!("{}. {} IN {rtype} {}{hints}\n", record.owner, record.ttl_s, record.data);
+            if add_text(text, self.apex.as_name(), builder) {
+                added.add(owner.as_name(), rtype, format!("derived: {}", rrset.kind.name()));
+            } else {
+                log_error(&format!("cannot derive the {rtype} record of {}: malformed data", rrset.owner));
+            }
+        }
+    }
+
+    /// Whether another zone has the name, or a DNAME is above it: the answer for it is not in this zone.
+    fn is_elsewhere(&self, name: Name<'_>) -> bool {
+        let apex = self.apex.as_name();
+        let mut current = Some(name);
+        while let Some(name_here) = current.filter(|name| *name != apex) {
+            let has = |name: Name<'_>, rtype| {
+                self.names.get(name.as_bytes()).is_some_and(|found| found.position_of(rtype).is_some())
+            };
+            let parent = name_here.parent();
+            if has(name_here, Rtype::NS) || parent.is_some_and(|parent| has(parent, Rtype::DNAME)) {
+                return true;
+            }
+            current = parent;
+        }
+        !name.is_at_or_below(apex)
+    }
+}
+
+/// The addresses of a name as parameters of an HTTPS record (RFC 9460 §7.3).
+fn hints(host: &NameInFile) -> String {
+    let list = |key: &str, addresses: Vec<String>| match addresses.is_empty() {
+        true => String::new(),
+        false => format!(" {key}={}", addresses.join(",")),
+    };
+    let v4 = host.v4.iter().map(Ipv4Addr::to_string).collect();
+    let v6 = host.v6.iter().map(Ipv6Addr::to_string).collect();
+    list("ipv4hint", v4) + &list("ipv6hint", v6)
+}
+
+/// `name`, which is in lower case and has no escapes, as the DNS has it; `None` if it is too long.
+fn wire_name(name: &str) -> Option<NameBuf> {
+    let labels: Vec<&[u8]> = name.split('.').filter(|label| !label.is_empty()).map(str::as_bytes).collect();
+    NameBuf::joined(&labels, Name::ROOT).ok()
+}
+
+/// Adds the record of a line of a zone file; whether it is one.
+fn add_text(text: String, apex: Name<'_>, builder: &mut ZoneBuilder) -> bool {
+    let mut parser = Parser::new("derived".to_owned(), text.into_bytes(), apex, ParserLimits::default());
+    match parser.next() {
+        Some(Ok(Entry::Record(record))) => {
+            builder.add(&record);
+            true
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

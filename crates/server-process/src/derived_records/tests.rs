@@ -1,0 +1,142 @@
+//! What is added to the text of a zone.
+
+use crate::derived_records::all_derivations;
+use crate::zone_loader;
+use sanderling_config::{Config, ConfigSource, DerivedKind};
+use sanderling_dns::{HashSeed, ZoneTextWriter};
+use sanderling_ipc::derived::{DerivedRecord, DerivedSet, DerivedZone};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+const CONFIG: &str = "[https]\nlisten = [\"127.0.0.1:443\"]\n[certificates]\nagree_to_terms = true\n\
+                      [domain.\"a.test\"]\nsite = \"public\"\nzone = \"a.zone\"\naliases = [\"www.a.test\"]\n";
+const APEX: &str = "@ 60 SOA ns host 10 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n@ 60 A 192.0.2.1\n";
+
+fn config(text: &str) -> Config {
+    ConfigSource::File(PathBuf::from("sanderling.toml")).parse(text.as_bytes()).expect("a configuration")
+}
+
+/// What the agent has derived for `a.test` in three changes.
+fn set() -> DerivedSet {
+    let record = |kind, owner: &str, data: &str| DerivedRecord {
+        kind,
+        owner: owner.to_owned(),
+        ttl_s: 300,
+        data: data.to_owned(),
+    };
+    let records = vec![
+        record(DerivedKind::Https, "a.test", "1 . alpn=h2"),
+        record(DerivedKind::Https, "www.a.test", "1 . alpn=h2"),
+        record(DerivedKind::Caa, "a.test", "0 issue \"ca.example\""),
+        record(DerivedKind::Caa, "a.test", "0 issue \"other.example\""),
+        record(DerivedKind::Caa, "www.a.test", "0 issue \"ca.example\""),
+        // The configuration does not have it any more.
+        record(DerivedKind::Caa, "old.a.test", "0 issue \"ca.example\""),
+    ];
+    DerivedSet { zones: BTreeMap::from([("a.test".to_owned(), DerivedZone { change_count: 3, records })]) }
+}
+
+/// The zone of the file `text` with what is derived for it, and all diagnostics.
+fn merged(config_text: &str, text: &str) -> (String, Vec<String>) {
+    let config = config(config_text);
+    let derivation = all_derivations(&config, &set()).remove(&config.zones[0].apex).unwrap_or_default();
+    let folder = tempfile::tempdir().expect("created");
+    let file = folder.path().join("a.zone");
+    std::fs::write(&file, text).expect("written");
+    let zone = sanderling_config::Zone { file, ..config.zones[0].clone() };
+    let mut warnings = Vec::new();
+    let read = zone_loader::load(&zone, &derivation, &config.limits, HashSeed(1), 0, &mut warnings).expect("a zone");
+    read.zone.check();
+    let mut shown = String::new();
+    let origin = |owner: sanderling_dns::Name<'_>, rtype| read.added.origin(owner, rtype);
+    while ZoneTextWriter::default().write_with_comments(&read.zone, None, &mut shown, usize::MAX, origin) {}
+    let texts = warnings.iter().map(|warning| warning.to_string());
+    (shown, texts.map(|text| text.replace(&folder.path().display().to_string(), "")).collect())
+}
+
+#[track_caller]
+fn check_lines(shown: &str, expected: &[&str]) {
+    let of_file = [" NS ", " A ", " AAAA ", " CNAME ", " DNAME ", " DNSKEY "];
+    let lines: Vec<&str> = shown.lines().filter(|line| of_file.iter().all(|rtype| !line.contains(rtype))).collect();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn records_and_addresses_are_added_and_the_serial_is_raised() {
+    let (shown, notes) =
+        merged(CONFIG, &format!("{APEX}www 60 A 192.0.2.2\nwww 60 A 192.0.2.3\nWWW 60 AAAA 2001:db8::1\n"));
+    check_lines(
+        &shown,
+        &[
+            "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10",
+            "a.test. 300 IN HTTPS 1 . alpn=\"h2\" ipv4hint=192.0.2.1 ; derived: https",
+            "a.test. 300 IN CAA 0 issue \"ca.example\" ; derived: caa",
+            "a.test. 300 IN CAA 0 issue \"other.example\" ; derived: caa",
+            "www.a.test. 300 IN HTTPS 1 . alpn=\"h2\" ipv4hint=192.0.2.2,192.0.2.3 ipv6hint=2001:db8::1 ; derived: https",
+            "www.a.test. 300 IN CAA 0 issue \"ca.example\" ; derived: caa",
+        ],
+    );
+    assert!(notes.is_empty(), "{notes:?}");
+}
+
+#[test]
+fn records_of_the_file_have_precedence() {
+    let file = format!("{APEX}@ 60 CAA 0 issue \"mine.example\"\nwww 60 CNAME @\n");
+    let (shown, notes) = merged(CONFIG, &file);
+    check_lines(
+        &shown,
+        &[
+            "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10",
+            "a.test. 300 IN HTTPS 1 . alpn=\"h2\" ipv4hint=192.0.2.1 ; derived: https",
+            "a.test. 60 IN CAA 0 issue \"mine.example\"",
+        ],
+    );
+    let note = |place: &str, rtype: &str, owner: &str, kind: &str| {
+        format!(
+            "/a.zone:{place}: note: the file has precedence: no {rtype} record is derived for {owner}; \
+             remove the record to have it derived; \"{kind}\" in `derive` has no effect here"
+        )
+    };
+    assert_eq!(
+        notes,
+        [
+            note("5:6", "CAA", "a.test", "caa"),
+            note("6:8", "HTTPS", "www.a.test", "https"),
+            note("6:8", "CAA", "www.a.test", "caa")
+        ]
+    );
+}
+
+#[test]
+fn names_without_addresses_or_in_other_zones_get_no_records() {
+    // Below a delegation and below a DNAME: the answer is elsewhere.
+    let alias = CONFIG.replace("www.a.test", "www.b.a.test");
+    for above in ["b 60 NS ns\n", "b 60 DNAME b.example.\n"] {
+        let (shown, _) = merged(&alias, &format!("{APEX}{above}"));
+        assert!(!shown.contains("www.b.a.test. 300"), "{shown}");
+    }
+    let (shown, _) = merged(CONFIG, APEX);
+    assert!(!shown.contains("www.a.test. 300 IN HTTPS"), "{shown}");
+}
+
+#[test]
+fn signed_zone_stays_as_it_is_signed() {
+    let key = "@ 60 DNSKEY 257 3 13 GzSvWQ==\n";
+    let signed = "the zone a.test is signed (DNSSEC), so no records are derived for it: they would have no signatures; \
+                  write derive = [] in its domain, and the records into the zone file before it is signed";
+    let (shown, notes) = merged(CONFIG, &format!("{APEX}{key}"));
+    check_lines(&shown, &["a.test. 60 IN SOA ns.a.test. host.a.test. 10 1 1 1 1"]);
+    assert_eq!(notes[0], format!("/a.zone:5:6: note: {signed}"));
+    let explicit = format!("{CONFIG}derive = [\"https\"]\n");
+    let (_, notes) = merged(&explicit, &format!("{APEX}{key}"));
+    assert!(notes[0].ends_with(&format!(":9:1: warning: {signed}")), "{notes:?}");
+}
+
+#[test]
+fn serial_stays_raised_when_nothing_is_derived_any_more() {
+    let (shown, _) = merged(&format!("{CONFIG}derive = []\n"), APEX);
+    check_lines(
+        &shown,
+        &["a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10"],
+    );
+}
