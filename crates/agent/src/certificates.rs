@@ -190,12 +190,14 @@ impl ManagedCertificate {
         }
     }
 
-    pub(crate) fn report(&self, authority: &str) -> CertificateReport {
+    /// What the operator sees of it. An order in progress is at `authority`, and waits for what `progress` says.
+    pub(crate) fn report(&self, authority: &str, progress: Option<&'static str>) -> CertificateReport {
         CertificateReport {
             name: self.name.clone(),
             names: self.names.clone(),
             authority: authority.to_owned(),
             is_in_progress: self.is_in_progress,
+            progress: progress.filter(|_| self.is_in_progress).map(str::to_owned),
             issued: self.issued.as_ref().map(|issued| issued.report.clone()),
             failure_count: self.record.failure_count,
             last_error: self.record.last_error.clone(),

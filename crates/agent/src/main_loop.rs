@@ -109,6 +109,7 @@ impl MainLoop {
                 }
                 () = tokio::time::sleep(wait) => {}
                 () = self.zones.changed(), if report_wait.is_none() => {}
+                () = orders.progress.changed(), if report_wait.is_none() => {}
                 () = orders.link.flush() => {}
             }
         }
@@ -307,7 +308,8 @@ impl MainLoop {
         }
         let certificates = self.certificates.iter().map(|certificate| {
             let index = certificate.authority_index(self.orders.accounts.count());
-            certificate.report(&self.orders.accounts.authority(index).name)
+            let progress = self.orders.progress.of(&certificate.name);
+            certificate.report(&self.orders.accounts.authority(index).name, progress)
         });
         let (certificates, zones) = (certificates.collect(), self.zones.report());
         let schedule = self.schedule.report(self.zones.tasks());

@@ -18,9 +18,12 @@ use sanderling_ipc::agent::Challenge;
 use sanderling_state::StateFolder;
 use sanderling_tls::Certificate;
 use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Times that an order goes on after a failure that needs no pause, such as a nonce that was not valid any more.
 const RESUMPTIONS_MAX: u32 = 100;
@@ -41,6 +44,31 @@ pub(crate) struct Orders {
     pub(crate) accounts: Accounts,
     pub(crate) name_servers: NameServers,
     pub(crate) config: Rc<Config>,
+    pub(crate) progress: Progress,
+}
+
+/// What the orders in progress wait for, for the operator.
+#[derive(Default)]
+pub(crate) struct Progress {
+    by_name: RefCell<HashMap<String, &'static str>>,
+    changed: Notify,
+}
+
+impl Progress {
+    /// The order of the certificate `name` waits until this is so.
+    fn set(&self, name: &str, waits_until: &'static str) {
+        self.by_name.borrow_mut().insert(name.to_owned(), waits_until);
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn of(&self, name: &str) -> Option<&'static str> {
+        self.by_name.borrow().get(name).copied()
+    }
+
+    /// Returns when something has changed.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
 }
 
 /// What is ordered.
@@ -103,16 +131,19 @@ impl Orders {
         replaces: Option<CertificateIdentifier<'static>>,
     ) -> Result<(), Failure> {
         self.check_caa(request).await?;
+        self.progress.set(&request.name, "the authority has accepted it");
         let account = self.accounts.get(request.authority_index, &self.state).await?;
         let (mut order, saved) = self.resume_or_begin(request, replaces, &account).await?;
         if order.state().status == OrderStatus::Pending {
             let published = self.publish_challenges(request, &mut order).await?;
+            self.progress.set(&request.name, "the authority has validated the names");
             self.wait_while(&mut order, &[OrderStatus::Pending, OrderStatus::Processing]).await?;
             drop(published);
         }
         let key = KeyPair::from_pem(&saved.key)
             .map_err(|error| Failure::new(Kind::Gone, format!("the key of the order cannot be used: {error}"), ""))?;
         if order.state().status == OrderStatus::Ready {
+            self.progress.set(&request.name, "the authority has issued the certificate");
             let csr = signing_request(&request.names, &key)?;
             order.finalize_csr(&csr).await?;
             self.wait_while(&mut order, &[OrderStatus::Ready, OrderStatus::Processing]).await?;
@@ -214,9 +245,11 @@ impl Orders {
             });
         }
         let expectations = self.expectations(&challenges);
+        self.progress.set(&request.name, "the server answers the challenges");
         let published = self.link.publish(challenges).await.ok_or_else(|| {
             Failure::new(Kind::Unreachable, "no server process answers the authority", "see `sanderling status`")
         })?;
+        self.progress.set(&request.name, "all name servers of the zone answer the challenges");
         let time_max = Duration::from_millis(self.config.limits.name_servers_timeout_ms);
         self.name_servers.wait_until_answered(&expectations, time_max).await.map_err(|lags| {
             let lags: Vec<String> = lags.iter().map(ToString::to_string).collect();

@@ -6,7 +6,7 @@ use crate::derived::DerivedZones;
 use crate::link::Link;
 use crate::main_loop::MainLoop;
 use crate::name_servers::NameServers;
-use crate::order::Orders;
+use crate::order::{Orders, Progress};
 use crate::tsig_keys::TsigSecrets;
 use crate::zones::Zones;
 use sanderling_config::diagnostic::error_text;
@@ -82,6 +82,7 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
             accounts,
             name_servers: NameServers::new(Rc::clone(&config)),
             config: Rc::clone(&config),
+            progress: Progress::default(),
         };
         MainLoop::new(orders, certificates, zones, derived).run().await;
         Ok(())

@@ -58,6 +58,8 @@ pub struct CertificateReport {
     pub authority: String,
     /// Whether an order is in progress.
     pub is_in_progress: bool,
+    /// What the order waits for.
+    pub progress: Option<String>,
     /// What was issued; `None` if nothing was.
     pub issued: Option<IssuedReport>,
     /// Failed attempts since the last success.

@@ -43,7 +43,8 @@ impl Supervisor {
 
 /// Several lines about a certificate.
 fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix_s: u64) -> String {
-    let CertificateReport { name, names, authority, is_in_progress, issued, failure_count, last_error } = certificate;
+    let CertificateReport { name, names, authority, is_in_progress, progress, issued, failure_count, last_error } =
+        certificate;
     let mut text = format!("{name}\n  names: {}\n", names.join(" "));
     text += &match issued {
         None => "  not issued yet\n".to_owned(),
@@ -69,7 +70,10 @@ fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix
         task.what.ends_with(&format!("the certificate of {name}")) && !task.what.starts_with("ask")
     });
     match (is_in_progress, next) {
-        (true, _) => text += &format!("  an order at {authority} is in progress\n"),
+        (true, _) => {
+            let step = progress.as_ref().map_or(String::new(), |progress| format!("; it waits until {progress}"));
+            text += &format!("  an order at {authority} is in progress{step}\n");
+        }
         (false, Some(task)) => text += &format!("  next order {}: {}\n", when(task.at_unix_s, now_unix_s), task.why),
         (false, None) => {}
     }
@@ -115,6 +119,7 @@ mod tests {
             names: vec!["example.com".to_owned(), "*.example.com".to_owned()],
             authority: "ca".to_owned(),
             is_in_progress: false,
+            progress: None,
             issued: Some(issued),
             failure_count: 1,
             last_error: Some("refused; do this".to_owned()),
@@ -134,5 +139,7 @@ mod tests {
         let first = CertificateReport { is_in_progress: true, issued: None, last_error: None, ..certificate };
         let text = text_of(&first, &schedule, NOW);
         assert!(text.ends_with("  not issued yet\n  an order at ca is in progress\n"), "{text}");
+        let text = text_of(&CertificateReport { progress: Some("it is done".to_owned()), ..first }, &schedule, NOW);
+        assert!(text.ends_with("  an order at ca is in progress; it waits until it is done\n"), "{text}");
     }
 }

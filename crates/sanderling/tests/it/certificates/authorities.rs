@@ -58,8 +58,10 @@ fn name_server_without_the_record_is_named_and_the_authority_is_not_asked_before
         "certificate example.com: the name server ns2.example.com ({address}) does not answer the new TXT record at \
          _acme-challenge.example.com: it answers NXDOMAIN; let NS records delegate this name to this server alone, or wait"
     );
-    server.wait_for_error(&expected);
+    let progress = "in progress; it waits until all name servers of the zone answer the challenges";
     let shown = || setup.directory.control("certificates").text();
+    wait_until("the wait is shown", || shown().contains(progress));
+    server.wait_for_error(&expected);
     wait_until("the error is shown", || shown().contains("does not answer the new TXT record"));
     assert!(!setup.pebble_log().contains("Starting validation"), "{}", setup.pebble_log());
     // The other one delegates the name to this server, as the message says.
@@ -125,4 +127,27 @@ fn account_of_the_operator_is_proven_and_the_next_authority_is_asked_after_failu
     assert!(reloaded.code() == Some(0), "{reloaded}");
     setup.renew_until_issued();
     setup.wait_for_page(server.encrypted("https"), "example.com");
+}
+
+#[test]
+fn profile_of_the_authority_determines_the_certificate() {
+    let mut setup = Setup::new("zone = \"example.com.zone\"");
+    let pebble = fs::read_to_string(setup.directory.path().join("pebble.json")).unwrap();
+    let profile = |days: u64| format!("{{\"description\":\"\",\"validityPeriod\":{}}}", days * 86_400);
+    let profiles = format!("\"profiles\":{{\"default\":{},\"shortlived\":{}}},", profile(90), profile(6));
+    let pebble = pebble.replace("\"ocspResponderURL\"", &format!("{profiles}\"ocspResponderURL\""));
+    setup.directory.write("pebble.json", pebble.as_bytes());
+    setup.edit_config("root = \"pebble.pem\"", "root = \"pebble.pem\", profile = \"short\"");
+    setup.start_pebble();
+    setup.fetch_root();
+    let mut server = setup.start_server();
+    server.wait_for_error("certificate example.com: the authority refuses: ");
+    assert!(server.errors().contains("\"short\""), "{}", server.errors());
+    setup.edit_config("\"short\"", "\"shortlived\"");
+    let reloaded = setup.directory.control("reload");
+    assert!(reloaded.code() == Some(0), "{reloaded}");
+    setup.renew_until_issued();
+    setup.wait_for_page(server.encrypted("https"), "example.com");
+    let shown = setup.directory.control("certificates").text();
+    assert!(shown.contains(", 5 days left"), "{shown}");
 }
