@@ -1,6 +1,7 @@
 //! Journals: what a secondary makes of the changes is the version that they lead to.
 
 use super::support::random_zone::zone_text;
+use super::support::signer::{Chain, signed};
 use super::support::zone_text::{built, name_bytes};
 use proptest::prelude::*;
 use sanderling_dns::transfer::TransferRequest;
@@ -17,8 +18,16 @@ const BYTES_MAX: usize = 1 << 20;
 
 /// The zone `z.` of `text`, whose serial is 1, with another serial.
 fn version(text: &str, serial: u32) -> Zone {
-    let text = text.replacen(" 1 2 3 4 60", &format!(" {serial} 2 3 4 60"), 1);
-    built(&name_bytes("z."), &text).zone.expect("without errors")
+    built(&name_bytes("z."), &with_serial(text, serial)).zone.expect("without errors")
+}
+
+/// The same with signatures.
+fn signed_version(text: &str, serial: u32) -> Zone {
+    built(&name_bytes("z."), &signed(&with_serial(text, serial), Chain::Nsec)).zone.expect("without errors")
+}
+
+fn with_serial(text: &str, serial: u32) -> String {
+    text.replacen(" 1 2 3 4 60", &format!(" {serial} 2 3 4 60"), 1)
 }
 
 /// A zone with these records.
@@ -109,6 +118,15 @@ proptest! {
         }
         let (_, is_incremental) = transferred(&version(&texts[0], first_serial.wrapping_sub(1)), &current, 65_535);
         prop_assert!(!is_incremental, "the journal does not go back so far");
+    }
+
+    #[test]
+    fn changes_of_signed_zones_have_their_signatures(before in zone_text("z."), after in zone_text("z.")) {
+        let (before, mut after) = (signed_version(&before, 1), signed_version(&after, 2));
+        after.continue_journal(&before, BYTES_MAX);
+        let (result, is_incremental) = transferred(&before, &after, 65_535);
+        prop_assert!(is_incremental);
+        prop_assert_eq!(sorted(&result.expect("it can be applied")), sorted(&after));
     }
 
     #[test]
