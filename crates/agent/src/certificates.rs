@@ -122,6 +122,12 @@ impl ManagedCertificate {
         }
     }
 
+    /// When an order that is due at a time is made although its key is not in all caches yet: after half of the time that is left.
+    pub(crate) fn overdue_at(&self, due_unix_s: u64) -> u64 {
+        let expires_at = self.issued.as_ref().map_or(0, |issued| issued.report.not_after_unix_s);
+        due_unix_s + expires_at.saturating_sub(due_unix_s) / 2
+    }
+
     fn retry_reason(&self) -> Option<String> {
         let count = self.record.failure_count;
         (count > 0).then(|| format!("attempt {} after failures", count + 1))

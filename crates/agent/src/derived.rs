@@ -5,6 +5,7 @@
 
 use crate::accounts::Accounts;
 use crate::link::Link;
+use crate::pinned_keys::PinnedKeys;
 use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{Config, DerivedKind, DerivedRrset};
 use sanderling_ipc::derived::{
@@ -46,13 +47,18 @@ impl DerivedZones {
         self.is_outdated = true;
     }
 
-    /// An order has ended, which may have registered an account.
-    pub(crate) fn on_order_finished(&mut self) {
+    /// The certificates in service, as far as they are known.
+    pub(crate) fn served(&self) -> &[ServedCertificate] {
+        self.served.as_deref().unwrap_or_default()
+    }
+
+    /// An order has ended, which may have registered an account, or other keys are pinned.
+    pub(crate) fn on_change(&mut self) {
         self.is_outdated = true;
     }
 
     /// Derives the records again if they may be others, and stores them.
-    pub(crate) fn update(&mut self, accounts: &Accounts) {
+    pub(crate) fn update(&mut self, accounts: &Accounts, pinned: &PinnedKeys) {
         // What is in service is unknown: the records stay as they are.
         let Some(served) = self.served.as_ref().filter(|_| self.is_outdated) else { return };
         self.is_outdated = false;
@@ -66,7 +72,7 @@ impl DerivedZones {
             let records: Vec<DerivedRecord> = rrsets
                 .iter()
                 .filter(|rrset| rrset.kind != DerivedKind::Https || names.contains(rrset.host.as_str()))
-                .flat_map(|rrset| records(rrset, ttl_s, &self.config, authorities.as_deref()))
+                .flat_map(|rrset| records(rrset, ttl_s, &self.config, authorities.as_deref(), pinned))
                 .collect();
             change(&mut set, zone.apex.as_str(), records);
         }
@@ -126,12 +132,17 @@ fn records(
     ttl_s: u32,
     config: &Config,
     authorities: Option<&[CaaAuthority]>,
+    pinned: &PinnedKeys,
 ) -> Vec<DerivedRecord> {
     let data = match rrset.kind {
         DerivedKind::Https => vec![https_data(rrset.port)],
         DerivedKind::Caa => {
             let methods = if config.http_listen.is_empty() { "dns-01" } else { "dns-01,http-01" };
             authorities.unwrap_or_default().iter().map(|authority| caa_data(authority, methods)).collect()
+        }
+        DerivedKind::Tlsa => {
+            let keys = pinned.of_host(&rrset.host).into_iter().flatten();
+            keys.map(|key| format!("3 1 1 {key}")).collect()
         }
     };
     let record = |data| DerivedRecord { kind: rrset.kind, owner: rrset.owner.clone(), ttl_s, data };

@@ -9,6 +9,8 @@
 mod startup;
 mod main_loop;
 mod derived;
+mod pinned_keys;
+mod rotation;
 mod order;
 mod accounts;
 mod certificates;

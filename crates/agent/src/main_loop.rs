@@ -6,6 +6,7 @@ use crate::derived::DerivedZones;
 use crate::failure::Failure;
 use crate::link::Incoming;
 use crate::order::{OrderRequest, Orders};
+use crate::pinned_keys::{PinnedKeys, Question};
 use crate::schedule::Schedule;
 use crate::zones::Zones;
 use instant_acme::{CertificateIdentifier, Error, RevocationReason, RevocationRequest};
@@ -57,6 +58,9 @@ pub(crate) struct MainLoop {
     running: JoinSet<Finished>,
     zones: Zones,
     derived: DerivedZones,
+    pinned: PinnedKeys,
+    /// Name servers that are asked whether they answer with pinned keys.
+    asking: JoinSet<(Question, bool)>,
     last_report: Option<AgentReport>,
     next_report_at: Instant,
 }
@@ -67,6 +71,7 @@ impl MainLoop {
         certificates: Vec<ManagedCertificate>,
         zones: Zones,
         derived: DerivedZones,
+        pinned: PinnedKeys,
     ) -> MainLoop {
         let count = certificates.len();
         let mut main_loop = MainLoop {
@@ -76,6 +81,8 @@ impl MainLoop {
             running: JoinSet::new(),
             zones,
             derived,
+            pinned,
+            asking: JoinSet::new(),
             last_report: None,
             next_report_at: Instant::now(),
         };
@@ -90,12 +97,16 @@ impl MainLoop {
     pub(crate) async fn run(mut self) {
         loop {
             self.start_due();
-            self.derived.update(&self.orders.accounts);
+            self.rotate_keys();
+            self.derived.update(&self.orders.accounts, &self.pinned);
             let report_wait = self.report();
             let is_possible = self.is_possible();
             let wait = self
                 .schedule
                 .next_at(is_possible)
+                .into_iter()
+                .chain(self.pinned.next_at())
+                .min()
                 .map_or(WAIT_MAX, |at| Duration::from_secs(at.saturating_sub(unix_s())).min(WAIT_MAX))
                 .min(report_wait.unwrap_or(WAIT_MAX));
             let orders = Rc::clone(&self.orders);
@@ -106,6 +117,11 @@ impl MainLoop {
                 },
                 Some(finished) = self.running.join_next() => {
                     self.finish(finished.expect("a task that panics ends the agent, and the next one goes on"));
+                }
+                Some(asked) = self.asking.join_next() => {
+                    let (question, is_answered) = asked.expect("a task that panics ends the agent, and the next one goes on");
+                    let changed = self.pinned.on_asked(&question, is_answered);
+                    self.on_rotated(&changed);
                 }
                 () = tokio::time::sleep(wait) => {}
                 () = self.zones.changed(), if report_wait.is_none() => {}
@@ -138,6 +154,7 @@ impl MainLoop {
             name: certificate.name.clone(),
             names: certificate.names.clone(),
             authority_index,
+            key: self.pinned.next_key(&certificate.name),
             replaces: certificate.replaced(directory),
             prefers_http: certificate.record.failure_count % 2 == 1,
         };
@@ -169,7 +186,7 @@ impl MainLoop {
             Finished::Revocation => {}
             Finished::Order(index, authority_index, result) => {
                 self.finish_order(index, authority_index, &result);
-                self.derived.on_order_finished();
+                self.derived.on_change();
             }
             Finished::Suggestion(index, suggestion) => {
                 let Some(Suggestion { window, ask_again_s }) = suggestion else { return };
@@ -224,9 +241,41 @@ impl MainLoop {
         }
     }
 
+    /// Makes the keys that are due, and begins to ask name servers.
+    fn rotate_keys(&mut self) {
+        let changed = self.pinned.make_keys();
+        self.on_rotated(&changed);
+        for question in self.pinned.questions() {
+            let orders = Rc::clone(&self.orders);
+            self.asking.spawn_local(async move {
+                let is_answered = question.ask(&orders.name_servers).await;
+                (question, is_answered)
+            });
+        }
+    }
+
+    /// The rotations of these certificates have changed.
+    fn on_rotated(&mut self, names: &[String]) {
+        for name in names {
+            self.derived.on_change();
+            let is_idle = |certificate: &ManagedCertificate| certificate.name == *name && !certificate.is_in_progress;
+            if let Some(index) = self.certificates.iter().position(is_idle) {
+                self.schedule_order(index);
+            }
+        }
+    }
+
     fn schedule_order(&mut self, index: usize) {
         let certificate = &self.certificates[index];
-        let (at, why) = certificate.next_order();
+        let (mut at, mut why) = certificate.next_order();
+        if let Some(ready_at) = self.pinned.order_at(&certificate.name) {
+            let overdue_at = certificate.overdue_at(at);
+            let ready_at = ready_at.map_or(overdue_at, |ready_at| ready_at.min(overdue_at));
+            if ready_at > at {
+                (at, why) =
+                    (ready_at, "its next key must have been in the TLSA records of all caches before".to_owned());
+            }
+        }
         let what = match certificate.issued {
             Some(_) => format!("renew the certificate of {}", certificate.name),
             None => format!("request the certificate of {}", certificate.name),
@@ -256,6 +305,8 @@ impl MainLoop {
             (Command::StoreJournals, None) => self.zones.store_journals(received.journals),
             (Command::CertificatesServed, None) => {
                 self.derived.on_certificates_served(received.served_certificates);
+                let changed = self.pinned.on_served(self.derived.served());
+                self.on_rotated(&changed);
             }
             (Command::ZoneServed(zone), None) => self.zones.on_served(&zone),
             (Command::ZoneNotified(notify), None) => self.zones.on_notified(&notify),
@@ -276,7 +327,19 @@ impl MainLoop {
 
     fn renew(&mut self, name: &str, client: Connection) {
         let Some((index, client)) = self.find(name, client) else { return };
-        self.certificates[index].waiting.push(client);
+        let certificate = &mut self.certificates[index];
+        if let (false, Some(ready_at)) = (certificate.is_in_progress, self.pinned.order_at(&certificate.name)) {
+            let when = match ready_at {
+                Some(at) => format!("in {} s", at.saturating_sub(unix_s()).max(1)),
+                None => "when all name servers of the zone answer with it".to_owned(),
+            };
+            let name = &certificate.name;
+            let text = format!(
+                "certificate {name}: its next key has not been in the TLSA records of all caches yet; try again {when}"
+            );
+            return answer(client, &text, false);
+        }
+        certificate.waiting.push(client);
         self.order_now(index);
     }
 

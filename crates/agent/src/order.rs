@@ -76,6 +76,8 @@ pub(crate) struct OrderRequest {
     pub(crate) name: String,
     pub(crate) names: Vec<String>,
     pub(crate) authority_index: usize,
+    /// The private key as PEM, if the certificate must have this one.
+    pub(crate) key: Option<String>,
     /// The certificate before it (RFC 9773 §5).
     pub(crate) replaces: Option<CertificateIdentifier<'static>>,
     /// Names in zones of this server are validated over HTTP nevertheless: the other way has failed.
@@ -90,6 +92,14 @@ struct SavedOrder {
     names: Vec<String>,
     /// The private key of the certificate, as PEM.
     key: String,
+}
+
+impl SavedOrder {
+    /// Whether it is an order for what is requested.
+    fn is_for(&self, request: &OrderRequest, directory: &str) -> bool {
+        let has_key = request.key.as_ref().is_none_or(|key| *key == self.key);
+        self.directory == directory && self.names == request.names && has_key
+    }
 }
 
 impl Orders {
@@ -186,7 +196,7 @@ impl Orders {
         let (file, directory) =
             (order_file(&request.name), &self.accounts.authority(request.authority_index).directory);
         let saved: Option<SavedOrder> = self.state.read(&file)?.and_then(|text| serde_json::from_slice(&text).ok());
-        if let Some(saved) = saved.filter(|saved| saved.directory == *directory && saved.names == request.names) {
+        if let Some(saved) = saved.filter(|saved| saved.is_for(request, directory)) {
             match account.order(saved.url.clone()).await.map_err(Failure::from) {
                 Ok(mut order) => {
                     if order.state().status != OrderStatus::Invalid {
@@ -207,14 +217,11 @@ impl Orders {
             new = new.replaces(replaces);
         }
         let order = account.new_order(&new).await?;
-        let key = KeyPair::generate()
-            .map_err(|error| Failure::new(Kind::State, format!("cannot make a private key: {error}"), ""))?;
-        let saved = SavedOrder {
-            directory: directory.clone(),
-            url: order.url().to_owned(),
-            names: request.names.clone(),
-            key: key.serialize_pem(),
-        };
+        let new_key = || KeyPair::generate().map(|key| key.serialize_pem());
+        let key = request.key.clone().map_or_else(new_key, Ok);
+        let key = key.map_err(|error| Failure::new(Kind::State, format!("cannot make a private key: {error}"), ""))?;
+        let saved =
+            SavedOrder { directory: directory.clone(), url: order.url().to_owned(), names: request.names.clone(), key };
         let text = serde_json::to_vec(&saved).expect("an order has no map");
         self.state.write(&file, &text)?;
         Ok((order, saved))

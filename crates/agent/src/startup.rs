@@ -7,6 +7,7 @@ use crate::link::Link;
 use crate::main_loop::MainLoop;
 use crate::name_servers::NameServers;
 use crate::order::{Orders, Progress};
+use crate::pinned_keys::PinnedKeys;
 use crate::tsig_keys::TsigSecrets;
 use crate::zones::Zones;
 use sanderling_config::diagnostic::error_text;
@@ -75,6 +76,7 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     LocalSet::new().block_on(&runtime, async {
         let (state, link) = (Arc::new(state), Rc::new(Link::new(connection)?));
         let zones = Zones::new(Rc::clone(&config), keys, Arc::clone(&state), Rc::clone(&link));
+        let pinned = PinnedKeys::load(Rc::clone(&config), Arc::clone(&state));
         let derived = DerivedZones::load(Rc::clone(&config), Arc::clone(&state), Rc::clone(&link));
         let orders = Orders {
             state,
@@ -84,7 +86,7 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
             config: Rc::clone(&config),
             progress: Progress::default(),
         };
-        MainLoop::new(orders, certificates, zones, derived).run().await;
+        MainLoop::new(orders, certificates, zones, derived, pinned).run().await;
         Ok(())
     })
 }

@@ -16,17 +16,20 @@ pub enum DerivedKind {
     Https,
     /// The authorities that may issue certificates (RFC 8659).
     Caa,
+    /// The keys of the certificate in service and of the next one (RFC 6698, RFC 7671).
+    Tlsa,
 }
 
 impl DerivedKind {
     /// All kinds.
-    pub const ALL: [DerivedKind; 2] = [DerivedKind::Https, DerivedKind::Caa];
+    pub const ALL: [DerivedKind; 3] = [DerivedKind::Https, DerivedKind::Caa, DerivedKind::Tlsa];
 
     /// Its name in `derive`.
     pub fn name(self) -> &'static str {
         match self {
             DerivedKind::Https => "https",
             DerivedKind::Caa => "caa",
+            DerivedKind::Tlsa => "tlsa",
         }
     }
 
@@ -35,6 +38,7 @@ impl DerivedKind {
         match self {
             DerivedKind::Https => "HTTPS",
             DerivedKind::Caa => "CAA",
+            DerivedKind::Tlsa => "TLSA",
         }
     }
 }
@@ -61,7 +65,7 @@ pub struct DerivedRrset {
     pub owner: String,
     /// The name that they are for, whose addresses the zone has.
     pub host: DomainName,
-    /// The port, of HTTPS.
+    /// The port, of HTTPS and TLSA.
     pub port: u16,
     /// Whether the configuration has `derive`.
     pub is_explicit: bool,
@@ -129,6 +133,9 @@ fn owners(kind: DerivedKind, host: &DomainName, ports: &[u16]) -> impl Iterator<
             };
             ports.iter().map(|port| (owner(*port), *port)).collect()
         }
+        // The name of a TLSA record cannot have a wildcard in the middle (RFC 4592 §2.1.1).
+        DerivedKind::Tlsa if host.as_str().starts_with('*') => Vec::new(),
+        DerivedKind::Tlsa => ports.iter().map(|port| (format!("_{port}._tcp.{host}"), *port)).collect(),
         // RFC 8659 §3: a wildcard is looked up at the name above.
         DerivedKind::Caa => vec![(host.as_str().strip_prefix("*.").unwrap_or(host.as_str()).to_owned(), 0)],
     };

@@ -291,7 +291,7 @@ fn served(configured: &CertificateFiles, certificate: &Certificate) -> Option<Se
     Some(ServedCertificate {
         domain: configured.names.first()?.as_str().to_owned(),
         names: names.filter(|name| certificate.is_valid_for_host(name.as_bytes())).map(str::to_owned).collect(),
-        key: key.0.iter().map(|byte| format!("{byte:02x}")).collect(),
+        key: key.to_string(),
     })
 }
 

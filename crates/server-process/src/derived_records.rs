@@ -211,7 +211,7 @@ impl<'d> RecordMerge<'d> {
             (DerivedKind::Https, Some(host)) if !host.v4.is_empty() || !host.v6.is_empty() => hints(host),
             // Clients have no address to connect to.
             (DerivedKind::Https, _) => return,
-            (DerivedKind::Caa, _) => String::new(),
+            (DerivedKind::Caa | DerivedKind::Tlsa, _) => String::new(),
         };
         let records = self.derivation.records.iter();
         for record in records.filter(|record| record.kind == rrset.kind && record.owner == rrset.owner) {

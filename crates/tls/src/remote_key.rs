@@ -17,9 +17,17 @@ pub const KEY_ID_BYTES: usize = 32;
 pub struct KeyId(pub [u8; KEY_ID_BYTES]);
 
 impl KeyId {
-    pub(crate) fn of(public_key: &[u8]) -> KeyId {
+    /// The name of the key that belongs to `public_key`, a SubjectPublicKeyInfo.
+    pub fn of(public_key: &[u8]) -> KeyId {
         let hash = digest(&SHA256, public_key);
         KeyId(hash.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    }
+}
+
+/// Hexadecimal digits.
+impl fmt::Display for KeyId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
     }
 }
 

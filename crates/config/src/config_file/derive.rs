@@ -43,8 +43,15 @@ impl ConfigBuilder<'_, '_> {
                 self.error(offset, format!("no records \"{text}\" can be derived"), remedy);
                 continue;
             };
-            if kind == DerivedKind::Caa && !is_automatic {
-                let message = "\"caa\" is derived from the authorities of an automatic certificate, which the domain does not have";
+            let source = match kind {
+                DerivedKind::Https => None,
+                DerivedKind::Caa => Some("authorities"),
+                DerivedKind::Tlsa => Some("keys"),
+            };
+            if let Some(source) = source.filter(|_| !is_automatic) {
+                let message = format!(
+                    "\"{text}\" is derived from the {source} of an automatic certificate, which the domain does not have"
+                );
                 self.error(offset, message, "remove it, or write certificate = \"auto\"");
             }
             if !kinds.contains(&kind) {
@@ -67,13 +74,14 @@ impl ConfigBuilder<'_, '_> {
             };
             let is_in_zone = derived.kinds.iter().any(has_rrset);
             let unnamed = |kind: &DerivedKind| *kind == DerivedKind::Caa && self.config.caa_authorities().is_none();
-            if derived.kinds.contains(&DerivedKind::Https) && self.config.https_listen.is_empty() {
-                let remedy = "add [https] with listen = [\"0.0.0.0:443\", \"[::]:443\"], or remove \"https\"";
-                problems.push((
-                    *offset,
-                    "\"https\" is derived from the addresses of [https], which has no `listen`".to_owned(),
-                    remedy,
-                ));
+            let of_listeners = |kind: &&DerivedKind| matches!(kind, DerivedKind::Https | DerivedKind::Tlsa);
+            let without_listener =
+                derived.kinds.iter().find(of_listeners).filter(|_| self.config.https_listen.is_empty());
+            if let Some(kind) = without_listener {
+                let name = kind.name();
+                let message = format!("\"{name}\" is derived from the addresses of [https], which has no `listen`");
+                let remedy = "add [https] with listen = [\"0.0.0.0:443\", \"[::]:443\"], or remove it from `derive`";
+                problems.push((*offset, message, remedy));
             } else if !is_in_zone {
                 let remedy = "add zone = \"FILE\", or remove `derive`";
                 problems.push((*offset, format!("{domain} is in no zone of this file, and has `derive`"), remedy));
@@ -146,6 +154,12 @@ mod tests {
     }
 
     #[test]
+    fn tlsa_is_at_the_port_of_each_name_but_wildcards() {
+        let text = format!("{HTTPS}{ACME}{DOMAIN}aliases = [\"*.example.com\"]\nderive = [\"tlsa\"]\n");
+        assert_eq!(derived(&text), ["example.com tlsa _443._tcp.example.com"]);
+    }
+
+    #[test]
     fn name_is_in_the_zone_with_the_longest_apex() {
         let text = format!(
             "{HTTPS}{ACME}{DOMAIN}[domain.\"a.example.com\"]\nzone = \"b.zone\"\n\
@@ -172,7 +186,7 @@ mod tests {
         check(
             &text("derive = [\"https\"]").replace(HTTPS, ""),
             &["6:1: \"https\" is derived from the addresses of [https], which has no `listen`; \
-               add [https] with listen = [\"0.0.0.0:443\", \"[::]:443\"], or remove \"https\""],
+               add [https] with listen = [\"0.0.0.0:443\", \"[::]:443\"], or remove it from `derive`"],
         );
         let other = "authorities = [{ directory = \"https://ca.example/dir\" }]\n";
         check(

@@ -122,7 +122,7 @@ impl Setup {
     }
 
     /// The process ID of the agent.
-    fn agent(&self) -> Option<String> {
+    pub(crate) fn agent(&self) -> Option<String> {
         let status = self.directory.control("status").text();
         let line = status.lines().find_map(|line| line.strip_prefix("agent process "))?;
         line.split(';').next().map(str::to_owned)

@@ -1,0 +1,263 @@
+//! The rotations of the certificates whose keys are pinned by TLSA records. Each is in the state folder with its next key, before
+//! anything is done that follows from it.
+
+use crate::clock::unix_s;
+use crate::name_servers::{Answer, Expectation, NameServers};
+use crate::rotation::{KeyDigest, Rotation, Step};
+use crate::tsig_keys::wire_name;
+use rcgen::{KeyPair, PublicKeyData};
+use sanderling_config::log::{log, log_error, log_warning};
+use sanderling_config::{Config, DerivedKind, DomainName};
+use sanderling_dns::Rtype;
+use sanderling_ipc::derived::ServedCertificate;
+use sanderling_state::StateFolder;
+use sanderling_tls::KeyId;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time in which the name servers must answer before the log says which one does not; they are asked again then.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Pause between two questions to this server.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Usage, selector and matching type: the certificate of the service, its public key, SHA-256 (RFC 7671 §5.1).
+const TLSA_FIELDS: [u8; 3] = [3, 1, 1];
+
+/// The rotations, by the names of their certificates.
+pub(crate) struct PinnedKeys {
+    config: Rc<Config>,
+    state: Arc<StateFolder>,
+    entries: BTreeMap<String, Entry>,
+}
+
+struct Entry {
+    /// The names of the certificate.
+    names: Vec<DomainName>,
+    /// The records that pin its keys: zone and owner. Without any, nothing is pinned any more.
+    records: Vec<(DomainName, DomainName)>,
+    stored: Option<StoredRotation>,
+    /// The name servers are being asked.
+    is_asked: bool,
+}
+
+/// A rotation in the state folder.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct StoredRotation {
+    rotation: Rotation,
+    /// The next private key, as PEM.
+    next_key: String,
+}
+
+/// What all name servers are to answer.
+pub(crate) struct Question {
+    /// The name of the certificate.
+    pub(crate) name: String,
+    keys: [KeyDigest; 2],
+    records: Vec<(DomainName, DomainName)>,
+}
+
+impl PinnedKeys {
+    pub(crate) fn load(config: Rc<Config>, state: Arc<StateFolder>) -> PinnedKeys {
+        let mut records: Vec<(DomainName, DomainName, DomainName)> = Vec::new();
+        for (zone, rrsets) in config.derived_rrsets() {
+            let pinning = rrsets.into_iter().filter(|rrset| rrset.kind == DerivedKind::Tlsa);
+            records.extend(
+                pinning.filter_map(|rrset| Some((rrset.host, zone.clone(), DomainName::parse(&rrset.owner).ok()?))),
+            );
+        }
+        let entry = |names: &Vec<DomainName>| {
+            let name = names.first()?.as_str().to_owned();
+            let of_names = records.iter().filter(|(host, ..)| names.contains(host));
+            let records = of_names.map(|(_, zone, owner)| (zone.clone(), owner.clone())).collect();
+            let text = state.read(&rotation_file(&name)).ok().flatten();
+            let stored = text.and_then(|text| serde_json::from_slice(&text).ok());
+            Some((name, Entry { names: names.clone(), records, stored, is_asked: false }))
+        };
+        let entries = config.automatic_certificates().filter_map(|certificate| entry(&certificate.names)).collect();
+        PinnedKeys { config, state, entries }
+    }
+
+    /// The keys that the records of `host` pin; `None` if there are none yet.
+    pub(crate) fn of_host(&self, host: &DomainName) -> Option<[&KeyDigest; 2]> {
+        let entry = self.entries.values().find(|entry| entry.names.contains(host))?;
+        Some(entry.stored.as_ref()?.rotation.pinned())
+    }
+
+    /// The key of the next order of a certificate; `None` for any new one.
+    pub(crate) fn next_key(&self, name: &str) -> Option<String> {
+        Some(self.entries.get(name)?.stored.as_ref()?.next_key.clone())
+    }
+
+    /// When an order of a certificate may be made, if not now. The time may not be known yet.
+    pub(crate) fn order_at(&self, name: &str) -> Option<Option<u64>> {
+        let entry = self.entries.get(name).filter(|entry| !entry.records.is_empty())?;
+        match entry.stored.as_ref()?.rotation.step(unix_s(), self.handshake_s()) {
+            Step::Order => None,
+            Step::WaitUntil(at) => Some(Some(at)),
+            Step::AskNameServers | Step::MakeKey => Some(None),
+        }
+    }
+
+    /// When there is something to do, at the latest.
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        let stored = self.entries.values().filter_map(|entry| entry.stored.as_ref());
+        let wait = |stored: &StoredRotation| match stored.rotation.step(unix_s(), self.handshake_s()) {
+            Step::WaitUntil(at) => Some(at),
+            _ => None,
+        };
+        stored.filter_map(wait).min()
+    }
+
+    /// These certificates are in service. The names of those whose rotations have changed.
+    pub(crate) fn on_served(&mut self, served: &[ServedCertificate]) -> Vec<String> {
+        self.change_all(|name, entry, config| {
+            let certificate = served.iter().find(|certificate| certificate.domain == name)?;
+            let ttl_s = config.limits.derived_record_ttl_s;
+            match &entry.stored {
+                None if entry.records.is_empty() => None,
+                None => {
+                    let (digest, next_key) = new_key()?;
+                    Some(StoredRotation { rotation: Rotation::new(certificate.key.clone(), digest, ttl_s), next_key })
+                }
+                Some(stored) => {
+                    let mut stored = stored.clone();
+                    stored.rotation.on_ttl(ttl_s);
+                    stored.rotation.on_served(&certificate.key, unix_s());
+                    Some(stored)
+                }
+            }
+        })
+    }
+
+    /// Makes the keys that are due. The names of the certificates whose rotations have changed.
+    pub(crate) fn make_keys(&mut self) -> Vec<String> {
+        let handshake_s = self.handshake_s();
+        self.change_all(|name, entry, config| {
+            let mut stored = entry.stored.clone()?;
+            if stored.rotation.step(unix_s(), handshake_s) != Step::MakeKey {
+                return None;
+            }
+            let (digest, next_key) = new_key()?;
+            stored.rotation.on_key_made(digest, config.limits.derived_record_ttl_s);
+            stored.next_key = next_key;
+            log(&format!("certificate {name}: the key in service and the next one are pinned (TLSA)"));
+            Some(stored)
+        })
+    }
+
+    /// What the name servers are to be asked, and are not yet.
+    pub(crate) fn questions(&mut self) -> Vec<Question> {
+        let handshake_s = self.config.limits.tls_handshake_timeout_ms.div_ceil(1_000);
+        let question = |(name, entry): (&String, &mut Entry)| {
+            let rotation = &entry.stored.as_ref()?.rotation;
+            let is_needed = rotation.step(unix_s(), handshake_s) == Step::AskNameServers;
+            if !is_needed || entry.is_asked || entry.records.is_empty() {
+                return None;
+            }
+            let keys = rotation.pinned().map(Clone::clone);
+            entry.is_asked = true;
+            Some(Question { name: name.clone(), keys, records: entry.records.clone() })
+        };
+        self.entries.iter_mut().filter_map(question).collect()
+    }
+
+    /// All name servers have answered, or not.
+    pub(crate) fn on_asked(&mut self, question: &Question, is_answered: bool) -> Vec<String> {
+        if let Some(entry) = self.entries.get_mut(&question.name) {
+            entry.is_asked = false;
+        }
+        self.change_all(|name, entry, _| {
+            let mut stored = entry.stored.clone()?;
+            if name == question.name && is_answered && stored.rotation.pinned() == question.keys.each_ref() {
+                stored.rotation.on_answered(unix_s());
+            }
+            Some(stored)
+        })
+    }
+
+    /// Handshakes that began before another certificate was in service end within this time.
+    fn handshake_s(&self) -> u64 {
+        self.config.limits.tls_handshake_timeout_ms.div_ceil(1_000)
+    }
+
+    /// Stores what `change` makes of the rotations, and has it take effect. The names of those that are other ones now.
+    fn change_all(&mut self, change: impl Fn(&str, &Entry, &Config) -> Option<StoredRotation>) -> Vec<String> {
+        let mut changed = Vec::new();
+        for (name, entry) in &mut self.entries {
+            let Some(stored) = change(name, entry, &self.config).filter(|new| entry.stored.as_ref() != Some(new))
+            else {
+                continue;
+            };
+            let text = serde_json::to_vec_pretty(&stored).expect("a rotation has no map");
+            match self.state.write(&rotation_file(name), &text) {
+                Ok(()) => {
+                    entry.stored = Some(stored);
+                    changed.push(name.clone());
+                }
+                Err(error) => log_error(&format!("certificate {name}: {error}")),
+            }
+        }
+        changed
+    }
+}
+
+impl Question {
+    /// Asks this server and all other name servers of the zones, for some time; whether each of them answers with both keys.
+    pub(crate) async fn ask(&self, name_servers: &NameServers) -> bool {
+        let rdatas: Vec<Vec<u8>> = self.keys.iter().map(tlsa_rdata).collect();
+        let has_all = Rc::new(move |records: &[Vec<u8>]| rdatas.iter().all(|rdata| records.contains(rdata)));
+        let wait = async {
+            for (apex, owner) in &self.records {
+                let (apex, owner) = (wire_name(apex), wire_name(owner));
+                let ask = || name_servers.ask_self(owner.as_name(), Rtype::TLSA, apex.as_name());
+                while !matches!(ask().await, Ok(Answer::Records(records)) if has_all(&records)) {
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        };
+        let name = &self.name;
+        if tokio::time::timeout(ANSWER_TIMEOUT, wait).await.is_err() {
+            log_warning(&format!(
+                "certificate {name}: this server does not answer the TLSA records of its keys; correct the zone, or the TLSA records in its \
+                 file, or write `derive` without \"tlsa\""
+            ));
+            return false;
+        }
+        let expectation = |(apex, owner): &(DomainName, DomainName)| Expectation {
+            apex: apex.clone(),
+            name: owner.clone(),
+            rtype: Rtype::TLSA,
+            is_met: has_all.clone(),
+        };
+        let expectations: Vec<Expectation> = self.records.iter().map(expectation).collect();
+        match name_servers.wait_until_answered(&expectations, ANSWER_TIMEOUT).await {
+            Ok(()) => true,
+            Err(lags) => {
+                for lag in lags {
+                    log_warning(&format!("certificate {name}: {lag}; it is not renewed before that"));
+                }
+                false
+            }
+        }
+    }
+}
+
+/// A new key: the digest of its public key, and the private key as PEM.
+fn new_key() -> Option<(KeyDigest, String)> {
+    let key =
+        KeyPair::generate().inspect_err(|error| log_error(&format!("cannot make a private key: {error}"))).ok()?;
+    let digest = KeyId::of(&key.subject_public_key_info());
+    Some((digest.to_string(), key.serialize_pem()))
+}
+
+/// The data of the record that pins a key.
+fn tlsa_rdata(key: &KeyDigest) -> Vec<u8> {
+    let digit = |at| u8::from_str_radix(&key[at..at + 2], 16).unwrap_or_default();
+    TLSA_FIELDS.into_iter().chain((0..key.len() / 2).map(|byte| digit(2 * byte))).collect()
+}
+
+fn rotation_file(name: &str) -> String {
+    format!("rotations/{name}.json")
+}
