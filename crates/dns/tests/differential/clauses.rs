@@ -30,6 +30,9 @@ pub(crate) enum Clause {
     /// RFC 4035 §3.1.3.4: a wildcard without records of its own is denied the type by the NSEC record before it. Knot and BIND
     /// omit that record; NSD answers with NXDOMAIN (RFC 4592 §2.2.2).
     EmptyWildcard,
+    /// RFC 5155 §7.2.4 and §7.2.5: for the DS of a name that a wildcard matches and Opt-Out covers, the record of the wildcard may be
+    /// left out, as by NSD and Knot.
+    DsOfWildcard,
     /// RFC 4592 §4.4 leaves open what the DNAME of a wildcard does.
     DnameOfWildcard,
     /// RFC 4592 §4.2 leaves open what the NS RRset of a wildcard does to names that match it.
@@ -64,6 +67,10 @@ pub(crate) fn of(map: &ZoneMap, question: &Question, ours: &Reply, theirs: &[(Pr
     let without = without_proof_of_empty_wildcard(&ours.sections[1]);
     if alike.clone().any(|reply| is_same_section(reply, 0) && without.contains(&reply.set_of(1))) {
         return Some(Clause::EmptyWildcard);
+    }
+    let has_nsec3 = ours.sections[1].iter().any(|record| record.rtype == Rtype::NSEC3);
+    if question.rtype == Rtype::DS && has_nsec3 && alike.clone().any(|reply| is_same_section(reply, 1)) {
+        return Some(Clause::DsOfWildcard);
     }
     if ours.sections[0].iter().any(|record| record.rtype == Rtype::DNAME && record.owner.starts_with(b"\x01*")) {
         return Some(Clause::DnameOfWildcard);
