@@ -70,6 +70,9 @@ pub(crate) struct ZoneState {
     pub(crate) record_count: u64,
     #[serde(rename = "loaded_at_unix_s", serialize_with = "unix_s")]
     pub(crate) loaded_at: Option<SystemTime>,
+    /// When the first of its signatures expires; `None` if it is not signed.
+    #[serde(rename = "signatures_expire_at_unix_s", serialize_with = "unix_s")]
+    pub(crate) signatures_expire_at: Option<SystemTime>,
     /// Why the current zone file is not served.
     pub(crate) problem: Option<String>,
     /// What the version in service has besides the records of its files.

@@ -28,6 +28,7 @@ use sanderling_config::{
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_http::PathTraits;
 use sanderling_ipc::derived::DerivedSet;
+use sanderling_os::clock::unix_seconds;
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
 use sanderling_server::{Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
@@ -495,8 +496,17 @@ impl LoadedZone {
         let (name, file) = (zone.apex.as_str().to_owned(), zone.file.clone());
         let origin = zone.origin;
         let added = Arc::default();
-        let state =
-            ZoneState { name, file, origin, serial: None, record_count: 0, loaded_at: None, problem: None, added };
+        let state = ZoneState {
+            name,
+            file,
+            origin,
+            serial: None,
+            record_count: 0,
+            loaded_at: None,
+            signatures_expire_at: None,
+            problem: None,
+            added,
+        };
         let info = context.kept.as_ref().and_then(|kept| kept.info(&zone.apex));
         let (state, is_unchanged, derivation) = (Arc::new(state), false, Arc::default());
         LoadedZone { last_good: None, info, sources: None, derivation, state, is_unchanged, load_count: 0 }
@@ -572,6 +582,7 @@ impl LoadedZone {
     }
 
     fn serve(&mut self, zone: &ZoneConfig, good: Zone, added: AddedRecords, info: VersionInfo) {
+        let expiration = good.signatures_expire_at(unix_seconds());
         self.state = Arc::new(ZoneState {
             name: self.state.name.clone(),
             file: zone.file.clone(),
@@ -579,6 +590,7 @@ impl LoadedZone {
             serial: Some(info.serial),
             record_count: info.record_count,
             loaded_at: Some(UNIX_EPOCH + Duration::from_secs(info.loaded_at_unix_s)),
+            signatures_expire_at: expiration.map(|unix_s| UNIX_EPOCH + Duration::from_secs(unix_s)),
             problem: None,
             added: Arc::new(added),
         });

@@ -256,6 +256,8 @@ impl Metrics<'_> {
         put_zones("sanderling_zone_serial", &|zone| zone.serial.map(u64::from));
         put_zones("sanderling_zone_records", &|zone| zone.serial.map(|_| zone.record_count));
         put_zones("sanderling_zone_loaded_timestamp_seconds", &|zone| zone.loaded_at.map(unix_s));
+        let expiration = |zone: &ZoneState| zone.signatures_expire_at.map(unix_s);
+        put_zones("sanderling_zone_signatures_expire_timestamp_seconds", &expiration);
         put_zones("sanderling_zone_load_failed", &|zone| Some(u64::from(zone.problem.is_some())));
         let mut put_certificates = |name: &str, value_of: &dyn Fn(&CertificateState) -> Option<u64>| {
             let mut samples = out.family(name);

@@ -10,7 +10,7 @@ use sanderling_server::{Counter, DrainMode, LogStatus, Server, State, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The counters of the first line of the text.
 const REQUESTS: [Counter; 3] = [Counter::HttpRequests, Counter::DnsUdpQueries, Counter::DnsTcpQueries];
@@ -277,12 +277,15 @@ fn site_text(site: &SiteState) -> String {
     format!("  site          {} from {}{release}{problem}\n", site.hosts_text(), site.document_root.display())
 }
 
+/// A zone is to be signed again when its signatures expire within this time.
+const SIGNATURE_WARNING: Duration = Duration::from_secs(3 * 24 * 3600);
+
 fn zone_text(zone: &ZoneState) -> String {
     let ZoneState { name, serial, record_count, loaded_at, problem, .. } = zone;
     let version = match (serial, loaded_at, problem) {
         (Some(serial), Some(loaded_at), None) => {
             let age_s = loaded_at.elapsed().map_or(0, |age| age.as_secs());
-            format!("serial {serial}, {record_count} records, loaded {age_s} s ago")
+            format!("serial {serial}, {record_count} records, loaded {age_s} s ago{}", signatures_text(zone))
         }
         (Some(serial), Some(loaded_at), Some(problem)) => {
             let date = date_text(*loaded_at);
@@ -292,6 +295,17 @@ fn zone_text(zone: &ZoneState) -> String {
         (.., None) => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),
     };
     format!("  zone          {name}: {version}\n")
+}
+
+/// Until when the signatures of a zone are valid, and what that means.
+fn signatures_text(zone: &ZoneState) -> String {
+    let Some(expire_at) = zone.signatures_expire_at else { return String::new() };
+    let date = date_text(expire_at);
+    match expire_at.duration_since(SystemTime::now()) {
+        Ok(left) if left > SIGNATURE_WARNING => format!(", signed until {date}"),
+        Ok(_) => format!("; WARNING: its signatures expire on {date}; sign it again"),
+        Err(_) => format!("; ERROR: its signatures have expired on {date}; sign it again"),
+    }
 }
 
 fn date_text(time: SystemTime) -> String {

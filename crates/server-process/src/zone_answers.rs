@@ -225,6 +225,11 @@ fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool) -> Stri
         line("serial", format!("{serial}, loaded {}", String::from_utf8_lossy(date.as_bytes())));
         line("records", format!("{} of {} names", state.record_count, zone.name_count()));
         line("memory", format!("{} bytes", zone.memory_bytes()));
+        if let Some(unix_s) = zone.signatures_expire_at(unix_seconds()) {
+            let date = HttpDate::from_unix_s(unix_s);
+            let verb = if unix_s < unix_seconds() { "expired on" } else { "until" };
+            line("signed", format!("{verb} {}", String::from_utf8_lossy(date.as_bytes())));
+        }
         if let Some((first_serial, count)) = zone.journal().first_change() {
             line("journal", format!("{count} changes since serial {first_serial}, for IXFR"));
         }

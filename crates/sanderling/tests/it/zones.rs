@@ -151,3 +151,43 @@ fn zone_is_shown_as_it_is_answered() {
     check(&directory.control("stop"), 0, &["stopped"]);
     server.end();
 }
+
+/// A signed zone whose SOA has a signature until `soa_expiration`, and the others until 2037.
+fn signed_zone(serial: u32, soa_expiration: &str) -> String {
+    let signature = |rtype: &str, expiration: &str| {
+        format!("@ RRSIG {rtype} 13 2 60 {expiration} 20200101000000 1038 a.example. AA==\n")
+    };
+    let signatures: String = ["NS", "DNSKEY", "NSEC"].map(|rtype| signature(rtype, "20370101000000")).concat();
+    format!(
+        "$TTL 60\n@ SOA ns.other. host.other. {serial} 1 1 1 1\n@ NS ns.other.\n@ DNSKEY 257 3 13 AAAA\n\
+         @ NSEC @ NS SOA RRSIG NSEC DNSKEY\n{signatures}{}",
+        signature("SOA", soa_expiration)
+    )
+}
+
+#[test]
+fn signed_zone_is_served_with_the_time_until_which_its_signatures_are_valid() {
+    let (directory, server) = served();
+    directory.write("zones/a.example.zone", signed_zone(2, "20360101000000").as_bytes());
+    check(&directory.control("reload"), 0, &["a.example: serial 1 -> 2"]);
+    let query = dig(&server, "none.a.example");
+    for part in ["status: NXDOMAIN", "RRSIG\tSOA", "NSEC\ta.example. NS SOA RRSIG NSEC DNSKEY", "RRSIG\tNSEC"] {
+        assert!(query.contains(part), "{part:?} is missing: {query}");
+    }
+    let date = "Tue, 01 Jan 2036 00:00:00 GMT";
+    check(&zone_command(&directory, &["status", "a.example"]), 0, &[&format!("signed   until {date}")]);
+    check(&directory.control_with("status", &["--verbose"]), 0, &[&format!("signed until {date}")]);
+    check(&directory.control_with("status", &["--json"]), 0, &["\"signatures_expire_at_unix_s\":2082758400"]);
+    directory.write("zones/a.example.zone", signed_zone(3, "20210101000000").as_bytes());
+    check(&directory.control("reload"), 0, &["a signature of the SOA records of a.example. has expired"]);
+    let expired = "its signatures have expired on Fri, 01 Jan 2021 00:00:00 GMT";
+    check(&directory.control_with("status", &["--verbose"]), 0, &[expired]);
+}
+
+/// What `dig +dnssec` prints about the addresses of `name`.
+fn dig(server: &TestServer, name: &str) -> String {
+    let (ip, port) = (server.dns().ip().to_string(), server.dns().port().to_string());
+    let mut command = std::process::Command::new("dig");
+    command.args(["+dnssec", "+nosplit", name, "A", "-p", &port, &format!("@{ip}")]);
+    run_to_end(command, DEADLINE).text().split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}

@@ -133,6 +133,7 @@ families! {
     Gauge sanderling_zone_serial [zone]: "The serial of the zone in service.";
     Gauge sanderling_zone_records [zone]: "Records of the zone in service.";
     Gauge sanderling_zone_loaded_timestamp_seconds ("seconds") [zone]: "When the zone in service was loaded, in seconds since 1970.";
+    Gauge sanderling_zone_signatures_expire_timestamp_seconds ("seconds") [zone]: "When the first signature of the zone in service expires, in seconds since 1970; only of signed zones.";
     Gauge sanderling_zone_load_failed [zone]: "1 if the current zone file has errors and is not in service.";
     Gauge sanderling_certificate_not_after_timestamp_seconds ("seconds") [domain, file]: "When the certificate in service expires, in seconds since 1970.";
     Gauge sanderling_certificate_load_failed [domain, file]: "1 if the current files have errors and are not in service.";
