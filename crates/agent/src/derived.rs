@@ -4,10 +4,12 @@
 //! Only what is served is advertised: HTTPS records are derived for a name when a certificate for it is in service.
 
 use crate::accounts::Accounts;
+use crate::certificates::zone_of;
 use crate::link::Link;
 use crate::pinned_keys::PinnedKeys;
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::{Config, DerivedKind, DerivedRrset};
+use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName};
+use sanderling_ipc::agent::Challenge;
 use sanderling_ipc::derived::{
     DERIVED_FILE, DerivedRecord, DerivedSet, ServedCertificate, served_certificates_from_memfd,
 };
@@ -16,6 +18,9 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// Seconds for which resolvers keep what an authority looks for: the next order has another one.
+const CHALLENGE_TTL_S: u32 = 5;
 
 /// What is derived for the zones of the configuration.
 pub(crate) struct DerivedZones {
@@ -57,6 +62,32 @@ impl DerivedZones {
         self.is_outdated = true;
     }
 
+    /// The challenges of the orders in progress have changed.
+    pub(crate) fn on_challenges_changed(&mut self) {
+        self.is_outdated = true;
+    }
+
+    /// What authorities look for in the zone, if other name servers get it by a transfer.
+    fn challenges(&self, apex: &DomainName, all: &[Challenge]) -> Vec<DerivedRecord> {
+        let transfers = self.config.transfers_by_zone();
+        if transfers.of(apex).rules().next().is_none() {
+            return Vec::new();
+        }
+        let of_zone = |challenge: &Challenge| match challenge {
+            Challenge::Dns { name, text } => {
+                let zones = self.config.zones.iter().map(|zone| &zone.apex);
+                (zone_of(name, zones) == Some(apex)).then(|| DerivedRecord {
+                    kind: DerivedKind::Challenge,
+                    owner: name.clone(),
+                    ttl_s: CHALLENGE_TTL_S,
+                    data: format!("\"{text}\""),
+                })
+            }
+            Challenge::Http { .. } => None,
+        };
+        all.iter().filter_map(of_zone).collect()
+    }
+
     /// Derives the records again if they may be others, and stores them.
     pub(crate) fn update(&mut self, accounts: &Accounts, pinned: &PinnedKeys) {
         // What is in service is unknown: the records stay as they are.
@@ -67,12 +98,14 @@ impl DerivedZones {
         let ttl_s = self.config.limits.derived_record_ttl_s;
         let mut set = self.set.clone();
         let mut by_zone = self.config.derived_rrsets();
+        let all_challenges = self.link.challenges();
         for zone in &self.config.zones {
             let rrsets = by_zone.remove(&zone.apex).unwrap_or_default();
             let records: Vec<DerivedRecord> = rrsets
                 .iter()
                 .filter(|rrset| rrset.kind != DerivedKind::Https || names.contains(rrset.host.as_str()))
                 .flat_map(|rrset| records(rrset, ttl_s, &self.config, authorities.as_deref(), pinned))
+                .chain(self.challenges(&zone.apex, &all_challenges))
                 .collect();
             change(&mut set, zone.apex.as_str(), records);
         }
@@ -144,6 +177,7 @@ fn records(
             let keys = pinned.of_host(&rrset.host).into_iter().flatten();
             keys.map(|key| format!("3 1 1 {key}")).collect()
         }
+        DerivedKind::Challenge => Vec::new(),
     };
     let record = |data| DerivedRecord { kind: rrset.kind, owner: rrset.owner.clone(), ttl_s, data };
     data.into_iter().map(record).collect()

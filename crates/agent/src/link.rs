@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// Time in which the server process answers challenges. It may be restarted meanwhile.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,6 +24,7 @@ pub(crate) struct Link {
     /// A copy of its descriptor, to wait for. Nothing is sent or received by it.
     readable: UnixDatagram,
     challenges: RefCell<ChallengeSet>,
+    challenges_changed: Notify,
     served: watch::Sender<u64>,
 }
 
@@ -49,6 +50,7 @@ impl Link {
             connection: RefCell::new(connection),
             readable,
             challenges: RefCell::default(),
+            challenges_changed: Notify::new(),
             served: watch::Sender::new(0),
         })
     }
@@ -158,8 +160,19 @@ impl Link {
         matches!(is_served, Ok(Ok(_))).then_some(published)
     }
 
+    /// The challenges of all orders in progress.
+    pub(crate) fn challenges(&self) -> Vec<Challenge> {
+        self.challenges.borrow().challenges.clone()
+    }
+
+    /// Returns when they have changed.
+    pub(crate) async fn challenges_changed(&self) {
+        self.challenges_changed.notified().await;
+    }
+
     /// The number of the set that was sent.
     fn send_challenges(&self) -> Option<u64> {
+        self.challenges_changed.notify_one();
         let (number, file) = {
             let mut set = self.challenges.borrow_mut();
             set.number += 1;

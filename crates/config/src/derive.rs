@@ -18,10 +18,12 @@ pub enum DerivedKind {
     Caa,
     /// The keys of the certificate in service and of the next one (RFC 6698, RFC 7671).
     Tlsa,
+    /// What authorities look for while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. It is not chosen.
+    Challenge,
 }
 
 impl DerivedKind {
-    /// All kinds.
+    /// All kinds that are chosen by `derive`.
     pub const ALL: [DerivedKind; 3] = [DerivedKind::Https, DerivedKind::Caa, DerivedKind::Tlsa];
 
     /// Its name in `derive`.
@@ -30,7 +32,13 @@ impl DerivedKind {
             DerivedKind::Https => "https",
             DerivedKind::Caa => "caa",
             DerivedKind::Tlsa => "tlsa",
+            DerivedKind::Challenge => "challenge",
         }
+    }
+
+    /// The kind of this name.
+    pub fn from_name(name: &str) -> Option<DerivedKind> {
+        DerivedKind::ALL.into_iter().chain([DerivedKind::Challenge]).find(|kind| kind.name() == name)
     }
 
     /// The type of its records.
@@ -39,6 +47,7 @@ impl DerivedKind {
             DerivedKind::Https => "HTTPS",
             DerivedKind::Caa => "CAA",
             DerivedKind::Tlsa => "TLSA",
+            DerivedKind::Challenge => "TXT",
         }
     }
 }
@@ -138,6 +147,7 @@ fn owners(kind: DerivedKind, host: &DomainName, ports: &[u16]) -> impl Iterator<
         DerivedKind::Tlsa => ports.iter().map(|port| (format!("_{port}._tcp.{host}"), *port)).collect(),
         // RFC 8659 §3: a wildcard is looked up at the name above.
         DerivedKind::Caa => vec![(host.as_str().strip_prefix("*.").unwrap_or(host.as_str()).to_owned(), 0)],
+        DerivedKind::Challenge => Vec::new(),
     };
     owners.into_iter()
 }

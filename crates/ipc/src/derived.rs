@@ -55,8 +55,7 @@ mod kind_name {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DerivedKind, D::Error> {
         let name = String::deserialize(deserializer)?;
-        let known = DerivedKind::ALL.into_iter().find(|kind| kind.name() == name);
-        known.ok_or_else(|| Error::custom(format!("unknown kind of records `{name}`")))
+        DerivedKind::from_name(&name).ok_or_else(|| Error::custom(format!("unknown kind of records `{name}`")))
     }
 }
 

@@ -36,6 +36,11 @@ impl ZoneDerivation {
     fn is_empty(&self) -> bool {
         self.rrsets.is_empty() && self.change_count == 0
     }
+
+    /// What authorities look for.
+    fn challenges(&self) -> impl Iterator<Item = &DerivedRecord> {
+        self.records.iter().filter(|record| record.kind == DerivedKind::Challenge)
+    }
 }
 
 /// What is derived for all zones of `config` for which something is, of which the agent has made `set`.
@@ -109,8 +114,9 @@ impl<'d> RecordMerge<'d> {
         }
         let apex = wire_name(apex.as_str())?;
         let mut names = HashMap::new();
-        for name in derivation.rrsets.iter().flat_map(|rrset| [wire_name(&rrset.owner), wire_name(rrset.host.as_str())])
-        {
+        let of_rrsets =
+            derivation.rrsets.iter().flat_map(|rrset| [wire_name(&rrset.owner), wire_name(rrset.host.as_str())]);
+        for name in of_rrsets.chain(derivation.challenges().map(|record| wire_name(&record.owner))) {
             let Some(name) = name else { continue };
             let mut ancestor = Some(name.as_name());
             while let Some(name) = ancestor.filter(|name| name.is_at_or_below(apex.as_name())) {
@@ -166,6 +172,9 @@ impl<'d> RecordMerge<'d> {
             for rrset in &self.derivation.rrsets {
                 self.add_rrset(rrset, builder, &mut added, &location, notes);
             }
+            for record in self.derivation.challenges() {
+                self.add_challenge(record, builder, &mut added);
+            }
             return added;
         };
         if let Some(rrset) = self.derivation.rrsets.iter().max_by_key(|rrset| rrset.is_explicit) {
@@ -211,7 +220,7 @@ impl<'d> RecordMerge<'d> {
             (DerivedKind::Https, Some(host)) if !host.v4.is_empty() || !host.v6.is_empty() => hints(host),
             // Clients have no address to connect to.
             (DerivedKind::Https, _) => return,
-            (DerivedKind::Caa | DerivedKind::Tlsa, _) => String::new(),
+            (DerivedKind::Caa | DerivedKind::Tlsa | DerivedKind::Challenge, _) => String::new(),
         };
         let records = self.derivation.records.iter();
         for record in records.filter(|record| record.kind == rrset.kind && record.owner == rrset.owner) {
@@ -221,6 +230,15 @@ impl<'d> RecordMerge<'d> {
             } else {
                 log_error(&format!("cannot derive the {rtype} record of {}: malformed data", rrset.owner));
             }
+        }
+    }
+
+    /// Adds what an authority looks for, beside other records of the name, unless other servers have the name.
+    fn add_challenge(&self, record: &DerivedRecord, builder: &mut ZoneBuilder, added: &mut AddedRecords) {
+        let Some(owner) = wire_name(&record.owner).filter(|owner| !self.is_elsewhere(owner.as_name())) else { return };
+        let text = format!("{}. {} IN TXT {}\n", record.owner, record.ttl_s, record.data);
+        if add_text(text, self.apex.as_name(), builder) {
+            added.add(owner.as_name(), Rtype::TXT, format!("derived: {}", record.kind.name()));
         }
     }
 

@@ -44,7 +44,7 @@ impl ConfigBuilder<'_, '_> {
                 continue;
             };
             let source = match kind {
-                DerivedKind::Https => None,
+                DerivedKind::Https | DerivedKind::Challenge => None,
                 DerivedKind::Caa => Some("authorities"),
                 DerivedKind::Tlsa => Some("keys"),
             };

@@ -38,8 +38,12 @@ fn set() -> DerivedSet {
 
 /// The zone of the file `text` with what is derived for it, and all diagnostics.
 fn merged(config_text: &str, text: &str) -> (String, Vec<String>) {
+    merged_with(&set(), config_text, text)
+}
+
+fn merged_with(set: &DerivedSet, config_text: &str, text: &str) -> (String, Vec<String>) {
     let config = config(config_text);
-    let derivation = all_derivations(&config, &set()).remove(&config.zones[0].apex).unwrap_or_default();
+    let derivation = all_derivations(&config, set).remove(&config.zones[0].apex).unwrap_or_default();
     let folder = tempfile::tempdir().expect("created");
     let file = folder.path().join("a.zone");
     std::fs::write(&file, text).expect("written");
@@ -139,4 +143,26 @@ fn serial_stays_raised_when_nothing_is_derived_any_more() {
         &shown,
         &["a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10"],
     );
+}
+
+#[test]
+fn challenges_are_added_to_records_of_the_file_unless_the_name_is_delegated() {
+    let record = |text: &str| DerivedRecord {
+        kind: DerivedKind::Challenge,
+        owner: "_acme-challenge.a.test".to_owned(),
+        ttl_s: 5,
+        data: format!("\"{text}\""),
+    };
+    let zone = DerivedZone { change_count: 1, records: vec![record("one"), record("two")] };
+    let set = DerivedSet { zones: BTreeMap::from([("a.test".to_owned(), zone)]) };
+    let texts = |file: &str| {
+        let (shown, notes) = merged_with(&set, CONFIG, &format!("{APEX}{file}"));
+        assert!(notes.is_empty(), "{notes:?}");
+        let lines = shown.lines().filter(|line| line.contains(" TXT "));
+        lines.map(|line| line.rsplit_once("TXT ").map_or("", |(_, text)| text).to_owned()).collect::<Vec<_>>()
+    };
+    let derived = |text: &str| format!("\"{text}\" ; derived: challenge");
+    assert_eq!(texts(""), [derived("one"), derived("two")]);
+    assert_eq!(texts("_acme-challenge 5 TXT file\n").len(), 3);
+    assert!(texts("_acme-challenge 5 NS ns\n").is_empty());
 }

@@ -1,8 +1,9 @@
 //! What authorities need before they issue: all name servers that answer, CAA records that let them, and an account of the operator.
 
 use super::{DEADLINE, Setup};
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, wait_until};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, dig, free_address, wait_until};
 use std::fs;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::time::Instant;
 
 impl Setup {
@@ -150,4 +151,43 @@ fn profile_of_the_authority_determines_the_certificate() {
     setup.wait_for_page(server.encrypted("https"), "example.com");
     let shown = setup.directory.control("certificates").text();
     assert!(shown.contains(", 5 days left"), "{shown}");
+}
+
+#[test]
+fn secondary_servers_get_the_record_by_a_transfer_before_the_authority_is_asked() {
+    let directory = TestDirectory::new();
+    let other = free_address_at([127, 0, 0, 2]);
+    let domain = format!(
+        "zone = \"example.com.zone\"\nsecondaries = [{{ address = \"{other}\" }}]\n\
+         transfer_allow = [{{ network = \"127.0.0.0/8\" }}]\naliases = [\"*.example.com\"]\n"
+    );
+    let mut setup = Setup::new(&domain);
+    setup.add_to_zone("@ 60 NS ns2\nns2 60 A 127.0.0.2\n");
+    let config = format!(
+        "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"{other}\"]\n[domain.\"example.com\"]\n\
+         primaries = [{{ address = \"127.0.0.1:{}\" }}]\n",
+        setup.dns_port
+    );
+    directory.write("sanderling.toml", config.as_bytes());
+    let secondary = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 });
+    setup.start_pebble();
+    setup.fetch_root();
+    let mut server = setup.start_server();
+    setup.wait_for_page(server.encrypted("https"), "any.example.com");
+    assert!(!server.errors().contains("certificate example.com: the name server"), "{}", server.errors());
+    // The record is removed there as well.
+    let challenge = || dig(other, &["+short", "_acme-challenge.example.com", "TXT"]).text();
+    wait_until("the record is removed", || challenge().trim().is_empty());
+    let serial = |server| dig(server, &["+short", "example.com", "SOA"]).text();
+    wait_until("the secondary is up to date", || serial(other) == serial(server.dns()));
+    assert!(!serial(other).contains(" 1 1 1 1 1"), "{}", serial(other));
+    drop(secondary);
+}
+
+/// An address that is free for UDP and TCP.
+fn free_address_at(ip: [u8; 4]) -> SocketAddr {
+    (0..100)
+        .map(|_| SocketAddr::from((ip, free_address().port())))
+        .find(|address| UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok())
+        .expect("a free port")
 }
