@@ -20,6 +20,7 @@ mod reply_ttl;
 mod zone_text;
 pub mod transfer;
 pub mod notify;
+pub mod update;
 pub mod zone_patch;
 pub mod transfer_in;
 pub mod client;

@@ -20,7 +20,10 @@ pub(crate) enum Rcode {
     NotImp = 4,
     Refused = 5,
     YxDomain = 6,
+    YxRrset = 7,
+    NxRrset = 8,
     NotAuth = 9,
+    NotZone = 10,
     BadVers = 16,
 }
 

@@ -136,20 +136,25 @@ fn already_there(record: &Record<'_>) -> PatchError {
     PatchError::AlreadyThere(record.owner.to_string(), record.rtype)
 }
 
-/// Writes what records are compared by: names in lower case (RFC 4034 §6.2), since compression may change the case.
+/// Writes what records are compared by.
 fn put_key(record: &Record<'_>, key: &mut Vec<u8>) {
     key.clear();
     key.extend(record.owner.as_bytes().iter().map(u8::to_ascii_lowercase));
     key.extend_from_slice(&record.rtype.0.to_be_bytes());
+    put_canonical_rdata(record.rtype, record.rdata, key);
+}
+
+/// Appends RDATA with its names in lower case (RFC 4034 §6.2), by which it is compared, since compression may change the case.
+pub(crate) fn put_canonical_rdata(rtype: Rtype, rdata: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
-    for field in fields(record.rtype).unwrap_or_default() {
-        let Ok(end) = field_end(field.kind, record.rdata, at) else { break };
-        let bytes = &record.rdata[at..end];
+    for field in fields(rtype).unwrap_or_default() {
+        let Ok(end) = field_end(field.kind, rdata, at) else { break };
+        let bytes = &rdata[at..end];
         match field.kind {
-            FieldKind::Name => key.extend(bytes.iter().map(u8::to_ascii_lowercase)),
-            _ => key.extend_from_slice(bytes),
+            FieldKind::Name => out.extend(bytes.iter().map(u8::to_ascii_lowercase)),
+            _ => out.extend_from_slice(bytes),
         }
         at = end;
     }
-    key.extend_from_slice(&record.rdata[at..]);
+    out.extend_from_slice(&rdata[at..]);
 }

@@ -16,6 +16,7 @@ mod record_queries;
 mod transfers;
 mod transfers_in;
 mod truncation;
+mod updates;
 mod zone_maps;
 mod zone_text;
 mod zones;

@@ -1,0 +1,557 @@
+//! Dynamic updates (RFC 2136): reads the message, checks its prerequisites against a version of a zone, and makes the next version.
+//!
+//! ```text
+//! query → UpdateMessage → verify → ZoneUpdate::apply, message by message → ZoneUpdate::finish → Zone
+//! ```
+//!
+//! Section numbers without another RFC are those of RFC 2136. Nothing is changed by a message that is not carried out as a whole.
+
+use crate::client::put_rdata;
+use crate::journal::{is_in_zones, is_later};
+use crate::message::Rcode;
+use crate::name::{Name, NameBuf};
+use crate::packed_rrset::{CLASS_IN, HEADER_BYTES, OPT_BYTES, QUESTION_TAIL_BYTES, RdataPart};
+use crate::query::ParsedQuery;
+use crate::question::{Header, MessageRecord, read_name};
+use crate::rtype::Rtype;
+use crate::tsig::{ReplySigner, Tsig, TsigError, TsigKey, append_unsigned};
+use crate::zone::Zone;
+use crate::zone_builder::{BuildOutcome, ZoneBuilder, ZoneLimits};
+use crate::zone_patch::put_canonical_rdata;
+use crate::zone_walk::{Position as ZonePosition, Visit};
+use crate::zonefile::{Position, Record};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::convert::Infallible;
+use core::ops::Range;
+
+const OPCODE_UPDATE: u8 = 5;
+/// QR, beside the opcode.
+const FLAGS: u8 = 0x80 | OPCODE_UPDATE << 3;
+const CLASS_NONE: u16 = 254;
+const CLASS_ANY: u16 = 255;
+/// Bytes of the numbers at the end of the RDATA of a SOA, of which the serial is the first.
+const SOA_NUMBERS_BYTES: usize = 20;
+/// The longest TTL (RFC 2181 §8).
+const TTL_S_MAX: u32 = i32::MAX.cast_unsigned();
+
+/// How an update is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateResult {
+    /// NOERROR: it was carried out.
+    Done,
+    /// A prerequisite does not hold, or the message cannot be carried out, with this RCODE.
+    Refused(UpdateRefusal),
+    /// The signature is not accepted.
+    Tsig(TsigError),
+}
+
+/// Why an update is not carried out (§2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateRefusal {
+    /// FORMERR: a record does not have the form of its section.
+    Malformed,
+    /// SERVFAIL: the next version cannot be made, or not be stored.
+    Failed,
+    /// NXDOMAIN: a name that must be in use is not.
+    NameNotInUse,
+    /// REFUSED: no rule allows it.
+    NotAllowed,
+    /// YXDOMAIN: a name that must not be in use is.
+    NameInUse,
+    /// YXRRSET: an RRset that must not exist does.
+    RrsetExists,
+    /// NXRRSET: an RRset that must exist does not.
+    NoRrset,
+    /// NOTAUTH: the server is not the primary of the zone.
+    NotAuthoritative,
+    /// NOTZONE: a name is outside of the zone.
+    NotInZone,
+}
+
+impl UpdateRefusal {
+    fn rcode(self) -> Rcode {
+        match self {
+            UpdateRefusal::Malformed => Rcode::FormErr,
+            UpdateRefusal::Failed => Rcode::ServFail,
+            UpdateRefusal::NameNotInUse => Rcode::NxDomain,
+            UpdateRefusal::NotAllowed => Rcode::Refused,
+            UpdateRefusal::NameInUse => Rcode::YxDomain,
+            UpdateRefusal::RrsetExists => Rcode::YxRrset,
+            UpdateRefusal::NoRrset => Rcode::NxRrset,
+            UpdateRefusal::NotAuthoritative => Rcode::NotAuth,
+            UpdateRefusal::NotInZone => Rcode::NotZone,
+        }
+    }
+}
+
+/// An UPDATE message, all of whose records can be read.
+#[derive(Debug)]
+pub struct UpdateMessage<'q> {
+    message: &'q [u8],
+    apex: NameBuf,
+    /// The offset after the zone section.
+    zone_end: usize,
+    /// Offsets of the sections of prerequisites and of updates, with the numbers of their records.
+    sections: [(usize, u16); 2],
+    has_edns: bool,
+    tsig_offset: Option<usize>,
+    signer: Option<ReplySigner>,
+}
+
+impl<'q> UpdateMessage<'q> {
+    /// The update that `query` is; `None` if it is none, or malformed.
+    pub fn new(query: &ParsedQuery<'_, 'q>) -> Option<UpdateMessage<'q>> {
+        UpdateMessage::parse(query.message)
+    }
+
+    /// The update that `message` is; `None` if it is none, or malformed.
+    pub fn parse(message: &'q [u8]) -> Option<UpdateMessage<'q>> {
+        let header =
+            Header::parse(message).filter(|header| header.opcode() == OPCODE_UPDATE && !header.is_response())?;
+        // §3.1.1: one zone, of the type SOA.
+        if header.record_count(0) != 1 {
+            return None;
+        }
+        let (apex, at) = read_name(message, HEADER_BYTES).ok()?;
+        let zone_end = at + QUESTION_TAIL_BYTES;
+        let tail = message.get(at..zone_end)?;
+        if tail[..2] != Rtype::SOA.0.to_be_bytes() || tail[2..] != CLASS_IN.to_be_bytes() {
+            return None;
+        }
+        let mut update = UpdateMessage {
+            message,
+            apex,
+            zone_end,
+            sections: [(0, 0); 2],
+            has_edns: false,
+            tsig_offset: None,
+            signer: None,
+        };
+        let mut at = zone_end;
+        for section in 1..=3 {
+            let count = header.record_count(section);
+            if let Some(place) = update.sections.get_mut(section - 1) {
+                *place = (at, count);
+            }
+            for _ in 0..count {
+                let record = MessageRecord::parse(message, at).ok()?;
+                // RFC 8945 §5.1: the TSIG record is the last one.
+                if update.tsig_offset.is_some() {
+                    return None;
+                }
+                match record.rtype() {
+                    Rtype::OPT if section == 3 => update.has_edns = true,
+                    Rtype::TSIG if section == 3 => update.tsig_offset = Some(at),
+                    _ => {}
+                }
+                at = record.end;
+            }
+        }
+        Some(update)
+    }
+
+    /// The name of the zone.
+    pub fn apex(&self) -> Name<'_> {
+        self.apex.as_name()
+    }
+
+    /// Checks the signature, if there is one. From then on the reply is signed.
+    ///
+    /// # Errors
+    /// It is not accepted.
+    pub fn verify(&mut self, keys: &[TsigKey], now_unix_s: u64) -> Result<(), TsigError> {
+        let Some(offset) = self.tsig_offset else { return Ok(()) };
+        let Some(tsig) = self.tsig() else { return Err(TsigError::Malformed) };
+        let (result, signer) = tsig.verify(self.message, offset, keys, now_unix_s);
+        self.signer = signer;
+        result
+    }
+
+    /// The name of the key of a signature that was accepted, in lower case.
+    pub fn key(&self) -> Option<Name<'_>> {
+        self.signer.as_ref().map(|signer| signer.key().name())
+    }
+
+    fn tsig(&self) -> Option<Tsig<'q>> {
+        MessageRecord::parse(self.message, self.tsig_offset?).ok()?.tsig()
+    }
+
+    /// Writes the reply to `out`; its length, or `None` if it does not fit.
+    pub fn reply(mut self, result: UpdateResult, now_unix_s: u64, out: &mut [u8]) -> Option<usize> {
+        let rcode = match result {
+            UpdateResult::Done => Rcode::NoError,
+            UpdateResult::Refused(refusal) => refusal.rcode(),
+            UpdateResult::Tsig(TsigError::Malformed) => Rcode::FormErr,
+            UpdateResult::Tsig(_) => Rcode::NotAuth,
+        };
+        let mut end = self.zone_end;
+        out.get_mut(..end)?.copy_from_slice(&self.message[..end]);
+        (out[2], out[3]) = (FLAGS, rcode as u8);
+        out[6..12].fill(0);
+        if self.has_edns {
+            // RFC 6891 §6.1.1. The payload size is the smallest one, since no answer is longer.
+            let opt = [0, 0, Rtype::OPT.0 as u8, 2, 0, 0, 0, 0, 0, 0, 0];
+            out.get_mut(end..end + OPT_BYTES)?.copy_from_slice(&opt);
+            (end, out[11]) = (end + OPT_BYTES, 1);
+        }
+        match (&mut self.signer, result) {
+            (Some(signer), _) => signer.sign(out, end, now_unix_s),
+            (None, UpdateResult::Tsig(error @ (TsigError::BadKey | TsigError::BadSig))) => {
+                let tsig = self.tsig()?;
+                Some(append_unsigned(out, end, &tsig, error))
+            }
+            _ => Some(end),
+        }
+    }
+
+    fn records(&self, (start, count): (usize, u16)) -> impl Iterator<Item = MessageRecord<'q>> {
+        let (message, mut at) = (self.message, start);
+        (0..count).map_while(move |_| {
+            let record = MessageRecord::parse(message, at).ok()?;
+            at = record.end;
+            Some(record)
+        })
+    }
+
+    fn prerequisites(&self) -> impl Iterator<Item = MessageRecord<'q>> {
+        self.records(self.sections[0])
+    }
+
+    fn updates(&self) -> impl Iterator<Item = MessageRecord<'q>> {
+        self.records(self.sections[1])
+    }
+}
+
+/// A record of an RRset that may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct OwnRecord {
+    ttl_s: u32,
+    rdata: Vec<u8>,
+    /// The RDATA with names in lower case, by which records are compared.
+    canonical: Vec<u8>,
+}
+
+impl OwnRecord {
+    fn new(rtype: Rtype, ttl_s: u32, rdata: Vec<u8>) -> OwnRecord {
+        let mut canonical = Vec::with_capacity(rdata.len());
+        put_canonical_rdata(rtype, &rdata, &mut canonical);
+        OwnRecord { ttl_s, rdata, canonical }
+    }
+}
+
+/// The RRsets of a name, by type. None is empty.
+type Rrsets = BTreeMap<u16, Vec<OwnRecord>>;
+
+/// The RRsets of names that messages are about, by the wire form of the names in lower case.
+type Names = BTreeMap<Vec<u8>, Rrsets>;
+
+/// The updates of one version of a zone, which lead to the next one.
+#[derive(Debug)]
+pub struct ZoneUpdate<'z> {
+    zone: &'z Zone,
+    names: Names,
+    is_changed: bool,
+}
+
+impl<'z> ZoneUpdate<'z> {
+    /// No updates of `zone` yet.
+    pub fn new(zone: &'z Zone) -> ZoneUpdate<'z> {
+        ZoneUpdate { zone, names: Names::new(), is_changed: false }
+    }
+
+    /// Carries out `message`, whose sender may change the RRsets of those names and types for which `allows` returns true.
+    ///
+    /// # Errors
+    /// Why it is not carried out: nothing has changed then.
+    pub fn apply(
+        &mut self,
+        message: &UpdateMessage<'_>,
+        allows: impl Fn(Name<'_>, Rtype) -> bool,
+    ) -> Result<(), UpdateRefusal> {
+        self.check_prerequisites(message)?;
+        let changes = self.read_changes(message)?;
+        // §3.3: the permissions come after the prerequisites. Deleting all RRsets of a name needs those of each of them.
+        for change in &changes {
+            let owner = change.owner.as_name();
+            let is_allowed = match change.action {
+                Action::DeleteName => self
+                    .rrsets(owner)
+                    .keys()
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .all(|rtype| allows(owner, Rtype(rtype))),
+                Action::Add(_) | Action::DeleteRrset | Action::DeleteRecord(_) => allows(owner, change.rtype),
+            };
+            if !is_allowed {
+                return Err(UpdateRefusal::NotAllowed);
+            }
+        }
+        let serial_before = self.serial();
+        let mut is_changed = false;
+        for change in changes {
+            is_changed |= self.carry_out(change);
+        }
+        if is_changed && self.serial() == serial_before {
+            self.raise_serial();
+        }
+        self.is_changed |= is_changed;
+        Ok(())
+    }
+
+    /// The next version; `None` if nothing has changed.
+    pub fn finish(self, limits: ZoneLimits) -> Option<BuildOutcome> {
+        if !self.is_changed {
+            return None;
+        }
+        let mut builder = ZoneBuilder::new(self.zone.apex(), self.zone.seed, limits);
+        let position = Position { file_index: 0, line: 0, column: 1 };
+        let mut rdata = Vec::new();
+        ZonePosition::Start.walk(self.zone, |found, record| {
+            if !self.names.contains_key(found.owner.as_bytes()) {
+                rdata.clear();
+                let range = record.rdata_start..record.end;
+                put_stored_rdata(&found.rrset.records(found.owner), record.rtype, range, &mut rdata);
+                let ttl_s = u32::from_be_bytes(*record.fixed[4..].first_chunk().expect("four bytes"));
+                builder.add(&Record { position, owner: found.owner, rtype: record.rtype, ttl_s, rdata: &rdata });
+            }
+            Visit::Next
+        });
+        for (owner, rrsets) in &self.names {
+            let owner = Name::parse(owner).expect("of a record");
+            for (&rtype, records) in rrsets {
+                for OwnRecord { ttl_s, rdata, .. } in records {
+                    builder.add(&Record { position, owner, rtype: Rtype(rtype), ttl_s: *ttl_s, rdata });
+                }
+            }
+        }
+        Some(builder.finish(position))
+    }
+
+    /// The RRsets of a name at or below the apex.
+    fn rrsets(&mut self, owner: Name<'_>) -> &mut Rrsets {
+        let zone = self.zone;
+        let owner = owner.to_lowercase();
+        self.names.entry(owner.as_name().as_bytes().to_vec()).or_insert_with(|| {
+            let mut rrsets = Rrsets::new();
+            let Some(node) = zone.node_named(owner.as_name()) else { return rrsets };
+            for rtype in node.types() {
+                let rrset = node.rrset(rtype).expect("listed");
+                let mut at = 0;
+                while let Some(record) = rrset.answer_record(at) {
+                    let mut rdata = Vec::new();
+                    put_stored_rdata(&rrset.records(node.name()), rtype, record.rdata_start..record.end, &mut rdata);
+                    let ttl_s = u32::from_be_bytes(*record.fixed[4..].first_chunk().expect("four bytes"));
+                    rrsets.entry(rtype.0).or_default().push(OwnRecord::new(rtype, ttl_s, rdata));
+                    at = record.end;
+                }
+            }
+            rrsets
+        })
+    }
+
+    /// §3.2.
+    fn check_prerequisites(&mut self, message: &UpdateMessage<'_>) -> Result<(), UpdateRefusal> {
+        const MALFORMED: UpdateRefusal = UpdateRefusal::Malformed;
+        // §3.2.3: the RRsets that must be the same, by name and type.
+        let mut expected: BTreeMap<(Vec<u8>, u16), Vec<Vec<u8>>> = BTreeMap::new();
+        for record in message.prerequisites() {
+            let (owner, rtype) = (record.owner.as_name(), record.rtype());
+            if record.ttl_s() != 0 {
+                return Err(MALFORMED);
+            }
+            if !owner.is_at_or_below(self.zone.apex()) {
+                return Err(UpdateRefusal::NotInZone);
+            }
+            let is_any = rtype == Rtype::ANY;
+            match record.class() {
+                CLASS_ANY | CLASS_NONE if !record.rdata.is_empty() || !is_any && !is_in_zones(rtype) => {
+                    return Err(MALFORMED);
+                }
+                CLASS_ANY if is_any && self.rrsets(owner).is_empty() => return Err(UpdateRefusal::NameNotInUse),
+                CLASS_ANY if !is_any && !self.rrsets(owner).contains_key(&rtype.0) => {
+                    return Err(UpdateRefusal::NoRrset);
+                }
+                CLASS_NONE if is_any && !self.rrsets(owner).is_empty() => return Err(UpdateRefusal::NameInUse),
+                CLASS_NONE if !is_any && self.rrsets(owner).contains_key(&rtype.0) => {
+                    return Err(UpdateRefusal::RrsetExists);
+                }
+                CLASS_ANY | CLASS_NONE => {}
+                CLASS_IN if is_in_zones(rtype) => {
+                    let own = own_record(message.message, &record)?;
+                    let key = (owner.to_lowercase().as_name().as_bytes().to_vec(), rtype.0);
+                    expected.entry(key).or_default().push(own.canonical);
+                }
+                _ => return Err(MALFORMED),
+            }
+        }
+        for ((owner, rtype), mut records) in expected {
+            let rrsets = self.rrsets(Name::parse(&owner).expect("of a record"));
+            let mut found: Vec<Vec<u8>> =
+                rrsets.get(&rtype).into_iter().flatten().map(|record| record.canonical.clone()).collect();
+            for all in [&mut records, &mut found] {
+                all.sort_unstable();
+                all.dedup();
+            }
+            if records != found {
+                return Err(UpdateRefusal::NoRrset);
+            }
+        }
+        Ok(())
+    }
+
+    /// §3.4.1: all updates have the form of one.
+    fn read_changes(&self, message: &UpdateMessage<'_>) -> Result<Vec<Change>, UpdateRefusal> {
+        let change = |record: MessageRecord<'_>| {
+            let rtype = record.rtype();
+            if !record.owner.as_name().is_at_or_below(self.zone.apex()) {
+                return Err(UpdateRefusal::NotInZone);
+            }
+            let is_any = rtype == Rtype::ANY;
+            let is_empty = record.ttl_s() == 0 && record.rdata.is_empty();
+            let action = match record.class() {
+                CLASS_IN if is_in_zones(rtype) => Action::Add(own_record(message.message, &record)?),
+                CLASS_ANY if is_empty && is_any => Action::DeleteName,
+                CLASS_ANY if is_empty && is_in_zones(rtype) => Action::DeleteRrset,
+                CLASS_NONE if record.ttl_s() == 0 && is_in_zones(rtype) => {
+                    Action::DeleteRecord(own_record(message.message, &record)?)
+                }
+                _ => return Err(UpdateRefusal::Malformed),
+            };
+            Ok(Change { owner: record.owner, rtype, action })
+        };
+        message.updates().map(change).collect()
+    }
+
+    /// §3.4.2: carries out one update; whether anything has changed.
+    fn carry_out(&mut self, change: Change) -> bool {
+        let Change { owner, rtype, action } = change;
+        let is_apex = owner.as_name().eq_ignore_case(self.zone.apex());
+        let rrsets = self.rrsets(owner.as_name());
+        match action {
+            Action::Add(record) => add(rrsets, rtype, record),
+            // §3.4.2.3: SOA and NS of the zone stay.
+            Action::DeleteName => {
+                let before = rrsets.len();
+                rrsets.retain(|&rtype, _| is_apex && matches!(Rtype(rtype), Rtype::SOA | Rtype::NS));
+                rrsets.len() != before
+            }
+            Action::DeleteRrset if is_apex && matches!(rtype, Rtype::SOA | Rtype::NS) => false,
+            Action::DeleteRrset => rrsets.remove(&rtype.0).is_some(),
+            // §3.4.2.4: the SOA stays, and the last NS of the zone.
+            Action::DeleteRecord(_) if rtype == Rtype::SOA => false,
+            Action::DeleteRecord(record) => {
+                let Some(records) = rrsets.get_mut(&rtype.0) else { return false };
+                let Some(index) = records.iter().position(|other| other.canonical == record.canonical) else {
+                    return false;
+                };
+                if records.len() > 1 {
+                    records.remove(index);
+                    return true;
+                }
+                !(is_apex && rtype == Rtype::NS) && rrsets.remove(&rtype.0).is_some()
+            }
+        }
+    }
+
+    fn soa(&mut self) -> &mut OwnRecord {
+        let apex = self.zone.apex();
+        let soa = self.rrsets(apex).get_mut(&Rtype::SOA.0).and_then(|records| records.first_mut());
+        soa.expect("a zone has a SOA, which no update removes")
+    }
+
+    fn serial(&mut self) -> u32 {
+        serial_of(&self.soa().rdata).expect("a SOA has a serial")
+    }
+
+    /// §3.6: the version has another serial. 0 is left out, since some servers take it for none.
+    fn raise_serial(&mut self) {
+        let serial = self.serial().wrapping_add(1).max(1);
+        let soa = self.soa();
+        for bytes in [&mut soa.rdata, &mut soa.canonical] {
+            let at = bytes.len() - SOA_NUMBERS_BYTES;
+            bytes[at..at + 4].copy_from_slice(&serial.to_be_bytes());
+        }
+    }
+}
+
+/// An update of one RRset, or of all of a name.
+struct Change {
+    owner: NameBuf,
+    rtype: Rtype,
+    action: Action,
+}
+
+/// What an update does (§2.5).
+enum Action {
+    Add(OwnRecord),
+    DeleteName,
+    DeleteRrset,
+    DeleteRecord(OwnRecord),
+}
+
+/// §3.4.2.2: adds a record, unless it cannot be beside others; whether anything has changed.
+fn add(rrsets: &mut Rrsets, rtype: Rtype, record: OwnRecord) -> bool {
+    // RFC 4034 §3 and §4: RRSIG and NSEC may be beside a CNAME.
+    let beside_alias = |rtype: u16| matches!(Rtype(rtype), Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC);
+    let has_alias = rrsets.contains_key(&Rtype::CNAME.0);
+    let is_beside = match rtype {
+        Rtype::CNAME => rrsets.keys().any(|&rtype| !beside_alias(rtype)),
+        _ => has_alias && !beside_alias(rtype.0),
+    };
+    if is_beside {
+        return false;
+    }
+    if rtype == Rtype::SOA {
+        // A SOA is that of the zone, and an earlier one is ignored.
+        let Some(soa) = rrsets.get_mut(&Rtype::SOA.0).and_then(|records| records.first_mut()) else { return false };
+        let is_earlier = match (serial_of(&record.rdata), serial_of(&soa.rdata)) {
+            (Some(new), Some(old)) => new != old && !is_later(new, old),
+            _ => true,
+        };
+        let is_changed = !is_earlier && *soa != record;
+        if is_changed {
+            *soa = record;
+        }
+        return is_changed;
+    }
+    let records = rrsets.entry(rtype.0).or_default();
+    let before = records.clone();
+    match records.iter_mut().find(|other| rtype == Rtype::CNAME || other.canonical == record.canonical) {
+        Some(other) => *other = record.clone(),
+        None => records.push(record.clone()),
+    }
+    // RFC 2181 §5.2: all records of an RRset have one TTL.
+    records.iter_mut().for_each(|other| other.ttl_s = record.ttl_s);
+    *records != before
+}
+
+fn own_record(message: &[u8], record: &MessageRecord<'_>) -> Result<OwnRecord, UpdateRefusal> {
+    let mut rdata = Vec::new();
+    put_rdata(message, record, &mut rdata).map_err(|_| UpdateRefusal::Malformed)?;
+    let ttl_s = if record.ttl_s() > TTL_S_MAX { 0 } else { record.ttl_s() };
+    Ok(OwnRecord::new(record.rtype(), ttl_s, rdata))
+}
+
+fn serial_of(soa: &[u8]) -> Option<u32> {
+    let at = soa.len().checked_sub(SOA_NUMBERS_BYTES)?;
+    soa[at..].first_chunk().map(|serial| u32::from_be_bytes(*serial))
+}
+
+/// Appends RDATA of a zone, with names that are not compressed.
+fn put_stored_rdata(
+    records: &crate::packed_rrset::PackedRecords<'_>,
+    rtype: Rtype,
+    range: Range<usize>,
+    out: &mut Vec<u8>,
+) {
+    let put = |part: RdataPart<'_>| {
+        out.extend_from_slice(match part {
+            RdataPart::Bytes(bytes) => bytes,
+            RdataPart::Name(ref name) => name.as_bytes(),
+        });
+        Ok::<(), Infallible>(())
+    };
+    let Ok(()) = records.each_part(rtype, range, put);
+}
