@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// The state folder of root, as the packages create it.
 const DEFAULT_STATE: &str = "/var/lib/sanderling";
-/// The private key and the chain in one file, in the order that Postfix and HAProxy need.
+/// The private key and the chain in one file, in the order that HAProxy and Exim need.
 const COMBINED_FILE: &str = "combined.pem";
 
 /// A copy that is made.
