@@ -41,11 +41,21 @@ pub(crate) struct SiteState {
     pub(crate) document_root: PathBuf,
     /// What is served, if the document root is a link to a release.
     pub(crate) release: Option<ReleaseState>,
-    /// Whether a directory is served.
     #[serde(skip)]
-    pub(crate) is_available: bool,
-    /// Why the directory could not be opened; the one that was opened before, if any, stays in service.
+    pub(crate) service: SiteService,
+    /// Why the document root could not be opened.
     pub(crate) problem: Option<String>,
+}
+
+/// What is served of a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SiteService {
+    /// Its document root.
+    Current,
+    /// The last good directory, which the configuration had at this path when it was opened.
+    Kept(PathBuf),
+    /// Nothing: requests get status 503.
+    Unavailable,
 }
 
 /// The release of a site.
@@ -114,9 +124,15 @@ impl LoadStatus {
         let mut text = String::new();
         for site in self.sites.iter().filter(|site| site.problem.is_some()) {
             let (root, hosts) = (site.document_root.display(), site.hosts_text());
-            text += &match site.is_available {
-                true => format!("site {root} for {hosts}: not reloaded, keeping the open directory\n"),
-                false => format!(
+            text += &match &site.service {
+                SiteService::Current => String::new(),
+                SiteService::Kept(path) if *path == site.document_root => {
+                    format!("site {root} for {hosts}: not reloaded, keeping the open directory\n")
+                }
+                SiteService::Kept(path) => {
+                    format!("site {root} for {hosts}: not reloaded, keeping the directory {}\n", path.display())
+                }
+                SiteService::Unavailable => format!(
                     "site {root} for {hosts}: unavailable, answered with status 503 until it is corrected and reloaded\n"
                 ),
             };

@@ -11,7 +11,7 @@ use crate::client_policy;
 use crate::derived_records::{AddedRecords, ZoneDerivation, all_derivations};
 use crate::exposed_files;
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
-use crate::load_status::{Changes, FolderState, LoadStatus, ReleaseState, SiteState, ZoneState};
+use crate::load_status::{Changes, FolderState, LoadStatus, ReleaseState, SiteService, SiteState, ZoneState};
 use crate::rules_files::{self, LoadedRules, RulesVersion};
 use crate::site_watcher::WatchedSite;
 use crate::users_files;
@@ -59,8 +59,8 @@ pub(crate) struct Loader {
     /// Each of them with the options of a site; the index is the ID of the site. Both keep their ID, and with it their entries
     /// in the open-file cache.
     site_ids: Vec<SiteKey>,
-    /// The last directory that could be opened at each path, with its index in `directories`.
-    roots: HashMap<PathBuf, (usize, Arc<Directory>)>,
+    /// The last good directory of each site of the previous configuration, by its domain; `None` is the domain of `serve FOLDER`.
+    roots: HashMap<Option<DomainName>, ServedRoot>,
     /// The zones of the previous configuration.
     zones: HashMap<DomainName, LoadedZone>,
     /// The folder of zones.
@@ -79,6 +79,16 @@ pub(crate) struct Loader {
 
 /// The path, device and inode of a directory.
 type DirectoryId = (PathBuf, u64, u64);
+
+/// A directory that a site serves.
+#[derive(Clone, Debug)]
+struct ServedRoot {
+    /// Its path in the configuration that it was opened for.
+    path: PathBuf,
+    /// Its index in the directories of the loader.
+    index: usize,
+    directory: Arc<Directory>,
+}
 
 /// A zone of the previous configuration.
 #[derive(Debug)]
@@ -171,6 +181,8 @@ impl Loader {
         let mut report = Report::default();
         let sites: Vec<Site> =
             config.sites.iter().map(|site| self.load_site(site, &config.limits, &mut report)).collect();
+        let domains: BTreeSet<Option<&DomainName>> = config.sites.iter().map(|site| site.hosts.first()).collect();
+        self.roots.retain(|domain, _| domains.contains(&domain.as_ref()));
         let state = self.state.as_deref().or(config.state.as_deref());
         report.warnings.extend(exposed_files::warnings(config, &sites, state));
         let default_site = match config.default_site {
@@ -234,14 +246,11 @@ impl Loader {
 
     fn load_site(&mut self, site: &sanderling_config::Site, limits: &Limits, report: &mut Report) -> Site {
         let hosts: Vec<String> = site.hosts.iter().map(|host| host.as_str().to_owned()).collect();
-        let problem = match site.check_document_root().and_then(|()| self.open_site(site, report)) {
-            Ok(()) => None,
-            Err(diagnostic) => Some(report.fail(diagnostic)),
-        };
+        let (root, service, problem) = self.choose_root(site, report);
+        let document_root = root.as_ref().map_or(&site.document_root, |root| &root.path).clone();
         let (link_target_indexes, link_targets) = self.open_link_targets(site, report);
-        let root = self.roots.get(&site.document_root).map(|(index, root)| (*index, Arc::clone(root)));
-        let link = ReleaseLink::new(&site.document_root);
-        let served = root.as_ref().map(|(_, root)| root.real_path().to_owned());
+        let link = ReleaseLink::new(&document_root);
+        let served = root.as_ref().map(|root| root.directory.real_path().to_owned());
         let release = served.filter(|served| link.exists() && link.is_release(served));
         let (previous_indexes, previous_roots) =
             release.as_ref().map_or_else(Default::default, |release| self.open_previous(&link, release));
@@ -262,21 +271,21 @@ impl Loader {
             rules: rules_of(&site.options, &mut report.errors),
         };
         let (id, root) = match root {
-            Some((index, root)) => {
+            Some(root) => {
                 let key = SiteKey {
-                    root: index,
+                    root: root.index,
                     link_targets: link_target_indexes,
                     previous_roots: previous_indexes,
                     media_types: options.media_types.clone(),
                     files: options.files.clone(),
                 };
-                (self.id_of(key), Root::Directory(root))
+                (self.id_of(key), Root::Directory(root.directory))
             }
             None => (Site::ID_MAX, Root::Unavailable),
         };
         report.load_status.sites.push(SiteState {
             release: release.clone().map(|path| ReleaseState { path, since: link.made_at() }),
-            is_available: matches!(root, Root::Directory(_)),
+            service,
             hosts: hosts.clone(),
             document_root: site.document_root.clone(),
             problem,
@@ -284,13 +293,13 @@ impl Loader {
         let loaded = Site { id, hosts, root, options };
         let Root::Directory(root) = &loaded.root else { return loaded };
         let LoadedRules { rules, version, mut warnings } = match site.options.rules.reads_files {
-            true => rules_files::load(root, &site.document_root, limits),
+            true => rules_files::load(root, &document_root, limits),
             false => LoadedRules::default(),
         };
         report.warnings.append(&mut warnings);
         let rules_version = site.options.rules.reads_files.then_some(version);
         if rules_version.is_some() || release.is_some() {
-            let watched = Watched { document_root: site.document_root.clone(), rules: rules_version, release };
+            let watched = Watched { document_root, rules: rules_version, release };
             report.watched.push((report.load_status.sites.len() - 1, watched));
         }
         if rules.is_empty() { loaded } else { loaded.with_file_rules(rules) }
@@ -320,7 +329,30 @@ impl Loader {
         targets.unzip()
     }
 
-    fn open_site(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Result<(), Diagnostic> {
+    /// The directory that `site` serves, which is its document root or, if that cannot be opened, the last good one; and the problem
+    /// of the document root.
+    fn choose_root(
+        &mut self,
+        site: &sanderling_config::Site,
+        report: &mut Report,
+    ) -> (Option<ServedRoot>, SiteService, Option<String>) {
+        let domain = site.hosts.first().cloned();
+        match site.check_document_root().and_then(|()| self.open_root(site, report)) {
+            Ok(root) => {
+                self.roots.insert(domain, root.clone());
+                (Some(root), SiteService::Current, None)
+            }
+            Err(diagnostic) => {
+                let last_good = self.roots.get(&domain).cloned();
+                let kept = last_good.as_ref().map(|root| SiteService::Kept(root.path.clone()));
+                (last_good, kept.unwrap_or(SiteService::Unavailable), Some(report.fail(diagnostic)))
+            }
+        }
+    }
+
+    /// # Errors
+    /// The document root cannot be opened.
+    fn open_root(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Result<ServedRoot, Diagnostic> {
         let opened = open_directory(&site.document_root)
             .and_then(|(root, id)| Ok((self.index_or_denial(id, &root, &site.document_root, report)?, root)));
         let (index, root) = opened.map_err(|error| {
@@ -328,8 +360,7 @@ impl Loader {
             let problem = Problem::new(message, "check the path of the directory and its permissions");
             Diagnostic::error(site.location.clone(), problem)
         })?;
-        self.roots.insert(site.document_root.clone(), (index, Arc::new(root)));
-        Ok(())
+        Ok(ServedRoot { path: site.document_root.clone(), index, directory: Arc::new(root) })
     }
 
     /// The zones of a folder; if it cannot be listed, those that it had.

@@ -8,7 +8,7 @@ pub(crate) use listener::MetricsListener;
 pub(crate) use text::TextFormat;
 
 use crate::certificate_state::CertificateState;
-use crate::load_status::{LoadStatus, SiteState, ZoneState};
+use crate::load_status::{LoadStatus, SiteService, SiteState, ZoneState};
 use sanderling_config::LogKind;
 use sanderling_ipc::signing::Refusal;
 use sanderling_ipc::{KeeperSupervision, Supervision};
@@ -233,8 +233,8 @@ impl Metrics<'_> {
             (true, false) => 2,
         };
         let (mut sites, mut zones) = ([0; 3], [0; 3]);
-        for SiteState { problem, is_available, .. } in &self.load_status.sites {
-            sites[state(problem.is_some(), *is_available)] += 1;
+        for SiteState { problem, service, .. } in &self.load_status.sites {
+            sites[state(problem.is_some(), *service != SiteService::Unavailable)] += 1;
         }
         for ZoneState { problem, serial, .. } in self.load_status.zones.iter().map(Arc::as_ref) {
             zones[state(problem.is_some(), serial.is_some())] += 1;

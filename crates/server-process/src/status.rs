@@ -1,7 +1,7 @@
 //! The status of a server process, as text for people and as JSON for programs.
 
 use crate::certificate_state::CertificateState;
-use crate::load_status::{FolderState, LoadStatus, ReleaseState, SiteState, ZoneState};
+use crate::load_status::{FolderState, LoadStatus, ReleaseState, SiteService, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
 use sanderling_config::LogKind;
 use sanderling_http::HttpDate;
@@ -274,7 +274,11 @@ fn site_text(site: &SiteState) -> String {
         let since = since.map_or(String::new(), |since| format!(" since {}", date_text(since)));
         format!(", release {}{since}", path.display())
     });
-    format!("  site          {} from {}{release}{problem}\n", site.hosts_text(), site.document_root.display())
+    let root = match &site.service {
+        SiteService::Kept(path) => path,
+        SiteService::Current | SiteService::Unavailable => &site.document_root,
+    };
+    format!("  site          {} from {}{release}{problem}\n", site.hosts_text(), root.display())
 }
 
 /// A zone is to be signed again when its signatures expire within this time.

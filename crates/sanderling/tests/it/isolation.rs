@@ -76,6 +76,26 @@ fn a_broken_zone_and_a_missing_site_do_not_stop_the_others_at_the_start() {
 }
 
 #[test]
+fn a_site_whose_path_breaks_keeps_its_last_good_directory() {
+    let directory = directory();
+    directory.write("missing/index.html", b"hi\n");
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    directory.replace("sanderling.toml", config.replace("\"public\"", "\"publicc\"").as_bytes());
+    let ended = directory.control("reload");
+    assert_eq!(ended.code(), Some(1), "{ended}");
+    assert!(ended.errors.contains("publicc` does not exist"), "{ended}");
+    assert!(ended.text().contains("publicc for a.example: not reloaded, keeping the directory "), "{ended}");
+    assert_eq!(http_status(&server, "a.example"), "200");
+    let status = directory.control("status").text();
+    assert!(status.contains("/public; ERROR: "), "{status}");
+    directory.write("publicc/other.html", b"hi\n");
+    let ended = directory.control("reload");
+    assert_eq!(ended.code(), Some(0), "{ended}");
+    assert_eq!(http_status(&server, "a.example"), "404");
+}
+
+#[test]
 fn a_zone_that_breaks_keeps_its_last_good_version_while_others_are_reloaded() {
     let directory = directory();
     directory.write("missing/index.html", b"hi\n");

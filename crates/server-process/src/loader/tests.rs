@@ -205,3 +205,29 @@ fn a_site_without_its_folder_keeps_the_one_that_was_opened_or_is_unavailable() {
     fixture.loader = Loader::new();
     assert!(matches!(fixture.load().snapshot.sites.all()[0].root, Root::Unavailable));
 }
+
+#[test]
+fn a_site_with_a_wrong_path_keeps_its_last_good_directory_until_the_path_is_corrected() {
+    let mut fixture = Fixture::new(0);
+    fs::create_dir(fixture.path("other")).unwrap();
+    fixture.load();
+    let config = fixture.path("sanderling.toml");
+    let mut load_with = |path: &str| {
+        fs::write(&config, format!("[domain.\"site.example\"]\nsite = \"{path}\"\n")).unwrap();
+        fixture.load()
+    };
+    let served = |loaded: &Loaded| match &loaded.snapshot.sites.all()[0].root {
+        Root::Directory(root) => root.real_path().file_name().unwrap().to_owned(),
+        root => panic!("{root:?}"),
+    };
+    for _ in 0..2 {
+        let loaded = load_with("publicc");
+        assert_eq!((served(&loaded), loaded.load_status.problem_count()), ("public".into(), 1));
+        let text = loaded.load_status.problems_text();
+        assert!(text.contains("publicc for site.example: not reloaded, keeping the directory "), "{text}");
+        assert!(text.ends_with("/public\n") && loaded.errors[0].to_string().contains("does not exist"), "{text}");
+    }
+    let loaded = load_with("other");
+    assert_eq!((served(&loaded), loaded.load_status.problem_count()), ("other".into(), 0));
+    assert_eq!(served(&load_with("publicc")), "other");
+}
