@@ -6,38 +6,40 @@ use sanderling_os::directory::Directory;
 use sanderling_server::{Root, Snapshot};
 use std::io;
 
-/// Sites that `user`, as which this process runs, cannot read, and sites without a page for `/`. What could not be loaded is
-/// left out.
-pub(crate) fn problems(config: &Config, snapshot: &Snapshot, user: Option<&str>) -> Vec<Diagnostic> {
+/// A warning for each site of `config` without a page for `/`. What could not be loaded is left out.
+pub(crate) fn missing_pages(config: &Config, snapshot: &Snapshot) -> Vec<Diagnostic> {
     let sites = config.sites.iter().zip(snapshot.sites.all()).filter_map(|(site, opened)| match &opened.root {
-        Root::Directory(directory) => problem(site, directory, user),
+        Root::Directory(directory) => missing_page(site, directory),
         Root::Builtin(_) | Root::Unavailable => None,
     });
     sites.collect()
 }
 
-/// What `user` cannot read, or what lacks, in the document root of `site`.
-pub(crate) fn problem(site: &Site, directory: &Directory, user: Option<&str>) -> Option<Diagnostic> {
-    let shown = site.document_root.display();
+fn missing_page(site: &Site, directory: &Directory) -> Option<Diagnostic> {
     let files = &site.options.files;
     let has_other_page = files.listing || files.fallback.is_some();
-    let mut indexes = files.index.iter().map(|name| directory.open_beneath(name.as_bytes()));
-    match indexes.find(|opened| !is_missing(opened)).unwrap_or_else(|| Err(io::ErrorKind::NotFound.into())) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let user = user.map_or_else(|| "the user of this process".to_owned(), |name| format!("the user `{name}`"));
-            let message = format!("{user} cannot read the site `{shown}`; requests get status 403");
-            let remedy = format!("allow it, for example with chmod -R o+rX {shown}");
-            Some(Diagnostic::error(site.location.clone(), Problem::new(message, remedy)))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound && !has_other_page => {
-            let message = format!("the site `{shown}` has no {}", files.index.join(" or "));
-            let problem = Problem::new(message, "create it, or requests for / get status 404");
-            Some(Diagnostic::warning(site.location.clone(), problem))
-        }
-        _ => None,
+    if has_other_page || index_error(site, directory)?.kind() != io::ErrorKind::NotFound {
+        return None;
     }
+    let message = format!("the site `{}` has no {}", site.document_root.display(), files.index.join(" or "));
+    let problem = Problem::new(message, "create it, or requests for / get status 404");
+    Some(Diagnostic::warning(site.location.clone(), problem))
 }
 
-fn is_missing<T>(opened: &io::Result<T>) -> bool {
-    opened.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+/// The error of a `site` that `user`, as which this process runs, cannot read in its document root.
+pub(crate) fn unreadable(site: &Site, directory: &Directory, user: Option<&str>) -> Option<Diagnostic> {
+    index_error(site, directory).filter(|error| error.kind() == io::ErrorKind::PermissionDenied)?;
+    let shown = site.document_root.display();
+    let user = user.map_or_else(|| "the user of this process".to_owned(), |name| format!("the user `{name}`"));
+    let message = format!("{user} cannot read the site `{shown}`");
+    let remedy = format!("allow it, for example with chmod -R o+rX {shown}");
+    Some(Diagnostic::error(site.location.clone(), Problem::new(message, remedy)))
+}
+
+/// Why the first index file that exists cannot be opened, or that there is none.
+fn index_error(site: &Site, directory: &Directory) -> Option<io::Error> {
+    let indexes = site.options.files.index.iter().map(|name| directory.open_beneath(name.as_bytes()));
+    let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let mut existing = indexes.filter(|opened| !opened.as_ref().is_err_and(is_missing));
+    existing.next().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into())).err()
 }

@@ -126,17 +126,19 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
             switch_problem = Some(Diagnostic::warning(location, Problem::new(message, remedy)));
         }
     }
-    let mut loaded = Loader::new().load(config, &[]);
+    let mut loader = Loader::new();
+    loader.set_user(name.clone());
+    let mut loaded = loader.load(config, &[]);
     let mut problems = certificate_problems;
     problems.extend(secret_problems);
     problems.extend(key_problems);
     problems.extend(account_problems);
     problems.extend(log_problems);
-    problems.extend(access::problems(config, &loaded.snapshot, name.as_deref()));
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
     loaded.errors.extend(errors);
     loaded.errors.extend(config.control_problem());
     loaded.warnings.extend(warnings);
+    loaded.warnings.extend(access::missing_pages(config, &loaded.snapshot));
     loaded.warnings.extend(config.unused_certificates());
     loaded.warnings.extend(config.unencrypted_doh());
     loaded.warnings.extend(config.hsts_risks());

@@ -43,7 +43,7 @@ pub(crate) struct SiteState {
     pub(crate) release: Option<ReleaseState>,
     #[serde(skip)]
     pub(crate) service: SiteService,
-    /// Why the document root could not be opened.
+    /// The first error of its document root, its link targets or its files of users.
     pub(crate) problem: Option<String>,
 }
 
@@ -54,6 +54,8 @@ pub(crate) enum SiteService {
     Current,
     /// The last good directory, which the configuration had at this path when it was opened.
     Kept(PathBuf),
+    /// Its document root, which the user of the server process cannot read: requests get status 403.
+    Unreadable,
     /// Nothing: requests get status 503.
     Unavailable,
 }
@@ -125,12 +127,15 @@ impl LoadStatus {
         for site in self.sites.iter().filter(|site| site.problem.is_some()) {
             let (root, hosts) = (site.document_root.display(), site.hosts_text());
             text += &match &site.service {
-                SiteService::Current => String::new(),
+                SiteService::Current => format!("site {root} for {hosts}: served, but not all of it could be loaded\n"),
                 SiteService::Kept(path) if *path == site.document_root => {
                     format!("site {root} for {hosts}: not reloaded, keeping the open directory\n")
                 }
                 SiteService::Kept(path) => {
                     format!("site {root} for {hosts}: not reloaded, keeping the directory {}\n", path.display())
+                }
+                SiteService::Unreadable => {
+                    format!("site {root} for {hosts}: cannot be read, answered with status 403 until it is corrected\n")
                 }
                 SiteService::Unavailable => format!(
                     "site {root} for {hosts}: unavailable, answered with status 503 until it is corrected and reloaded\n"

@@ -7,6 +7,7 @@ mod derived_zones;
 mod one_site;
 mod one_zone;
 
+use crate::access;
 use crate::client_policy;
 use crate::derived_records::{AddedRecords, ZoneDerivation, all_derivations};
 use crate::exposed_files;
@@ -67,6 +68,8 @@ pub(crate) struct Loader {
     zone_folder: Option<PathBuf>,
     /// The state folder, which has the transferred zones.
     state: Option<PathBuf>,
+    /// The user that the process has switched to.
+    user: Option<String>,
     /// What the agent has derived for zones.
     derived: Arc<DerivedSet>,
     /// The good versions for the next server process; `None` if there is none.
@@ -151,6 +154,7 @@ impl Loader {
             zones: HashMap::new(),
             zone_folder: None,
             state: None,
+            user: None,
             derived: Arc::default(),
             kept: None,
             is_restricted: false,
@@ -163,6 +167,11 @@ impl Loader {
     /// of the folder `state`.
     pub(crate) fn keeping(kept: KeptZones, state: Option<PathBuf>) -> Loader {
         Loader { kept: Some(kept), state, ..Loader::new() }
+    }
+
+    /// Names the user that the process has switched to in messages about sites that it cannot read.
+    pub(crate) fn set_user(&mut self, user: Option<String>) {
+        self.user = user;
     }
 
     /// From the next load on, this is what the agent has derived.
@@ -246,7 +255,8 @@ impl Loader {
 
     fn load_site(&mut self, site: &sanderling_config::Site, limits: &Limits, report: &mut Report) -> Site {
         let hosts: Vec<String> = site.hosts.iter().map(|host| host.as_str().to_owned()).collect();
-        let (root, service, problem) = self.choose_root(site, report);
+        let error_count = report.errors.len();
+        let (root, service) = self.choose_root(site, report);
         let document_root = root.as_ref().map_or(&site.document_root, |root| &root.path).clone();
         let (link_target_indexes, link_targets) = self.open_link_targets(site, report);
         let link = ReleaseLink::new(&document_root);
@@ -283,6 +293,7 @@ impl Loader {
             }
             None => (Site::ID_MAX, Root::Unavailable),
         };
+        let problem = report.errors.get(error_count).map(ToString::to_string);
         report.load_status.sites.push(SiteState {
             release: release.clone().map(|path| ReleaseState { path, since: link.made_at() }),
             service,
@@ -329,24 +340,32 @@ impl Loader {
         targets.unzip()
     }
 
-    /// The directory that `site` serves, which is its document root or, if that cannot be opened, the last good one; and the problem
-    /// of the document root.
+    /// The directory that `site` serves: its document root or, if that cannot be served, the last good one.
     fn choose_root(
         &mut self,
         site: &sanderling_config::Site,
         report: &mut Report,
-    ) -> (Option<ServedRoot>, SiteService, Option<String>) {
+    ) -> (Option<ServedRoot>, SiteService) {
         let domain = site.hosts.first().cloned();
-        match site.check_document_root().and_then(|()| self.open_root(site, report)) {
-            Ok(root) => {
-                self.roots.insert(domain, root.clone());
-                (Some(root), SiteService::Current, None)
+        let (opened, error) = match site.check_document_root().and_then(|()| self.open_root(site, report)) {
+            Ok(root) => match access::unreadable(site, &root.directory, self.user.as_deref()) {
+                None => {
+                    self.roots.insert(domain, root.clone());
+                    return (Some(root), SiteService::Current);
+                }
+                Some(unreadable) => (Some(root), unreadable),
+            },
+            Err(diagnostic) => (None, diagnostic),
+        };
+        report.errors.push(error);
+        match (opened, self.roots.get(&domain)) {
+            // The last good directory is this one, which cannot be read any more.
+            (Some(opened), Some(last_good)) if last_good.index == opened.index => {
+                (Some(opened), SiteService::Unreadable)
             }
-            Err(diagnostic) => {
-                let last_good = self.roots.get(&domain).cloned();
-                let kept = last_good.as_ref().map(|root| SiteService::Kept(root.path.clone()));
-                (last_good, kept.unwrap_or(SiteService::Unavailable), Some(report.fail(diagnostic)))
-            }
+            (_, Some(last_good)) => (Some(last_good.clone()), SiteService::Kept(last_good.path.clone())),
+            (Some(opened), None) => (Some(opened), SiteService::Unreadable),
+            (None, None) => (None, SiteService::Unavailable),
         }
     }
 
@@ -725,15 +744,6 @@ impl Watched {
     fn of_site(self, index: usize, site: &Arc<Site>) -> WatchedSite {
         let Watched { document_root, rules, release } = self;
         WatchedSite { index, site: Arc::clone(site), document_root, rules, release }
-    }
-}
-
-impl Report {
-    /// Adds an error; its text.
-    fn fail(&mut self, diagnostic: Diagnostic) -> String {
-        let text = diagnostic.to_string();
-        self.errors.push(diagnostic);
-        text
     }
 }
 

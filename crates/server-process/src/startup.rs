@@ -176,6 +176,7 @@ impl Inherited {
             }
         }
         let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones), state_folder);
+        loader.set_user(user.as_ref().map(|user| user.name.clone()));
         loader.set_derived(Arc::clone(&self.derived));
         let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, watched_sites, .. } =
             loader.load(&config, forced_zones);
@@ -207,7 +208,7 @@ impl Inherited {
             self.send(Event::Stderr(Text::new(&format!("{line}\n"))));
         }
         let sandbox = Sandbox::enter(&config, loader.zone_directories(), user).map_err(|error| self.fail(error))?;
-        report(&access::problems(&config, &snapshot, sandbox.user.as_deref()));
+        report(&access::missing_pages(&config, &snapshot));
         if sandbox.restricts_directories() {
             loader.restrict_directories();
         }

@@ -96,6 +96,23 @@ fn a_site_whose_path_breaks_keeps_its_last_good_directory() {
 }
 
 #[test]
+fn a_file_of_users_that_was_removed_makes_a_reload_fail() {
+    let directory = directory();
+    directory.write("missing/index.html", b"hi\n");
+    directory.write("users", b"");
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    let auth = "[domain.\"a.example\".auth]\n\"/private/*\" = { users_file = \"users\" }\n";
+    directory.replace("sanderling.toml", format!("{config}{auth}").as_bytes());
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    assert_eq!(directory.control("reload").code(), Some(0));
+    fs::remove_file(directory.path().join("users")).expect("ours");
+    let ended = directory.control("reload");
+    assert!(ended.code() == Some(1) && ended.errors.contains("cannot read the users `"), "{ended}");
+    assert!(ended.text().contains("public for a.example: served, but not all of it could be loaded\n"), "{ended}");
+    assert_eq!(http_status(&server, "a.example"), "200");
+}
+
+#[test]
 fn a_zone_that_breaks_keeps_its_last_good_version_while_others_are_reloaded() {
     let directory = directory();
     directory.write("missing/index.html", b"hi\n");

@@ -69,6 +69,27 @@ fn files_that_the_user_cannot_read_are_reported_by_check_and_serve() {
 }
 
 #[test]
+fn reload_reports_a_site_that_the_user_cannot_read() {
+    let Some(directory) = directory() else { return };
+    directory.write("closed/site/index.html", b"hi\n");
+    let server = TestServer::start_command(directory.serve_command(), BOTH);
+    set_mode(&directory, "public", 0o700);
+    let ended = directory.control("reload");
+    assert!(ended.code() == Some(1) && ended.errors.contains("the user `nobody` cannot read the site `"), "{ended}");
+    assert!(ended.text().contains("public for a.example: cannot be read, answered with status 403 until"), "{ended}");
+    // A directory that cannot be read does not replace one that can.
+    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    directory.replace("sanderling.toml", config.replace("closed/site", "public").as_bytes());
+    let ended = directory.control("reload");
+    assert!(ended.text().contains("public for b.example: not reloaded, keeping the directory "), "{ended}");
+    let url = format!("http://{}/", server.http());
+    assert_eq!(curl(&["-s", "-H", "Host: b.example", &url]).text(), "hi\n");
+    set_mode(&directory, "public", 0o755);
+    let ended = directory.control("reload");
+    assert_eq!(ended.code(), Some(0), "{ended}");
+}
+
+#[test]
 fn include_is_read_with_the_rights_of_the_user() {
     let Some(directory) = directory() else { return };
     directory.write("zones/b.zone", format!("{ZONE}$INCLUDE private\n").as_bytes());

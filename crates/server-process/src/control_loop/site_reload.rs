@@ -1,6 +1,7 @@
 //! Loads one site again, which has another release.
 
 use super::{ControlLoop, Finished, log_watch_error};
+use crate::load_status::SiteService;
 use crate::loader::{Loader, OneSite};
 use crate::zone_loader::Denial;
 use sanderling_config::Site;
@@ -40,9 +41,9 @@ impl ControlLoop<'_> {
         };
         self.loads_one = true;
         let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
-        let (config, user) = (Arc::clone(&self.state.config), self.state.sandbox.user.clone());
+        let config = Arc::clone(&self.state.config);
         let run = move || {
-            let load = || loader.load_one_site(&config, index, user.as_deref());
+            let load = || loader.load_one_site(&config, index);
             let site = catch_unwind(AssertUnwindSafe(load)).ok();
             // Fails only if the process exits.
             let _ = sender.send(Finished::Site(Box::new(SiteResult { loader, site })));
@@ -69,7 +70,7 @@ impl ControlLoop<'_> {
             report(diagnostics);
             self.send_diagnostics(diagnostics);
         }
-        if one.state.problem.is_some() {
+        if one.state.service != SiteService::Current {
             return self.send(Event::ReloadRefused);
         }
         let text = one.text();

@@ -1,7 +1,6 @@
 //! Loads one site again, without the rest of the configuration: it has another release.
 
 use super::{Loader, Report, Watched};
-use crate::access;
 use crate::load_status::SiteState;
 use crate::site_watcher::WatchedSite;
 use crate::zone_loader::Denial;
@@ -21,16 +20,11 @@ pub(crate) struct OneSite {
 }
 
 impl Loader {
-    /// Loads the site at `index` in `config` again. It has a problem, too, if `user`, as which this process runs, cannot read it.
-    pub(crate) fn load_one_site(&mut self, config: &Config, index: usize, user: Option<&str>) -> OneSite {
+    /// Loads the site at `index` in `config` again.
+    pub(crate) fn load_one_site(&mut self, config: &Config, index: usize) -> OneSite {
         let mut report = Report::default();
         let site = self.load_site(&config.sites[index], &config.limits, &mut report);
-        let mut state = report.load_status.sites.pop().expect("that of this site");
-        if let (None, Root::Directory(root)) = (&state.problem, &site.root)
-            && let Some(unreadable) = access::problem(&config.sites[index], root, user).filter(Diagnostic::is_error)
-        {
-            state.problem = Some(report.fail(unreadable));
-        }
+        let state = report.load_status.sites.pop().expect("that of this site");
         let watched = report.watched.pop().map(|(_, watched)| watched);
         let Report { warnings, errors, denial, .. } = report;
         OneSite { index, site, state, watched, warnings, errors, denial }
