@@ -59,7 +59,7 @@ pub(crate) fn load(root: &Directory, path: &Path, limits: &Limits) -> LoadedRule
         };
         loaded.warnings.extend(problems.into_iter().map(|LineProblem { line, error }| {
             let location = Location::Position { file: file.clone(), line, column: 1 };
-            Diagnostic::warning(location, Problem::new(format!("{}; the line is skipped", error.message), error.remedy))
+            Diagnostic::warning(location, Problem::new(error.message, error.remedy))
         }));
     }
     loaded.rules = RuleSet::new(redirect_rules, field_rules);

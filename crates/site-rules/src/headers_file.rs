@@ -1,14 +1,14 @@
 //! The file `_headers` of a document root, as Netlify has defined it: a path, and below it lines of fields.
 
-use crate::error::{LineProblem, RuleError};
+use crate::error::{LineProblem, LineProblems, RuleError};
 use crate::field::{Field, FieldRule};
 use crate::pattern::Pattern;
-use crate::redirects_file::{PROBLEMS_MAX, lines};
+use crate::redirects_file::lines;
 use crate::rule_set::RuleLimits;
 
 /// Parses a file, and takes its rules off `limits`. Wrong lines are skipped and reported.
 pub fn parse_headers_file(content: &[u8], limits: &mut RuleLimits) -> (Vec<FieldRule>, Vec<LineProblem>) {
-    let (mut rules, mut problems) = (Vec::<FieldRule>::new(), Vec::new());
+    let (mut rules, mut problems) = (Vec::<FieldRule>::new(), LineProblems::default());
     // The rule of the last path; `None` if there is none, and `Some(None)` if that line is wrong.
     let mut current: Option<Option<FieldRule>> = None;
     for (number, line) in lines(content) {
@@ -39,14 +39,12 @@ pub fn parse_headers_file(content: &[u8], limits: &mut RuleLimits) -> (Vec<Field
             },
             Err(error) => Err(error),
         };
-        match result {
-            Ok(()) => {}
-            Err(error) if problems.len() < PROBLEMS_MAX => problems.push(error.at(number)),
-            Err(_) => break,
+        if let Err(error) = result {
+            problems.push(number, error);
         }
     }
     rules.extend(current.flatten());
-    (rules, problems)
+    (rules, problems.into_vec())
 }
 
 fn is_pattern(line: &str) -> bool {

@@ -1,17 +1,15 @@
 //! The file `_redirects` of a document root, as Netlify has defined it: `FROM [NAME=VALUE…] TO [STATUS[!]]` on each line.
 
-use crate::error::{LineProblem, RuleError};
+use crate::error::{LineProblem, LineProblems, RuleError};
 use crate::redirect::{Redirect, RedirectText};
 use crate::rule_set::RuleLimits;
 
 /// Bytes of the longest line of a file of rules.
 pub(crate) const LINE_BYTES_MAX: usize = 8 * 1024;
-/// Problems of one file that are reported.
-pub(crate) const PROBLEMS_MAX: usize = 100;
 
 /// Parses a file, and takes its rules off `limits`. Wrong lines are skipped and reported.
 pub fn parse_redirects_file(content: &[u8], limits: &mut RuleLimits) -> (Vec<Redirect>, Vec<LineProblem>) {
-    let (mut redirects, mut problems) = (Vec::new(), Vec::new());
+    let (mut redirects, mut problems) = (Vec::new(), LineProblems::default());
     for (number, line) in lines(content) {
         let parsed = line.and_then(parse_line).and_then(|redirect| {
             let Some(redirect) = redirect else { return Ok(None) };
@@ -19,11 +17,10 @@ pub fn parse_redirects_file(content: &[u8], limits: &mut RuleLimits) -> (Vec<Red
         });
         match parsed {
             Ok(redirect) => redirects.extend(redirect),
-            Err(error) if problems.len() < PROBLEMS_MAX => problems.push(error.at(number)),
-            Err(_) => break,
+            Err(error) => problems.push(number, error),
         }
     }
-    (redirects, problems)
+    (redirects, problems.into_vec())
 }
 
 /// The lines of a file with their numbers.
@@ -91,6 +88,7 @@ fn unsupported_condition(text: &str) -> RuleError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::PROBLEMS_MAX;
     use crate::{Outcome, RedirectStatus, RequestPath, RuleSet};
 
     const LIMITS: RuleLimits = RuleLimits { rules_max: 1_000, patterns_max: 100 };
@@ -236,6 +234,16 @@ mod tests {
     }
 
     #[test]
+    fn wrong_lines_beyond_those_that_are_reported_are_counted_and_rules_after_them_apply() {
+        let file = "x\n".repeat(PROBLEMS_MAX + 30) + "/a /b\n";
+        let (redirects, problems) = parse_redirects_file(file.as_bytes(), &mut LIMITS.clone());
+        assert_eq!((redirects.len(), problems.len()), (1, PROBLEMS_MAX + 1));
+        let last = problems.last().expect("the number of the others");
+        assert_eq!(last.line as usize, PROBLEMS_MAX + 1);
+        assert_eq!(last.error.message, "wrong lines from this one on: 30; all of them are skipped");
+    }
+
+    #[test]
     fn rules_beyond_the_limits_are_skipped_and_reported() {
         let file = |count: usize| (0..count).map(|number| format!("/{number}/* /x\n")).collect::<String>();
         let mut limits = RuleLimits { rules_max: 10, patterns_max: 3 };
@@ -247,8 +255,6 @@ mod tests {
         let (redirects, problems) = parse_redirects_file("/a /b\n".repeat(8).as_bytes(), &mut limits);
         assert_eq!((redirects.len(), problems[0].line), (7, 8));
         assert!(problems[0].error.remedy.contains("site_rules_max"));
-        let (_, problems) = parse_redirects_file("x\n".repeat(1_000).as_bytes(), &mut LIMITS.clone());
-        assert_eq!(problems.len(), PROBLEMS_MAX);
         let long = format!("/{} /x\n/a /b\n", "a".repeat(LINE_BYTES_MAX));
         let (redirects, problems) = parse_redirects_file(long.as_bytes(), &mut LIMITS.clone());
         assert_eq!((redirects.len(), problems.len()), (1, 1));
