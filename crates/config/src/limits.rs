@@ -43,6 +43,11 @@ impl Limit {
         })
     }
 
+    /// The key that the manual has: without the unit.
+    pub(super) fn name(&self) -> String {
+        self.key_without_unit().unwrap_or_else(|| self.key.to_owned())
+    }
+
     /// `value` as it is written in a configuration file.
     pub(super) fn format(&self, value: u64) -> String {
         self.quantity().map_or_else(|| value.to_string(), |quantity| format!("\"{}\"", quantity.format(value)))
@@ -55,7 +60,7 @@ impl Limit {
 
     /// The default as a line of a configuration file: `drain_timeout = "30s"`.
     fn assignment(&self) -> String {
-        format!("{} = {}", self.key_without_unit().as_deref().unwrap_or(self.key), self.format(self.default))
+        format!("{} = {}", self.name(), self.format(self.default))
     }
 }
 
@@ -269,9 +274,9 @@ limits! {
 }
 
 impl Limits {
-    /// The keys whose values differ from those of `other`.
-    pub(super) fn changed_keys(&self, other: &Limits) -> Vec<&'static str> {
-        LIMITS.iter().filter(|limit| (limit.get)(self) != (limit.get)(other)).map(|limit| limit.key).collect()
+    /// The keys, without units, whose values differ from those of `other`.
+    pub(super) fn changed_keys(&self, other: &Limits) -> Vec<String> {
+        LIMITS.iter().filter(|limit| (limit.get)(self) != (limit.get)(other)).map(Limit::name).collect()
     }
 }
 
@@ -292,7 +297,7 @@ mod tests {
         let mut text = String::from("| key | default | min | max | what it limits |\n|---|--:|--:|--:|---|\n");
         for limit in LIMITS {
             let unlimited = if limit.may_be_unlimited { " or `\"unlimited\"`" } else { "" };
-            let key = limit.key_without_unit().unwrap_or_else(|| limit.key.to_owned());
+            let key = limit.name();
             let [default, min, max] = [limit.default, limit.min, limit.max].map(|value| match limit.quantity() {
                 Some(_) => format!("`{}`", limit.format(value)),
                 None => value.to_string(),

@@ -47,7 +47,7 @@ impl fmt::Display for TransferError {
             TransferError::BrokenChange => write!(out, "its changes do not lead from one version to the next"),
             TransferError::AfterEnd => write!(out, "its transfer has records after the SOA that ends it"),
             TransferError::TooLarge(bytes_max) => {
-                write!(out, "its transfer has more than {bytes_max} bytes (`zone_file_bytes_max`)")
+                write!(out, "its transfer has more than {bytes_max} bytes (`zone_file_max`)")
             }
         }
     }

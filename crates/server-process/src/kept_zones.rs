@@ -235,9 +235,7 @@ impl KeptZones {
     /// versions, become one segment.
     pub(crate) fn seal(&mut self) -> io::Result<Option<NewSegment>> {
         if std::mem::take(&mut self.unkept_count) > 0 {
-            log_warning(
-                "not all zones are kept for the next server process; to keep all, raise `kept_zones_bytes_max`",
-            );
+            log_warning("not all zones are kept for the next server process; to keep all, raise `kept_zones_max`");
         }
         let Some(pending) = self.pending.take() else { return Ok(None) };
         let text_bytes = pending.writer.length_bytes();

@@ -295,7 +295,7 @@ impl Prepared {
             let [supervisor, stop_client] = ended?;
             let cut_off_count = server.status().sum(Counter::CutOff);
             if cut_off_count > 0 {
-                log_warning(&format!("responses cut off after `drain_timeout_ms`: {cut_off_count}"));
+                log_warning(&format!("responses cut off after `drain_timeout`: {cut_off_count}"));
             }
             if let Some(mut supervisor) = supervisor {
                 // A supervisor that does not read has counted nothing; the log has the number.

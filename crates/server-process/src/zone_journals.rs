@@ -52,7 +52,7 @@ impl<'c> ZoneJournals<'c> {
         let read = File::open(path).and_then(|file| file.take(self.bytes_max as u64 + 1).read_to_end(&mut encoded));
         let problem = match read {
             Ok(bytes) if bytes > self.bytes_max => {
-                Some(format!("it has more than {} bytes (`zone_journal_bytes_max`)", self.bytes_max))
+                Some(format!("it has more than {} bytes (`zone_journal_max`)", self.bytes_max))
             }
             Ok(_) => good.restore_journal(&encoded).err().map(|error| error.to_string()),
             Err(error) if error.kind() == ErrorKind::NotFound => None,

@@ -284,7 +284,7 @@ fn read(
     with_second_try(|| rest.read_to_end(&mut text)).map_err(read_error)?;
     *budget_bytes = budget_bytes.checked_sub(text.len() as u64).ok_or_else(|| {
         let message = format!("the zone has more than {} bytes of text", limits.zone_file_bytes_max);
-        Problem::new(message, "shorten it or raise `zone_file_bytes_max` in [limits]")
+        Problem::new(message, "shorten it or raise `zone_file_max` in [limits]")
     })?;
     sources.add(path, &metadata, &text);
     Ok(text)

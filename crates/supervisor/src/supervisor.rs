@@ -415,13 +415,13 @@ impl Supervisor {
         for index in 0..self.processes.len() {
             if self.processes[index].is_silent_for(hang_limit) {
                 let (process, hang_s) = (&self.processes[index], hang_limit.as_secs());
-                log_error(&format!("{process} hung for {hang_s} s (`hang_timeout_ms`); killed and restarted"));
+                log_error(&format!("{process} hung for {hang_s} s (`hang_timeout`); killed and restarted"));
                 self.replace_hung(index);
             }
             let process = &mut self.processes[index];
             process.flush();
             if process.drain_deadline(drain_limit).is_some_and(|deadline| Instant::now() >= deadline) {
-                log_error(&format!("{process} has not finished within `drain_timeout_ms`, killing it"));
+                log_error(&format!("{process} has not finished within `drain_timeout`, killing it"));
                 process.kill();
             }
             process.poll_termination();

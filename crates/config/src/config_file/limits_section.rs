@@ -4,6 +4,7 @@ use super::ConfigBuilder;
 use crate::config_reader::{Entry, entries};
 use crate::keys::Section;
 use crate::limits::{self, Limit, UNLIMITED};
+use crate::units::Quantity;
 use toml::de::{DeTable, DeValue};
 
 impl ConfigBuilder<'_, '_> {
@@ -68,14 +69,15 @@ impl ConfigBuilder<'_, '_> {
         let is_set = |key: &str| limits::find(key).is_some_and(|(limit, _)| KEYS.contains(&limit.key));
         let last_set = entries(table).into_iter().rfind(|entry| is_set(entry.key));
         if let (Some(entry), true) = (last_set, values[0] >= values[1]) {
+            let names = KEYS.map(|key| key.replace("_bytes", ""));
             let shown = |index: usize| {
                 let is_this =
                     |entry: &Entry<'_, '_>| limits::find(entry.key).is_some_and(|(limit, _)| limit.key == KEYS[index]);
                 let default = if entries(table).iter().any(is_this) { "" } else { ", the default" };
-                format!("`{}` ({}{default})", KEYS[index], values[index])
+                format!("`{}` ({}{default})", names[index], Quantity::Size.format(values[index] as u64))
             };
             let message = format!("{} must be less than {}, which includes it", shown(0), shown(1));
-            self.error(entry.offset, message, "raise `http_head_bytes_max` or lower `http_target_bytes_max`");
+            self.error(entry.offset, message, format!("raise `{}` or lower `{}`", names[1], names[0]));
         }
     }
 }

@@ -304,9 +304,8 @@ fn drain_timeout_may_be_unlimited() {
 fn target_limit_must_be_less_than_head_limit() {
     check_before_domain(
         "[limits]\nhttp_target_bytes_max = 16384",
-        &["2:1: `http_target_bytes_max` (16384) must be less than `http_head_bytes_max` (16384, the default), which \
-           includes it; \
-           raise `http_head_bytes_max` or lower `http_target_bytes_max`"],
+        &["2:1: `http_target_max` (16KiB) must be less than `http_head_max` (16KiB, the default), which includes it; \
+           raise `http_head_max` or lower `http_target_max`"],
     );
 }
 
@@ -516,9 +515,9 @@ fn changed_limits_are_named() {
     let mut config = Config::default();
     assert_eq!(config.needs_new_process(&running), None);
     config.limits.drain_timeout_ms += 1;
-    assert_eq!(config.needs_new_process(&running).unwrap(), "`drain_timeout_ms` has changed");
+    assert_eq!(config.needs_new_process(&running).unwrap(), "`drain_timeout` has changed");
     config.limits.open_files_max += 1;
-    assert_eq!(config.needs_new_process(&running).unwrap(), "`open_files_max`, `drain_timeout_ms` have changed");
+    assert_eq!(config.needs_new_process(&running).unwrap(), "`open_files_max`, `drain_timeout` have changed");
     config.http2 = true;
     assert_eq!(config.needs_new_process(&running).unwrap(), "`http2` in [http] has changed");
 }

@@ -150,7 +150,7 @@ fn transfer_of_a_lying_server_is_refused() {
     // Cut off, or endless.
     check(&[message(&[begin, a])], "incomplete");
     check(&[message(&[begin])], "incomplete");
-    check(&vec![message(&[]); 100], "its transfer has more than 1000 bytes (`zone_file_bytes_max`)");
+    check(&vec![message(&[]); 100], "its transfer has more than 1000 bytes (`zone_file_max`)");
     check(&[message(&[a, begin])], "its transfer does not begin with the SOA of the zone");
     check(&[message(&[(b"\x07another\0", 6, 1, &seven)])], "its transfer does not begin with the SOA of the zone");
     check(&[message(&[begin, (APEX, 6, 1, &eight)])], "its transfer ends with another SOA than it began with");

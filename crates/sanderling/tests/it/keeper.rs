@@ -204,7 +204,7 @@ fn keeper_that_hangs_stops_no_other_client_and_is_replaced() {
     assert!(!is_served(&directory, https, &[]), "nobody signs");
     connection.get();
     wait_until("another keeper signs", || is_served(&directory, https, &[]));
-    server.wait_for_error(&format!("keeper {pid} hung (`hang_timeout_ms`)"));
+    server.wait_for_error(&format!("keeper {pid} hung (`hang_timeout`)"));
     assert_ne!(keeper(&server), pid);
 }
 

@@ -282,7 +282,7 @@ fn old_version_stays_while_the_primary_lies() {
     check(Behaviour::ForeignRecord, "its transfer has the record com. A, which cannot be in the zone");
     check(Behaviour::BrokenZone, "its zone has an error: ");
     check(Behaviour::Stalls, "it has not sent all in 1 s");
-    check(Behaviour::Endless, "its transfer has more than 200000 bytes (`zone_file_bytes_max`)");
+    check(Behaviour::Endless, "its transfer has more than 200000 bytes (`zone_file_max`)");
     let notify = |apex: &[u8]| {
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.set_read_timeout(Some(DEADLINE)).unwrap();

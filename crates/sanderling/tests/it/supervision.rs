@@ -498,7 +498,7 @@ fn download_is_cut_off_after_the_drain_timeout_and_survives_an_upgrade_without_o
         client.read_until(b"\r\n\r\n");
         assert_eq!(directory.control("upgrade").code(), Some(0));
         if cut_off_count > 0 {
-            server.wait_for_error("responses cut off after `drain_timeout_ms`: 1");
+            server.wait_for_error("responses cut off after `drain_timeout`: 1");
             // The replaced process has exited.
             server.server_process_id();
         }

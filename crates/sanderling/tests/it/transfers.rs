@@ -129,7 +129,7 @@ fn limit_of_a_journal_is_kept() {
     directory.replace("sanderling.toml", config.replace("bytes_max = 2000", "bytes_max = 500").as_bytes());
     assert_eq!(directory.control("reload").code(), Some(0));
     kill_server_process(&server);
-    server.wait_for_error("example.com.journal: it has more than 500 bytes (`zone_journal_bytes_max`); secondaries");
+    server.wait_for_error("example.com.journal: it has more than 500 bytes (`zone_journal_max`); secondaries");
     let (directory, server) = served("zone_journal_bytes_max = 0\n");
     load_version(&directory, 8);
     assert!(changes_since(&server, 7) > 5_000);

@@ -99,7 +99,7 @@ fn problem_alone(decoder: impl Read, decoded_bytes_max: u64) -> Option<(&'static
     match io::copy(&mut decoder.take(decoded_bytes_max.saturating_add(1)), &mut io::sink()) {
         Ok(bytes) if bytes <= decoded_bytes_max => None,
         Ok(_) => {
-            let remedy = "add the file without a coding, or raise `compressed_file_bytes_max` in [limits]";
+            let remedy = "add the file without a coding, or raise `compressed_file_max` in [limits]";
             Some(("has no file beside it that it is a form of, is too large once decoded, and is not used", remedy))
         }
         Err(_) => Some(("has no file beside it that it is a form of, cannot be decoded, and is not used", AGAIN)),

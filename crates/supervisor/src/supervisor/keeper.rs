@@ -325,7 +325,7 @@ impl Supervisor {
         // Its exit is noticed as such.
         let _ = process.connection.flush();
         if process.last_report_at.elapsed() >= hang_limit {
-            log_error(&format!("keeper {} hung (`hang_timeout_ms`); killed and restarted", process.handle.pid()));
+            log_error(&format!("keeper {} hung (`hang_timeout`); killed and restarted", process.handle.pid()));
             process.last_report_at = Instant::now();
             self.keeper.kill();
         }

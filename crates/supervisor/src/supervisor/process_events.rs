@@ -34,7 +34,7 @@ impl Supervisor {
             Event::Heartbeat => {}
             Event::LogFailed(kind) => self.logs.on_write_failure(kind),
             Event::ThreadHung(thread) => {
-                log_error(&format!("{process}: thread {thread} hung (`hang_timeout_ms`); killed and restarted"));
+                log_error(&format!("{process}: thread {thread} hung (`hang_timeout`); killed and restarted"));
                 self.replace_hung(index);
             }
             Event::Failed => {

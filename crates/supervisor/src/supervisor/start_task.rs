@@ -227,13 +227,13 @@ impl Supervisor {
             Some(Task::Replace(_)) => return self.finish_replacement(),
             _ => {
                 return self.on_new_process_needed(
-                    "the serving process has not loaded the configuration within `start_timeout_ms`",
+                    "the serving process has not loaded the configuration within `start_timeout`",
                 );
             }
         };
         if self.step_start(generation, StartInput::DeadlinePassed) == Some(StartStep::Kill) {
             for process in self.processes.iter_mut().filter(|process| process.generation == generation) {
-                log_error(&format!("{process} was not ready within `start_timeout_ms`; killing it"));
+                log_error(&format!("{process} was not ready within `start_timeout`; killing it"));
                 process.kill();
             }
         }
