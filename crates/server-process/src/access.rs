@@ -17,8 +17,9 @@ pub(crate) fn missing_pages(config: &Config, snapshot: &Snapshot) -> Vec<Diagnos
 
 fn missing_page(site: &Site, directory: &Directory) -> Option<Diagnostic> {
     let files = &site.options.files;
-    let has_other_page = files.listing || files.fallback.is_some();
-    if has_other_page || index_error(site, directory)?.kind() != io::ErrorKind::NotFound {
+    // Without a name of an index, the operator has chosen to have none.
+    let needs_no_index = files.index.is_empty() || files.listing || files.fallback.is_some();
+    if needs_no_index || index_error(site, directory)?.kind() != io::ErrorKind::NotFound {
         return None;
     }
     let message = format!("the site `{}` has no {}", site.document_root.display(), files.index.join(" or "));

@@ -247,6 +247,7 @@ fn check_warns_of_a_site_without_a_page_for_its_root() {
         ("", "a.txt", "public` has no index.html; "),
         ("index = [\"home.html\", \"index.txt\"]", "index.html", "public` has no home.html or index.txt; "),
         ("index = [\"home.html\", \"index.txt\"]", "index.txt", ""),
+        ("index = []", "a.txt", ""),
         ("listing = true", "a.txt", ""),
         ("fallback = \"app.html\"", "app.html", ""),
     ] {
