@@ -7,6 +7,7 @@ use crate::request_log::{LogOutput, LogTarget, RequestLog, Rotation, RotationTim
 use crate::units::Quantity;
 use sanderling_log_format::{Format, LogKind, Variable};
 use std::ops::RangeInclusive;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 const ROTATE_EXAMPLE: &str = "rotate = \"daily\" or rotate = \"100MiB\"";
@@ -67,6 +68,13 @@ impl ConfigBuilder<'_, '_> {
         }
         if let (true, Some(queries)) = (has_one_file, queries) {
             self.error(queries.offset, "both logs have the same file", format!("write {}", QUERIES.target_example));
+        }
+        for [log, other] in [[LogKind::Access, LogKind::Queries], [LogKind::Queries, LogKind::Access]] {
+            let [Some(log), Some(other)] = [log, other].map(|kind| self.config.log_output(kind)) else { continue };
+            if let (true, Some(queries)) = (is_earlier_file(log, other), queries) {
+                let message = "one log has a name that `rotate` gives to an earlier file of the other";
+                self.error(queries.offset, message, format!("write {}", QUERIES.target_example));
+            }
         }
     }
 
@@ -144,6 +152,18 @@ impl ConfigBuilder<'_, '_> {
     }
 }
 
+/// Whether the file of `log` would have the name that a rotation gives to an earlier file of `other`: `access.log.1` or
+/// `access.log.1.gz`.
+fn is_earlier_file(log: &LogOutput, other: &LogOutput) -> bool {
+    let (LogTarget::File(log), LogTarget::File(rotated), Some(_)) = (&log.target, &other.target, other.rotation) else {
+        return false;
+    };
+    let suffix = log.as_os_str().as_bytes().strip_prefix(rotated.as_os_str().as_bytes());
+    let Some(number) = suffix.and_then(|suffix| suffix.strip_prefix(b".")) else { return false };
+    let number = number.strip_suffix(b".gz").unwrap_or(number);
+    !number.is_empty() && number.iter().all(u8::is_ascii_digit)
+}
+
 fn entry_of<'n, 't>(entries: &[Entry<'n, 't>], key: &str) -> Option<Entry<'n, 't>> {
     entries.iter().find(|entry| entry.key == key).copied()
 }
@@ -187,6 +207,8 @@ mod tests {
         assert_eq!(log.output.rotation, Some(Rotation { time: RotationTime::Daily, keep: 7 }));
         let config = read("access = \"a\"\nqueries = \"stdout\"\nrotate = \"daily\"").expect("valid");
         assert_eq!(config.query_log.expect("a log").output.rotation, None);
+        assert!(read("access = \"a.log\"\nqueries = \"a.log.1\"").is_ok());
+        assert!(read("access = \"a.log\"\nqueries = \"a.log.dns\"\nrotate = \"daily\"").is_ok());
     }
 
     #[test]
@@ -207,6 +229,14 @@ mod tests {
             ("queries = \"q\"\nformat = \"json\"", "`format` is set, but `access` is not"),
             ("access = \"a\"\nqueries_one_of = 2", "`queries_one_of` is set, but `queries` is not"),
             ("access = \"a\"\nqueries = \"a\"", "both logs have the same file; write queries = \"queries.log\""),
+            (
+                "access = \"a.log\"\nqueries = \"a.log.1\"\nrotate = \"1KiB\"",
+                "a name that `rotate` gives to an earlier file of the other; write queries = \"queries.log\"",
+            ),
+            (
+                "access = \"q.log.12.gz\"\nqueries = \"q.log\"\nrotate = \"daily\"",
+                "a name that `rotate` gives to an earlier file of the other",
+            ),
             ("queries = \"q\"\nqueries_format = \"combined\"", "`queries_format` is not a log format"),
             (
                 "queries = \"q\"\nqueries_format = \"$status\"",
