@@ -485,6 +485,21 @@ pub struct TrustedProxies {
     pub networks: Vec<(IpAddr, u8)>,
     /// How they name the client.
     pub client_from: ClientFrom,
+    /// Where the configuration has the networks.
+    pub location: Location,
+}
+
+impl TrustedProxies {
+    /// That every address is one of a trusted proxy.
+    pub fn risk(&self) -> Option<Diagnostic> {
+        let all = self.networks.iter().find(|(_, prefix_bits)| *prefix_bits == 0)?;
+        let message = format!(
+            "`trusted_proxies` has all addresses ({}/0): a client that connects directly can pretend to have any address",
+            all.0
+        );
+        let remedy = "write the networks of the proxies alone";
+        Some(Diagnostic::warning(self.location.clone(), Problem::new(message, remedy)))
+    }
 }
 
 /// A file with the secrets of cookies, for servers that share an address.

@@ -8,7 +8,9 @@ use crate::loader::{Loaded, Loader};
 use crate::site_lint;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{print, report};
-use sanderling_config::{CertificateFiles, Config, ConfigSource, Exit, LogKind, ZoneOrigin, lookup_user};
+use sanderling_config::{
+    CertificateFiles, Config, ConfigSource, Exit, LogKind, TrustedProxies, ZoneOrigin, lookup_user,
+};
 use sanderling_ipc::secrets::{CertificateContent, NoCertificate, PassedCertificate};
 use sanderling_os::process::effective_uid;
 use serde::Serialize;
@@ -143,6 +145,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     loaded.warnings.extend(config.unencrypted_doh());
     loaded.warnings.extend(config.hsts_risks());
     loaded.warnings.extend(config.metrics.iter().flat_map(|metrics| metrics.risks()));
+    loaded.warnings.extend(config.trusted_proxies.iter().filter_map(TrustedProxies::risk));
     loaded.warnings.extend(config.security_notes());
     loaded.warnings.extend(switch_problem);
     for (site, opened) in config.sites.iter().zip(loaded.snapshot.sites.all()) {

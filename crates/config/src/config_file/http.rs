@@ -60,7 +60,8 @@ impl ConfigBuilder<'_, '_> {
                     }
                 };
                 if !networks.is_empty() {
-                    self.config.trusted_proxies = Some(TrustedProxies { networks, client_from });
+                    let location = self.reader.location(proxies.offset);
+                    self.config.trusted_proxies = Some(TrustedProxies { networks, client_from, location });
                 }
             }
         }
@@ -114,8 +115,13 @@ mod tests {
             let proxies = config(&format!("[http]\n{keys}{DOMAIN}")).trusted_proxies.expect("proxies");
             let networks =
                 [("192.0.2.0", 24), ("::1", 128)].map(|(text, bits)| (text.parse().expect("an address"), bits));
-            assert_eq!(proxies, TrustedProxies { networks: networks.to_vec(), client_from: expected });
+            assert_eq!((&proxies.networks[..], proxies.client_from), (&networks[..], expected));
+            assert_eq!(proxies.risk(), None);
         }
+        let keys = "trusted_proxies = [\"192.0.2.1\", \"::/0\"]\nclient_from = \"forwarded\"\n";
+        let risk = config(&format!("[http]\n{keys}{DOMAIN}")).trusted_proxies.and_then(|proxies| proxies.risk());
+        let text = risk.expect("a warning").to_string();
+        assert!(text.contains(":2:1: ") && text.contains("`trusted_proxies` has all addresses (::/0)"), "{text}");
         for (keys, expected) in [
             (
                 "client_from = \"forwarded\"",
