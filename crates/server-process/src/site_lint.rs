@@ -12,7 +12,7 @@ use references::{PageReferences, Reference};
 use sanderling_config::Limits;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::log;
-use sanderling_http::{PathTraits, media_type};
+use sanderling_http::{PathTraits, SitePath, media_type};
 use sanderling_server::{LinkError, LinkUse, OpenFilesOptions, Root, Site, SiteOptions, link_error};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -238,6 +238,7 @@ impl Lint {
             Some(Diagnostic::warning(location, Problem::new(message, remedy)))
         });
         warnings.extend(limited(broken.collect(), "links", location));
+        warnings.extend(limited(self.missing_targets(location), "rules", location));
         warnings.extend(limited(redirect_circles(&self.site, &self.files, location), "redirects", location));
         let limit = match walk {
             Walk::Limited => {
@@ -253,6 +254,42 @@ impl Lint {
         };
         warnings.extend(limit.map(note));
         warnings
+    }
+}
+
+impl Lint {
+    /// A warning for each file of a rule or of `fallback` that does not exist.
+    fn missing_targets(&self, location: &Location) -> Vec<Diagnostic> {
+        let SiteOptions { rules, files, .. } = &self.site.options;
+        let rules_file = Location::File(beneath(&self.document_root, b"_redirects"));
+        let mut warnings = Vec::new();
+        let mut warn = |what: String, location: &Location| {
+            let problem = Problem::new(format!("{what}, which does not exist"), "add the file, or correct the path");
+            warnings.push(Diagnostic::warning(location.clone(), problem));
+        };
+        if let Some(fallback) = files.fallback.as_ref().filter(|path| !self.has_file(path.as_bytes())) {
+            warn(format!("`fallback` is the file `{fallback}`"), location);
+        }
+        for rules in rules.iter() {
+            let own = rules.own_rules.fixed_files().map(|path| (path, location));
+            for (path, location) in own.chain(rules.file_rules.fixed_files().map(|path| (path, &rules_file))) {
+                if SitePath::parse(&path).is_ok_and(|path| !self.has_file(path.as_bytes())) {
+                    warn(format!("a rule serves the file `{}`", String::from_utf8_lossy(&path)), location);
+                }
+            }
+        }
+        warnings
+    }
+
+    /// Whether there is something at this path below the document root that a rule can serve. It may be precompressed.
+    fn has_file(&self, path: &[u8]) -> bool {
+        let extensions: &[&str] = if self.site.options.files.clean_urls { &["", ".html"] } else { &[""] };
+        let exists = |extension: &&str| {
+            ["", ".br", ".zst", ".gz"]
+                .iter()
+                .any(|coding| beneath(&self.root, &[path, extension.as_bytes(), coding.as_bytes()].concat()).exists())
+        };
+        extensions.iter().any(exists)
     }
 }
 

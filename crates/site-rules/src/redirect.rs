@@ -203,6 +203,12 @@ impl Action {
         };
         Ok(Action::Page(page_status, to.map(file).transpose()?))
     }
+
+    /// The path of the file that it serves, encoded as in a request; `None` if there is none, or if it depends on the request.
+    pub(crate) fn fixed_file(&self) -> Option<Vec<u8>> {
+        let (Action::Rewrite(to) | Action::Page(_, Some(to))) = self else { return None };
+        if to.url.has_placeholder() { None } else { to.expand_file(&Captures::example()).ok() }
+    }
 }
 
 impl RedirectStatus {

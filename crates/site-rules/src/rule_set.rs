@@ -88,6 +88,11 @@ impl RuleSet {
         (self.redirects.len(), self.fields.len())
     }
 
+    /// The paths of the files that rewrites and error pages serve for every request, percent-encoded.
+    pub fn fixed_files(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.redirects.iter().filter_map(|rule| rule.action().fixed_file())
+    }
+
     /// For each redirect without conditions on the query, a request that its pattern matches: the host if it is for one alone, and the
     /// path, percent-encoded.
     pub fn redirect_examples(&self) -> impl Iterator<Item = (Option<&str>, Vec<u8>)> {

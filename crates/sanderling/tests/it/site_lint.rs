@@ -175,6 +175,29 @@ fn limits_of_the_check_are_noted() {
 }
 
 #[test]
+fn rules_and_a_fallback_that_lead_to_missing_files_are_reported() {
+    let section = "fallback = \"app.html\"\n[domain.\"example.com\".redirects]\n\
+        \"/old\" = { to = \"/gone.html\", status = 410 }\n\"/a\" = { to = \"/index.html\", status = 200 }\n\
+        \"/b/*\" = { to = \"/b-:splat\", status = 200 }\n\"/c\" = { to = \"/packed.txt\", status = 200 }\n";
+    let files: &[(&str, &[u8])] = &[
+        ("public/index.html", b""),
+        ("public/packed.txt.br", b"\x3b"),
+        ("public/_redirects", b"/x /y%20z.html 200\n/* /404.html 404\n"),
+    ];
+    let directory = directory(section, files);
+    let errors = check(&directory, &[]).errors;
+    for expected in [
+        "sanderling.toml:4:8: warning: `fallback` is the file `app.html`, which does not exist; ",
+        "sanderling.toml:4:8: warning: a rule serves the file `/gone.html`, which does not exist; ",
+        "public/_redirects: warning: a rule serves the file `/y%20z.html`, which does not exist; ",
+        "public/_redirects: warning: a rule serves the file `/404.html`, which does not exist; ",
+    ] {
+        assert!(errors.contains(expected), "{expected}: {errors}");
+    }
+    assert_eq!(errors.matches("which does not exist").count(), 4, "{errors}");
+}
+
+#[test]
 fn circle_of_redirects_is_reported_with_its_locations() {
     let section = "clean_urls = true\n[domain.\"example.com\".redirects]\n\"/a\" = \"/b\"\n\"/b\" = \"https://example.com/c#d\"\n\
         \"/c\" = \"/a\"\n\"/into\" = \"/a\"\n\"/x/*\" = \"/y/:splat\"\n\"/grow/*\" = \"/more/x/:splat\"\n\"/more/*\" = \"/grow/:splat\"\n\
