@@ -14,6 +14,7 @@ use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::log;
 use sanderling_http::{PathTraits, SitePath, media_type};
 use sanderling_server::{LinkError, LinkUse, OpenFilesOptions, Root, Site, SiteOptions, link_error};
+use sanderling_site_rules::RedirectExample;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
@@ -239,7 +240,7 @@ impl Lint {
         });
         warnings.extend(limited(broken.collect(), "links", location));
         warnings.extend(limited(self.missing_targets(location), "rules", location));
-        warnings.extend(limited(redirect_circles(&self.site, &self.files, location), "redirects", location));
+        warnings.extend(limited(self.redirect_circles(location), "redirects", location));
         let limit = match walk {
             Walk::Limited => {
                 Some((format!("only {} files of the site were checked", self.file_count), "check_files_max"))
@@ -255,9 +256,7 @@ impl Lint {
         warnings.extend(limit.map(note));
         warnings
     }
-}
 
-impl Lint {
     /// A warning for each file of a rule or of `fallback` that does not exist.
     fn missing_targets(&self, location: &Location) -> Vec<Diagnostic> {
         let SiteOptions { rules, files, .. } = &self.site.options;
@@ -281,6 +280,39 @@ impl Lint {
         warnings
     }
 
+    /// A warning for each circle of redirects, by several rules or by rules and files, at the first rule that leads into it.
+    fn redirect_circles(&self, location: &Location) -> Vec<Diagnostic> {
+        let (mut circles, mut warnings) = (BTreeSet::new(), Vec::new());
+        let Some(rules) = &self.site.options.rules else { return warnings };
+        let examples = rules.own_rules.redirect_examples().chain(rules.file_rules.redirect_examples());
+        for RedirectExample { line, host, path } in examples {
+            let request_host = host.or_else(|| self.site.hosts.first().map(String::as_str)).map(str::as_bytes);
+            let error = link_error(&self.site, request_host, &path, LinkUse::Navigation, &self.files);
+            let Some(LinkError::Circle(locations)) = error else { continue };
+            let start = locations.iter().position(|one| Some(one) == locations.last()).unwrap_or_default();
+            // Each rule of a circle leads into it.
+            if !circles.insert(locations[start..].iter().cloned().collect::<BTreeSet<_>>()) {
+                continue;
+            }
+            let mut shown: Vec<_> = locations.iter().map(|one| String::from_utf8_lossy(one)).collect();
+            if shown.len() > SHOWN_LOCATIONS_MAX {
+                shown.truncate(SHOWN_LOCATIONS_MAX);
+                shown.push("...".into());
+            }
+            let of_host = host.map_or(String::new(), |host| format!(" of the host `{host}`"));
+            let problem = Problem::new(
+                format!("redirects{of_host} lead in a circle: {}", shown.join(" -> ")),
+                "correct one of the rules: browsers show an error after 20 redirects",
+            );
+            let location = line.map_or_else(
+                || location.clone(),
+                |line| Location::Position { file: beneath(&self.document_root, b"_redirects"), line, column: 1 },
+            );
+            warnings.push(Diagnostic::warning(location, problem));
+        }
+        warnings
+    }
+
     /// Whether there is something at this path below the document root that a rule can serve. It may be precompressed.
     fn has_file(&self, path: &[u8]) -> bool {
         let extensions: &[&str] = if self.site.options.files.clean_urls { &["", ".html"] } else { &[""] };
@@ -291,33 +323,6 @@ impl Lint {
         };
         extensions.iter().any(exists)
     }
-}
-
-/// A warning for each circle of redirects, by several rules or by rules and files.
-fn redirect_circles(site: &Arc<Site>, files: &OpenFilesOptions, location: &Location) -> Vec<Diagnostic> {
-    let (mut circles, mut warnings) = (BTreeSet::new(), Vec::new());
-    let Some(rules) = &site.options.rules else { return warnings };
-    for (host, path) in rules.own_rules.redirect_examples().chain(rules.file_rules.redirect_examples()) {
-        let host = host.or_else(|| site.hosts.first().map(String::as_str)).map(str::as_bytes);
-        let error = link_error(site, host, &path, LinkUse::Navigation, files);
-        let Some(LinkError::Circle(locations)) = error else { continue };
-        let start = locations.iter().position(|one| Some(one) == locations.last()).unwrap_or_default();
-        // Each rule of a circle leads into it.
-        if !circles.insert(locations[start..].iter().cloned().collect::<BTreeSet<_>>()) {
-            continue;
-        }
-        let mut shown: Vec<_> = locations.iter().map(|one| String::from_utf8_lossy(one)).collect();
-        if shown.len() > SHOWN_LOCATIONS_MAX {
-            shown.truncate(SHOWN_LOCATIONS_MAX);
-            shown.push("...".into());
-        }
-        let problem = Problem::new(
-            format!("redirects lead in a circle: {}", shown.join(" -> ")),
-            "correct one of the rules: browsers show an error after 20 redirects",
-        );
-        warnings.push(Diagnostic::warning(location.clone(), problem));
-    }
-    warnings
 }
 
 /// The first warnings, and the number of the others.

@@ -32,5 +32,5 @@ pub use options::{ClientFrom, FileOptions};
 pub use pattern::{Pattern, RequestPath};
 pub use redirect::{Action, Outcome, PageStatus, Redirect, RedirectStatus, RedirectText};
 pub use redirects_file::parse_redirects_file;
-pub use rule_set::{Match, RuleLimits, RuleSet};
+pub use rule_set::{Match, RedirectExample, RuleLimits, RuleSet};
 pub use security::SecurityHeaders;

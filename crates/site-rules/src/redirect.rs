@@ -32,6 +32,8 @@ pub struct Redirect {
     pub(crate) pattern: Pattern,
     action: Action,
     is_forced: bool,
+    /// Its line in a file of rules.
+    line: Option<u32>,
 }
 
 /// What a rule does.
@@ -120,7 +122,7 @@ impl Redirect {
             // The rule adds or removes the slash.
             pattern.require_slash(text.from.ends_with('/'));
         }
-        let redirect = Redirect { pattern, action, is_forced };
+        let redirect = Redirect { pattern, action, is_forced, line: None };
         redirect.check_loop(text.from)?;
         Ok(redirect)
     }
@@ -149,6 +151,16 @@ impl Redirect {
             }
         }
         Ok(())
+    }
+
+    /// The same rule, which is at this line of a file of rules.
+    pub(crate) fn at_line(self, line: usize) -> Redirect {
+        Redirect { line: u32::try_from(line).ok(), ..self }
+    }
+
+    /// Its line, if it is in a file of rules.
+    pub(crate) fn line(&self) -> Option<u32> {
+        self.line
     }
 
     /// The pattern.

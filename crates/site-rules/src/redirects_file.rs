@@ -16,7 +16,7 @@ pub fn parse_redirects_file(content: &[u8], limits: &mut RuleLimits) -> (Vec<Red
             limits.take(&redirect.pattern).map(|()| Some(redirect))
         });
         match parsed {
-            Ok(redirect) => redirects.extend(redirect),
+            Ok(redirect) => redirects.extend(redirect.map(|redirect| redirect.at_line(number))),
             Err(error) => problems.push(number, error),
         }
     }

@@ -47,6 +47,17 @@ pub struct RuleSet {
     field_index: Index,
 }
 
+/// A request that a redirect matches.
+#[derive(Debug)]
+pub struct RedirectExample<'s> {
+    /// The line of the redirect, if it is in a file of rules.
+    pub line: Option<u32>,
+    /// The host, if the redirect is for one alone.
+    pub host: Option<&'s str>,
+    /// The path, percent-encoded.
+    pub path: Vec<u8>,
+}
+
 /// The first rule that matches a request.
 #[derive(Debug)]
 pub struct Match<'s, 'r> {
@@ -93,17 +104,17 @@ impl RuleSet {
         self.redirects.iter().filter_map(|rule| rule.action().fixed_file())
     }
 
-    /// For each redirect without conditions on the query, a request that its pattern matches: the host if it is for one alone, and the
-    /// path, percent-encoded.
-    pub fn redirect_examples(&self) -> impl Iterator<Item = (Option<&str>, Vec<u8>)> {
+    /// For each redirect without conditions on the query, a request that its pattern matches.
+    pub fn redirect_examples(&self) -> impl Iterator<Item = RedirectExample<'_>> {
         let redirects = self.redirects.iter().filter(|rule| matches!(rule.action(), Action::Redirect(..)));
-        redirects.map(Redirect::pattern).filter(|pattern| !pattern.has_query()).map(|pattern| {
+        redirects.filter(|rule| !rule.pattern.has_query()).map(|rule| {
+            let pattern = &rule.pattern;
             let mut path = vec![b'/'];
             put_encoded(&pattern.example(), Place::Path, &mut path);
             if pattern.requires_slash() && path.len() > 1 {
                 path.push(b'/');
             }
-            (pattern.host(), path)
+            RedirectExample { line: rule.line(), host: pattern.host(), path }
         })
     }
 

@@ -208,7 +208,7 @@ fn circle_of_redirects_is_reported_with_its_locations() {
         ("public/about.html", b""),
         ("public/file", b""),
         ("public/new/1", b""),
-        ("public/_redirects", b"/y/:z /x/:z\n"),
+        ("public/_redirects", b"/y/:z /x/:z\nhttps://www.example.com/r /s\n/s /r\n"),
     ];
     let directory = directory(section, files);
     let errors = check(&directory, &[]).errors;
@@ -226,6 +226,9 @@ fn circle_of_redirects_is_reported_with_its_locations() {
         "/about -> /about.html -> /about",
     ];
     assert_eq!(circles, expected, "{errors}");
+    let rule =
+        "public/_redirects:2:1: warning: redirects of the host `www.example.com` lead in a circle: /r -> /s -> /r; ";
+    assert!(errors.contains(rule), "{errors}");
     assert!(errors.contains("index.html:1:9: warning: the link to `/into` is redirected in a circle"), "{errors}");
     assert_eq!(errors.matches("the link to").count(), 1, "{errors}");
 }
