@@ -357,6 +357,11 @@ fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().expect("a split gives at least one part")
 }
 
+/// The file of a page that has a clean URL, by a path that leads to it.
+pub(crate) fn page_path(path: &[u8]) -> Vec<u8> {
+    if path.ends_with(PAGE_EXTENSION) { path.to_vec() } else { [path, PAGE_EXTENSION].concat() }
+}
+
 /// The path of a file in a directory.
 pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }

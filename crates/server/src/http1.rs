@@ -355,7 +355,8 @@ impl Http1 {
                         let waiter = (context.waiter, self.job_count > 0);
                         match context.files.open(site, path, waiter, context.clock) {
                             Lookup::Failed(error) => {
-                                context.files.open_instead(error, (site, path, request), waiter, context.clock)
+                                let asked = (site, path, request);
+                                context.files.open_instead(error, asked, is_substitute, waiter, context.clock)
                             }
                             found => found,
                         }

@@ -339,8 +339,7 @@ impl<'s> Http2<'s> {
         // The page of an error, if that is a file.
         let mut page = None;
         let mut hit = Err(LookupError::NotLookedUp);
-        let mut ruling = None;
-        let mut is_substitute = false;
+        let (mut ruling, mut is_substitute) = (None, false);
         let response = match &parsed {
             Ok(Parsed::Complete { request: parsed, head_bytes }) => {
                 let site = files.site_for(&snapshot.sites, parsed.host);
@@ -385,10 +384,11 @@ impl<'s> Http2<'s> {
                     (_, Some(Err(error))) => (Err(LookupError::from(*error)), None),
                     (None, _) => (Err(LookupError::MisdirectedRequest), None),
                     (Some(site), Some(Ok(path))) => {
+                        let asked = (site, path, parsed);
                         lookup = match ended {
                             Some(Err(error)) => Lookup::Failed(error),
                             _ => match files.open(site, path, waiter, clock) {
-                                Lookup::Failed(error) => files.open_instead(error, (site, path, parsed), waiter, clock),
+                                Lookup::Failed(error) => files.open_instead(error, asked, is_substitute, waiter, clock),
                                 found => found,
                             },
                         };

@@ -97,17 +97,17 @@ fn step(
         None => (target, None),
     };
     let path = SitePath::parse(raw_path).map_err(|MalformedPath| Status::BadRequest)?;
-    let Some(rules) = &site.options.rules else { return find(site, &path, (link_use, files)) };
+    let Some(rules) = &site.options.rules else { return find(site, &path, false, (link_use, files)) };
     if rules.is_doh_path(&path) {
         return Ok(None);
     }
     let request = RequestPath { host, path: path.as_bytes(), ends_with_slash: path.ends_with_slash(), query };
     match Action::by_rules(rules, Method::Get, &request) {
-        Action::FileOrRule(outcome) => match find(site, &path, (link_use, files)) {
+        Action::FileOrRule(outcome) => match find(site, &path, false, (link_use, files)) {
             Err(Status::NotFound) => follow(site, Action::of(outcome), (link_use, files)),
             found => found,
         },
-        Action::File => find(site, &path, (link_use, files)),
+        Action::File => find(site, &path, false, (link_use, files)),
         action => follow(site, action, (link_use, files)),
     }
 }
@@ -117,15 +117,20 @@ fn follow(site: &Arc<Site>, action: Action<'_>, (link_use, files): LinkOptions<'
         Action::Redirect(_, location) => Ok(Some(location)),
         Action::Page(status) | Action::OtherFile(_, Some(status)) => Err(status),
         Action::OtherFile(path, None) => match SitePath::parse(&path) {
-            Ok(path) => find(site, &path, (link_use, files)),
+            Ok(path) => find(site, &path, true, (link_use, files)),
             Err(_) => Err(Status::NotFound),
         },
         Action::File | Action::FileOrRule(_) | Action::DnsQuery | Action::Respond(_) => Ok(None),
     }
 }
 
-/// Looks a file up.
-fn find(site: &Arc<Site>, path: &SitePath<'_>, (link_use, files): LinkOptions<'_>) -> Result<Option<Vec<u8>>, Status> {
+/// Looks a file up. `is_of_rule`: a rule leads to the path.
+fn find(
+    site: &Arc<Site>,
+    path: &SitePath<'_>,
+    is_of_rule: bool,
+    (link_use, files): LinkOptions<'_>,
+) -> Result<Option<Vec<u8>>, Status> {
     let missing = || match (&site.options.files.fallback, link_use) {
         (Some(_), LinkUse::Navigation) => Ok(None),
         _ => Err(Status::NotFound),
@@ -141,6 +146,7 @@ fn find(site: &Arc<Site>, path: &SitePath<'_>, (link_use, files): LinkOptions<'_
     let mut key = FileKey::default();
     key.set(site.id, path);
     match look_up(site, &key, files) {
+        Err(error) if is_of_rule && error.has_clean_url() => Ok(None),
         Err(FileError::IsDirectory) => canonical(CanonicalUrl::WithSlash),
         Err(FileError::Moved(url)) => canonical(url),
         Err(FileError::NotFound | FileError::NotFoundWithPage(_)) => missing(),

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::file_cache::{FileCache, Lookup};
-use crate::file_lookup::{NOT_FOUND_PAGE, join};
+use crate::file_lookup::{NOT_FOUND_PAGE, join, page_path};
 use crate::jobs::Waiter;
 use crate::open_file::{FileError, FileKey, OpenFile};
 use crate::sites::{Site, SiteCache, Sites};
@@ -69,15 +69,24 @@ impl<'s> LocalFiles<'s> {
     }
 
     /// What answers a request whose path leads to no file because of `error`: the fallback of the site, or a page that says so.
+    /// `is_of_rule`: a rule leads to the path. The client does not know it, so that the file is served, whatever its URL is.
     #[cold]
     #[inline(never)]
     pub(crate) fn open_instead(
         &mut self,
         error: FileError,
         (site, path, request): (&Arc<Site>, &SitePath<'_>, &Request<'_>),
+        is_of_rule: bool,
         waiter: (Waiter, bool),
         clock: &Clock,
     ) -> Lookup<'_, 's> {
+        if is_of_rule && error.has_clean_url() {
+            return match self.open_exact(site, page_path(path.as_bytes()), waiter, clock) {
+                Ok(Some(file)) => Lookup::Opened(file),
+                Ok(None) => Lookup::Pending,
+                Err(error) => Lookup::Failed(error),
+            };
+        }
         let (directory, has_page) = match error {
             FileError::NotFoundWithPage(bytes) => (&path.as_bytes()[..usize::from(bytes)], true),
             // Whether there is a page was not asked for a path that is refused.

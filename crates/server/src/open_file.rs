@@ -176,6 +176,11 @@ pub(crate) enum FileError {
 }
 
 impl FileError {
+    /// Whether the path is that of a page that has a clean URL.
+    pub(crate) fn has_clean_url(self) -> bool {
+        matches!(self, FileError::Moved(CanonicalUrl::WithoutExtension | CanonicalUrl::OfDirectory))
+    }
+
     /// Whether it is a property of the path, which is cached, and not of the moment.
     pub(crate) fn is_of_path(self) -> bool {
         match self {

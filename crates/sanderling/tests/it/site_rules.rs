@@ -191,6 +191,27 @@ fn other_files_are_served_by_rewrites_and_error_pages() {
 }
 
 #[test]
+fn rules_lead_to_files_whose_urls_have_no_extension() {
+    let section = "clean_urls = true\n[domain.\"example.com\".redirects]\n\
+        \"/drafts/*\" = { to = \"/404.html\", status = 404, force = true }\n\
+        \"/closed/*\" = { to = \"/maintenance\", status = 503, force = true }\n\
+        \"/start/*\" = { to = \"/index\", status = 200 }\n\"/*\" = { to = \"/index.html\", status = 200 }\n";
+    let files: &[(&str, &[u8])] = &[("public/404.html", b"lost\n"), ("public/maintenance.html", b"soon\n")];
+    let site = Site::new(section, files);
+    for (path, status, content) in [
+        ("/users/7", 200, "index\n"),
+        ("/start/x", 200, "index\n"),
+        ("/drafts/x", 404, "lost\n"),
+        ("/closed/x", 503, "soon\n"),
+    ] {
+        site.check_content(path, status, content);
+    }
+    // Requests for the files themselves are redirected, as without the rules.
+    site.check("/maintenance.html", &[], 308, &["location: /maintenance"]);
+    site.check("/index.html", &[], 308, &["location: /"]);
+}
+
+#[test]
 fn site_that_is_closed_for_maintenance_gets_503_with_its_page() {
     let section = "[domain.\"example.com\".redirects]\n\"/status\" = { to = \"/status.txt\", status = 200, force = true }\n\
         \"/*\" = { to = \"/maintenance.html\", status = 503, force = true }\n[domain.\"example.com\".headers]\n\
