@@ -19,6 +19,7 @@ fuzz_target!(|input: (&[u8], &[u8], &[u8], &[u8])| {
     let path = [b"/", path].concat();
     let Ok(path) = SitePath::parse(&path) else { return };
     let request = RequestPath {
+        is_https: query.len() % 2 == 1,
         host: Some(b"example.com"),
         path: path.as_bytes(),
         ends_with_slash: path.ends_with_slash(),

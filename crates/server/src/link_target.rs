@@ -50,58 +50,68 @@ pub fn link_error(
     files: &OpenFilesOptions,
 ) -> Option<LinkError> {
     let first_host = host;
-    let (mut host, mut target) = (host.map(<[u8]>::to_vec), target.to_vec());
-    let mut visited = vec![(host.clone(), target.clone())];
-    let mut locations = vec![target.clone()];
+    let mut url = Url { is_https: true, host: host.map(<[u8]>::to_vec), target: target.to_vec() };
+    let mut visited = vec![url.clone()];
+    let mut locations = vec![url.target.clone()];
     loop {
-        let location = match step(site, host.as_deref(), &target, (link_use, files)) {
+        let location = match step(site, &url, (link_use, files)) {
             Ok(None) => return None,
             Ok(Some(location)) => location,
             Err(status) => return Some(LinkError::Status(status)),
         };
-        let (next_host, next_target) = split_location(site, &location)?;
-        (host, target) = (next_host.or(host), next_target);
-        locations.push(if host.as_deref() == first_host { target.clone() } else { location });
-        let next = (host.clone(), target.clone());
-        if visited.contains(&next) || visited.len() > REDIRECTS_MAX {
+        url = redirected(site, url, &location)?;
+        locations.push(if url.host.as_deref() == first_host { url.target.clone() } else { location });
+        if visited.contains(&url) || visited.len() > REDIRECTS_MAX {
             return Some(LinkError::Circle(locations));
         }
-        visited.push(next);
+        visited.push(url.clone());
     }
 }
 
-/// The host that `location` names, if it does, and what a client then requests; `None` if it is of another site.
-fn split_location(site: &Site, location: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
+/// What a client requests.
+#[derive(Clone, PartialEq, Eq)]
+struct Url {
+    is_https: bool,
+    host: Option<Vec<u8>>,
+    /// The path, and perhaps a query.
+    target: Vec<u8>,
+}
+
+/// What a client requests that was redirected from `url` to `location`; `None` if it is of another site.
+fn redirected(site: &Site, url: Url, location: &[u8]) -> Option<Url> {
     let location = location.split(|&byte| byte == b'#').next().unwrap_or_default();
     if location.starts_with(b"/") && !location.starts_with(b"//") {
-        return Some((None, location.to_vec()));
+        return Some(Url { target: location.to_vec(), ..url });
     }
-    let after_scheme =
-        [&b"https://"[..], b"http://", b"//"].iter().find_map(|scheme| location.strip_prefix(*scheme))?;
+    let schemes = [(&b"https://"[..], true), (&b"http://"[..], false), (&b"//"[..], url.is_https)];
+    let (after_scheme, is_https) =
+        schemes.iter().find_map(|&(scheme, is_https)| Some((location.strip_prefix(scheme)?, is_https)))?;
     let (host, target) = after_scheme.split_at(memchr::memchr2(b'/', b'?', after_scheme).unwrap_or(after_scheme.len()));
     let name = host.split(|&byte| byte == b':').next().unwrap_or_default();
     site.hosts.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name)).then_some(())?;
     let slash: &[u8] = if target.starts_with(b"/") { b"" } else { b"/" };
-    Some((Some(name.to_ascii_lowercase()), [slash, target].concat()))
+    Some(Url { is_https, host: Some(name.to_ascii_lowercase()), target: [slash, target].concat() })
 }
 
 /// Follows a link: `Ok(None)` if there is a file, `Ok` with a location if it is redirected.
-fn step(
-    site: &Arc<Site>,
-    host: Option<&[u8]>,
-    target: &[u8],
-    (link_use, files): LinkOptions<'_>,
-) -> Result<Option<Vec<u8>>, Status> {
+fn step(site: &Arc<Site>, url: &Url, (link_use, files): LinkOptions<'_>) -> Result<Option<Vec<u8>>, Status> {
+    let Url { is_https, host, target } = url;
     let (raw_path, query) = match memchr::memchr(b'?', target) {
         Some(at) => (&target[..at], Some(&target[at + 1..])),
-        None => (target, None),
+        None => (&target[..], None),
     };
     let path = SitePath::parse(raw_path).map_err(|MalformedPath| Status::BadRequest)?;
     let Some(rules) = &site.options.rules else { return find(site, &path, false, (link_use, files)) };
     if rules.is_doh_path(&path) {
         return Ok(None);
     }
-    let request = RequestPath { host, path: path.as_bytes(), ends_with_slash: path.ends_with_slash(), query };
+    let request = RequestPath {
+        is_https: *is_https,
+        host: host.as_deref(),
+        path: path.as_bytes(),
+        ends_with_slash: path.ends_with_slash(),
+        query,
+    };
     match Action::by_rules(rules, Method::Get, &request) {
         Action::FileOrRule(outcome) => match find(site, &path, false, (link_use, files)) {
             Err(Status::NotFound) => follow(site, Action::of(outcome), (link_use, files)),

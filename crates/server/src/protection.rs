@@ -67,7 +67,7 @@ impl<'r> Protection<'r> {
         let is_match = |pattern: &Pattern| {
             spellings.iter().any(|path| {
                 [false, true].into_iter().any(|ends_with_slash| {
-                    pattern.is_match(&RequestPath { host: None, path, ends_with_slash, query: None })
+                    pattern.is_match(&RequestPath { is_https: false, host: None, path, ends_with_slash, query: None })
                 })
             })
         };

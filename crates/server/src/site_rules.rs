@@ -157,6 +157,7 @@ impl<'r> Ruling<'r> {
             return ruling;
         }
         let request_path = RequestPath {
+            is_https: request.scheme.unwrap_or_else(|| transport.scheme()) == Scheme::Https,
             host: request.host.map(|host| host.name),
             path: path.as_bytes(),
             ends_with_slash: path.ends_with_slash(),
@@ -212,7 +213,7 @@ fn https_lines<'r>(rules: Option<&'r SiteRules>, host: Option<Host<'_>>) -> &'r 
 /// The fields of a response to what has no path that rules could match: those that the site has on all its responses.
 fn edits_without_path(rules: &SiteRules) -> FieldEdits<'_> {
     let mut edits = FieldEdits::default();
-    let root = RequestPath { host: None, path: b"", ends_with_slash: true, query: None };
+    let root = RequestPath { is_https: false, host: None, path: b"", ends_with_slash: true, query: None };
     rules.default_fields.add_fields(&root, &mut edits);
     edits.end_defaults();
     edits

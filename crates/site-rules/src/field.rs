@@ -334,7 +334,13 @@ mod tests {
     }
 
     fn apply(rules: &[FieldRule], head: &str) -> String {
-        let request = crate::RequestPath { host: None, path: b"a\xff/b\"c", ends_with_slash: false, query: None };
+        let request = crate::RequestPath {
+            is_https: false,
+            host: None,
+            path: b"a\xff/b\"c",
+            ends_with_slash: false,
+            query: None,
+        };
         let mut edits = FieldEdits::default();
         for rule in rules {
             let captures = rule.pattern.matches(&request).expect("a match");

@@ -77,6 +77,7 @@ mod tests {
         let mut edits = FieldEdits::default();
         let path = path.strip_prefix('/').expect("a path");
         let request = RequestPath {
+            is_https: false,
             host: Some(host.as_bytes()),
             path: path.as_bytes(),
             ends_with_slash: path.is_empty(),

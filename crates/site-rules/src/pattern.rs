@@ -14,6 +14,8 @@ const QUERY_CONDITIONS_MAX: usize = 8;
 /// What a request is for, decoded and normalized as for the look-up of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestPath<'r> {
+    /// Whether it is requested with HTTPS.
+    pub is_https: bool,
     /// The host, in any case; `None` if the request has none.
     pub host: Option<&'r [u8]>,
     /// The decoded path, without a slash at its start or end, and without empty segments.
@@ -31,6 +33,8 @@ pub struct RequestPath<'r> {
 pub struct Pattern {
     /// The only host, in lower case; `None` for every one.
     host: Option<Box<str>>,
+    /// It is one of `http://`, so that a rule may lead to the same URL with HTTPS. One of `https://` matches both.
+    excludes_https: bool,
     /// The segments before the one with `*`.
     head: Vec<Segment>,
     splat: Option<Splat>,
@@ -119,8 +123,15 @@ impl Pattern {
             return Err(RuleError::new(message, remedy));
         }
         let (host, path) = split_host(text)?;
-        let mut pattern =
-            Pattern { host, head: Vec::new(), splat: None, slash: Slash::Any, names: Vec::new(), query: Vec::new() };
+        let mut pattern = Pattern {
+            host,
+            excludes_https: text.starts_with("http://"),
+            head: Vec::new(),
+            splat: None,
+            slash: Slash::Any,
+            names: Vec::new(),
+            query: Vec::new(),
+        };
         pattern.parse_path(text, path)?;
         pattern.parse_query(query)?;
         Ok(pattern)
@@ -276,6 +287,9 @@ impl Pattern {
         {
             return None;
         }
+        if self.excludes_https && request.is_https {
+            return None;
+        }
         if matches!(self.slash, Slash::Only(ends_with_slash) if ends_with_slash != request.ends_with_slash) {
             return None;
         }
@@ -383,7 +397,7 @@ fn is_host(host: &[u8], own: &[u8]) -> bool {
     host.strip_suffix(b".").unwrap_or(host).eq_ignore_ascii_case(own)
 }
 
-/// Splits `https://host/path`; the scheme makes no difference.
+/// Splits `https://host/path`.
 fn split_host(text: &str) -> Result<(Option<Box<str>>, &str), RuleError> {
     let Some((scheme, rest)) = text.split_once("://") else { return Ok((None, text)) };
     if !matches!(scheme, "http" | "https") {
@@ -429,6 +443,7 @@ mod tests {
         let path = path.strip_prefix('/').expect("a path");
         let trimmed = path.strip_suffix('/').unwrap_or(path);
         RequestPath {
+            is_https: false,
             host: Some(b"Example.COM"),
             path: trimmed.as_bytes(),
             ends_with_slash: path.is_empty() || path.ends_with('/'),
@@ -504,6 +519,17 @@ mod tests {
         check("https://example.com/a", "/a", Some(("", &[])));
         check("http://example.com", "/", Some(("", &[])));
         check("https://www.example.com/a", "/a", None);
+    }
+
+    #[test]
+    fn pattern_of_http_matches_no_request_with_https() {
+        for (pattern, matches_https) in [("http://example.com/*", false), ("https://example.com/*", true), ("/*", true)]
+        {
+            let pattern = Pattern::parse(pattern, &[]).expect("a pattern");
+            let http = request("/a", None);
+            let https = RequestPath { is_https: true, ..http };
+            assert_eq!((pattern.is_match(&http), pattern.is_match(&https)), (true, matches_https), "{pattern:?}");
+        }
     }
 
     #[test]

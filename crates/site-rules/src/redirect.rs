@@ -135,7 +135,7 @@ impl Redirect {
         }
         let path = self.pattern.example();
         for ends_with_slash in [false, true] {
-            let request = RequestPath { host: None, path: &path, ends_with_slash, query: None };
+            let request = RequestPath { is_https: false, host: None, path: &path, ends_with_slash, query: None };
             let Some(captures) = self.pattern.matches(&request) else { continue };
             let Outcome::Redirect(_, location) = self.outcome(&captures, None) else { return Ok(()) };
             if !location.starts_with(b"/") || location.starts_with(b"//") {
@@ -385,6 +385,7 @@ mod tests {
         let rule = rule(from, to, 302).expect("a rule");
         let trimmed = path[1..].strip_suffix('/').unwrap_or(&path[1..]);
         let request = RequestPath {
+            is_https: false,
             host: None,
             path: trimmed.as_bytes(),
             ends_with_slash: path.ends_with('/'),
@@ -439,6 +440,7 @@ mod tests {
         let rules = RuleSet::new(vec![Redirect::new(&text).expect("a rule")], Vec::new());
         let id = format!("id={id}");
         let request = RequestPath {
+            is_https: false,
             host: None,
             path: path.trim_matches('/').as_bytes(),
             ends_with_slash: path.ends_with('/'),
@@ -500,7 +502,8 @@ mod tests {
     #[test]
     fn rule_that_adds_or_removes_a_slash_matches_only_without_or_with_it() {
         let added = rule("/a", "/a/", 301).expect("a rule");
-        let request = |ends_with_slash| RequestPath { host: None, path: b"a", ends_with_slash, query: None };
+        let request =
+            |ends_with_slash| RequestPath { is_https: false, host: None, path: b"a", ends_with_slash, query: None };
         assert!(added.pattern.matches(&request(false)).is_some() && added.pattern.matches(&request(true)).is_none());
         let removed = rule("/:x/", "/:x", 301).expect("a rule");
         assert!(
@@ -550,7 +553,7 @@ mod tests {
     fn destination_that_is_too_long_is_not_sent() {
         let rule = rule("/a/*", "/:splat:splat", 301).expect("a rule");
         let path = [&b"a/"[..], &[b'"'; 4_000]].concat();
-        let request = RequestPath { host: None, path: &path, ends_with_slash: false, query: None };
+        let request = RequestPath { is_https: false, host: None, path: &path, ends_with_slash: false, query: None };
         let captures = rule.pattern.matches(&request).expect("a match");
         assert_eq!(rule.outcome(&captures, None), Outcome::TooLong);
     }

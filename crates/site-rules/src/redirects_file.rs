@@ -100,6 +100,7 @@ mod tests {
         let rules = RuleSet::new(redirects, Vec::new());
         let trimmed = path.trim_matches('/');
         let request = RequestPath {
+            is_https: false,
             host: Some(b"blog.example.com"),
             path: trimmed.as_bytes(),
             ends_with_slash: path.ends_with('/'),

@@ -49,7 +49,7 @@ fn path() -> impl Strategy<Value = String> {
 }
 
 fn request<'r>(path: &'r [u8], query: Option<&'r [u8]>) -> RequestPath<'r> {
-    RequestPath { host: None, path, ends_with_slash: path.is_empty(), query }
+    RequestPath { is_https: false, host: None, path, ends_with_slash: path.is_empty(), query }
 }
 
 proptest! {

@@ -109,7 +109,8 @@ impl ConfigBuilder<'_, '_> {
     /// Refuses a file that would be served for paths without a file although it is protected.
     pub(super) fn check_fallback(&mut self, options: &SiteOptions) {
         let Some(fallback) = &options.files.fallback else { return };
-        let path = RequestPath { host: None, path: fallback.as_bytes(), ends_with_slash: false, query: None };
+        let path =
+            RequestPath { is_https: false, host: None, path: fallback.as_bytes(), ends_with_slash: false, query: None };
         let auth = options.rules.auth.iter().map(|rule| (&rule.pattern, &rule.location, "auth", "without a password"));
         let access =
             options.rules.access.iter().map(|rule| (&rule.pattern, &rule.location, "access", "to all clients"));

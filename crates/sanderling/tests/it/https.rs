@@ -492,6 +492,23 @@ fn broken_certificate_at_start_affects_no_other_domain() {
 }
 
 #[test]
+fn rule_that_leads_from_http_to_https_ends_there() {
+    let directory = domain();
+    directory.write("public/_redirects", b"http://example.com/* https://example.com/:splat 301!\n");
+    directory.replace("sanderling.toml", &[CONFIG, &b"https_redirect = false\n"[..]].concat());
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let (http, https) = (server.http(), server.encrypted("https"));
+    let certificate = directory.argument("chain.pem");
+    let connect = [format!("example.com:80:{http}"), format!("example.com:443:{https}")];
+    let common = ["-sSL", "--cacert", &certificate, "--connect-to", &connect[0], "--connect-to", &connect[1]];
+    for version in ["--http1.1", "--http2"] {
+        let form = "%{http_code} %{num_redirects} %{url_effective}";
+        let followed = curl(&[&common[..], &[version, "-w", form, "http://example.com/index.html"]].concat());
+        assert_eq!(followed.text(), "hi\n200 1 https://example.com/index.html", "{}", followed.errors);
+    }
+}
+
+#[test]
 fn site_is_redirected_to_https_and_kept_there() {
     let directory = domain();
     let hsts = b"hsts = { max_age_s = 86400 }\n";

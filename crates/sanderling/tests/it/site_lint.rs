@@ -202,7 +202,8 @@ fn circle_of_redirects_is_reported_with_its_locations() {
     let section = "clean_urls = true\n[domain.\"example.com\".redirects]\n\"/a\" = \"/b\"\n\"/b\" = \"https://example.com/c#d\"\n\
         \"/c\" = \"/a\"\n\"/into\" = \"/a\"\n\"/x/*\" = \"/y/:splat\"\n\"/grow/*\" = \"/more/x/:splat\"\n\"/more/*\" = \"/grow/:splat\"\n\
         \"/about\" = \"/about.html\"\n\"/old/*\" = \"/new/:splat\"\n\"/new/x\" = \"https://other.example/old/x\"\n\
-        \"/file\" = { to = \"/to-file\", force = false }\n\"/to-file\" = \"/file\"\n";
+        \"/file\" = { to = \"/to-file\", force = false }\n\"/to-file\" = \"/file\"\n\
+        \"http://example.com/secure/*\" = \"https://example.com/secure/:splat\"\n";
     let files: &[(&str, &[u8])] = &[
         ("public/index.html", b"<a href=/into><a href=/old/1>"),
         ("public/about.html", b""),
