@@ -190,12 +190,17 @@ impl OnDemand {
         let coding = negotiate_coding(fields, made);
         // The client has the file as it is, or a part of it, and goes on with that: what was not made when it began must not
         // replace it.
+        let names = |field, etag: &[u8]| fields.values(field).any(|tags| memchr::memmem::find(tags, etag).is_some());
+        let etag = uncompressed.representation.etag();
         let is_of_other = if fields.contains(FieldName::Range) {
-            let of_coded = self.variant(coding).map(|variant| variant.representation.etag());
-            of_coded.is_none() || fields.single(FieldName::IfRange) != of_coded
+            let is_of_coded = |coded: &FileVariant| {
+                let coded = coded.representation.etag();
+                fields.single(FieldName::IfRange) == Some(coded)
+                    || names(FieldName::IfMatch, coded) && !names(FieldName::IfMatch, etag)
+            };
+            !self.variant(coding).is_some_and(is_of_coded)
         } else {
-            let etag = uncompressed.representation.etag();
-            fields.values(FieldName::IfNoneMatch).any(|tags| memchr::memmem::find(tags, etag).is_some())
+            names(FieldName::IfNoneMatch, etag) || names(FieldName::IfMatch, etag)
         };
         if is_of_other { ContentCoding::Identity } else { coding }
     }
