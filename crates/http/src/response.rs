@@ -191,6 +191,16 @@ impl<'r> Response<'r> {
         Response::of(request, Head::StatusPage(status, PageFormat::accepted_by(request)))
     }
 
+    /// The response with the whole file instead of several ranges, whose parts have the type of the file (RFC 9110 §14.2 permits it).
+    #[must_use]
+    pub fn without_parts(self) -> Self {
+        let head = match self.head {
+            Head::Multipart(multipart) => Head::Full(multipart.file()),
+            other => other,
+        };
+        Response { head, ..self }
+    }
+
     /// The error `status` with the file of the response as its page, or with the built-in page if there is no file. A response
     /// that says that the server has failed stays.
     #[must_use]

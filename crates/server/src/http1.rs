@@ -383,7 +383,7 @@ impl Http1 {
         let mut response =
             respond(request, hit.as_ref().map(FileHit::representation).map_err(|error| *error), context.clock.unix_s());
         if let Some(ruling) = ruling {
-            response = ruling.action.finish(response);
+            response = ruling.finish(response);
         }
         if is_last {
             response = response.with_connection_close();

@@ -410,7 +410,7 @@ impl<'s> Http2<'s> {
                 refusal(refused.as_ref().err().copied(), &scratch.head, metrics)
             }
         };
-        let response = ruling.as_ref().map_or(response, |ruling| ruling.action.finish(response));
+        let response = ruling.as_ref().map_or(response, |ruling| ruling.finish(response));
         write_head(&response, ruling.as_ref(), is_substitute, clock.date(), head);
         let mut content = match (response.body(), hit.as_ref().ok().or(page.as_ref())) {
             (Body::StatusPage(page), _) => self.page_content(&request, page),

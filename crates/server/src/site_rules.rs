@@ -312,6 +312,17 @@ impl Ruling<'_> {
     }
 }
 
+impl Ruling<'_> {
+    /// The `response` with a file as the rules want it: as the page of an error, or whole, if its type is not that of the file.
+    pub(crate) fn finish<'p>(&self, response: Response<'p>) -> Response<'p> {
+        let response = match self.action {
+            Action::OtherFile(_, Some(status)) => response.with_error(status),
+            _ => response,
+        };
+        if self.fields.edits.has("Content-Type") { response.without_parts() } else { response }
+    }
+}
+
 impl<'r> Action<'r> {
     pub(crate) fn by_rules(rules: &SiteRules, method: Method, path: &RequestPath<'_>) -> Action<'r> {
         let sets: [&RuleSet; 2] = [&rules.own_rules, &rules.file_rules];
@@ -370,14 +381,6 @@ impl<'r> Action<'r> {
             Action::Redirect(status, location) => Some(Response::redirect(request, *status, location)),
             Action::Page(status) => Some(Response::status_page(request, *status)),
             Action::File | Action::FileOrRule(_) | Action::OtherFile(..) | Action::DnsQuery => None,
-        }
-    }
-
-    /// `response` as the page of an error, if the rule says so.
-    pub(crate) fn finish<'p>(&self, response: Response<'p>) -> Response<'p> {
-        match self {
-            Action::OtherFile(_, Some(status)) => response.with_error(*status),
-            _ => response,
         }
     }
 }

@@ -231,7 +231,13 @@ fn fields_are_on_the_responses_that_may_have_them() {
     let section = "[domain.\"example.com\".headers]\n\"/*\" = { \"X-Frame-Options\" = \"DENY\", \"X-Path\" = \"/:splat\" }\n\
         \"/assets/*\" = { \"Cache-Control\" = \"public, max-age=31536000, immutable\", \"X-Content-Type-Options\" = false }\n\
         \"/assets/*.log\" = { \"Content-Type\" = \"text/x-log\", \"X-Frame-Options\" = \"SAMEORIGIN\" }\n";
-    let site = Site::new(section, &[("public/assets/a.js", b"script\n"), ("public/assets/a.log", b"0123456789\n")]);
+    let files: &[(&str, &[u8])] = &[
+        ("public/assets/a.js", b"script\n"),
+        ("public/assets/a.log", b"0123456789\n"),
+        ("public/assets/several.js", &[b'x'; 1000]),
+        ("public/assets/several.log", &[b'x'; 1000]),
+    ];
+    let site = Site::new(section, files);
     site.check(
         "/",
         &[],
@@ -246,6 +252,14 @@ fn fields_are_on_the_responses_that_may_have_them() {
     let of_log = [cache, "x-frame-options: SAMEORIGIN", "content-type: text/x-log"];
     site.check("/assets/a.log", &[], 200, &of_log);
     site.check("/assets/a.log", &["-r", "0-0"], 206, &of_log);
+    // Parts would have another type than the whole file.
+    site.check(
+        "/assets/several.log",
+        &["-r", "0-0,900-900"],
+        200,
+        &["content-type: text/x-log", "content-length: 1000"],
+    );
+    site.check("/assets/several.js", &["-r", "0-0,900-900"], 206, &["!content-type: text/javascript"]);
     // RFC 9110 §15.4.5.
     let head = site.ask("--http1.1", "/assets/a.log", &["-I"]);
     let etag = head.lines().find_map(|line| line.strip_prefix("ETag: ")).expect("an entity tag");
