@@ -42,7 +42,7 @@ mod scan;
 mod grammar;
 
 pub use body_skipper::{BodySkipper, Skipped};
-pub use content_coding::{ContentCoding, negotiate_coding};
+pub use content_coding::{ContentCoding, accepts_identity, negotiate_coding};
 pub use date::HttpDate;
 pub use dns_message::{DNS_MESSAGE_BYTES_MAX, dns_query, has_dns_message};
 pub use fields::{FieldName, FieldValues, Fields};

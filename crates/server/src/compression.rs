@@ -7,7 +7,9 @@
 use crate::disk_file::DiskFile;
 use crate::file_variant::{FileContent, FileVariant, Gauges, http_metadata};
 use crate::options::CompressionOptions;
-use sanderling_http::{ContentCoding, FieldName, Negotiation, Representation, Request, negotiate_coding};
+use sanderling_http::{
+    ContentCoding, FieldName, Method, Negotiation, Representation, Request, accepts_identity, negotiate_coding,
+};
 use sanderling_os::file::Metadata;
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -192,13 +194,14 @@ impl OnDemand {
         // replace it.
         let names = |field, etag: &[u8]| fields.values(field).any(|tags| memchr::memmem::find(tags, etag).is_some());
         let etag = uncompressed.representation.etag();
-        let is_of_other = if fields.contains(FieldName::Range) {
+        // RFC 9110 §14.2: of HEAD a range is ignored.
+        let is_of_other = if request.method == Method::Get && fields.contains(FieldName::Range) {
             let is_of_coded = |coded: &FileVariant| {
                 let coded = coded.representation.etag();
                 fields.single(FieldName::IfRange) == Some(coded)
                     || names(FieldName::IfMatch, coded) && !names(FieldName::IfMatch, etag)
             };
-            !self.variant(coding).is_some_and(is_of_coded)
+            accepts_identity(fields) && !self.variant(coding).is_some_and(is_of_coded)
         } else {
             names(FieldName::IfNoneMatch, etag) || names(FieldName::IfMatch, etag)
         };

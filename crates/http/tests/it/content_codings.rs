@@ -1,18 +1,39 @@
 //! Tests of content negotiation by Accept-Encoding.
 
 use proptest::prelude::*;
-use sanderling_http::{ContentCoding, Parsed, RequestLimits, negotiate_coding, parse_request};
+use sanderling_http::{
+    ContentCoding, Fields, Parsed, RequestLimits, accepts_identity, negotiate_coding, parse_request,
+};
 
 use crate::site::{APP_BYTES, check, etag_of_app, response_to};
 
-/// The coding selected from `available` for these values of Accept-Encoding lines.
-fn selected(lines: &[&str], available: &[ContentCoding]) -> ContentCoding {
+/// What `of` says of the fields of a request with these values of Accept-Encoding lines.
+fn of_fields<T>(lines: &[&str], of: impl Fn(&Fields<'_>) -> T) -> T {
     let fields: String = lines.iter().map(|line| format!("Accept-Encoding:{line}\r\n")).collect();
     let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}Accept: */*\r\n\r\n");
     let Ok(Parsed::Complete { request, .. }) = parse_request(request.as_bytes(), 0, &RequestLimits::default()) else {
         panic!("invalid request: {request:?}");
     };
-    negotiate_coding(&request.fields, available.iter().copied())
+    of(&request.fields)
+}
+
+/// The coding selected from `available`.
+fn selected(lines: &[&str], available: &[ContentCoding]) -> ContentCoding {
+    of_fields(lines, |fields| negotiate_coding(fields, available.iter().copied()))
+}
+
+#[test]
+fn identity_is_accepted_unless_it_is_refused() {
+    for (line, expected) in [
+        ("br", true),
+        ("br;q=0", true),
+        ("br, *;q=0.1", true),
+        ("identity, *;q=0", true),
+        ("br, identity;q=0", false),
+        ("br, *;q=0", false),
+    ] {
+        assert_eq!(of_fields(&[line], accepts_identity), expected, "{line}");
+    }
 }
 
 /// Checks the coding selected for these lines if all codings are available, and if only gzip is.

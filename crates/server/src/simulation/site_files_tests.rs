@@ -647,6 +647,14 @@ fn a_client_that_has_the_file_as_it_is_goes_on_with_that() {
         assert_eq!((rest.field("ETag"), &rest.content[..]), (Some(coded_etag.as_str()), &coded.content[10..]));
         let other = browser.get("/a.txt", &format!("Range: bytes=10-\r\nIf-Range: {coded_etag}\r\n"));
         assert_eq!((other.status(), other.text()), ("200", content.as_str()));
+        let head = browser.ask("HEAD", "/a.txt", &format!("{GZIP}Range: bytes=10-\r\n"));
+        assert_eq!((head.field("ETag"), head.field("Content-Encoding")), (Some(coded_etag.as_str()), Some("gzip")));
+        assert_eq!(head.field("Content-Length"), Some(coded.content.len().to_string().as_str()));
+        for refused in ["identity;q=0", "*;q=0"] {
+            let fields = format!("Accept-Encoding: gzip, {refused}\r\nRange: bytes=10-\r\n");
+            let rest = browser.get("/a.txt", &fields);
+            assert_eq!((rest.status(), rest.field("Content-Encoding")), ("206", Some("gzip")), "{refused}");
+        }
         for (tags, coding) in [
             (etag.clone(), None),
             (coded_etag.clone(), Some("gzip")),
