@@ -20,6 +20,19 @@ impl Escape {
         }
     }
 
+    /// Appends `bytes` to `out` as one word: in text a space is escaped too, so that programs which split lines at spaces find
+    /// the next value in its place.
+    pub(crate) fn write_word(self, bytes: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Escape::Text => bytes.split_inclusive(|&byte| byte == b' ').for_each(|part| {
+                let (word, space) = part.strip_suffix(b" ").map_or((part, &b""[..]), |word| (word, &br"\x20"[..]));
+                write_text(word, out);
+                out.extend_from_slice(space);
+            }),
+            Escape::Json => write_json(bytes, out),
+        }
+    }
+
     /// What stands for a value that a request does not have.
     pub(crate) fn missing(self) -> &'static [u8] {
         match self {

@@ -77,7 +77,10 @@ impl Variable for HttpVariable {
     fn write(&self, record: &HttpRecord<'_>, escape: Escape, out: &mut Vec<u8>) {
         let mut put = |value: Option<&[u8]>| put_value(value, escape, out);
         match self {
-            HttpVariable::RemoteUser => put(record.field(AUTHORIZATION).and_then(user_of).as_deref()),
+            HttpVariable::RemoteUser => match record.field(AUTHORIZATION).and_then(user_of) {
+                Some(name) if !name.is_empty() => escape.write_word(&name, out),
+                _ => put(None),
+            },
             HttpVariable::Request => match record.request_parts() {
                 Some(line) => {
                     for part in [line.method, b" ", line.target, b" ", line.version] {

@@ -78,6 +78,8 @@ mod tests {
             ("Authorization: Basic YW5uOnNlY3JldA==\r\n", "ann"),
             ("authorization:  basic YW5uOmE6Yg== \r\n", "ann"),
             ("Authorization: Basic YSJiOg==\r\n", "a\\x22b"),
+            // A name with spaces stays one word.
+            ("Authorization: Basic YSBiIFs6eA==\r\n", r"a\x20b\x20["),
             ("Authorization: Basic Og==\r\n", "-"),
             ("Authorization: Basic YW5u\r\n", "-"),
             ("Authorization: Basic YW5u!\r\n", "-"),
@@ -95,6 +97,12 @@ mod tests {
                 "{fields}"
             );
         }
+    }
+
+    #[test]
+    fn remote_user_has_its_spaces_in_json() {
+        let record = HttpRecord { fields: b"Authorization: Basic YSBiIFs6eA==\r\n", ..record(LINE) };
+        assert_eq!(line(r#"{"user":"$remote_user"}"#, &record), "{\"user\":\"a b [\"}\n");
     }
 
     #[test]
