@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 use std::sync::LazyLock;
 
 const APEX: &[u8] = b"\x01z\0";
-/// Magic, version, and the digest of the zone.
-const START_BYTES: usize = 16;
+/// Magic, version, the digest of the zone, and whether the end is ambiguous.
+const START_BYTES: usize = 17;
 const HASH_BYTES: usize = 32;
 
 fn zone(serial: u32, records: &str) -> Zone {

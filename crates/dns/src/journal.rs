@@ -14,13 +14,15 @@ use core::fmt;
 use sha2::{Digest, Sha256};
 
 /// The start of the encoded form. Another form has another number.
-const MAGIC: [u8; 8] = *b"SDLJ\0\0\0\x01";
+const MAGIC: [u8; 8] = *b"SDLJ\0\0\0\x02";
 /// Bytes of the length before each change.
 const LENGTH_BYTES: usize = 4;
 /// Bytes of the hash at the end.
 const HASH_BYTES: usize = 32;
 /// Bytes of the digest of the zone, after the magic.
 const DIGEST_BYTES: usize = 8;
+/// Bytes after the digest that say whether the end is ambiguous: 0 or 1.
+const END_BYTES: usize = 1;
 /// Bytes of the numbers at the end of the RDATA of a SOA, of which the serial is the first.
 const SOA_NUMBERS_BYTES: usize = 20;
 
@@ -176,7 +178,7 @@ impl ZoneJournal {
         let mut changes = self.changes.clone();
         changes.push(Arc::new(change));
         let mut journal = ZoneJournal { changes, has_ambiguous_end: false };
-        let mut rest_bytes = bytes_max.saturating_sub(MAGIC.len() + DIGEST_BYTES + HASH_BYTES);
+        let mut rest_bytes = bytes_max.saturating_sub(MAGIC.len() + DIGEST_BYTES + END_BYTES + HASH_BYTES);
         let fits = |change: &&Arc<ZoneChange>| {
             let remaining = rest_bytes.checked_sub(change.encoded_bytes());
             rest_bytes = remaining.unwrap_or(0);
@@ -201,6 +203,7 @@ impl ZoneJournal {
     pub(crate) fn encode(&self, digest: u64) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&digest.to_be_bytes());
+        out.push(u8::from(self.has_ambiguous_end));
         for change in &self.changes {
             out.extend_from_slice(&(change.records.len() as u32).to_be_bytes());
             out.extend_from_slice(&change.records);
@@ -227,7 +230,8 @@ impl ZoneJournal {
             return Err(DAMAGED);
         }
         let rest = content.strip_prefix(&MAGIC).ok_or(DAMAGED)?;
-        let (own_digest, mut rest) = rest.split_first_chunk::<DIGEST_BYTES>().ok_or(DAMAGED)?;
+        let (own_digest, rest) = rest.split_first_chunk::<DIGEST_BYTES>().ok_or(DAMAGED)?;
+        let (&[end], mut rest) = rest.split_first_chunk::<END_BYTES>().ok_or(DAMAGED)?;
         let mut changes: Vec<Arc<ZoneChange>> = Vec::new();
         while let Some((length, after)) = rest.split_first_chunk::<LENGTH_BYTES>() {
             let (records, after) = after.split_at_checked(u32::from_be_bytes(*length) as usize).ok_or(DAMAGED)?;
@@ -246,7 +250,7 @@ impl ZoneJournal {
         if !leads_here || digest().to_be_bytes() != *own_digest {
             return Err(JournalError::OtherVersion);
         }
-        Ok(ZoneJournal { changes, has_ambiguous_end: false })
+        Ok(ZoneJournal { changes, has_ambiguous_end: end != 0 })
     }
 }
 

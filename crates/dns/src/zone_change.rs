@@ -30,17 +30,23 @@ impl Zone {
         };
     }
 
-    /// The encoded journal, if it has changes.
+    /// The encoded journal, if it has changes, or if the next change cannot be a part of it.
     pub fn encoded_journal(&self) -> Option<Vec<u8>> {
-        (!self.journal.is_empty()).then(|| self.journal.encode(digest(self)))
+        let is_needed = !self.journal.is_empty() || !self.journal.can_continue();
+        is_needed.then(|| self.journal.encode(digest(self)))
     }
 
     /// Takes the journal that [`Zone::encoded_journal`] of the same version has returned.
     ///
     /// # Errors
-    /// It is damaged, or of another version.
+    /// It is damaged, or of another version. In the second case secondaries may have that version with the serial of this one, so the
+    /// next change is not for them.
     pub fn restore_journal(&mut self, encoded: &[u8]) -> Result<(), JournalError> {
-        self.journal = ZoneJournal::decode(encoded, self.apex(), self.serial, || digest(self))?;
+        let decoded = ZoneJournal::decode(encoded, self.apex(), self.serial, || digest(self));
+        if matches!(decoded, Err(JournalError::OtherVersion)) {
+            self.journal = ZoneJournal::ambiguous();
+        }
+        self.journal = decoded?;
         Ok(())
     }
 }

@@ -154,9 +154,28 @@ fn journal_of_another_version_is_refused() {
     for mut other in [zone(2, "a.z. A 192.0.2.3"), zone(3, "a.z. A 192.0.2.2"), zone(1, "a.z. A 192.0.2.1")] {
         assert_eq!(other.restore_journal(&encoded), Err(JournalError::OtherVersion), "{}", other.serial());
         assert!(other.journal().is_empty());
+        // Secondaries may have the version of the journal, with the same serial.
+        let (mut next, mut last) = (zone(4, "a.z. A 192.0.2.4"), zone(5, "a.z. A 192.0.2.5"));
+        next.continue_journal(&other, BYTES_MAX);
+        assert!(next.journal().is_empty());
+        last.continue_journal(&next, BYTES_MAX);
+        assert_eq!(last.journal().first_change(), Some((4, 1)));
     }
     let mut of_other_zone = built(&name_bytes("y."), "$ORIGIN y.\n").zone.expect("without errors");
     assert_eq!(of_other_zone.restore_journal(&encoded), Err(JournalError::Damaged));
+}
+
+#[test]
+fn next_process_knows_that_two_versions_had_the_same_serial() {
+    let (before, mut after) = (zone(1, "a.z. A 192.0.2.1"), zone(1, "a.z. A 192.0.2.2"));
+    after.continue_journal(&before, BYTES_MAX);
+    let encoded = after.encoded_journal().expect("the end is ambiguous");
+    let mut restored = zone(1, "a.z. A 192.0.2.2");
+    restored.restore_journal(&encoded).expect("it is of this version");
+    let mut next = zone(2, "a.z. A 192.0.2.3");
+    next.continue_journal(&restored, BYTES_MAX);
+    assert!(next.journal().is_empty());
+    assert_eq!(next.encoded_journal(), None);
 }
 
 /// Whether a secondary with the first version gets changes.
