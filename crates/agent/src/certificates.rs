@@ -161,11 +161,11 @@ impl ManagedCertificate {
     pub(crate) fn on_failure(&mut self, failure: &Failure, authority_count: usize, state: &StateFolder) {
         let record = &mut self.record;
         record.failure_count = record.failure_count.saturating_add(1);
-        record.authority_failures += 1;
+        let is_at_fault = failure.kind != Kind::NotReady;
+        record.authority_failures += u32::from(is_at_fault);
         record.last_error = Some(failure.to_string());
         let mut delay_s = failure.delay_s(record.failure_count);
         let is_limited = failure.kind == Kind::RateLimited;
-        let is_at_fault = failure.kind != Kind::NotReady;
         if is_at_fault && (is_limited || record.authority_failures >= FAILURES_PER_AUTHORITY) {
             record.authority = (record.authority + 1) % authority_count.max(1);
             record.authority_failures = 0;
@@ -358,6 +358,7 @@ mod tests {
         // It is no fault of the authority if something here is not ready.
         let mut certificate = managed(None);
         (0..5).for_each(|_| certificate.on_failure(&Failure::new(Kind::NotReady, "", ""), 2, &state));
+        certificate.on_failure(&Failure::new(Kind::Refused, "", ""), 2, &state);
         assert_eq!(certificate.authority_index(2), 0);
     }
 

@@ -6,15 +6,15 @@
 use crate::accounts::Accounts;
 use crate::certificates::zone_of;
 use crate::link::Link;
-use crate::pinned_keys::PinnedKeys;
+use crate::pinned_keys::{PinnedKeys, read_json};
 use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName};
 use sanderling_ipc::agent::Challenge;
 use sanderling_ipc::derived::{
-    DERIVED_FILE, DerivedRecord, DerivedSet, ServedCertificate, served_certificates_from_memfd,
+    DERIVED_BYTES_MAX, DERIVED_FILE, DerivedRecord, DerivedSet, ServedCertificate, served_certificates_from_memfd,
 };
 use sanderling_state::StateFolder;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,8 +37,13 @@ pub(crate) struct DerivedZones {
 
 impl DerivedZones {
     pub(crate) fn load(config: Rc<Config>, state: Arc<StateFolder>, link: Rc<Link>) -> DerivedZones {
-        let stored = state.read(DERIVED_FILE).unwrap_or_default();
-        let set = stored.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+        let set = read_json(&state, DERIVED_FILE).unwrap_or_else(|problem| {
+            log_error(&format!(
+                "{problem}; raise the serials of the zone files, since the changes of derived records count from 0 again"
+            ));
+            None
+        });
+        let set = set.unwrap_or_default();
         DerivedZones { config, state, link, set, served: None, is_outdated: true }
     }
 
@@ -57,35 +62,10 @@ impl DerivedZones {
         self.served.as_deref().unwrap_or_default()
     }
 
-    /// An order has ended, which may have registered an account, or other keys are pinned.
+    /// An order has ended, which may have registered an account, other keys are pinned, or the orders in progress have other
+    /// challenges.
     pub(crate) fn on_change(&mut self) {
         self.is_outdated = true;
-    }
-
-    /// The challenges of the orders in progress have changed.
-    pub(crate) fn on_challenges_changed(&mut self) {
-        self.is_outdated = true;
-    }
-
-    /// What authorities look for in the zone, if other name servers get it by a transfer.
-    fn challenges(&self, apex: &DomainName, all: &[Challenge]) -> Vec<DerivedRecord> {
-        let transfers = self.config.transfers_by_zone();
-        if transfers.of(apex).rules().next().is_none() {
-            return Vec::new();
-        }
-        let of_zone = |challenge: &Challenge| match challenge {
-            Challenge::Dns { name, text } => {
-                let zones = self.config.zones.iter().map(|zone| &zone.apex);
-                (zone_of(name, zones) == Some(apex)).then(|| DerivedRecord {
-                    kind: DerivedKind::Challenge,
-                    owner: name.clone(),
-                    ttl_s: CHALLENGE_TTL_S,
-                    data: format!("\"{text}\""),
-                })
-            }
-            Challenge::Http { .. } => None,
-        };
-        all.iter().filter_map(of_zone).collect()
     }
 
     /// Derives the records again if they may be others, and stores them.
@@ -98,14 +78,14 @@ impl DerivedZones {
         let ttl_s = self.config.limits.derived_record_ttl_s;
         let mut set = self.set.clone();
         let mut by_zone = self.config.derived_rrsets();
-        let all_challenges = self.link.challenges();
+        let mut challenges = challenges_by_zone(&self.config, &self.link.challenges());
         for zone in &self.config.zones {
             let rrsets = by_zone.remove(&zone.apex).unwrap_or_default();
             let records: Vec<DerivedRecord> = rrsets
                 .iter()
                 .filter(|rrset| rrset.kind != DerivedKind::Https || names.contains(rrset.host.as_str()))
                 .flat_map(|rrset| records(rrset, ttl_s, &self.config, authorities.as_deref(), pinned))
-                .chain(self.challenges(&zone.apex, &all_challenges))
+                .chain(challenges.remove(&zone.apex).unwrap_or_default())
                 .collect();
             change(&mut set, zone.apex.as_str(), records);
         }
@@ -113,6 +93,12 @@ impl DerivedZones {
             return;
         }
         let text = serde_json::to_vec_pretty(&set).expect("the keys are strings");
+        if text.len() as u64 > DERIVED_BYTES_MAX {
+            let problem = format!("{DERIVED_FILE} would have more than {DERIVED_BYTES_MAX} bytes");
+            return log_error(&format!(
+                "the derived records stay as they are: {problem}; write `derive = []` for some domains"
+            ));
+        }
         match self.state.write(DERIVED_FILE, &text) {
             Ok(()) => {
                 self.set = set;
@@ -124,6 +110,24 @@ impl DerivedZones {
             }
         }
     }
+}
+
+/// What authorities look for, by the zones that other name servers get by a transfer.
+fn challenges_by_zone<'c>(config: &'c Config, all: &[Challenge]) -> HashMap<&'c DomainName, Vec<DerivedRecord>> {
+    let transfers = config.transfers_by_zone();
+    let mut by_zone: HashMap<&DomainName, Vec<DerivedRecord>> = HashMap::new();
+    for challenge in all {
+        let Challenge::Dns { name, text } = challenge else { continue };
+        let apex = zone_of(name, config.zones.iter().map(|zone| &zone.apex));
+        let Some(apex) = apex.filter(|apex| transfers.of(apex).rules().next().is_some()) else { continue };
+        by_zone.entry(apex).or_default().push(DerivedRecord {
+            kind: DerivedKind::Challenge,
+            owner: name.clone(),
+            ttl_s: CHALLENGE_TTL_S,
+            data: format!("\"{text}\""),
+        });
+    }
+    by_zone
 }
 
 /// Gives the zone other records.
@@ -200,6 +204,7 @@ fn caa_data(authority: &CaaAuthority, methods: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sanderling_config::ConfigSource;
 
     #[test]
     fn each_change_of_a_zone_is_counted_and_no_zone_is_forgotten() {
@@ -216,6 +221,28 @@ mod tests {
             change(&mut set, "a.test", data.map(record).into_iter().collect());
             assert_eq!(set.zones["a.test"].change_count, expected, "{data:?}");
         }
+    }
+
+    #[test]
+    fn malformed_file_is_an_error_and_a_missing_one_is_not() {
+        let folder = tempfile::tempdir().expect("created");
+        let state = StateFolder::open(folder.path()).expect("opened");
+        assert_eq!(read_json::<DerivedSet>(&state, DERIVED_FILE), Ok(None));
+        state.write(DERIVED_FILE, b"{\"a.test\":{\"change_count\":").expect("written");
+        let problem = read_json::<DerivedSet>(&state, DERIVED_FILE).expect_err("it is cut");
+        assert!(problem.starts_with("cannot read derived.json: EOF while parsing"), "{problem}");
+    }
+
+    #[test]
+    fn challenges_are_derived_for_zones_that_are_transferred() {
+        let text = "[dns]\nlisten = [\"127.0.0.1:53\"]\n[domain.\"a.test\"]\nzone = \"a.zone\"\n\
+                    secondaries = [{ address = \"192.0.2.1\" }]\n[domain.\"b.test\"]\nzone = \"b.zone\"\n";
+        let config = ConfigSource::File("sanderling.toml".into()).parse(text.as_bytes()).expect("a configuration");
+        let challenge = |name: &str| Challenge::Dns { name: name.to_owned(), text: "text".to_owned() };
+        let all = ["_acme-challenge.a.test", "_acme-challenge.b.test", "_acme-challenge.c.test"].map(challenge);
+        let by_zone = challenges_by_zone(&config, &all);
+        let found: Vec<_> = by_zone.iter().map(|(apex, records)| (apex.as_str(), &*records[0].owner)).collect();
+        assert_eq!(found, [("a.test", "_acme-challenge.a.test")]);
     }
 
     #[test]

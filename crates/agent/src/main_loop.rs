@@ -125,7 +125,7 @@ impl MainLoop {
                 }
                 () = tokio::time::sleep(wait) => {}
                 () = self.zones.changed(), if report_wait.is_none() => {}
-                () = orders.link.challenges_changed() => self.derived.on_challenges_changed(),
+                () = orders.link.challenges_changed() => self.derived.on_change(),
                 () = orders.progress.changed(), if report_wait.is_none() => {}
                 () = orders.link.flush() => {}
             }

@@ -82,6 +82,15 @@ pub(crate) struct Lag {
     is_silent: bool,
 }
 
+/// What is not known to answer as expected.
+#[derive(Debug, Default)]
+pub(crate) struct Unanswered {
+    /// The servers that do not.
+    pub(crate) lags: Vec<Lag>,
+    /// Why other servers, or their addresses, cannot be found.
+    pub(crate) not_found: Vec<String>,
+}
+
 impl fmt::Display for NameServer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.address.port() {
@@ -102,36 +111,26 @@ impl NameServers {
         NameServers { config }
     }
 
-    /// Waits until each name server of the zones answers as expected. One that does not answer at all is logged, and left out. So is
-    /// the delegation of a name to other servers: the operator has made it.
-    ///
-    /// # Errors
-    /// The servers that do not after `time_max`.
-    pub(crate) async fn wait_until_answered(
-        &self,
-        expectations: &[Expectation],
-        time_max: Duration,
-    ) -> Result<(), Vec<Lag>> {
+    /// Waits until each name server of the zones answers as expected, for at most `time_max`. One that does not answer at all is
+    /// logged, and left out. So is the delegation of a name to other servers: the operator has made it.
+    pub(crate) async fn wait_until_answered(&self, expectations: &[Expectation], time_max: Duration) -> Unanswered {
         let deadline = Instant::now() + time_max;
         let mut by_zone: BTreeMap<&DomainName, Vec<&Expectation>> = BTreeMap::new();
         for expectation in expectations {
             by_zone.entry(&expectation.apex).or_default().push(expectation);
         }
         let mut tasks = JoinSet::new();
+        let Unanswered { mut lags, mut not_found } = Unanswered::default();
         for (apex, expectations) in by_zone {
-            let servers = match self.others_of(apex).await {
-                Ok(servers) => servers,
-                Err(problem) => {
-                    log_warning(&format!("cannot find out the name servers of zone {apex}: {problem}"));
-                    continue;
-                }
-            };
+            let servers = self.others_of(apex, &mut not_found).await.unwrap_or_else(|problem| {
+                not_found.push(format!("cannot find out the name servers of zone {apex}: {problem}"));
+                Vec::new()
+            });
             for server in servers {
                 let expectations: Vec<Expectation> = expectations.iter().copied().cloned().collect();
                 tasks.spawn_local(async move { wait_for(server, &expectations, deadline).await });
             }
         }
-        let mut lags = Vec::new();
         while let Some(ended) = tasks.join_next().await {
             match ended.expect("a task that panics ends the agent, and the next one goes on") {
                 Ok(()) => {}
@@ -139,14 +138,14 @@ impl NameServers {
                 Err(lag) => lags.push(lag),
             }
         }
-        if lags.is_empty() { Ok(()) } else { Err(lags) }
+        Unanswered { lags, not_found }
     }
 
-    /// The name servers of the zone at `apex` besides this server.
+    /// The name servers of the zone at `apex` besides this server. `not_found` gets why others have no known address.
     ///
     /// # Errors
     /// This server does not answer for the zone.
-    pub(crate) async fn others_of(&self, apex: &DomainName) -> Result<Vec<NameServer>, String> {
+    async fn others_of(&self, apex: &DomainName, not_found: &mut Vec<String>) -> Result<Vec<NameServer>, String> {
         let apex_name = wire_name(apex);
         let transfers = self.config.transfers_by_zone();
         let secondaries = &transfers.of(apex).secondaries;
@@ -154,7 +153,11 @@ impl NameServers {
         let targets = self.ask_self(apex_name.as_name(), Rtype::NS, apex_name.as_name()).await?;
         for target in targets.into_records() {
             let Ok(host) = Name::parse(&target) else { continue };
-            for address in self.addresses_of(host, apex_name.as_name()).await? {
+            let addresses = self.addresses_of(host, apex_name.as_name()).await.unwrap_or_else(|problem| {
+                not_found.push(format!("the name server {host} has no address that is known: {problem}"));
+                Vec::new()
+            });
+            for address in addresses {
                 let secondary = secondaries.iter().find(|secondary| secondary.address.ip() == address);
                 let address = secondary.map_or(SocketAddr::new(address, PORT), |secondary| secondary.address);
                 let is_known = servers.iter().any(|server: &NameServer| server.address == address);
@@ -168,17 +171,14 @@ impl NameServers {
     }
 
     /// The addresses of a name server. This server knows those of its own zone; others come from the resolver of the system.
+    ///
+    /// # Errors
+    /// There are none, or nobody says.
     async fn addresses_of(&self, host: Name<'_>, apex: Name<'_>) -> Result<Vec<IpAddr>, String> {
         if !host.is_at_or_below(apex) {
             let text = host.to_string();
             let found = tokio::net::lookup_host((text.trim_end_matches('.'), PORT)).await;
-            return Ok(match found {
-                Ok(found) => found.map(|address| address.ip()).collect(),
-                Err(error) => {
-                    log_warning(&format!("the name server {text} has no address that is known: {error}"));
-                    Vec::new()
-                }
-            });
+            return found.map(|found| found.map(|address| address.ip()).collect()).map_err(|error| error.to_string());
         }
         let mut addresses = Vec::new();
         for rtype in [Rtype::A, Rtype::AAAA] {
@@ -188,7 +188,7 @@ impl NameServers {
                 addresses.extend(of_v4.or(of_v6));
             }
         }
-        Ok(addresses)
+        if addresses.is_empty() { Err("the zone has none".to_owned()) } else { Ok(addresses) }
     }
 
     /// Asks this server for the records at `name`, which is in its zone at `apex`.
@@ -370,6 +370,11 @@ mod tests {
         Expectation { apex: example(), name, rtype: Rtype::TXT, is_met }
     }
 
+    #[track_caller]
+    fn check_all_answered(found: &Unanswered) {
+        assert!(found.lags.is_empty() && found.not_found.is_empty(), "{found:?}");
+    }
+
     fn run(test: impl Future<Output = ()>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("built");
         LocalSet::new().block_on(&runtime, test);
@@ -380,8 +385,9 @@ mod tests {
         run(async {
             let (name_servers, _, other) = servers(ZONE).await;
             let expected = [NameServer { host: "ns2.example.com".to_owned(), address: other }];
-            assert_eq!(name_servers.others_of(&example()).await.as_deref(), Ok(&expected[..]));
-            name_servers.others_of(&DomainName::parse("example.net").expect("a name")).await.expect_err("not served");
+            let mut not_found = Vec::new();
+            assert_eq!(name_servers.others_of(&example(), &mut not_found).await.as_deref(), Ok(&expected[..]));
+            assert!(not_found.is_empty(), "{not_found:?}");
         });
         assert!(is_local([127, 0, 0, 2].into()) && !is_local([192, 0, 2, 1].into()));
     }
@@ -390,8 +396,8 @@ mod tests {
     fn server_that_lags_is_waited_for_and_named() {
         run(async {
             let (name_servers, zone, other) = servers(ZONE).await;
-            let lags = name_servers.wait_until_answered(&[expectation()], SHORT).await.expect_err("it has no record");
-            let [lag] = &lags[..] else { panic!("{lags:?}") };
+            let unanswered = name_servers.wait_until_answered(&[expectation()], SHORT).await;
+            let [lag] = &unanswered.lags[..] else { panic!("{unanswered:?}") };
             let expected = format!(
                 "the name server ns2.example.com ({other}) does not answer the new TXT record at t.example.com: it answers NXDOMAIN"
             );
@@ -411,7 +417,7 @@ mod tests {
                 () = tokio::time::sleep(SHORT) => {}
             }
             *zone.borrow_mut() = zone_map(&format!("{ZONE}t TXT old\n{RECORD}"));
-            wait.await.expect("it has the record");
+            check_all_answered(&wait.await);
         });
     }
 
@@ -419,16 +425,29 @@ mod tests {
     fn silent_servers_and_delegations_are_not_waited_for() {
         run(async {
             let (name_servers, ..) = servers(&format!("{ZONE}t NS ns\n")).await;
-            name_servers
-                .wait_until_answered(&[expectation()], REPLY_TIMEOUT * 10)
-                .await
-                .expect("it refers to this server");
+            // It refers to this server.
+            check_all_answered(&name_servers.wait_until_answered(&[expectation()], REPLY_TIMEOUT * 10).await);
             let own = serve([127, 0, 0, 1], Rc::new(RefCell::new(zone_map(ZONE)))).await;
             let unbound = UdpSocket::bind("127.0.0.2:0").await.and_then(|socket| socket.local_addr()).expect("bound");
-            self::name_servers(own, unbound)
-                .wait_until_answered(&[expectation()], SHORT)
-                .await
-                .expect("nobody answers there");
+            check_all_answered(&self::name_servers(own, unbound).wait_until_answered(&[expectation()], SHORT).await);
+        });
+    }
+
+    #[test]
+    fn servers_that_cannot_be_found_are_not_silent() {
+        run(async {
+            let zone = zone_map(&format!("{ZONE}@ NS ns3\n"));
+            let own = serve([127, 0, 0, 1], Rc::new(RefCell::new(zone))).await;
+            let other = serve([127, 0, 0, 2], Rc::new(RefCell::new(zone_map(&format!("{ZONE}{RECORD}"))))).await;
+            let apex = DomainName::parse("example.net").expect("a name");
+            let of_other_zone = Expectation { apex: apex.clone(), name: apex, ..expectation() };
+            let found = name_servers(own, other).wait_until_answered(&[expectation(), of_other_zone], SHORT).await;
+            let expected = [
+                "the name server ns3.example.com. has no address that is known: the zone has none",
+                &format!("cannot find out the name servers of zone example.net: asking {own}: it answers REFUSED"),
+            ];
+            assert_eq!(found.not_found, expected);
+            assert!(found.lags.is_empty(), "{found:?}");
         });
     }
 }

@@ -6,12 +6,13 @@ use crate::caa;
 use crate::certificates::zone_of;
 use crate::failure::{Failure, Kind};
 use crate::link::{Link, Published};
-use crate::name_servers::{Expectation, NameServers};
+use crate::name_servers::{Expectation, NameServers, Unanswered};
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, ChallengeType, Identifier, NewOrder, Order,
     OrderStatus,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName};
 use sanderling_dns::Rtype;
 use sanderling_ipc::agent::Challenge;
@@ -178,9 +179,9 @@ impl Orders {
         let Some(caa) = &authority.caa else { return Ok(()) };
         for name in &request.names {
             let Some(apex) = zone_of(name, self.zones()) else { continue };
-            if let Some(problem) = caa::problem(&self.name_servers, name, apex, caa).await {
+            if let Some((problem, remedy)) = caa::problem(&self.name_servers, name, apex, caa).await {
                 let cause = format!("{} may not issue: {problem}", authority.name);
-                return Err(Failure::new(Kind::NotReady, cause, "add it to the zone, or remove the others"));
+                return Err(Failure::new(Kind::NotReady, cause, remedy));
             }
         }
         Ok(())
@@ -258,10 +259,12 @@ impl Orders {
         })?;
         self.progress.set(&request.name, "all name servers of the zone answer the challenges");
         let time_max = Duration::from_millis(self.config.limits.name_servers_timeout_ms);
-        self.name_servers.wait_until_answered(&expectations, time_max).await.map_err(|lags| {
+        let Unanswered { lags, not_found } = self.name_servers.wait_until_answered(&expectations, time_max).await;
+        not_found.iter().for_each(|problem| log_warning(&format!("{problem}; going on without it")));
+        if !lags.is_empty() {
             let lags: Vec<String> = lags.iter().map(ToString::to_string).collect();
-            Failure::new(Kind::NotReady, lags.join("; "), LAG_REMEDY)
-        })?;
+            return Err(Failure::new(Kind::NotReady, lags.join("; "), LAG_REMEDY));
+        }
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;

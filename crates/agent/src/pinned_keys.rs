@@ -2,7 +2,7 @@
 //! anything is done that follows from it.
 
 use crate::clock::unix_s;
-use crate::name_servers::{Answer, Expectation, NameServers};
+use crate::name_servers::{Answer, Expectation, NameServers, Unanswered};
 use crate::rotation::{KeyDigest, Rotation, Step};
 use crate::tsig_keys::wire_name;
 use rcgen::{KeyPair, PublicKeyData};
@@ -12,11 +12,13 @@ use sanderling_dns::Rtype;
 use sanderling_ipc::derived::ServedCertificate;
 use sanderling_state::StateFolder;
 use sanderling_tls::KeyId;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// Time in which the name servers must answer before the log says which one does not; they are asked again then.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -71,8 +73,12 @@ impl PinnedKeys {
             let name = names.first()?.as_str().to_owned();
             let of_names = records.iter().filter(|(host, ..)| names.contains(host));
             let records = of_names.map(|(_, zone, owner)| (zone.clone(), owner.clone())).collect();
-            let text = state.read(&rotation_file(&name)).ok().flatten();
-            let stored = text.and_then(|text| serde_json::from_slice(&text).ok());
+            let stored = read_json(&state, &rotation_file(&name)).unwrap_or_else(|problem| {
+                log_error(&format!(
+                    "certificate {name}: {problem}; another next key is made, and pinned if `derive` has \"tlsa\""
+                ));
+                None
+            });
             Some((name, Entry { names: names.clone(), records, stored, is_asked: false }))
         };
         let entries = config.automatic_certificates().filter_map(|certificate| entry(&certificate.names)).collect();
@@ -232,16 +238,28 @@ impl Question {
             is_met: has_all.clone(),
         };
         let expectations: Vec<Expectation> = self.records.iter().map(expectation).collect();
-        match name_servers.wait_until_answered(&expectations, ANSWER_TIMEOUT).await {
-            Ok(()) => true,
-            Err(lags) => {
-                for lag in lags {
-                    log_warning(&format!("certificate {name}: {lag}; it is not renewed before that"));
-                }
-                false
-            }
+        let again_at = Instant::now() + ANSWER_TIMEOUT;
+        // A server that cannot be found may have the records from before.
+        let Unanswered { lags, not_found } = name_servers.wait_until_answered(&expectations, ANSWER_TIMEOUT).await;
+        let problems: Vec<String> = lags.iter().map(ToString::to_string).chain(not_found).collect();
+        for problem in &problems {
+            log_warning(&format!("certificate {name}: {problem}; it is not renewed before that"));
         }
+        if !problems.is_empty() {
+            tokio::time::sleep_until(again_at).await;
+        }
+        problems.is_empty()
     }
+}
+
+/// The content of the file `name` in the state folder, if there is one.
+///
+/// # Errors
+/// It cannot be read, or is malformed.
+pub(crate) fn read_json<T: DeserializeOwned>(state: &StateFolder, name: &str) -> Result<Option<T>, String> {
+    let text = state.read(name).map_err(|error| error.to_string())?;
+    let parsed = text.map(|text| serde_json::from_slice(&text)).transpose();
+    parsed.map_err(|error| format!("cannot read {name}: {error}"))
 }
 
 /// A new key: the digest of its public key, and the private key as PEM.

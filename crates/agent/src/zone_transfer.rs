@@ -210,8 +210,11 @@ fn patched(
 ) -> Result<ZoneBuilder, Failure> {
     let mut text = Vec::new();
     File::open(&stored.file)
-        .and_then(|file| file.take(bytes_max).read_to_end(&mut text))
+        .and_then(|file| file.take(bytes_max.saturating_add(1)).read_to_end(&mut text))
         .map_err(|error| Failure::Stored(error.to_string()))?;
+    if text.len() as u64 > bytes_max {
+        return Err(Failure::Stored(format!("it has more than {bytes_max} bytes (`zone_file_bytes_max`)")));
+    }
     let name = stored.file.display().to_string();
     let mut parser = Parser::new(name, text, apex.as_name(), ParserLimits::default());
     while let Some(entry) = parser.next() {
@@ -274,5 +277,29 @@ impl Stream {
         };
         timeout(IDLE_TIMEOUT, read).await.map_err(|_| Failure::TimedOut(IDLE_TIMEOUT))??;
         Ok(&self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sanderling_dns::Name;
+
+    #[test]
+    fn stored_version_that_is_too_long_is_not_cut() {
+        let text = ". 60 IN SOA ns. host. 1 1 1 1 1\n. 60 IN NS ns.\n";
+        let folder = tempfile::tempdir().expect("created");
+        let stored = StoredVersion { serial: 1, file: folder.path().join("a.zone") };
+        std::fs::write(&stored.file, text).expect("written");
+        let apex = Name::ROOT.to_lowercase();
+        let patched = |bytes_max| {
+            let builder = ZoneBuilder::new(apex.as_name(), HashSeed(1), ZoneLimits::default());
+            patched(builder, ZonePatch::default(), &stored, apex, bytes_max).map(|_| ())
+        };
+        let bytes = text.len() as u64;
+        patched(bytes).expect("read");
+        let expected =
+            format!("the stored version cannot be read: it has more than {} bytes (`zone_file_bytes_max`)", bytes - 1);
+        assert_eq!(patched(bytes - 1).expect_err("too long").to_string(), expected);
     }
 }

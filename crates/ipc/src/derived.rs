@@ -12,6 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// The file in the state folder with the [`DerivedSet`] in service.
 pub const DERIVED_FILE: &str = "derived.json";
+/// Bytes of [`DERIVED_FILE`].
+pub const DERIVED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The derived records of all zones, by their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use super::Supervisor;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning, report};
 use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config, TsigKeyFile};
-use sanderling_ipc::derived::DERIVED_FILE;
+use sanderling_ipc::derived::{DERIVED_BYTES_MAX, DERIVED_FILE};
 use sanderling_ipc::secrets::{
     CertificateContent, KEY_LIFETIME_S, KeptCertificate, KeyPair, NoCertificate, PassedCertificate, SecretContent,
     SharedKeys, TsigSecret, certificates_to_memfd, kept_certificates_from_memfd, tsig_secrets_to_memfd,
@@ -32,8 +32,6 @@ const UNSETTLED_CHECKS_MAX: u32 = 3;
 
 /// Bytes of the longest file of a certificate that was issued.
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
-/// Bytes of the longest file of derived records.
-const DERIVED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// What is known of the files with secrets, and the shared keys.
 #[derive(Debug, Default)]
@@ -294,7 +292,10 @@ fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(SecretCont
 /// The content of the file `name` in a folder that the agent can write.
 fn read_beneath(folder: &Directory, name: &[u8], bytes_max: u64) -> io::Result<SecretContent> {
     let file = folder.open_beneath(name)?;
-    let length_bytes = file.metadata()?.length_bytes.min(bytes_max);
+    let length_bytes = file.metadata()?.length_bytes;
+    if length_bytes > bytes_max {
+        return Err(io::Error::other(format!("{} has more than {bytes_max} bytes", String::from_utf8_lossy(name))));
+    }
     let mut content = Zeroizing::new(vec![0; length_bytes as usize]);
     let mut start = 0;
     while start < content.len() {
@@ -438,6 +439,16 @@ mod tests {
         next.inherit(keys, None, &Config::default());
         next.rotate(START + KEY_LIFETIME_S).expect("nothing to do");
         assert_eq!(current(&next).tickets, second.tickets);
+    }
+
+    #[test]
+    fn file_that_is_too_long_is_not_cut() {
+        let folder = tempfile::tempdir().expect("created");
+        std::fs::write(folder.path().join("a"), "1234").expect("written");
+        let directory = Directory::open(folder.path()).expect("opened");
+        assert_eq!(read_beneath(&directory, b"a", 4).expect("read").as_slice(), b"1234");
+        let error = read_beneath(&directory, b"a", 3).expect_err("too long");
+        assert_eq!(error.to_string(), "a has more than 3 bytes");
     }
 
     #[test]
