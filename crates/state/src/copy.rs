@@ -46,11 +46,15 @@ pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
     }
     for _ in 0..ATTEMPTS_MAX {
         let before = list(from)?;
-        let is_complete = copy_items(from, &before, to)?;
-        if is_complete && list(from)? == before {
+        create_folder(to)?;
+        let is_complete =
+            copy_items(from, &before, to).and_then(|is_complete| Ok(is_complete && list(from)? == before));
+        if matches!(is_complete, Ok(true)) {
             return Ok(before.iter().filter(|item| matches!(item.kind, Kind::File(_))).count());
         }
-        fs::remove_dir_all(to).map_err(|error| failed("remove", to, &error))?;
+        // A part of it may have private keys.
+        let removed = fs::remove_dir_all(to).map_err(|error| failed("remove", to, &error));
+        is_complete.and(removed)?;
     }
     Err(problem(format!("{} changes all the time", from.display()), "try again later"))
 }
@@ -88,17 +92,17 @@ fn list(root: &Path) -> Result<Vec<Item>, StateError> {
     Ok(items)
 }
 
-/// Whether all were there to copy.
+fn create_folder(path: &Path) -> Result<(), StateError> {
+    DirBuilder::new().mode(0o700).create(path).map_err(|error| failed("create the folder", path, &error))
+}
+
+/// Whether all were there to copy, to the empty folder `to`.
 fn copy_items(from: &Path, items: &[Item], to: &Path) -> Result<bool, StateError> {
-    let create = |path: &Path| {
-        DirBuilder::new().mode(0o700).create(path).map_err(|error| failed("create the folder", path, &error))
-    };
-    create(to)?;
     for item in items {
         let (source, target) = (from.join(&item.path), to.join(&item.path));
         match &item.kind {
             // Sorted, so a folder precedes what is in it.
-            Kind::Folder => create(&target)?,
+            Kind::Folder => create_folder(&target)?,
             Kind::Link(leads_to) => {
                 std::os::unix::fs::symlink(leads_to, &target).map_err(|error| failed("write", &target, &error))?;
             }
@@ -117,6 +121,9 @@ fn copy_items(from: &Path, items: &[Item], to: &Path) -> Result<bool, StateError
             }
         }
     }
-    flush_folder(to).map_err(|error| failed("flush", to, &error))?;
+    let folders = items.iter().filter(|item| item.kind == Kind::Folder).map(|item| to.join(&item.path));
+    for folder in folders.chain([to.to_owned()]) {
+        flush_folder(&folder).map_err(|error| failed("flush", &folder, &error))?;
+    }
     Ok(true)
 }

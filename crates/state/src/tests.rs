@@ -157,3 +157,15 @@ fn copy_is_a_folder_of_its_own_although_the_folder_changes_meanwhile() {
     copy(&path, &target.path().join("last")).expect_err("the folder exists");
     copy(target.path(), &target.path().join("other")).expect_err("it is no state folder");
 }
+
+#[test]
+fn copy_that_fails_leaves_nothing() {
+    let (directory, target) = (tempfile::tempdir().expect("created"), tempfile::tempdir().expect("created"));
+    let state = StateFolder::open(directory.path()).expect("opened");
+    state.store_certificate("example.com", b"chain", b"key").expect("stored");
+    // It cannot be opened.
+    let _socket = std::os::unix::net::UnixListener::bind(directory.path().join("socket")).expect("bound");
+    let to = target.path().join("copy");
+    let error = copy(directory.path(), &to).expect_err("a socket cannot be read").to_string();
+    assert!(error.contains("cannot read") && !to.exists(), "{error}");
+}
