@@ -233,9 +233,13 @@ impl<'d> RecordMerge<'d> {
         }
     }
 
-    /// Adds what an authority looks for, beside other records of the name, unless other servers have the name.
+    /// Adds what an authority looks for, beside other records of the name, unless the name is an alias or other servers have it.
     fn add_challenge(&self, record: &DerivedRecord, builder: &mut ZoneBuilder, added: &mut AddedRecords) {
         let Some(owner) = wire_name(&record.owner).filter(|owner| !self.is_elsewhere(owner.as_name())) else { return };
+        let in_file = self.names.get(owner.as_name().as_bytes());
+        if in_file.is_some_and(|name| name.position_of(Rtype::CNAME).is_some()) {
+            return;
+        }
         let text = format!("{}. {} IN TXT {}\n", record.owner, record.ttl_s, record.data);
         if add_text(text, self.apex.as_name(), builder) {
             added.add(owner.as_name(), Rtype::TXT, format!("derived: {}", record.kind.name()));

@@ -165,7 +165,9 @@ impl ZoneAnswers {
                 }
             }
             if rtype.is_none_or(|rtype| rtype == Rtype::TXT) {
-                for challenge in self.challenges.iter().filter(|challenge| self.is_in(challenge, name)) {
+                let is_shown = |challenge: &DomainName| origin(wire_name(challenge).as_name(), Rtype::TXT).is_some();
+                let missing = self.challenges.iter().filter(|challenge| !is_shown(challenge));
+                for challenge in missing.filter(|challenge| self.is_in(challenge, name)) {
                     let Some(zone) = self.zone(challenge) else { continue };
                     let mut writer = ZoneTextWriter::default();
                     let comment = |_: Name<'_>, _| Some("challenge");

@@ -5,7 +5,7 @@ use super::{ControlLoop, Finished, LoadResult};
 use crate::certificates::{LoadedSecrets, SecretDescriptors};
 use crate::client_policy::set_client_policies;
 use crate::kept_zones::NewSegment;
-use crate::loader::Loaded;
+use crate::loader::{Loaded, Loader};
 use crate::reply_options::reply_options;
 use crate::request_logs;
 use crate::transfers::{notify_policy, transfer_policy};
@@ -33,28 +33,41 @@ impl ControlLoop<'_> {
             return Err(io::Error::other("it is still loading the previous configuration"));
         };
         loader.set_derived(Arc::clone(&self.state.derived));
-        let (source, sender, finished) =
-            (self.state.source.clone(), self.results.0.clone(), Arc::clone(&self.load_finished));
+        let source = self.state.source.clone();
         let forced_zones: Vec<DomainName> = forced_zones.iter().flat_map(|zone| DomainName::parse(zone)).collect();
-        let run = move || {
-            let parse_and_load = || {
-                let config = same_config.map_or_else(|| source.parse(&text).map(Arc::new), Ok)?;
-                let loaded = loader.load(&config, &forced_zones);
-                Ok((config, loaded))
-            };
-            // A bug in a parser fails the reload, and nothing else.
-            let result = catch_unwind(AssertUnwindSafe(parse_and_load)).unwrap_or_else(|_| {
+        let parse_and_load = move |loader: &mut Loader| {
+            let config = same_config.map_or_else(|| source.parse(&text).map(Arc::new), Ok)?;
+            let loaded = loader.load(&config, &forced_zones);
+            Ok((config, loaded))
+        };
+        self.start_load(loader, parse_and_load, |loader, result| {
+            let result = result.unwrap_or_else(|| {
                 let remedy = "this is a bug in sanderling: report it with the configuration and its zones";
                 let problem = Problem::new("loading the configuration panicked", remedy);
                 Err(vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)])
             });
+            Finished::Config(Box::new(LoadResult { loader, config_text, result }))
+        })
+    }
+
+    /// Has `load` use the loader on a new thread. What `finish` makes of the result, which is `None` after a panic, is applied. If
+    /// there is no thread, the loader is lost: the next reload starts a new process.
+    pub(super) fn start_load<T>(
+        &self,
+        mut loader: Loader,
+        load: impl FnOnce(&mut Loader) -> T + Send + 'static,
+        finish: impl FnOnce(Loader, Option<T>) -> Finished + Send + 'static,
+    ) -> io::Result<()> {
+        let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
+        let run = move || {
+            // A bug in a parser fails the load, and nothing else.
+            let result = catch_unwind(AssertUnwindSafe(|| load(&mut loader))).ok();
             // Fails only if the process exits.
-            let _ = sender.send(Finished::Config(Box::new(LoadResult { loader, config_text, result })));
+            let _ = sender.send(finish(loader, result));
             let signalled = finished.signal();
             debug_assert!(signalled.is_ok());
         };
-        thread::Builder::new().name("loader".to_owned()).spawn(run)?;
-        Ok(())
+        thread::Builder::new().name("loader".to_owned()).spawn(run).map(drop)
     }
 
     /// Applies what was loaded, if there is something.

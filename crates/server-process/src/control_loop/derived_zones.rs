@@ -7,9 +7,7 @@ use sanderling_config::log::{log, log_error, report};
 use sanderling_ipc::derived::{DerivedSet, served_certificates_to_memfd};
 use sanderling_ipc::{Event, FdKind, Message};
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
 
 /// Zones that were built again.
 pub(super) struct DerivedResult {
@@ -34,22 +32,17 @@ impl ControlLoop<'_> {
         let is_needed = |loader: &mut Loader| !Arc::ptr_eq(loader.derived(), &derived);
         let Some(mut loader) = self.state.loader.take_if(is_needed) else { return };
         loader.set_derived(derived);
-        self.loads_one = true;
-        let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
         let config = Arc::clone(&self.state.config);
-        let run = move || {
-            let load = || loader.load_derived(&config);
-            let zones = catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| {
+        let load = move |loader: &mut Loader| loader.load_derived(&config);
+        let started = self.start_load(loader, load, |loader, zones| {
+            let zones = zones.unwrap_or_else(|| {
                 log_error("building zones with derived records panicked; this is a bug in sanderling: report it");
                 Vec::new()
             });
-            // Fails only if the process exits.
-            let _ = sender.send(Finished::DerivedZones(Box::new(DerivedResult { loader, zones })));
-            let signalled = finished.signal();
-            debug_assert!(signalled.is_ok());
-        };
-        if let Err(error) = thread::Builder::new().name("loader".to_owned()).spawn(run) {
-            // The loader is lost with the closure: the next reload starts a new process.
+            Finished::DerivedZones(Box::new(DerivedResult { loader, zones }))
+        });
+        self.loads_one = started.is_ok();
+        if let Err(error) = started {
             log_error(&format!("cannot start a thread to build zones: {}", error_text(&error)));
         }
     }

@@ -8,9 +8,7 @@ use sanderling_config::Site;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, report};
 use sanderling_ipc::{Command, Event, Text};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
 
 /// A site that was loaded again.
 pub(super) struct SiteResult {
@@ -36,22 +34,15 @@ impl ControlLoop<'_> {
             let name = name.unwrap_or_default();
             return self.refuse_site(&format!("the running server has no site {name}; run `sanderling reload`"));
         };
-        let Some(mut loader) = self.state.loader.take() else {
+        let Some(loader) = self.state.loader.take() else {
             return self.waiting.push_back((Command::ReloadSite { name }, Vec::new()));
         };
-        self.loads_one = true;
-        let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
         let config = Arc::clone(&self.state.config);
-        let run = move || {
-            let load = || loader.load_one_site(&config, index);
-            let site = catch_unwind(AssertUnwindSafe(load)).ok();
-            // Fails only if the process exits.
-            let _ = sender.send(Finished::Site(Box::new(SiteResult { loader, site })));
-            let signalled = finished.signal();
-            debug_assert!(signalled.is_ok());
-        };
-        if let Err(error) = thread::Builder::new().name("loader".to_owned()).spawn(run) {
-            // The loader is lost with the closure: the next reload starts a new process.
+        let load = move |loader: &mut Loader| loader.load_one_site(&config, index);
+        let started =
+            self.start_load(loader, load, |loader, site| Finished::Site(Box::new(SiteResult { loader, site })));
+        self.loads_one = started.is_ok();
+        if let Err(error) = started {
             self.refuse_site(&format!("cannot start a thread to load a site: {}", error_text(&error)));
         }
     }

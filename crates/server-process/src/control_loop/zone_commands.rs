@@ -10,7 +10,6 @@ use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_dns::ZoneEntry;
 use sanderling_ipc::{Command, Connection, FdKind, IncomingFds, ZoneCommand};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
@@ -61,21 +60,16 @@ impl ControlLoop<'_> {
             return self.waiting.push_back((command, vec![(FdKind::Requester, client.into_fd())]));
         };
         loader.set_derived(Arc::clone(&self.state.derived));
-        self.loads_one = true;
-        let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
         let config = Arc::clone(&self.state.config);
-        let run = move || {
-            let load = || loader.load_one(&config, &name, is_forced);
-            let result = catch_unwind(AssertUnwindSafe(load)).unwrap_or_else(|_| {
+        let load = move |loader: &mut Loader| loader.load_one(&config, &name, is_forced);
+        let started = self.start_load(loader, load, |loader, result| {
+            let result = result.unwrap_or_else(|| {
                 Err("loading the zone panicked; this is a bug in sanderling: report it with the zone".to_owned())
             });
-            // Fails only if the process exits.
-            let _ = sender.send(Finished::Zone(Box::new(ZoneResult { loader, client, result })));
-            let signalled = finished.signal();
-            debug_assert!(signalled.is_ok());
-        };
-        if let Err(error) = thread::Builder::new().name("loader".to_owned()).spawn(run) {
-            // The loader is lost with the closure: the next reload starts a new process.
+            Finished::Zone(Box::new(ZoneResult { loader, client, result }))
+        });
+        self.loads_one = started.is_ok();
+        if let Err(error) = started {
             log_error(&format!("cannot start a thread to load a zone: {}", error_text(&error)));
         }
     }

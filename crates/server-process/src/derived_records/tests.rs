@@ -146,7 +146,7 @@ fn serial_stays_raised_when_nothing_is_derived_any_more() {
 }
 
 #[test]
-fn challenges_are_added_to_records_of_the_file_unless_the_name_is_delegated() {
+fn challenges_are_added_to_records_of_the_file_unless_the_name_is_delegated_or_an_alias() {
     let record = |text: &str| DerivedRecord {
         kind: DerivedKind::Challenge,
         owner: "_acme-challenge.a.test".to_owned(),
@@ -164,5 +164,7 @@ fn challenges_are_added_to_records_of_the_file_unless_the_name_is_delegated() {
     let derived = |text: &str| format!("\"{text}\" ; derived: challenge");
     assert_eq!(texts(""), [derived("one"), derived("two")]);
     assert_eq!(texts("_acme-challenge 5 TXT file\n").len(), 3);
-    assert!(texts("_acme-challenge 5 NS ns\n").is_empty());
+    for rtype in ["NS", "CNAME"] {
+        assert!(texts(&format!("_acme-challenge 5 {rtype} ns\n")).is_empty(), "{rtype}");
+    }
 }
