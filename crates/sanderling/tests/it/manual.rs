@@ -10,6 +10,10 @@ use sanderling_testkit::{TestDirectory, run};
 const ZONE: &[u8] = b"@ 3600 IN SOA ns1 host 1 3600 600 86400 300\n@ IN NS ns1\nns1 IN A 192.0.2.1\n";
 const FILES: &[(&str, &[u8])] = &[
     ("public/index.html", b"index\n"),
+    ("public/404.html", b"page\n"),
+    ("public/gone.html", b"page\n"),
+    ("public/maintenance.html", b"page\n"),
+    ("public/removed.html", b"page\n"),
     ("dist/index.html", b"index\n"),
     ("blog/index.html", b"index\n"),
     ("users/index.html", b"index\n"),
