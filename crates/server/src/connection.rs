@@ -27,8 +27,11 @@ use sanderling_os::poll::Readiness;
 use sanderling_tls::{Alpn, SessionError};
 use std::io;
 
-/// Bytes that are discarded from a client after the last response.
-const LINGER_BYTES_MAX: usize = 256 * 1024;
+/// Bytes that are discarded from a client after the last response: more than its send buffer and our receive buffer usually hold, so that
+/// a client that sends content before it reads gets the response, and no reset in its place.
+const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How many of them in one iteration.
+const LINGER_BYTES_PER_ITERATION: usize = 128 * 1024;
 /// How long the client may send them.
 const LINGER_MS: Milliseconds = 2_000;
 

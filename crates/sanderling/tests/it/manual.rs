@@ -13,6 +13,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("public/404.html", b"page\n"),
     ("public/gone.html", b"page\n"),
     ("public/maintenance.html", b"page\n"),
+    ("public/healthz.txt", b"ok\n"),
     ("public/removed.html", b"page\n"),
     ("dist/index.html", b"index\n"),
     ("blog/index.html", b"index\n"),

@@ -1,6 +1,6 @@
 //! Sends what was written, and what follows then: the next request, a wait, or the end of the connection.
 
-use super::{Connection, LINGER_BYTES_MAX, LINGER_MS, Next, State};
+use super::{Connection, LINGER_BYTES_MAX, LINGER_BYTES_PER_ITERATION, LINGER_MS, Next, State};
 use crate::clock::ms;
 use crate::context::{CloseMode, Context};
 use crate::metrics::Counter;
@@ -105,12 +105,16 @@ impl<'s> Connection<'s> {
 
     pub(super) fn linger(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
         let State::Lingering { remaining_bytes } = &mut self.state else { return Ok(Next::Close) };
+        let stop_at = remaining_bytes.saturating_sub(LINGER_BYTES_PER_ITERATION);
         while self.transport.is_readable() {
             let count = self.transport.discard(&mut context.buffers.scratch)?;
             if count >= *remaining_bytes {
                 return Ok(Next::Close);
             }
             *remaining_bytes -= count;
+            if *remaining_bytes <= stop_at {
+                return Ok(Next::Again);
+            }
         }
         Ok(if self.transport.has_ended() { Next::Close } else { Next::Wait })
     }

@@ -506,11 +506,11 @@ fn a_client_that_sends_on_after_the_last_response_reads_it_to_the_end() {
         assert_ne!(simulation.ending(client), Ending::Reset);
         let malformed = simulation.http("nonsense\r\n\r\n");
         assert!(simulation.received(malformed).starts_with("HTTP/1.1 400 "));
-        assert_eq!(simulation.ask(malformed, vec![b'x'; 100 * 1024]), "");
+        assert_eq!(simulation.ask(malformed, vec![b'x'; 3 * 1024 * 1024]), "");
         assert_eq!(simulation.ending(malformed), Ending::ShutDown);
         assert!(simulation.is_open(malformed));
         // No client makes the server discard without end.
-        simulation.ask(malformed, vec![b'x'; 256 * 1024]);
+        simulation.ask(malformed, vec![b'x'; 1024 * 1024]);
         assert!(!simulation.is_open(malformed));
         let silent = simulation.http("nonsense\r\n\r\n");
         simulation.advance(Duration::from_secs(2));

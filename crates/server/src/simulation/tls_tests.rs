@@ -574,7 +574,7 @@ fn a_client_that_sends_short_records_after_the_last_response_is_disconnected() {
         assert!(client.ask("nonsense\r\n\r\n", simulation).starts_with("HTTP/1.1 400 "));
         assert!(client.has_end && simulation.is_open(client.index));
         // 23 bytes each, with a byte of content.
-        for (count, is_open) in [(10_000, true), (2_000, false)] {
+        for (count, is_open) in [(180_000, true), (5_000, false)] {
             (0..count).for_each(|_| client.write("x"));
             client.run(simulation, UNLIMITED);
             assert_eq!(simulation.is_open(client.index), is_open);
