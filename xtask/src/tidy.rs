@@ -23,6 +23,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/agent", &["ipc", "config", "os", "state", "tls", "dns"]),
     ("crates/keeper", &["ipc", "config", "os", "tls"]),
     ("crates/state", &[]),
+    ("crates/dnssec", &["dns"]),
     ("crates/listeners", &["config", "os"]),
     ("crates/ipc", &["config", "os"]),
     ("crates/config", &["os", "log-format", "site-rules"]),

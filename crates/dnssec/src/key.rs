@@ -1,0 +1,172 @@
+//! Public keys of zones, and the DS records of them (RFC 4034 §2 and §5).
+
+use sanderling_dns::Name;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Flags of DNSKEY records (RFC 4034 §2.1.1, RFC 5011 §3).
+const ZONE_KEY: u16 = 0x0100;
+const SEP: u16 = 0x0001;
+/// The only protocol of DNSKEY records (RFC 4034 §2.1.2).
+const PROTOCOL: u8 = 3;
+/// The digest algorithm of DS records: SHA-256 (RFC 4509).
+const DIGEST_SHA256: u8 = 2;
+
+/// An algorithm that zones are signed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Algorithm {
+    /// RSA with SHA-256, 8 (RFC 5702).
+    RsaSha256,
+    /// ECDSA with P-256 and SHA-256, 13 (RFC 6605).
+    EcdsaP256,
+    /// Ed25519, 15 (RFC 8080).
+    Ed25519,
+}
+
+impl Algorithm {
+    /// The number in the registry of DNSSEC algorithms.
+    pub fn number(self) -> u8 {
+        match self {
+            Algorithm::RsaSha256 => 8,
+            Algorithm::EcdsaP256 => 13,
+            Algorithm::Ed25519 => 15,
+        }
+    }
+}
+
+/// What a key signs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyRole {
+    /// Everything (combined signing key).
+    Csk,
+    /// The DNSKEY, CDS and CDNSKEY records (key signing key).
+    Ksk,
+    /// All other records (zone signing key).
+    Zsk,
+}
+
+impl KeyRole {
+    /// Whether the key signs the DNSKEY records, so that the parent zone has a DS record of it.
+    pub fn signs_keys(self) -> bool {
+        self != KeyRole::Zsk
+    }
+
+    /// Whether the key signs the records other than keys.
+    pub fn signs_zone(self) -> bool {
+        self != KeyRole::Ksk
+    }
+}
+
+/// The name of a key between processes: the SHA-256 of the public key, as it is in the DNSKEY record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId(pub [u8; 32]);
+
+/// A public key as its DNSKEY record has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKey {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// What the key signs. A CSK or KSK has the flag SEP.
+    pub role: KeyRole,
+    /// The public key field (RFC 3110 §2, RFC 6605 §4, RFC 8080 §3).
+    pub bytes: Vec<u8>,
+}
+
+impl PublicKey {
+    /// The name of the key.
+    pub fn id(&self) -> KeyId {
+        KeyId(Sha256::digest(&self.bytes).into())
+    }
+
+    /// The RDATA of the DNSKEY record, and of the CDNSKEY record.
+    pub fn rdata(&self) -> Vec<u8> {
+        let flags = if self.role.signs_keys() { ZONE_KEY | SEP } else { ZONE_KEY };
+        [&flags.to_be_bytes()[..], &[PROTOCOL, self.algorithm.number()], &self.bytes].concat()
+    }
+
+    /// The key tag.
+    pub fn tag(&self) -> u16 {
+        key_tag(&self.rdata())
+    }
+
+    /// The DS record with SHA-256 for the zone `apex`.
+    pub fn ds(&self, apex: Name<'_>) -> Ds {
+        let rdata = self.rdata();
+        let digest =
+            Sha256::new().chain_update(apex.to_lowercase().as_name().as_bytes()).chain_update(&rdata).finalize();
+        let (algorithm, digest_type) = (self.algorithm.number(), DIGEST_SHA256);
+        Ds { key_tag: key_tag(&rdata), algorithm, digest_type, digest: digest.to_vec() }
+    }
+}
+
+/// The key tag of a DNSKEY record (RFC 4034 appendix B).
+pub fn key_tag(dnskey_rdata: &[u8]) -> u16 {
+    let sum: u32 =
+        dnskey_rdata.chunks(2).map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| u32::from(low))).sum();
+    (sum + (sum >> 16 & 0xffff)) as u16
+}
+
+/// A DS record (RFC 4034 §5.1).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Ds {
+    /// The key tag of the DNSKEY record.
+    pub key_tag: u16,
+    /// The algorithm of the key.
+    pub algorithm: u8,
+    /// The digest algorithm.
+    pub digest_type: u8,
+    /// The digest.
+    pub digest: Vec<u8>,
+}
+
+impl Ds {
+    /// The DS record with this RDATA; `None` if it is malformed.
+    pub fn from_rdata(rdata: &[u8]) -> Option<Ds> {
+        let (&[tag_high, tag_low, algorithm, digest_type], digest) = rdata.split_first_chunk()?;
+        let key_tag = u16::from_be_bytes([tag_high, tag_low]);
+        (!digest.is_empty()).then(|| Ds { key_tag, algorithm, digest_type, digest: digest.to_vec() })
+    }
+
+    /// The RDATA of the DS record, and of the CDS record.
+    pub fn rdata(&self) -> Vec<u8> {
+        [&self.key_tag.to_be_bytes()[..], &[self.algorithm, self.digest_type], &self.digest].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use data_encoding::{BASE64, HEXLOWER};
+
+    const APEX: &[u8] = b"\x07example\x03net\0";
+
+    /// RFC 6605 §6.1 and RFC 8080 §6.1: the tag and the digest of a key.
+    #[test]
+    fn tag_and_ds_are_those_of_the_rfcs() {
+        let check = |apex: &[u8], algorithm, key: &str, tag, digest: &str| {
+            let bytes = BASE64.decode(key.as_bytes()).expect("base 64");
+            let key = PublicKey { algorithm, role: KeyRole::Ksk, bytes };
+            assert_eq!(key.tag(), tag);
+            let ds = key.ds(Name::parse(apex).expect("a name"));
+            assert_eq!((ds.key_tag, ds.algorithm, ds.digest_type), (tag, algorithm.number(), 2));
+            assert_eq!(HEXLOWER.encode(&ds.digest), digest);
+            assert_eq!(Ds::from_rdata(&ds.rdata()), Some(ds));
+        };
+        check(
+            APEX,
+            Algorithm::EcdsaP256,
+            "GojIhhXUN/u4v54ZQqGSnyhWJwaubCvTmeexv7bR6edbkrSqQpF64cYbcB7wNcP+e+MAnLr+Wi9xMWyQLc8NAA==",
+            55648,
+            "b4c8c1fe2e7477127b27115656ad6256f424625bf5c1e2770ce6d6e37df61d17",
+        );
+        check(
+            b"\x07example\x03com\0",
+            Algorithm::Ed25519,
+            "l02Woi0iS8Aa25FQkUd9RMzZHJpBoRQwAQEX1SxZJA4=",
+            3613,
+            "3aa5ab37efce57f737fc1627013fee07bdf241bd10f3b1964ab55c78e79a304b",
+        );
+    }
+}

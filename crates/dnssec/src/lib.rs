@@ -1,0 +1,24 @@
+//! Signs zones (RFC 4034, RFC 4035, RFC 5155).
+//!
+//! The crate does no I/O, reads no clock, and never has a private key: what is to be signed is given to a [`ZoneSigner`].
+//!
+//! ```text
+//! RecordsBuilder → Records        the unsigned records, and the signed version before
+//! Records + KeysInUse + SigningParameters + ZoneSigner → sign → SignedZone
+//! ```
+#![forbid(unsafe_code)]
+
+// The order is that of imports: a module uses those below it.
+pub mod sign;
+pub mod zonemd;
+pub mod signing_input;
+pub mod records;
+mod denial;
+mod canonical;
+pub mod key;
+#[cfg(test)]
+mod testing;
+
+pub use key::{Algorithm, Ds, KeyId, KeyRole, PublicKey};
+pub use records::{Record, Records, RecordsBuilder};
+pub use sign::{Denial, SerialPolicy, SignError, SignedZone, SigningParameters, ZoneSigner, sign};

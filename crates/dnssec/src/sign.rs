@@ -1,0 +1,212 @@
+//! Makes a signed version of a zone from its records and the signed version before it.
+
+mod version;
+mod signatures;
+mod serial;
+
+use crate::key::{KeyId, PublicKey};
+use crate::records::Records;
+use crate::signing_input::VALIDITY_S_MAX;
+use sanderling_dns::{Name, Rtype};
+
+/// Has the private keys, or asks the process that has them.
+pub trait ZoneSigner {
+    /// Signs each input with its key. The signatures have the order of the inputs, and the form of the RRSIG record
+    /// (RFC 3110, RFC 6605 §4, RFC 8080 §4).
+    ///
+    /// # Errors
+    /// Why something cannot be signed, for a message. Then the zone is not signed.
+    fn sign(&mut self, inputs: &[SigningInput<'_>]) -> Result<Vec<Vec<u8>>, String>;
+}
+
+/// Bytes to be signed.
+#[derive(Clone, Copy, Debug)]
+pub struct SigningInput<'i> {
+    /// The key to sign with.
+    pub key: KeyId,
+    /// What [`crate::signing_input::check`] accepts.
+    pub bytes: &'i [u8],
+}
+
+/// Signatures begin to be valid so much earlier, since clocks of resolvers may be behind.
+pub const INCEPTION_OFFSET_S: u32 = 3600;
+/// Inputs of one call of [`ZoneSigner::sign`] at most.
+pub const BATCH_COUNT_MAX: usize = 256;
+
+/// A DNSKEY record of the zone with what it signs now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInUse {
+    /// The key.
+    pub key: PublicKey,
+    /// Whether the DNSKEY record is in the zone. A key of a new algorithm signs before.
+    pub is_published: bool,
+    /// Whether it signs the DNSKEY, CDS and CDNSKEY records.
+    pub signs_keys: bool,
+    /// Whether it signs the other records.
+    pub signs_zone: bool,
+}
+
+/// The keys of a zone at one time. Without keys, the zone is not signed, and has no NSEC or NSEC3 records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeysInUse {
+    /// The keys.
+    pub keys: Vec<KeyInUse>,
+    /// The RDATA of the CDS records: of DS records that the parent zone is to have, or the one of RFC 8078 §4.
+    pub cds: Vec<Vec<u8>>,
+    /// The RDATA of the CDNSKEY records.
+    pub cdnskey: Vec<Vec<u8>>,
+}
+
+/// How the zone proves that a name does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// NSEC (RFC 4034 §4).
+    Nsec,
+    /// NSEC3 with no iterations and no salt (RFC 9276), without opt-out.
+    Nsec3,
+}
+
+/// The serial of the signed version. Each is later than that of the version before, except for `Keep`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SerialPolicy {
+    /// That of the unsigned records. Secondaries do not notice new signatures of the same records.
+    Keep,
+    /// That of the unsigned records if it is later; otherwise one more than before.
+    Increment,
+    /// `YYYYMMDD00`, if that is later; otherwise one more than before.
+    Date,
+    /// Seconds since 1970, if that is later; otherwise one more than before.
+    UnixTime,
+}
+
+/// How a zone is signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SigningParameters {
+    /// How the zone proves that a name does not exist.
+    pub denial: Denial,
+    /// How long a signature is valid.
+    pub validity_s: u32,
+    /// The time before its end from which on a signature is replaced.
+    pub refresh_s: u32,
+    /// Signatures end up to so many seconds earlier, so that they are not all replaced at once. Those that would be replaced
+    /// within the next 24th part of this are replaced together.
+    pub jitter_s: u32,
+    /// The TTL of the DNSKEY, CDS and CDNSKEY records.
+    pub dnskey_ttl_s: u32,
+    /// The serial.
+    pub serial_policy: SerialPolicy,
+    /// Whether the zone has a ZONEMD record (RFC 8976).
+    pub has_zonemd: bool,
+}
+
+impl SigningParameters {
+    /// The time before its end at which a signature is replaced together with others.
+    fn replaced_before_s(&self) -> u32 {
+        self.refresh_s.saturating_add(self.jitter_s / 24)
+    }
+
+    /// # Errors
+    /// If new signatures would be replaced at once, or would be valid for longer than the process with the keys allows.
+    pub fn check(&self) -> Result<(), SignError> {
+        let validity_s_min = self.replaced_before_s().saturating_add(self.jitter_s);
+        let is_valid = validity_s_min < self.validity_s && self.validity_s <= VALIDITY_S_MAX - INCEPTION_OFFSET_S;
+        if is_valid { Ok(()) } else { Err(SignError::Parameters) }
+    }
+}
+
+impl Default for SigningParameters {
+    fn default() -> SigningParameters {
+        const DAY_S: u32 = 24 * 3600;
+        SigningParameters {
+            denial: Denial::Nsec,
+            validity_s: 14 * DAY_S,
+            refresh_s: 7 * DAY_S,
+            jitter_s: DAY_S,
+            dnskey_ttl_s: 3600,
+            serial_policy: SerialPolicy::Increment,
+            has_zonemd: false,
+        }
+    }
+}
+
+/// What [`sign`] makes a version of.
+#[derive(Clone, Copy, Debug)]
+pub struct SigningJob<'j> {
+    /// The apex of the zone.
+    pub apex: Name<'j>,
+    /// The records as the operator or the primary has them. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are ignored;
+    /// DNSKEY, CDS and CDNSKEY records are kept beside those of `keys`.
+    pub unsigned: &'j Records,
+    /// The signed version before, whose signatures are kept as far as they are right.
+    pub previous: Option<&'j Records>,
+    /// The keys.
+    pub keys: &'j KeysInUse,
+    /// How to sign.
+    pub parameters: &'j SigningParameters,
+    /// Now, in seconds since 1970.
+    pub now_unix_s: u64,
+}
+
+/// A version of a zone.
+#[derive(Clone, Debug)]
+pub struct SignedZone {
+    /// All records in canonical order.
+    pub records: Records,
+    /// The serial.
+    pub serial: u32,
+    /// Whether it differs from the version before. If not, it has the same serial.
+    pub is_changed: bool,
+    /// When it is to be signed again; `None` without signatures.
+    pub sign_again_at_unix_s: Option<u64>,
+    /// How long resolvers keep parts of it.
+    pub ttls: ZoneTtls,
+    /// Signatures that were made.
+    pub made_count: usize,
+    /// Signatures of the version before that were kept.
+    pub kept_count: usize,
+}
+
+/// How long resolvers keep parts of a version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ZoneTtls {
+    /// The DNSKEY records, or that there are none.
+    pub dnskey_s: u32,
+    /// The longest TTL of all signed records, and of negative answers.
+    pub longest_s: u32,
+}
+
+/// Why a zone is not signed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignError {
+    /// Signatures would be replaced as soon as they are made, or be valid for too long.
+    #[error("signatures must be valid for longer than refresh and jitter together, and for less than a year")]
+    Parameters,
+    /// The apex has no SOA record, or several.
+    #[error("the zone has no SOA record at its apex, or several")]
+    NoSoa,
+    /// A record is not in the zone.
+    #[error("the record {0} {1} is not in the zone")]
+    OutOfZone(String, Rtype),
+    /// The owners of NSEC3 records would have more than 255 bytes.
+    #[error("the name of the zone is too long for NSEC3; use NSEC")]
+    LongName,
+    /// The signer has refused or failed.
+    #[error("{0}")]
+    Signer(String),
+}
+
+/// Signs a zone.
+///
+/// # Errors
+/// Why it is not signed.
+pub fn sign(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result<SignedZone, SignError> {
+    job.parameters.check()?;
+    let apex = job.apex.to_lowercase();
+    let job = SigningJob { apex: apex.as_name(), ..*job };
+    version::make(&job, signer)
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod validator_tests;
