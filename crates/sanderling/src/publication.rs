@@ -117,12 +117,23 @@ fn check_folder(folder: &Path, links: &Links<'_>, site: &Site, current: Option<&
     if entries.next().is_none() {
         return Err(format!("the folder {shown} is empty"));
     }
-    let has_index = |root: &Path| site.options.files.index.iter().any(|name| root.join(name).is_file());
+    let has_index = |root: &Path| site.options.files.index.iter().any(|name| has_file(root, name, site));
     if !has_index(&real) && current.is_some_and(has_index) {
         let names = site.options.files.index.join(" or ");
         return Err(format!("the folder {shown} has no {names}, which the current release has; complete it"));
     }
     Ok(real)
+}
+
+/// Whether the server can serve the file `name` of a release, be it precompressed.
+fn has_file(root: &Path, name: &str, site: &Site) -> bool {
+    let Ok(root) = fs::canonicalize(root) else { return false };
+    ["", ".br", ".zst", ".gz"].iter().any(|coding| {
+        let targets = site.options.link_targets.iter().map(|(target, _)| target);
+        fs::canonicalize(root.join(format!("{name}{coding}"))).is_ok_and(|path| {
+            path.is_file() && iter::once(&root).chain(targets).any(|directory| path.starts_with(directory))
+        })
+    })
 }
 
 /// The links of a site, which no other process switches at the same time.

@@ -244,11 +244,14 @@ fn folder_that_cannot_be_a_release_is_refused_with_a_remedy() {
     fixture.directory.write("releases/file", b"a file\n");
     fs::create_dir(fixture.path("empty")).unwrap();
     symlink("../outside", fixture.path("elsewhere")).unwrap();
+    fs::create_dir(fixture.path("linked")).unwrap();
+    symlink("../../outside/index.html", fixture.path("linked/index.html")).unwrap();
     for (folder, expected) in [
         ("missing", "missing does not exist"),
         ("file", "file is not a folder"),
         ("empty", "empty is empty"),
         ("pages", "pages has no index.html, which the current release has"),
+        ("linked", "linked has no index.html, which the current release has"),
         ("../outside", "where the server may read releases; copy it there"),
         ("elsewhere", "where the server may read releases; copy it there"),
         (".", "where the server may read releases; copy it there"),
