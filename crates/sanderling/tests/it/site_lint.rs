@@ -223,7 +223,6 @@ fn circle_of_redirects_is_reported_with_its_locations() {
         "/a -> /b -> /c -> /a",
         "/x/x -> /y/x -> /x/x",
         "/grow/x -> /more/x/x -> /grow/x/x -> /more/x/x/x -> /grow/x/x/x -> /more/x/x/x/x -> ...",
-        "/more/x -> /grow/x -> /more/x/x -> /grow/x/x -> /more/x/x/x -> /grow/x/x/x -> ...",
         "/about -> /about.html -> /about",
     ];
     assert_eq!(circles, expected, "{errors}");
