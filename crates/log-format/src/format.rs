@@ -10,6 +10,9 @@ use std::fmt;
 /// Bytes of a format; a longer one is an error.
 const FORMAT_BYTES_MAX: usize = 4096;
 
+/// What the texts between variables mostly fit into.
+const SHORT_TEXT_BYTES: usize = 16;
+
 /// What the lines of a log contain, whose variables are `V`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format<V> {
@@ -20,6 +23,8 @@ pub struct Format<V> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part<V> {
     Text(Vec<u8>),
+    /// A text of at most [`SHORT_TEXT_BYTES`], filled up with zeros: it is copied without a call.
+    ShortText([u8; SHORT_TEXT_BYTES], usize),
     Shared(SharedVariable),
     Own(V),
 }
@@ -77,6 +82,15 @@ impl<V: Variable> Format<V> {
         if parts.iter().all(|part| matches!(part, Part::Text(_))) {
             return Err(FormatError::NoVariable);
         }
+        for part in &mut parts {
+            if let Part::Text(text) = part
+                && text.len() <= SHORT_TEXT_BYTES
+            {
+                let mut short = [0; SHORT_TEXT_BYTES];
+                short[..text.len()].copy_from_slice(text);
+                *part = Part::ShortText(short, text.len());
+            }
+        }
         let escape = if text.starts_with('{') { Escape::Json } else { Escape::Text };
         Ok(Format { parts, escape })
     }
@@ -86,6 +100,11 @@ impl<V: Variable> Format<V> {
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.extend_from_slice(text),
+                Part::ShortText(text, length) => {
+                    let end = out.len() + length;
+                    out.extend_from_slice(text);
+                    out.truncate(end);
+                }
                 Part::Shared(variable) => variable.write(record, time, out),
                 Part::Own(variable) => variable.write(record, self.escape, out),
             }

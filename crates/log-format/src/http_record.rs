@@ -11,8 +11,8 @@ pub struct HttpRecord<'r> {
     /// The request line without its end, or as much of it as was received. That of a request of HTTP/2 is in the form of
     /// HTTP/1.1.
     pub line: &'r [u8],
-    /// The field lines, each with its end.
-    pub fields: &'r [u8],
+    /// The field lines.
+    pub fields: FieldLines<'r>,
     /// The protocol of the connection.
     pub version: HttpVersion,
     /// Whether the connection is encrypted.
@@ -22,6 +22,18 @@ pub struct HttpRecord<'r> {
     /// When the line is written, in milliseconds since 1970.
     pub time_unix_ms: u64,
 }
+
+/// Field lines, divided once for all variables of a format.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldLines<'r> {
+    bytes: &'r [u8],
+    /// Where the first lines end.
+    ends: [u32; DIVIDED_LINES_MAX],
+    count: usize,
+}
+
+/// Lines that are divided once. More of them are divided again for each variable.
+const DIVIDED_LINES_MAX: usize = 32;
 
 /// A response.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +86,11 @@ impl<'r> HttpRecord<'r> {
         })
     }
 
+    /// Whether the request line is logged as it was received, be it of the form of HTTP or not.
+    pub(crate) fn is_short_line(&self) -> bool {
+        self.version == HttpVersion::Http1 && self.line.len() <= INVALID_LINE_BYTES_MAX
+    }
+
     /// The start of a request line without three parts.
     pub(crate) fn invalid_line(&self) -> &'r [u8] {
         cut(self.line, INVALID_LINE_BYTES_MAX)
@@ -81,14 +98,38 @@ impl<'r> HttpRecord<'r> {
 
     /// The value of the first field with this name, which is in lower case.
     pub(crate) fn field(&self, name: &[u8]) -> Option<&'r [u8]> {
-        let mut rest = self.fields;
-        loop {
-            let line_end = memchr::memchr(b'\n', rest)?;
-            if rest.len() > name.len() && rest[name.len()] == b':' && rest[..name.len()].eq_ignore_ascii_case(name) {
-                return Some(cut(rest[name.len() + 1..line_end].trim_ascii(), FIELD_BYTES_MAX));
+        let FieldLines { bytes, ends, count } = &self.fields;
+        let mut start = 0;
+        for end in &ends[..*count] {
+            // Most lines are of other fields, which this shows by a comparison.
+            if bytes.get(start + name.len()) == Some(&b':')
+                && let Some(value) = value_of(name, bytes.get(start..*end as usize)?)
+            {
+                return Some(value);
             }
-            rest = &rest[line_end + 1..];
+            start = *end as usize + 1;
         }
+        let rest = bytes[start..].split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+        rest.flat_map(|line| value_of(name, line)).next()
+    }
+}
+
+/// The value in a field line, if the field has this name.
+#[inline]
+fn value_of<'r>(name: &[u8], line: &'r [u8]) -> Option<&'r [u8]> {
+    let has_name = line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name);
+    has_name.then(|| cut(line[name.len() + 1..].trim_ascii(), FIELD_BYTES_MAX))
+}
+
+impl<'r> FieldLines<'r> {
+    /// Divides `bytes`, in which each line ends with a line feed.
+    pub fn new(bytes: &'r [u8]) -> FieldLines<'r> {
+        let (mut ends, mut count) = ([0; DIVIDED_LINES_MAX], 0);
+        for (end, place) in memchr::memchr_iter(b'\n', bytes).zip(&mut ends) {
+            *place = end as u32;
+            count += 1;
+        }
+        FieldLines { bytes, ends, count }
     }
 }
 

@@ -81,6 +81,7 @@ impl Variable for HttpVariable {
                 Some(name) if !name.is_empty() => escape.write_word(&name, out),
                 _ => put(None),
             },
+            HttpVariable::Request if record.is_short_line() => put(Some(record.line)),
             HttpVariable::Request => match record.request_parts() {
                 Some(line) => {
                     for part in [line.method, b" ", line.target, b" ", line.version] {

@@ -16,7 +16,7 @@ mod log_kind;
 
 pub use escape::Escape;
 pub use format::{Format, FormatError};
-pub use http_record::{HttpRecord, HttpVersion, Outcome};
+pub use http_record::{FieldLines, HttpRecord, HttpVersion, Outcome};
 pub use http_variable::HttpVariable;
 pub use line_writer::LineWriter;
 pub use log_kind::LogKind;

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use crate::AccessFormat;
     use crate::format::FormatError;
-    use crate::http_record::{HttpVersion, Outcome};
+    use crate::http_record::{FieldLines, HttpVersion, Outcome};
     use std::net::SocketAddr;
 
     const LINE: &[u8] = b"GET /a?b=c HTTP/1.1";
@@ -50,7 +50,7 @@ mod tests {
         HttpRecord {
             client: SocketAddr::from(([192, 0, 2, 7], 4711)),
             line,
-            fields: FIELDS,
+            fields: FieldLines::new(FIELDS),
             version: HttpVersion::Http1,
             is_encrypted: false,
             outcome: Outcome { status: 200, content_bytes: 512, duration_ms: 12_034 },
@@ -87,12 +87,12 @@ mod tests {
             ("Authorization: Basic\r\n", "-"),
             ("", "-"),
         ] {
-            let record = HttpRecord { fields: fields.as_bytes(), ..record(LINE) };
+            let record = HttpRecord { fields: FieldLines::new(fields.as_bytes()), ..record(LINE) };
             assert_eq!(line("$remote_user", &record), format!("{expected}\n"), "{fields}");
             let needed = LineWriter::new(Arc::new(AccessFormat::parse("$remote_user").expect("a format")))
                 .needed_fields(&record);
             assert_eq!(
-                line("$remote_user", &HttpRecord { fields: &needed, ..record }),
+                line("$remote_user", &HttpRecord { fields: FieldLines::new(&needed), ..record }),
                 format!("{expected}\n"),
                 "{fields}"
             );
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn remote_user_has_its_spaces_in_json() {
-        let record = HttpRecord { fields: b"Authorization: Basic YSBiIFs6eA==\r\n", ..record(LINE) };
+        let record = HttpRecord { fields: FieldLines::new(b"Authorization: Basic YSBiIFs6eA==\r\n"), ..record(LINE) };
         assert_eq!(line(r#"{"user":"$remote_user"}"#, &record), "{\"user\":\"a b [\"}\n");
     }
 
@@ -156,7 +156,16 @@ mod tests {
         assert_eq!(line("$request_uri", &record(&target)).len(), 4097);
         assert_eq!(line("$request", &record(&target)).len(), 4096 + "GET  HTTP/1.1\n".len());
         let fields = [b"Cookie: ".to_vec(), vec![b'c'; 8000], b"\r\n".to_vec()].concat();
-        assert_eq!(line("$http_cookie", &HttpRecord { fields: &fields, ..record(LINE) }).len(), 1025);
+        assert_eq!(line("$http_cookie", &HttpRecord { fields: FieldLines::new(&fields), ..record(LINE) }).len(), 1025);
+    }
+
+    #[test]
+    fn field_after_many_others_is_found() {
+        for count in [0, 1, 30, 31, 32, 33, 100] {
+            let fields = "X-Other: value\r\n".repeat(count) + "User-Agent: a\r\nReferer: b\r\nX-Cut-Off: c";
+            let record = HttpRecord { fields: FieldLines::new(fields.as_bytes()), ..record(LINE) };
+            assert_eq!(line("$http_user_agent $http_referer $http_x_cut_off", &record), "a b -\n", "{count}");
+        }
     }
 
     #[test]
@@ -165,7 +174,10 @@ mod tests {
             let writer = LineWriter::new(Arc::new(AccessFormat::parse(format).expect("a format")));
             let fields = writer.needed_fields(&record(LINE));
             assert!(fields.len() < FIELDS.len());
-            assert_eq!(line(format, &HttpRecord { fields: &fields, ..record(LINE) }), line(format, &record(LINE)));
+            assert_eq!(
+                line(format, &HttpRecord { fields: FieldLines::new(&fields), ..record(LINE) }),
+                line(format, &record(LINE))
+            );
         }
     }
 

@@ -99,15 +99,35 @@ fn put_fraction(milliseconds: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'.', digit(milliseconds / 100), digit(milliseconds / 10), digit(milliseconds)]);
 }
 
+/// The decimal digits of each byte with a dot after them, and how many bytes that is.
+const DECIMALS: [([u8; 4], usize); 256] = {
+    let mut texts = [([b'.'; 4], 0); 256];
+    let mut byte = 0;
+    while byte < texts.len() {
+        let digits = [byte / 100, byte / 10 % 10, byte % 10];
+        let mut index = (byte < 100) as usize + (byte < 10) as usize;
+        while index < digits.len() {
+            let (text, length) = &mut texts[byte];
+            text[*length] = b'0' + digits[index] as u8;
+            *length += 1;
+            index += 1;
+        }
+        texts[byte].1 += 1;
+        byte += 1;
+    }
+    texts
+};
+
 fn put_address(address: IpAddr, out: &mut Vec<u8>) {
     match address.to_canonical() {
         IpAddr::V4(address) => {
-            for (index, byte) in address.octets().into_iter().enumerate() {
-                if index > 0 {
-                    out.push(b'.');
-                }
-                put_number(byte.into(), out);
+            let (mut text, mut length) = ([0; 16], 0);
+            for byte in address.octets() {
+                let (digits, count) = DECIMALS[usize::from(byte)];
+                text[length..length + 4].copy_from_slice(&digits);
+                length += count;
             }
+            out.extend_from_slice(&text[..length - 1]);
         }
         // Writing to a vector does not fail.
         IpAddr::V6(address) => drop(write!(out, "{address}")),

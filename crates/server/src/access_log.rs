@@ -9,7 +9,7 @@ use crate::log_queue::LogQueue;
 use crate::metrics::ThreadMetrics;
 use crate::statistics::{CountedResponse, Slots};
 use sanderling_http::{Request, Status, Version};
-use sanderling_log_format::{HttpRecord, HttpVariable, HttpVersion, Outcome};
+use sanderling_log_format::{FieldLines, HttpRecord, HttpVariable, HttpVersion, Outcome};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -193,7 +193,8 @@ impl WorkerLogState {
         let LoggedRequest { peer, line, fields, status, content_bytes, .. } = *request;
         let Peer { client, version, is_encrypted } = peer;
         let outcome = Outcome { status, content_bytes, duration_ms };
-        HttpRecord { client, line, fields, version, is_encrypted, outcome, time_unix_ms: self.now_unix_ms }
+        let (fields, time_unix_ms) = (FieldLines::new(fields), self.now_unix_ms);
+        HttpRecord { client, line, fields, version, is_encrypted, outcome, time_unix_ms }
     }
 
     fn write(&mut self, request: &LoggedRequest<'_>, duration_ms: u64) {

@@ -5,7 +5,7 @@
 use crate::access_log::WorkerLog;
 use crate::clock::{Clock, Milliseconds};
 use crate::connection::{Connection, Next, Protocol};
-use crate::context::{Buffers, Context};
+use crate::context::{Buffers, Context, Inspection};
 use crate::idle_list::{ClientIdleLists, Handshakes, IdleList};
 use crate::jobs::{Completion, Waiter};
 use crate::local_files::LocalFiles;
@@ -59,8 +59,7 @@ pub(crate) struct Connections<'s> {
     metrics: Arc<ThreadMetrics>,
     log: Option<Rc<WorkerLog>>,
     query_log: Option<ThreadQueryLog>,
-    /// There is a log, or a limit of requests.
-    inspects_requests: bool,
+    inspection: Inspection,
     use_number: u64,
     /// How long idle connections stay open, once the server drains.
     drain_grace: Option<Duration>,
@@ -99,7 +98,7 @@ impl<'s> Connections<'s> {
             metrics,
             log: None,
             query_log: None,
-            inspects_requests: false,
+            inspection: Inspection::None,
             use_number: 0,
             drain_grace: None,
             has_closed: false,
@@ -150,11 +149,17 @@ impl<'s> Connections<'s> {
 
     /// Begins or ends to log and count responses, as the snapshot says.
     fn update_log(&mut self) {
-        let Snapshot { access_log, query_log, slots, .. } = &self.snapshot;
+        let Snapshot { access_log, query_log, slots, http_clients, .. } = &self.snapshot;
         let queue = self.shared.log_queue(LogKind::Queries);
         ThreadQueryLog::update(&mut self.query_log, query_log.as_ref(), queue);
         let has_log = access_log.is_some() || self.metrics.statistics.is_some();
-        self.inspects_requests = has_log || self.shared.request_budget.is_some();
+        self.inspection = if self.shared.request_budget.is_some() || (has_log && http_clients.are_named_by_fields()) {
+            Inspection::Rules
+        } else if has_log {
+            Inspection::Log
+        } else {
+            Inspection::None
+        };
         if !has_log {
             self.log = None;
             return;
@@ -448,7 +453,7 @@ impl<'s> Connections<'s> {
             metrics: &self.metrics,
             waiter: Waiter { worker_index: self.worker_index, connection: key, stream: 0 },
             use_number: self.use_number,
-            inspects_requests: self.inspects_requests,
+            inspection: self.inspection,
             request_budget: self.shared.request_budget.as_ref(),
             log: self.log.as_ref(),
             query_log: self.query_log.as_ref(),

@@ -58,6 +58,17 @@ impl Buffers {
     }
 }
 
+/// What is done with each request beside answering it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inspection {
+    /// Nothing.
+    None,
+    /// It is logged or counted.
+    Log,
+    /// It may be limited, or be of another client than the peer.
+    Rules,
+}
+
 /// What a connection works with in one iteration of the event loop.
 pub(crate) struct Context<'w, 's> {
     pub(crate) snapshot: &'w Snapshot,
@@ -72,8 +83,7 @@ pub(crate) struct Context<'w, 's> {
     pub(crate) waiter: Waiter,
     /// Counts the times that a connection of the worker was served.
     pub(crate) use_number: u64,
-    /// Each request is logged or counted, so that the short way to a file must not be taken.
-    pub(crate) inspects_requests: bool,
+    pub(crate) inspection: Inspection,
     /// The requests that clients may make; `None` if any number.
     pub(crate) request_budget: Option<&'w RequestBudget>,
     /// Logs and counts responses; `None` if there is no access log and no detailed counts.

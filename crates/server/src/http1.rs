@@ -2,7 +2,7 @@
 
 use crate::access_log::Origin;
 use crate::clock::Milliseconds;
-use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, Step};
+use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, Inspection, Step};
 use crate::dns_over_https::{self, DnsRequest};
 use crate::file_cache::Lookup;
 use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX};
@@ -268,13 +268,30 @@ impl Http1 {
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let site = context.files.site_for(&context.snapshot.sites, request.host);
-        if context.inspects_requests || has_rules(request, site, connection.transport) {
-            return self.answer_by_rules(request, &[], input, connection, context);
+        match (has_rules(request, site, connection.transport), context.inspection) {
+            (false, Inspection::None) => {
+                self.answer_with_file::<false>(request, site, None, input, connection, context)
+            }
+            (false, Inspection::Log) => self.answer_with_logged_file(request, input, connection, context),
+            _ => self.answer_by_rules(request, &[], input, connection, context),
         }
-        self.answer_with_file(request, site, None, input, connection, context)
     }
 
-    /// The same for a request that may be answered otherwise than with a file, or is logged. `content` is what was kept of its body.
+    /// Answers with the file that the request is for, and logs and counts the response.
+    #[cold]
+    #[inline(never)]
+    fn answer_with_logged_file<'s>(
+        &mut self,
+        request: &Request<'_>,
+        input: &Input<'_>,
+        connection: &ConnectionInfo<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> Step<'s> {
+        let site = context.files.site_for(&context.snapshot.sites, request.host);
+        self.answer_with_file::<true>(request, site, None, input, connection, context)
+    }
+
+    /// The same for a request that may be answered otherwise than with a file. `content` is what was kept of its body.
     #[cold]
     #[inline(never)]
     fn answer_by_rules<'s>(
@@ -305,7 +322,7 @@ impl Http1 {
             return answer_dns(request, content, &ruling.fields, is_last, origin, connection, context);
         }
         let Some(response) = ruling.action.response(request) else {
-            return self.answer_with_file(request, site, Some(&ruling), input, connection, context);
+            return self.answer_with_file::<true>(request, site, Some(&ruling), input, connection, context);
         };
         self.job_count = 0;
         context.metrics.add(Counter::HttpRequests, 1);
@@ -321,10 +338,10 @@ impl Http1 {
         end_of_response(&response, is_last, None)
     }
 
-    /// Answers with the file that the request is for, or with the status that there is none. `ruling`: if the
-    /// site may have rules, or there may be an access log.
+    /// Answers with the file that the request is for, or with the status that there is none. `ruling`: if the site may have rules.
+    /// `MAY_LOG`: whether there may be a log or detailed counts; a constant, so that the path without them stays short.
     #[inline(always)]
-    fn answer_with_file<'s>(
+    fn answer_with_file<'s, const MAY_LOG: bool>(
         &mut self,
         request: &Request<'_>,
         site: Option<&Arc<Site>>,
@@ -335,7 +352,7 @@ impl Http1 {
     ) -> Step<'s> {
         let mut is_last = is_last(input, connection, context);
         // Asked for before the file, which borrows the cache.
-        let site_index = ruling.and_then(|_| context.files.last_site_index());
+        let site_index = if MAY_LOG { context.files.last_site_index() } else { None };
         let path = ruling.map_or_else(|| request.path(), |ruling| ruling.action.path(request));
         let path = path.map(SitePath::parse);
         let lookup;
@@ -362,7 +379,7 @@ impl Http1 {
                         }
                     }
                 };
-                if ruling.is_some() {
+                if MAY_LOG {
                     lookup.count(self.job_count, context.metrics);
                 }
                 is_substitute |= matches!(lookup, Lookup::Fallback(_));
@@ -412,9 +429,7 @@ impl Http1 {
             // Only a hit has the body of a file.
             (Body::Empty | Body::File { .. } | Body::Multipart(_) | Body::DnsMessage | Body::Text(_), _) => None,
         };
-        if ruling.is_some()
-            && let Some(log) = context.log
-        {
+        if MAY_LOG && let Some(log) = context.log {
             let content_bytes = context.buffers.output.len() - content_start;
             let peer = connection.peer(HttpVersion::Http1);
             let origin = Origin { site_index, since_ms: self.take_since_ms(context.clock.now_ms()) };

@@ -23,6 +23,11 @@ impl HttpClients {
         self.trusted_proxies.iter().any(|network| network.contains(address))
     }
 
+    /// Whether a proxy may name the client of a request in one of its fields.
+    pub(crate) fn are_named_by_fields(&self) -> bool {
+        matches!(self.client_from, Some(ClientFrom::Forwarded | ClientFrom::XForwardedFor))
+    }
+
     /// Whether a connection from `address` begins with a header of the PROXY protocol.
     pub(crate) fn sends_proxy_header(&self, address: IpAddr) -> bool {
         self.client_from == Some(ClientFrom::ProxyProtocol) && self.is_trusted(address)

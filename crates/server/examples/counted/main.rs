@@ -34,6 +34,7 @@ const KINDS: &[Kind] = &[
     ("server-http-512", server::repeat_http),
     ("server-http2-512", server::repeat_http2),
     ("server-dns-hit", server::repeat_dns),
+    ("server-http-log", server::repeat_http_with_log),
     ("server-http-metrics", server::repeat_http_with_metrics),
     ("server-dns-metrics", server::repeat_dns_with_metrics),
 ];

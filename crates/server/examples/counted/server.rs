@@ -3,13 +3,16 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
+use sanderling_log_format::{Format, LogKind};
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use sanderling_server::{
-    DefaultSite, Options, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet, StatisticsOptions,
+    AccessLog, DefaultSite, LogTarget, Options, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet,
+    StatisticsOptions,
 };
 
 use crate::{dns, http};
@@ -47,6 +50,13 @@ pub(crate) fn repeat_http_with_metrics(count: usize) {
     serve(options_with_metrics(), |http, _| run_client(HTTP, http, count));
 }
 
+/// The request of [`repeat_http`], with a line of the format `combined` in an access log.
+pub(crate) fn repeat_http_with_log(count: usize) {
+    let format = Format::parse("combined").expect("a preset");
+    let log = AccessLog { format: Arc::new(format), one_of: 1 };
+    serve_with(options(), Some(log), |http, _| run_client(HTTP, http, count));
+}
+
 /// The query of [`repeat_dns`], with detailed counts.
 pub(crate) fn repeat_dns_with_metrics(count: usize) {
     serve(options_with_metrics(), |_, dns| run_client(DNS, dns, count));
@@ -54,6 +64,11 @@ pub(crate) fn repeat_dns_with_metrics(count: usize) {
 
 /// Serves while `act` runs with the addresses of HTTP and DNS.
 fn serve(options: Options, act: impl FnOnce(SocketAddr, SocketAddr)) {
+    serve_with(options, None, act);
+}
+
+/// Serves as [`serve`] does, with an access log.
+fn serve_with(options: Options, access_log: Option<AccessLog>, act: impl FnOnce(SocketAddr, SocketAddr)) {
     let directory = tempfile::tempdir().expect("created");
     std::fs::write(directory.path().join("512"), [b'x'; http::FILE_BYTES]).expect("written");
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -69,11 +84,17 @@ fn serve(options: Options, act: impl FnOnce(SocketAddr, SocketAddr)) {
     let site = Site {
         id: 0,
         hosts: vec!["www.example".into()],
-        root: Root::Directory(std::sync::Arc::new(root)),
+        root: Root::Directory(Arc::new(root)),
         options: SiteOptions::default(),
     };
-    let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::None), dns::zones());
+    let mut snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::None), dns::zones());
+    let has_log = access_log.is_some();
+    snapshot.access_log = access_log;
     let server = Server::new(snapshot, options, Duration::ZERO);
+    if has_log {
+        let file = std::fs::File::create(directory.path().join("access.log")).expect("created");
+        server.set_log_target(LogKind::Access, LogTarget::Stream(file)).expect("a thread");
+    }
     server.run(&[sockets], 1, |_| act(http, dns)).expect("the server serves");
 }
 
