@@ -1,16 +1,19 @@
 //! Public keys of zones, and the DS records of them (RFC 4034 §2 and §5).
 
+use data_encoding::BASE64;
 use sanderling_dns::Name;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256, Sha384};
 
 /// Flags of DNSKEY records (RFC 4034 §2.1.1, RFC 5011 §3).
 const ZONE_KEY: u16 = 0x0100;
 const SEP: u16 = 0x0001;
 /// The only protocol of DNSKEY records (RFC 4034 §2.1.2).
 const PROTOCOL: u8 = 3;
-/// The digest algorithm of DS records: SHA-256 (RFC 4509).
+/// The digest algorithms of DS records: SHA-256 (RFC 4509) and SHA-384 (RFC 6605).
 const DIGEST_SHA256: u8 = 2;
+const DIGEST_SHA384: u8 = 4;
 
 /// An algorithm that zones are signed with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -64,14 +67,24 @@ impl KeyRole {
 pub struct KeyId(pub [u8; 32]);
 
 /// A public key as its DNSKEY record has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublicKey {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// What the key signs. A CSK or KSK has the flag SEP.
     pub role: KeyRole,
     /// The public key field (RFC 3110 §2, RFC 6605 §4, RFC 8080 §3).
+    #[serde(rename = "public-key", serialize_with = "write_base64", deserialize_with = "read_base64")]
     pub bytes: Vec<u8>,
+}
+
+fn write_base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&BASE64.encode(bytes))
+}
+
+fn read_base64<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    BASE64.decode(text.as_bytes()).map_err(D::Error::custom)
 }
 
 impl PublicKey {
@@ -93,11 +106,23 @@ impl PublicKey {
 
     /// The DS record with SHA-256 for the zone `apex`.
     pub fn ds(&self, apex: Name<'_>) -> Ds {
-        let rdata = self.rdata();
-        let digest =
-            Sha256::new().chain_update(apex.to_lowercase().as_name().as_bytes()).chain_update(&rdata).finalize();
-        let (algorithm, digest_type) = (self.algorithm.number(), DIGEST_SHA256);
-        Ds { key_tag: key_tag(&rdata), algorithm, digest_type, digest: digest.to_vec() }
+        let (algorithm, digest) = (self.algorithm.number(), self.digest::<Sha256>(apex));
+        Ds { key_tag: self.tag(), algorithm, digest_type: DIGEST_SHA256, digest }
+    }
+
+    /// Whether `ds` is a DS record of this key for the zone `apex`, with SHA-256 or SHA-384.
+    pub fn has_ds(&self, ds: &Ds, apex: Name<'_>) -> bool {
+        let is_digest = match ds.digest_type {
+            DIGEST_SHA256 => ds.digest == self.digest::<Sha256>(apex),
+            DIGEST_SHA384 => ds.digest == self.digest::<Sha384>(apex),
+            _ => false,
+        };
+        is_digest && (ds.key_tag, ds.algorithm) == (self.tag(), self.algorithm.number())
+    }
+
+    fn digest<D: Digest>(&self, apex: Name<'_>) -> Vec<u8> {
+        let apex = apex.to_lowercase();
+        D::new().chain_update(apex.as_name().as_bytes()).chain_update(self.rdata()).finalize().to_vec()
     }
 }
 
@@ -138,7 +163,7 @@ impl Ds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use data_encoding::{BASE64, HEXLOWER};
+    use data_encoding::HEXLOWER;
 
     const APEX: &[u8] = b"\x07example\x03net\0";
 
@@ -152,6 +177,7 @@ mod tests {
             let ds = key.ds(Name::parse(apex).expect("a name"));
             assert_eq!((ds.key_tag, ds.algorithm, ds.digest_type), (tag, algorithm.number(), 2));
             assert_eq!(HEXLOWER.encode(&ds.digest), digest);
+            assert!(key.has_ds(&ds, Name::parse(apex).expect("a name")) && !key.has_ds(&ds, Name::ROOT));
             assert_eq!(Ds::from_rdata(&ds.rdata()), Some(ds));
         };
         check(

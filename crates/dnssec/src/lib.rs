@@ -1,20 +1,23 @@
-//! Signs zones (RFC 4034, RFC 4035, RFC 5155).
+//! Signs zones (RFC 4034, RFC 4035, RFC 5155), and decides when their keys are introduced and removed (RFC 7583).
 //!
 //! The crate does no I/O, reads no clock, and never has a private key: what is to be signed is given to a [`ZoneSigner`].
 //!
 //! ```text
 //! RecordsBuilder → Records        the unsigned records, and the signed version before
 //! Records + KeysInUse + SigningParameters + ZoneSigner → sign → SignedZone
+//! ZoneKeys + what name servers and parent answer → ZoneKeys::advance → keys to make and to erase, ZoneKeys::keys_in_use
 //! ```
 #![forbid(unsafe_code)]
 
 // The order is that of imports: a module uses those below it.
+pub mod zone_keys;
 pub mod sign;
 pub mod zonemd;
 pub mod signing_input;
 pub mod records;
 mod denial;
 mod canonical;
+mod calendar;
 pub mod key;
 #[cfg(test)]
 mod testing;
@@ -22,3 +25,4 @@ mod testing;
 pub use key::{Algorithm, Ds, KeyId, KeyRole, PublicKey};
 pub use records::{Record, Records, RecordsBuilder};
 pub use sign::{Denial, SerialPolicy, SignError, SignedZone, SigningParameters, ZoneSigner, sign};
+pub use zone_keys::{KeyLayout, KeyPolicy, ZoneKeys};

@@ -1,9 +1,8 @@
 //! The serial of a signed version.
 
 use super::SerialPolicy;
+use crate::calendar;
 use sanderling_dns::is_later;
-
-const DAY_S: u64 = 24 * 3600;
 
 /// The serial of a version. `unsigned` is that of the unsigned records, `previous` that of the signed version before.
 pub(super) fn next(
@@ -16,7 +15,7 @@ pub(super) fn next(
     let proposed = match policy {
         SerialPolicy::Keep => return unsigned,
         SerialPolicy::Increment => unsigned,
-        SerialPolicy::Date => date(now_unix_s),
+        SerialPolicy::Date => date_serial(now_unix_s),
         SerialPolicy::UnixTime => now_unix_s as u32,
     };
     let is_raised = policy == SerialPolicy::Increment && previous.is_none_or(|previous| is_later(unsigned, previous));
@@ -31,16 +30,8 @@ pub(super) fn next(
 }
 
 /// `YYYYMMDD00` in UTC. It fits into 32 bits until the year 4294.
-fn date(unix_s: u64) -> u32 {
-    // Years are counted from March 0000, so that the leap day is the last of its year. An era has 400 years.
-    let days = unix_s / DAY_S + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
+fn date_serial(unix_s: u64) -> u32 {
+    let (year, month, day) = calendar::date(unix_s);
     (((year * 100 + month) * 100 + day) * 100) as u32
 }
 
@@ -50,15 +41,6 @@ mod tests {
 
     /// 2026-11-23 16:00:00 UTC
     const NOW: u64 = 1_795_449_600;
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        assert_eq!(date(NOW), 2_026_112_300);
-        assert_eq!(date(951_782_399), 2_000_022_800);
-        assert_eq!(date(951_782_400), 2_000_022_900);
-        assert_eq!(date(951_868_800), 2_000_030_100);
-        assert_eq!(date(0), 1_970_010_100);
-    }
 
     #[test]
     fn each_change_has_a_later_serial_by_its_policy() {

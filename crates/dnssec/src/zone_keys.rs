@@ -1,0 +1,579 @@
+//! The keys of a zone, and what of them is in the zone, in the parent zone and in caches. From that follows when keys are introduced and
+//! removed, so that no resolver finds a broken chain, whatever it has cached (RFC 6781 §4, RFC 7583).
+//!
+//! There are no kinds of rollovers here. Each key has three things that spread from servers into caches and fade from there: its
+//! DNSKEY record, its signatures in the zone, and its DS record. Rules say what may be added or removed while the others
+//! are as they are (`rules`). First signing, rollovers of each key, another algorithm, one key instead of two, and the way back to an
+//! unsigned zone follow from the same rules.
+
+mod rules;
+mod status;
+
+use crate::key::{Algorithm, Ds, KeyId, KeyRole, PublicKey};
+use crate::sign::{KeyInUse, KeysInUse, ZoneTtls};
+use sanderling_dns::{Name, is_later};
+use serde::{Deserialize, Serialize};
+
+const DAY_S: u64 = 24 * 3600;
+/// The TTL of DS records while it is unknown.
+const DS_TTL_S: u32 = 24 * 3600;
+/// The RDATA of the CDS and CDNSKEY records that ask for the removal of all DS records (RFC 8078 §4).
+const CDS_DELETE: [u8; 5] = [0; 5];
+const CDNSKEY_DELETE: [u8; 5] = [0, 0, 3, 0, 0];
+
+/// One key, or one for keys and one for the zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyLayout {
+    /// A CSK.
+    Single,
+    /// A KSK and a ZSK.
+    Split,
+}
+
+impl KeyLayout {
+    fn roles(self) -> &'static [KeyRole] {
+        match self {
+            KeyLayout::Single => &[KeyRole::Csk],
+            KeyLayout::Split => &[KeyRole::Ksk, KeyRole::Zsk],
+        }
+    }
+}
+
+/// The keys that a zone is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyPolicy {
+    /// The algorithm of new keys.
+    pub algorithm: Algorithm,
+    /// One key or two.
+    pub layout: KeyLayout,
+    /// Seconds after which a CSK or KSK is replaced; `None` for never.
+    pub ksk_lifetime_s: Option<u64>,
+    /// Seconds after which a ZSK is replaced; `None` for never.
+    pub zsk_lifetime_s: Option<u64>,
+    /// Added to each wait for caches: for name servers that were not asked, and for clocks.
+    pub safety_s: u32,
+}
+
+/// Where something is: in the servers, and in caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Presence {
+    /// Nowhere.
+    #[default]
+    Absent,
+    /// Some servers may have it. Of a DS record: the parent is asked to add it.
+    Added(Change),
+    /// All servers have it, and some caches may not until then.
+    Spreading { until_unix_s: u64 },
+    /// All servers and caches have it.
+    Everywhere,
+    /// Some servers may have it still. Of a DS record: the parent is asked to remove it.
+    Removed(Change),
+    /// No server has it, and some caches may until then.
+    Fading { until_unix_s: u64 },
+}
+
+/// Since when something changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Change {
+    /// The first version of the zone with the change, when it is signed.
+    version: Option<Version>,
+}
+
+/// A version of the zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Version {
+    serial: u32,
+    signed_at_unix_s: u64,
+}
+
+impl Presence {
+    const ADDED: Presence = Presence::Added(Change { version: None });
+    const REMOVED: Presence = Presence::Removed(Change { version: None });
+
+    /// Whether the next version, or the parent, is to have it.
+    fn is_wanted(self) -> bool {
+        matches!(self, Presence::Added(_) | Presence::Spreading { .. } | Presence::Everywhere)
+    }
+
+    /// The version that all name servers must have before anything else.
+    fn awaited_version(self) -> Option<Version> {
+        match self {
+            Presence::Added(change) | Presence::Removed(change) => change.version,
+            _ => None,
+        }
+    }
+
+    /// Whether the next step of a DS record is one of the parent.
+    fn waits_for_parent(self, now_unix_s: u64) -> bool {
+        match self {
+            Presence::Added(_) | Presence::Removed(_) => true,
+            Presence::Fading { until_unix_s } => until_unix_s <= now_unix_s,
+            _ => false,
+        }
+    }
+
+    fn until_unix_s(self) -> Option<u64> {
+        match self {
+            Presence::Spreading { until_unix_s } | Presence::Fading { until_unix_s } => Some(until_unix_s),
+            _ => None,
+        }
+    }
+
+    /// What time has made of it.
+    fn at(self, now_unix_s: u64) -> Presence {
+        match self {
+            Presence::Spreading { until_unix_s } if until_unix_s <= now_unix_s => Presence::Everywhere,
+            Presence::Fading { until_unix_s } if until_unix_s <= now_unix_s => Presence::Absent,
+            other => other,
+        }
+    }
+
+    /// A version was signed.
+    fn on_signed(&mut self, version: Version) {
+        if let Presence::Added(change) | Presence::Removed(change) = self {
+            change.version.get_or_insert(version);
+        }
+    }
+
+    /// All name servers have this version, and caches an older one for `ttl_s` at most.
+    fn on_served(self, served: ServedSerial, ttl_s: u64) -> Presence {
+        let until_unix_s = served.at_unix_s + ttl_s;
+        let is_served = |it: Version| !is_later(it.serial, served.serial) && served.at_unix_s >= it.signed_at_unix_s;
+        match self {
+            Presence::Added(Change { version: Some(version) }) if is_served(version) => {
+                Presence::Spreading { until_unix_s }
+            }
+            Presence::Removed(Change { version: Some(version) }) if is_served(version) => {
+                Presence::Fading { until_unix_s }
+            }
+            other => other,
+        }
+    }
+
+    /// The parent has the DS record or not, and caches an older answer for `ttl_s` at most.
+    fn on_parent(self, has_ds: bool, at_unix_s: u64, ttl_s: u64, goal: Goal) -> Presence {
+        let until_unix_s = at_unix_s + ttl_s;
+        match (self, has_ds) {
+            (Presence::Fading { .. } | Presence::Absent, true) if goal == Goal::Retired => Presence::REMOVED,
+            (Presence::Absent | Presence::Added(_) | Presence::Fading { .. }, true) => {
+                Presence::Spreading { until_unix_s }
+            }
+            (Presence::Spreading { .. } | Presence::Everywhere | Presence::Removed(_), false) => {
+                Presence::Fading { until_unix_s }
+            }
+            // The parent is asked again before anything follows from it.
+            (Presence::Fading { until_unix_s }, false) if until_unix_s <= at_unix_s => Presence::Absent,
+            (other, _) => other,
+        }
+    }
+}
+
+/// What is to become of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Goal {
+    /// It is introduced and used.
+    Active,
+    /// It is used until the key that replaces it is made.
+    Replaced,
+    /// It is removed.
+    Retired,
+}
+
+/// A key of the zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ZoneKey {
+    #[serde(flatten)]
+    public: PublicKey,
+    goal: Goal,
+    added_at_unix_s: u64,
+    dnskey: Presence,
+    signatures: Presence,
+    ds: Presence,
+}
+
+impl ZoneKey {
+    fn new(request: KeyRequest, public_key: Vec<u8>, now_unix_s: u64) -> ZoneKey {
+        ZoneKey {
+            public: PublicKey { algorithm: request.algorithm, role: request.role, bytes: public_key },
+            goal: Goal::Active,
+            added_at_unix_s: now_unix_s,
+            dnskey: Presence::Absent,
+            signatures: Presence::Absent,
+            ds: Presence::Absent,
+        }
+    }
+
+    fn presences(&self) -> [Presence; 3] {
+        [self.dnskey, self.signatures, self.ds]
+    }
+
+    fn is_retired(&self) -> bool {
+        self.goal == Goal::Retired
+    }
+}
+
+/// How long resolvers keep parts of the versions of a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct CachedTtls {
+    /// Of the last version.
+    current: ZoneTtls,
+    /// The longest of versions before.
+    before: ZoneTtls,
+    /// When the last version with another TTL was replaced.
+    replaced_at_unix_s: u64,
+}
+
+impl CachedTtls {
+    /// The longest of all versions that caches may have.
+    fn longest(&self, now_unix_s: u64) -> ZoneTtls {
+        // A name server may have answered from an old version for a while.
+        let before_until_unix_s =
+            self.replaced_at_unix_s + u64::from(self.before.longest_s.max(self.before.dnskey_s)) + DAY_S;
+        if now_unix_s < before_until_unix_s { longer(self.current, self.before) } else { self.current }
+    }
+
+    fn on_signed(&mut self, ttls: ZoneTtls, now_unix_s: u64) {
+        if ttls != self.current {
+            self.before = self.longest(now_unix_s);
+            self.replaced_at_unix_s = now_unix_s;
+            self.current = ttls;
+        }
+    }
+}
+
+fn longer(left: ZoneTtls, right: ZoneTtls) -> ZoneTtls {
+    ZoneTtls { dnskey_s: left.dnskey_s.max(right.dnskey_s), longest_s: left.longest_s.max(right.longest_s) }
+}
+
+/// The state of the keys of a zone, to be stored after each change, before what follows from it is done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneKeys {
+    keys: Vec<ZoneKey>,
+    ttls: CachedTtls,
+    /// The TTL of the DS records, or of the answer that there are none.
+    ds_ttl_s: Option<u32>,
+}
+
+/// What was found out since the last call. Each part is absent if it is not known, or if servers disagree.
+#[derive(Clone, Debug, Default)]
+pub struct Observations {
+    /// The oldest serial that any name server of the zone answers with, when all have answered.
+    pub served: Option<ServedSerial>,
+    /// What all servers of the parent zone answer.
+    pub parent: Option<ParentDs>,
+}
+
+/// What all name servers of a zone have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServedSerial {
+    /// The oldest serial.
+    pub serial: u32,
+    /// When the last of them answered, in seconds since 1970.
+    pub at_unix_s: u64,
+}
+
+/// The DS records of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentDs {
+    /// The DS records; empty if there are none.
+    pub ds: Vec<Ds>,
+    /// Their TTL or, without DS records, that of the negative answer.
+    pub ttl_s: u32,
+    /// When the last of the servers answered, in seconds since 1970.
+    pub at_unix_s: u64,
+}
+
+/// A key to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRequest {
+    /// Its algorithm.
+    pub algorithm: Algorithm,
+    /// What it signs.
+    pub role: KeyRole,
+}
+
+/// What follows from [`ZoneKeys::advance`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advanced {
+    /// Whether the state has changed: it is to be stored, and the zone to be signed with [`ZoneKeys::keys_in_use`].
+    pub is_changed: bool,
+    /// Keys to be made and given to [`ZoneKeys::add_key`]; then `advance` is called again.
+    pub keys_needed: Vec<KeyRequest>,
+    /// Keys that are not needed any more: their private keys can be erased.
+    pub keys_to_erase: Vec<KeyId>,
+    /// When `advance` is to be called again without another observation.
+    pub next_at_unix_s: Option<u64>,
+    /// Whether the name servers of the zone are to be asked for its serial.
+    pub asks_name_servers: bool,
+    /// Whether the parent is to be asked for the DS records.
+    pub asks_parent: bool,
+}
+
+/// Keys to be replaced by command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rollover {
+    /// The CSK, or KSK and ZSK.
+    All,
+    /// The CSK or KSK.
+    Ksk,
+    /// The CSK or ZSK.
+    Zsk,
+}
+
+/// Why a rollover does not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RolloverError {
+    /// Another one has not ended.
+    #[error("keys are being introduced or removed; wait until that has ended")]
+    InProgress,
+    /// The zone has no such key.
+    #[error("the zone has no key")]
+    NoKey,
+}
+
+/// Another key of the zone has the same key tag, which costs resolvers more work. The next call of `advance` requests another key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("another key of the zone has the key tag {0}")]
+pub struct KeyTagInUse(pub u16);
+
+impl ZoneKeys {
+    /// Takes up what was observed and what time has done. `policy` is `None` if the zone is to be unsigned.
+    pub fn advance(
+        &mut self,
+        apex: Name<'_>,
+        policy: Option<&KeyPolicy>,
+        observed: &Observations,
+        now_unix_s: u64,
+    ) -> Advanced {
+        let before = self.clone();
+        self.observe(apex, policy, observed, now_unix_s);
+        let keys_needed = self.plan(policy, now_unix_s);
+        rules::apply(&mut self.keys);
+        let mut keys_to_erase = Vec::new();
+        self.keys.retain(|key| {
+            let is_kept = !key.is_retired() || key.presences().iter().any(|it| *it != Presence::Absent);
+            if !is_kept {
+                keys_to_erase.push(key.public.id());
+            }
+            is_kept
+        });
+        let has = |test: fn(&Presence) -> bool| self.keys.iter().any(|key| key.presences().iter().any(test));
+        // New keys are requested when the last old one is gone.
+        let is_gone = self.keys.is_empty() && policy.is_some() && !keys_to_erase.is_empty();
+        let next_at_unix_s = self.next_at_unix_s(policy, now_unix_s).or(is_gone.then_some(now_unix_s));
+        Advanced {
+            is_changed: *self != before,
+            keys_needed,
+            keys_to_erase,
+            next_at_unix_s,
+            asks_name_servers: has(|it| it.awaited_version().is_some()),
+            asks_parent: self.keys.iter().any(|key| key.ds.waits_for_parent(now_unix_s)),
+        }
+    }
+
+    fn observe(&mut self, apex: Name<'_>, policy: Option<&KeyPolicy>, observed: &Observations, now_unix_s: u64) {
+        let safety_s = u64::from(policy.map_or(0, |policy| policy.safety_s));
+        let ttls = self.ttls.longest(now_unix_s);
+        if let Some(served) = observed.served {
+            for key in &mut self.keys {
+                key.dnskey = key.dnskey.on_served(served, u64::from(ttls.dnskey_s) + safety_s);
+                key.signatures = key.signatures.on_served(served, u64::from(ttls.longest_s) + safety_s);
+            }
+        }
+        if let Some(parent) = &observed.parent {
+            let ttl_s = parent.ttl_s.max(self.ds_ttl_s.unwrap_or(DS_TTL_S));
+            self.ds_ttl_s = Some(parent.ttl_s);
+            for key in self.keys.iter_mut().filter(|key| key.public.role.signs_keys()) {
+                let has_ds = parent.ds.iter().any(|ds| key.public.has_ds(ds, apex));
+                key.ds = key.ds.on_parent(has_ds, parent.at_unix_s, u64::from(ttl_s) + safety_s, key.goal);
+            }
+        }
+        for key in &mut self.keys {
+            key.dnskey = key.dnskey.at(now_unix_s);
+            key.signatures = key.signatures.at(now_unix_s);
+            if key.ds.is_wanted() {
+                key.ds = key.ds.at(now_unix_s);
+            }
+        }
+    }
+
+    /// Decides which keys are replaced, and returns those that are to be made.
+    fn plan(&mut self, policy: Option<&KeyPolicy>, now_unix_s: u64) -> Vec<KeyRequest> {
+        let Some(policy) = policy else {
+            self.keys.iter_mut().for_each(|key| key.goal = Goal::Retired);
+            return Vec::new();
+        };
+        let is_wanted = |key: &ZoneKey| {
+            policy.layout.roles().contains(&key.public.role) && key.public.algorithm == policy.algorithm
+        };
+        if self.keys.iter().all(ZoneKey::is_retired) {
+            // The zone was to be unsigned, and is not yet.
+            for key in self.keys.iter_mut().filter(|key| is_wanted(key) && key.dnskey.is_wanted()) {
+                key.goal = Goal::Active;
+                if matches!(key.ds, Presence::Removed(_)) {
+                    key.ds = Presence::ADDED;
+                }
+            }
+        }
+        if !self.is_changing() {
+            for key in &mut self.keys {
+                let lifetime_s = lifetime_s(policy, key.public.role);
+                let is_old = lifetime_s.is_some_and(|lifetime_s| now_unix_s >= key.added_at_unix_s + lifetime_s);
+                if is_old || !is_wanted(key) {
+                    key.goal = Goal::Replaced;
+                }
+            }
+        }
+        let has = |role: &KeyRole| {
+            self.keys.iter().any(|key| key.goal == Goal::Active && key.public.role == *role && is_wanted(key))
+        };
+        // A rollover that has begun ends before keys of another kind are made. Of its own keys, one may be made already.
+        let is_begun = |key: &ZoneKey| key.goal == Goal::Replaced;
+        let is_free = !self.is_changing()
+            || self.keys.iter().any(is_begun)
+            || self.keys.iter().all(|key| !key.is_retired() && is_wanted(key));
+        let needed: Vec<KeyRequest> = policy
+            .layout
+            .roles()
+            .iter()
+            .filter(|role| is_free && !has(role))
+            .map(|&role| KeyRequest { algorithm: policy.algorithm, role })
+            .collect();
+        if needed.is_empty() {
+            let replaced = self.keys.iter_mut().filter(|key| key.goal == Goal::Replaced);
+            replaced.for_each(|key| key.goal = Goal::Retired);
+        }
+        needed
+    }
+
+    /// Whether keys are being introduced or removed. A DS record that the parent does not add yet does not count.
+    fn is_changing(&self) -> bool {
+        self.keys.iter().any(|key| {
+            let (dnskey, signatures) = (key.dnskey, key.signatures);
+            let is_settled = |it: Presence| it == Presence::Everywhere;
+            key.goal != Goal::Active || !is_settled(dnskey) || key.public.role.signs_zone() && !is_settled(signatures)
+        })
+    }
+
+    fn next_at_unix_s(&self, policy: Option<&KeyPolicy>, now_unix_s: u64) -> Option<u64> {
+        let untils = self.keys.iter().flat_map(|key| key.presences()).filter_map(Presence::until_unix_s);
+        let ends = policy.filter(|_| !self.is_changing()).into_iter().flat_map(|policy| {
+            let end = |key: &ZoneKey| Some(key.added_at_unix_s + lifetime_s(policy, key.public.role)?);
+            self.keys.iter().filter_map(end)
+        });
+        // What has ended, and is still there, waits for the parent.
+        untils.filter(|&until_unix_s| until_unix_s > now_unix_s).chain(ends).min()
+    }
+
+    /// Adds a key that was requested.
+    ///
+    /// # Errors
+    /// If its key tag is in use. The private key can be erased.
+    pub fn add_key(&mut self, request: KeyRequest, public_key: Vec<u8>, now_unix_s: u64) -> Result<(), KeyTagInUse> {
+        let key = ZoneKey::new(request, public_key, now_unix_s);
+        let tag = key.public.tag();
+        if self.keys.iter().any(|other| other.public.tag() == tag) {
+            return Err(KeyTagInUse(tag));
+        }
+        self.keys.push(key);
+        Ok(())
+    }
+
+    /// Adds a key that the zone was signed with before elsewhere: its DNSKEY record and signatures are taken to be in the zone and in
+    /// caches.
+    ///
+    /// # Errors
+    /// If its key tag is in use.
+    pub fn import_key(&mut self, request: KeyRequest, public_key: Vec<u8>, now_unix_s: u64) -> Result<(), KeyTagInUse> {
+        self.add_key(request, public_key, now_unix_s)?;
+        let key = self.keys.last_mut().expect("it was added");
+        key.dnskey = Presence::Everywhere;
+        if request.role.signs_zone() {
+            key.signatures = Presence::Everywhere;
+        }
+        if request.role.signs_keys() {
+            key.ds = Presence::ADDED;
+        }
+        Ok(())
+    }
+
+    /// Starts to replace keys; `advance` then requests new ones. A key that others may know is replaced in the same way: a shorter one
+    /// would break the zone for resolvers with older records.
+    ///
+    /// # Errors
+    /// Why that cannot start.
+    pub fn start(&mut self, rollover: Rollover) -> Result<(), RolloverError> {
+        if self.keys.is_empty() {
+            return Err(RolloverError::NoKey);
+        }
+        if self.is_changing() {
+            return Err(RolloverError::InProgress);
+        }
+        let is_meant = |role: KeyRole| match rollover {
+            Rollover::All => true,
+            Rollover::Ksk => role.signs_keys(),
+            Rollover::Zsk => role.signs_zone(),
+        };
+        let meant = self.keys.iter_mut().filter(|key| is_meant(key.public.role));
+        meant.for_each(|key| key.goal = Goal::Replaced);
+        Ok(())
+    }
+
+    /// What the zone is signed with now.
+    pub fn keys_in_use(&self, apex: Name<'_>) -> KeysInUse {
+        let key = |key: &ZoneKey| {
+            let (role, is_published) = (key.public.role, key.dnskey.is_wanted());
+            let signs_zone = role.signs_zone() && key.signatures.is_wanted();
+            let signs_keys = role.signs_keys() && is_published;
+            (is_published || signs_zone).then(|| KeyInUse {
+                key: key.public.clone(),
+                is_published,
+                signs_keys,
+                signs_zone,
+            })
+        };
+        let keys: Vec<KeyInUse> = self.keys.iter().filter_map(key).collect();
+        let is_leaving = !keys.is_empty() && self.keys.iter().all(ZoneKey::is_retired);
+        if is_leaving {
+            return KeysInUse { keys, cds: vec![CDS_DELETE.to_vec()], cdnskey: vec![CDNSKEY_DELETE.to_vec()] };
+        }
+        let of_parent = || self.keys.iter().filter(|key| key.ds.is_wanted()).map(|key| &key.public);
+        let cds = of_parent().map(|key| key.ds(apex).rdata()).collect();
+        KeysInUse { keys, cds, cdnskey: of_parent().map(PublicKey::rdata).collect() }
+    }
+
+    /// The zone was signed with what [`ZoneKeys::keys_in_use`] returns now. To be called for each version.
+    pub fn on_signed(&mut self, serial: u32, ttls: ZoneTtls, now_unix_s: u64) {
+        self.ttls.on_signed(ttls, now_unix_s);
+        let version = Version { serial, signed_at_unix_s: now_unix_s };
+        for key in &mut self.keys {
+            key.dnskey.on_signed(version);
+            key.signatures.on_signed(version);
+        }
+    }
+
+    /// Whether the zone has no keys, so that it is unsigned and there is nothing to wait for.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The public keys.
+    pub fn public_keys(&self) -> impl Iterator<Item = &PublicKey> {
+        self.keys.iter().map(|key| &key.public)
+    }
+
+    /// The DS records that the parent zone is to have now.
+    pub fn ds_wanted(&self, apex: Name<'_>) -> Vec<Ds> {
+        self.keys.iter().filter(|key| key.ds.is_wanted()).map(|key| key.public.ds(apex)).collect()
+    }
+}
+
+fn lifetime_s(policy: &KeyPolicy, role: KeyRole) -> Option<u64> {
+    if role.signs_keys() { policy.ksk_lifetime_s } else { policy.zsk_lifetime_s }
+}
+
+#[cfg(test)]
+mod tests;

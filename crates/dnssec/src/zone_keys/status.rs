@@ -1,0 +1,77 @@
+//! The state of the keys of a zone, in words.
+
+use super::{Goal, Presence, ZoneKey, ZoneKeys};
+use crate::calendar::utc;
+use crate::key::{Algorithm, KeyRole};
+use sanderling_dns::rdata::PresentationFormat;
+use sanderling_dns::{Name, Rtype};
+
+impl ZoneKeys {
+    /// The keys, and what waits for what and until when: a sentence each.
+    pub fn status(&self, apex: Name<'_>) -> Vec<String> {
+        let mut out: Vec<String> = self.keys.iter().flat_map(|key| of_key(key, apex)).collect();
+        if self.keys.iter().any(|key| matches!(key.ds, Presence::Removed(_))) && self.ds_wanted(apex).is_empty() {
+            out.push("the zone stays signed until the parent zone has no DS records".into());
+        }
+        out
+    }
+}
+
+fn of_key(key: &ZoneKey, apex: Name<'_>) -> Vec<String> {
+    let role = match key.public.role {
+        KeyRole::Csk => "CSK",
+        KeyRole::Ksk => "KSK",
+        KeyRole::Zsk => "ZSK",
+    };
+    let algorithm = match key.public.algorithm {
+        Algorithm::RsaSha256 => "RSA with SHA-256",
+        Algorithm::EcdsaP256 => "ECDSA P-256",
+        Algorithm::Ed25519 => "Ed25519",
+    };
+    let is_settled = |it: Presence| matches!(it, Presence::Everywhere | Presence::Absent);
+    let goal = match key.goal {
+        Goal::Active if key.presences().into_iter().all(is_settled) => "is in use",
+        Goal::Active => "is being introduced",
+        Goal::Replaced => "is in use until a new key is made",
+        Goal::Retired => "is being removed",
+    };
+    let tag = key.public.tag();
+    let mut out = vec![format!("the {role} {tag} ({algorithm}) {goal}")];
+    out.extend(of_zone(key.dnskey, &format!("the DNSKEY record of the {role} {tag}")));
+    out.extend(of_zone(key.signatures, &format!("the signatures of the {role} {tag}")));
+    let ds = format!("the DS record of the {role} {tag}");
+    out.extend(match key.ds {
+        Presence::Added(_) => {
+            let rdata = key.public.ds(apex).rdata();
+            let rdata = PresentationFormat::new(Rtype::DS, &rdata);
+            Some(format!("the parent zone does not have {ds} yet: give the registrar \"{apex} DS {rdata}\""))
+        }
+        Presence::Removed(_) => Some(format!("the parent zone still has {ds}: have the registrar remove it")),
+        other => of_caches(other, &ds),
+    });
+    out
+}
+
+/// What something in the zone waits for.
+fn of_zone(presence: Presence, subject: &str) -> Option<String> {
+    let version = presence.awaited_version().map(|version| version.serial);
+    match (presence, version) {
+        (Presence::Added(_), None) => Some(format!("{subject} will be in the next version of the zone")),
+        (Presence::Removed(_), None) => Some(format!("{subject} will not be in the next version of the zone")),
+        (Presence::Added(_), Some(serial)) => {
+            Some(format!("{subject} must reach all name servers, with the serial {serial}"))
+        }
+        (Presence::Removed(_), Some(serial)) => {
+            Some(format!("{subject} must be gone from all name servers, with the serial {serial}"))
+        }
+        _ => of_caches(presence, subject),
+    }
+}
+
+fn of_caches(presence: Presence, subject: &str) -> Option<String> {
+    match presence {
+        Presence::Spreading { until_unix_s } => Some(format!("caches may lack {subject} until {}", utc(until_unix_s))),
+        Presence::Fading { until_unix_s } => Some(format!("caches may have {subject} until {}", utc(until_unix_s))),
+        _ => None,
+    }
+}

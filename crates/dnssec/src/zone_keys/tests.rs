@@ -1,0 +1,500 @@
+//! Rollovers in simulated time: resolvers with caches as old as TTLs allow never find a broken chain, and find one if a wait is left out.
+
+use super::*;
+use crate::testing::apex;
+use fastrand::Rng;
+use sanderling_testkit::seed;
+use std::collections::HashSet;
+
+const START: u64 = 1_800_000_000;
+const DNSKEY_TTL_S: u64 = 1800;
+const ZONE_TTL_S: u64 = 3600;
+const DS_TTL_S: u64 = 2400;
+const NAME_SERVER_COUNT: usize = 3;
+const PARENT_SERVER_COUNT: usize = 2;
+/// Random courses of each rollover.
+const ROUND_COUNT: u64 = 3;
+/// Steps of a rollover at most: each has up to a minute, or a wait.
+const STEP_COUNT_MAX: usize = 6000;
+
+const CSK: KeyPolicy = KeyPolicy {
+    algorithm: Algorithm::EcdsaP256,
+    layout: KeyLayout::Single,
+    ksk_lifetime_s: None,
+    zsk_lifetime_s: None,
+    safety_s: 0,
+};
+const SPLIT: KeyPolicy = KeyPolicy { layout: KeyLayout::Split, ..CSK };
+
+/// A wait that is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// For caches with older DNSKEY records.
+    DnskeyTtl,
+    /// For caches with older signatures.
+    ZoneTtl,
+    /// For caches with older DS records.
+    DsTtl,
+    /// For name servers that do not have the version yet.
+    NameServers,
+    /// For the parent.
+    Parent,
+}
+
+/// Servers that answer from the same content, each a while after it has changed.
+struct Servers<T> {
+    versions: Vec<Served<T>>,
+    /// The version of each server.
+    current: Vec<usize>,
+}
+
+struct Served<T> {
+    content: T,
+    was_served: bool,
+    last_served_at: u64,
+}
+
+impl<T> Servers<T> {
+    fn new(count: usize, content: T) -> Servers<T> {
+        let first = Served { content, was_served: true, last_served_at: START };
+        Servers { versions: vec![first], current: vec![0; count] }
+    }
+
+    fn publish(&mut self, content: T) {
+        self.versions.push(Served { content, was_served: false, last_served_at: 0 });
+    }
+
+    fn step(&mut self, random: &mut Rng, now: u64) {
+        let newest = self.versions.len() - 1;
+        for current in &mut self.current {
+            self.versions[*current].last_served_at = now;
+            if random.u8(0..10) == 0 {
+                *current = newest;
+            }
+            let version = &mut self.versions[*current];
+            (version.was_served, version.last_served_at) = (true, now);
+        }
+    }
+
+    fn oldest(&self) -> usize {
+        *self.current.iter().min().expect("there are servers")
+    }
+
+    fn newest(&self) -> &T {
+        &self.versions.last().expect("there is a version").content
+    }
+
+    /// What caches may have.
+    fn cached(&self, ttl_s: u64, now: u64) -> impl Iterator<Item = &T> + Clone {
+        let is_cached = move |it: &&Served<T>| it.was_served && it.last_served_at + ttl_s > now;
+        self.versions.iter().filter(is_cached).map(|it| &it.content)
+    }
+}
+
+type Key = (KeyId, Algorithm);
+
+/// What matters of a version of the zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Version {
+    dnskeys: Vec<Key>,
+    dnskey_signers: Vec<Key>,
+    zone_signers: Vec<Key>,
+    cds: Vec<Vec<u8>>,
+}
+
+struct World {
+    random: Rng,
+    now: u64,
+    apex: sanderling_dns::NameBuf,
+    keys: ZoneKeys,
+    policy: Option<KeyPolicy>,
+    fault: Fault,
+    zone: Servers<Version>,
+    parent: Servers<Vec<Ds>>,
+    /// All keys that there were.
+    public: Vec<PublicKey>,
+    erased: HashSet<KeyId>,
+    must_sign: bool,
+    /// The version whose CDS records the parent has seen last.
+    cds_version: usize,
+}
+
+impl World {
+    fn new(policy: KeyPolicy, fault: Fault, seed: u64) -> World {
+        let unsigned = Version { dnskeys: vec![], dnskey_signers: vec![], zone_signers: vec![], cds: vec![] };
+        World {
+            random: Rng::with_seed(seed),
+            now: START,
+            apex: apex("example."),
+            keys: ZoneKeys::default(),
+            policy: Some(policy),
+            fault,
+            zone: Servers::new(NAME_SERVER_COUNT, unsigned),
+            parent: Servers::new(PARENT_SERVER_COUNT, Vec::new()),
+            public: Vec::new(),
+            erased: HashSet::new(),
+            must_sign: false,
+            cds_version: 0,
+        }
+    }
+
+    fn observe(&mut self) -> Observations {
+        let mut observed = Observations::default();
+        if self.random.u8(0..4) == 0 {
+            let oldest =
+                if self.fault == Fault::NameServers { self.zone.versions.len() - 1 } else { self.zone.oldest() };
+            observed.served = Some(ServedSerial { serial: oldest as u32, at_unix_s: self.now });
+        }
+        let (first, second) = (self.parent.current[0], self.parent.current[1]);
+        if first == second && self.random.u8(0..4) == 0 {
+            let ds = if self.fault == Fault::Parent {
+                self.keys.ds_wanted(self.apex.as_name())
+            } else {
+                self.parent.versions[first].content.clone()
+            };
+            let ttl_s = if self.fault == Fault::DsTtl { 0 } else { DS_TTL_S as u32 };
+            observed.parent = Some(ParentDs { ds, ttl_s, at_unix_s: self.now });
+        }
+        observed
+    }
+
+    /// What the agent does.
+    fn run_agent(&mut self) -> Advanced {
+        let observed = self.observe();
+        let mut advanced = self.keys.advance(self.apex.as_name(), self.policy.as_ref(), &observed, self.now);
+        while !advanced.keys_needed.is_empty() {
+            for request in advanced.keys_needed.clone() {
+                let bytes: Vec<u8> = (0..32).map(|_| self.random.u8(..)).collect();
+                if self.keys.add_key(request, bytes, self.now).is_ok() {
+                    self.public.push(self.keys.keys.last().expect("it was added").public.clone());
+                }
+                // The agent is killed.
+                if self.random.u8(0..4) == 0 {
+                    break;
+                }
+            }
+            let none = Observations::default();
+            let next = self.keys.advance(self.apex.as_name(), self.policy.as_ref(), &none, self.now);
+            advanced = Advanced { is_changed: true, ..next };
+        }
+        self.erased.extend(&advanced.keys_to_erase);
+        let text = serde_json::to_string(&self.keys).expect("it can be stored");
+        self.keys = serde_json::from_str(&text).expect("it can be read");
+        self.must_sign |= advanced.is_changed;
+        if self.must_sign {
+            self.sign();
+        }
+        advanced
+    }
+
+    fn sign(&mut self) {
+        let in_use = self.keys.keys_in_use(self.apex.as_name());
+        let of = |test: fn(&KeyInUse) -> bool| {
+            in_use.keys.iter().filter(|it| test(it)).map(|it| (it.key.id(), it.key.algorithm)).collect::<Vec<Key>>()
+        };
+        let version = Version {
+            dnskeys: of(|it| it.is_published),
+            dnskey_signers: of(|it| it.signs_keys),
+            zone_signers: of(|it| it.signs_zone),
+            cds: in_use.cds.clone(),
+        };
+        assert!(in_use.keys.iter().all(|it| !self.erased.contains(&it.key.id())), "a key in use is not erased");
+        if *self.zone.newest() != version {
+            self.zone.publish(version);
+        }
+        // The agent is killed after the zone was stored.
+        if self.random.u8(0..8) == 0 {
+            return;
+        }
+        let fault = |fault, ttl_s: u64| if self.fault == fault { 0 } else { ttl_s as u32 };
+        let ttls =
+            ZoneTtls { dnskey_s: fault(Fault::DnskeyTtl, DNSKEY_TTL_S), longest_s: fault(Fault::ZoneTtl, ZONE_TTL_S) };
+        self.keys.on_signed(self.zone.versions.len() as u32 - 1, ttls, self.now);
+        self.must_sign = false;
+    }
+
+    /// The parent takes over what a name server has as CDS records.
+    fn run_parent(&mut self) {
+        if self.random.u8(0..30) != 0 {
+            return;
+        }
+        let version = self.zone.current[self.random.usize(0..NAME_SERVER_COUNT)];
+        // RFC 7344 §6.2: an old CDS RRset does not take the place of a newer one.
+        if version < self.cds_version {
+            return;
+        }
+        self.cds_version = version;
+        let cds = &self.zone.versions[version].content.cds;
+        let ds: Vec<Ds> = match cds.iter().any(|rdata| *rdata == CDS_DELETE) {
+            true => Vec::new(),
+            false => cds.iter().filter_map(|rdata| Ds::from_rdata(rdata)).collect(),
+        };
+        if !cds.is_empty() && ds != *self.parent.newest() {
+            self.parent.publish(ds);
+        }
+    }
+
+    /// A resolver with any combination of what caches may have finds a chain for each algorithm.
+    fn check(&self) -> Result<(), String> {
+        for ds in self.parent.cached(DS_TTL_S, self.now).filter(|ds| !ds.is_empty()) {
+            let trusted: Vec<Key> = self
+                .public
+                .iter()
+                .filter(|key| ds.iter().any(|ds| key.has_ds(ds, self.apex.as_name())))
+                .map(|key| (key.id(), key.algorithm))
+                .collect();
+            for keys in self.zone.cached(DNSKEY_TTL_S, self.now) {
+                let fail = |problem: &str| Err(format!("{problem}: {ds:?}, {keys:?}"));
+                for (_, algorithm) in &trusted {
+                    let is_anchor = |key: &&Key| keys.dnskeys.contains(key) && keys.dnskey_signers.contains(key);
+                    if !trusted.iter().filter(|key| key.1 == *algorithm).any(|key| is_anchor(&key)) {
+                        return fail("no DNSKEY record for a DS record");
+                    }
+                }
+                let algorithms = || keys.dnskeys.iter().chain(&trusted).map(|key| key.1);
+                if !algorithms().all(|algorithm| keys.dnskey_signers.iter().any(|key| key.1 == algorithm)) {
+                    return fail("DNSKEY records without a signature of an algorithm");
+                }
+                for data in self.zone.cached(ZONE_TTL_S, self.now) {
+                    let is_signed = |algorithm| {
+                        data.zone_signers.iter().any(|key| key.1 == algorithm && keys.dnskeys.contains(key))
+                    };
+                    if !algorithms().all(is_signed) {
+                        return fail(&format!("records without a signature of an algorithm ({data:?})"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs until `is_done`; the error is a broken chain.
+    fn run(&mut self, is_done: impl Fn(&World) -> bool) -> Result<(), String> {
+        for _ in 0..STEP_COUNT_MAX {
+            let advanced = self.run_agent();
+            self.zone.step(&mut self.random, self.now);
+            self.parent.step(&mut self.random, self.now);
+            self.run_parent();
+            self.check()?;
+            if is_done(self) {
+                return Ok(());
+            }
+            let waits = advanced.asks_name_servers || advanced.asks_parent || self.must_sign;
+            let next = advanced.next_at_unix_s.filter(|_| !waits).unwrap_or(self.now);
+            self.now = next.max(self.now + self.random.u64(1..60));
+            // Caches are also looked at just before and after a wait ends.
+            self.check()?;
+        }
+        panic!("it does not end: {:#?}", self.keys.status(self.apex.as_name()));
+    }
+
+    fn is_settled(&self) -> bool {
+        let policy = self.policy.expect("the zone is to be signed");
+        let has = |role: &KeyRole| self.keys.keys.iter().any(|key| key.public.role == *role);
+        let is_right = policy.layout.roles().iter().all(has) && self.keys.keys.len() == policy.layout.roles().len();
+        let is_wanted = |key: &ZoneKey| {
+            let ds = if key.public.role.signs_keys() { Presence::Everywhere } else { Presence::Absent };
+            key.public.algorithm == policy.algorithm && key.ds == ds
+        };
+        is_right && !self.keys.is_changing() && self.keys.keys.iter().all(is_wanted)
+    }
+}
+
+/// What happens to a signed zone.
+#[derive(Clone, Copy, Debug)]
+enum Scenario {
+    Command(Rollover),
+    Policy(KeyPolicy),
+    /// To be unsigned, and signed again after a while.
+    Unsigned,
+    /// To be unsigned, and no more after some steps.
+    NearlyUnsigned(usize),
+    /// By the ages of the keys.
+    Lifetime,
+}
+
+fn scenarios(policy: KeyPolicy) -> Vec<Scenario> {
+    let other = if policy.layout == KeyLayout::Single { KeyLayout::Split } else { KeyLayout::Single };
+    vec![
+        Scenario::Command(Rollover::All),
+        Scenario::Command(Rollover::Ksk),
+        Scenario::Command(Rollover::Zsk),
+        Scenario::Policy(KeyPolicy { algorithm: Algorithm::Ed25519, ..policy }),
+        Scenario::Policy(KeyPolicy { layout: other, ..policy }),
+        Scenario::Policy(KeyPolicy { layout: other, algorithm: Algorithm::RsaSha256, ..policy }),
+        Scenario::Unsigned,
+        Scenario::NearlyUnsigned(5),
+        Scenario::NearlyUnsigned(60),
+        Scenario::Lifetime,
+    ]
+}
+
+fn simulate(policy: KeyPolicy, scenario: Scenario, fault: Fault, seed: u64) -> Result<(), String> {
+    let mut world = World::new(policy, fault, seed);
+    world.run(World::is_settled)?;
+    let before: Vec<KeyId> = world.keys.keys.iter().map(|key| key.public.id()).collect();
+    let is_new = |world: &World| {
+        let ids: HashSet<KeyId> = world.keys.keys.iter().map(|key| key.public.id()).collect();
+        world.is_settled() && before.iter().any(|id| !ids.contains(id))
+    };
+    match scenario {
+        Scenario::Command(rollover) => {
+            world.keys.start(rollover).expect("nothing is changing");
+            assert_eq!(world.keys.start(rollover), Err(RolloverError::InProgress));
+            world.run(is_new)
+        }
+        Scenario::Policy(policy) => {
+            world.policy = Some(policy);
+            world.run(is_new)
+        }
+        Scenario::Unsigned => {
+            world.policy = None;
+            world.run(|world| world.keys.is_empty() && !world.must_sign)?;
+            assert!(world.zone.newest().dnskeys.is_empty());
+            world.policy = Some(policy);
+            world.run(World::is_settled)
+        }
+        Scenario::NearlyUnsigned(step_count) => {
+            world.policy = None;
+            let left = std::cell::Cell::new(step_count);
+            world.run(|world| left.replace(left.get().saturating_sub(1)) == 0 || world.keys.is_empty())?;
+            world.policy = Some(policy);
+            world.run(World::is_settled)
+        }
+        Scenario::Lifetime => {
+            let lifetime_s = Some(world.now - START + 100_000);
+            world.policy = Some(KeyPolicy { ksk_lifetime_s: lifetime_s, zsk_lifetime_s: lifetime_s, ..policy });
+            world.run(is_new)
+        }
+    }
+}
+
+#[test]
+fn no_resolver_finds_a_broken_chain_during_any_rollover() {
+    let seed = seed();
+    for policy in [CSK, SPLIT] {
+        for scenario in scenarios(policy) {
+            for round in 0..ROUND_COUNT {
+                let result = simulate(policy, scenario, Fault::None, seed.wrapping_add(round));
+                assert_eq!(result, Ok(()), "seed {seed}, round {round}, {:?}, {scenario:?}", policy.layout);
+            }
+        }
+    }
+}
+
+#[test]
+fn resolvers_find_a_broken_chain_if_a_wait_is_left_out() {
+    let seed = seed();
+    for fault in [Fault::DnskeyTtl, Fault::ZoneTtl, Fault::DsTtl, Fault::NameServers, Fault::Parent] {
+        let is_found = |round| {
+            let policy = if round % 2 == 0 { CSK } else { SPLIT };
+            let mut scenarios = scenarios(policy).into_iter();
+            scenarios.any(|scenario| simulate(policy, scenario, fault, seed.wrapping_add(round)).is_err())
+        };
+        assert!((0..20).any(is_found), "seed {seed}: nobody notices {fault:?}");
+    }
+}
+
+/// A zone with a key that is in use, without random delays.
+fn settled(policy: &KeyPolicy) -> (ZoneKeys, sanderling_dns::NameBuf) {
+    let apex = apex("example.");
+    let mut keys = ZoneKeys::default();
+    let none = Observations::default();
+    for request in keys.advance(apex.as_name(), Some(policy), &none, START).keys_needed {
+        let tag_base = if request.role == KeyRole::Zsk { 7 } else { 9 };
+        keys.add_key(request, vec![tag_base; 64], START).expect("a new tag");
+    }
+    (keys, apex)
+}
+
+fn advance(keys: &mut ZoneKeys, apex: Name<'_>, served: Option<u32>, ds: Option<Vec<Ds>>, now_unix_s: u64) -> Advanced {
+    let served = served.map(|serial| ServedSerial { serial, at_unix_s: now_unix_s });
+    let parent = ds.map(|ds| ParentDs { ds, ttl_s: 600, at_unix_s: now_unix_s });
+    keys.advance(apex, Some(&CSK), &Observations { served, parent }, now_unix_s)
+}
+
+#[test]
+fn first_signing_waits_for_name_servers_caches_and_parent_and_says_so() {
+    let (mut keys, apex) = settled(&CSK);
+    let apex = apex.as_name();
+    let check = |keys: &ZoneKeys, expected: &[&str]| assert_eq!(keys.status(apex), expected);
+    assert!(advance(&mut keys, apex, None, None, START).is_changed);
+    check(
+        &keys,
+        &[
+            "the CSK 9519 (ECDSA P-256) is being introduced",
+            "the DNSKEY record of the CSK 9519 will be in the next version of the zone",
+            "the signatures of the CSK 9519 will be in the next version of the zone",
+        ],
+    );
+    assert!(keys.keys_in_use(apex).cds.is_empty());
+    keys.on_signed(5, ZoneTtls { dnskey_s: 3600, longest_s: 7200 }, START);
+    // Neither an older version nor what was asked before the version was signed counts.
+    assert!(advance(&mut keys, apex, Some(4), None, START + 10).asks_name_servers);
+    let early = Observations { served: Some(ServedSerial { serial: 5, at_unix_s: START - 1 }), parent: None };
+    assert!(!keys.advance(apex, Some(&CSK), &early, START + 10).is_changed);
+    let advanced = advance(&mut keys, apex, Some(5), None, START + 100);
+    assert_eq!((advanced.asks_name_servers, advanced.next_at_unix_s), (false, Some(START + 100 + 3600)));
+    check(
+        &keys,
+        &[
+            "the CSK 9519 (ECDSA P-256) is being introduced",
+            "caches may lack the DNSKEY record of the CSK 9519 until 2027-01-15 09:01:40 UTC",
+            "caches may lack the signatures of the CSK 9519 until 2027-01-15 10:01:40 UTC",
+        ],
+    );
+    assert!(keys.ds_wanted(apex).is_empty());
+    assert!(advance(&mut keys, apex, None, None, START + 100 + 7200).asks_parent);
+    let wanted = keys.ds_wanted(apex);
+    assert_eq!(keys.keys_in_use(apex).cds, [wanted[0].rdata()]);
+    let status = keys.status(apex);
+    assert!(status[1].starts_with(
+        "the parent zone does not have the DS record of the CSK 9519 yet: give the registrar \"example. DS 9519 13 2 "
+    ));
+    let advanced = advance(&mut keys, apex, None, Some(wanted.clone()), START + 10_000);
+    // The TTL of the answer before is unknown.
+    assert_eq!((advanced.asks_parent, advanced.next_at_unix_s), (false, Some(START + 10_000 + 86_400)));
+    assert_eq!(advance(&mut keys, apex, None, Some(wanted), START + 100_000).next_at_unix_s, None);
+    check(&keys, &["the CSK 9519 (ECDSA P-256) is in use"]);
+    // The parent has lost the DS record: it is asked for again.
+    advance(&mut keys, apex, None, Some(Vec::new()), START + 200_000);
+    let advanced = advance(&mut keys, apex, None, Some(Vec::new()), START + 300_000);
+    assert!(advanced.asks_parent && keys.ds_wanted(apex).len() == 1);
+}
+
+#[test]
+fn a_key_with_the_tag_of_another_is_not_added() {
+    let (mut keys, _) = settled(&SPLIT);
+    assert_eq!(keys.public_keys().count(), 2);
+    let request = KeyRequest { algorithm: Algorithm::EcdsaP256, role: KeyRole::Zsk };
+    assert!(matches!(keys.add_key(request, vec![7; 64], START), Err(KeyTagInUse(_))));
+    assert_eq!(keys.public_keys().count(), 2);
+    assert_eq!(ZoneKeys::default().start(Rollover::All), Err(RolloverError::NoKey));
+}
+
+#[test]
+fn an_imported_key_is_in_use_at_once() {
+    let apex = apex("example.");
+    let apex = apex.as_name();
+    let mut keys = ZoneKeys::default();
+    let request = KeyRequest { algorithm: Algorithm::EcdsaP256, role: KeyRole::Csk };
+    keys.import_key(request, vec![9; 64], START).expect("a new tag");
+    assert!(advance(&mut keys, apex, None, None, START).keys_needed.is_empty());
+    let in_use = keys.keys_in_use(apex);
+    assert!(in_use.keys[0].is_published && in_use.keys[0].signs_zone && in_use.cds.len() == 1);
+    assert_eq!(keys.start(Rollover::All), Ok(()));
+}
+
+/// A version with longer TTLs than the last one is in caches for as long as these.
+#[test]
+fn waits_are_as_long_as_the_ttls_of_versions_before() {
+    let ttls = |longest_s| ZoneTtls { dnskey_s: 60, longest_s };
+    let mut cached = CachedTtls::default();
+    cached.on_signed(ttls(100_000), START);
+    cached.on_signed(ttls(300), START + 50);
+    assert_eq!(cached.longest(START + 60), ttls(100_000));
+    cached.on_signed(ttls(600), START + 70);
+    assert_eq!(cached.longest(START + 80), ttls(100_000));
+    assert_eq!(cached.longest(START + 70 + 100_000 + DAY_S), ttls(600));
+}
