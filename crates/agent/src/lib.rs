@@ -22,6 +22,7 @@ mod secondary_zone;
 mod zone_transfer;
 mod notifier;
 mod journals;
+mod updates;
 mod dns_exchange;
 mod tsig_keys;
 mod failure;

@@ -1,7 +1,7 @@
 //! The connection to the supervisor, and the challenges that it passes on to the server process.
 
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_ipc::agent::{AgentReport, Challenge, challenges_to_memfd};
+use sanderling_ipc::agent::{AgentReport, Challenge, UpdatesOutcome, challenges_to_memfd};
 use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, Received};
 use std::cell::RefCell;
 use std::io;
@@ -142,6 +142,11 @@ impl Link {
     /// Tells the supervisor that there is another certificate of the domain `name`.
     pub(crate) fn certificate_stored(&self, name: &str) {
         self.send(Event::CertificateStored { name: name.to_owned() }, Vec::new());
+    }
+
+    /// Tells the supervisor what has become of a version that dynamic updates have made.
+    pub(crate) fn updates_stored(&self, outcome: UpdatesOutcome) {
+        self.send(Event::UpdatesStored(outcome), Vec::new());
     }
 
     /// Tells the supervisor that other records are derived for zones.

@@ -304,6 +304,7 @@ impl MainLoop {
             (Command::UpdateSecrets, None) => self.zones.update_secrets(received),
             (Command::ZonesServed, None) => self.zones.on_all_served(received.served_zones),
             (Command::StoreJournals, None) => self.zones.store_journals(received.journals),
+            (Command::StoreUpdates(updates), None) => self.zones.store_updates(updates, received.updates),
             (Command::CertificatesServed, None) => {
                 self.derived.on_certificates_served(received.served_certificates);
                 let changed = self.pinned.on_served(self.derived.served());

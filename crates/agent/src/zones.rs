@@ -5,10 +5,11 @@ use crate::link::Link;
 use crate::notifier::Notifier;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle};
 use crate::tsig_keys::TsigSecrets;
+use crate::updates::Updates;
 use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName, SecondaryZone};
 use sanderling_ipc::agent::{
-    ScheduledTask, ServedZone, TransferReport, ZoneNotify, ZoneReport, served_zones_from_memfd,
+    ScheduledTask, ServedZone, TransferReport, UpdatesToStore, ZoneNotify, ZoneReport, served_zones_from_memfd,
 };
 use sanderling_ipc::handover::Descriptors;
 use sanderling_state::StateFolder;
@@ -31,6 +32,7 @@ pub(crate) struct Zones {
     notifier: Notifier,
     secondary: BTreeMap<DomainName, SecondaryHandle>,
     journals: Journals,
+    updates: Updates,
     changed: Rc<Notify>,
 }
 
@@ -40,6 +42,7 @@ impl Zones {
         let (keys, changed) = (Rc::new(RefCell::new(keys)), Rc::new(Notify::new()));
         let notifier = Notifier::new(Rc::clone(&keys), Rc::clone(&changed));
         let journals = Journals::new(Arc::clone(&state));
+        let updates = Updates::new(Arc::clone(&state), Rc::clone(&link));
         let context = Rc::new(SecondaryContext {
             state,
             link,
@@ -52,7 +55,7 @@ impl Zones {
         });
         let start = |zone: &SecondaryZone| (zone.apex.clone(), SecondaryHandle::start(zone, Rc::clone(&context)));
         let secondary = config.secondary_zones.iter().map(start).collect();
-        Zones { config, keys, notifier, secondary, journals, changed }
+        Zones { config, keys, notifier, secondary, journals, updates, changed }
     }
 
     /// Returns when the report may have changed.
@@ -102,6 +105,11 @@ impl Zones {
     /// Stores journals of zones.
     pub(crate) fn store_journals(&self, journals: Option<OwnedFd>) {
         self.journals.store(journals);
+    }
+
+    /// Stores what dynamic updates have made of a zone.
+    pub(crate) fn store_updates(&self, updates: UpdatesToStore, content: Option<OwnedFd>) {
+        self.updates.store(updates, content);
     }
 
     /// A primary says that a zone has changed.

@@ -12,6 +12,7 @@ use crate::request_log::{AccessLog, LogOutput, QueryLog};
 use crate::service::Service;
 use crate::site::Site;
 use crate::transfers::{TransfersByZone, TsigKeyFile, ZoneTransfers};
+use crate::updates::UpdateRule;
 use crate::zones::{SecondaryZone, Zone, ZoneFolder};
 use sanderling_log_format::LogKind;
 use sanderling_site_rules::ClientFrom;
@@ -82,6 +83,8 @@ pub struct Config {
     pub transfers: ZoneTransfers,
     /// The rules of single zones.
     pub zone_transfers: Vec<(DomainName, ZoneTransfers)>,
+    /// The zones that may be changed by dynamic update, each with its rules.
+    pub zone_updates: Vec<(DomainName, Vec<UpdateRule>)>,
     /// The certificates, in the order of the file.
     pub certificates: Vec<CertificateFiles>,
     /// How certificates are requested; `None` if none is.
@@ -137,6 +140,7 @@ impl Default for Config {
             tsig_keys: Vec::new(),
             transfers: ZoneTransfers::default(),
             zone_transfers: Vec::new(),
+            zone_updates: Vec::new(),
             certificates: Vec::new(),
             acme: None,
             derived: Vec::new(),
@@ -264,9 +268,9 @@ impl Config {
         own.chain([&self.transfers]).any(|transfers| !transfers.secondaries.is_empty())
     }
 
-    /// Whether the state folder has zones, or journals of zones.
+    /// Whether the state folder has zones, journals of zones, or dynamic updates.
     pub fn has_stored_zones(&self) -> bool {
-        !self.secondary_zones.is_empty() || self.has_zones() && self.has_secondaries()
+        !self.secondary_zones.is_empty() || self.has_zones() && self.has_secondaries() || !self.zone_updates.is_empty()
     }
 
     /// Whether replies have cookies.
@@ -335,7 +339,10 @@ impl Config {
             (self.keys != running.keys, "`keys` has changed"),
             // The sandbox does not allow the folder with transferred zones.
             (!self.secondary_zones.is_empty() && running.secondary_zones.is_empty(), "`primaries` was added"),
-            (!self.secondary_zones.is_empty() && self.state != running.state, "`state` has changed"),
+            (
+                !(self.secondary_zones.is_empty() && self.zone_updates.is_empty()) && self.state != running.state,
+                "`state` has changed",
+            ),
             // The sandbox does not allow the running one to protect its memory.
             (
                 self.has_secrets() && !running.has_secrets(),

@@ -11,6 +11,7 @@ mod limits_section;
 mod log_section;
 mod metrics;
 mod rules;
+mod updates;
 
 use crate::config::{Config, DefaultSite, KeyPlace, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX};
 use crate::config_reader::{BETWEEN_FILES, ConfigReader, Entry, entries};
@@ -105,6 +106,8 @@ struct ConfigBuilder<'e, 'a> {
     key_uses: Vec<(usize, DomainName)>,
     /// The domains with rules of transfers, with their offsets.
     transfer_uses: Vec<(usize, DomainName)>,
+    /// The domains with `update`, with their offsets.
+    update_uses: Vec<(usize, DomainName)>,
     /// The offset of each `derive`, with its index in the configuration.
     derive_uses: Vec<(usize, usize)>,
 }
@@ -127,6 +130,7 @@ impl ConfigBuilder<'_, '_> {
             apexes: HashMap::new(),
             key_uses: Vec::new(),
             transfer_uses: Vec::new(),
+            update_uses: Vec::new(),
             derive_uses: Vec::new(),
         }
     }
@@ -292,7 +296,7 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
         let (mut site, mut zone, mut primaries, mut aliases, mut certificate) = (None, None, None, None, None);
-        let (mut https_redirect, mut hsts, mut on_renew, mut derive) = (None, None, None, None);
+        let (mut https_redirect, mut hsts, mut on_renew, mut derive, mut has_update) = (None, None, None, None, false);
         let mut options = SiteOptions::default();
         // A key that needs a site.
         let mut of_site = None;
@@ -310,6 +314,7 @@ impl ConfigBuilder<'_, '_> {
                     self.transfer_uses.push((entry.offset, name.clone()));
                     self.read_transfers(entry, &mut transfers);
                 }
+                "update" => has_update = self.read_update(entry, name),
                 key if Section::Domain.has(key) => {
                     of_site = of_site.or(Some(entry));
                     match key {
@@ -357,7 +362,7 @@ impl ConfigBuilder<'_, '_> {
             (None, Some(entry)) => self.read_primaries(name, offset, entry),
             (None, None) => {}
         }
-        let has_zone = zone.is_some() || primaries.is_some();
+        let has_zone = zone.is_some() || primaries.is_some() || has_update;
         if transfers != ZoneTransfers::default() {
             self.config.zone_transfers.push((name.clone(), transfers.clone()));
         }
@@ -555,6 +560,7 @@ impl ConfigBuilder<'_, '_> {
             return;
         }
         self.check_transfers();
+        self.check_updates();
         self.check_derive();
         let (has_site, has_zone) = (!self.config.sites.is_empty(), self.config.has_zones());
         if !has_site && !has_zone {

@@ -103,6 +103,7 @@ impl Section {
                 "primaries",
                 "secondaries",
                 "transfer_allow",
+                "update",
                 "media_types",
                 "link_targets",
                 "hidden_files",

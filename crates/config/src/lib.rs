@@ -19,6 +19,7 @@ mod authorities;
 mod derive;
 mod zones;
 mod transfers;
+mod updates;
 mod folder_pattern;
 mod path_rules;
 mod request_log;
@@ -58,4 +59,8 @@ pub use service::{ListenerRole, Service};
 pub use similar::most_similar;
 pub use site::{DohPath, Hsts, Site, SiteOptions};
 pub use transfers::{Primary, Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
-pub use zones::{JOURNALS, SecondaryZone, TRANSFERRED_ZONES, Zone, ZoneFolder, ZoneListing, ZoneOrigin, journal_file};
+pub use updates::{NamePattern, UPDATE_TYPES, UpdateRule};
+pub use zones::{
+    JOURNALS, SecondaryZone, TRANSFERRED_ZONES, UPDATES, Zone, ZoneFolder, ZoneListing, ZoneOrigin, journal_file,
+    update_file,
+};

@@ -231,6 +231,12 @@ limits! {
         "Records of one name and type; a zone with more is refused.";
     zone_journal_bytes_max: usize = 1_048_576 in 0..=67_108_864,
         "Changes of a zone that are kept for IXFR; secondaries with an older version get the whole zone.";
+    zone_updates_bytes_max: usize = 4_194_304 in 1_024..=16_777_216,
+        "What dynamic updates make of a zone besides its file; a further update gets SERVFAIL.";
+    dns_updates_waiting_max: usize = 256 in 1..=65_536,
+        "Dynamic updates that wait to be applied; further ones get SERVFAIL.";
+    dns_update_timeout_ms: u64 = 5_000 in 100..=60_000,
+        "Time until a dynamic update is applied and stored; then it gets SERVFAIL.";
     derived_record_ttl_s: u32 = 300 in 1..=86_400,
         "TTL of records that `derive` adds to a zone, in seconds.";
     zone_guarded_records_min: u64 = 20 in 0..=1_000_000_000,

@@ -56,6 +56,14 @@ pub fn journal_file(apex: &DomainName) -> PathBuf {
     Path::new(JOURNALS).join(format!("{}.journal", file_name(apex)))
 }
 
+/// The folder with what dynamic updates have made of zones, below the state folder.
+pub const UPDATES: &str = "updates";
+
+/// The file with what dynamic updates have made of the zone at `apex`, below the state folder.
+pub fn update_file(apex: &DomainName) -> PathBuf {
+    Path::new(UPDATES).join(format!("{}.update", file_name(apex)))
+}
+
 /// The name of a zone in names of files.
 fn file_name(apex: &DomainName) -> String {
     // Names of zones may have slashes (RFC 2317 §4).

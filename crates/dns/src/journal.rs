@@ -8,6 +8,7 @@ use crate::name::Name;
 use crate::packed_rrset::{CLASS_IN, RECORD_FIXED_BYTES};
 use crate::rdata;
 use crate::rtype::Rtype;
+use crate::zonefile::{Position, Record};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -50,13 +51,24 @@ pub(crate) struct WireRecord<'b> {
 
 impl<'b> WireRecord<'b> {
     /// The record at the start of `bytes`.
-    fn read(bytes: &'b [u8]) -> Option<WireRecord<'b>> {
+    pub(crate) fn read(bytes: &'b [u8]) -> Option<WireRecord<'b>> {
         let owner = Name::parse(bytes).ok()?;
         let (fixed, rest) = bytes[owner.length_bytes()..].split_first_chunk::<RECORD_FIXED_BYTES>()?;
         let rdata = rest.get(..usize::from(u16::from_be_bytes([fixed[8], fixed[9]])))?;
         let rtype = Rtype(u16::from_be_bytes([fixed[0], fixed[1]]));
         let length_bytes = owner.length_bytes() + RECORD_FIXED_BYTES + rdata.len();
         Some(WireRecord { owner, rtype, fixed, rdata, length_bytes })
+    }
+
+    pub(crate) fn class(&self) -> u16 {
+        u16::from_be_bytes([self.fixed[2], self.fixed[3]])
+    }
+
+    /// The record as the parser of zone files has it.
+    pub(crate) fn record(&self) -> Record<'b> {
+        let position = Position { file_index: 0, line: 0, column: 1 };
+        let ttl_s = u32::from_be_bytes(*self.fixed[4..].first_chunk().expect("four bytes"));
+        Record { position, owner: self.owner, rtype: self.rtype, ttl_s, rdata: self.rdata }
     }
 
     /// The serial, if this is the SOA of the zone at `apex`.
@@ -70,10 +82,10 @@ impl<'b> WireRecord<'b> {
 }
 
 /// Appends a record.
-pub(crate) fn put_record(out: &mut Vec<u8>, owner: Name<'_>, rtype: Rtype, ttl: [u8; 4], rdata: &[u8]) {
+pub(crate) fn put_record(out: &mut Vec<u8>, owner: Name<'_>, rtype: Rtype, class: u16, ttl: [u8; 4], rdata: &[u8]) {
     out.extend_from_slice(owner.as_bytes());
     out.extend_from_slice(&rtype.0.to_be_bytes());
-    out.extend_from_slice(&CLASS_IN.to_be_bytes());
+    out.extend_from_slice(&class.to_be_bytes());
     out.extend_from_slice(&ttl);
     out.extend_from_slice(&(rdata.len() as u16).to_be_bytes());
     out.extend_from_slice(rdata);

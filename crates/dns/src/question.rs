@@ -230,7 +230,7 @@ impl<'q> MessageRecord<'q> {
     }
 
     /// The fields of an OPT.
-    fn edns(&self) -> Result<Edns, FormErr> {
+    pub(crate) fn edns(&self) -> Result<Edns, FormErr> {
         let &[_, _, payload_high, payload_low, _, version, flags, ..] = self.fixed;
         let mut edns = Edns::new([payload_high, payload_low], version, flags);
         // RFC 6891 §6.1.1: an OPT is owned by the root. The format of options is that of version 0.

@@ -11,16 +11,17 @@ use crate::journal::{is_in_zones, is_later};
 use crate::message::Rcode;
 use crate::name::{Name, NameBuf};
 use crate::packed_rrset::{CLASS_IN, HEADER_BYTES, OPT_BYTES, QUESTION_TAIL_BYTES, RdataPart};
-use crate::query::ParsedQuery;
 use crate::question::{Header, MessageRecord, read_name};
 use crate::rtype::Rtype;
+use crate::transfer_in::RecordRole;
 use crate::tsig::{ReplySigner, Tsig, TsigError, TsigKey, append_unsigned};
 use crate::zone::Zone;
 use crate::zone_builder::{BuildOutcome, ZoneBuilder, ZoneLimits};
 use crate::zone_patch::put_canonical_rdata;
 use crate::zone_walk::{Position as ZonePosition, Visit};
 use crate::zonefile::{Position, Record};
-use alloc::collections::BTreeMap;
+use alloc::borrow::Cow;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::ops::Range;
@@ -28,10 +29,10 @@ use core::ops::Range;
 const OPCODE_UPDATE: u8 = 5;
 /// QR, beside the opcode.
 const FLAGS: u8 = 0x80 | OPCODE_UPDATE << 3;
-const CLASS_NONE: u16 = 254;
+pub(crate) const CLASS_NONE: u16 = 254;
 const CLASS_ANY: u16 = 255;
 /// Bytes of the numbers at the end of the RDATA of a SOA, of which the serial is the first.
-const SOA_NUMBERS_BYTES: usize = 20;
+pub(crate) const SOA_NUMBERS_BYTES: usize = 20;
 /// The longest TTL (RFC 2181 §8).
 const TTL_S_MAX: u32 = i32::MAX.cast_unsigned();
 
@@ -44,6 +45,8 @@ pub enum UpdateResult {
     Refused(UpdateRefusal),
     /// The signature is not accepted.
     Tsig(TsigError),
+    /// BADVERS: the version of EDNS is not 0 (RFC 6891 §6.1.3).
+    BadVersion,
 }
 
 /// Why an update is not carried out (§2.2).
@@ -85,46 +88,56 @@ impl UpdateRefusal {
     }
 }
 
+/// Whether `message` is an UPDATE, malformed or not.
+pub fn is_update(message: &[u8]) -> bool {
+    Header::parse(message).is_some_and(|header| header.opcode() == OPCODE_UPDATE && !header.is_response())
+}
+
+/// Writes the reply to an UPDATE that is malformed, FORMERR, to `out`; its length, or `None` if it does not fit.
+pub fn reply_to_malformed(message: &[u8], out: &mut [u8]) -> Option<usize> {
+    let header = message.get(..HEADER_BYTES)?;
+    out.get_mut(..HEADER_BYTES)?.copy_from_slice(header);
+    (out[2], out[3]) = (FLAGS, Rcode::FormErr as u8);
+    out[4..HEADER_BYTES].fill(0);
+    Some(HEADER_BYTES)
+}
+
 /// An UPDATE message, all of whose records can be read.
 #[derive(Debug)]
 pub struct UpdateMessage<'q> {
-    message: &'q [u8],
+    message: Cow<'q, [u8]>,
     apex: NameBuf,
+    class: u16,
     /// The offset after the zone section.
     zone_end: usize,
     /// Offsets of the sections of prerequisites and of updates, with the numbers of their records.
     sections: [(usize, u16); 2],
-    has_edns: bool,
+    edns_version: Option<u8>,
     tsig_offset: Option<usize>,
     signer: Option<ReplySigner>,
 }
 
 impl<'q> UpdateMessage<'q> {
-    /// The update that `query` is; `None` if it is none, or malformed.
-    pub fn new(query: &ParsedQuery<'_, 'q>) -> Option<UpdateMessage<'q>> {
-        UpdateMessage::parse(query.message)
-    }
-
     /// The update that `message` is; `None` if it is none, or malformed.
     pub fn parse(message: &'q [u8]) -> Option<UpdateMessage<'q>> {
-        let header =
-            Header::parse(message).filter(|header| header.opcode() == OPCODE_UPDATE && !header.is_response())?;
+        let header = Header::parse(message).filter(|_| is_update(message))?;
         // §3.1.1: one zone, of the type SOA.
         if header.record_count(0) != 1 {
             return None;
         }
         let (apex, at) = read_name(message, HEADER_BYTES).ok()?;
         let zone_end = at + QUESTION_TAIL_BYTES;
-        let tail = message.get(at..zone_end)?;
-        if tail[..2] != Rtype::SOA.0.to_be_bytes() || tail[2..] != CLASS_IN.to_be_bytes() {
+        let &[type_high, type_low, class_high, class_low] = message.get(at..zone_end)?.first_chunk()?;
+        if u16::from_be_bytes([type_high, type_low]) != Rtype::SOA.0 {
             return None;
         }
         let mut update = UpdateMessage {
-            message,
+            message: Cow::Borrowed(message),
             apex,
+            class: u16::from_be_bytes([class_high, class_low]),
             zone_end,
             sections: [(0, 0); 2],
-            has_edns: false,
+            edns_version: None,
             tsig_offset: None,
             signer: None,
         };
@@ -141,7 +154,9 @@ impl<'q> UpdateMessage<'q> {
                     return None;
                 }
                 match record.rtype() {
-                    Rtype::OPT if section == 3 => update.has_edns = true,
+                    // RFC 6891 §6.1.1: there is one.
+                    Rtype::OPT if section == 3 && update.edns_version.is_some() => return None,
+                    Rtype::OPT if section == 3 => update.edns_version = Some(record.edns().ok()?.version),
                     Rtype::TSIG if section == 3 => update.tsig_offset = Some(at),
                     _ => {}
                 }
@@ -151,9 +166,26 @@ impl<'q> UpdateMessage<'q> {
         Some(update)
     }
 
+    /// The message with a copy of its bytes.
+    pub fn into_owned(self) -> UpdateMessage<'static> {
+        let UpdateMessage { message, apex, class, zone_end, sections, edns_version, tsig_offset, signer } = self;
+        let message = Cow::Owned(message.into_owned());
+        UpdateMessage { message, apex, class, zone_end, sections, edns_version, tsig_offset, signer }
+    }
+
     /// The name of the zone.
     pub fn apex(&self) -> Name<'_> {
         self.apex.as_name()
+    }
+
+    /// Whether the zone has the class IN.
+    pub fn is_of_internet(&self) -> bool {
+        self.class == CLASS_IN
+    }
+
+    /// Whether the version of EDNS is one that is known.
+    pub fn has_known_edns(&self) -> bool {
+        self.edns_version.is_none_or(|version| version == 0)
     }
 
     /// Checks the signature, if there is one. From then on the reply is signed.
@@ -163,7 +195,7 @@ impl<'q> UpdateMessage<'q> {
     pub fn verify(&mut self, keys: &[TsigKey], now_unix_s: u64) -> Result<(), TsigError> {
         let Some(offset) = self.tsig_offset else { return Ok(()) };
         let Some(tsig) = self.tsig() else { return Err(TsigError::Malformed) };
-        let (result, signer) = tsig.verify(self.message, offset, keys, now_unix_s);
+        let (result, signer) = tsig.verify(&self.message, offset, keys, now_unix_s);
         self.signer = signer;
         result
     }
@@ -173,25 +205,31 @@ impl<'q> UpdateMessage<'q> {
         self.signer.as_ref().map(|signer| signer.key().name())
     }
 
-    fn tsig(&self) -> Option<Tsig<'q>> {
-        MessageRecord::parse(self.message, self.tsig_offset?).ok()?.tsig()
+    /// The name of the key by which the message says that it is signed.
+    pub fn claimed_key(&self) -> Option<NameBuf> {
+        Some(MessageRecord::parse(&self.message, self.tsig_offset?).ok()?.owner)
+    }
+
+    fn tsig(&self) -> Option<Tsig<'_>> {
+        MessageRecord::parse(&self.message, self.tsig_offset?).ok()?.tsig()
     }
 
     /// Writes the reply to `out`; its length, or `None` if it does not fit.
     pub fn reply(mut self, result: UpdateResult, now_unix_s: u64, out: &mut [u8]) -> Option<usize> {
         let rcode = match result {
-            UpdateResult::Done => Rcode::NoError,
-            UpdateResult::Refused(refusal) => refusal.rcode(),
-            UpdateResult::Tsig(TsigError::Malformed) => Rcode::FormErr,
-            UpdateResult::Tsig(_) => Rcode::NotAuth,
+            UpdateResult::Done => Rcode::NoError as u16,
+            UpdateResult::Refused(refusal) => refusal.rcode() as u16,
+            UpdateResult::Tsig(TsigError::Malformed) => Rcode::FormErr as u16,
+            UpdateResult::Tsig(_) => Rcode::NotAuth as u16,
+            UpdateResult::BadVersion => Rcode::BadVers as u16,
         };
         let mut end = self.zone_end;
         out.get_mut(..end)?.copy_from_slice(&self.message[..end]);
-        (out[2], out[3]) = (FLAGS, rcode as u8);
+        (out[2], out[3]) = (FLAGS, rcode as u8 & 0xf);
         out[6..12].fill(0);
-        if self.has_edns {
+        if self.edns_version.is_some() {
             // RFC 6891 §6.1.1. The payload size is the smallest one, since no answer is longer.
-            let opt = [0, 0, Rtype::OPT.0 as u8, 2, 0, 0, 0, 0, 0, 0, 0];
+            let opt = [0, 0, Rtype::OPT.0 as u8, 2, 0, (rcode >> 4) as u8, 0, 0, 0, 0, 0];
             out.get_mut(end..end + OPT_BYTES)?.copy_from_slice(&opt);
             (end, out[11]) = (end + OPT_BYTES, 1);
         }
@@ -205,20 +243,20 @@ impl<'q> UpdateMessage<'q> {
         }
     }
 
-    fn records(&self, (start, count): (usize, u16)) -> impl Iterator<Item = MessageRecord<'q>> {
-        let (message, mut at) = (self.message, start);
+    fn records(&self, (start, count): (usize, u16)) -> impl Iterator<Item = MessageRecord<'_>> {
+        let mut at = start;
         (0..count).map_while(move |_| {
-            let record = MessageRecord::parse(message, at).ok()?;
+            let record = MessageRecord::parse(&self.message, at).ok()?;
             at = record.end;
             Some(record)
         })
     }
 
-    fn prerequisites(&self) -> impl Iterator<Item = MessageRecord<'q>> {
+    fn prerequisites(&self) -> impl Iterator<Item = MessageRecord<'_>> {
         self.records(self.sections[0])
     }
 
-    fn updates(&self) -> impl Iterator<Item = MessageRecord<'q>> {
+    fn updates(&self) -> impl Iterator<Item = MessageRecord<'_>> {
         self.records(self.sections[1])
     }
 }
@@ -228,20 +266,50 @@ impl<'q> UpdateMessage<'q> {
 struct OwnRecord {
     ttl_s: u32,
     rdata: Vec<u8>,
-    /// The RDATA with names in lower case, by which records are compared.
-    canonical: Vec<u8>,
 }
 
-impl OwnRecord {
-    fn new(rtype: Rtype, ttl_s: u32, rdata: Vec<u8>) -> OwnRecord {
-        let mut canonical = Vec::with_capacity(rdata.len());
-        put_canonical_rdata(rtype, &rdata, &mut canonical);
-        OwnRecord { ttl_s, rdata, canonical }
+/// An RRset that may change. Between two changes it is not empty.
+#[derive(Debug, Default)]
+struct OwnRrset {
+    /// By their RDATA with names in lower case, by which records are compared.
+    records: BTreeMap<Vec<u8>, OwnRecord>,
+    /// The TTL of all records, if one was added (RFC 2181 §5.2): so no update goes through all of them.
+    ttl_s: Option<u32>,
+}
+
+impl OwnRrset {
+    fn ttl_of(&self, record: &OwnRecord) -> u32 {
+        self.ttl_s.unwrap_or(record.ttl_s)
+    }
+
+    /// Adds a record, or gives the one that is there its TTL; whether anything has changed.
+    fn add(&mut self, rtype: Rtype, record: OwnRecord) -> bool {
+        let ttl_s = record.ttl_s;
+        let has_other_ttl = match self.ttl_s {
+            Some(own) => own != ttl_s,
+            None => self.records.values().any(|other| other.ttl_s != ttl_s),
+        };
+        self.ttl_s = Some(ttl_s);
+        let key = canonical_rdata(rtype, &record.rdata);
+        let is_new = !self.records.contains_key(&key);
+        if is_new {
+            if rtype == Rtype::CNAME {
+                self.records.clear();
+            }
+            self.records.insert(key, record);
+        }
+        is_new || has_other_ttl
     }
 }
 
-/// The RRsets of a name, by type. None is empty.
-type Rrsets = BTreeMap<u16, Vec<OwnRecord>>;
+fn canonical_rdata(rtype: Rtype, rdata: &[u8]) -> Vec<u8> {
+    let mut canonical = Vec::with_capacity(rdata.len());
+    put_canonical_rdata(rtype, rdata, &mut canonical);
+    canonical
+}
+
+/// The RRsets of a name, by type.
+type Rrsets = BTreeMap<u16, OwnRrset>;
 
 /// The RRsets of names that messages are about, by the wire form of the names in lower case.
 type Names = BTreeMap<Vec<u8>, Rrsets>;
@@ -320,42 +388,52 @@ impl<'z> ZoneUpdate<'z> {
         });
         for (owner, rrsets) in &self.names {
             let owner = Name::parse(owner).expect("of a record");
-            for (&rtype, records) in rrsets {
-                for OwnRecord { ttl_s, rdata, .. } in records {
-                    builder.add(&Record { position, owner, rtype: Rtype(rtype), ttl_s: *ttl_s, rdata });
+            for (&rtype, rrset) in rrsets {
+                for record in rrset.records.values() {
+                    let (rtype, ttl_s) = (Rtype(rtype), rrset.ttl_of(record));
+                    builder.add(&Record { position, owner, rtype, ttl_s, rdata: &record.rdata });
                 }
             }
         }
         Some(builder.finish(position))
     }
 
+    /// Calls `change` with each record that the next version does not have, and with each that it has besides. One with another TTL
+    /// is removed and added.
+    pub fn each_change(&self, mut change: impl FnMut(RecordRole, &Record<'_>)) {
+        let position = Position { file_index: 0, line: 0, column: 1 };
+        for (name, after) in &self.names {
+            let owner = Name::parse(name).expect("of a record");
+            let before = stored_rrsets(self.zone, owner);
+            for (role, rrsets, others) in [(RecordRole::Removed, &before, after), (RecordRole::Added, after, &before)] {
+                for (&rtype, rrset) in rrsets {
+                    let other = others.get(&rtype);
+                    for (key, record) in &rrset.records {
+                        let ttl_s = rrset.ttl_of(record);
+                        let same = other.and_then(|other| Some(other.ttl_of(other.records.get(key)?)));
+                        if same != Some(ttl_s) {
+                            let rtype = Rtype(rtype);
+                            change(role, &Record { position, owner, rtype, ttl_s, rdata: &record.rdata });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     /// The RRsets of a name at or below the apex.
     fn rrsets(&mut self, owner: Name<'_>) -> &mut Rrsets {
         let zone = self.zone;
         let owner = owner.to_lowercase();
-        self.names.entry(owner.as_name().as_bytes().to_vec()).or_insert_with(|| {
-            let mut rrsets = Rrsets::new();
-            let Some(node) = zone.node_named(owner.as_name()) else { return rrsets };
-            for rtype in node.types() {
-                let rrset = node.rrset(rtype).expect("listed");
-                let mut at = 0;
-                while let Some(record) = rrset.answer_record(at) {
-                    let mut rdata = Vec::new();
-                    put_stored_rdata(&rrset.records(node.name()), rtype, record.rdata_start..record.end, &mut rdata);
-                    let ttl_s = u32::from_be_bytes(*record.fixed[4..].first_chunk().expect("four bytes"));
-                    rrsets.entry(rtype.0).or_default().push(OwnRecord::new(rtype, ttl_s, rdata));
-                    at = record.end;
-                }
-            }
-            rrsets
-        })
+        let stored = || stored_rrsets(zone, owner.as_name());
+        self.names.entry(owner.as_name().as_bytes().to_vec()).or_insert_with(stored)
     }
 
     /// §3.2.
     fn check_prerequisites(&mut self, message: &UpdateMessage<'_>) -> Result<(), UpdateRefusal> {
         const MALFORMED: UpdateRefusal = UpdateRefusal::Malformed;
         // §3.2.3: the RRsets that must be the same, by name and type.
-        let mut expected: BTreeMap<(Vec<u8>, u16), Vec<Vec<u8>>> = BTreeMap::new();
+        let mut expected: BTreeMap<(Vec<u8>, u16), BTreeSet<Vec<u8>>> = BTreeMap::new();
         for record in message.prerequisites() {
             let (owner, rtype) = (record.owner.as_name(), record.rtype());
             if record.ttl_s() != 0 {
@@ -379,22 +457,16 @@ impl<'z> ZoneUpdate<'z> {
                 }
                 CLASS_ANY | CLASS_NONE => {}
                 CLASS_IN if is_in_zones(rtype) => {
-                    let own = own_record(message.message, &record)?;
+                    let own = own_record(&message.message, &record)?;
                     let key = (owner.to_lowercase().as_name().as_bytes().to_vec(), rtype.0);
-                    expected.entry(key).or_default().push(own.canonical);
+                    expected.entry(key).or_default().insert(canonical_rdata(rtype, &own.rdata));
                 }
                 _ => return Err(MALFORMED),
             }
         }
-        for ((owner, rtype), mut records) in expected {
+        for ((owner, rtype), records) in expected {
             let rrsets = self.rrsets(Name::parse(&owner).expect("of a record"));
-            let mut found: Vec<Vec<u8>> =
-                rrsets.get(&rtype).into_iter().flatten().map(|record| record.canonical.clone()).collect();
-            for all in [&mut records, &mut found] {
-                all.sort_unstable();
-                all.dedup();
-            }
-            if records != found {
+            if !rrsets.get(&rtype).is_some_and(|rrset| rrset.records.keys().eq(&records)) {
                 return Err(UpdateRefusal::NoRrset);
             }
         }
@@ -411,11 +483,11 @@ impl<'z> ZoneUpdate<'z> {
             let is_any = rtype == Rtype::ANY;
             let is_empty = record.ttl_s() == 0 && record.rdata.is_empty();
             let action = match record.class() {
-                CLASS_IN if is_in_zones(rtype) => Action::Add(own_record(message.message, &record)?),
+                CLASS_IN if is_in_zones(rtype) => Action::Add(own_record(&message.message, &record)?),
                 CLASS_ANY if is_empty && is_any => Action::DeleteName,
                 CLASS_ANY if is_empty && is_in_zones(rtype) => Action::DeleteRrset,
                 CLASS_NONE if record.ttl_s() == 0 && is_in_zones(rtype) => {
-                    Action::DeleteRecord(own_record(message.message, &record)?)
+                    Action::DeleteRecord(own_record(&message.message, &record)?)
                 }
                 _ => return Err(UpdateRefusal::Malformed),
             };
@@ -442,22 +514,20 @@ impl<'z> ZoneUpdate<'z> {
             // §3.4.2.4: the SOA stays, and the last NS of the zone.
             Action::DeleteRecord(_) if rtype == Rtype::SOA => false,
             Action::DeleteRecord(record) => {
-                let Some(records) = rrsets.get_mut(&rtype.0) else { return false };
-                let Some(index) = records.iter().position(|other| other.canonical == record.canonical) else {
-                    return false;
-                };
-                if records.len() > 1 {
-                    records.remove(index);
-                    return true;
+                let Some(rrset) = rrsets.get_mut(&rtype.0) else { return false };
+                let key = canonical_rdata(rtype, &record.rdata);
+                if rrset.records.len() > 1 {
+                    return rrset.records.remove(&key).is_some();
                 }
-                !(is_apex && rtype == Rtype::NS) && rrsets.remove(&rtype.0).is_some()
+                let is_last = rrset.records.contains_key(&key);
+                is_last && !(is_apex && rtype == Rtype::NS) && rrsets.remove(&rtype.0).is_some()
             }
         }
     }
 
-    fn soa(&mut self) -> &mut OwnRecord {
+    fn soa(&mut self) -> &OwnRecord {
         let apex = self.zone.apex();
-        let soa = self.rrsets(apex).get_mut(&Rtype::SOA.0).and_then(|records| records.first_mut());
+        let soa = self.rrsets(apex).get(&Rtype::SOA.0).and_then(|rrset| rrset.records.values().next());
         soa.expect("a zone has a SOA, which no update removes")
     }
 
@@ -465,15 +535,44 @@ impl<'z> ZoneUpdate<'z> {
         serial_of(&self.soa().rdata).expect("a SOA has a serial")
     }
 
-    /// §3.6: the version has another serial. 0 is left out, since some servers take it for none.
+    /// §3.6: the version has another serial.
     fn raise_serial(&mut self) {
-        let serial = self.serial().wrapping_add(1).max(1);
-        let soa = self.soa();
-        for bytes in [&mut soa.rdata, &mut soa.canonical] {
-            let at = bytes.len() - SOA_NUMBERS_BYTES;
-            bytes[at..at + 4].copy_from_slice(&serial.to_be_bytes());
+        let mut soa = self.soa().clone();
+        let at = soa.rdata.len() - SOA_NUMBERS_BYTES;
+        soa.rdata[at..at + 4].copy_from_slice(&serial_after(self.serial()).to_be_bytes());
+        let apex = self.zone.apex();
+        self.rrsets(apex).insert(Rtype::SOA.0, rrset_of(soa));
+    }
+}
+
+/// The serial of a next version. 0 is left out, since some servers take it for none.
+pub(crate) fn serial_after(serial: u32) -> u32 {
+    serial.wrapping_add(1).max(1)
+}
+
+/// The RRset of a SOA.
+fn rrset_of(soa: OwnRecord) -> OwnRrset {
+    let key = canonical_rdata(Rtype::SOA, &soa.rdata);
+    OwnRrset { records: BTreeMap::from([(key, soa)]), ttl_s: None }
+}
+
+/// The RRsets that `zone` has at `owner`, which is in lower case.
+fn stored_rrsets(zone: &Zone, owner: Name<'_>) -> Rrsets {
+    let mut rrsets = Rrsets::new();
+    let Some(node) = zone.node_named(owner) else { return rrsets };
+    for rtype in node.types() {
+        let rrset = node.rrset(rtype).expect("listed");
+        let mut at = 0;
+        while let Some(record) = rrset.answer_record(at) {
+            let mut rdata = Vec::new();
+            put_stored_rdata(&rrset.records(node.name()), rtype, record.rdata_start..record.end, &mut rdata);
+            let ttl_s = u32::from_be_bytes(*record.fixed[4..].first_chunk().expect("four bytes"));
+            let records = &mut rrsets.entry(rtype.0).or_default().records;
+            records.insert(canonical_rdata(rtype, &rdata), OwnRecord { ttl_s, rdata });
+            at = record.end;
         }
     }
+    rrsets
 }
 
 /// An update of one RRset, or of all of a name.
@@ -505,36 +604,28 @@ fn add(rrsets: &mut Rrsets, rtype: Rtype, record: OwnRecord) -> bool {
     }
     if rtype == Rtype::SOA {
         // A SOA is that of the zone, and an earlier one is ignored.
-        let Some(soa) = rrsets.get_mut(&Rtype::SOA.0).and_then(|records| records.first_mut()) else { return false };
+        let Some(soa) = rrsets.get(&Rtype::SOA.0).and_then(|rrset| rrset.records.values().next()) else { return false };
         let is_earlier = match (serial_of(&record.rdata), serial_of(&soa.rdata)) {
             (Some(new), Some(old)) => new != old && !is_later(new, old),
             _ => true,
         };
         let is_changed = !is_earlier && *soa != record;
         if is_changed {
-            *soa = record;
+            rrsets.insert(Rtype::SOA.0, rrset_of(record));
         }
         return is_changed;
     }
-    let records = rrsets.entry(rtype.0).or_default();
-    let before = records.clone();
-    match records.iter_mut().find(|other| rtype == Rtype::CNAME || other.canonical == record.canonical) {
-        Some(other) => *other = record.clone(),
-        None => records.push(record.clone()),
-    }
-    // RFC 2181 §5.2: all records of an RRset have one TTL.
-    records.iter_mut().for_each(|other| other.ttl_s = record.ttl_s);
-    *records != before
+    rrsets.entry(rtype.0).or_default().add(rtype, record)
 }
 
 fn own_record(message: &[u8], record: &MessageRecord<'_>) -> Result<OwnRecord, UpdateRefusal> {
     let mut rdata = Vec::new();
     put_rdata(message, record, &mut rdata).map_err(|_| UpdateRefusal::Malformed)?;
     let ttl_s = if record.ttl_s() > TTL_S_MAX { 0 } else { record.ttl_s() };
-    Ok(OwnRecord::new(record.rtype(), ttl_s, rdata))
+    Ok(OwnRecord { ttl_s, rdata })
 }
 
-fn serial_of(soa: &[u8]) -> Option<u32> {
+pub(crate) fn serial_of(soa: &[u8]) -> Option<u32> {
     let at = soa.len().checked_sub(SOA_NUMBERS_BYTES)?;
     soa[at..].first_chunk().map(|serial| u32::from_be_bytes(*serial))
 }

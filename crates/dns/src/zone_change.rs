@@ -3,7 +3,7 @@
 use crate::journal::{JournalError, ZoneChange, ZoneJournal, is_later, put_record};
 use crate::layout::Node;
 use crate::name::Name;
-use crate::packed_rrset::{AnswerRecord, PackedRrset, RdataPart};
+use crate::packed_rrset::{AnswerRecord, CLASS_IN, PackedRrset, RdataPart};
 use crate::rtype::Rtype;
 use crate::zone::Zone;
 use crate::zone_walk::{Position, Visit};
@@ -73,7 +73,7 @@ fn put_soa(zone: &Zone) -> Vec<u8> {
     let (found, record) = zone.soa();
     let (mut rdata, mut out) = (Vec::new(), Vec::new());
     put_rdata(found.owner, &found.rrset, &record, &mut rdata);
-    put_record(&mut out, found.owner, Rtype::SOA, ttl_of(&record), &rdata);
+    put_record(&mut out, found.owner, Rtype::SOA, CLASS_IN, ttl_of(&record), &rdata);
     out
 }
 
@@ -113,7 +113,7 @@ fn put_missing_of_rrset(node: &Node<'_>, rrset: &PackedRrset<'_>, other: Option<
     for (ttl, rdata) in records_of(node.name(), rrset) {
         let record = (ttl, rdata);
         if others.binary_search(&record).is_err() {
-            put_record(out, node.name(), rrset.rtype(), record.0, &record.1);
+            put_record(out, node.name(), rrset.rtype(), CLASS_IN, record.0, &record.1);
         }
     }
 }

@@ -137,7 +137,7 @@ fn already_there(record: &Record<'_>) -> PatchError {
 }
 
 /// Writes what records are compared by.
-fn put_key(record: &Record<'_>, key: &mut Vec<u8>) {
+pub(crate) fn put_key(record: &Record<'_>, key: &mut Vec<u8>) {
     key.clear();
     key.extend(record.owner.as_bytes().iter().map(u8::to_ascii_lowercase));
     key.extend_from_slice(&record.rtype.0.to_be_bytes());

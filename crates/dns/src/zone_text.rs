@@ -17,6 +17,17 @@ pub struct ZoneTextWriter {
     rdata: Vec<u8>,
 }
 
+/// How the records of an RRset are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineForm<'c> {
+    /// As they are.
+    Plain,
+    /// With a comment: `www.example.com. 3600 IN A 192.0.2.1 ; text`.
+    Commented(&'c str),
+    /// Not at all.
+    LeftOut,
+}
+
 impl Default for ZoneTextWriter {
     fn default() -> ZoneTextWriter {
         ZoneTextWriter { position: Position::Start, rdata: Vec::new() }
@@ -30,18 +41,17 @@ impl ZoneTextWriter {
     /// Appends the next records to `out`, only those of `rtype` if there is one, until it has `bytes_min` bytes or many were
     /// looked at; whether there may be more. Each call is for the same zone.
     pub fn write(&mut self, zone: &Zone, rtype: Option<Rtype>, out: &mut String, bytes_min: usize) -> bool {
-        self.write_with_comments(zone, rtype, out, bytes_min, |_, _| None)
+        self.write_with_forms(zone, rtype, out, bytes_min, |_, _| LineForm::Plain)
     }
 
-    /// [`ZoneTextWriter::write`], with the comment of the RRsets that have one: `www.example.com. 3600 IN A 192.0.2.1 ; text`.
-    /// `comment` is given the owner in lower case.
-    pub fn write_with_comments<'c>(
+    /// [`ZoneTextWriter::write`], with each RRset in the form that `form_of` says, which is given the owner in lower case.
+    pub fn write_with_forms<'c>(
         &mut self,
         zone: &Zone,
         rtype: Option<Rtype>,
         out: &mut String,
         bytes_min: usize,
-        comment: impl Fn(Name<'_>, Rtype) -> Option<&'c str>,
+        form_of: impl Fn(Name<'_>, Rtype) -> LineForm<'c>,
     ) -> bool {
         let mut record_count = 0;
         let rdata = &mut self.rdata;
@@ -53,6 +63,11 @@ impl ZoneTextWriter {
             if rtype.is_some_and(|rtype| rtype != record.rtype) {
                 return Visit::Next;
             }
+            let comment = match form_of(found.owner, record.rtype) {
+                LineForm::LeftOut => return Visit::Next,
+                LineForm::Plain => None,
+                LineForm::Commented(comment) => Some(comment),
+            };
             rdata.clear();
             let put = |part: RdataPart<'_>| {
                 match part {
@@ -66,7 +81,7 @@ impl ZoneTextWriter {
             let data = PresentationFormat::new(record.rtype, rdata);
             // Writing to a string does not fail.
             let _ = write!(out, "{} {ttl_s} IN {} {data}", found.owner, record.rtype);
-            if let Some(comment) = comment(found.owner, record.rtype) {
+            if let Some(comment) = comment {
                 let _ = write!(out, " ; {comment}");
             }
             out.push('\n');

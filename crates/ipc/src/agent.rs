@@ -12,6 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of a file, but for journals.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Bytes of what dynamic updates make of a zone: more than the limit `zone_updates_bytes_max` allows.
+const UPDATES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Bytes of journals after which no further one is put into the same file.
 const JOURNALS_BYTES_MIN: usize = 8 * 1024 * 1024;
 /// Bytes of a file of journals, of which the last one may be as long as the limit `zone_journal_bytes_max` allows.
@@ -88,6 +90,63 @@ pub struct ServedZone {
     pub name: String,
     /// Its serial; `None` if there is no good version.
     pub serial: Option<u32>,
+}
+
+/// What dynamic updates have made of a zone, which comes with it ([`FdKind::Updates`](crate::FdKind::Updates)), is to be stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpdatesToStore {
+    /// The name of the zone.
+    pub zone: String,
+    /// Which one of the process that has applied them.
+    pub id: UpdatesId,
+    /// The SHA-256 at the end of what is stored and to be replaced; `None` if nothing is. Otherwise another process has stored
+    /// something meanwhile, which must not be lost.
+    pub replaces: Option<[u8; 32]>,
+}
+
+/// The number of a version that dynamic updates have made, and the process that has made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpdatesId {
+    /// The process ID.
+    pub pid: u32,
+    /// Counts the versions of the process.
+    pub number: u64,
+}
+
+/// What has become of [`UpdatesToStore`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpdatesOutcome {
+    /// The name of the zone.
+    pub zone: String,
+    /// Which one.
+    pub id: UpdatesId,
+    /// Whether it is stored.
+    pub result: StoreResult,
+}
+
+/// Whether something is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StoreResult {
+    /// It is, and stays after a crash.
+    Stored,
+    /// It is not, since something else is stored than what it replaces.
+    Outdated,
+    /// It is not, because of an error that the agent has logged.
+    Failed,
+}
+
+/// Writes what dynamic updates have made of a zone.
+pub fn updates_to_memfd(content: &[u8]) -> io::Result<OwnedFd> {
+    memfd::create("updates", content)
+}
+
+/// Reads what [`updates_to_memfd`] has written.
+///
+/// # Errors
+/// The memory can change, or has too many bytes.
+pub fn updates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
+    check_sealed(&descriptor)?;
+    memfd::read(descriptor, UPDATES_BYTES_MAX)
 }
 
 /// A primary server says that a zone has changed.

@@ -80,6 +80,8 @@ pub struct Descriptors {
     pub served_zones: Option<OwnedFd>,
     /// Journals of zones.
     pub journals: Option<OwnedFd>,
+    /// What dynamic updates have made of a zone.
+    pub updates: Option<OwnedFd>,
     /// The records that are derived for zones.
     pub derived_records: Option<OwnedFd>,
     /// The certificates in service.
@@ -118,6 +120,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::Challenges => self.challenges = Some(descriptor),
                 FdKind::ServedZones => self.served_zones = Some(descriptor),
                 FdKind::Journals => self.journals = Some(descriptor),
+                FdKind::Updates => self.updates = Some(descriptor),
                 FdKind::DerivedRecords => self.derived_records = Some(descriptor),
                 FdKind::ServedCertificates => self.served_certificates = Some(descriptor),
                 FdKind::AgentReport => self.agent_report = Some(descriptor),

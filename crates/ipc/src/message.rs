@@ -4,7 +4,7 @@
 //! every version, so that two versions at least recognize each other. A packet may come from an untrusted process: all of
 //! it is checked.
 
-use crate::agent::{ServedZone, ZoneNotify, ZoneReport};
+use crate::agent::{ServedZone, UpdatesOutcome, UpdatesToStore, ZoneNotify, ZoneReport};
 use crate::signing::SigningCounts;
 use sanderling_config::{ListenerRole, LogKind};
 use sanderling_os::seqpacket::MESSAGE_BYTES_MAX;
@@ -90,6 +90,10 @@ pub enum Command {
     ZoneServed(ServedZone),
     /// Store the journals that come with the command ([`FdKind::Journals`]). To the agent.
     StoreJournals,
+    /// Store what dynamic updates have made of a zone, which comes with the command ([`FdKind::Updates`]). To the agent.
+    StoreUpdates(UpdatesToStore),
+    /// The agent has stored what dynamic updates have made of a zone, or not.
+    UpdatesStored(UpdatesOutcome),
     /// The certificates that come with the command ([`FdKind::ServedCertificates`]) are in service now. To the agent.
     CertificatesServed,
     /// A primary has sent NOTIFY. To the agent.
@@ -150,6 +154,11 @@ pub enum ZoneCommand {
         zone: String,
         /// Only records of this type.
         rrtype: Option<String>,
+    },
+    /// Write what the zone file would have with the dynamic updates.
+    Export {
+        /// Its name.
+        zone: String,
     },
 }
 
@@ -258,6 +267,10 @@ pub enum Event {
     ZoneServed(ServedZone),
     /// The journals that come with this event ([`FdKind::Journals`]) have changed.
     JournalsChanged,
+    /// Dynamic updates have made a version of a zone, which is served when it is stored ([`FdKind::Updates`]).
+    UpdatesMade(UpdatesToStore),
+    /// The agent has stored what dynamic updates have made of a zone, or not.
+    UpdatesStored(UpdatesOutcome),
     /// The certificates that come with this event ([`FdKind::ServedCertificates`]) are in service now: new handshakes are made with
     /// no other ones. Only of domains from which records are derived.
     CertificatesServed,
@@ -335,6 +348,8 @@ pub enum FdKind {
     ServedZones,
     /// Journals of zones, in a sealed memfd ([`crate::agent`]).
     Journals,
+    /// What dynamic updates have made of a zone, in a sealed memfd ([`crate::agent`]).
+    Updates,
     /// The records that are derived for zones, in a sealed memfd ([`crate::derived`]).
     DerivedRecords,
     /// The certificates in service, in a sealed memfd ([`crate::derived`]).
@@ -491,6 +506,7 @@ pub(crate) fn decode(packet: &[u8]) -> Result<(Message, Vec<FdKind>), DecodeErro
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::agent::{StoreResult, UpdatesId};
     use proptest::prelude::*;
     use sanderling_config::Service;
 
@@ -507,12 +523,16 @@ pub(crate) mod tests {
             ZoneCommand::List { is_json: true },
             ZoneCommand::Status { zone: zone(), report: Some(Box::default()) },
             ZoneCommand::Show { zone: zone(), rrtype: Some("A".to_owned()) },
+            ZoneCommand::Export { zone: zone() },
         ]
         .map(Command::Zone);
         let supervision = Command::Supervision(Supervision { processes: [0, 1, 2], ..Supervision::default() });
         let updates = [Command::UpdateSecrets, Command::UpdateLogs, Command::Reopen, supervision];
         let site = Command::ReloadSite { name: Some("example.com".to_owned()) };
         let others = [reload, site, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver];
+        let id = UpdatesId { pid: u32::MAX, number: u64::MAX };
+        let made = UpdatesToStore { zone: zone(), id, replaces: Some([255; 32]) };
+        let outcome = UpdatesOutcome { zone: zone(), id, result: StoreResult::Outdated };
         let of_agent = [
             Command::UpdateChallenges { number: 1 },
             Command::ChallengesServed { number: 1 },
@@ -525,6 +545,8 @@ pub(crate) mod tests {
             Command::ZoneServed(ServedZone { name: zone(), serial: Some(u32::MAX) }),
             Command::ZoneNotified(notify()),
             Command::CertificatesServed,
+            Command::StoreUpdates(made.clone()),
+            Command::UpdatesStored(outcome.clone()),
         ];
         let of_keeper = [Command::HoldKeys { number: 1 }, Command::RetainKeys, Command::ServeKeys];
         let commands =
@@ -546,6 +568,8 @@ pub(crate) mod tests {
             Event::ChallengesServed { number: 1 },
             Event::ZonesServed,
             Event::JournalsChanged,
+            Event::UpdatesMade(made),
+            Event::UpdatesStored(outcome),
             Event::CertificatesServed,
             Event::ZoneStored { zone: zone() },
             Event::ZoneNotified(notify()),
@@ -589,6 +613,7 @@ pub(crate) mod tests {
             FdKind::Challenges,
             FdKind::ServedZones,
             FdKind::Journals,
+            FdKind::Updates,
             FdKind::DerivedRecords,
             FdKind::ServedCertificates,
             FdKind::AgentReport,
@@ -620,7 +645,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 26, 31, 22], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 28, 33, 23], "{inner:?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
-pub use batch::{BATCH_COUNT_MAX, Batch, Datagram, QUERY_BYTES_MAX, Queries, REPLY_BYTES_MAX, Replies};
+pub use batch::{BATCH_COUNT_MAX, Batch, Datagram, QUERY_BYTES_MAX, Queries, REPLY_BYTES_MAX, Replies, ReplyPath};
 pub use socket::Socket;
 
 /// How datagrams are received and sent.
@@ -120,6 +120,29 @@ mod tests {
             echo(&server, 1);
             let (_, from) = client.recv_from(&mut [0; 64]).expect("answered");
             assert_eq!(from, asked);
+        }
+    }
+
+    #[test]
+    fn late_reply_leaves_from_the_address_that_was_asked() {
+        for (address, asked) in [("127.0.0.1:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.7"), ("[::]:0", "::1")] {
+            let server = Socket::bind(address.parse().expect("an address")).expect("bound");
+            let port = server.local_address().expect("bound").port();
+            let client = UdpSocket::bind(if asked == "::1" { "[::1]:0" } else { "127.0.0.1:0" }).expect("bound");
+            client.set_read_timeout(TIMEOUT).expect("set");
+            let asked = SocketAddr::new(asked.parse().expect("an address"), port);
+            let mut batch = Batch::new();
+            client.send_to(b"first", asked).expect("sent");
+            assert_eq!(receive(&server, &mut batch), 1);
+            let path = batch.queries_and_replies().0.reply_path(0);
+            // Another datagram takes its place in the batch.
+            let other = UdpSocket::bind((client.local_addr().expect("bound").ip(), 0)).expect("bound");
+            other.send_to(b"second", asked).expect("sent");
+            assert_eq!(receive(&server, &mut batch), 1);
+            server.send_later(path, b"reply").expect("sent");
+            let mut reply = [0; 64];
+            let (length, from) = client.recv_from(&mut reply).expect("answered");
+            assert_eq!((&reply[..length], from), (&b"reply"[..], asked));
         }
     }
 

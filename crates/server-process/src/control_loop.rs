@@ -7,6 +7,7 @@ mod derived_zones;
 mod served_zones;
 mod site_reload;
 mod unsupervised;
+mod updates;
 mod zone_commands;
 
 use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
@@ -15,7 +16,7 @@ use crate::heap_trim::HeapTrim;
 use crate::kept_zones::NewSegment;
 use crate::limit_log::LimitLog;
 use crate::load_status::LoadStatus;
-use crate::loader::{Loaded, Loader};
+use crate::loader::{ChangedUpdates, Loaded, Loader};
 use crate::metrics::{Metrics, MetricsListener, TextFormat};
 use crate::reply_options::reply_options;
 use crate::request_logs::{self, LostLines};
@@ -23,6 +24,7 @@ use crate::sandbox::Sandbox;
 use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
 use crate::status::ProcessStatus;
 use crate::transfers::notify_policy;
+use crate::zone_updates::update_policy;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{Config, ConfigSource, LogKind};
@@ -45,7 +47,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
+use updates::UpdateQueue;
 
 /// Unsent events above which heartbeats and text are dropped.
 const UNSENT_EVENTS_MAX: usize = 4_096;
@@ -62,6 +65,8 @@ pub(crate) struct ProcessState {
     pub(crate) kept_zones: Vec<Arc<OwnedFd>>,
     /// A segment that the supervisor must keep when this process serves.
     pub(crate) unsent_zones: Option<NewSegment>,
+    /// What the agent must store of dynamic updates when this process serves.
+    pub(crate) unsent_updates: ChangedUpdates,
     /// `None` while it loads.
     pub(crate) loader: Option<Loader>,
     /// Sites that are to be watched.
@@ -103,6 +108,7 @@ pub(crate) struct ControlLoop<'s> {
     load_finished: Arc<EventFd>,
     site_watcher: SiteWatcher,
     notifies: NotifyForwarding,
+    updates: UpdateQueue,
     /// Commands that wait until another one does not need the loader any more.
     waiting: VecDeque<(Command, IncomingFds)>,
     /// The loader loads a site or zone alone.
@@ -129,6 +135,7 @@ enum Finished {
     Site(Box<site_reload::SiteResult>),
     Zone(Box<zone_commands::ZoneResult>),
     DerivedZones(Box<derived_zones::DerivedResult>),
+    Updates(Box<updates::UpdateApplication>),
 }
 
 /// The result of loading a configuration.
@@ -151,6 +158,11 @@ impl<'s> ControlLoop<'s> {
             server,
             site_watcher: SiteWatcher::new(&state.config.limits, Arc::clone(&load_finished)),
             notifies: NotifyForwarding::new(Arc::clone(&load_finished)),
+            updates: UpdateQueue::new(
+                Arc::clone(&load_finished),
+                state.config.limits.dns_updates_waiting_max,
+                Duration::from_millis(state.config.limits.dns_update_timeout_ms),
+            ),
             socket_sets,
             state,
             results: mpsc::channel(),
@@ -183,10 +195,14 @@ impl<'s> ControlLoop<'s> {
         self.keep_certificates();
         self.watch_sites();
         let notify = notify_policy(&self.state.config, self.notifies.inbox());
-        self.server.update_snapshot(|snapshot| snapshot.notify = notify);
+        let updates = update_policy(&self.state.config, self.updates.inbox());
+        self.server.update_snapshot(|snapshot| (snapshot.notify, snapshot.updates) = (notify, updates));
+        let updates = std::mem::take(&mut self.state.unsent_updates);
+        self.report_updates(&updates);
         self.report_zones();
         self.report_certificates();
         self.run_until_drain(signals);
+        self.end_updates();
         if !self.is_stopping {
             log_error("this server process has failed; it finishes requests in progress and exits");
             self.send(Event::Failed);
@@ -201,6 +217,7 @@ impl<'s> ControlLoop<'s> {
             self.handle_commands();
             self.handle_loaded();
             self.handle_changed_sites();
+            self.handle_updates();
             self.forward_notifies();
             if self.state.supervisor.is_none() {
                 self.handle_clients();
@@ -234,6 +251,7 @@ impl<'s> ControlLoop<'s> {
             sources.extend(control.poll_fds());
             deadline = control.deadline().map_or(deadline, |of_clients| of_clients.min(deadline));
         }
+        deadline = self.updates.deadline().map_or(deadline, |of_updates| of_updates.min(deadline));
         deadline = self.notifies.deadline().map_or(deadline, |of_notifies| of_notifies.min(deadline));
         deadline = self.state.metrics_listener.deadline().map_or(deadline, |of_clients| of_clients.min(deadline));
         let mut sources = PollSet::new(sources);
@@ -318,7 +336,9 @@ impl<'s> ControlLoop<'s> {
             Command::ReportZones => {
                 self.report_zones();
                 self.report_certificates();
+                self.store_updates_again();
             }
+            Command::UpdatesStored(outcome) => self.on_updates_stored(&outcome),
             Command::UpdateLogs => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
@@ -342,6 +362,7 @@ impl<'s> ControlLoop<'s> {
             | Command::ChallengesServed { .. }
             | Command::ZonesServed
             | Command::StoreJournals
+            | Command::StoreUpdates(_)
             | Command::CertificatesServed
             | Command::ZoneServed(_)
             | Command::HoldKeys { .. }

@@ -3,11 +3,12 @@
 //!
 //! A record of the file has precedence: where the file has the type at the name, or a CNAME, nothing is added.
 
+use crate::record_sink::RecordSink;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::log::log_error;
 use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position, Record};
-use sanderling_dns::{Name, NameBuf, Rtype, ZoneBuilder};
+use sanderling_dns::{Name, NameBuf, Rtype};
 use sanderling_ipc::derived::{DerivedRecord, DerivedSet};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -149,7 +150,7 @@ impl<'d> RecordMerge<'d> {
     /// operator.
     pub(crate) fn finish(
         self,
-        builder: &mut ZoneBuilder,
+        sink: &mut RecordSink<'_>,
         location: impl Fn(Position) -> Location,
         notes: &mut Vec<Diagnostic>,
     ) -> AddedRecords {
@@ -163,17 +164,17 @@ impl<'d> RecordMerge<'d> {
             let of_file = u32::from_be_bytes(rdata[serial.clone()].try_into().expect("four bytes"));
             rdata[serial].copy_from_slice(&of_file.wrapping_add(added.serial_raise).to_be_bytes());
             let owner = self.apex.as_name();
-            builder.add(&Record { position, owner, rtype: Rtype::SOA, ttl_s, rdata: &rdata });
+            sink.add(&Record { position, owner, rtype: Rtype::SOA, ttl_s, rdata: &rdata });
             if added.serial_raise > 0 {
                 added.add(owner, Rtype::SOA, format!("derived: the serial of the file is {of_file}"));
             }
         }
         let Some(signed_at) = signed_at else {
             for rrset in &self.derivation.rrsets {
-                self.add_rrset(rrset, builder, &mut added, &location, notes);
+                self.add_rrset(rrset, sink, &mut added, &location, notes);
             }
             for record in self.derivation.challenges() {
-                self.add_challenge(record, builder, &mut added);
+                self.add_challenge(record, sink, &mut added);
             }
             return added;
         };
@@ -195,7 +196,7 @@ impl<'d> RecordMerge<'d> {
     fn add_rrset(
         &self,
         rrset: &DerivedRrset,
-        builder: &mut ZoneBuilder,
+        sink: &mut RecordSink<'_>,
         added: &mut AddedRecords,
         location: &impl Fn(Position) -> Location,
         notes: &mut Vec<Diagnostic>,
@@ -225,7 +226,7 @@ impl<'d> RecordMerge<'d> {
         let records = self.derivation.records.iter();
         for record in records.filter(|record| record.kind == rrset.kind && record.owner == rrset.owner) {
             let text = format!("{}. {} IN {rtype} {}{hints}\n", record.owner, record.ttl_s, record.data);
-            if add_text(text, self.apex.as_name(), builder) {
+            if add_text(text, self.apex.as_name(), sink) {
                 added.add(owner.as_name(), rtype, format!("derived: {}", rrset.kind.name()));
             } else {
                 log_error(&format!("cannot derive the {rtype} record of {}: malformed data", rrset.owner));
@@ -234,14 +235,14 @@ impl<'d> RecordMerge<'d> {
     }
 
     /// Adds what an authority looks for, beside other records of the name, unless the name is an alias or other servers have it.
-    fn add_challenge(&self, record: &DerivedRecord, builder: &mut ZoneBuilder, added: &mut AddedRecords) {
+    fn add_challenge(&self, record: &DerivedRecord, sink: &mut RecordSink<'_>, added: &mut AddedRecords) {
         let Some(owner) = wire_name(&record.owner).filter(|owner| !self.is_elsewhere(owner.as_name())) else { return };
         let in_file = self.names.get(owner.as_name().as_bytes());
         if in_file.is_some_and(|name| name.position_of(Rtype::CNAME).is_some()) {
             return;
         }
         let text = format!("{}. {} IN TXT {}\n", record.owner, record.ttl_s, record.data);
-        if add_text(text, self.apex.as_name(), builder) {
+        if add_text(text, self.apex.as_name(), sink) {
             added.add(owner.as_name(), Rtype::TXT, format!("derived: {}", record.kind.name()));
         }
     }
@@ -282,11 +283,11 @@ fn wire_name(name: &str) -> Option<NameBuf> {
 }
 
 /// Adds the record of a line of a zone file; whether it is one.
-fn add_text(text: String, apex: Name<'_>, builder: &mut ZoneBuilder) -> bool {
+fn add_text(text: String, apex: Name<'_>, sink: &mut RecordSink<'_>) -> bool {
     let mut parser = Parser::new("derived".to_owned(), text.into_bytes(), apex, ParserLimits::default());
     match parser.next() {
         Some(Ok(Entry::Record(record))) => {
-            builder.add(&record);
+            sink.add(&record);
             true
         }
         _ => false,

@@ -1,6 +1,7 @@
 //! The state of each site and zone, and what a reload has changed.
 
 use crate::derived_records::AddedRecords;
+use crate::record_sink::UpdateState;
 use sanderling_config::{DomainName, ZoneOrigin};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -90,6 +91,9 @@ pub(crate) struct ZoneState {
     /// What the version in service has besides the records of its files.
     #[serde(skip)]
     pub(crate) added: Arc<AddedRecords>,
+    /// How the version differs from the file because of dynamic updates; `None` if the zone can have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) updates: Option<UpdateState>,
 }
 
 fn origin_name<S: serde::Serializer>(origin: &ZoneOrigin, serializer: S) -> Result<S::Ok, S::Error> {

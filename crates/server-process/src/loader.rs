@@ -6,6 +6,7 @@
 mod derived_zones;
 mod one_site;
 mod one_zone;
+mod updated_zone;
 
 use crate::access;
 use crate::client_policy;
@@ -13,6 +14,7 @@ use crate::derived_records::{AddedRecords, ZoneDerivation, all_derivations};
 use crate::exposed_files;
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
 use crate::load_status::{Changes, FolderState, LoadStatus, ReleaseState, SiteService, SiteState, ZoneState};
+use crate::record_sink::{MergedUpdates, PriorUpdates, StoreRequest, ZoneUpdates};
 use crate::rules_files::{self, LoadedRules, RulesVersion};
 use crate::site_watcher::WatchedSite;
 use crate::users_files;
@@ -20,12 +22,14 @@ use crate::zone_guard;
 use crate::zone_journals::{self, ChangedJournals, ZoneJournals};
 use crate::zone_loader::{self, Denial, Failure, ReadZone};
 use crate::zone_sources::ZoneSources;
+use crate::zone_updates::{self, UpdateFiles};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
-use sanderling_config::log::log_error;
+use sanderling_config::log::{log, log_error};
 use sanderling_config::{
     Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SecondaryZone, Zone as ZoneConfig, ZoneFolder,
     ZoneListing, ZoneOrigin,
 };
+use sanderling_dns::difference::MergeOutcome;
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_http::PathTraits;
 use sanderling_ipc::derived::DerivedSet;
@@ -46,6 +50,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 pub(crate) use one_site::OneSite;
 pub(crate) use one_zone::{OneZone, unknown_zone};
+pub(crate) use updated_zone::{UpdatedVersion, UpdatedZone};
 
 /// A thread is not worth its start for fewer zones.
 const ZONES_PER_THREAD_MIN: usize = 1_000;
@@ -104,6 +109,8 @@ struct LoadedZone {
     sources: Option<ZoneSources>,
     /// What was derived for that version.
     derivation: Arc<ZoneDerivation>,
+    /// What dynamic updates have made of that version; `None` if the zone can have none.
+    updates: Option<ZoneUpdates>,
     state: Arc<ZoneState>,
     /// The check of this load has found that the files have the content that they had.
     is_unchanged: bool,
@@ -129,6 +136,23 @@ pub(crate) struct Loaded {
     pub(crate) kept: Option<NewSegment>,
     /// What the agent must store.
     pub(crate) journals: ChangedJournals,
+    /// What the agent must store of dynamic updates.
+    pub(crate) updates: ChangedUpdates,
+}
+
+/// What the agent must store of dynamic updates, with the names of the zones.
+pub(crate) type ChangedUpdates = Vec<(DomainName, StoreRequest)>;
+
+/// What the state folder has of zones.
+struct StoredParts<'c> {
+    journals: ZoneJournals<'c>,
+    updates: UpdateFiles<'c>,
+}
+
+impl<'c> StoredParts<'c> {
+    fn new(config: &'c Config, state: Option<&'c Path>) -> StoredParts<'c> {
+        StoredParts { journals: ZoneJournals::new(config, state), updates: UpdateFiles::new(config, state) }
+    }
 }
 
 /// How zones are read.
@@ -138,7 +162,7 @@ struct ZoneContext<'l> {
     kept: Option<&'l mut KeptZones>,
     /// Zones that the guard does not refuse.
     forced_zones: &'l [DomainName],
-    journals: &'l ZoneJournals<'l>,
+    stored: &'l StoredParts<'l>,
     /// What is derived for the zone.
     derivation: Arc<ZoneDerivation>,
 }
@@ -208,11 +232,11 @@ impl Loader {
         let of_folder = folder.map_or(Vec::new(), |folder| self.list_folder(folder, &own_zones, &mut report));
         let zones = own_zones.iter().chain(&of_folder);
         let state = self.state.clone();
-        let journals = ZoneJournals::new(config, state.as_deref());
+        let stored = StoredParts::new(config, state.as_deref());
         let derivations = all_derivations(config, &self.derived);
         let load = |zone: &ZoneConfig| {
             let derivation = derivations.get(&zone.apex).cloned().unwrap_or_default();
-            self.load_zone(zone, derivation, &config.limits, forced_zones, &journals, &mut report)
+            self.load_zone(zone, derivation, &config.limits, forced_zones, &stored, &mut report)
         };
         let entries: Vec<ZoneEntry> = zones.map(load).collect();
         let removed = self.zones.extract_if(|_, loaded| loaded.load_count != self.load_count);
@@ -225,10 +249,10 @@ impl Loader {
         report.changes.parsed_count = self.parsed_count;
         let zones = ZoneMap::new(self.seed, entries).with_cname_chain_max(config.limits.dns_cname_chain_max);
         let snapshot = Snapshot::new(Sites::new(sites, default_site), zones);
-        let Report { load_status, changes, warnings, errors, denial, watched, journals } = report;
+        let Report { load_status, changes, warnings, errors, denial, watched, journals, updates } = report;
         let watched_sites =
             watched.into_iter().map(|(index, watched)| watched.of_site(index, &snapshot.sites.all()[index])).collect();
-        Loaded { snapshot, load_status, changes, warnings, errors, denial, watched_sites, kept, journals }
+        Loaded { snapshot, load_status, changes, warnings, errors, denial, watched_sites, kept, journals, updates }
     }
 
     /// The zone whose file the agent writes. Without a state folder, there is none.
@@ -438,8 +462,8 @@ impl Loader {
         // A symbolic link is read where it leads to.
         let linked = |file: &Path| fs::read_link(file).ok().and_then(|_| fs::canonicalize(file).ok());
         let of_files = files.flat_map(|file| [Some(directory_of(file)), linked(file).as_deref().map(directory_of)]);
-        let journals = self.state.as_deref().map(zone_journals::folder);
-        of_files.flatten().chain(self.zone_folder.clone()).chain(journals).collect()
+        let stored = self.state.as_deref().map(|state| [zone_journals::folder(state), zone_updates::folder(state)]);
+        of_files.flatten().chain(self.zone_folder.clone()).chain(stored.into_iter().flatten()).collect()
     }
 
     /// From now on the sandbox of this process allows only the directories loaded so far, and what is below the directories of
@@ -496,11 +520,11 @@ impl Loader {
         derivation: Arc<ZoneDerivation>,
         limits: &Limits,
         forced_zones: &[DomainName],
-        journals: &ZoneJournals<'_>,
+        stored: &StoredParts<'_>,
         report: &mut Report,
     ) -> ZoneEntry {
         let kept = self.kept.as_mut();
-        let mut context = ZoneContext { limits, seed: self.seed, kept, forced_zones, journals, derivation };
+        let mut context = ZoneContext { limits, seed: self.seed, kept, forced_zones, stored, derivation };
         let loaded = match self.zones.get_mut(&zone.apex) {
             Some(loaded) => loaded,
             None => self.zones.entry(zone.apex.clone()).or_insert_with(|| LoadedZone::new(zone, &context)),
@@ -512,6 +536,7 @@ impl Loader {
         } else if !is_unchanged
             || loaded.state.file.as_os_str() != zone.file.as_os_str()
             || loaded.derivation != context.derivation
+            || loaded.updates.is_some() != stored.updates.has(&zone.apex)
         {
             loaded.read(zone, &mut context, report);
         }
@@ -556,10 +581,20 @@ impl LoadedZone {
             signatures_expire_at: None,
             problem: None,
             added,
+            updates: None,
         };
         let info = context.kept.as_ref().and_then(|kept| kept.info(&zone.apex));
         let (state, is_unchanged, derivation) = (Arc::new(state), false, Arc::default());
-        LoadedZone { last_good: None, info, sources: None, derivation, state, is_unchanged, load_count: 0 }
+        LoadedZone {
+            last_good: None,
+            info,
+            sources: None,
+            derivation,
+            updates: None,
+            state,
+            is_unchanged,
+            load_count: 0,
+        }
     }
 
     /// Stops to serve the zone: nothing was transferred yet, or what was transferred has expired.
@@ -574,12 +609,13 @@ impl LoadedZone {
     /// Reads the files of the zone. After an error the last good version stays.
     fn read(&mut self, zone: &ZoneConfig, context: &mut ZoneContext<'_>, report: &mut Report) {
         let mut warnings = Vec::new();
-        let result = match zone.check_file() {
-            Ok(()) => {
+        let prior = zone.check_file().and_then(|()| self.prior_updates(&zone.apex, context.stored));
+        let result = match prior {
+            Ok(prior) => {
                 report.changes.parsed_count += 1;
                 let text_bytes_max = if context.kept.is_some() { context.limits.kept_zones_bytes_max } else { 0 };
                 let derivation = &context.derivation;
-                zone_loader::load(zone, derivation, context.limits, context.seed, text_bytes_max, &mut warnings)
+                zone_loader::load(zone, derivation, prior, context.limits, context.seed, text_bytes_max, &mut warnings)
             }
             Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic], denial: Denial::None }),
         };
@@ -607,8 +643,9 @@ impl LoadedZone {
             }
         };
         match result {
-            Ok((ReadZone { zone: mut good, added, sources, text }, info)) => {
-                context.journals.give(&zone.apex, self.last_good.as_deref(), &mut good, &mut report.journals);
+            Ok((ReadZone { zone: mut good, added, updates, sources, text }, info)) => {
+                self.take_updates(zone, updates, report);
+                context.stored.journals.give(&zone.apex, self.last_good.as_deref(), &mut good, &mut report.journals);
                 report.changes.zone_loaded(&zone.apex, self.state.serial, good.serial());
                 if let Some(Err(error)) = context
                     .kept
@@ -643,6 +680,7 @@ impl LoadedZone {
             signatures_expire_at: expiration.map(|unix_s| UNIX_EPOCH + Duration::from_secs(unix_s)),
             problem: None,
             added: Arc::new(added),
+            updates: self.updates.as_ref().map(ZoneUpdates::state),
         });
         (self.last_good, self.info) = (Some(Arc::new(good)), Some(info));
     }
@@ -659,6 +697,36 @@ impl LoadedZone {
         self.restore(zone, context).then_some(failure)
     }
 
+    /// The updates of the zone: those of the version in service or, without one, those that are stored.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn prior_updates(&self, apex: &DomainName, stored: &StoredParts<'_>) -> Result<Option<PriorUpdates>, Diagnostic> {
+        match &self.updates {
+            Some(updates) => Ok(stored.updates.known(apex, updates)),
+            None => stored.updates.read(apex),
+        }
+    }
+
+    /// Takes what has become of the updates when the file was read.
+    fn take_updates(&mut self, zone: &ZoneConfig, updates: Option<MergedUpdates>, report: &mut Report) {
+        let outcome = updates.as_ref().map(|updates| updates.merged.outcome);
+        let (updates, to_store) =
+            updates.map(|updates| updates.finish(zone_loader::wire_name(&zone.apex).as_name())).unzip();
+        self.updates = updates;
+        report.updates.extend(to_store.flatten().map(|to_store| (zone.apex.clone(), to_store)));
+        let apex = &zone.apex;
+        match outcome {
+            Some(MergeOutcome::Superseded) => log(&format!(
+                "zone {apex}: the serial of the file is later than that of the version with dynamic updates: they are dropped"
+            )),
+            Some(MergeOutcome::Applied) => {
+                log(&format!("zone {apex}: the dynamic updates are applied to the changed file, as far as they fit"));
+            }
+            None | Some(MergeOutcome::Unchanged) => {}
+        }
+    }
+
     /// Serves the version that an earlier process has kept, unless there is a later one; whether there is a good version.
     fn restore(&mut self, zone: &ZoneConfig, context: &ZoneContext<'_>) -> bool {
         if self.last_good.is_some() {
@@ -669,9 +737,13 @@ impl LoadedZone {
             log_error(&format!("cannot read the kept version of zone {}: {}", zone.apex, error_text(error)));
         });
         let derivation = &context.derivation;
-        match files.map(|files| zone_loader::restore(&zone.apex, derivation, files, context.limits, context.seed)) {
-            Ok(Ok(ReadZone { zone: mut good, added, .. })) => {
-                context.journals.give(&zone.apex, None, &mut good, &mut Vec::new());
+        let Ok(prior) = self.prior_updates(&zone.apex, context.stored) else { return false };
+        let restore = |files| zone_loader::restore(&zone.apex, derivation, prior, files, context.limits, context.seed);
+        match files.map(restore) {
+            Ok(Ok(ReadZone { zone: mut good, added, updates, .. })) => {
+                // What is stored is for the file, and changes with it.
+                self.updates = updates.map(|updates| updates.finish(good.apex()).0);
+                context.stored.journals.give(&zone.apex, None, &mut good, &mut Vec::new());
                 // More may be derived for it now.
                 let (serial, record_count) = (good.serial(), good.record_count() as u64);
                 self.serve(zone, good, added, VersionInfo { serial, record_count, ..info });
@@ -731,6 +803,7 @@ struct Report {
     /// What is watched of sites, with their indexes.
     watched: Vec<(usize, Watched)>,
     journals: ChangedJournals,
+    updates: ChangedUpdates,
 }
 
 /// A [`WatchedSite`] without its site.

@@ -15,7 +15,7 @@ use crate::socket_sets::{https_port, socket_sets};
 use crate::transfers::transfer_policy;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{self, log_error, log_warning, report};
-use sanderling_config::{ConfigSource, DomainName, Exit, JOURNALS, LogKind, TRANSFERRED_ZONES, lookup_user};
+use sanderling_config::{ConfigSource, DomainName, Exit, JOURNALS, LogKind, TRANSFERRED_ZONES, UPDATES, lookup_user};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::handover;
@@ -171,14 +171,14 @@ impl Inherited {
         })?;
         if let Some(state) = &state_folder {
             // Before the sandbox, which allows a folder that exists. The agent may have created it.
-            for folder in [TRANSFERRED_ZONES, JOURNALS] {
+            for folder in [TRANSFERRED_ZONES, JOURNALS, UPDATES] {
                 let _ = DirBuilder::new().mode(0o700).create(state.join(folder));
             }
         }
         let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones), state_folder);
         loader.set_user(user.as_ref().map(|user| user.name.clone()));
         loader.set_derived(Arc::clone(&self.derived));
-        let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, watched_sites, .. } =
+        let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, watched_sites, updates, .. } =
             loader.load(&config, forced_zones);
         let mut certificates = Certificates::default();
         let LoadedSecrets { tls, shared_keys, keys_file, tsig_keys } =
@@ -230,6 +230,7 @@ impl Inherited {
             config_text,
             kept_zones,
             unsent_zones: kept,
+            unsent_updates: updates,
             loader: Some(loader),
             load_status,
             watched_sites,

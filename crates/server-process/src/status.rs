@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The counters of the first line of the text.
 const REQUESTS: [Counter; 3] = [Counter::HttpRequests, Counter::DnsUdpQueries, Counter::DnsTcpQueries];
 /// The counters of the second line.
-const ERRORS: [Counter; 34] = [
+const ERRORS: [Counter; 36] = [
     Counter::HttpRefused,
     Counter::HttpTimeouts,
     Counter::HttpSlowRequests,
@@ -41,6 +41,8 @@ const ERRORS: [Counter; 34] = [
     Counter::TlsTimeouts,
     Counter::DnsTransfersRefused,
     Counter::DnsTransfersOverLimit,
+    Counter::DnsUpdatesRefused,
+    Counter::DnsUpdatesOverLimit,
     Counter::DnsTransfersAborted,
     Counter::TsigBadKey,
     Counter::TsigBadSig,

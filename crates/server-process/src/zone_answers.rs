@@ -1,12 +1,13 @@
-//! Answers to the commands about single zones: `zone list`, `zone status`, `zone show`. Each is written by a thread of its own,
+//! Answers to the commands about single zones: `zone list`, `zone status`, `zone show`, `zone export`. Each is written by a thread of its own,
 //! as fast as the client reads.
 
 use crate::load_status::ZoneState;
 use crate::loader::unknown_zone;
+use crate::record_sink::UpdateState;
 use crate::zone_loader::wire_name;
 use crate::zone_sources::ZoneSources;
 use sanderling_config::DomainName;
-use sanderling_dns::{Name, Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
+use sanderling_dns::{LineForm, Name, Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
 use sanderling_http::HttpDate;
 use sanderling_ipc::agent::{NotifyOutcome, NotifyReport, ZoneReport};
 use sanderling_ipc::{Connection, Event, Message, Text};
@@ -146,36 +147,53 @@ impl ZoneAnswers {
                 Some(Ok(rtype)) => Some(rtype),
                 None => None,
             };
-            let Some(zone) = self.zone(name) else {
-                return Ok(Err(match self.states.iter().any(|zone| zone.name == name.as_str()) {
-                    true => format!("the zone {name} is unavailable: see `sanderling zone status {name}`"),
-                    false => self.unknown(name),
-                }));
+            let zone = match self.served(name) {
+                Ok(zone) => zone,
+                Err(problem) => return Ok(Err(problem)),
             };
             let state = self.states.iter().find(|state| state.name == name.as_str());
             let origin = |owner: Name<'_>, rtype| state.and_then(|state| state.added.origin(owner, rtype));
-            let mut writer = ZoneTextWriter::default();
-            let mut text = String::with_capacity(2 * PART_BYTES);
-            loop {
-                let has_more = writer.write_with_comments(zone, rtype, &mut text, PART_BYTES, origin);
-                client.write(&text)?;
-                text.clear();
-                if !has_more {
-                    break;
-                }
-            }
+            let form_of = |owner: Name<'_>, rtype| origin(owner, rtype).map_or(LineForm::Plain, LineForm::Commented);
+            write_zone(client, zone, rtype, form_of)?;
+            let mut text = String::new();
             if rtype.is_none_or(|rtype| rtype == Rtype::TXT) {
                 let is_shown = |challenge: &DomainName| origin(wire_name(challenge).as_name(), Rtype::TXT).is_some();
                 let missing = self.challenges.iter().filter(|challenge| !is_shown(challenge));
                 for challenge in missing.filter(|challenge| self.is_in(challenge, name)) {
                     let Some(zone) = self.zone(challenge) else { continue };
                     let mut writer = ZoneTextWriter::default();
-                    let comment = |_: Name<'_>, _| Some("challenge");
-                    while writer.write_with_comments(zone, Some(Rtype::TXT), &mut text, usize::MAX, comment) {}
+                    let form_of = |_: Name<'_>, _| LineForm::Commented("challenge");
+                    while writer.write_with_forms(zone, Some(Rtype::TXT), &mut text, usize::MAX, form_of) {}
                 }
             }
             client.write(&text).map(Ok)
         });
+    }
+
+    /// The answer to `zone export`: what the zone file would have with the dynamic updates.
+    pub(crate) fn export(&self, name: &DomainName, client: ZoneClient) {
+        answer(client, |client| {
+            let zone = match self.served(name) {
+                Ok(zone) => zone,
+                Err(problem) => return Ok(Err(problem)),
+            };
+            let state = self.states.iter().find(|state| state.name == name.as_str());
+            // The SOA is derived only by its serial.
+            let is_derived = |owner: Name<'_>, rtype| {
+                rtype != Rtype::SOA && state.is_some_and(|state| state.added.origin(owner, rtype).is_some())
+            };
+            let form_of =
+                |owner: Name<'_>, rtype| if is_derived(owner, rtype) { LineForm::LeftOut } else { LineForm::Plain };
+            write_zone(client, zone, None, form_of).map(Ok)
+        });
+    }
+
+    /// The version of a zone that is served.
+    fn served(&self, name: &DomainName) -> Result<&Zone, String> {
+        self.zone(name).ok_or_else(|| match self.states.iter().any(|zone| zone.name == name.as_str()) {
+            true => format!("the zone {name} is unavailable: see `sanderling zone status {name}`"),
+            false => self.unknown(name),
+        })
     }
 
     /// Whether the zone `apex` is the one above the small zone of a challenge.
@@ -197,6 +215,25 @@ impl ZoneAnswers {
 
     fn unknown(&self, name: &DomainName) -> String {
         unknown_zone(name, self.states.iter().map(|zone| zone.name.as_str()))
+    }
+}
+
+/// Writes the records of a zone, as fast as the client reads.
+fn write_zone<'c>(
+    client: &mut ZoneClient,
+    zone: &Zone,
+    rtype: Option<Rtype>,
+    form_of: impl Fn(Name<'_>, Rtype) -> LineForm<'c>,
+) -> io::Result<()> {
+    let mut writer = ZoneTextWriter::default();
+    let mut text = String::with_capacity(2 * PART_BYTES);
+    loop {
+        let has_more = writer.write_with_forms(zone, rtype, &mut text, PART_BYTES, &form_of);
+        client.write(&text)?;
+        text.clear();
+        if !has_more {
+            return Ok(());
+        }
     }
 }
 
@@ -236,9 +273,22 @@ fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool) -> Stri
             line("journal", format!("{count} changes since serial {first_serial}, for IXFR"));
         }
     }
+    if let Some(updates) = &state.updates {
+        line("updates", updates_text(updates));
+    }
     line("file", state.file.display().to_string());
     line("state", state_text(state, &state.file, is_current));
     text
+}
+
+/// By what dynamic updates have made the version differ from the file.
+fn updates_text(updates: &UpdateState) -> String {
+    match updates {
+        UpdateState { is_none: true, .. } => "none since the file was written".to_owned(),
+        UpdateState { added, removed, .. } => {
+            format!("{added} records that the file does not have, without {removed} that it has")
+        }
+    }
 }
 
 /// What other servers of the zone have, a line each.

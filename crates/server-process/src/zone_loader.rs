@@ -1,6 +1,7 @@
 //! Reads zone files, with the files that they include, and builds the zones that are served.
 
 use crate::derived_records::{AddedRecords, RecordMerge, ZoneDerivation};
+use crate::record_sink::{MergedUpdates, PriorUpdates, RecordSink};
 use crate::zone_sources::{ZoneSources, ZoneSourcesBuilder, ZoneText};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
@@ -38,6 +39,8 @@ pub(crate) struct ReadZone {
     pub(crate) zone: Zone,
     /// What the zone has besides the records of its files.
     pub(crate) added: AddedRecords,
+    /// What has become of dynamic updates; `None` if the zone has none.
+    pub(crate) updates: Option<MergedUpdates>,
     pub(crate) sources: ZoneSources,
     pub(crate) text: ZoneText,
 }
@@ -49,6 +52,7 @@ pub(crate) struct ReadZone {
 pub(crate) fn load(
     config: &ZoneConfig,
     derivation: &ZoneDerivation,
+    updates: Option<PriorUpdates>,
     limits: &Limits,
     seed: HashSeed,
     text_bytes_max: u64,
@@ -63,7 +67,7 @@ pub(crate) fn load(
         })?;
     let mut loader = ZoneLoader::new(&config.apex, &config.file, text, budget_bytes, limits);
     loader.sources = sources;
-    loader.load(&config.apex, derivation, seed, warnings)
+    loader.load(&config.apex, derivation, updates, seed, warnings)
 }
 
 /// The zone of `text`; `name` is the file name in diagnostics.
@@ -79,7 +83,7 @@ pub(crate) fn parse(
 ) -> Result<Zone, Vec<Diagnostic>> {
     let text = text.as_bytes().to_vec();
     let loader = ZoneLoader::new(apex, Path::new(name), text, limits.zone_file_bytes_max, limits);
-    match loader.load(apex, &ZoneDerivation::default(), seed, &mut Vec::new()) {
+    match loader.load(apex, &ZoneDerivation::default(), None, seed, &mut Vec::new()) {
         Ok(read) => Ok(read.zone),
         Err(failure) => Err(failure.diagnostics),
     }
@@ -92,6 +96,7 @@ pub(crate) fn parse(
 pub(crate) fn restore(
     apex: &DomainName,
     derivation: &ZoneDerivation,
+    updates: Option<PriorUpdates>,
     files: Vec<(PathBuf, Vec<u8>)>,
     limits: &Limits,
     seed: HashSeed,
@@ -100,7 +105,7 @@ pub(crate) fn restore(
     let (path, text) = files.next().unwrap_or_default();
     let mut loader = ZoneLoader::new(apex, &path, text, limits.zone_file_bytes_max, limits);
     loader.kept_includes = Some(files);
-    loader.load(apex, derivation, seed, &mut Vec::new()).map_err(|failure| failure.diagnostics)
+    loader.load(apex, derivation, updates, seed, &mut Vec::new()).map_err(|failure| failure.diagnostics)
 }
 
 /// `apex` as the DNS has it.
@@ -146,6 +151,7 @@ impl<'l> ZoneLoader<'l> {
         mut self,
         apex: &DomainName,
         derivation: &ZoneDerivation,
+        updates: Option<PriorUpdates>,
         seed: HashSeed,
         warnings: &mut Vec<Diagnostic>,
     ) -> Result<ReadZone, Failure> {
@@ -153,10 +159,16 @@ impl<'l> ZoneLoader<'l> {
         let builder = ZoneBuilder::new(wire_name(apex).as_name(), seed, zone_limits);
         let mut builder = builder.with_time(unix_seconds());
         let mut merge = RecordMerge::new(apex, derivation);
-        let end = self.read_records(&mut builder, merge.as_mut());
+        let (updates, updates_file) = updates.map(|prior| (prior.updates, prior.file)).unzip();
+        let mut sink = RecordSink::new(wire_name(apex).as_name(), &mut builder, updates);
+        let end = self.read_records(&mut sink, merge.as_mut());
         let mut notes = Vec::new();
-        let added = merge.map(|merge| merge.finish(&mut builder, |position| self.location(position), &mut notes));
+        let added = merge.map(|merge| merge.finish(&mut sink, |position| self.location(position), &mut notes));
         self.diagnostics.append(&mut notes);
+        let of_updates = Position { file_index: self.files.len() as u32, line: 1, column: 1 };
+        self.files.extend(updates_file);
+        let serial_raise = added.as_ref().map_or(0, |added| added.serial_raise);
+        let merged = sink.finish(serial_raise, of_updates);
         // Without the records that could not be read, the zone would have further errors.
         if !self.has_errors() {
             let built = builder.finish(end);
@@ -166,14 +178,14 @@ impl<'l> ZoneLoader<'l> {
             if let Some(zone) = built.zone {
                 warnings.append(&mut self.diagnostics);
                 let (sources, text) = self.sources.build();
-                return Ok(ReadZone { zone, added: added.unwrap_or_default(), sources, text });
+                return Ok(ReadZone { zone, added: added.unwrap_or_default(), updates: merged, sources, text });
             }
         }
         Err(Failure { diagnostics: self.diagnostics, denial: self.denial })
     }
 
-    /// Reads all records into `builder`, and returns the position of the last one.
-    fn read_records(&mut self, builder: &mut ZoneBuilder, mut merge: Option<&mut RecordMerge<'_>>) -> Position {
+    /// Reads all records into `sink`, and returns the position of the last one.
+    fn read_records(&mut self, sink: &mut RecordSink<'_>, mut merge: Option<&mut RecordMerge<'_>>) -> Position {
         let mut end = Position { file_index: 0, line: 1, column: 1 };
         loop {
             match self.parser.next() {
@@ -181,7 +193,7 @@ impl<'l> ZoneLoader<'l> {
                 Some(Ok(Entry::Record(record))) => {
                     end = record.position;
                     if !merge.as_mut().is_some_and(|merge| merge.holds_back(&record)) {
-                        builder.add(&record);
+                        sink.add(&record);
                     }
                 }
                 Some(Ok(Entry::Include { position, path })) => self.include(position, &path),

@@ -5,9 +5,10 @@
 //! [`PasswordOptions`] are refused.
 
 use crate::clock::{Milliseconds, ms};
-use crate::jobs::{JobQueue, Waiter};
+use crate::jobs::JobQueue;
 use crate::options::PasswordOptions;
 use crate::users::Users;
+use crate::waiter::Waiter;
 use sanderling_os::clock::monotonic_ms;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};

@@ -156,14 +156,14 @@ impl<'s> Connection<'s> {
     }
 
     /// The number of the last use, if the connection may be closed for a new one: an HTTP connection between two requests, and
-    /// any DNS connection (RFC 7766 §6.2.3) without a zone transfer.
+    /// any DNS connection (RFC 7766 §6.2.3) without a zone transfer or an update.
     #[inline]
     pub(crate) fn idle_use_number(&self) -> Option<u64> {
         let is_idle = match &self.protocol_state {
             ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_)) => {
                 self.state == State::Idle && self.unprocessed.is_empty() && !self.has_unsent()
             }
-            ProtocolState::Other(OtherProtocol::Dns(dns)) => !dns.is_transferring(),
+            ProtocolState::Other(OtherProtocol::Dns(dns)) => !dns.is_busy(),
         };
         is_idle.then_some(self.last_used)
     }
@@ -263,6 +263,7 @@ impl<'s> Connection<'s> {
                 self.state = State::Ready;
                 http.complete(result);
             }
+            (State::Waiting, ProtocolState::Other(OtherProtocol::Dns(_))) => self.state = State::Ready,
             (_, ProtocolState::Other(OtherProtocol::Http2(http))) => http.complete(stream, result),
             _ => {}
         }

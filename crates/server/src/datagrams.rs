@@ -11,6 +11,7 @@ use crate::rate_limit_policy::RateLimitPolicy;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::transfers::{self, Begun, Channel, TransferContext};
+use crate::updates::{self, Received as ReceivedUpdate, ReplyPlace, UpdateContext, UpdatePolicy};
 use sanderling_dns::notify::NotifyRequest;
 use sanderling_dns::transfer::TransferRequest;
 use sanderling_dns::{
@@ -21,7 +22,8 @@ use sanderling_os::clock::{unix_ms, unix_seconds};
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::udp::{BATCH_COUNT_MAX, Batch, Queries, Socket};
-use std::os::fd::AsFd;
+use std::cell::Cell;
+use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -64,6 +66,8 @@ pub(crate) struct Datagrams<'s> {
     concerns_all: bool,
     rate_limit: RateLimit,
     query_log: Option<ThreadQueryLog>,
+    /// Updates of a batch whose replies come later.
+    late_count: Cell<u64>,
     metrics: Arc<ThreadMetrics>,
     _accept_guard: AcceptGuard<'s>,
 }
@@ -83,6 +87,7 @@ impl<'s> Datagrams<'s> {
             snapshot_version,
             rate_limit,
             query_log: None,
+            late_count: Cell::new(0),
             metrics,
             _accept_guard: accept_guard,
         };
@@ -161,8 +166,8 @@ impl<'s> Datagrams<'s> {
                 found = Received::Drained;
                 // One query that arrives alone must not pay for the slots of a whole batch.
                 match received {
-                    1 => self.answer_batch::<1>(1),
-                    _ => self.answer_batch::<BATCH_COUNT_MAX>(received),
+                    1 => self.answer_batch::<1>(socket, 1),
+                    _ => self.answer_batch::<BATCH_COUNT_MAX>(socket, received),
                 }
                 let failed_count = socket.send(&mut self.batch);
                 self.metrics.add(Counter::UdpRepliesLost, failed_count as u64);
@@ -176,7 +181,7 @@ impl<'s> Datagrams<'s> {
 
     /// Answers the datagrams of the batch step by step, each step for all of them, so that the memory that one would wait for
     /// is fetched for all at the same time.
-    fn answer_batch<const COUNT_MAX: usize>(&mut self, received_count: usize) {
+    fn answer_batch<const COUNT_MAX: usize>(&mut self, socket: &Socket, received_count: usize) {
         let transport = DnsTransport::Udp { reply_bytes_max: self.shared.options.dns.udp_reply_bytes_max };
         let zones = &*self.snapshot.zones;
         let now_unix_s = unix_seconds();
@@ -195,6 +200,7 @@ impl<'s> Datagrams<'s> {
             }
         });
         let (snapshot, metrics, query_log) = (&self.snapshot, &*self.metrics, self.query_log.as_ref());
+        let late_count = &self.late_count;
         let reply_options = &*snapshot.reply_options;
         let mut panic_count = 0;
         if COUNT_MAX > 1 {
@@ -203,12 +209,15 @@ impl<'s> Datagrams<'s> {
         }
         if has_options {
             let policy = &*self.snapshot.rate_limit_policy;
-            let limiter = Limiter { rate_limit: &mut self.rate_limit, policy, reply_options, queries, now_unix_s };
+            let updates = snapshot.updates.as_ref();
+            let limiter =
+                Limiter { rate_limit: &mut self.rate_limit, policy, reply_options, updates, queries, now_unix_s };
             panic_count += limiter.limit(parsed);
         }
         panic_count += each(parsed, |index, parsed| {
             let answer = if has_options {
-                let batch = QueryBatch { queries, transport, now_unix_s, snapshot, metrics, query_log };
+                let batch =
+                    QueryBatch { socket, queries, transport, now_unix_s, snapshot, metrics, query_log, late_count };
                 batch.answer_apart(index, parsed, replies.buffer())
             } else {
                 let info = RequestInfo { client: queries.peer_address(index), transport, now_unix_s };
@@ -222,7 +231,7 @@ impl<'s> Datagrams<'s> {
         self.metrics.add(Counter::DnsUdpQueries, received_count as u64);
         if dropped_count | panic_count != 0 {
             // A query whose parsing panicked is dropped too, but counted as a panic.
-            self.metrics.add(Counter::DnsDropped, dropped_count - parse_panic_count);
+            self.metrics.add(Counter::DnsDropped, dropped_count - parse_panic_count - self.late_count.take());
             self.metrics.add(Counter::Panics, parse_panic_count + panic_count);
         }
     }
@@ -239,6 +248,7 @@ struct Limiter<'a> {
     rate_limit: &'a mut RateLimit,
     policy: &'a RateLimitPolicy,
     reply_options: &'a ReplyOptions,
+    updates: Option<&'a Arc<UpdatePolicy>>,
     queries: Queries<'a>,
     now_unix_s: u64,
 }
@@ -262,6 +272,11 @@ impl Limiter<'_> {
 
     fn verdict(&mut self, index: usize, query: &ParsedQuery<'_, '_>) -> Verdict {
         let Some(class) = query.reply_class() else { return Verdict::Send };
+        if let Some(updates) = updates::policy_for(self.updates, self.queries.get(index).bytes)
+            && updates.has_known_key(self.queries.get(index).bytes)
+        {
+            return Verdict::Send;
+        }
         let client = self.queries.peer_address(index).ip();
         let is_exempt =
             self.policy.is_exempt(client) || query.has_valid_cookie(self.reply_options, client, self.now_unix_s);
@@ -272,12 +287,15 @@ impl Limiter<'_> {
 /// What the queries of a batch have in common.
 #[derive(Clone, Copy)]
 struct QueryBatch<'b> {
+    /// The socket that has received them.
+    socket: &'b Socket,
     queries: Queries<'b>,
     transport: DnsTransport,
     now_unix_s: u64,
     snapshot: &'b Snapshot,
     metrics: &'b ThreadMetrics,
     query_log: Option<&'b ThreadQueryLog>,
+    late_count: &'b Cell<u64>,
 }
 
 impl QueryBatch<'_> {
@@ -290,7 +308,7 @@ impl QueryBatch<'_> {
         let client = self.queries.peer_address(index);
         let info = RequestInfo { client, transport: self.transport, now_unix_s: self.now_unix_s };
         let answer = if query.is_refused()
-            && let Some(answer) = self.answer_other_server(&info, query, out)
+            && let Some(answer) = self.answer_other_server(index, &info, query, out)
         {
             answer
         } else if query.is_concerned_by(options) {
@@ -316,12 +334,39 @@ impl QueryBatch<'_> {
 }
 
 impl QueryBatch<'_> {
-    /// The answer to NOTIFY, or to a query for a transfer; `None` if `query` is neither.
+    /// The answer to a query for a transfer, to an update, or to NOTIFY; `None` if `query` is none of them.
     #[cold]
     #[inline(never)]
-    fn answer_other_server(self, info: &RequestInfo, query: &ParsedQuery<'_, '_>, out: &mut [u8]) -> Option<Answer> {
+    fn answer_other_server(
+        self,
+        index: usize,
+        info: &RequestInfo,
+        query: &ParsedQuery<'_, '_>,
+        out: &mut [u8],
+    ) -> Option<Answer> {
         if let Some(request) = TransferRequest::new(query) {
             return Some(self.answer_transfer(info, request, out));
+        }
+        let message = self.queries.get(index).bytes;
+        if let Some(policy) = updates::policy_for(self.snapshot.updates.as_ref(), message) {
+            let context = UpdateContext {
+                zones: &self.snapshot.zones,
+                options: &self.snapshot.reply_options,
+                client: info.client.ip(),
+                now_unix_s: info.now_unix_s,
+                metrics: self.metrics,
+            };
+            let path = || Box::new(self.queries.reply_path(index));
+            let socket = self.socket.as_fd().as_raw_fd();
+            let place = || ReplyPlace::Datagram { socket, path: path() };
+            return Some(match policy.receive(message, context, place, out) {
+                ReceivedUpdate::Reply(Some(length_bytes)) => Answer::Reply(length_bytes),
+                ReceivedUpdate::Reply(None) => Answer::NoReply,
+                ReceivedUpdate::Queued => {
+                    self.late_count.set(self.late_count.get() + 1);
+                    Answer::NoReply
+                }
+            });
         }
         let (policy, request) = self.snapshot.notify.as_ref().zip(NotifyRequest::new(query))?;
         let length_bytes = policy.answer(request, info.client.ip(), &self.snapshot.reply_options, info.now_unix_s, out);

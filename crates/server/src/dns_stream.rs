@@ -2,12 +2,16 @@
 
 use crate::context::{CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::metrics::Counter;
+use crate::options::DnsOptions;
 use crate::transfers::{self, Begun, Channel, Transfer, TransferContext, Written};
 use crate::transport::Transport;
+use crate::updates::{self, LateReply, Received, ReplyPlace, UpdateContext, UpdatePolicy};
 use sanderling_dns::notify::NotifyRequest;
 use sanderling_dns::transfer::TransferRequest;
 use sanderling_dns::{Answer, DnsTransport, ParsedQuery, RequestInfo, answer_parsed, answer_with_options};
 use sanderling_tls::Alpn;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of the length before each message (RFC 1035 §4.2.2).
 const LENGTH_BYTES: usize = 2;
@@ -17,19 +21,39 @@ pub(crate) const QUERIES_PER_ITERATION_MAX: usize = 512;
 /// The DNS side of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct DnsStream {
-    /// The zone transfer that is being written. Between two other messages there is no state.
-    transfer: Option<Box<Transfer>>,
+    task: Option<Task>,
+}
+
+/// What goes on for a query. Between two other messages there is no state.
+#[derive(Debug)]
+enum Task {
+    /// A zone transfer is being written.
+    Transfer(Box<Transfer>),
+    /// An update is being applied; or a reply was set, if it has been.
+    Update(Arc<LateReply>),
 }
 
 impl DnsStream {
-    /// Whether a zone transfer is being written.
-    pub(crate) fn is_transferring(&self) -> bool {
-        self.transfer.is_some()
+    /// Whether a query has begun that is not answered whole.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.task.is_some()
+    }
+
+    /// Time in which the client must take something of an answer, or in which an update is applied.
+    pub(crate) fn send_timeout(&self, options: &DnsOptions) -> Duration {
+        match self.task {
+            None => options.tcp_idle_timeout,
+            Some(Task::Transfer(_)) => options.transfer_send_timeout,
+            Some(Task::Update(_)) => options.update_timeout,
+        }
     }
 
     /// Bytes that the transfer holds; they are none of the zone.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.transfer.as_ref().map_or(0, |transfer| transfer.memory_bytes())
+        match &self.task {
+            Some(Task::Transfer(transfer)) => transfer.memory_bytes(),
+            None | Some(Task::Update(_)) => 0,
+        }
     }
 
     /// Answers the next query, or writes the next message of a transfer.
@@ -39,26 +63,29 @@ impl DnsStream {
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
-        if self.transfer.is_some() {
-            return self.continue_transfer(input, connection, context);
+        if self.task.is_some() {
+            return self.continue_task(input, connection, context);
         }
         let Some((length, rest)) = input.rest().split_first_chunk::<LENGTH_BYTES>() else { return Step::Partial };
         let length = usize::from(u16::from_be_bytes(*length));
         if length == 0 {
             return Step::Invalid;
         }
-        let Some(query) = rest.get(..length) else { return Step::Partial };
+        let Some(message) = rest.get(..length) else { return Step::Partial };
         input.consume(LENGTH_BYTES + length);
         context.metrics.add(Counter::DnsTcpQueries, 1);
         let reply = &mut context.buffers.scratch;
         let now_unix_s = context.clock.unix_s();
         let transport = if connection.transport.is_encrypted() { DnsTransport::Tls } else { DnsTransport::Tcp };
         let info = RequestInfo { client: *connection.client, transport, now_unix_s };
-        let query = ParsedQuery::parse(&context.snapshot.zones, query);
+        let query = ParsedQuery::parse(&context.snapshot.zones, message);
         let reply_options = &context.snapshot.reply_options;
         let answer = if query.is_concerned_by(reply_options) {
             if let Some(request) = TransferRequest::new(&query) {
                 return self.begin_transfer(request, input, connection, context);
+            }
+            if let Some(policy) = updates::policy_for(context.snapshot.updates.as_ref(), message) {
+                return self.begin_update(message, policy, input, connection, context);
             }
             if let Some(policy) = &context.snapshot.notify
                 && let Some(request) = NotifyRequest::new(&query)
@@ -108,8 +135,8 @@ impl DnsStream {
         };
         match transfers::begin(request, transfer_context, &mut context.buffers.scratch) {
             Begun::Transfer(transfer) => {
-                self.transfer = Some(transfer);
-                return self.continue_transfer(input, connection, context);
+                self.task = Some(Task::Transfer(transfer));
+                return self.continue_task(input, connection, context);
             }
             Begun::Reply(Some(length_bytes)) => put_message(context, length_bytes),
             Begun::Reply(None) => context.metrics.add(Counter::DnsDropped, 1),
@@ -117,29 +144,70 @@ impl DnsStream {
         after_answer(input, connection, context)
     }
 
-    /// Writes the next message. The answers are sent, and the client waited for, as with any others.
     #[cold]
     #[inline(never)]
-    fn continue_transfer<'s>(
+    fn begin_update<'s>(
+        &mut self,
+        message: &[u8],
+        policy: &UpdatePolicy,
+        input: &mut Input<'_>,
+        connection: &ConnectionInfo<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> Step<'s> {
+        let update_context = UpdateContext {
+            zones: &context.snapshot.zones,
+            options: &context.snapshot.reply_options,
+            client: connection.client.ip(),
+            now_unix_s: context.clock.unix_s(),
+            metrics: context.metrics,
+        };
+        let reply = Arc::<LateReply>::default();
+        let place = || ReplyPlace::Stream { waiter: context.waiter, reply: Arc::clone(&reply) };
+        match policy.receive(message, update_context, place, &mut context.buffers.scratch) {
+            Received::Queued => {
+                self.task = Some(Task::Update(reply));
+                return Step::WaitForJob;
+            }
+            Received::Reply(Some(length_bytes)) => put_message(context, length_bytes),
+            Received::Reply(None) => context.metrics.add(Counter::DnsDropped, 1),
+        }
+        after_answer(input, connection, context)
+    }
+
+    /// Writes the next message of a transfer, or the reply to an update. The answers are sent, and the client waited for, as with any
+    /// others.
+    #[cold]
+    #[inline(never)]
+    fn continue_task<'s>(
         &mut self,
         input: &mut Input<'_>,
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> Step<'s> {
         let now_unix_s = context.clock.unix_s();
-        let Some(transfer) = &mut self.transfer else { return Step::Partial };
-        match transfer.write(now_unix_s, &mut context.buffers.scratch, context.metrics) {
-            Written::Message(length_bytes) => {
-                put_message(context, length_bytes);
-                Step::Answered(None)
+        match &mut self.task {
+            None => return Step::Partial,
+            Some(Task::Update(reply)) => {
+                // Without a reply in time the connection closes: the client does not know what has become of the update.
+                let Some(reply) = reply.get() else { return Step::Invalid };
+                let output = &mut context.buffers.output;
+                output.extend_from_slice(&(reply.len() as u16).to_be_bytes());
+                output.extend_from_slice(reply);
             }
-            Written::End => {
-                self.transfer = None;
-                after_answer(input, connection, context)
+            Some(Task::Transfer(transfer)) => {
+                match transfer.write(now_unix_s, &mut context.buffers.scratch, context.metrics) {
+                    Written::Message(length_bytes) => {
+                        put_message(context, length_bytes);
+                        return Step::Answered(None);
+                    }
+                    Written::End => {}
+                    // The client must not take it for a complete one.
+                    Written::Failed => return Step::Invalid,
+                }
             }
-            // The client must not take it for a complete one.
-            Written::Failed => Step::Invalid,
         }
+        self.task = None;
+        after_answer(input, connection, context)
     }
 }
 

@@ -5,7 +5,8 @@
 //! not answer a part of the threads that there may be.
 
 use crate::disk_file::{DiskFile, ReadResult};
-use crate::jobs::{JobQueue, Waiter};
+use crate::jobs::JobQueue;
+use crate::waiter::Waiter;
 use crate::work_queue::{Queue, THREADS_MAX, WorkQueue};
 use std::collections::{HashMap, VecDeque};
 use std::io;

@@ -10,12 +10,12 @@ use crate::context::{Buffers, ConnectionInfo, Context, Input};
 use crate::dns_over_https::{self, DnsRequest};
 use crate::file_cache::Lookup;
 use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX};
-use crate::jobs::Waiter;
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::open_file::FileError;
 use crate::send_queue::{FileChunk, Piece};
 use crate::site_rules::{Action, Ruling, has_rules};
 use crate::snapshot::Snapshot;
+use crate::waiter::Waiter;
 use sanderling_http::{
     Body, HttpDate, LookupError, Parsed, RequestError, Response, Scheme, SitePath, Status, has_dns_message,
     parse_request, respond,

@@ -7,6 +7,7 @@
 use crate::file_lookup::FileLookup;
 use crate::open_file::FileError;
 use crate::slab::Key;
+use crate::waiter::Waiter;
 use crate::work_queue::{Queue, THREADS_MAX, WorkQueue};
 use sanderling_os::poll::Waker;
 use std::collections::VecDeque;
@@ -29,15 +30,6 @@ pub(crate) struct Job {
     pub(crate) lookup: FileLookup,
     /// Attempts before this one.
     pub(crate) attempt_count: u8,
-}
-
-/// The request that waits for a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waiter {
-    pub(crate) worker_index: usize,
-    pub(crate) connection: Key,
-    /// The stream of the request in HTTP/2; 0 in HTTP/1.1.
-    pub(crate) stream: u32,
 }
 
 /// The end of a job, for one request that waited for it.

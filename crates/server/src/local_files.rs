@@ -3,9 +3,9 @@
 use crate::clock::Clock;
 use crate::file_cache::{FileCache, Lookup};
 use crate::file_lookup::{NOT_FOUND_PAGE, join, page_path};
-use crate::jobs::Waiter;
 use crate::open_file::{FileError, FileKey, OpenFile};
 use crate::sites::{Site, SiteCache, Sites};
+use crate::waiter::Waiter;
 use sanderling_http::{Host, Request, SitePath};
 use sanderling_table::{LocalCache, Ref};
 use std::sync::Arc;

@@ -84,6 +84,9 @@ counters! {
     DnsTransfersDone = "dns_transfers_done": "Those that were written to their end.";
     DnsTransfersUpToDate = "dns_transfers_up_to_date": "IXFR queries answered with the SOA: up to date, or over UDP.";
     DnsTransfersRefused = "dns_transfers_refused": "Zone transfers that no rule allows.";
+    DnsUpdates = "dns_updates": "Dynamic updates that were accepted to be applied.";
+    DnsUpdatesRefused = "dns_updates_refused": "Dynamic updates that are malformed, or that no key allows.";
+    DnsUpdatesOverLimit = "dns_updates_over_limit": "Dynamic updates refused because of dns_updates_waiting_max.";
     DnsTransfersOverLimit = "dns_transfers_over_limit": "Zone transfers refused because of dns_transfers_max.";
     DnsTransfersAborted = "dns_transfers_aborted": "Zone transfers with a record that fits into no message.";
     TsigBadKey = "tsig_bad_key": "Queries for a transfer signed with an unknown key.";

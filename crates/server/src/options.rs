@@ -126,6 +126,8 @@ pub struct DnsOptions {
     pub tcp_replies_per_send_max: usize,
     /// While the client takes nothing of a zone transfer.
     pub transfer_send_timeout: Duration,
+    /// Time until a connection that waits for the reply to an update closes. Updates are answered before.
+    pub update_timeout: Duration,
 }
 
 impl Default for HttpOptions {
@@ -161,6 +163,7 @@ impl Default for DnsOptions {
             tcp_idle_timeout: Duration::from_secs(5),
             tcp_replies_per_send_max: 64,
             transfer_send_timeout: Duration::from_secs(30),
+            update_timeout: Duration::from_secs(15),
         }
     }
 }

@@ -13,12 +13,16 @@ use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::socket_set::{SocketSet, assign};
 use crate::status::Status;
+use crate::updates::{self, ReceivedUpdate, ReplyPlace};
 use crate::worker::{WAKEUP, Worker, WorkerParams};
 use sanderling_dns::ZoneMap;
+use sanderling_dns::update::UpdateResult;
 use sanderling_log_format::LogKind;
+use sanderling_os::clock::unix_seconds;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll::Poller;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -141,6 +145,26 @@ impl Server {
     pub fn update_snapshot(&self, change: impl FnOnce(&mut Snapshot)) {
         self.shared.update_snapshot(change);
         self.wake_all();
+    }
+
+    /// Answers a dynamic update. A client over UDP that cannot be reached sends it again. `socket_sets` are those that are served.
+    pub fn reply_to_update(&self, socket_sets: &[SocketSet], update: ReceivedUpdate, result: UpdateResult) {
+        let ReceivedUpdate { message, place, .. } = update;
+        let mut out = [0; updates::REPLY_BYTES_MAX];
+        let length_bytes = message.reply(result, unix_seconds(), &mut out).unwrap_or(0);
+        let reply = &out[..length_bytes];
+        match place {
+            ReplyPlace::Datagram { socket, path } => {
+                let mut sockets = socket_sets.iter().flat_map(|set| &set.dns_datagrams);
+                if let Some(socket) = sockets.find(|known| known.as_fd().as_raw_fd() == socket) {
+                    let _ = socket.send_later(*path, reply);
+                }
+            }
+            ReplyPlace::Stream { waiter, reply: late } => {
+                late.set(reply);
+                self.shared.jobs.complete(&[waiter], Ok(()));
+            }
+        }
     }
 
     /// Writes `log` to `target` from now on.

@@ -9,6 +9,7 @@ use crate::rate_limit_policy::RateLimitPolicy;
 use crate::sites::Sites;
 use crate::statistics::Slots;
 use crate::transfers::TransferPolicy;
+use crate::updates::UpdatePolicy;
 use sanderling_dns::{ReplyOptions, ZoneMap};
 use sanderling_tls::ServerTls;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct Snapshot {
     pub transfers: Arc<TransferPolicy>,
     /// Which server may send NOTIFY for which zone; `None` if no zone has primaries.
     pub notify: Option<Arc<NotifyPolicy>>,
+    /// Which keys may change which zone by dynamic update; `None` if no zone may be changed.
+    pub updates: Option<Arc<UpdatePolicy>>,
     /// What certificate authorities look for, if an order is in progress.
     pub challenges: Option<Arc<Challenges>>,
     /// The access log; `None` if there is none.
@@ -64,6 +67,7 @@ impl Snapshot {
             http_clients: Arc::default(),
             transfers: Arc::default(),
             notify: None,
+            updates: None,
             challenges: None,
             access_log: None,
             query_log: None,

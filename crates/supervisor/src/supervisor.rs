@@ -371,6 +371,8 @@ impl Supervisor {
                 | Command::ReportZones
                 | Command::ZonesServed
                 | Command::StoreJournals
+                | Command::StoreUpdates(_)
+                | Command::UpdatesStored(_)
                 | Command::CertificatesServed
                 | Command::ZoneServed(_)
                 | Command::HoldKeys { .. }

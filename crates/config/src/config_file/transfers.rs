@@ -177,7 +177,7 @@ impl ConfigBuilder<'_, '_> {
     }
 
     /// The name of a key, which must be defined; `None` after an error.
-    fn read_key_use(&mut self, entry: Entry<'_, '_>, example: &str) -> Option<DomainName> {
+    pub(super) fn read_key_use(&mut self, entry: Entry<'_, '_>, example: &str) -> Option<DomainName> {
         let (offset, text) = self.reader.string(entry, example)?;
         match DomainName::parse(text) {
             Ok(name) => {

@@ -2,9 +2,10 @@
 
 use super::support::zone_text::{built, name_bytes};
 use proptest::prelude::*;
+use sanderling_dns::difference::{DifferenceMerge, MergeOutcome, ZoneDifference};
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, ZoneUpdate};
-use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
-use sanderling_dns::{Name, Rtype, Zone, ZoneLimits, ZoneTextWriter};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
+use sanderling_dns::{HashSeed, Name, Rtype, Zone, ZoneBuilder, ZoneLimits, ZoneTextWriter};
 
 const ZONE: &str = "$ORIGIN z.\n$TTL 300\nz. SOA ns.z. h.z. 7 2 3 4 60\nz. NS ns.out.\nz. NS ns2.out.\nz. TXT \"t\"\na.z. A 192.0.2.1\n\
                     a.z. A 192.0.2.2\na.z. TXT \"x\"\nc.z. CNAME a.z.\nm.z. MX 5 Mail.Z.\nb.ent.z. A 192.0.2.3\n*.w.z. A 192.0.2.4\n";
@@ -20,6 +21,13 @@ fn lines_of(zone: &Zone) -> Vec<String> {
     let (mut writer, mut text) = (ZoneTextWriter::default(), String::new());
     while writer.write(zone, None, &mut text, usize::MAX) {}
     text.lines().map(str::to_owned).collect()
+}
+
+/// In any order, and with names in any spelling.
+fn sorted_lines_of(zone: &Zone) -> Vec<String> {
+    let mut lines: Vec<String> = lines_of(zone).iter().map(|line| line.to_lowercase()).collect();
+    lines.sort();
+    lines
 }
 
 fn record(owner: &[u8], rtype: u16, class: u16, ttl_s: u32, rdata: &[u8]) -> Vec<u8> {
@@ -178,7 +186,7 @@ fn records_are_added_as_rfc_2136_section_3_4_2_2_says() {
         ],
     );
     check_unchanged("update add a.z. 300 A 192.0.2.1");
-    check("update add m.z. 60 MX 5 mail.z.", &["-m.z. 300 IN MX 5 Mail.z.", "+m.z. 60 IN MX 5 mail.z."]);
+    check("update add m.z. 60 MX 5 mail.z.", &["-m.z. 300 IN MX 5 Mail.z.", "+m.z. 60 IN MX 5 Mail.z."]);
     // An alias is alone at its name, and there is one.
     check_unchanged("update add a.z. 60 CNAME b.z.");
     check_unchanged("update add c.z. 60 A 192.0.2.1");
@@ -287,7 +295,180 @@ fn reply_has_the_zone_section_and_the_rcode() {
     }
 }
 
+#[test]
+fn second_opt_is_malformed_and_another_version_is_badvers() {
+    let with_opts = |opts: &[&[u8]]| {
+        let mut message = message("update add n.z. 60 A 192.0.2.9");
+        message[11] = opts.len() as u8;
+        message.extend(opts.concat());
+        message
+    };
+    let (opt, other_version) = (&[0, 0, 41, 4, 0, 0, 0, 0, 0, 0, 0][..], &[0, 0, 41, 4, 0, 0, 1, 0, 0, 0, 0][..]);
+    assert!(UpdateMessage::parse(&with_opts(&[opt, opt])).is_none());
+    assert!(UpdateMessage::parse(&with_opts(&[opt])).expect("an update").has_known_edns());
+    let message = with_opts(&[other_version]);
+    let update = UpdateMessage::parse(&message).expect("an update").into_owned();
+    assert!(!update.has_known_edns());
+    let mut out = vec![0xa5; 512];
+    let length_bytes = update.reply(UpdateResult::BadVersion, 0, &mut out).expect("it fits");
+    let opt = [0, 0, 41, 2, 0, 1, 0, 0, 0, 0, 0];
+    assert_eq!(
+        out[..length_bytes],
+        [&[0, 7, 0xa8, 0, 0, 1, 0, 0, 0, 0, 0, 1][..], b"\x01z\0\0\x06\0\x01", &opt].concat()
+    );
+}
+
+/// The lines of the zone file `text`, or of a version that differs from it by `encoded`; the difference to it, encoded; and what has
+/// become of the one before.
+fn merged(text: &str, encoded: &[u8]) -> (Zone, Vec<u8>, MergeOutcome) {
+    let apex = name_bytes("z.");
+    let apex = Name::parse(&apex).expect("a name");
+    let (difference, made_for) = ZoneDifference::decode(encoded, apex).expect("encoded");
+    let mut merge = DifferenceMerge::new(apex, difference, made_for);
+    let mut builder = ZoneBuilder::new(apex, HashSeed(7), ZoneLimits::default());
+    let mut parser = Parser::new("zone".into(), text.as_bytes().to_vec(), apex, ParserLimits::default());
+    let mut end = None;
+    while let Some(entry) = parser.next() {
+        let Ok(Entry::Record(record)) = entry else { panic!("{entry:?}") };
+        end = Some(record.position);
+        if !merge.holds_back(&record) {
+            builder.add(&record);
+        }
+    }
+    let end = end.expect("records");
+    let merged = merge.finish(0, end, |record| builder.add(record));
+    let zone = builder.finish(end).zone.expect("without errors");
+    assert!(merged.difference.encoded_bytes() <= merged.difference.encode(apex, 0).len().max(48));
+    (zone, merged.difference.encode(apex, merged.digest), merged.outcome)
+}
+
+/// The version after these messages, with the difference to the file.
+fn updated(before: &Zone, encoded: &[u8], messages: &[&str]) -> (Zone, Vec<u8>) {
+    let (mut difference, _) = ZoneDifference::decode(encoded, before.apex()).expect("encoded");
+    let mut update = ZoneUpdate::new(before);
+    for lines in messages {
+        update.apply(&UpdateMessage::parse(&message(lines)).expect("an update"), |_, _| true).expect("done");
+    }
+    difference.add_changes(&update);
+    let next = update.finish(ZoneLimits::default()).expect("changes").zone.expect("a zone");
+    (next, difference.encode(before.apex(), file_digest(ZONE)))
+}
+
+/// The digest of the records of a zone file.
+fn file_digest(text: &str) -> u64 {
+    let apex = name_bytes("z.");
+    let apex = Name::parse(&apex).expect("a name");
+    let mut merge = DifferenceMerge::new(apex, ZoneDifference::default(), 0);
+    let mut parser = Parser::new("zone".into(), text.as_bytes().to_vec(), apex, ParserLimits::default());
+    while let Some(Ok(Entry::Record(record))) = parser.next() {
+        merge.holds_back(&record);
+    }
+    merge.finish(0, Position { file_index: 0, line: 1, column: 1 }, |_| {}).digest
+}
+
+const SEVERAL: [&str; 4] = [
+    "update add n.z. 60 A 192.0.2.9\nupdate delete a.z. TXT",
+    "update add a.z. 60 A 192.0.2.3\nupdate delete a.z. A 192.0.2.1",
+    "update delete m.z.\nupdate delete n.z.",
+    "update add m.z. 300 MX 5 mail.z.\nupdate add z. 60 SOA ns.z. other.z. 100 2 3 4 60",
+];
+
+#[test]
+fn difference_leads_from_the_same_file_to_the_same_version() {
+    let file = merged(ZONE, &[]).0;
+    assert_eq!(lines_of(&file), lines_of(&zone()));
+    let (mut served, mut stored) = (file, Vec::new());
+    for lines in SEVERAL {
+        (served, stored) = updated(&served, &stored, &[lines]);
+        // The order of lines, and comments, do not matter.
+        let reordered: Vec<&str> = ZONE.lines().rev().collect();
+        let reordered = format!("$ORIGIN z.\n$TTL 300\n; edited\n{}\n", reordered[..reordered.len() - 2].join("\n"));
+        for text in [ZONE, &reordered] {
+            let (again, difference, outcome) = merged(text, &stored);
+            let (again, expected) = (sorted_lines_of(&again), sorted_lines_of(&served));
+            assert_eq!((again, difference, outcome), (expected, stored.clone(), MergeOutcome::Unchanged), "{lines}");
+        }
+    }
+    // What was deleted and added again does not differ.
+    let apex = name_bytes("z.");
+    let (difference, _) = ZoneDifference::decode(&stored, Name::parse(&apex).expect("a name")).expect("encoded");
+    assert_eq!((difference.counts(), difference.serial()), ([2, 3], Some(100)));
+}
+
+#[test]
+fn difference_is_applied_to_a_changed_file_as_far_as_it_fits() {
+    let (served, stored) = updated(&merged(ZONE, &[]).0, &[], &SEVERAL[..2]);
+    let serial = |zone: &Zone| zone.serial();
+    assert_eq!(serial(&served), 9);
+    let has = |zone: &Zone, line: &str| lines_of(zone).iter().any(|other| other == line);
+    // The operator has deleted a record that updates have deleted as well, and one whose TTL they have changed, and added another one.
+    let changed = ZONE.replace("a.z. TXT \"x\"\n", "").replace("a.z. A 192.0.2.2\n", "own.z. A 192.0.2.8\n");
+    let (next, difference, outcome) = merged(&changed, &stored);
+    assert_eq!((serial(&next), outcome), (10, MergeOutcome::Applied));
+    for (line, is_there) in [
+        ("own.z. 300 IN A 192.0.2.8", true),
+        ("n.z. 60 IN A 192.0.2.9", true),
+        ("a.z. 60 IN A 192.0.2.3", true),
+        ("a.z. 300 IN A 192.0.2.1", false),
+        ("a.z. 60 IN A 192.0.2.2", false),
+        ("a.z. 300 IN TXT \"x\"", false),
+    ] {
+        assert_eq!(has(&next, line), is_there, "{line}: {:?}", lines_of(&next));
+    }
+    // What is stored then leads from the changed file to the same version.
+    let (again, same, outcome) = merged(&changed, &difference);
+    assert_eq!((lines_of(&again), same, outcome), (lines_of(&next), difference, MergeOutcome::Unchanged));
+    // The same serial in the file, or one that is not later than that of the version.
+    for (text, outcome, expected) in [
+        (changed.replace(" 7 2 3", " 9 2 3"), MergeOutcome::Applied, 10),
+        (changed.replace(" 7 2 3", " 10 2 3"), MergeOutcome::Superseded, 10),
+    ] {
+        let (next, difference, found) = merged(&text, &stored);
+        assert_eq!((found, serial(&next)), (outcome, expected), "{text}");
+        assert_eq!(has(&next, "n.z. 60 IN A 192.0.2.9"), outcome == MergeOutcome::Applied);
+        assert_eq!(has(&next, "a.z. 300 IN A 192.0.2.1"), outcome == MergeOutcome::Superseded);
+        assert_eq!(difference.is_empty(), outcome == MergeOutcome::Superseded);
+    }
+}
+
+#[test]
+fn damaged_difference_is_not_used() {
+    let (_, stored) = updated(&merged(ZONE, &[]).0, &[], &SEVERAL[..1]);
+    let apex = name_bytes("z.");
+    let apex = Name::parse(&apex).expect("a name");
+    assert!(ZoneDifference::decode(&stored, apex).is_ok());
+    for index in 0..stored.len() {
+        let mut damaged = stored.clone();
+        damaged[index] ^= 1;
+        assert!(ZoneDifference::decode(&damaged, apex).is_err(), "byte {index}");
+        assert!(index == 0 || ZoneDifference::decode(&stored[..index], apex).is_err(), "{index} bytes");
+    }
+    let other = name_bytes("other.");
+    assert!(ZoneDifference::decode(&stored, Name::parse(&other).expect("a name")).is_err());
+}
+
 proptest! {
+    #[test]
+    fn any_updates_lead_to_a_version_that_is_found_again(
+        groups in prop::collection::vec(prop::collection::vec(any_record(), 1..4), 1..6),
+    ) {
+        let (mut served, mut difference) = (merged(ZONE, &[]).0, ZoneDifference::default());
+        for updates in groups {
+            let message = message_of(&[vec![], updates]);
+            let mut update = ZoneUpdate::new(&served);
+            let _ = update.apply(&UpdateMessage::parse(&message).expect("an update"), |_, _| true);
+            let mut next_difference = difference.clone();
+            next_difference.add_changes(&update);
+            if let Some(next) = update.finish(ZoneLimits::default()).and_then(|built| built.zone) {
+                (served, difference) = (next, next_difference);
+            }
+        }
+        let stored = difference.encode(served.apex(), file_digest(ZONE));
+        let (again, same, _) = merged(ZONE, &stored);
+        prop_assert_eq!(sorted_lines_of(&again), sorted_lines_of(&served));
+        prop_assert_eq!(same, stored);
+    }
+
     #[test]
     fn any_update_gives_a_zone_or_is_refused(
         prerequisites in prop::collection::vec(any_record(), 0..2),

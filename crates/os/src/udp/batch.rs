@@ -43,7 +43,7 @@ pub struct Batch {
 /// Space for a control message, aligned as its header must be.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
-struct Control([u8; CONTROL_BYTES]);
+pub(super) struct Control(pub(super) [u8; CONTROL_BYTES]);
 
 impl Batch {
     /// An empty batch with all its buffers; a thread that serves datagrams needs one.
@@ -157,10 +157,37 @@ impl<'b> Queries<'b> {
         }
     }
 
+    /// Where the reply to the datagram at `index` goes, if it is sent later: see [`Socket::send_later`](super::Socket::send_later).
+    pub fn reply_path(&self, index: usize) -> ReplyPath {
+        let header = &self.headers[index].msg_hdr;
+        let mut control = Control([0; CONTROL_BYTES]);
+        let control_bytes = header.msg_controllen.min(CONTROL_BYTES);
+        // SAFETY: the header points to the control bytes of its batch, which the borrow keeps, and has their number.
+        unsafe {
+            std::ptr::copy_nonoverlapping(header.msg_control.cast::<u8>(), control.0.as_mut_ptr(), control_bytes);
+        }
+        ReplyPath { peer: self.peers[index], peer_bytes: header.msg_namelen, control, control_bytes }
+    }
+
     /// The sender of the datagram at `index`, as [`canonical`] has it. Decoded when asked for, and not before.
     #[inline]
     pub fn peer_address(&self, index: usize) -> SocketAddr {
         socket_address(&self.peers[index])
+    }
+}
+
+/// Where the reply to a datagram goes: to its sender, from the address that it was sent to.
+#[derive(Clone)]
+pub struct ReplyPath {
+    pub(super) peer: libc::sockaddr_in6,
+    pub(super) peer_bytes: libc::socklen_t,
+    pub(super) control: Control,
+    pub(super) control_bytes: usize,
+}
+
+impl std::fmt::Debug for ReplyPath {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "ReplyPath({})", socket_address(&self.peer))
     }
 }
 

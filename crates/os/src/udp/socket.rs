@@ -3,8 +3,8 @@
 // `recvmmsg` and `sendmmsg` are made by `syscall`: the functions of the C library are cancellation points, which a query that
 // arrives alone would pay for with 130 instructions.
 
-use super::batch::{BATCH_COUNT_MAX, Batch};
-use super::local_address::request_local_addresses;
+use super::batch::{BATCH_COUNT_MAX, Batch, ReplyPath};
+use super::local_address::{request_local_addresses, set_reply_source};
 use super::{BY_POLL_RECVMSG, BY_RECVMMSG, UDP_IO};
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
@@ -166,6 +166,34 @@ impl Socket {
             });
         }
         failed_count
+    }
+
+    /// Sends a reply to a datagram that this socket, or another one of its address, has received before.
+    ///
+    /// # Errors
+    /// There is no space in the send buffer, or the client cannot be reached.
+    pub fn send_later(&self, mut path: ReplyPath, reply: &[u8]) -> io::Result<()> {
+        let mut vector = libc::iovec { iov_base: reply.as_ptr().cast_mut().cast(), iov_len: reply.len() };
+        // SAFETY: all-zero bytes are a value of this C structure: null pointers and zero lengths.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_name = (&raw mut path.peer).cast();
+        header.msg_namelen = path.peer_bytes;
+        header.msg_iov = &raw mut vector;
+        header.msg_iovlen = 1;
+        header.msg_control = path.control.0.as_mut_ptr().cast();
+        header.msg_controllen = path.control_bytes;
+        if !(self.is_wildcard && set_reply_source(&header)) {
+            header.msg_control = std::ptr::null_mut();
+            header.msg_controllen = 0;
+        }
+        count(Syscall::Sendmsg);
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the header points to an address, a vector of bytes that are only read, and control bytes, all of which outlive the
+        // call.
+        match unsafe { libc::sendmsg(self.descriptor.as_raw_fd(), &raw const header, flags) } {
+            0.. => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Sends replies from `first` on and returns their number; an error is that of the first reply. Waits for space in

@@ -16,7 +16,7 @@ pub(super) const CHANGE_TIMEOUT_S: u64 = 60;
 const RENEWAL_TIMEOUT_S: u64 = 300;
 /// For `stop`: the default of `drain_timeout_ms`, and 5 s to exit.
 const STOP_TIMEOUT_S: u64 = 35;
-/// For `zone list` and `zone show`, which may write a gigabyte.
+/// For `zone list`, `zone show` and `zone export`, which may write a gigabyte.
 const ZONE_TIMEOUT_S: u64 = 600;
 /// A week, as `drain_timeout_ms` may be.
 const TIMEOUT_S_MAX: u64 = 604_800;
@@ -42,7 +42,7 @@ pub(super) struct ControlArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     config: Option<PathBuf>,
 
-    /// Time to wait for the whole answer [default: 5 for `status`, `certificates` and `zone status`, 300 for `renew` and `revoke`, 600 for `zone list` and `zone show`, 60 for `reload` and
+    /// Time to wait for the whole answer [default: 5 for `status`, `certificates` and `zone status`, 300 for `renew` and `revoke`, 600 for `zone list`, `zone show` and `zone export`, 60 for `reload` and
     /// `upgrade`, 35 for `stop`]
     ///
     /// For `stop`, more than `drain_timeout_ms`.
@@ -65,7 +65,9 @@ impl ControlArgs {
             }
             // An authority takes its time.
             Command::RenewCertificate { .. } | Command::RevokeCertificate { .. } => RENEWAL_TIMEOUT_S,
-            Command::Zone(ZoneCommand::List { .. } | ZoneCommand::Show { .. }) => ZONE_TIMEOUT_S,
+            Command::Zone(ZoneCommand::List { .. } | ZoneCommand::Show { .. } | ZoneCommand::Export { .. }) => {
+                ZONE_TIMEOUT_S
+            }
             Command::Stop => STOP_TIMEOUT_S,
             _ => CHANGE_TIMEOUT_S,
         };

@@ -182,6 +182,7 @@ fn commands_about_zones_name_the_zone() {
     assert_eq!(of_zone("zone list --json"), ZoneCommand::List { is_json: true });
     assert_eq!(of_zone("zone status a.example."), ZoneCommand::Status { zone: zone(), report: None });
     let rrtype = Some("MX".to_owned());
+    assert_eq!(of_zone("zone export a.example"), ZoneCommand::Export { zone: zone() });
     assert_eq!(of_zone("zone show a.example --rrtype MX"), ZoneCommand::Show { zone: zone(), rrtype });
 }
 

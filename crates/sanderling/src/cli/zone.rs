@@ -46,6 +46,23 @@ Exit status: 0 if all records were printed, 1 if there is no such zone or the se
         #[command(flatten)]
         control: ControlArgs,
     },
+    /// Print a zone as its file would be with the dynamic updates
+    ///
+    /// Without the records that the server derives. Put it into the file, with a later serial, and reload the zone: the file then takes the
+    /// place of the updates.
+    #[command(after_help = "Examples:
+  sanderling zone export example.com
+  sanderling zone export example.com > example.com.zone
+
+Exit status: 0 if all records were printed, 1 if there is no such zone or the server did not answer,
+2 for a wrong command line.")]
+    Export {
+        /// The zone
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        zone: DomainName,
+        #[command(flatten)]
+        control: ControlArgs,
+    },
 }
 
 impl ZoneArgs {
@@ -56,6 +73,7 @@ impl ZoneArgs {
             ZoneArgs::Status { zone, control } => {
                 (ZoneCommand::Status { zone: zone.to_string(), report: None }, control)
             }
+            ZoneArgs::Export { zone, control } => (ZoneCommand::Export { zone: zone.to_string() }, control),
             ZoneArgs::Show { zone, rrtype, control } => (ZoneCommand::Show { zone: zone.to_string(), rrtype }, control),
         }
     }

@@ -36,6 +36,7 @@ mod stalled_disk;
 mod supervision;
 mod torture;
 mod transfers;
+mod updates;
 mod zone_changes;
 mod zones;
 

@@ -26,6 +26,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("sites/example.com.toml", b"[domain.\"example.com\"]\nsite = \"public\"\n"),
     ("users.htpasswd", include_bytes!("site_rules/users.htpasswd")),
     ("zerossl.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA\n"),
+    ("acme.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA==\n"),
     ("transfer.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA==\n"),
 ];
 /// What a configuration may leave to that of an earlier task.
@@ -46,7 +47,7 @@ fn configurations_of_the_manual_are_valid() {
     let directory = TestDirectory::with(FILES);
     issue_for("example.com,DNS:*.example.com", &directory, "fullchain.pem", "privkey.pem", "example.com");
     let secret = fs::Permissions::from_mode(0o600);
-    for file in ["transfer.key", "zerossl.key"] {
+    for file in ["acme.key", "transfer.key", "zerossl.key"] {
         fs::set_permissions(directory.path().join(file), secret.clone()).expect("set");
     }
     let file = directory.argument("sanderling.toml");

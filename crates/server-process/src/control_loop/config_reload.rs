@@ -10,6 +10,7 @@ use crate::reply_options::reply_options;
 use crate::request_logs;
 use crate::transfers::{notify_policy, transfer_policy};
 use crate::zone_loader::Denial;
+use crate::zone_updates::update_policy;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{log_error, report};
 use sanderling_config::{Config, DomainName};
@@ -77,6 +78,7 @@ impl ControlLoop<'_> {
             Ok(Finished::Site(result)) => self.apply_site(*result),
             Ok(Finished::Zone(result)) => self.apply_zone(*result),
             Ok(Finished::DerivedZones(result)) => self.apply_derived(*result),
+            Ok(Finished::Updates(application)) => self.finish_updates(*application),
             Err(_) => return,
         }
         self.load_derived();
@@ -90,6 +92,7 @@ impl ControlLoop<'_> {
             // Before the result: when a client has it, a crash must not lose the versions.
             self.keep_zones(loaded.kept.take());
             self.report_journals(&loaded.journals);
+            self.report_updates(&loaded.updates);
             (config, loaded)
         });
         match result {
@@ -153,6 +156,7 @@ impl ControlLoop<'_> {
         set_client_policies(&config, &mut snapshot);
         snapshot.transfers = transfer_policy(&config, &self.state.transfer_slots);
         snapshot.notify = notify_policy(&config, self.notifies.inbox());
+        snapshot.updates = update_policy(&config, self.updates.inbox());
         self.zones = Arc::clone(&snapshot.zones);
         snapshot.zones = self.challenges.overlay(&self.zones);
         snapshot.challenges = self.challenges.tokens();

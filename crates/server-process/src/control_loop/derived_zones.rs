@@ -33,10 +33,18 @@ impl ControlLoop<'_> {
         let Some(mut loader) = self.state.loader.take_if(is_needed) else { return };
         loader.set_derived(derived);
         let config = Arc::clone(&self.state.config);
-        let load = move |loader: &mut Loader| loader.load_derived(&config);
+        self.start_building_again(loader, move |loader: &mut Loader| loader.load_derived(&config));
+    }
+
+    /// Has `load` build zones again on a new thread.
+    pub(super) fn start_building_again(
+        &mut self,
+        loader: Loader,
+        load: impl FnOnce(&mut Loader) -> Vec<OneZone> + Send + 'static,
+    ) {
         let started = self.start_load(loader, load, |loader, zones| {
             let zones = zones.unwrap_or_else(|| {
-                log_error("building zones with derived records panicked; this is a bug in sanderling: report it");
+                log_error("building zones again panicked; this is a bug in sanderling: report it");
                 Vec::new()
             });
             Finished::DerivedZones(Box::new(DerivedResult { loader, zones }))
@@ -51,14 +59,15 @@ impl ControlLoop<'_> {
         let DerivedResult { loader, zones } = result;
         self.state.loader = Some(loader);
         self.loads_one = false;
-        for OneZone { entry, state, errors, warnings, kept, journals, .. } in zones {
+        for OneZone { entry, state, errors, warnings, kept, journals, updates, .. } in zones {
             self.keep_zones(kept);
             self.report_journals(&journals);
+            self.report_updates(&updates);
             [&errors, &warnings].into_iter().for_each(|diagnostics| report(diagnostics));
             if errors.is_empty()
                 && let Some(serial) = state.serial
             {
-                log(&format!("zone {}: other derived records, serial {serial}", state.name));
+                log(&format!("zone {}: other derived records or dynamic updates, serial {serial}", state.name));
             }
             self.put_into_service(entry, &state);
         }

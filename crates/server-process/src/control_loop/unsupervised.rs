@@ -59,6 +59,8 @@ impl ControlLoop<'_> {
             | Command::ReportZones
             | Command::ZonesServed
             | Command::StoreJournals
+            | Command::StoreUpdates(_)
+            | Command::UpdatesStored(_)
             | Command::CertificatesServed
             | Command::ZoneServed(_)
             | Command::ZoneNotified(_)

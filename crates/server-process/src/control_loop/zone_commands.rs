@@ -36,8 +36,10 @@ impl ControlLoop<'_> {
     }
 
     pub(super) fn answer_zone_command(&mut self, command: ZoneCommand, client: ZoneClient) {
-        let (ZoneCommand::Reload { zone, .. } | ZoneCommand::Status { zone, .. } | ZoneCommand::Show { zone, .. }) =
-            &command
+        let (ZoneCommand::Reload { zone, .. }
+        | ZoneCommand::Status { zone, .. }
+        | ZoneCommand::Show { zone, .. }
+        | ZoneCommand::Export { zone }) = &command
         else {
             return self.answer(command, None, client);
         };
@@ -92,9 +94,10 @@ impl ControlLoop<'_> {
             Ok(one) => one,
             Err(error) => return client.finish(Err(&error)),
         };
-        let OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals } = one;
+        let OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates } = one;
         self.keep_zones(kept);
         self.report_journals(&journals);
+        self.report_updates(&updates);
         for diagnostics in [&errors, &warnings] {
             report(diagnostics);
             diagnostics.iter().take(DIAGNOSTICS_SENT_MAX).for_each(|one| client.send_line(&one.to_string()));
@@ -147,6 +150,7 @@ impl ControlLoop<'_> {
                     answers.status(&name, sources, report.as_deref(), client);
                 }
                 (ZoneCommand::Show { rrtype, .. }, Some(name)) => answers.show(&name, rrtype.as_deref(), client),
+                (ZoneCommand::Export { .. }, Some(name)) => answers.export(&name, client),
                 (ZoneCommand::List { is_json: true }, _) => answers.list(true, client),
                 _ => answers.list(false, client),
             }

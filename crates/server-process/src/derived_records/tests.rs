@@ -3,7 +3,7 @@
 use crate::derived_records::all_derivations;
 use crate::zone_loader;
 use sanderling_config::{Config, ConfigSource, DerivedKind};
-use sanderling_dns::{HashSeed, ZoneTextWriter};
+use sanderling_dns::{HashSeed, LineForm, ZoneTextWriter};
 use sanderling_ipc::derived::{DerivedRecord, DerivedSet, DerivedZone};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -49,11 +49,14 @@ fn merged_with(set: &DerivedSet, config_text: &str, text: &str) -> (String, Vec<
     std::fs::write(&file, text).expect("written");
     let zone = sanderling_config::Zone { file, ..config.zones[0].clone() };
     let mut warnings = Vec::new();
-    let read = zone_loader::load(&zone, &derivation, &config.limits, HashSeed(1), 0, &mut warnings).expect("a zone");
+    let read =
+        zone_loader::load(&zone, &derivation, None, &config.limits, HashSeed(1), 0, &mut warnings).expect("a zone");
     read.zone.check();
     let mut shown = String::new();
-    let origin = |owner: sanderling_dns::Name<'_>, rtype| read.added.origin(owner, rtype);
-    while ZoneTextWriter::default().write_with_comments(&read.zone, None, &mut shown, usize::MAX, origin) {}
+    let form_of = |owner: sanderling_dns::Name<'_>, rtype| {
+        read.added.origin(owner, rtype).map_or(LineForm::Plain, LineForm::Commented)
+    };
+    while ZoneTextWriter::default().write_with_forms(&read.zone, None, &mut shown, usize::MAX, form_of) {}
     let texts = warnings.iter().map(|warning| warning.to_string());
     (shown, texts.map(|text| text.replace(&folder.path().display().to_string(), "")).collect())
 }

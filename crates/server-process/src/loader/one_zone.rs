@@ -1,10 +1,10 @@
 //! Loads one zone again, without the rest of the configuration.
 
-use super::{Loader, Report};
+use super::{ChangedUpdates, Loader, Report, StoredParts};
 use crate::derived_records::all_derivations;
 use crate::kept_zones::NewSegment;
 use crate::load_status::ZoneState;
-use crate::zone_journals::{ChangedJournals, ZoneJournals};
+use crate::zone_journals::ChangedJournals;
 use crate::zone_loader::Denial;
 use crate::zone_sources::ZoneSources;
 use sanderling_config::diagnostic::{Diagnostic, Location};
@@ -28,6 +28,8 @@ pub(crate) struct OneZone {
     pub(crate) kept: Option<NewSegment>,
     /// What the agent must store.
     pub(crate) journals: ChangedJournals,
+    /// What the agent must store of dynamic updates.
+    pub(crate) updates: ChangedUpdates,
 }
 
 impl Loader {
@@ -56,13 +58,13 @@ impl Loader {
         let mut report = Report::default();
         let forced_zones: &[DomainName] = if is_forced { std::slice::from_ref(name) } else { &[] };
         let state = self.state.clone();
-        let journals = ZoneJournals::new(config, state.as_deref());
-        let entry = self.load_zone(&zone, derivation, &config.limits, forced_zones, &journals, &mut report);
+        let stored = StoredParts::new(config, state.as_deref());
+        let entry = self.load_zone(&zone, derivation, &config.limits, forced_zones, &stored, &mut report);
         self.parsed_count += report.changes.parsed_count;
         let kept = self.seal_kept(&[]);
         let state = report.load_status.zones.pop().expect("that of this zone");
-        let Report { warnings, errors, denial, journals, .. } = report;
-        Ok(OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals })
+        let Report { warnings, errors, denial, journals, updates, .. } = report;
+        Ok(OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates })
     }
 
     /// The files of the zone `name`, if their versions are known.
@@ -71,7 +73,7 @@ impl Loader {
     }
 
     /// The zone of a section of its own, or of a file in the folder, which may be new.
-    fn zone_named(&self, config: &Config, name: &DomainName) -> Option<ZoneConfig> {
+    pub(super) fn zone_named(&self, config: &Config, name: &DomainName) -> Option<ZoneConfig> {
         if let Some(zone) = config.zones.iter().find(|zone| zone.apex == *name) {
             return Some(zone.clone());
         }

@@ -73,7 +73,7 @@ impl<'s> ProtocolState<'s> {
         match self {
             ProtocolState::Http1(http) => http.has_partial_request(),
             ProtocolState::Other(OtherProtocol::Http2(http)) => http.has_work(),
-            ProtocolState::Other(OtherProtocol::Dns(dns)) => dns.is_transferring(),
+            ProtocolState::Other(OtherProtocol::Dns(dns)) => dns.is_busy(),
         }
     }
 
@@ -159,8 +159,7 @@ impl<'s> ProtocolState<'s> {
     pub(super) fn send_timeout(&self, options: &Options) -> Duration {
         match self {
             ProtocolState::Http1(_) | ProtocolState::Other(OtherProtocol::Http2(_)) => options.http.send_timeout,
-            ProtocolState::Other(OtherProtocol::Dns(dns)) if dns.is_transferring() => options.dns.transfer_send_timeout,
-            ProtocolState::Other(OtherProtocol::Dns(_)) => options.dns.tcp_idle_timeout,
+            ProtocolState::Other(OtherProtocol::Dns(dns)) => dns.send_timeout(&options.dns),
         }
     }
 

@@ -6,6 +6,7 @@
 
 use super::{Requester, Supervisor};
 use crate::backoff::Backoff;
+use crate::phase::Phase;
 use crate::program::{self, RUNNING};
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning};
@@ -236,6 +237,13 @@ impl Supervisor {
                         process.send(command, vec![(FdKind::Requester, requester)]);
                     }
                 }
+                (Event::UpdatesStored(outcome), None) => {
+                    // One that starts may have read what was stored before, and one that serves may not have made it.
+                    let processes = self.processes.iter_mut().filter(|process| process.phase() != Phase::Draining);
+                    processes.for_each(|process| {
+                        process.send(Command::UpdatesStored(outcome.clone()), Vec::new());
+                    });
+                }
                 (event, _) => log_warning(&format!("ignoring the event {event:?} of the agent")),
             }
         }
@@ -369,6 +377,7 @@ fn has_same_agent(one: &Config, other: &Config) -> bool {
         && one.dns_listen == other.dns_listen
         && (&one.tsig_keys, &one.transfers, &one.zone_transfers, &one.secondary_zones)
             == (&other.tsig_keys, &other.transfers, &other.zone_transfers, &other.secondary_zones)
+        && one.zone_updates.is_empty() == other.zone_updates.is_empty()
         && one.limits == other.limits
         && (&one.derived, &one.https_listen) == (&other.derived, &other.https_listen)
 }

@@ -78,6 +78,8 @@ impl Supervisor {
             Event::JournalsChanged if process.phase() == Phase::Serving => {
                 self.pass_zones_to_agent(Command::StoreJournals, descriptors);
             }
+            // The agent stores nothing that would lose what another process has had stored.
+            Event::UpdatesMade(updates) => self.pass_zones_to_agent(Command::StoreUpdates(updates), descriptors),
             Event::CertificatesServed if process.phase() == Phase::Serving => {
                 self.pass_zones_to_agent(Command::CertificatesServed, descriptors);
             }
@@ -86,6 +88,7 @@ impl Supervisor {
             | Event::CertificateStored { .. }
             | Event::DerivedStored
             | Event::ZoneStored { .. }
+            | Event::UpdatesStored(_)
             | Event::AgentReport => {
                 log_warning(&format!("ignoring {event:?} of {process}: only the agent sends it"));
             }

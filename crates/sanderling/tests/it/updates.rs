@@ -1,0 +1,345 @@
+//! Dynamic updates by nsupdate: what is acknowledged is there afterwards, whichever process is killed.
+
+use super::name_servers::{Peer, Program, SECRET, records};
+use sanderling_testkit::{
+    DEADLINE, Ended, ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, kdig, run_program,
+    run_to_end, sanderling, send_signal, wait_until,
+};
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+const ZONE: &str =
+    "$TTL 300\n@ SOA ns1 host 10 3600 2 3600 60\n@ NS ns1\nns1 A 192.0.2.1\nwww A 192.0.2.2\nold TXT \"old\"\n";
+const RULES: &str = "update = [{ key = \"transfer\", names = [\"**\"], types = [\"ANY\"] }, \
+                     { key = \"acme\", names = [\"_acme-challenge.**\"], types = [\"TXT\"] }]\n";
+
+fn configure(of_domain: &str, limits: &str) -> TestDirectory {
+    let directory = TestDirectory::new();
+    directory.write("example.com.zone", ZONE.as_bytes());
+    directory.write("other.example.zone", ZONE.as_bytes());
+    for key in ["transfer", "acme", "other"] {
+        directory.write(&format!("{key}.key"), format!("{SECRET}\n").as_bytes());
+    }
+    let config = format!(
+        "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\n\
+         [tsig.transfer]\nsecret_file = \"transfer.key\"\n[tsig.acme]\nsecret_file = \"acme.key\"\n\
+         [tsig.other]\nsecret_file = \"other.key\"\n\
+         [domain.\"other.example\"]\nzone = \"other.example.zone\"\n\
+         [domain.\"example.com\"]\nzone = \"example.com.zone\"\n{RULES}{of_domain}\n[limits]\n{limits}\n"
+    );
+    directory.write("sanderling.toml", config.as_bytes());
+    directory
+}
+
+fn start(directory: &TestDirectory) -> TestServer {
+    TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 })
+}
+
+/// A line of nsupdate, whose names are below the root.
+fn complete_name(line: &str) -> String {
+    let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let actions = ["add", "delete", "yxrrset", "nxrrset", "yxdomain", "nxdomain"];
+    let action = words.iter().position(|word| actions.contains(&word.as_str()));
+    if let Some(name) = action.and_then(|action| words.get_mut(action + 1)).filter(|name| !name.ends_with('.')) {
+        *name += ".example.com.";
+    }
+    words.join(" ")
+}
+
+/// Runs nsupdate with these lines, signed with `key` if there is one.
+fn nsupdate(server: &TestServer, directory: &TestDirectory, key: Option<&str>, lines: &str) -> Ended {
+    let complete: Vec<String> = lines.lines().map(complete_name).collect();
+    let complete = complete.join("\n");
+    let text = format!("server 127.0.0.1 {}\nzone example.com\nttl 60\n{complete}\nsend\n", server.dns().port());
+    let file = directory.write("nsupdate.txt", text.as_bytes());
+    let file = file.display().to_string();
+    let key = key.map(|key| if key.contains(':') { key.to_owned() } else { format!("hmac-sha256:{key}:{SECRET}") });
+    let mut arguments = vec!["-t", "20"];
+    if lines.starts_with(";tcp") {
+        arguments.push("-v");
+    }
+    if let Some(key) = &key {
+        arguments.extend(["-y", key]);
+    }
+    arguments.push(&file);
+    run_program("nsupdate", "bind9-dnsutils", &arguments)
+}
+
+#[track_caller]
+fn update(server: &TestServer, directory: &TestDirectory, lines: &str) {
+    let ended = nsupdate(server, directory, Some("transfer"), lines);
+    assert_eq!(ended.code(), Some(0), "{lines}: {ended}\n{}", server.errors());
+}
+
+/// The data of a name, sorted.
+fn data(server: &TestServer, name: &str, rtype: &str) -> String {
+    let text = dig(server.dns(), &["+short", &format!("{name}.example.com"), rtype]).text();
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines.join(" ")
+}
+
+fn serial(server: &TestServer) -> u32 {
+    let text = dig(server.dns(), &["+short", "example.com", "SOA"]).text();
+    text.split_whitespace().nth(2).and_then(|serial| serial.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+}
+
+fn zone_command(directory: &TestDirectory, name: &str) -> String {
+    let mut command = sanderling();
+    command.args(["zone", name, "example.com", "--control", &directory.argument("control")]);
+    run_to_end(command, DEADLINE).text()
+}
+
+/// Kills a child of the supervisor, and waits until another one takes its place.
+fn kill(server: &TestServer, command: &str) {
+    let find = || {
+        let children = children_of(server.process_id()).unwrap();
+        children.into_iter().find(|child| {
+            std::fs::read_to_string(format!("/proc/{child}/cmdline")).is_ok_and(|text| text.contains(command))
+        })
+    };
+    let mut killed = None;
+    wait_until("it runs", || {
+        killed = find();
+        killed.is_some()
+    });
+    assert!(send_signal("KILL", &killed.unwrap().to_string()));
+    wait_until("another one runs", || find().is_some_and(|child| Some(child) != killed));
+    wait_until("it answers", || dig(server.dns(), &["example.com", "SOA"]).text().contains("NOERROR"));
+}
+
+#[test]
+fn updates_are_answered_as_rfc_2136_says() {
+    let directory = configure("", "zone_records_per_rrset_max = 3");
+    let server = start(&directory);
+    update(&server, &directory, "add new A 192.0.2.9\nupdate delete old TXT");
+    assert_eq!(
+        (data(&server, "new", "A"), data(&server, "old", "TXT"), serial(&server)),
+        ("192.0.2.9".into(), String::new(), 11)
+    );
+    update(&server, &directory, ";tcp\nprereq yxrrset new A 192.0.2.9\nadd new A 192.0.2.10");
+    assert_eq!((data(&server, "new", "A"), serial(&server)), ("192.0.2.10 192.0.2.9".into(), 12));
+    // Nothing changes: the serial is the same.
+    update(&server, &directory, "add new A 192.0.2.10");
+    assert_eq!(serial(&server), 12);
+    let wrong = "hmac-sha256:transfer:b3RoZXI=";
+    for (key, lines, expected) in [
+        (Some("transfer"), "prereq nxdomain new\nadd x A 192.0.2.1", "YXDOMAIN"),
+        (Some("transfer"), "prereq yxdomain none\nadd x A 192.0.2.1", "NXDOMAIN"),
+        (Some("transfer"), "prereq nxrrset new A\nadd x A 192.0.2.1", "YXRRSET"),
+        (Some("transfer"), "prereq yxrrset new AAAA\nadd x A 192.0.2.1", "NXRRSET"),
+        (Some("transfer"), "add x.other.example. A 192.0.2.1", "NOTZONE"),
+        (None, "add x A 192.0.2.1", "REFUSED"),
+        (Some("other"), "add x A 192.0.2.1", "REFUSED"),
+        (Some("acme"), "add x TXT x", "REFUSED"),
+        (Some("acme"), "add _acme-challenge CAA 0 issue x", "REFUSED"),
+        (Some("unknown"), "add x A 192.0.2.1", "NOTAUTH(BADKEY)"),
+        (Some(wrong), "add x A 192.0.2.1", "NOTAUTH(BADSIG)"),
+        (Some("transfer"), "zone other.example\nadd x.other.example. A 192.0.2.1", "REFUSED"),
+        (Some("transfer"), "zone none.example\nadd x.none.example. A 192.0.2.1", "NOTAUTH"),
+        // No zone can be made of it.
+        (Some("transfer"), "add x TXT 1\nadd x TXT 2\nadd x TXT 3\nadd x TXT 4", "SERVFAIL"),
+    ] {
+        for transport in ["", ";tcp\n"] {
+            let ended = nsupdate(&server, &directory, key, &format!("{transport}{lines}"));
+            assert!(
+                ended.to_string().contains(&format!("update failed: {expected}")) && ended.code() != Some(0),
+                "{lines}: {ended}"
+            );
+        }
+    }
+    assert_eq!((data(&server, "x", "A"), serial(&server)), (String::new(), 12));
+    let ended = nsupdate(&server, &directory, Some("acme"), "add _acme-challenge.www TXT token");
+    assert_eq!((ended.code(), data(&server, "_acme-challenge.www", "TXT")), (Some(0), "\"token\"".into()), "{ended}");
+    // What is not an update at all.
+    let malformed = dig(server.dns(), &["+opcode=update", "+noedns", "example.com", "A"]);
+    assert!(malformed.text().contains("FORMERR"), "{malformed}");
+    // Late replies are replies.
+    assert!(!directory.control_with("status", &["--verbose"]).text().contains("dns_dropped"));
+    let status = zone_command(&directory, "status");
+    assert!(status.contains("updates  3 records that the file does not have, without 1 that it has"), "{status}");
+    assert!(
+        std::fs::read_to_string(directory.path().join("example.com.zone")).unwrap() == ZONE,
+        "the file is the operator's"
+    );
+}
+
+#[test]
+fn updates_outlive_processes_and_are_applied_to_changed_files() {
+    let directory = configure("", "");
+    let mut server = start(&directory);
+    update(&server, &directory, "add one TXT 1\nupdate delete old TXT");
+    let has_all = |server: &TestServer, count: usize| {
+        let names = ["one", "two", "three", "four"];
+        let found: Vec<String> = names.iter().map(|name| data(server, name, "TXT")).collect();
+        let expected = ["\"1\"", "\"2\"", "\"3\"", "\"4\""];
+        assert_eq!(found[..count], expected[..count], "{}", server.errors());
+        assert_eq!(data(server, "old", "TXT"), "");
+    };
+    kill(&server, "internal-server-process");
+    has_all(&server, 1);
+    assert_eq!(serial(&server), 11);
+    update(&server, &directory, "add two TXT 2");
+    kill(&server, "internal-agent");
+    update(&server, &directory, "add three TXT 3");
+    has_all(&server, 3);
+    // A process that replaces another one.
+    let config = std::fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
+    directory.replace("sanderling.toml", format!("{config}zone_include_depth_max = 7\n").as_bytes());
+    assert_eq!(directory.control("reload").code(), Some(0));
+    has_all(&server, 3);
+    update(&server, &directory, "add four TXT 4");
+    server.stop();
+    server = start(&directory);
+    has_all(&server, 4);
+    assert_eq!(serial(&server), 14);
+    // The operator changes the file without another serial, and with a serial that is not later.
+    for (file, expected) in [
+        (ZONE.replace("192.0.2.2", "192.0.2.22"), 15),
+        (ZONE.replace("192.0.2.2", "192.0.2.23").replace(" 10 ", " 12 "), 16),
+    ] {
+        directory.replace("example.com.zone", file.as_bytes());
+        assert_eq!(directory.control_with("reload", &["example.com"]).code(), Some(0), "{}", server.errors());
+        has_all(&server, 4);
+        assert_eq!(serial(&server), expected);
+        kill(&server, "internal-server-process");
+        has_all(&server, 4);
+        assert_eq!((serial(&server), data(&server, "www", "A").len()), (expected, "192.0.2.22".len()));
+    }
+    // What is exported takes the place of the updates.
+    let exported = zone_command(&directory, "export");
+    assert!(exported.contains("four.example.com. 60 IN TXT \"4\"") && !exported.contains("old"), "{exported}");
+    directory.replace("example.com.zone", exported.replace(" 16 3600 ", " 17 3600 ").as_bytes());
+    assert_eq!(directory.control_with("reload", &["example.com"]).code(), Some(0));
+    has_all(&server, 4);
+    assert_eq!(serial(&server), 17);
+    server.wait_for_error(
+        "the serial of the file is later than that of the version with dynamic updates: they are dropped",
+    );
+    let status = zone_command(&directory, "status");
+    assert!(status.contains("updates  none since the file was written"), "{status}");
+    let file = directory.path().join("state/updates/example.com.update");
+    wait_until("nothing is stored any more", || !file.exists());
+    update(&server, &directory, "update delete four TXT");
+    assert_eq!((data(&server, "four", "TXT"), serial(&server)), (String::new(), 18));
+    // The zone is not served without what was acknowledged.
+    server.stop();
+    let mut content = std::fs::read(&file).unwrap();
+    content[20] ^= 1;
+    std::fs::write(&file, &content).unwrap();
+    let server = start(&directory);
+    server.wait_for_error("cannot read the dynamic updates of the zone example.com: it is damaged");
+    assert!(dig(server.dns(), &["example.com", "SOA"]).text().contains("SERVFAIL"));
+}
+
+#[test]
+fn secondaries_follow_updates_by_ixfr() {
+    let secondary_address = free_address();
+    let of_domain = format!("secondaries = [{{ address = \"{secondary_address}\", key = \"transfer\" }}]\n");
+    let directory = configure(&format!("{of_domain}transfer_allow = [{{ network = \"127.0.0.1\" }}]"), "");
+    let server = start(&directory);
+    let secondary = Program::Knot.start(secondary_address, Peer::Primary(server.dns()), "");
+    let follows = || {
+        wait_until("the secondary has the version", || {
+            let own = records(&dig(server.dns(), &["example.com", "AXFR"]));
+            own.len() > 3 && secondary.records() == own
+        });
+    };
+    follows();
+    for number in 0..3 {
+        update(&server, &directory, &format!("add n{number} TXT {number}\nupdate delete n{} TXT", number - 1));
+        follows();
+    }
+    let changes = records(&kdig(server.dns(), &["+tcp", "example.com", "IXFR=12"]));
+    // SOAs of the answer and of the change, one record that goes, one that comes.
+    assert_eq!(changes.len(), 6, "{changes:?}");
+}
+
+/// Asks for a pair of records again and again, which each update replaces together; how many answers there were.
+fn ask_for_pairs(server: std::net::SocketAddr, ends: &AtomicBool, count: &AtomicU64) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let query = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x04pair\x07example\x03com\0\0\x10\0\x01";
+    while !ends.load(Ordering::Relaxed) {
+        socket.send_to(query, server).unwrap();
+        let mut reply = [0; 512];
+        let Ok(length) = socket.recv(&mut reply) else { continue };
+        let text = String::from_utf8_lossy(&reply[..length]).into_owned();
+        let value = |mark: &str| {
+            text.split_once(mark).and_then(|(_, rest)| rest.split_once(';')).map(|(value, _)| value.to_owned())
+        };
+        assert_eq!(value("first="), value("second="), "{text:?}");
+        count.fetch_add(u64::from(value("first=").is_some()), Ordering::Relaxed);
+    }
+}
+
+/// Ends the thread of a test that fails, too.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// With `SANDERLING_UPDATES=100000`, so many updates are made, and the agent is killed for each 1,000 of them.
+#[test]
+fn acknowledged_updates_are_there_whatever_is_killed() {
+    const SENDS_PER_RUN: usize = 10;
+    let total: usize = std::env::var("SANDERLING_UPDATES").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
+    let kill_every = (total / 100).clamp(50, 1_000);
+    let directory = configure("", "dns_update_timeout = \"1s\"");
+    let server = start(&directory);
+    let (ends, answers) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let (address, ends, answers) = (server.dns(), &ends, &answers);
+        scope.spawn(move || ask_for_pairs(address, ends, answers));
+        let _end = SetOnDrop(ends);
+        let mut acknowledged = Vec::new();
+        let mut last_pair = None;
+        for first in (0..total).step_by(SENDS_PER_RUN) {
+            if first % kill_every == 0 && first > 0 {
+                kill(&server, if first / kill_every % 2 == 1 { "internal-agent" } else { "internal-server-process" });
+            }
+            // The names are used again, so that the difference to the file is bounded.
+            let sends: Vec<String> = (first..first + SENDS_PER_RUN)
+                .map(|number| {
+                    let name = number % 1_000;
+                    format!(
+                        "update delete n{name} TXT\nupdate add n{name} TXT {number}\nupdate delete pair TXT\n\
+                         update add pair TXT first={number};\nupdate add pair TXT second={number};"
+                    )
+                })
+                .collect();
+            let ended = nsupdate(&server, &directory, Some("transfer"), &sends.join("\nsend\n"));
+            // Of a run with an error it is not known which updates were made.
+            let is_acknowledged = ended.code() == Some(0);
+            acknowledged
+                .retain(|number| number % 1_000 < first % 1_000 || number % 1_000 >= first % 1_000 + SENDS_PER_RUN);
+            if is_acknowledged {
+                acknowledged.extend(first..first + SENDS_PER_RUN);
+                last_pair = Some(first + SENDS_PER_RUN - 1);
+            } else {
+                last_pair = None;
+            }
+        }
+        for target in ["internal-agent", "internal-server-process"] {
+            kill(&server, target);
+            assert!(
+                acknowledged.len() >= total.min(1_000) / 2,
+                "{} acknowledged: {}",
+                acknowledged.len(),
+                server.errors()
+            );
+            for number in &acknowledged {
+                assert_eq!(data(&server, &format!("n{}", number % 1_000), "TXT"), format!("\"{number}\""));
+            }
+            if let Some(last) = last_pair {
+                assert_eq!(data(&server, "pair", "TXT"), format!("\"first={last};\" \"second={last};\""));
+            }
+        }
+    });
+    assert!(answers.load(Ordering::Relaxed) > 0);
+}

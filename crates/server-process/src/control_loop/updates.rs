@@ -1,0 +1,266 @@
+//! Has dynamic updates applied and stored, and answers them: all that wait of one zone together, and nothing else is loaded meanwhile.
+//!
+//! ```text
+//! inbox → loader → the agent stores what they make → the version is served → the clients are answered
+//! ```
+
+use super::{ControlLoop, Finished};
+use crate::loader::{ChangedUpdates, Loader, UpdatedVersion, UpdatedZone};
+use crate::record_sink::StoreRequest;
+use sanderling_config::DomainName;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::{log_error, log_warning};
+use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult};
+use sanderling_ipc::agent::{StoreResult, UpdatesId, UpdatesOutcome, UpdatesToStore, updates_to_memfd};
+use sanderling_ipc::{Event, FdKind, Message};
+use sanderling_os::event_fd::EventFd;
+use sanderling_server::{ReceivedUpdate, UpdateInbox};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Updates that are applied together.
+const GROUP_MAX: usize = 256;
+const FAILED: UpdateResult = UpdateResult::Refused(UpdateRefusal::Failed);
+
+/// The updates that wait, and those whose version is being stored.
+pub(super) struct UpdateQueue {
+    inbox: Arc<UpdateInbox>,
+    storing: Option<Box<Storing>>,
+    last_number: u64,
+    /// Zones of which something else is stored than what is served: another process has stored updates, or the agent was late.
+    outdated: BTreeSet<DomainName>,
+    /// The number of the last version that was not stored in time.
+    given_up: u64,
+    timeout: Duration,
+}
+
+/// A version that the agent is to store. The loader is here, so that nothing else is loaded.
+struct Storing {
+    loader: Loader,
+    apex: DomainName,
+    version: UpdatedVersion,
+    updates: Vec<(ReceivedUpdate, UpdateResult)>,
+    number: u64,
+    deadline: Instant,
+}
+
+/// Updates that were applied.
+pub(super) struct UpdateApplication {
+    loader: Loader,
+    apex: DomainName,
+    updates: Vec<ReceivedUpdate>,
+    /// `None` after a panic.
+    updated: Option<UpdatedZone>,
+}
+
+impl UpdateQueue {
+    /// A queue for `count_max` updates, each of which is answered after `timeout` at the latest. `wakeup` is signalled when there is
+    /// something to do.
+    pub(super) fn new(wakeup: Arc<EventFd>, count_max: usize, timeout: Duration) -> UpdateQueue {
+        let inbox = Arc::new(UpdateInbox::new(wakeup, count_max));
+        UpdateQueue { inbox, storing: None, last_number: 0, outdated: BTreeSet::new(), given_up: 0, timeout }
+    }
+
+    pub(super) fn inbox(&self) -> &Arc<UpdateInbox> {
+        &self.inbox
+    }
+
+    /// When the next update is answered although it is not stored.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let oldest = self.inbox.oldest().map(|since| since + self.timeout);
+        self.storing.as_ref().map(|storing| storing.deadline).into_iter().chain(oldest).min()
+    }
+
+    fn next_id(&mut self) -> UpdatesId {
+        self.last_number += 1;
+        UpdatesId { pid: std::process::id(), number: self.last_number }
+    }
+}
+
+impl ControlLoop<'_> {
+    /// Answers the updates whose time has passed, and begins to apply others if the loader is free.
+    pub(super) fn handle_updates(&mut self) {
+        if self.state.config.zone_updates.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        if let Some(storing) = self.updates.storing.take_if(|storing| storing.deadline <= now) {
+            let apex = &storing.apex;
+            log_warning(&format!(
+                "zone {apex}: the agent has not stored the dynamic updates in time (`dns_update_timeout`)"
+            ));
+            self.give_up(*storing);
+        }
+        if let Some(before) = now.checked_sub(self.updates.timeout) {
+            let expired = self.updates.inbox.take_older_than(before);
+            self.answer_updates(expired.into_iter().map(|update| (update, FAILED)));
+        }
+        // After updates, what has waited for the loader comes first.
+        self.load_derived();
+        self.handle_waiting();
+        if self.state.loader.is_none() {
+            return;
+        }
+        if let Some(apex) = self.updates.outdated.pop_first() {
+            return self.load_stored_updates(apex);
+        }
+        let updates = self.updates.inbox.take_of_one_zone(GROUP_MAX);
+        let name = updates.first().map(|update| update.message.apex().to_string());
+        let Some(name) = name else { return };
+        let Ok(apex) = DomainName::parse(&name) else {
+            return self.answer_updates(updates.into_iter().map(|update| (update, FAILED)));
+        };
+        self.apply_updates(apex, updates);
+    }
+
+    fn apply_updates(&mut self, apex: DomainName, updates: Vec<ReceivedUpdate>) {
+        let Some(loader) = self.state.loader.take() else { return };
+        let (config, zone) = (Arc::clone(&self.state.config), apex.clone());
+        let shared = Arc::new(updates);
+        let of_load = Arc::clone(&shared);
+        let load = move |loader: &mut Loader| {
+            let messages: Vec<&UpdateMessage<'_>> = of_load.iter().map(|update| &update.message).collect();
+            loader.apply_updates(&config, &zone, &messages)
+        };
+        let started = self.start_load(loader, load, |loader, updated| {
+            // The closure that was called has dropped its reference.
+            let updates = Arc::into_inner(shared).unwrap_or_default();
+            Finished::Updates(Box::new(UpdateApplication { loader, apex, updates, updated }))
+        });
+        self.loads_one = started.is_ok();
+        if let Err(error) = started {
+            log_error(&format!("cannot start a thread to apply dynamic updates: {}", error_text(&error)));
+        }
+    }
+
+    /// Answers the updates that change nothing, or has the agent store what they make.
+    pub(super) fn finish_updates(&mut self, application: UpdateApplication) {
+        let UpdateApplication { loader, apex, mut updates, updated } = application;
+        let Some(UpdatedZone { results, version }) = updated else {
+            log_error(&format!(
+                "zone {apex}: applying dynamic updates panicked; this is a bug in sanderling: report it"
+            ));
+            self.return_loader(loader);
+            return self.answer_updates(updates.into_iter().map(|update| (update, FAILED)));
+        };
+        let rest = updates.split_off(results.len().min(updates.len()));
+        self.updates.inbox.put_back(rest);
+        let updates: Vec<_> = updates.into_iter().zip(results).collect();
+        let Some(version) = version else {
+            self.return_loader(loader);
+            return self.answer_updates(updates);
+        };
+        let id = self.updates.next_id();
+        let deadline = Instant::now() + self.updates.timeout;
+        let number = id.number;
+        self.send_updates(&apex, id, &version.to_store);
+        self.updates.storing = Some(Box::new(Storing { loader, apex, version, updates, number, deadline }));
+    }
+
+    /// Has the agent store what it may have lost: it is another one.
+    pub(super) fn store_updates_again(&mut self) {
+        let Some(storing) = self.updates.storing.take() else { return };
+        let id = UpdatesId { pid: std::process::id(), number: storing.number };
+        self.send_updates(&storing.apex, id, &storing.version.to_store);
+        self.updates.storing = Some(storing);
+    }
+
+    /// Has the agent store what has become of updates when zone files were read.
+    pub(super) fn report_updates(&mut self, updates: &ChangedUpdates) {
+        for (apex, to_store) in updates {
+            let id = self.updates.next_id();
+            self.send_updates(apex, id, to_store);
+        }
+    }
+
+    fn send_updates(&mut self, apex: &DomainName, id: UpdatesId, to_store: &StoreRequest) {
+        let StoreRequest { content, replaces } = to_store;
+        let file = match updates_to_memfd(content) {
+            Ok(file) => file,
+            Err(error) => {
+                return log_error(&format!("cannot have the agent store dynamic updates: {}", error_text(&error)));
+            }
+        };
+        let Some(supervisor) = &mut self.state.supervisor else { return };
+        let updates = UpdatesToStore { zone: apex.as_str().to_owned(), id, replaces: *replaces };
+        let event = Message::Event(Event::UpdatesMade(updates));
+        if supervisor.send_with(&event, vec![(FdKind::Updates, file)]).is_err() {
+            self.on_supervisor_lost();
+        }
+    }
+
+    /// Serves the version that is stored now, and answers its updates.
+    pub(super) fn on_updates_stored(&mut self, outcome: &UpdatesOutcome) {
+        let UpdatesOutcome { zone, id, result } = outcome;
+        let is_own = id.pid == std::process::id();
+        let storing = self.updates.storing.take_if(|storing| is_own && storing.number == id.number);
+        match (storing, result) {
+            (Some(storing), StoreResult::Stored) => self.serve_updated(*storing),
+            (Some(storing), StoreResult::Outdated) => {
+                // They are applied again to what another process has stored.
+                let Storing { loader, apex, updates, .. } = *storing;
+                self.updates.inbox.put_back(updates.into_iter().map(|(update, _)| update).collect());
+                self.updates.outdated.insert(apex);
+                self.return_loader(loader);
+            }
+            (Some(storing), StoreResult::Failed) => self.give_up(*storing),
+            (None, StoreResult::Failed) => {}
+            // What was found when a zone file was read, or what is served already.
+            (None, StoreResult::Stored) if is_own && id.number != self.updates.given_up => {}
+            (None, StoreResult::Stored | StoreResult::Outdated) => {
+                self.updates.outdated.extend(DomainName::parse(zone));
+            }
+        }
+    }
+
+    fn serve_updated(&mut self, storing: Storing) {
+        let Storing { mut loader, version, updates, .. } = storing;
+        let taken = loader.take_updated(version);
+        self.return_loader(loader);
+        if let Some(one) = taken {
+            self.report_journals(&one.journals);
+            self.put_into_service(one.entry, &one.state);
+        }
+        self.answer_updates(updates);
+    }
+
+    /// Drops a version that is not stored in time.
+    fn give_up(&mut self, storing: Storing) {
+        let Storing { loader, updates, number, .. } = storing;
+        self.updates.given_up = number;
+        self.return_loader(loader);
+        self.answer_updates(updates.into_iter().map(|(update, result)| match result {
+            UpdateResult::Done => (update, FAILED),
+            refused => (update, refused),
+        }));
+    }
+
+    fn return_loader(&mut self, loader: Loader) {
+        self.state.loader = Some(loader);
+        self.loads_one = false;
+    }
+
+    /// Builds a zone again with the updates that are stored.
+    fn load_stored_updates(&mut self, apex: DomainName) {
+        let Some(loader) = self.state.loader.take() else { return };
+        let config = Arc::clone(&self.state.config);
+        let load = move |loader: &mut Loader| loader.load_updates(&config, &apex);
+        self.start_building_again(loader, load);
+    }
+
+    fn answer_updates(&self, updates: impl IntoIterator<Item = (ReceivedUpdate, UpdateResult)>) {
+        for (update, result) in updates {
+            self.server.reply_to_update(self.socket_sets, update, result);
+        }
+    }
+
+    /// Answers all updates, since this process applies no more.
+    pub(super) fn end_updates(&mut self) {
+        if let Some(storing) = self.updates.storing.take() {
+            self.give_up(*storing);
+        }
+        let waiting = self.updates.inbox.close();
+        self.answer_updates(waiting.into_iter().map(|update| (update, FAILED)));
+    }
+}

@@ -1,0 +1,109 @@
+//! Makes of the records of a zone file those of the version with the dynamic updates, while the file is read.
+
+use sanderling_dns::difference::{DifferenceMerge, HASH_BYTES, MergeOutcome, Merged, ZoneDifference};
+use sanderling_dns::zonefile::{Position, Record};
+use sanderling_dns::{Name, ZoneBuilder};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// What updates have made of a zone.
+#[derive(Clone, Debug)]
+pub(crate) struct ZoneUpdates {
+    /// By what the version in service differs from the zone file.
+    pub(crate) difference: ZoneDifference,
+    /// The digest of the records of the zone file.
+    pub(crate) digest: u64,
+    /// The SHA-256 at the end of what is stored; `None` if nothing is.
+    pub(crate) stored: Option<[u8; HASH_BYTES]>,
+}
+
+impl ZoneUpdates {
+    /// What is to be stored.
+    pub(crate) fn encode(&self, apex: Name<'_>) -> Vec<u8> {
+        self.difference.encode(apex, self.digest)
+    }
+
+    pub(crate) fn state(&self) -> UpdateState {
+        let [added, removed] = self.difference.counts();
+        UpdateState { added, removed, is_none: self.difference.is_empty() }
+    }
+}
+
+/// How the version of a zone differs from its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct UpdateState {
+    /// Records that it has besides.
+    pub(crate) added: usize,
+    /// Records of the file that it does not have.
+    pub(crate) removed: usize,
+    /// There were no updates since the file was written.
+    #[serde(skip)]
+    pub(crate) is_none: bool,
+}
+
+/// The updates of a zone whose file is read.
+#[derive(Debug)]
+pub(crate) struct PriorUpdates {
+    pub(crate) updates: ZoneUpdates,
+    /// Where they are stored.
+    pub(crate) file: PathBuf,
+}
+
+/// Something for the agent to store.
+#[derive(Debug)]
+pub(crate) struct StoreRequest {
+    /// Empty if nothing is to be stored any more.
+    pub(crate) content: Vec<u8>,
+    /// The SHA-256 at the end of what is stored before.
+    pub(crate) replaces: Option<[u8; HASH_BYTES]>,
+}
+
+/// What has become of the updates when the zone file was read.
+#[derive(Debug)]
+pub(crate) struct MergedUpdates {
+    pub(crate) merged: Merged,
+    /// What was stored before.
+    pub(crate) replaces: Option<[u8; HASH_BYTES]>,
+}
+
+impl MergedUpdates {
+    /// The updates of the version that was read, and what is to be stored of them, if that is something else than before.
+    pub(crate) fn finish(self, apex: Name<'_>) -> (ZoneUpdates, Option<StoreRequest>) {
+        let MergedUpdates { merged: Merged { difference, digest, outcome }, replaces } = self;
+        let mut updates = ZoneUpdates { difference, digest, stored: replaces };
+        if outcome == MergeOutcome::Unchanged {
+            return (updates, None);
+        }
+        let content = updates.encode(apex);
+        updates.stored = content.last_chunk().copied();
+        (updates, Some(StoreRequest { content, replaces }))
+    }
+}
+
+/// Takes the records of a zone file, and those that are derived, and makes them those of the version with the updates.
+pub(crate) struct RecordSink<'b> {
+    builder: &'b mut ZoneBuilder,
+    updates: Option<DifferenceMerge>,
+    replaces: Option<[u8; HASH_BYTES]>,
+}
+
+impl<'b> RecordSink<'b> {
+    pub(crate) fn new(apex: Name<'_>, builder: &'b mut ZoneBuilder, updates: Option<ZoneUpdates>) -> RecordSink<'b> {
+        let replaces = updates.as_ref().and_then(|updates| updates.stored);
+        let merge = |updates: ZoneUpdates| DifferenceMerge::new(apex, updates.difference, updates.digest);
+        RecordSink { builder, updates: updates.map(merge), replaces }
+    }
+
+    pub(crate) fn add(&mut self, record: &Record<'_>) {
+        if !self.updates.as_mut().is_some_and(|updates| updates.holds_back(record)) {
+            self.builder.add(record);
+        }
+    }
+
+    /// Adds the records of updates, which get the position `of_updates`. The serial is `serial_raise` higher than in the file.
+    pub(crate) fn finish(self, serial_raise: u32, of_updates: Position) -> Option<MergedUpdates> {
+        let RecordSink { builder, updates, replaces } = self;
+        let merged = updates?.finish(serial_raise, of_updates, |record| builder.add(record));
+        Some(MergedUpdates { merged, replaces })
+    }
+}

@@ -1,0 +1,104 @@
+//! Dynamic updates of zones: which keys may make them, and where they are stored (docs/decisions/0041-dynamic-update.md).
+
+use crate::record_sink::{PriorUpdates, ZoneUpdates};
+use crate::zone_loader::wire_name;
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
+use sanderling_config::{Config, DomainName, UPDATES, UpdateRule, update_file};
+use sanderling_dns::difference::{HASH_BYTES, ZoneDifference};
+use sanderling_dns::{Name, NameBuf, Rtype};
+use sanderling_server::{UpdateInbox, UpdatePolicy};
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Which keys may change which zone; `None` if no zone may be changed. What is accepted is put into `inbox`.
+pub(crate) fn update_policy(config: &Config, inbox: &Arc<UpdateInbox>) -> Option<Arc<UpdatePolicy>> {
+    let zones = config.zone_updates.iter().map(|(apex, rules)| {
+        let keys: Vec<NameBuf> = rules.iter().map(|rule| wire_name(&rule.key)).collect();
+        (wire_name(apex), keys)
+    });
+    (!config.zone_updates.is_empty()).then(|| Arc::new(UpdatePolicy::new(zones, Arc::clone(inbox))))
+}
+
+/// The rules of one zone.
+#[derive(Debug)]
+pub(crate) struct UpdateRules<'c> {
+    apex: NameBuf,
+    rules: Vec<(NameBuf, &'c UpdateRule, Option<Vec<Rtype>>)>,
+}
+
+impl<'c> UpdateRules<'c> {
+    pub(crate) fn new(config: &'c Config, apex: &DomainName) -> UpdateRules<'c> {
+        let rules = config.zone_updates.iter().filter(|(zone, _)| zone == apex).flat_map(|(_, rules)| rules);
+        let with_types = |rule: &'c UpdateRule| {
+            let types = rule.types.as_ref();
+            let types = types.map(|types| types.iter().flat_map(|name| Rtype::from_text(name.as_bytes())).collect());
+            (wire_name(&rule.key), rule, types)
+        };
+        UpdateRules { apex: wire_name(apex), rules: rules.map(with_types).collect() }
+    }
+
+    /// Whether the owner of `key` may change the records of this name and type.
+    pub(crate) fn allow(&self, key: Name<'_>, owner: Name<'_>, rtype: Rtype) -> bool {
+        let labels: Vec<&[u8]> = owner.labels().filter(|label| !label.is_empty()).collect();
+        let of_zone = self.apex.as_name().labels().filter(|label| !label.is_empty()).count();
+        let labels = &labels[..labels.len().saturating_sub(of_zone)];
+        self.rules.iter().any(|(known, rule, types)| {
+            known.as_name().eq_ignore_case(key)
+                && types.as_ref().is_none_or(|types| types.contains(&rtype))
+                && rule.names.iter().any(|pattern| pattern.matches(labels))
+        })
+    }
+}
+
+/// Which zones may have updates, and where they are stored.
+pub(crate) struct UpdateFiles<'c> {
+    zones: HashMap<&'c DomainName, PathBuf>,
+}
+
+impl<'c> UpdateFiles<'c> {
+    /// Without a state folder there are none.
+    pub(crate) fn new(config: &'c Config, state: Option<&Path>) -> UpdateFiles<'c> {
+        let file = |apex: &'c DomainName| Some((apex, state?.join(update_file(apex))));
+        UpdateFiles { zones: config.zone_updates.iter().filter_map(|(apex, _)| file(apex)).collect() }
+    }
+
+    /// Whether the zone at `apex` may have updates.
+    pub(crate) fn has(&self, apex: &DomainName) -> bool {
+        self.zones.contains_key(apex)
+    }
+
+    /// The updates of the zone at `apex` that are stored; `None` if it has none.
+    ///
+    /// # Errors
+    /// They cannot be read. The zone must not be served without them.
+    pub(crate) fn read(&self, apex: &DomainName) -> Result<Option<PriorUpdates>, Diagnostic> {
+        let Some(file) = self.zones.get(apex) else { return Ok(None) };
+        let fail = |problem: String| {
+            let remedy = "restore it from a backup, or remove it to serve the zone file without the updates";
+            let message = format!("cannot read the dynamic updates of the zone {apex}: {problem}");
+            Diagnostic::error(Location::File(file.clone()), Problem::new(message, remedy))
+        };
+        let content = match fs::read(file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(|error| fail(error.to_string()))?,
+        };
+        let decoded = ZoneDifference::decode(&content, wire_name(apex).as_name());
+        let (difference, made_for) = decoded.map_err(|_| fail("it is damaged".to_owned()))?;
+        let stored = content.last_chunk::<HASH_BYTES>().copied();
+        Ok(Some(PriorUpdates { updates: ZoneUpdates { difference, digest: made_for, stored }, file: file.clone() }))
+    }
+
+    /// As [`UpdateFiles::read`], of a zone whose updates are known.
+    pub(crate) fn known(&self, apex: &DomainName, updates: &ZoneUpdates) -> Option<PriorUpdates> {
+        let file = self.zones.get(apex)?.clone();
+        Some(PriorUpdates { updates: updates.clone(), file })
+    }
+}
+
+/// The folder with what is stored.
+pub(crate) fn folder(state: &Path) -> PathBuf {
+    state.join(UPDATES)
+}
