@@ -84,8 +84,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         out: &mut RecordsBuilder,
     ) -> Result<(), SignError> {
         self.ttl_s_max = self.ttl_s_max.max(ttl_s);
-        let owner = out.owner(name).to_lowercase();
-        let head = self.head(owner.as_name(), rtype, ttl_s);
+        let head = head(out.owner(name), rtype, ttl_s);
         let is_same = |node: &Node<'_>| {
             node.rrset(rtype).is_some_and(|before| before.ttl_s() == ttl_s && before.rdatas().eq(rdatas.clone()))
         };
@@ -102,6 +101,8 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
                 self.note(seconds_left);
                 continue;
             }
+            let owner = out.owner(name).to_lowercase();
+            let head = self.with_validity(head, owner.as_name());
             let start = self.inputs.len();
             head.put(self.job.apex, &mut self.inputs);
             for rdata in rdatas.clone() {
@@ -119,7 +120,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
     /// Whether the RRset of this type, if there is one, needs a new signature.
     pub(super) fn is_due(&self, previous: Node<'_>, rtype: Rtype) -> bool {
         let Some(rrset) = previous.rrset(rtype) else { return false };
-        let head = self.head(previous.owner().to_lowercase().as_name(), rtype, rrset.ttl_s());
+        let head = head(previous.owner(), rtype, rrset.ttl_s());
         let mut heads = self.keys.iter().filter(|key| key.signs(rtype)).map(|key| RrsigHead {
             algorithm: key.algorithm,
             key_tag: key.tag,
@@ -135,23 +136,16 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         rdatas.find_map(|rdata| Some((rdata, self.seconds_left(rdata, head)?)))
     }
 
-    /// The fields of a new signature, except for the key.
-    fn head(&self, owner: Name<'_>, rtype: Rtype, ttl_s: u32) -> RrsigHead {
+    /// The fields of a new signature. The owner is in lower case.
+    fn with_validity(&self, head: RrsigHead, owner: Name<'_>) -> RrsigHead {
         let now = self.job.now_unix_s as u32;
         let parameters = self.job.parameters;
         // Spreads signatures that are made together; no secret depends on it.
         let mut hasher = DefaultHasher::new();
-        (owner.as_bytes(), rtype, now).hash(&mut hasher);
+        (owner.as_bytes(), head.type_covered, now).hash(&mut hasher);
         let jitter_s = (hasher.finish() % (u64::from(parameters.jitter_s) + 1)) as u32;
-        RrsigHead {
-            type_covered: rtype,
-            algorithm: 0,
-            label_count: label_count(owner),
-            original_ttl_s: ttl_s,
-            expiration: now.wrapping_add(parameters.validity_s - jitter_s),
-            inception: now.wrapping_sub(INCEPTION_OFFSET_S),
-            key_tag: 0,
-        }
+        let expiration = now.wrapping_add(parameters.validity_s - jitter_s);
+        RrsigHead { expiration, inception: now.wrapping_sub(INCEPTION_OFFSET_S), ..head }
     }
 
     /// How long the signature in `rdata` is valid, if it can take the place of one with the fields `head`.
@@ -198,5 +192,18 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
     pub(super) fn sign_again_at_unix_s(&self) -> Option<u64> {
         let seconds_left = self.seconds_left?;
         Some(self.job.now_unix_s + u64::from(seconds_left.saturating_sub(self.job.parameters.refresh_s)))
+    }
+}
+
+/// The fields of each signature of an RRset, except for those of the key and of its validity.
+fn head(owner: Name<'_>, rtype: Rtype, ttl_s: u32) -> RrsigHead {
+    RrsigHead {
+        type_covered: rtype,
+        algorithm: 0,
+        label_count: label_count(owner),
+        original_ttl_s: ttl_s,
+        expiration: 0,
+        inception: 0,
+        key_tag: 0,
     }
 }
