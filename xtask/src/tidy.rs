@@ -17,13 +17,17 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     ("crates/probe", &["config", "os", "table"]),
     ("crates/top", &["config", "os"]),
-    ("crates/server-process", &["server", "listeners", "ipc", "config", "os", "dns", "http", "tls", "site-rules"]),
+    (
+        "crates/server-process",
+        &["server", "listeners", "zone-files", "ipc", "config", "os", "dns", "http", "tls", "site-rules"],
+    ),
     // It reads nothing from the network, so it depends on no protocol crate.
     ("crates/supervisor", &["listeners", "ipc", "config", "os", "state"]),
     ("crates/agent", &["ipc", "config", "os", "state", "tls", "dns"]),
     ("crates/keeper", &["ipc", "config", "os", "tls"]),
     ("crates/state", &[]),
     ("crates/dnssec", &["dns"]),
+    ("crates/zone-files", &["ipc", "config", "os", "dns"]),
     ("crates/listeners", &["config", "os"]),
     ("crates/ipc", &["config", "os"]),
     ("crates/config", &["os", "log-format", "site-rules"]),

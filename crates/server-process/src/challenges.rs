@@ -4,12 +4,12 @@
 //! A record for an authority is a small zone of its own, at the name of the record. It takes precedence over the zone above it
 //! for this name alone, so that a large zone is not built again, and a reload of that zone has no effect on it.
 
-use crate::zone_loader::wire_name;
 use sanderling_config::DomainName;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{HashSeed, Zone, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
 use sanderling_ipc::agent::Challenge;
 use sanderling_server::Challenges;
+use sanderling_zone_files::wire_name;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -4,7 +4,6 @@ use crate::certificates::tls;
 use crate::loader::hash_seed;
 use crate::options::options_of;
 use crate::socket_sets::socket_sets;
-use crate::zone_loader;
 use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error, print, report};
@@ -16,6 +15,7 @@ use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
 use sanderling_server::{BuiltinFile, DrainMode, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet, Tls};
 use sanderling_tls::self_signed::localhost;
 use sanderling_tls::{CertificateStore, TICKET_KEY_BYTES, TicketKeys};
+use sanderling_zone_files as zone_files;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -87,7 +87,7 @@ fn serve(limits: &Limits, listeners: Listeners) -> io::Result<()> {
 fn snapshot(limits: &Limits) -> Snapshot {
     let seed = hash_seed();
     let apex = DomainName::parse(APEX).expect("the built-in name is valid");
-    let zone = zone_loader::parse(&apex, "demo.zone", ZONE, limits, seed).expect("the built-in zone is valid");
+    let zone = zone_files::parse(&apex, "demo.zone", ZONE, limits, seed).expect("the built-in zone is valid");
     let zones = ZoneMap::new(seed, [ZoneEntry::Served(Arc::new(zone))]);
     let site = Site { id: 0, hosts: vec![APEX.to_owned()], root: Root::Builtin(SITE), options: SiteOptions::default() };
     Snapshot::new(Sites::new(vec![site], sanderling_server::DefaultSite::EveryHost(0)), zones)

@@ -5,13 +5,13 @@
 //! later segment replaces that of the same zone in an earlier one, so that a reload writes only what has changed
 //! (docs/decisions/0021-last-good-zones.md).
 
-use crate::zone_sources::ZoneText;
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_warning;
 use sanderling_dns::Zone;
 use sanderling_ipc::KEPT_ZONES_FDS_MAX;
 use sanderling_os::memfd;
+use sanderling_zone_files::ZoneText;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;

@@ -34,10 +34,6 @@ mod zone_guard;
 mod zone_journals;
 mod zone_updates;
 mod kept_zones;
-mod zone_loader;
-mod derived_records;
-mod record_sink;
-mod zone_sources;
 mod options;
 mod socket_sets;
 

@@ -1,8 +1,7 @@
 //! The state of each site and zone, and what a reload has changed.
 
-use crate::derived_records::AddedRecords;
-use crate::record_sink::UpdateState;
 use sanderling_config::{DomainName, ZoneOrigin};
+use sanderling_zone_files::{AddedRecords, UpdateState};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -10,18 +10,14 @@ mod updated_zone;
 
 use crate::access;
 use crate::client_policy;
-use crate::derived_records::{AddedRecords, ZoneDerivation, all_derivations};
 use crate::exposed_files;
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
 use crate::load_status::{Changes, FolderState, LoadStatus, ReleaseState, SiteService, SiteState, ZoneState};
-use crate::record_sink::{MergedUpdates, PriorUpdates, StoreRequest, ZoneUpdates};
 use crate::rules_files::{self, LoadedRules, RulesVersion};
 use crate::site_watcher::WatchedSite;
 use crate::users_files;
 use crate::zone_guard;
 use crate::zone_journals::{self, ChangedJournals, ZoneJournals};
-use crate::zone_loader::{self, Denial, Failure, ReadZone};
-use crate::zone_sources::ZoneSources;
 use crate::zone_updates::{self, UpdateFiles};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{log, log_error};
@@ -38,6 +34,10 @@ use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
 use sanderling_server::{Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
 use sanderling_site_rules::{FileOptions, RuleSet};
+use sanderling_zone_files::{
+    self as zone_files, AddedRecords, Denial, Failure, MergedUpdates, PriorUpdates, ReadZone, StoreRequest,
+    ZoneDerivation, ZoneSources, ZoneUpdates, all_derivations,
+};
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -615,7 +615,7 @@ impl LoadedZone {
                 report.changes.parsed_count += 1;
                 let text_bytes_max = if context.kept.is_some() { context.limits.kept_zones_bytes_max } else { 0 };
                 let derivation = &context.derivation;
-                zone_loader::load(zone, derivation, prior, context.limits, context.seed, text_bytes_max, &mut warnings)
+                zone_files::load(zone, derivation, prior, context.limits, context.seed, text_bytes_max, &mut warnings)
             }
             Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic], denial: Denial::None }),
         };
@@ -712,7 +712,7 @@ impl LoadedZone {
     fn take_updates(&mut self, zone: &ZoneConfig, updates: Option<MergedUpdates>, report: &mut Report) {
         let outcome = updates.as_ref().map(|updates| updates.merged.outcome);
         let (updates, to_store) =
-            updates.map(|updates| updates.finish(zone_loader::wire_name(&zone.apex).as_name())).unzip();
+            updates.map(|updates| updates.finish(zone_files::wire_name(&zone.apex).as_name())).unzip();
         self.updates = updates;
         report.updates.extend(to_store.flatten().map(|to_store| (zone.apex.clone(), to_store)));
         let apex = &zone.apex;
@@ -738,7 +738,7 @@ impl LoadedZone {
         });
         let derivation = &context.derivation;
         let Ok(prior) = self.prior_updates(&zone.apex, context.stored) else { return false };
-        let restore = |files| zone_loader::restore(&zone.apex, derivation, prior, files, context.limits, context.seed);
+        let restore = |files| zone_files::restore(&zone.apex, derivation, prior, files, context.limits, context.seed);
         match files.map(restore) {
             Ok(Ok(ReadZone { zone: mut good, added, updates, .. })) => {
                 // What is stored is for the file, and changes with it.
@@ -757,7 +757,7 @@ impl LoadedZone {
     fn entry(&self, zone: &ZoneConfig) -> ZoneEntry {
         match &self.last_good {
             Some(good) => ZoneEntry::Served(Arc::clone(good)),
-            None => ZoneEntry::Unavailable { apex: Box::new(zone_loader::wire_name(&zone.apex)) },
+            None => ZoneEntry::Unavailable { apex: Box::new(zone_files::wire_name(&zone.apex)) },
         }
     }
 }

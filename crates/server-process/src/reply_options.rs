@@ -1,9 +1,9 @@
 //! The options of DNS replies for the configuration and the shared keys.
 
-use crate::zone_loader::wire_name;
 use sanderling_config::Config;
 use sanderling_dns::{CookieSecrets, ReplyOptions, TsigKeys};
 use sanderling_ipc::secrets::SharedKeys;
+use sanderling_zone_files::wire_name;
 use std::sync::Arc;
 
 /// What replies have besides records.

@@ -1,6 +1,5 @@
 //! The keys that sign zone transfers, and the rules which client may transfer which zone, or say that it has changed.
 
-use crate::zone_loader::wire_name;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{
     Config, DomainName, Primary, SecondaryZone, TsigAlgorithm as Algorithm, TsigKeyFile, ZoneTransfers,
@@ -8,6 +7,7 @@ use sanderling_config::{
 use sanderling_dns::{TsigAlgorithm, TsigKey, TsigKeys};
 use sanderling_ipc::secrets::tsig_secrets_from_memfd;
 use sanderling_server::{IpNetwork, NotifyInbox, NotifyPolicy, TransferPolicy, TransferRule, TransferSlots};
+use sanderling_zone_files::wire_name;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

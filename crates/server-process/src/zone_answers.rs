@@ -3,15 +3,13 @@
 
 use crate::load_status::ZoneState;
 use crate::loader::unknown_zone;
-use crate::record_sink::UpdateState;
-use crate::zone_loader::wire_name;
-use crate::zone_sources::ZoneSources;
 use sanderling_config::DomainName;
 use sanderling_dns::{LineForm, Name, Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
 use sanderling_http::HttpDate;
 use sanderling_ipc::agent::{NotifyOutcome, NotifyReport, ZoneReport};
 use sanderling_ipc::{Connection, Event, Message, Text};
 use sanderling_os::clock::unix_seconds;
+use sanderling_zone_files::{UpdateState, ZoneSources, wire_name};
 use serde::Serialize;
 use std::io;
 use std::path::Path;

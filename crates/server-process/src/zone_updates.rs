@@ -1,12 +1,11 @@
 //! Dynamic updates of zones: which keys may make them, and where they are stored (docs/decisions/0041-dynamic-update.md).
 
-use crate::record_sink::{PriorUpdates, ZoneUpdates};
-use crate::zone_loader::wire_name;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, DomainName, UPDATES, UpdateRule, update_file};
 use sanderling_dns::difference::{HASH_BYTES, ZoneDifference};
 use sanderling_dns::{Name, NameBuf, Rtype};
 use sanderling_server::{UpdateInbox, UpdatePolicy};
+use sanderling_zone_files::{PriorUpdates, ZoneUpdates, wire_name};
 use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;

@@ -3,11 +3,11 @@
 use super::{ControlLoop, Finished, log_watch_error};
 use crate::load_status::SiteService;
 use crate::loader::{Loader, OneSite};
-use crate::zone_loader::Denial;
 use sanderling_config::Site;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, report};
 use sanderling_ipc::{Command, Event, Text};
+use sanderling_zone_files::Denial;
 use std::sync::Arc;
 
 /// A site that was loaded again.

@@ -6,7 +6,6 @@
 
 use super::{ControlLoop, Finished};
 use crate::loader::{ChangedUpdates, Loader, UpdatedVersion, UpdatedZone};
-use crate::record_sink::StoreRequest;
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning};
@@ -15,6 +14,7 @@ use sanderling_ipc::agent::{StoreResult, UpdatesId, UpdatesOutcome, UpdatesToSto
 use sanderling_ipc::{Event, FdKind, Message};
 use sanderling_os::event_fd::EventFd;
 use sanderling_server::{ReceivedUpdate, UpdateInbox};
+use sanderling_zone_files::StoreRequest;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,12 +4,12 @@ use super::{ControlLoop, DIAGNOSTICS_SENT_MAX, Finished};
 use crate::load_status::ZoneState;
 use crate::loader::{Loader, OneZone};
 use crate::zone_answers::{ZoneAnswers, ZoneClient};
-use crate::zone_loader::Denial;
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_dns::ZoneEntry;
 use sanderling_ipc::{Command, Connection, FdKind, IncomingFds, ZoneCommand};
+use sanderling_zone_files::Denial;
 use std::sync::Arc;
 use std::thread;
 

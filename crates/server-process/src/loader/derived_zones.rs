@@ -1,12 +1,11 @@
 //! Builds zones again for which the agent has derived other records, or stored other dynamic updates, without reading their files: the operator may be writing them.
 
 use super::{LoadedZone, Loader, OneZone, Report, StoredParts, ZoneContext};
-use crate::derived_records::{ZoneDerivation, all_derivations};
 use crate::kept_zones::VersionInfo;
 use crate::load_status::ZoneState;
-use crate::zone_loader::{self, Denial, ReadZone};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, DomainName, Zone as ZoneConfig};
+use sanderling_zone_files::{self as zone_files, Denial, ReadZone, ZoneDerivation, all_derivations};
 use std::sync::Arc;
 
 impl Loader {
@@ -82,7 +81,7 @@ impl LoadedZone {
         }
         let derivation = &context.derivation;
         let prior = self.prior_updates(&zone.apex, context.stored).map_err(|diagnostic| diagnostic.to_string())?;
-        let read = zone_loader::restore(&zone.apex, derivation, prior, files, context.limits, context.seed);
+        let read = zone_files::restore(&zone.apex, derivation, prior, files, context.limits, context.seed);
         let first = |diagnostics: Vec<Diagnostic>| diagnostics.first().map_or_else(String::new, ToString::to_string);
         let ReadZone { zone: mut good, added, updates, .. } = read.map_err(first)?;
         self.take_updates(zone, updates, report);

@@ -3,10 +3,10 @@
 use super::{Loader, Report, Watched};
 use crate::load_status::SiteState;
 use crate::site_watcher::WatchedSite;
-use crate::zone_loader::Denial;
 use sanderling_config::Config;
 use sanderling_config::diagnostic::Diagnostic;
 use sanderling_server::{Root, Site, Sites};
+use sanderling_zone_files::Denial;
 
 /// A site that was loaded again.
 pub(crate) struct OneSite {

@@ -1,15 +1,13 @@
 //! Loads one zone again, without the rest of the configuration.
 
 use super::{ChangedUpdates, Loader, Report, StoredParts};
-use crate::derived_records::all_derivations;
 use crate::kept_zones::NewSegment;
 use crate::load_status::ZoneState;
 use crate::zone_journals::ChangedJournals;
-use crate::zone_loader::Denial;
-use crate::zone_sources::ZoneSources;
 use sanderling_config::diagnostic::{Diagnostic, Location};
 use sanderling_config::{Config, DomainName, Zone as ZoneConfig, ZoneOrigin, most_similar};
 use sanderling_dns::ZoneEntry;
+use sanderling_zone_files::{Denial, ZoneSources, all_derivations};
 use std::sync::Arc;
 
 /// A zone that was loaded again.

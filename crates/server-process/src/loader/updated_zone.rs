@@ -3,13 +3,12 @@
 use super::{LoadedZone, Loader, OneZone, StoreRequest, StoredParts};
 use crate::kept_zones::VersionInfo;
 use crate::load_status::ZoneState;
-use crate::record_sink::ZoneUpdates;
 use crate::zone_journals::ChangedJournals;
-use crate::zone_loader::Denial;
 use crate::zone_updates::UpdateRules;
 use sanderling_config::{Config, DomainName};
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, ZoneUpdate};
 use sanderling_dns::{Name, Zone, ZoneEntry, ZoneLimits};
+use sanderling_zone_files::{Denial, ZoneUpdates};
 use std::sync::Arc;
 
 /// What has become of updates.

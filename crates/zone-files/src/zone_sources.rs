@@ -13,7 +13,7 @@ const TIMESTAMP_GRANULARITY_S: i64 = 2;
 
 /// The files of a zone, in the order in which they were read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ZoneSources {
+pub struct ZoneSources {
     files: Vec<SourceFile>,
     /// A hash of the content of all files.
     hash: u64,
@@ -40,15 +40,15 @@ struct SourceFile {
 
 /// The text of all files of a zone.
 #[derive(Debug)]
-pub(crate) struct ZoneText {
+pub struct ZoneText {
     /// A hash of it.
-    pub(crate) hash: u64,
+    pub hash: u64,
     /// Path and length of each file, in the order in which they were read.
-    pub(crate) files: Vec<(String, u64)>,
+    pub files: Vec<(String, u64)>,
     /// The text of one file after the other; `None` if it is too long.
-    pub(crate) content: Option<Vec<u8>>,
+    pub content: Option<Vec<u8>>,
     /// Whether each file ends with a newline.
-    pub(crate) ends_with_newline: bool,
+    pub ends_with_newline: bool,
 }
 
 /// Collects the files of a zone while it is read.
@@ -95,12 +95,12 @@ impl ZoneSourcesBuilder {
 
 impl ZoneSources {
     /// The paths of all files.
-    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|file| file.path.as_path())
     }
 
     /// Whether all files have the content that they had. They are read only if `stat` does not show it.
-    pub(crate) fn are_unchanged(&mut self) -> bool {
+    pub fn are_unchanged(&mut self) -> bool {
         let is_same = |file: &SourceFile| {
             file.has_unique_times
                 && fs::metadata(&file.path).is_ok_and(|metadata| FileStat::new(&metadata) == file.stat)

@@ -19,7 +19,7 @@ const SOA_BYTES_AFTER_SERIAL: usize = 16;
 
 /// What is derived for one zone.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct ZoneDerivation {
+pub struct ZoneDerivation {
     /// What the configuration has.
     rrsets: Vec<DerivedRrset>,
     /// What the agent has made of it.
@@ -45,7 +45,7 @@ impl ZoneDerivation {
 }
 
 /// What is derived for all zones of `config` for which something is, of which the agent has made `set`.
-pub(crate) fn all_derivations(config: &Config, set: &DerivedSet) -> HashMap<DomainName, Arc<ZoneDerivation>> {
+pub fn all_derivations(config: &Config, set: &DerivedSet) -> HashMap<DomainName, Arc<ZoneDerivation>> {
     let mut by_zone = config.derived_rrsets();
     let of_zone = |zone: &sanderling_config::Zone| {
         let rrsets = by_zone.remove(&zone.apex).unwrap_or_default();
@@ -56,9 +56,9 @@ pub(crate) fn all_derivations(config: &Config, set: &DerivedSet) -> HashMap<Doma
 
 /// What was added to a zone.
 #[derive(Debug, Default)]
-pub(crate) struct AddedRecords {
+pub struct AddedRecords {
     /// By how much the serial is higher than that of the file.
-    pub(crate) serial_raise: u32,
+    pub serial_raise: u32,
     rrsets: Vec<AddedRrset>,
 }
 
@@ -71,7 +71,7 @@ struct AddedRrset {
 
 impl AddedRecords {
     /// Where the records of this name and type come from, unless it is the file.
-    pub(crate) fn origin(&self, owner: Name<'_>, rtype: Rtype) -> Option<&str> {
+    pub fn origin(&self, owner: Name<'_>, rtype: Rtype) -> Option<&str> {
         let added = self.rrsets.iter().find(|added| added.rtype == rtype && added.owner.as_name() == owner)?;
         Some(&added.origin)
     }

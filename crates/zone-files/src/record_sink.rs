@@ -8,22 +8,23 @@ use std::path::PathBuf;
 
 /// What updates have made of a zone.
 #[derive(Clone, Debug)]
-pub(crate) struct ZoneUpdates {
+pub struct ZoneUpdates {
     /// By what the version in service differs from the zone file.
-    pub(crate) difference: ZoneDifference,
+    pub difference: ZoneDifference,
     /// The digest of the records of the zone file.
-    pub(crate) digest: u64,
+    pub digest: u64,
     /// The SHA-256 at the end of what is stored; `None` if nothing is.
-    pub(crate) stored: Option<[u8; HASH_BYTES]>,
+    pub stored: Option<[u8; HASH_BYTES]>,
 }
 
 impl ZoneUpdates {
     /// What is to be stored.
-    pub(crate) fn encode(&self, apex: Name<'_>) -> Vec<u8> {
+    pub fn encode(&self, apex: Name<'_>) -> Vec<u8> {
         self.difference.encode(apex, self.digest)
     }
 
-    pub(crate) fn state(&self) -> UpdateState {
+    /// The numbers of records.
+    pub fn state(&self) -> UpdateState {
         let [added, removed] = self.difference.counts();
         UpdateState { added, removed, is_none: self.difference.is_empty() }
     }
@@ -31,44 +32,46 @@ impl ZoneUpdates {
 
 /// How the version of a zone differs from its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct UpdateState {
+pub struct UpdateState {
     /// Records that it has besides.
-    pub(crate) added: usize,
+    pub added: usize,
     /// Records of the file that it does not have.
-    pub(crate) removed: usize,
+    pub removed: usize,
     /// There were no updates since the file was written.
     #[serde(skip)]
-    pub(crate) is_none: bool,
+    pub is_none: bool,
 }
 
 /// The updates of a zone whose file is read.
 #[derive(Debug)]
-pub(crate) struct PriorUpdates {
-    pub(crate) updates: ZoneUpdates,
+pub struct PriorUpdates {
+    /// What was stored.
+    pub updates: ZoneUpdates,
     /// Where they are stored.
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
 }
 
 /// Something for the agent to store.
 #[derive(Debug)]
-pub(crate) struct StoreRequest {
+pub struct StoreRequest {
     /// Empty if nothing is to be stored any more.
-    pub(crate) content: Vec<u8>,
+    pub content: Vec<u8>,
     /// The SHA-256 at the end of what is stored before.
-    pub(crate) replaces: Option<[u8; HASH_BYTES]>,
+    pub replaces: Option<[u8; HASH_BYTES]>,
 }
 
 /// What has become of the updates when the zone file was read.
 #[derive(Debug)]
-pub(crate) struct MergedUpdates {
-    pub(crate) merged: Merged,
+pub struct MergedUpdates {
+    /// What has become of them.
+    pub merged: Merged,
     /// What was stored before.
-    pub(crate) replaces: Option<[u8; HASH_BYTES]>,
+    pub replaces: Option<[u8; HASH_BYTES]>,
 }
 
 impl MergedUpdates {
     /// The updates of the version that was read, and what is to be stored of them, if that is something else than before.
-    pub(crate) fn finish(self, apex: Name<'_>) -> (ZoneUpdates, Option<StoreRequest>) {
+    pub fn finish(self, apex: Name<'_>) -> (ZoneUpdates, Option<StoreRequest>) {
         let MergedUpdates { merged: Merged { difference, digest, outcome }, replaces } = self;
         let mut updates = ZoneUpdates { difference, digest, stored: replaces };
         if outcome == MergeOutcome::Unchanged {

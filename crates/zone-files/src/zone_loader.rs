@@ -16,15 +16,17 @@ use std::vec;
 
 /// Why a zone could not be loaded.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// All errors, with the warnings.
-    pub(crate) diagnostics: Vec<Diagnostic>,
-    pub(crate) denial: Denial,
+    pub diagnostics: Vec<Diagnostic>,
+    /// What has denied to read it, if that is why.
+    pub denial: Denial,
 }
 
 /// Whether permission to read something was denied, and by what.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Denial {
+pub enum Denial {
+    /// Nothing was denied.
     #[default]
     None,
     /// The user of this process does not have it, and another process of this user would not either.
@@ -35,21 +37,24 @@ pub(crate) enum Denial {
 
 /// A zone that was read.
 #[derive(Debug)]
-pub(crate) struct ReadZone {
-    pub(crate) zone: Zone,
+pub struct ReadZone {
+    /// The zone, as it is answered.
+    pub zone: Zone,
     /// What the zone has besides the records of its files.
-    pub(crate) added: AddedRecords,
+    pub added: AddedRecords,
     /// What has become of dynamic updates; `None` if the zone has none.
-    pub(crate) updates: Option<MergedUpdates>,
-    pub(crate) sources: ZoneSources,
-    pub(crate) text: ZoneText,
+    pub updates: Option<MergedUpdates>,
+    /// Its files.
+    pub sources: ZoneSources,
+    /// Their text.
+    pub text: ZoneText,
 }
 
 /// Loads the zone of `config` with what is derived for it, and keeps the text of its files if it has at most `text_bytes_max`.
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub(crate) fn load(
+pub fn load(
     config: &ZoneConfig,
     derivation: &ZoneDerivation,
     updates: Option<PriorUpdates>,
@@ -74,7 +79,7 @@ pub(crate) fn load(
 ///
 /// # Errors
 /// All errors, with the warnings.
-pub(crate) fn parse(
+pub fn parse(
     apex: &DomainName,
     name: &str,
     text: &str,
@@ -93,7 +98,7 @@ pub(crate) fn parse(
 ///
 /// # Errors
 /// All errors, with the warnings.
-pub(crate) fn restore(
+pub fn restore(
     apex: &DomainName,
     derivation: &ZoneDerivation,
     updates: Option<PriorUpdates>,
@@ -109,7 +114,7 @@ pub(crate) fn restore(
 }
 
 /// `apex` as the DNS has it.
-pub(crate) fn wire_name(apex: &DomainName) -> NameBuf {
+pub fn wire_name(apex: &DomainName) -> NameBuf {
     let labels: Vec<&[u8]> = apex.labels().map(str::as_bytes).collect();
     NameBuf::joined(&labels, sanderling_dns::Name::ROOT).expect("a domain name has the lengths that the wire allows")
 }

@@ -1,0 +1,16 @@
+//! Reads zone files: with the files that they include, with the records that are derived for the zone, and with what dynamic updates have
+//! changed.
+//!
+//! The server process reads the zones that it serves so, and the agent those that it signs.
+#![forbid(unsafe_code)]
+
+// The order is that of imports: a module uses those below it.
+mod zone_loader;
+mod derived_records;
+mod record_sink;
+mod zone_sources;
+
+pub use derived_records::{AddedRecords, ZoneDerivation, all_derivations};
+pub use record_sink::{MergedUpdates, PriorUpdates, StoreRequest, UpdateState, ZoneUpdates};
+pub use zone_loader::{Denial, Failure, ReadZone, load, parse, restore, wire_name};
+pub use zone_sources::{ZoneSources, ZoneText};
