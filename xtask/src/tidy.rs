@@ -23,8 +23,8 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     // It reads nothing from the network, so it depends on no protocol crate.
     ("crates/supervisor", &["listeners", "ipc", "config", "os", "state"]),
-    ("crates/agent", &["ipc", "config", "os", "state", "tls", "dns"]),
-    ("crates/keeper", &["ipc", "config", "os", "tls"]),
+    ("crates/agent", &["zone-files", "ipc", "config", "os", "state", "tls", "dnssec", "dns"]),
+    ("crates/keeper", &["ipc", "state", "config", "os", "tls", "dnssec", "dns"]),
     ("crates/state", &[]),
     ("crates/dnssec", &["dns"]),
     ("crates/zone-files", &["ipc", "config", "os", "dns"]),

@@ -68,10 +68,15 @@ impl DerivedZones {
         self.is_outdated = true;
     }
 
-    /// Derives the records again if they may be others, and stores them.
-    pub(crate) fn update(&mut self, accounts: &Accounts, pinned: &PinnedKeys) {
+    /// As it is stored.
+    pub(crate) fn set(&self) -> &DerivedSet {
+        &self.set
+    }
+
+    /// Derives the records again if they may be others, and stores them; whether they are.
+    pub(crate) fn update(&mut self, accounts: &Accounts, pinned: &PinnedKeys) -> bool {
         // What is in service is unknown: the records stay as they are.
-        let Some(served) = self.served.as_ref().filter(|_| self.is_outdated) else { return };
+        let Some(served) = self.served.as_ref().filter(|_| self.is_outdated) else { return false };
         self.is_outdated = false;
         let names: HashSet<&str> = served.iter().flat_map(|it| &it.names).map(String::as_str).collect();
         let authorities = authorities(accounts, &self.state);
@@ -90,36 +95,43 @@ impl DerivedZones {
             change(&mut set, zone.apex.as_str(), records);
         }
         if set == self.set {
-            return;
+            return false;
         }
         let text = serde_json::to_vec_pretty(&set).expect("the keys are strings");
         if text.len() as u64 > DERIVED_BYTES_MAX {
             let problem = format!("{DERIVED_FILE} would have more than {DERIVED_BYTES_MAX} bytes");
-            return log_error(&format!(
+            log_error(&format!(
                 "the derived records stay as they are: {problem}; write `derive = []` for some domains"
             ));
+            return false;
         }
         match self.state.write(DERIVED_FILE, &text) {
             Ok(()) => {
                 self.set = set;
                 self.link.derived_stored();
+                true
             }
             Err(error) => {
                 log_error(&format!("the derived records stay as they are: {error}"));
                 self.is_outdated = true;
+                false
             }
         }
     }
 }
 
-/// What authorities look for, by the zones that other name servers get by a transfer.
+/// What authorities look for, by the zones that other name servers get by a transfer, or that are signed.
 fn challenges_by_zone<'c>(config: &'c Config, all: &[Challenge]) -> HashMap<&'c DomainName, Vec<DerivedRecord>> {
     let transfers = config.transfers_by_zone();
     let mut by_zone: HashMap<&DomainName, Vec<DerivedRecord>> = HashMap::new();
     for challenge in all {
         let Challenge::Dns { name, text } = challenge else { continue };
         let apex = zone_of(name, config.zones.iter().map(|zone| &zone.apex));
-        let Some(apex) = apex.filter(|apex| transfers.of(apex).rules().next().is_some()) else { continue };
+        let Some(apex) =
+            apex.filter(|apex| transfers.of(apex).rules().next().is_some() || config.signed_zone(apex).is_some())
+        else {
+            continue;
+        };
         by_zone.entry(apex).or_default().push(DerivedRecord {
             kind: DerivedKind::Challenge,
             owner: name.clone(),
@@ -230,7 +242,7 @@ mod tests {
         assert_eq!(read_json::<DerivedSet>(&state, DERIVED_FILE), Ok(None));
         state.write(DERIVED_FILE, b"{\"a.test\":{\"change_count\":").expect("written");
         let problem = read_json::<DerivedSet>(&state, DERIVED_FILE).expect_err("it is cut");
-        assert!(problem.starts_with("cannot read derived.json: EOF while parsing"), "{problem}");
+        assert!(problem.starts_with("cannot read derived/records.json: EOF while parsing"), "{problem}");
     }
 
     #[test]

@@ -90,16 +90,17 @@ impl Link {
         std::future::pending::<()>().await;
     }
 
-    /// Has the server process load the zone `name`, which was stored or removed. Returns when it has.
+    /// Has the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`: even if it has lost
+    /// records or its serial went back.
     ///
     /// # Errors
     /// Why it has not.
-    pub(crate) async fn zone_stored(&self, name: &str) -> Result<(), String> {
+    pub(crate) async fn zone_stored(&self, name: &str, is_forced: bool) -> Result<(), String> {
         let text = |error: io::Error| error.to_string();
         let (mut ours, theirs) = Connection::pair().map_err(text)?;
         let readable =
             ours.as_fd().try_clone_to_owned().map(Into::into).and_then(UnixDatagram::from_std).map_err(text)?;
-        self.send(Event::ZoneStored { zone: name.to_owned() }, vec![(FdKind::Requester, theirs.into_fd())]);
+        self.send(Event::ZoneStored { zone: name.to_owned(), is_forced }, vec![(FdKind::Requester, theirs.into_fd())]);
         let answer = async {
             let mut lines = String::new();
             loop {

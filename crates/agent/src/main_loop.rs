@@ -2,6 +2,7 @@
 
 use crate::certificates::{ManagedCertificate, Revocation};
 use crate::clock::unix_s;
+use crate::command_answer::CommandAnswer;
 use crate::derived::DerivedZones;
 use crate::failure::Failure;
 use crate::link::Incoming;
@@ -98,7 +99,9 @@ impl MainLoop {
         loop {
             self.start_due();
             self.rotate_keys();
-            self.derived.update(&self.orders.accounts, &self.pinned);
+            if self.derived.update(&self.orders.accounts, &self.pinned) {
+                self.zones.on_derived(self.derived.set());
+            }
             let report_wait = self.report();
             let is_possible = self.is_possible();
             let wait = self
@@ -301,6 +304,13 @@ impl MainLoop {
             (Command::RevokeCertificate { name, is_key_compromised }, Some(client)) => {
                 self.begin_revocation(&name, is_key_compromised, client);
             }
+            (Command::ReadZones { zones, forced_zones, is_success }, client) => {
+                self.zones.read_again(&zones, &forced_zones, CommandAnswer::new(client, is_success));
+            }
+            (Command::Dnssec(command), Some(client)) => {
+                self.zones.answer(&command, &CommandAnswer::new(Some(client), true));
+            }
+            (Command::UseKeeper, None) => self.zones.use_keeper(received.zone_keys),
             (Command::UpdateSecrets, None) => self.zones.update_secrets(received),
             (Command::ZonesServed, None) => self.zones.on_all_served(received.served_zones),
             (Command::StoreJournals, None) => self.zones.store_journals(received.journals),

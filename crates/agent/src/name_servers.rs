@@ -111,7 +111,7 @@ impl NameServers {
         NameServers { config }
     }
 
-    /// Waits until each name server of the zones answers as expected, for at most `time_max`. One that does not answer at all is
+    /// Waits until each other name server of the zones, and this one if it signs, answers as expected, for at most `time_max`. One that does not answer at all is
     /// logged, and left out. So is the delegation of a name to other servers: the operator has made it.
     pub(crate) async fn wait_until_answered(&self, expectations: &[Expectation], time_max: Duration) -> Unanswered {
         let deadline = Instant::now() + time_max;
@@ -122,10 +122,11 @@ impl NameServers {
         let mut tasks = JoinSet::new();
         let Unanswered { mut lags, mut not_found } = Unanswered::default();
         for (apex, expectations) in by_zone {
-            let servers = self.others_of(apex, &mut not_found).await.unwrap_or_else(|problem| {
+            let mut servers = self.others_of(apex, &mut not_found).await.unwrap_or_else(|problem| {
                 not_found.push(format!("cannot find out the name servers of zone {apex}: {problem}"));
                 Vec::new()
             });
+            servers.extend(self.signing_server(apex));
             for server in servers {
                 let expectations: Vec<Expectation> = expectations.iter().copied().cloned().collect();
                 tasks.spawn_local(async move { wait_for(server, &expectations, deadline).await });
@@ -168,6 +169,14 @@ impl NameServers {
             }
         }
         Ok(servers)
+    }
+
+    /// This server, if it signs the zone: its answers follow when the zone was signed again.
+    fn signing_server(&self, apex: &DomainName) -> Option<NameServer> {
+        self.config.signed_zone(apex)?;
+        let listen = self.config.dns_listen.iter().find(|address| address.port() != 0)?;
+        let address = SocketAddr::new(reachable(listen.ip()), listen.port());
+        Some(NameServer { host: "this server".to_owned(), address })
     }
 
     /// The addresses of a name server. This server knows those of its own zone; others come from the resolver of the system.

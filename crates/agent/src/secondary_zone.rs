@@ -7,6 +7,7 @@
 use crate::clock::{random_between, unix_s};
 use crate::dns_exchange::{ExchangeError, exchange};
 use crate::link::Link;
+use crate::signed_zone::SourceChanged;
 use crate::tsig_keys::{TsigSecrets, wire_name};
 use crate::zone_transfer::{Failure, StoredVersion, TransferSource, TransferredZone};
 use sanderling_config::log::{log, log_error, log_warning};
@@ -52,7 +53,7 @@ pub(crate) struct SecondaryContext {
     /// Transfers at once.
     pub(crate) transfers: Semaphore,
     /// Loads by the server process at once.
-    pub(crate) hand_overs: Semaphore,
+    pub(crate) hand_overs: Rc<Semaphore>,
     /// Notified when a report has changed.
     pub(crate) changed: Rc<Notify>,
 }
@@ -88,15 +89,20 @@ impl Drop for SecondaryHandle {
 }
 
 impl SecondaryHandle {
-    /// Starts the task of `zone`. To be called in a [`tokio::task::LocalSet`].
-    pub(crate) fn start(zone: &SecondaryZone, context: Rc<SecondaryContext>) -> SecondaryHandle {
+    /// Starts the task of `zone`. If it is signed, its `signer` gets each version in the place of the server process. To be called in a
+    /// [`tokio::task::LocalSet`].
+    pub(crate) fn start(
+        zone: &SecondaryZone,
+        signer: Option<SourceChanged>,
+        context: Rc<SecondaryContext>,
+    ) -> SecondaryHandle {
         let shared = Rc::new(Shared {
             wake: Notify::new(),
             served: Cell::new(Served::Unknown),
             asked: Cell::new(None),
             report: RefCell::default(),
         });
-        let zone_task = ZoneTask::new(zone, context, Rc::clone(&shared));
+        let zone_task = ZoneTask::new(zone, signer, context, Rc::clone(&shared));
         let task = tokio::task::spawn_local(zone_task.run()).abort_handle();
         SecondaryHandle { shared, task }
     }
@@ -201,6 +207,9 @@ enum ZoneChange {
 
 struct ZoneTask {
     zone: SecondaryZone,
+    signer: Option<SourceChanged>,
+    /// The version that the signer was told of.
+    told: Option<u32>,
     context: Rc<SecondaryContext>,
     shared: Rc<Shared>,
     record: Record,
@@ -217,9 +226,16 @@ struct ZoneTask {
 }
 
 impl ZoneTask {
-    fn new(zone: &SecondaryZone, context: Rc<SecondaryContext>, shared: Rc<Shared>) -> ZoneTask {
+    fn new(
+        zone: &SecondaryZone,
+        signer: Option<SourceChanged>,
+        context: Rc<SecondaryContext>,
+        shared: Rc<Shared>,
+    ) -> ZoneTask {
         let mut task = ZoneTask {
             zone: zone.clone(),
+            signer,
+            told: None,
             context,
             shared,
             record: Record::default(),
@@ -295,9 +311,16 @@ impl ZoneTask {
         }
     }
 
-    /// Has the server process load the stored version, unless it answers from it.
+    /// Has the server process load the stored version, unless it answers from it, or the signer sign it.
     async fn hand_over_if_needed(&mut self) {
         let stored = self.record.version.map(|version| version.serial);
+        if let Some(signer) = &self.signer {
+            if self.told != stored {
+                self.told = stored;
+                signer.tell();
+            }
+            return;
+        }
         match self.shared.served.get() {
             Served::Unknown => return,
             Served::Known(served) if served == stored => {
@@ -310,7 +333,7 @@ impl ZoneTask {
             return;
         }
         let _permit = self.context.hand_overs.acquire().await;
-        let result = self.context.link.zone_stored(self.zone.apex.as_str()).await;
+        let result = self.context.link.zone_stored(self.zone.apex.as_str(), false).await;
         self.handed_over_at = Some(tokio::time::Instant::now());
         self.load_problem = result.err().map(|error| format!("the server process does not load it: {error}"));
     }

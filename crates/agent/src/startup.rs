@@ -12,7 +12,7 @@ use crate::tsig_keys::TsigSecrets;
 use crate::zones::Zones;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log_error};
-use sanderling_config::{Config, ConfigSource, Exit, lookup_user};
+use sanderling_config::{Config, ConfigSource, Exit, Zone, lookup_user};
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection};
 use sanderling_os::memfd;
@@ -21,7 +21,7 @@ use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 use sanderling_state::StateFolder;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -75,9 +75,9 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     let config = Rc::new(config);
     LocalSet::new().block_on(&runtime, async {
         let (state, link) = (Arc::new(state), Rc::new(Link::new(connection)?));
-        let zones = Zones::new(Rc::clone(&config), keys, Arc::clone(&state), Rc::clone(&link));
         let pinned = PinnedKeys::load(Rc::clone(&config), Arc::clone(&state));
         let derived = DerivedZones::load(Rc::clone(&config), Arc::clone(&state), Rc::clone(&link));
+        let zones = Zones::new(Rc::clone(&config), keys, Arc::clone(&state), Rc::clone(&link), derived.set());
         let orders = Orders {
             state,
             link,
@@ -91,14 +91,27 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     })
 }
 
-/// Restricts this process: it connects to other machines, and reads and writes the state folder.
+/// Restricts this process: it connects to other machines, reads and writes its folders of the state folder, and reads the files of zones
+/// that it signs.
 fn confine(config: &Config, state: &Path) -> io::Result<()> {
     let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
-    let readable: Vec<File> = RESOLVER_FILES.iter().filter_map(|path| File::open(readable_path(path)).ok()).collect();
+    let zone_folders = config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_some()).map(folder_of);
+    let readable = RESOLVER_FILES.iter().map(|path| readable_path(path)).chain(zone_folders);
+    let readable: Vec<File> = readable.filter_map(|path| File::open(path).ok()).collect();
     let sandbox =
         SandboxConfig { readable_fds: readable.iter().map(AsFd::as_fd).collect(), landlock: layer, seccomp: layer };
-    let state = File::open(state)?;
-    sandbox::enter_as_agent(&sandbox, state.as_fd()).map(drop)
+    let writable: Vec<File> =
+        sanderling_state::FOLDERS.iter().map(|name| File::open(state.join(name))).collect::<io::Result<_>>()?;
+    let writable: Vec<BorrowedFd<'_>> = writable.iter().map(AsFd::as_fd).collect();
+    sandbox::enter_as_agent(&sandbox, &writable).map(drop)
+}
+
+/// The folder of a zone file, which an editor may replace by another file.
+fn folder_of(zone: &Zone) -> PathBuf {
+    match zone.file.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
 }
 
 /// A file of `/etc`, or the folder that a link there leads to: a resolver replaces the file in it.

@@ -1,18 +1,26 @@
-//! The zones with primary or secondary servers: routes what the server process reports about them.
+//! The zones that are signed, or have primary or secondary servers: routes what the server process reports about them.
 
+use crate::clock::unix_s;
+use crate::command_answer::CommandAnswer;
 use crate::journals::Journals;
+use crate::keeper_client::KeeperClient;
 use crate::link::Link;
 use crate::notifier::Notifier;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle};
+use crate::signed_zone::{SigningContext, SigningHandle};
 use crate::tsig_keys::TsigSecrets;
 use crate::updates::Updates;
 use sanderling_config::log::log_warning;
-use sanderling_config::{Config, DomainName, SecondaryZone};
+use sanderling_config::{Config, DomainName, SecondaryZone, SignedZone};
+use sanderling_ipc::DnssecCommand;
 use sanderling_ipc::agent::{
-    ScheduledTask, ServedZone, TransferReport, UpdatesToStore, ZoneNotify, ZoneReport, served_zones_from_memfd,
+    ScheduledTask, ServedZone, SigningReport, TransferReport, UpdatesToStore, ZoneNotify, ZoneReport,
+    served_zones_from_memfd,
 };
+use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::handover::Descriptors;
 use sanderling_state::StateFolder;
+use sanderling_zone_files::signed_derivations;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -25,12 +33,14 @@ const QUESTIONS_MAX: usize = 64;
 /// Zones that the server process is asked to load at once; it loads them one after the other.
 const HAND_OVERS_MAX: usize = 4;
 
-/// The zones of the configuration that have primary or secondary servers.
+/// The zones of the configuration that are signed, or have primary or secondary servers.
 pub(crate) struct Zones {
     config: Rc<Config>,
     keys: Rc<RefCell<TsigSecrets>>,
     notifier: Notifier,
     secondary: BTreeMap<DomainName, SecondaryHandle>,
+    signed: BTreeMap<DomainName, SigningHandle>,
+    signing: Rc<SigningContext>,
     journals: Journals,
     updates: Updates,
     changed: Rc<Notify>,
@@ -38,11 +48,36 @@ pub(crate) struct Zones {
 
 impl Zones {
     /// To be called in a [`tokio::task::LocalSet`].
-    pub(crate) fn new(config: Rc<Config>, keys: TsigSecrets, state: Arc<StateFolder>, link: Rc<Link>) -> Zones {
+    pub(crate) fn new(
+        config: Rc<Config>,
+        keys: TsigSecrets,
+        state: Arc<StateFolder>,
+        link: Rc<Link>,
+        derived: &DerivedSet,
+    ) -> Zones {
         let (keys, changed) = (Rc::new(RefCell::new(keys)), Rc::new(Notify::new()));
         let notifier = Notifier::new(Rc::clone(&keys), Rc::clone(&changed));
         let journals = Journals::new(Arc::clone(&state));
         let updates = Updates::new(Arc::clone(&state), Rc::clone(&link));
+        let hand_overs = Rc::new(Semaphore::new(HAND_OVERS_MAX));
+        let signing = Rc::new(SigningContext {
+            config: Rc::clone(&config),
+            state: Arc::clone(&state),
+            link: Rc::clone(&link),
+            keeper: Arc::new(KeeperClient::default()),
+            derivations: RefCell::new(signed_derivations(&config, derived)),
+            hand_overs: Rc::clone(&hand_overs),
+            changed: Rc::clone(&changed),
+        });
+        let of_primaries = |apex: &DomainName| config.secondary_zones.iter().find(|zone| zone.apex == *apex);
+        let source = |apex: &DomainName| {
+            let of_file = config.zones.iter().find(|zone| zone.apex == *apex).cloned();
+            of_file.or_else(|| Some(of_primaries(apex)?.zone(state.path())))
+        };
+        let start = |zone: &SignedZone| {
+            Some((zone.apex.clone(), SigningHandle::start(zone, source(&zone.apex)?, Rc::clone(&signing))))
+        };
+        let signed: BTreeMap<_, _> = config.signed_zones.iter().filter_map(start).collect();
         let context = Rc::new(SecondaryContext {
             state,
             link,
@@ -50,12 +85,15 @@ impl Zones {
             limits: config.limits.clone(),
             questions: Semaphore::new(QUESTIONS_MAX),
             transfers: Semaphore::new(config.limits.zone_transfers_in_max),
-            hand_overs: Semaphore::new(HAND_OVERS_MAX),
+            hand_overs,
             changed: Rc::clone(&changed),
         });
-        let start = |zone: &SecondaryZone| (zone.apex.clone(), SecondaryHandle::start(zone, Rc::clone(&context)));
+        let start = |zone: &SecondaryZone| {
+            let signer = signed.get(&zone.apex).map(SigningHandle::source_changed);
+            (zone.apex.clone(), SecondaryHandle::start(zone, signer, Rc::clone(&context)))
+        };
         let secondary = config.secondary_zones.iter().map(start).collect();
-        Zones { config, keys, notifier, secondary, journals, updates, changed }
+        Zones { config, keys, notifier, secondary, signed, signing, journals, updates, changed }
     }
 
     /// Returns when the report may have changed.
@@ -85,9 +123,7 @@ impl Zones {
         let transfers = self.config.transfers_by_zone();
         for (name, zone) in &named {
             self.notifier.on_served(name, zone, &transfers.of(name).secondaries);
-            if let Some(secondary) = self.secondary.get(name) {
-                secondary.on_served(zone.serial);
-            }
+            self.tell_tasks(name, zone.serial);
         }
     }
 
@@ -96,9 +132,48 @@ impl Zones {
         if let Ok(name) = DomainName::parse(&zone.name) {
             let transfers = self.config.transfers_by_zone();
             self.notifier.on_served(&name, zone, &transfers.of(&name).secondaries);
-            if let Some(secondary) = self.secondary.get(&name) {
-                secondary.on_served(zone.serial);
+            self.tell_tasks(&name, zone.serial);
+        }
+    }
+
+    fn tell_tasks(&self, name: &DomainName, serial: Option<u32>) {
+        if let Some(signed) = self.signed.get(name) {
+            signed.on_served(serial);
+        } else if let Some(secondary) = self.secondary.get(name) {
+            secondary.on_served(serial);
+        }
+    }
+
+    /// Asks the keeper at this socket from now on.
+    pub(crate) fn use_keeper(&self, socket: Option<OwnedFd>) {
+        socket.into_iter().for_each(|socket| self.signing.keeper.connect(socket));
+    }
+
+    /// Other records are derived for zones.
+    pub(crate) fn on_derived(&self, set: &DerivedSet) {
+        self.signing.derivations.replace(signed_derivations(&self.config, set));
+        self.signed.values().for_each(SigningHandle::wake);
+    }
+
+    /// Reads the records of these zones again, or of all that are signed; `answer` is sent when all of that is done.
+    pub(crate) fn read_again(&self, names: &[String], forced: &[String], answer: CommandAnswer) {
+        let answer = Rc::new(answer);
+        for (name, zone) in &self.signed {
+            let is_named = |names: &[String]| names.iter().any(|other| other == name.as_str());
+            if names.is_empty() || is_named(names) {
+                zone.read_again(Some(Rc::clone(&answer)), is_named(forced));
             }
+        }
+    }
+
+    /// Answers a command about a signed zone.
+    pub(crate) fn answer(&self, command: &DnssecCommand, answer: &CommandAnswer) {
+        let DnssecCommand::Status { zone } = command;
+        let name = DomainName::parse(zone).ok();
+        match name.and_then(|name| self.signed.get_key_value(&name)) {
+            Some((name, signed)) => answer.print(&signed.status(name, unix_s())),
+            None => answer
+                .fail(&format!("sanderling: the zone {zone} is not signed here; write dnssec = true in its domain")),
         }
     }
 
@@ -122,14 +197,20 @@ impl Zones {
 
     /// What happens when.
     pub(crate) fn tasks(&self) -> impl Iterator<Item = ScheduledTask> {
-        self.secondary.iter().flat_map(|(name, secondary)| {
+        let transfers = self.secondary.iter().flat_map(|(name, secondary)| {
             let TransferReport { next_at_unix_s, expires_at_unix_s, failure_count, .. } = secondary.report();
             let why = if failure_count > 0 { "they have not answered as they should" } else { "refresh of the SOA" };
             let task = |at_unix_s, what, why: &str| ScheduledTask { at_unix_s, what, why: why.to_owned() };
             let refresh = task(next_at_unix_s, format!("ask the primaries of zone {name}"), why);
             let expiry = expires_at_unix_s.map(|at| task(at, format!("stop serving zone {name}"), "expire of the SOA"));
             [Some(refresh), expiry].into_iter().flatten()
-        })
+        });
+        let signatures = self.signed.iter().filter_map(|(name, signed)| {
+            let SigningReport { sign_again_at_unix_s, .. } = signed.report();
+            let (what, why) = (format!("sign zone {name} again"), "its signatures expire".to_owned());
+            Some(ScheduledTask { at_unix_s: sign_again_at_unix_s?, what, why })
+        });
+        transfers.chain(signatures)
     }
 
     pub(crate) fn report(&self) -> Vec<ZoneReport> {
@@ -139,6 +220,11 @@ impl Zones {
             let report = reports.entry(name.to_string()).or_default();
             report.name = name.to_string();
             report.transfer = Some(secondary.report());
+        }
+        for (name, signed) in &self.signed {
+            let report = reports.entry(name.to_string()).or_default();
+            report.name = name.to_string();
+            report.signing = Some(signed.report());
         }
         reports.into_values().collect()
     }

@@ -10,6 +10,7 @@ use crate::paths::{
 };
 use crate::request_log::{AccessLog, LogOutput, QueryLog};
 use crate::service::Service;
+use crate::signing::SignedZone;
 use crate::site::Site;
 use crate::transfers::{TransfersByZone, TsigKeyFile, ZoneTransfers};
 use crate::updates::UpdateRule;
@@ -75,6 +76,8 @@ pub struct Config {
     pub zones: Vec<Zone>,
     /// The zones that are transferred from primary servers, in the order of the file.
     pub secondary_zones: Vec<SecondaryZone>,
+    /// The zones that are signed, in the order of the file. Each is one of `zones` or `secondary_zones`.
+    pub signed_zones: Vec<SignedZone>,
     /// Further zones, which are listed whenever zones are loaded.
     pub zone_folder: Option<ZoneFolder>,
     /// The keys that sign transfers, in the order of the file.
@@ -136,6 +139,7 @@ impl Default for Config {
             default_site: DefaultSite::None,
             zones: Vec::new(),
             secondary_zones: Vec::new(),
+            signed_zones: Vec::new(),
             zone_folder: None,
             tsig_keys: Vec::new(),
             transfers: ZoneTransfers::default(),
@@ -215,8 +219,13 @@ impl Config {
         !self.certificates.is_empty() || self.has_self_signed_certificate
     }
 
-    /// Whether a process of its own has the private keys.
+    /// Whether there is a process of its own for private keys.
     pub fn has_keeper(&self) -> bool {
+        self.keeps_certificates() || !self.signed_zones.is_empty()
+    }
+
+    /// Whether the keeper has the private keys of certificates.
+    pub fn keeps_certificates(&self) -> bool {
         self.keys == KeyPlace::Keeper && !self.certificates.is_empty()
     }
 
@@ -270,7 +279,22 @@ impl Config {
 
     /// Whether the state folder has zones, journals of zones, or dynamic updates.
     pub fn has_stored_zones(&self) -> bool {
-        !self.secondary_zones.is_empty() || self.has_zones() && self.has_secondaries() || !self.zone_updates.is_empty()
+        !(self.secondary_zones.is_empty() && self.signed_zones.is_empty() && self.zone_updates.is_empty())
+            || self.has_zones() && self.has_secondaries()
+    }
+
+    /// How the zone `apex` is signed; `None` if it is not.
+    pub fn signed_zone(&self, apex: &DomainName) -> Option<&SignedZone> {
+        self.signed_zones.iter().find(|zone| zone.apex == *apex)
+    }
+
+    /// Whether `name` is in a zone that is signed.
+    pub fn is_signed_at(&self, name: &DomainName) -> bool {
+        let labels: Vec<&str> = name.labels().collect();
+        let is_above = |apex: &&DomainName| labels.ends_with(&apex.labels().collect::<Vec<_>>());
+        let zones = self.zones.iter().map(|zone| &zone.apex).chain(self.secondary_zones.iter().map(|zone| &zone.apex));
+        let zone = zones.filter(is_above).max_by_key(|apex| apex.labels().count());
+        zone.is_some_and(|apex| self.signed_zone(apex).is_some())
     }
 
     /// Whether replies have cookies.
@@ -339,10 +363,8 @@ impl Config {
             (self.keys != running.keys, "`keys` has changed"),
             // The sandbox does not allow the folder with transferred zones.
             (!self.secondary_zones.is_empty() && running.secondary_zones.is_empty(), "`primaries` was added"),
-            (
-                !(self.secondary_zones.is_empty() && self.zone_updates.is_empty()) && self.state != running.state,
-                "`state` has changed",
-            ),
+            (self.has_stored_zones() && self.state != running.state, "`state` has changed"),
+            (!self.signed_zones.is_empty() && running.signed_zones.is_empty(), "`dnssec` was added"),
             // The sandbox does not allow the running one to protect its memory.
             (
                 self.has_secrets() && !running.has_secrets(),

@@ -2,6 +2,7 @@
 
 mod certificates_section;
 mod derive;
+mod signing;
 mod transfers;
 mod dns;
 mod files;
@@ -297,6 +298,7 @@ impl ConfigBuilder<'_, '_> {
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
         let (mut site, mut zone, mut primaries, mut aliases, mut certificate) = (None, None, None, None, None);
         let (mut https_redirect, mut hsts, mut on_renew, mut derive, mut has_update) = (None, None, None, None, false);
+        let mut dnssec = None;
         let mut options = SiteOptions::default();
         // A key that needs a site.
         let mut of_site = None;
@@ -306,6 +308,7 @@ impl ConfigBuilder<'_, '_> {
             match entry.key {
                 "site" => site = Some(entry),
                 "zone" => zone = Some(entry),
+                "dnssec" => dnssec = Some(entry),
                 "primaries" => primaries = Some(entry),
                 "certificate" => certificate = Some(entry),
                 "on_renew" => on_renew = Some(entry),
@@ -362,6 +365,7 @@ impl ConfigBuilder<'_, '_> {
             (None, Some(entry)) => self.read_primaries(name, offset, entry),
             (None, None) => {}
         }
+        self.read_dnssec(name, zone.is_some() || primaries.is_some(), has_update, dnssec);
         let has_zone = zone.is_some() || primaries.is_some() || has_update;
         if transfers != ZoneTransfers::default() {
             self.config.zone_transfers.push((name.clone(), transfers.clone()));

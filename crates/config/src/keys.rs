@@ -100,6 +100,7 @@ impl Section {
                 "compress",
                 "fallback",
                 "zone",
+                "dnssec",
                 "primaries",
                 "secondaries",
                 "transfer_allow",

@@ -17,6 +17,7 @@ mod config;
 mod site;
 mod authorities;
 mod derive;
+mod signing;
 mod zones;
 mod transfers;
 mod updates;
@@ -56,11 +57,12 @@ pub use releases::{PREVIOUS_RELEASES_MAX, ReleaseLink};
 pub use request_log::{AccessLog, LogOutput, LogTarget, QueryLog, Rotation, RotationTime};
 pub use sanderling_log_format::LogKind;
 pub use service::{ListenerRole, Service};
+pub use signing::{SIGNED_ZONES, SignedSerial, SignedZone, Signing, SigningAlgorithm, ZONE_KEYS, ZoneKeyLayout};
 pub use similar::most_similar;
 pub use site::{DohPath, Hsts, Site, SiteOptions};
 pub use transfers::{Primary, Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
 pub use updates::{NamePattern, UPDATE_TYPES, UpdateRule};
 pub use zones::{
     JOURNALS, SecondaryZone, TRANSFERRED_ZONES, UPDATES, Zone, ZoneFolder, ZoneListing, ZoneOrigin, journal_file,
-    update_file,
+    update_file, zone_file_name,
 };

@@ -32,6 +32,8 @@ pub enum ZoneOrigin {
     Operator,
     /// The agent writes the file, with what it transfers from primary servers. Without the file, the zone must not be served.
     Primaries,
+    /// The agent writes the file, which is the signed version of what the operator writes.
+    Signer,
 }
 
 /// A zone that is transferred from primary servers.
@@ -53,7 +55,7 @@ pub const JOURNALS: &str = "journals";
 
 /// The file with the journal of the zone at `apex`, below the state folder.
 pub fn journal_file(apex: &DomainName) -> PathBuf {
-    Path::new(JOURNALS).join(format!("{}.journal", file_name(apex)))
+    Path::new(JOURNALS).join(format!("{}.journal", zone_file_name(apex)))
 }
 
 /// The folder with what dynamic updates have made of zones, below the state folder.
@@ -61,11 +63,11 @@ pub const UPDATES: &str = "updates";
 
 /// The file with what dynamic updates have made of the zone at `apex`, below the state folder.
 pub fn update_file(apex: &DomainName) -> PathBuf {
-    Path::new(UPDATES).join(format!("{}.update", file_name(apex)))
+    Path::new(UPDATES).join(format!("{}.update", zone_file_name(apex)))
 }
 
 /// The name of a zone in names of files.
-fn file_name(apex: &DomainName) -> String {
+pub fn zone_file_name(apex: &DomainName) -> String {
     // Names of zones may have slashes (RFC 2317 §4).
     apex.as_str().replace('/', "%2F")
 }
@@ -73,7 +75,7 @@ fn file_name(apex: &DomainName) -> String {
 impl SecondaryZone {
     /// The file that has the zone, below the state folder.
     pub fn file(&self) -> PathBuf {
-        Path::new(TRANSFERRED_ZONES).join(format!("{}.zone", file_name(&self.apex)))
+        Path::new(TRANSFERRED_ZONES).join(format!("{}.zone", zone_file_name(&self.apex)))
     }
 
     /// The zone, whose file is below the state folder.

@@ -1,10 +1,10 @@
 //! The records of a zone as a zone file (RFC 1035 §5), a part at a time.
 
 use crate::name::Name;
-use crate::packed_rrset::RdataPart;
+use crate::packed_rrset::{AnswerRecord, RdataPart};
 use crate::rdata::PresentationFormat;
 use crate::rtype::Rtype;
-use crate::zone::Zone;
+use crate::zone::{FoundRrset, Zone};
 use crate::zone_walk::{Position, Visit};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -32,6 +32,35 @@ impl Default for ZoneTextWriter {
     fn default() -> ZoneTextWriter {
         ZoneTextWriter { position: Position::Start, rdata: Vec::new() }
     }
+}
+
+impl Zone {
+    /// Calls `visit` with owner, type, TTL and data of each record, the SOA first. Names in the data are complete.
+    pub fn each_record(&self, mut visit: impl FnMut(Name<'_>, Rtype, u32, &[u8])) {
+        let mut rdata = Vec::new();
+        Position::Start.walk(self, |found, record| {
+            copy_rdata(found, record, &mut rdata);
+            visit(found.owner, record.rtype, ttl_of(record), &rdata);
+            Visit::Next
+        });
+    }
+}
+
+/// Replaces the content of `rdata` by the data of the record.
+fn copy_rdata(found: &FoundRrset<'_>, record: &AnswerRecord<'_>, rdata: &mut Vec<u8>) {
+    rdata.clear();
+    let put = |part: RdataPart<'_>| {
+        match part {
+            RdataPart::Bytes(bytes) => rdata.extend_from_slice(bytes),
+            RdataPart::Name(name) => rdata.extend_from_slice(name.as_bytes()),
+        }
+        Ok::<(), core::convert::Infallible>(())
+    };
+    let Ok(()) = found.rrset.records(found.owner).each_part(record.rtype, record.rdata_start..record.end, put);
+}
+
+fn ttl_of(record: &AnswerRecord<'_>) -> u32 {
+    u32::from_be_bytes(*record.fixed[4..].first_chunk().expect("four bytes"))
 }
 
 impl ZoneTextWriter {
@@ -68,16 +97,8 @@ impl ZoneTextWriter {
                 LineForm::Plain => None,
                 LineForm::Commented(comment) => Some(comment),
             };
-            rdata.clear();
-            let put = |part: RdataPart<'_>| {
-                match part {
-                    RdataPart::Bytes(bytes) => rdata.extend_from_slice(bytes),
-                    RdataPart::Name(name) => rdata.extend_from_slice(name.as_bytes()),
-                }
-                Ok::<(), core::convert::Infallible>(())
-            };
-            let Ok(()) = found.rrset.records(found.owner).each_part(record.rtype, record.rdata_start..record.end, put);
-            let ttl_s = u32::from_be_bytes(*record.fixed[4..].first_chunk().expect("four bytes"));
+            copy_rdata(found, record, rdata);
+            let ttl_s = ttl_of(record);
             let data = PresentationFormat::new(record.rtype, rdata);
             // Writing to a string does not fail.
             let _ = write!(out, "{} {ttl_s} IN {} {data}", found.owner, record.rtype);

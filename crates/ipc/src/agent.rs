@@ -167,6 +167,9 @@ pub struct ZoneReport {
     pub name: String,
     /// Where it comes from, if it has primary servers.
     pub transfer: Option<TransferReport>,
+    /// Its signed version, if it is signed.
+    #[serde(default)]
+    pub signing: Option<SigningReport>,
     /// Its secondary servers, in the order of the configuration.
     pub secondaries: Vec<NotifyReport>,
 }
@@ -189,6 +192,17 @@ pub struct TransferReport {
     /// Rounds through all primaries without success since the last one.
     pub failure_count: u32,
     /// Why the last one was without success, or what is wrong with the version.
+    pub problem: Option<String>,
+}
+
+/// The state of a zone that is signed. Times are in seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SigningReport {
+    /// The signed version; `None` if there is none yet.
+    pub serial: Option<u32>,
+    /// When signatures are made again.
+    pub sign_again_at_unix_s: Option<u64>,
+    /// Why the zone file is not used, or the zone not signed.
     pub problem: Option<String>,
 }
 
@@ -345,7 +359,8 @@ mod tests {
         let address = "[2001:db8::1]:53".parse().expect("an address");
         let secondaries = outcomes.map(|outcome| NotifyReport { address, serial: 7, outcome }).to_vec();
         let transfer = Some(TransferReport { from: Some(address), ..TransferReport::default() });
-        let zone = ZoneReport { name: "example.com".to_owned(), transfer, secondaries };
+        let signing = Some(SigningReport { serial: Some(7), ..SigningReport::default() });
+        let zone = ZoneReport { name: "example.com".to_owned(), transfer, signing, secondaries };
         let report = AgentReport { certificates: vec![certificate], zones: vec![zone], schedule: vec![task] };
         assert_eq!(AgentReport::from_memfd(report.to_memfd().expect("created")).expect("read"), report);
     }

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// The file in the state folder with the [`DerivedSet`] in service.
-pub const DERIVED_FILE: &str = "derived.json";
+pub const DERIVED_FILE: &str = "derived/records.json";
 /// Bytes of [`DERIVED_FILE`].
 pub const DERIVED_BYTES_MAX: u64 = 16 * 1024 * 1024;
 

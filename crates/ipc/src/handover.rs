@@ -68,6 +68,8 @@ pub struct Descriptors {
     pub held_keys: Option<OwnedFd>,
     /// Sockets to the keeper.
     pub keeper_sockets: Vec<OwnedFd>,
+    /// A socket between the agent and the keeper.
+    pub zone_keys: Option<OwnedFd>,
     /// Keepers of the supervisor before, with their process IDs.
     pub keeper_processes: Vec<(i32, OwnedFd)>,
     /// The shared keys.
@@ -114,6 +116,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::KeptCertificates => self.kept_certificates = Some(descriptor),
                 FdKind::HeldKeys => self.held_keys = Some(descriptor),
                 FdKind::Keeper => self.keeper_sockets.push(descriptor),
+                FdKind::ZoneKeys => self.zone_keys = Some(descriptor),
                 FdKind::KeeperProcess { pid } => self.keeper_processes.push((pid, descriptor)),
                 FdKind::SharedKeys => self.shared_keys = Some(descriptor),
                 FdKind::TsigSecrets => self.tsig_secrets = Some(descriptor),

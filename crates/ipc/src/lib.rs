@@ -19,12 +19,13 @@ mod message;
 pub mod derived;
 pub mod agent;
 pub mod secrets;
+pub mod zone_signing;
 pub mod signing;
 
 pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received, is_closed};
 pub use message::{
-    Command, DecodeError, Event, FdKind, KeeperSupervision, Message, PendingCommand, ProcessInfo, StatusFormat,
-    Supervision, Text, ZoneCommand,
+    Command, DecodeError, DnssecCommand, Event, FdKind, KeeperSupervision, Message, PendingCommand, ProcessInfo,
+    StatusFormat, Supervision, Text, ZoneCommand,
 };
 
 use std::time::Duration;

@@ -61,6 +61,23 @@ pub enum Command {
     RetainKeys,
     /// Sign what is asked for at the sockets that come with the command ([`FdKind::Keeper`]). To the keeper.
     ServeKeys,
+    /// Answer the agent at the socket that comes with the command ([`FdKind::ZoneKeys`]). To the keeper.
+    ServeZoneKeys,
+    /// Read the records of zones that are signed again, and sign them. To the agent; with the client that gets the answer, if there is
+    /// one ([`FdKind::Requester`]).
+    ReadZones {
+        /// The zones; all if there is none.
+        zones: Vec<String>,
+        /// Zones that are loaded even if they have lost records or their serial went back.
+        forced_zones: Vec<String>,
+        /// Whether the command has succeeded so far.
+        is_success: bool,
+    },
+    /// Do this with a zone that is signed. To the agent it comes with the client that gets the answer ([`FdKind::Requester`]).
+    Dnssec(DnssecCommand),
+    /// Ask the keeper for keys and signatures of zones at the socket that comes with the command ([`FdKind::ZoneKeys`]), and not at
+    /// the one before. To the agent.
+    UseKeeper,
     /// Report the certificates that are requested, or one of them.
     Certificates {
         /// Its domain.
@@ -158,6 +175,16 @@ pub enum ZoneCommand {
     /// Write what the zone file would have with the dynamic updates.
     Export {
         /// Its name.
+        zone: String,
+    },
+}
+
+/// What concerns the signatures of a zone. The agent answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DnssecCommand {
+    /// Report the keys, what the parent zone is to have, and what waits for what.
+    Status {
+        /// The name of the zone.
         zone: String,
     },
 }
@@ -281,6 +308,9 @@ pub enum Event {
     ZoneStored {
         /// Its name.
         zone: String,
+        /// Even if it has lost records or its serial went back.
+        #[serde(default)]
+        is_forced: bool,
     },
     /// The agent has stored a certificate.
     CertificateStored {
@@ -329,6 +359,8 @@ pub enum FdKind {
     HeldKeys,
     /// A socket pair between a server process and the keeper: the end of the receiver ([`crate::signing`]).
     Keeper,
+    /// A socket pair between the agent and the keeper: the end of the receiver ([`crate::zone_signing`]). No server process gets it.
+    ZoneKeys,
     /// A keeper that goes on for server processes which another supervisor has started: its pidfd.
     KeeperProcess {
         /// The process ID.
@@ -548,7 +580,15 @@ pub(crate) mod tests {
             Command::StoreUpdates(made.clone()),
             Command::UpdatesStored(outcome.clone()),
         ];
-        let of_keeper = [Command::HoldKeys { number: 1 }, Command::RetainKeys, Command::ServeKeys];
+        let of_keeper = [
+            Command::HoldKeys { number: 1 },
+            Command::RetainKeys,
+            Command::ServeKeys,
+            Command::ServeZoneKeys,
+            Command::UseKeeper,
+            Command::ReadZones { zones: vec![zone()], forced_zones: Vec::new(), is_success: true },
+            Command::Dnssec(DnssecCommand::Status { zone: zone() }),
+        ];
         let commands =
             of_agent.into_iter().chain(of_keeper).chain(updates).chain(others).chain(formats).chain(of_zones);
         let events = [
@@ -571,7 +611,7 @@ pub(crate) mod tests {
             Event::UpdatesMade(made),
             Event::UpdatesStored(outcome),
             Event::CertificatesServed,
-            Event::ZoneStored { zone: zone() },
+            Event::ZoneStored { zone: zone(), is_forced: true },
             Event::ZoneNotified(notify()),
             Event::ZoneServed(ServedZone { name: zone(), serial: None }),
             Event::CertificateStored { name: zone() },
@@ -607,6 +647,7 @@ pub(crate) mod tests {
             FdKind::KeptCertificates,
             FdKind::HeldKeys,
             FdKind::Keeper,
+            FdKind::ZoneKeys,
             FdKind::KeeperProcess { pid: 1234 },
             FdKind::SharedKeys,
             FdKind::TsigSecrets,
@@ -641,11 +682,16 @@ pub(crate) mod tests {
             assert_eq!(decode(&packet), Ok((message, kinds())));
         }
         let enums = [variants::<Message>(), variants::<Command>(), variants::<Event>(), variants::<FdKind>()];
-        let inner = [variants::<StatusFormat>(), variants::<PendingCommand>(), variants::<ZoneCommand>()];
+        let inner = [
+            variants::<StatusFormat>(),
+            variants::<PendingCommand>(),
+            variants::<ZoneCommand>(),
+            variants::<DnssecCommand>(),
+        ];
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 28, 33, 23], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 32, 33, 24], "{inner:?}");
     }
 
     #[test]

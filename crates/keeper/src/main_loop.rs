@@ -2,6 +2,8 @@
 
 use crate::key_set::KeySet;
 use crate::signing_thread::Shared;
+use crate::zone_keys::ZoneKeys;
+use crate::zone_thread;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
 use sanderling_ipc::handover::Descriptors;
@@ -14,6 +16,8 @@ use sanderling_os::poll_set::PollSet;
 use sanderling_os::request_socket::RequestSocket;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -25,11 +29,13 @@ pub(crate) struct MainLoop {
     keys: KeySet,
     /// Each signing thread has a reference.
     shared: Arc<Shared>,
+    /// The folder with the keys of zones; `None` if no zone is signed.
+    zone_keys: Option<PathBuf>,
 }
 
 impl MainLoop {
-    pub(crate) fn new(supervisor: Connection) -> MainLoop {
-        MainLoop { supervisor: Some(supervisor), keys: KeySet::default(), shared: Arc::default() }
+    pub(crate) fn new(supervisor: Connection, zone_keys: Option<PathBuf>) -> MainLoop {
+        MainLoop { supervisor: Some(supervisor), keys: KeySet::default(), shared: Arc::default(), zone_keys }
     }
 
     /// Runs until neither the supervisor nor a server process needs the keeper.
@@ -65,7 +71,7 @@ impl MainLoop {
     fn handle(&mut self, command: &Command, received: IncomingFds) -> io::Result<()> {
         let mut descriptors = Descriptors::default();
         descriptors.extend(received);
-        let Descriptors { certificates, kept_certificates, held_keys, keeper_sockets, .. } = descriptors;
+        let Descriptors { certificates, kept_certificates, held_keys, keeper_sockets, zone_keys, .. } = descriptors;
         let missing = || io::Error::other("nothing came with it");
         match command {
             Command::HoldKeys { number } => {
@@ -81,6 +87,7 @@ impl MainLoop {
                 self.use_keys()?;
             }
             Command::ServeKeys => keeper_sockets.into_iter().try_for_each(|socket| self.serve(socket))?,
+            Command::ServeZoneKeys => self.serve_zone_keys(zone_keys.ok_or_else(missing)?)?,
             _ => return Err(io::Error::other("it is not for the keeper")),
         }
         Ok(())
@@ -97,6 +104,16 @@ impl MainLoop {
     fn serve(&self, socket: OwnedFd) -> io::Result<()> {
         let (socket, shared) = (RequestSocket::from_fd(socket)?, Arc::clone(&self.shared));
         thread::Builder::new().name("signing".to_owned()).spawn(move || shared.serve(&socket))?;
+        Ok(())
+    }
+
+    fn serve_zone_keys(&self, socket: OwnedFd) -> io::Result<()> {
+        let folder = self.zone_keys.clone().ok_or_else(|| io::Error::other("there is no folder with keys of zones"))?;
+        let serve = || {
+            // It ends with the agent.
+            let _ = zone_thread::serve(ZoneKeys::new(folder), UnixStream::from(socket));
+        };
+        thread::Builder::new().name("zone-signing".to_owned()).spawn(serve)?;
         Ok(())
     }
 

@@ -3,21 +3,25 @@
 use crate::main_loop::MainLoop;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log_error};
-use sanderling_config::{ConfigSource, Exit, lookup_user};
+use sanderling_config::{ConfigSource, Exit, ZONE_KEYS, lookup_user};
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection};
 use sanderling_os::memfd;
 use sanderling_os::sandbox::{self, Layer};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
-/// Runs the keeper with what the supervisor has passed on, as long as the supervisor or a server process needs it.
-pub fn run(source: &ConfigSource) -> Exit {
+/// Runs the keeper with what the supervisor has passed on, as long as the supervisor or a server process needs it. The keys of zones are
+/// in the folder `state`, if zones are signed.
+pub fn run(source: &ConfigSource, state: Option<&Path>) -> Exit {
     // `/proc/self/exe`, by which it was started, would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
         log_error(&format!("cannot set the name of the process: {}", error_text(&error)));
     }
-    match try_run(source) {
+    match try_run(source, state) {
         Ok(()) => Exit::Success,
         Err(error) => {
             log_error(&format!("the keeper of private keys cannot run: {}", error_text(&error)));
@@ -26,7 +30,7 @@ pub fn run(source: &ConfigSource) -> Exit {
     }
 }
 
-fn try_run(source: &ConfigSource) -> io::Result<()> {
+fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
     // The supervisor handles those of the terminal, which reach both.
     let _signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     signals::unblock_all()?;
@@ -38,8 +42,24 @@ fn try_run(source: &ConfigSource) -> io::Result<()> {
     let user = lookup_user(&config)
         .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
     sandbox::drop_privileges(user.as_ref(), sandbox::CoreDumps::Forbidden)?;
-    sandbox::enter_as_keeper(if config.sandbox { Layer::Enabled } else { Layer::Disabled })?;
+    let zone_keys = state.and_then(|state| {
+        let folder = open_zone_keys(state).inspect_err(|error| {
+            log_error(&format!("the keys of zones cannot be used: {}", error_text(error)));
+        });
+        folder.ok()
+    });
+    let folder = zone_keys.as_ref().map(|(_, folder)| folder.as_fd());
+    sandbox::enter_as_keeper(if config.sandbox { Layer::Enabled } else { Layer::Disabled }, folder)?;
     log::set_queue_limit(config.limits.log_queue_bytes_max);
     log::start_writer()?;
-    MainLoop::new(supervisor).run()
+    MainLoop::new(supervisor, zone_keys.map(|(path, _)| path)).run()
+}
+
+/// The folder with the keys of zones, which is created.
+fn open_zone_keys(state: &Path) -> io::Result<(PathBuf, File)> {
+    let path = state.join(ZONE_KEYS);
+    sanderling_state::create_folder(&path)?;
+    sanderling_state::remove_unfinished(&path, |_| true).map_err(|error| io::Error::other(error.to_string()))?;
+    let folder = File::open(&path)?;
+    Ok((path, folder))
 }

@@ -128,14 +128,14 @@ pub fn enter(config: &SandboxConfig<'_>) -> io::Result<Sandbox> {
     Ok(Sandbox { landlock, seccomp })
 }
 
-/// The same for the agent, which may connect to other machines, and write beneath the directory `writable`, but not listen.
+/// The same for the agent, which may connect to other machines, and write beneath the directories `writable`, but not listen.
 ///
 /// # Errors
 /// A layer failed. The process must end, since others may apply.
 ///
 /// # Panics
 /// If another thread runs, which would not be restricted.
-pub fn enter_as_agent(config: &SandboxConfig<'_>, writable: BorrowedFd<'_>) -> io::Result<Sandbox> {
+pub fn enter_as_agent(config: &SandboxConfig<'_>, writable: &[BorrowedFd<'_>]) -> io::Result<Sandbox> {
     assert_eq!(thread_count()?, 1, "the sandbox is entered before any other thread runs");
     let landlock = match config.landlock {
         Layer::Enabled => landlock::restrict_agent_to(config.readable_fds.iter().copied(), writable)?,
@@ -148,19 +148,23 @@ pub fn enter_as_agent(config: &SandboxConfig<'_>, writable: BorrowedFd<'_>) -> i
     Ok(Sandbox { landlock, seccomp })
 }
 
-/// The same for the keeper of private keys, which reads and writes no file, and has only the sockets and the memory that it is
-/// given.
+/// The same for the keeper of private keys, which has only the sockets and the memory that it is given, and reads and writes no file but
+/// those of the directory `keys`.
 ///
 /// # Errors
 /// A layer failed. The process must end, since others may apply.
 ///
 /// # Panics
 /// If another thread runs, which would not be restricted.
-pub fn enter_as_keeper(layer: Layer) -> io::Result<Sandbox> {
+pub fn enter_as_keeper(layer: Layer, keys: Option<BorrowedFd<'_>>) -> io::Result<Sandbox> {
     assert_eq!(thread_count()?, 1, "the sandbox is entered before any other thread runs");
     Ok(match layer {
         Layer::Enabled => {
-            Sandbox { landlock: landlock::restrict_to(std::iter::empty())?, seccomp: seccomp::install_for_keeper()? }
+            let landlock = match keys {
+                Some(keys) => landlock::restrict_keeper_to(keys)?,
+                None => landlock::restrict_to(std::iter::empty())?,
+            };
+            Sandbox { landlock, seccomp: seccomp::install_for_keeper(keys.is_some())? }
         }
         Layer::Disabled => Sandbox { landlock: Landlock::Disabled, seccomp: Seccomp::Disabled },
     })

@@ -3,6 +3,7 @@
 mod releases;
 mod state;
 mod zone;
+mod dnssec;
 mod control;
 mod generate;
 
@@ -97,7 +98,11 @@ pub(crate) enum Command {
         state: PathBuf,
     },
     /// Hold private keys with what a supervisor has passed on.
-    Keeper { source: ConfigSource },
+    Keeper {
+        source: ConfigSource,
+        /// The state folder, if zones are signed.
+        state: Option<PathBuf>,
+    },
     /// Run the command of a domain whose certificate was renewed.
     RunOnRenew(RenewalCommand),
     /// Report the errors of the configuration.
@@ -148,7 +153,10 @@ impl Invocation {
                 let state = serve.state.take().unwrap_or_default();
                 Command::Agent { state, source: serve.source(search_paths)? }
             }
-            CliCommand::Keeper { serve } => Command::Keeper { source: serve.source(search_paths)? },
+            CliCommand::Keeper { mut serve } => {
+                let state = serve.state.take();
+                Command::Keeper { state, source: serve.source(search_paths)? }
+            }
             CliCommand::OnRenew { domain, chain, key, timeout_ms, command } => {
                 let timeout = Duration::from_millis(timeout_ms);
                 Command::RunOnRenew(RenewalCommand { domain, chain, key, timeout, command })
@@ -187,10 +195,8 @@ impl Invocation {
                 let source = arguments.source("rollback", search_paths)?;
                 Command::Publish(arguments.publication(name, Release::Previous, source, (search_paths, env)))
             }
-            CliCommand::Zone { command } => {
-                let (command, arguments) = command.request();
-                control("zone", arguments.request(Request::Zone(command), search_paths, env))?
-            }
+            CliCommand::Dnssec { command } => control("dnssec", command.request(search_paths, env))?,
+            CliCommand::Zone { command } => control("zone", command.request(search_paths, env))?,
             CliCommand::Certificates { name, json, control: arguments } => {
                 let command = Request::Certificates { name: name.map(|name| name.to_string()), is_json: json };
                 control("certificates", arguments.request(command, search_paths, env))?
@@ -420,6 +426,11 @@ it, 2 for a wrong command line.")]
     Zone {
         #[command(subcommand)]
         command: zone::ZoneArgs,
+    },
+    /// Show the keys of a zone that the server signs, and what to give to the registrar
+    Dnssec {
+        #[command(subcommand)]
+        command: dnssec::DnssecArgs,
     },
     /// Show the certificates that the server requests
     ///

@@ -47,7 +47,7 @@ fn run() -> Exit {
             sanderling_server_process::serve(&source, control, state, &forced_zones)
         }
         Command::Agent { source, state } => sanderling_agent::run(&source, &state),
-        Command::Keeper { source } => sanderling_keeper::run(&source),
+        Command::Keeper { source, state } => sanderling_keeper::run(&source, state.as_deref()),
         Command::RunOnRenew(command) => command.run(),
         Command::Check(source, options) => sanderling_server_process::check(&source, options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),

@@ -4,7 +4,7 @@
 //! A record for an authority is a small zone of its own, at the name of the record. It takes precedence over the zone above it
 //! for this name alone, so that a large zone is not built again, and a reload of that zone has no effect on it.
 
-use sanderling_config::DomainName;
+use sanderling_config::{Config, DomainName};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{HashSeed, Zone, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
 use sanderling_ipc::agent::Challenge;
@@ -55,10 +55,10 @@ impl ActiveChallenges {
         self.texts.keys()
     }
 
-    /// `zones` with the records for authorities.
-    pub(crate) fn overlay(&self, zones: &Arc<ZoneMap>) -> Arc<ZoneMap> {
+    /// `zones` with the records for authorities. Those in zones that the agent signs are there already, with signatures.
+    pub(crate) fn overlay(&self, zones: &Arc<ZoneMap>, config: &Config) -> Arc<ZoneMap> {
         let mut overlaid = Arc::clone(zones);
-        for (name, texts) in &self.texts {
+        for (name, texts) in self.texts.iter().filter(|(name, _)| !config.is_signed_at(name)) {
             if let Some(zone) = challenge_zone(name, texts, zones.seed()) {
                 overlaid = Arc::new(overlaid.with_entry(ZoneEntry::Served(Arc::new(zone))));
             }
@@ -99,11 +99,12 @@ mod tests {
     fn records_are_beside_the_zones() {
         let zones = Arc::new(ZoneMap::new(HashSeed(1), []));
         let none = ActiveChallenges::default();
-        assert!(none.tokens().is_none() && none.overlay(&zones).entries().is_empty());
+        let config = Config::default();
+        assert!(none.tokens().is_none() && none.overlay(&zones, &config).entries().is_empty());
         let name = "_acme-challenge.example.com";
         let one =
             ActiveChallenges::new(vec![dns(name, "one"), dns(name, "two"), dns("_acme-challenge.a.example", "x")]);
-        let overlaid = one.overlay(&zones);
+        let overlaid = one.overlay(&zones, &config);
         let apexes: Vec<_> = overlaid.entries().iter().map(|entry| entry.apex().to_string()).collect();
         assert_eq!(apexes.len(), 2, "{apexes:?}");
         assert!(overlaid.entries().iter().all(|entry| matches!(entry, ZoneEntry::Served(_))));

@@ -368,6 +368,10 @@ impl<'s> ControlLoop<'s> {
             | Command::HoldKeys { .. }
             | Command::RetainKeys
             | Command::ServeKeys
+            | Command::ServeZoneKeys
+            | Command::ReadZones { .. }
+            | Command::Dnssec(_)
+            | Command::UseKeeper
             | Command::ZoneNotified(_)
             | Command::Certificates { .. }
             | Command::RenewCertificate { .. }
@@ -385,7 +389,8 @@ impl<'s> ControlLoop<'s> {
         match challenges.and_then(challenges_from_memfd) {
             Ok(challenges) => {
                 self.challenges = ActiveChallenges::new(challenges);
-                let (tokens, zones) = (self.challenges.tokens(), self.challenges.overlay(&self.zones));
+                let (tokens, zones) =
+                    (self.challenges.tokens(), self.challenges.overlay(&self.zones, &self.state.config));
                 self.server.update_snapshot(|snapshot| {
                     snapshot.challenges = tokens;
                     snapshot.zones = zones;

@@ -99,6 +99,7 @@ fn origin_name<S: serde::Serializer>(origin: &ZoneOrigin, serializer: S) -> Resu
     serializer.serialize_str(match origin {
         ZoneOrigin::Operator => "operator",
         ZoneOrigin::Primaries => "primaries",
+        ZoneOrigin::Signer => "signer",
     })
 }
 

@@ -22,8 +22,8 @@ use crate::zone_updates::{self, UpdateFiles};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{log, log_error};
 use sanderling_config::{
-    Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SecondaryZone, Zone as ZoneConfig, ZoneFolder,
-    ZoneListing, ZoneOrigin,
+    Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SIGNED_ZONES, SecondaryZone, Zone as ZoneConfig,
+    ZoneFolder, ZoneListing, ZoneOrigin,
 };
 use sanderling_dns::difference::MergeOutcome;
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
@@ -227,8 +227,9 @@ impl Loader {
         check_sources(self.zones.values_mut().collect());
         let folder = config.zone_folder.as_ref();
         self.zone_folder = folder.map(|folder| folder.directory.clone());
-        let transferred = config.secondary_zones.iter().map(|zone| self.transferred(zone));
-        let own_zones: Vec<ZoneConfig> = config.zones.iter().cloned().chain(transferred).collect();
+        let transferred = config.secondary_zones.iter().map(|zone| self.transferred(config, zone));
+        let of_files = config.zones.iter().map(|zone| self.in_service(config, zone));
+        let own_zones: Vec<ZoneConfig> = of_files.chain(transferred).collect();
         let of_folder = folder.map_or(Vec::new(), |folder| self.list_folder(folder, &own_zones, &mut report));
         let zones = own_zones.iter().chain(&of_folder);
         let state = self.state.clone();
@@ -256,10 +257,24 @@ impl Loader {
     }
 
     /// The zone whose file the agent writes. Without a state folder, there is none.
-    fn transferred(&self, zone: &SecondaryZone) -> ZoneConfig {
-        match &self.state {
-            Some(state) => zone.zone(state),
-            None => ZoneConfig { file: PathBuf::new(), ..zone.zone(Path::new("")) },
+    fn transferred(&self, config: &Config, zone: &SecondaryZone) -> ZoneConfig {
+        let Some(state) = &self.state else {
+            return ZoneConfig { file: PathBuf::new(), ..zone.zone(Path::new("")) };
+        };
+        match config.signed_zone(&zone.apex) {
+            Some(signed) => ZoneConfig { file: state.join(signed.file()), ..zone.zone(state) },
+            None => zone.zone(state),
+        }
+    }
+
+    /// `zone`, or its signed version if it is signed. Until there is a signed version, the parent zone has no DS records, and the zone
+    /// is served as the operator writes it.
+    fn in_service(&self, config: &Config, zone: &ZoneConfig) -> ZoneConfig {
+        let signed = config.signed_zone(&zone.apex).zip(self.state.as_ref());
+        let file = signed.map(|(signed, state)| state.join(signed.file())).filter(|file| file.exists());
+        match file {
+            Some(file) => ZoneConfig { file, origin: ZoneOrigin::Signer, ..zone.clone() },
+            None => zone.clone(),
         }
     }
 
@@ -462,7 +477,10 @@ impl Loader {
         // A symbolic link is read where it leads to.
         let linked = |file: &Path| fs::read_link(file).ok().and_then(|_| fs::canonicalize(file).ok());
         let of_files = files.flat_map(|file| [Some(directory_of(file)), linked(file).as_deref().map(directory_of)]);
-        let stored = self.state.as_deref().map(|state| [zone_journals::folder(state), zone_updates::folder(state)]);
+        let stored = self
+            .state
+            .as_deref()
+            .map(|state| [zone_journals::folder(state), zone_updates::folder(state), state.join(SIGNED_ZONES)]);
         of_files.flatten().chain(self.zone_folder.clone()).chain(stored.into_iter().flatten()).collect()
     }
 
@@ -619,8 +637,8 @@ impl LoadedZone {
             }
             Err(diagnostic) => Err(Failure { diagnostics: vec![diagnostic], denial: Denial::None }),
         };
-        if zone.origin == ZoneOrigin::Primaries {
-            // The operator of the primary has them.
+        if zone.origin != ZoneOrigin::Operator {
+            // The operator of the primary has them, or the agent reports them.
             warnings.clear();
         }
         if context.kept.is_some() {

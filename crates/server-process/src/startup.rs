@@ -15,7 +15,9 @@ use crate::socket_sets::{https_port, socket_sets};
 use crate::transfers::transfer_policy;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{self, log_error, log_warning, report};
-use sanderling_config::{ConfigSource, DomainName, Exit, JOURNALS, LogKind, TRANSFERRED_ZONES, UPDATES, lookup_user};
+use sanderling_config::{
+    ConfigSource, DomainName, Exit, JOURNALS, LogKind, SIGNED_ZONES, TRANSFERRED_ZONES, UPDATES, lookup_user,
+};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::handover;
@@ -171,7 +173,7 @@ impl Inherited {
         })?;
         if let Some(state) = &state_folder {
             // Before the sandbox, which allows a folder that exists. The agent may have created it.
-            for folder in [TRANSFERRED_ZONES, JOURNALS, UPDATES] {
+            for folder in [TRANSFERRED_ZONES, JOURNALS, UPDATES, SIGNED_ZONES] {
                 let _ = DirBuilder::new().mode(0o700).create(state.join(folder));
             }
         }

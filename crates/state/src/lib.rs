@@ -1,6 +1,6 @@
 //! The state folder: what outlives the processes, such as certificates, private keys, accounts and orders.
 //!
-//! One process owns it, which holds a lock. A change is durable when the call returns, and a crash at any moment leaves the
+//! One process owns it, which holds a lock, except for the folder with the private keys of zones, which another process has. A change is durable when the call returns, and a crash at any moment leaves the
 //! content before or after it, never a part: a file is written beside the old one, flushed, and renamed, and its folder is
 //! flushed. Only the owner may read files and folders (0600, 0700).
 //!
@@ -11,7 +11,7 @@
 //! generations/NAME-N/{fullchain.pem, privkey.pem}
 //! ```
 //!
-//! Other files are the business of the caller. The chain and the key of a certificate change together, by one rename of a link;
+//! Other files are the business of the caller, in [`FOLDERS`]. The chain and the key of a certificate change together, by one rename of a link;
 //! other programs read them at `certificates/NAME/`.
 #![forbid(unsafe_code)]
 
@@ -27,6 +27,22 @@ use std::path::{Component, Path, PathBuf};
 
 /// The form of the folder. A program reads no folder of a later one.
 const VERSION: u32 = 1;
+/// The folders of the process that owns the state folder. Its sandbox allows these, and no other one: the private keys of zones are beside
+/// them.
+pub const FOLDERS: [&str; 12] = [
+    CERTIFICATES,
+    GENERATIONS,
+    "acme",
+    "orders",
+    "renewals",
+    "rotations",
+    "derived",
+    "zones",
+    "journals",
+    "updates",
+    "signing",
+    "signed",
+];
 const VERSION_FILE: &str = "version";
 const LOCK_FILE: &str = "lock";
 /// Where other programs find certificates, below the folder.
@@ -134,10 +150,10 @@ impl StateFolder {
         }
         let folder = StateFolder { root: path.to_owned(), _lock: lock };
         folder.check_version()?;
-        for name in [CERTIFICATES, GENERATIONS] {
+        for name in FOLDERS {
             folder.create_folder(&path.join(name))?;
         }
-        folder.remove_unfinished(path)?;
+        remove_unfinished(path, |name| FOLDERS.contains(&name))?;
         folder.remove_unused_generations()?;
         Ok(folder)
     }
@@ -246,22 +262,7 @@ impl StateFolder {
         }
         let parent = path.parent().unwrap_or(&self.root);
         self.create_folder(parent)?;
-        let created = DirBuilder::new().mode(0o700).create(path).and_then(|()| flush_folder(parent));
-        created.map_err(|error| failed("create", path, &error))
-    }
-
-    /// Removes what was not renamed, here and in the folders below.
-    fn remove_unfinished(&self, folder: &Path) -> Result<(), StateError> {
-        for (path, is_folder) in entries(folder).map_err(|error| failed("read", folder, &error))? {
-            let is_unfinished =
-                path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()));
-            if is_unfinished && !is_folder {
-                remove_file(&path).map_err(|error| failed("remove", &path, &error))?;
-            } else if is_folder {
-                self.remove_unfinished(&path)?;
-            }
-        }
-        Ok(())
+        create_folder(path).map_err(|error| failed("create", path, &error))
     }
 
     /// Removes generations that no link has led to: the switch to them was not reached.
@@ -278,6 +279,19 @@ impl StateFolder {
     }
 }
 
+/// Removes what a crash has left of files that were written in the folder at `path`, and in folders below with these names.
+pub fn remove_unfinished(path: &Path, is_own: fn(&str) -> bool) -> Result<(), StateError> {
+    for (path, is_folder) in entries(path).map_err(|error| failed("read", path, &error))? {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if is_folder && is_own(name) {
+            remove_unfinished(&path, |_| true)?;
+        } else if !is_folder && name.starts_with(TEMPORARY) {
+            remove_file(&path).map_err(|error| failed("remove", &path, &error))?;
+        }
+    }
+    Ok(())
+}
+
 /// The number at the end of the name of a generation; 0 if there is none.
 fn generation_of(path: &Path) -> u64 {
     let name = path.file_name().and_then(|name| name.to_str());
@@ -289,7 +303,8 @@ fn entries(folder: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
     fs::read_dir(folder)?.map(|entry| entry.and_then(|entry| Ok((entry.path(), entry.file_type()?.is_dir())))).collect()
 }
 
-fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
+/// Gives the file at `path` this content. Only its owner may read it. One process at a time may write it.
+pub fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     let parent = path.parent().expect("a file in the folder has a folder");
     let name = path.file_name().and_then(|name| name.to_str()).expect("names are text");
     let temporary = parent.join(format!("{TEMPORARY}{name}"));
@@ -304,6 +319,15 @@ fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
         return Err(error);
     }
     flush_folder(parent)
+}
+
+/// Creates the folder at `path`, which only its owner may read, in a folder that exists.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => flush_folder(path.parent().unwrap_or(Path::new("."))),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 fn flush_folder(path: &Path) -> io::Result<()> {

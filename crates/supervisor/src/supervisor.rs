@@ -8,10 +8,10 @@ mod upgrade;
 mod start_task;
 mod status;
 mod certificates;
+mod keeper;
 mod agent;
 mod renewal_commands;
 mod zones;
-mod keeper;
 mod log_files;
 mod secrets;
 
@@ -176,6 +176,7 @@ struct Replacement {
     replaced_generation: u64,
     message: String,
     problem_count: usize,
+    forced_zones: Vec<String>,
     deadline: Instant,
 }
 
@@ -304,6 +305,7 @@ impl Supervisor {
                 self.next_watchdog,
                 self.agent.next_deadline(),
                 self.keeper.next_erasure(),
+                self.keeper.next_start().filter(|at| now < *at),
                 self.secrets.next_check(),
                 self.logs.next_check(),
             ])
@@ -354,6 +356,7 @@ impl Supervisor {
                     self.enqueue(QueuedRequest::Zone(requester, command));
                 }
                 Command::Zone(command) => self.pass_to_serving_process(requester, command),
+                command @ Command::Dnssec(_) => self.pass_to_agent(requester, command),
                 Command::Certificates { name, is_json } => {
                     self.reply_with_certificates(requester, name.as_deref(), is_json);
                 }
@@ -378,6 +381,9 @@ impl Supervisor {
                 | Command::HoldKeys { .. }
                 | Command::RetainKeys
                 | Command::ServeKeys
+                | Command::ServeZoneKeys
+                | Command::ReadZones { .. }
+                | Command::UseKeeper
                 | Command::ZoneNotified(_)
                 | Command::Supervision(_) => {
                     self.reply(requester, Err("only a supervisor can send this command"));
@@ -432,6 +438,7 @@ impl Supervisor {
         self.update_agent();
         self.update_keeper(hang_limit);
         self.update_secrets();
+        self.connect_agent_to_keeper();
         self.update_logs();
         self.update_renewal_commands();
         if let Some(interval) = self.notifier.watchdog_interval()

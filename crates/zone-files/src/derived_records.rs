@@ -44,14 +44,29 @@ impl ZoneDerivation {
     }
 }
 
-/// What is derived for all zones of `config` for which something is, of which the agent has made `set`.
+/// What is derived for all zones of `config` for which something is, of which the agent has made `set`. Those that are signed are without: their
+/// signed versions have the records.
 pub fn all_derivations(config: &Config, set: &DerivedSet) -> HashMap<DomainName, Arc<ZoneDerivation>> {
+    derivations(config, set, |apex| config.signed_zone(apex).is_none())
+}
+
+/// The same for the zones that are signed.
+pub fn signed_derivations(config: &Config, set: &DerivedSet) -> HashMap<DomainName, Arc<ZoneDerivation>> {
+    derivations(config, set, |apex| config.signed_zone(apex).is_some())
+}
+
+fn derivations(
+    config: &Config,
+    set: &DerivedSet,
+    is_wanted: impl Fn(&DomainName) -> bool,
+) -> HashMap<DomainName, Arc<ZoneDerivation>> {
     let mut by_zone = config.derived_rrsets();
     let of_zone = |zone: &sanderling_config::Zone| {
         let rrsets = by_zone.remove(&zone.apex).unwrap_or_default();
         (zone.apex.clone(), Arc::new(ZoneDerivation::new(rrsets, &zone.apex, set)))
     };
-    config.zones.iter().map(of_zone).filter(|(_, derivation)| !derivation.is_empty()).collect()
+    let zones = config.zones.iter().filter(|zone| is_wanted(&zone.apex));
+    zones.map(of_zone).filter(|(_, derivation)| !derivation.is_empty()).collect()
 }
 
 /// What was added to a zone.

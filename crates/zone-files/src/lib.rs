@@ -10,7 +10,7 @@ mod derived_records;
 mod record_sink;
 mod zone_sources;
 
-pub use derived_records::{AddedRecords, ZoneDerivation, all_derivations};
+pub use derived_records::{AddedRecords, ZoneDerivation, all_derivations, signed_derivations};
 pub use record_sink::{MergedUpdates, PriorUpdates, StoreRequest, UpdateState, ZoneUpdates};
 pub use zone_loader::{Denial, Failure, ReadZone, load, parse, restore, wire_name};
 pub use zone_sources::{ZoneSources, ZoneText};

@@ -52,23 +52,36 @@ pub(super) fn restrict_to<'d>(readable: impl Iterator<Item = BorrowedFd<'d>>) ->
     restrict(allow_reading(rules, readable)?)
 }
 
-/// The same, and allows writing beneath the directory `writable`, and connecting.
+/// The same, and allows writing beneath the directories `writable`, and connecting.
 pub(super) fn restrict_agent_to<'d>(
     readable: impl Iterator<Item = BorrowedFd<'d>>,
-    writable: BorrowedFd<'_>,
+    writable: &[BorrowedFd<'_>],
 ) -> io::Result<Landlock> {
-    let rights = AccessFs::ReadFile
+    let rules = rules_for(NEWEST_ABI, AccessNet::BindTcp.into()).map_err(|error| landlock_error(&error))?;
+    let mut rules = allow_reading(rules, readable)?;
+    for directory in writable {
+        let rights = writing() | AccessFs::MakeSym;
+        rules = rules.add_rule(PathBeneath::new(directory, rights)).map_err(|error| landlock_error(&error))?;
+    }
+    restrict(rules)
+}
+
+/// Allows nothing but reading and writing beneath the directory `keys`.
+pub(super) fn restrict_keeper_to(keys: BorrowedFd<'_>) -> io::Result<Landlock> {
+    let rules = rules_for(NEWEST_ABI, AccessNet::from_all(NEWEST_ABI)).map_err(|error| landlock_error(&error))?;
+    restrict(rules.add_rule(PathBeneath::new(keys, writing())).map_err(|error| landlock_error(&error))?)
+}
+
+/// Reading and writing files and directories.
+fn writing() -> BitFlags<AccessFs> {
+    AccessFs::ReadFile
         | AccessFs::ReadDir
         | AccessFs::WriteFile
         | AccessFs::Truncate
         | AccessFs::MakeReg
         | AccessFs::MakeDir
-        | AccessFs::MakeSym
         | AccessFs::RemoveFile
-        | AccessFs::RemoveDir;
-    let rules = rules_for(NEWEST_ABI, AccessNet::BindTcp.into()).map_err(|error| landlock_error(&error))?;
-    let rules = allow_reading(rules, readable)?;
-    restrict(rules.add_rule(PathBeneath::new(writable, rights)).map_err(|error| landlock_error(&error))?)
+        | AccessFs::RemoveDir
 }
 
 fn restrict(rules: RulesetCreated) -> io::Result<Landlock> {

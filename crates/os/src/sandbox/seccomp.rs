@@ -45,9 +45,9 @@ pub(super) fn install_for_agent() -> io::Result<Seccomp> {
     install_allowing(syscalls::allowed_to_agent())
 }
 
-/// Installs the filters of the keeper of private keys.
-pub(super) fn install_for_keeper() -> io::Result<Seccomp> {
-    install_allowing(syscalls::allowed_to_keeper())
+/// Installs the filters of the keeper of private keys. `has_files`: it has keys in files.
+pub(super) fn install_for_keeper(has_files: bool) -> io::Result<Seccomp> {
+    install_allowing(syscalls::allowed_to_keeper(has_files))
 }
 
 fn install_allowing(allowed: Rules) -> io::Result<Seccomp> {

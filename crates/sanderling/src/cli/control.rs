@@ -4,7 +4,7 @@ use super::parse_number;
 use clap::Args;
 use sanderling_config::SearchPaths;
 use sanderling_ipc::control_path::{RuntimeEnv, of_client};
-use sanderling_ipc::{Command, ZoneCommand};
+use sanderling_ipc::{Command, DnssecCommand, ZoneCommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(super) struct ControlArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     config: Option<PathBuf>,
 
-    /// Time to wait for the whole answer [default: 5 for `status`, `certificates` and `zone status`, 300 for `renew` and `revoke`, 600 for `zone list`, `zone show` and `zone export`, 60 for `reload` and
+    /// Time to wait for the whole answer [default: 5 for `status`, `certificates`, `zone status` and `dnssec status`, 300 for `renew` and `revoke`, 600 for `zone list`, `zone show` and `zone export`, 60 for `reload` and
     /// `upgrade`, 35 for `stop`]
     ///
     /// For `stop`, more than `drain_timeout_ms`.
@@ -60,9 +60,10 @@ impl ControlArgs {
         env: &RuntimeEnv,
     ) -> Result<ControlRequest, String> {
         let default_s = match command {
-            Command::Status(_) | Command::Certificates { .. } | Command::Zone(ZoneCommand::Status { .. }) => {
-                STATUS_TIMEOUT_S
-            }
+            Command::Status(_)
+            | Command::Certificates { .. }
+            | Command::Dnssec(DnssecCommand::Status { .. })
+            | Command::Zone(ZoneCommand::Status { .. }) => STATUS_TIMEOUT_S,
             // An authority takes its time.
             Command::RenewCertificate { .. } | Command::RevokeCertificate { .. } => RENEWAL_TIMEOUT_S,
             Command::Zone(ZoneCommand::List { .. } | ZoneCommand::Show { .. } | ZoneCommand::Export { .. }) => {

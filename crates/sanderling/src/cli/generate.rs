@@ -83,10 +83,11 @@ mod tests {
     use std::path::Path;
     use std::process::Command as Program;
 
-    const COMMANDS: [&str; 18] = [
+    const COMMANDS: [&str; 19] = [
         "publish",
         "rollback",
         "demo",
+        "dnssec",
         "serve",
         "check",
         "probe",
@@ -127,6 +128,7 @@ mod tests {
             .collect();
         let mut expected: Vec<_> = COMMANDS.iter().map(|command| format!("sanderling-{command}.1")).collect();
         expected.push("sanderling.1".to_owned());
+        expected.push("sanderling-dnssec-status.1".to_owned());
         expected.extend(["export", "list", "show", "status"].map(|command| format!("sanderling-zone-{command}.1")));
         names.sort();
         expected.sort();

@@ -1,10 +1,11 @@
 //! The commands of `sanderling zone`.
 
 use super::control::ControlArgs;
-use super::parse_zone_name;
+use super::{ControlRequest, parse_zone_name};
 use clap::Subcommand;
-use sanderling_config::DomainName;
-use sanderling_ipc::ZoneCommand;
+use sanderling_config::{DomainName, SearchPaths};
+use sanderling_ipc::control_path::RuntimeEnv;
+use sanderling_ipc::{Command, ZoneCommand};
 
 /// A command about zones of the running server.
 #[derive(Debug, Subcommand)]
@@ -66,15 +67,17 @@ Exit status: 0 if all records were printed, 1 if there is no such zone or the se
 }
 
 impl ZoneArgs {
-    /// The command for the server, and how to reach it.
-    pub(super) fn request(self) -> (ZoneCommand, ControlArgs) {
-        match self {
+    /// # Errors
+    /// A message: the control socket is unknown.
+    pub(super) fn request(self, search_paths: &SearchPaths, env: &RuntimeEnv) -> Result<ControlRequest, String> {
+        let (command, control) = match self {
             ZoneArgs::List { json, control } => (ZoneCommand::List { is_json: json }, control),
             ZoneArgs::Status { zone, control } => {
                 (ZoneCommand::Status { zone: zone.to_string(), report: None }, control)
             }
             ZoneArgs::Export { zone, control } => (ZoneCommand::Export { zone: zone.to_string() }, control),
             ZoneArgs::Show { zone, rrtype, control } => (ZoneCommand::Show { zone: zone.to_string(), rrtype }, control),
-        }
+        };
+        control.request(Command::Zone(command), search_paths, env)
     }
 }

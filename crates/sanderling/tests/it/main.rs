@@ -28,6 +28,7 @@ mod query_log;
 mod releases;
 mod rights;
 mod secondary_zones;
+mod signed_zones;
 mod site_files;
 mod site_lint;
 mod site_rules;

@@ -158,7 +158,7 @@ impl ControlLoop<'_> {
         snapshot.notify = notify_policy(&config, self.notifies.inbox());
         snapshot.updates = update_policy(&config, self.updates.inbox());
         self.zones = Arc::clone(&snapshot.zones);
-        snapshot.zones = self.challenges.overlay(&self.zones);
+        snapshot.zones = self.challenges.overlay(&self.zones, &config);
         snapshot.challenges = self.challenges.tokens();
         self.server.update_snapshot(|current| {
             match secrets {

@@ -1,11 +1,11 @@
-//! Tells the agent, through the supervisor, which versions of zones are served: those that have primary or secondary servers, and
+//! Tells the agent, through the supervisor, which versions of zones are served: those that are signed, or have primary or secondary servers, and
 //! which primaries have sent NOTIFY.
 
 use super::ControlLoop;
 use crate::load_status::ZoneState;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
-use sanderling_config::{DomainName, TransfersByZone, ZoneOrigin};
+use sanderling_config::{Config, DomainName, TransfersByZone, ZoneOrigin};
 use sanderling_ipc::agent::{ServedZone, ZoneNotify, journals_to_memfds, served_zones_to_memfd};
 use sanderling_ipc::{Event, FdKind, Message};
 use sanderling_os::event_fd::EventFd;
@@ -62,7 +62,7 @@ impl ControlLoop<'_> {
         }
         let transfers = config.transfers_by_zone();
         let states = self.state.load_status.zones.iter();
-        let served: Vec<ServedZone> = states.filter_map(|zone| served_zone(zone, &transfers)).collect();
+        let served: Vec<ServedZone> = states.filter_map(|zone| served_zone(zone, &config, &transfers)).collect();
         match served_zones_to_memfd(&served) {
             Ok(file) => {
                 let Some(supervisor) = &mut self.state.supervisor else { return };
@@ -98,15 +98,18 @@ impl ControlLoop<'_> {
 
     /// Tells which version of a zone is served, if it is one of them.
     pub(super) fn report_zone(&mut self, zone: &ZoneState) {
-        if let Some(served) = served_zone(zone, &self.state.config.transfers_by_zone()) {
+        let config = &self.state.config;
+        if let Some(served) = served_zone(zone, config, &config.transfers_by_zone()) {
             self.send(Event::ZoneServed(served));
         }
     }
 }
 
 /// `None` if the agent is not concerned.
-fn served_zone(zone: &ZoneState, transfers: &TransfersByZone<'_>) -> Option<ServedZone> {
+fn served_zone(zone: &ZoneState, config: &Config, transfers: &TransfersByZone<'_>) -> Option<ServedZone> {
     let name = DomainName::parse(&zone.name).ok()?;
-    let is_concerned = zone.origin == ZoneOrigin::Primaries || !transfers.of(&name).secondaries.is_empty();
+    let is_concerned = zone.origin == ZoneOrigin::Primaries
+        || config.signed_zone(&name).is_some()
+        || !transfers.of(&name).secondaries.is_empty();
     is_concerned.then(|| ServedZone { name: zone.name.clone(), serial: zone.serial })
 }

@@ -70,6 +70,10 @@ impl ControlLoop<'_> {
             | Command::HoldKeys { .. }
             | Command::RetainKeys
             | Command::ServeKeys
+            | Command::ServeZoneKeys
+            | Command::ReadZones { .. }
+            | Command::Dnssec(_)
+            | Command::UseKeeper
             | Command::UpdateLogs
             | Command::Supervision(_) => {
                 control.send_stderr(client, &format!("sanderling: {NO_SUPERVISOR}"));

@@ -122,7 +122,7 @@ impl ControlLoop<'_> {
     /// Serves a version of a zone from now on.
     pub(super) fn put_into_service(&mut self, entry: ZoneEntry, state: &Arc<ZoneState>) {
         self.zones = Arc::new(self.zones.with_entry(entry));
-        let zones = self.challenges.overlay(&self.zones);
+        let zones = self.challenges.overlay(&self.zones, &self.state.config);
         self.server.update_snapshot(|snapshot| snapshot.zones = zones);
         let states = &mut self.state.load_status.zones;
         match states.iter_mut().find(|zone| zone.name == state.name) {

@@ -13,7 +13,7 @@ impl Loader {
     pub(crate) fn load_derived(&mut self, config: &Config) -> Vec<OneZone> {
         let mut derivations = all_derivations(config, &self.derived);
         let mut built = Vec::new();
-        for zone in &config.zones {
+        for zone in config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_none()) {
             let derivation = derivations.remove(&zone.apex).unwrap_or_default();
             let Some(loaded) = self.zones.get(&zone.apex) else { continue };
             if loaded.derivation != derivation && loaded.last_good.is_some() {

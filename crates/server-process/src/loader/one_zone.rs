@@ -73,10 +73,10 @@ impl Loader {
     /// The zone of a section of its own, or of a file in the folder, which may be new.
     pub(super) fn zone_named(&self, config: &Config, name: &DomainName) -> Option<ZoneConfig> {
         if let Some(zone) = config.zones.iter().find(|zone| zone.apex == *name) {
-            return Some(zone.clone());
+            return Some(self.in_service(config, zone));
         }
         if let Some(zone) = config.secondary_zones.iter().find(|zone| zone.apex == *name) {
-            return Some(self.transferred(zone));
+            return Some(self.transferred(config, zone));
         }
         let folder = config.zone_folder.as_ref()?;
         let loaded = self.zones.get(name).map(|loaded| loaded.state.file.clone()).filter(|file| folder.has(file));

@@ -48,6 +48,8 @@ pub(super) struct Agent {
     /// When it is started again.
     start_at: Option<Instant>,
     backoff: Backoff,
+    /// Commands to read zones, and their clients, for the agent that is about to run.
+    waiting: Vec<(Command, IncomingFds)>,
     /// The last challenges and their number, for the next server process.
     challenges: Option<(u64, OwnedFd)>,
     pub(super) report: Option<AgentReport>,
@@ -162,6 +164,11 @@ impl Supervisor {
             self.agent.start_at = needs_agent(&needed).then(Instant::now);
         }
         let is_due = self.agent.start_at.is_some_and(|at| Instant::now() >= at);
+        if self.agent.process.as_ref().is_some_and(|process| !process.is_killed) {
+            for (command, client) in std::mem::take(&mut self.agent.waiting) {
+                self.agent.send(command, client);
+            }
+        }
         if !is_due || self.agent.process.is_some() || self.lifecycle.is_stopping() || self.serving_process().is_none() {
             return;
         }
@@ -230,8 +237,8 @@ impl Supervisor {
                     self.secrets.pass_on_again(&config);
                     self.add_renewal_command(name);
                 }
-                (Event::ZoneStored { zone }, Some(requester)) => {
-                    let command = Command::Zone(ZoneCommand::Reload { zone, is_forced: false });
+                (Event::ZoneStored { zone, is_forced }, Some(requester)) => {
+                    let command = Command::Zone(ZoneCommand::Reload { zone, is_forced });
                     // Without a serving process, the agent notices that nobody answers, and the next one loads the zone.
                     if let Some(process) = self.serving_process() {
                         process.send(command, vec![(FdKind::Requester, requester)]);
@@ -282,6 +289,11 @@ impl Supervisor {
         }
     }
 
+    /// Gives the agent a socket to the keeper.
+    pub(super) fn pass_keeper_to_agent(&mut self, socket: OwnedFd) {
+        self.agent.send(Command::UseKeeper, vec![(FdKind::ZoneKeys, socket)]);
+    }
+
     /// Handles the exit of the agent.
     pub(super) fn reap_agent(&mut self) {
         let Some(process) = &self.agent.process else { return };
@@ -322,7 +334,18 @@ impl Supervisor {
         self.agent.kill();
     }
 
-    /// Has the agent request a certificate, and answer the client itself.
+    /// Has the agent read zones that it signs, with the current configuration, and answer the client itself.
+    pub(super) fn have_zones_read(&mut self, requester: Requester, command: Command) {
+        let client = match (requester, &mut self.control) {
+            (Requester::Client(id), Some(control)) => control.take_client(id),
+            _ => None,
+        };
+        let client = client.map(|client| (FdKind::Requester, client.into_fd()));
+        self.agent.waiting.push((command, client.into_iter().collect()));
+        self.update_agent();
+    }
+
+    /// Has the agent carry out a command, and answer the client itself.
     pub(super) fn pass_to_agent(&mut self, requester: Requester, command: Command) {
         let (Requester::Client(id), Some(control)) = (requester, &mut self.control) else { return };
         let client = control.client_fd(id).map(|fd| fd.try_clone_to_owned());
@@ -330,6 +353,13 @@ impl Supervisor {
             (true, Some(Ok(client))) => {
                 self.agent.send(command, vec![(FdKind::Requester, client)]);
                 self.control.as_mut().and_then(|control| control.take_client(id));
+            }
+            (false, Some(_)) if matches!(command, Command::Dnssec(_)) => {
+                let reason = match self.active.config.signed_zones.is_empty() {
+                    true => "no zone is signed; write dnssec = true in the domain",
+                    false => "the agent does not run; see the log, and try again",
+                };
+                self.reply(requester, Err(reason));
             }
             (false, Some(_)) if !requests_certificates(&self.active.config) => {
                 self.reply(
@@ -367,6 +397,11 @@ pub(super) fn requests_certificates(config: &Config) -> bool {
 /// Whether an agent with one configuration does what one with the other would.
 fn has_same_agent(one: &Config, other: &Config) -> bool {
     let zones = |config: &Config| config.zones.iter().map(|zone| zone.apex.clone()).collect::<Vec<_>>();
+    // It reads the files of zones that it signs.
+    let files = |config: &Config| {
+        let signed = config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_some());
+        signed.map(|zone| zone.file.clone()).collect::<Vec<_>>()
+    };
     let names = |config: &Config| {
         config.automatic_certificates().map(|certificate| certificate.names.clone()).collect::<Vec<_>>()
     };
@@ -378,6 +413,8 @@ fn has_same_agent(one: &Config, other: &Config) -> bool {
         && (&one.tsig_keys, &one.transfers, &one.zone_transfers, &one.secondary_zones)
             == (&other.tsig_keys, &other.transfers, &other.zone_transfers, &other.secondary_zones)
         && one.zone_updates.is_empty() == other.zone_updates.is_empty()
+        && one.signed_zones == other.signed_zones
+        && files(one) == files(other)
         && one.limits == other.limits
         && (&one.derived, &one.https_listen) == (&other.derived, &other.https_listen)
 }

@@ -1,8 +1,10 @@
-//! The keeper of private keys: started when the configuration has certificates, given their keys, restarted when it has exited.
+//! The keeper of private keys: started when the configuration has certificates or signed zones, given the keys of certificates, restarted
+//! when it has exited.
 //!
 //! Each set of certificates for a server process comes with its own sockets to the keeper. A keeper that is replaced goes on for
 //! server processes that still have sockets to it, and exits by itself after them.
 
+use super::agent::prepare_state;
 use super::{ActiveConfig, Supervisor};
 use crate::backoff::Backoff;
 use crate::program::{self, RUNNING};
@@ -20,6 +22,7 @@ use sanderling_os::request_socket::RequestSocket;
 use sanderling_os::signals::{self, SIGKILL};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,6 +34,8 @@ const HOLD_TIME: Duration = Duration::from_secs(10);
 /// Time in which a worker waits for a signature. It takes less than a millisecond, but the processors may have other work: on a
 /// machine under much load, a signature took 300 ms.
 const SIGNATURE_TIME: Duration = Duration::from_secs(1);
+/// Time in which the agent waits for an answer. RSA keys of many zones take seconds.
+const ZONE_ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Sockets of a server process, one for each worker; more workers share them.
 const SOCKETS_MAX: usize = 64;
 /// Time after which keys are erased that the serving process does not need any more: a worker may be signing with one of them.
@@ -65,6 +70,8 @@ struct KeeperProcess {
     started_at: Instant,
     last_report_at: Instant,
     counts: SigningCounts,
+    /// The process ID of the agent that has a socket to it.
+    agent: Option<i32>,
 }
 
 /// What a keeper is started with.
@@ -74,6 +81,8 @@ pub(super) struct KeeperStart<'s> {
     pub(super) forced: &'s [String],
     pub(super) config: &'s Arc<Config>,
     pub(super) config_text: BorrowedFd<'s>,
+    /// The state folder.
+    pub(super) state: Option<&'s Path>,
 }
 
 impl Keeper {
@@ -260,7 +269,12 @@ impl KeeperProcess {
         let (ours, theirs) = Connection::pair()?;
         let descriptors: OutgoingFds<'_> =
             vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, start.config_text)];
-        let arguments = program::arguments("internal-keeper", start.forced, start.source.to_arguments());
+        let mut rest = start.source.to_arguments();
+        if let Some(state) = start.state.filter(|_| !start.config.signed_zones.is_empty()) {
+            prepare_state(state, start.config)?;
+            rest.extend(["--state".into(), state.into()]);
+        }
+        let arguments = program::arguments("internal-keeper", start.forced, rest);
         // A signal to all processes with the name of the program would kill one that has no handler yet.
         signals::block_all()?;
         let handle =
@@ -274,12 +288,15 @@ impl KeeperProcess {
             started_at: now,
             last_report_at: now,
             counts: SigningCounts::default(),
+            agent: None,
         })
     }
 
     /// Whether a keeper that was started with another configuration would do the same.
     fn is_for(&self, config: &Config) -> bool {
-        let of = |config: &Config| (config.user_and_group.clone(), config.sandbox);
+        let of = |config: &Config| {
+            (config.user_and_group.clone(), config.sandbox, config.signed_zones.is_empty(), config.state.clone())
+        };
         of(&self.config) == of(config)
     }
 }
@@ -288,9 +305,11 @@ impl Supervisor {
     /// What a server process with the configuration `next` needs: certificates and keys.
     pub(super) fn secrets_for(&mut self, next: &ActiveConfig) -> io::Result<IncomingFds> {
         let ActiveConfig { config, text } = next;
-        let start = KeeperStart { source: &self.source, forced: &self.forced, config, config_text: text.as_fd() };
         let state = self.state_path(config);
-        self.secrets.set_state(state);
+        let (config_text, state_of_zones) = (text.as_fd(), state.as_deref());
+        let start =
+            KeeperStart { source: &self.source, forced: &self.forced, config, config_text, state: state_of_zones };
+        self.secrets.set_state(state.clone());
         let pass_on = |certificates: &[PassedCertificate]| self.keeper.pass_on(certificates, start);
         let descriptors = self.secrets.descriptors(config, pass_on)?;
         if self.keeper.next_start().is_some() {
@@ -329,6 +348,51 @@ impl Supervisor {
             process.last_report_at = Instant::now();
             self.keeper.kill();
         }
+    }
+
+    /// Gives the agent and the keeper a socket between them if zones are signed, unless they have one. Starts the keeper if no
+    /// certificate needs it, which would start it with the keys.
+    pub(super) fn connect_agent_to_keeper(&mut self) {
+        let config = Arc::clone(&self.active.config);
+        let Some(agent) = self.agent.pid().filter(|_| !config.signed_zones.is_empty() && self.task.is_none()) else {
+            return;
+        };
+        if !config.keeps_certificates() && !self.start_keeper_for_zones(&config) {
+            return;
+        }
+        let Some(process) = self.keeper.process.as_mut().filter(|process| process.agent != Some(agent)) else { return };
+        process.agent = Some(agent);
+        let pair = UnixStream::pair().and_then(|(asking, answering)| {
+            asking.set_read_timeout(Some(ZONE_ANSWER_TIME))?;
+            asking.set_write_timeout(Some(ZONE_ANSWER_TIME))?;
+            self.keeper.send(Command::ServeZoneKeys, vec![(FdKind::ZoneKeys, answering.into())])?;
+            Ok(asking)
+        });
+        match pair {
+            Ok(asking) => self.pass_keeper_to_agent(asking.into()),
+            Err(error) => log_warning(&format!("cannot connect the agent to the keeper: {}", error_text(&error))),
+        }
+    }
+
+    /// Whether it runs.
+    fn start_keeper_for_zones(&mut self, config: &Arc<Config>) -> bool {
+        if self.keeper.process.as_ref().is_some_and(|process| !process.is_for(config)) {
+            self.keeper.replace();
+        }
+        if self.keeper.process.is_some() || self.keeper.start_at.is_some_and(|at| Instant::now() < at) {
+            return self.keeper.process.is_some();
+        }
+        let state = self.state_path(config);
+        let (config_text, state) = (self.active.text.as_fd(), state.as_deref());
+        let start = KeeperStart { source: &self.source, forced: &self.forced, config, config_text, state };
+        match KeeperProcess::start(start) {
+            Ok(process) => (self.keeper.process, self.keeper.start_at) = (Some(process), None),
+            Err(error) => {
+                log_warning(&format!("the keeper of private keys does not run: {}; trying again", error_text(&error)));
+                self.keeper.start_at = Some(Instant::now() + self.keeper.backoff.delay_after(Duration::ZERO));
+            }
+        }
+        self.keeper.process.is_some()
     }
 
     /// Handles the exit of keepers.

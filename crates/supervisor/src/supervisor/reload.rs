@@ -1,6 +1,6 @@
 //! A reload, from the request to its result.
 
-use super::{ActiveConfig, Requester, Supervisor, Task};
+use super::{ActiveConfig, Replacement, Requester, Supervisor, Task};
 use crate::program::RUNNING;
 use crate::start_states::StartReason;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
@@ -137,10 +137,11 @@ impl Supervisor {
     }
 
     pub(super) fn on_reloaded(&mut self, changes: &str, problem_count: usize) {
-        if let Some((requester, next, _)) = self.take_reload() {
+        if let Some((requester, next, forced_zones)) = self.take_reload() {
             self.active = next;
             self.secrets.keep_only_for(&self.active.config);
-            self.finish_reload(requester, &format!("reloaded; no connection was closed\n{changes}"), problem_count);
+            let message = format!("reloaded; no connection was closed\n{changes}");
+            self.finish_reload(requester, &message, problem_count, forced_zones);
             self.notify(&[State::Ready]);
         }
     }
@@ -154,12 +155,20 @@ impl Supervisor {
 
     pub(super) fn finish_replacement(&mut self) {
         if let Some(Task::Replace(replacement)) = self.task.take_if(|task| matches!(task, Task::Replace(_))) {
-            self.finish_reload(replacement.requester, &replacement.message, replacement.problem_count);
+            let Replacement { requester, message, problem_count, forced_zones, .. } = replacement;
+            self.finish_reload(requester, &message, problem_count, forced_zones);
         }
     }
 
-    /// Reports a reload that is in effect. It has failed in part if sites or zones could not be loaded.
-    pub(super) fn finish_reload(&mut self, requester: Requester, message: &str, problem_count: usize) {
+    /// Reports a reload that is in effect. It has failed in part if sites or zones could not be loaded. Zones that are signed are then read again
+    /// by the agent, which ends the answer.
+    pub(super) fn finish_reload(
+        &mut self,
+        requester: Requester,
+        message: &str,
+        problem_count: usize,
+        forced_zones: Vec<String>,
+    ) {
         self.agent.read_keys_again();
         log(message.trim_end());
         self.reload_counts[usize::from(problem_count > 0)] += 1;
@@ -172,6 +181,12 @@ impl Supervisor {
         }
         // In the server's log it is already.
         problems.extend(self.logs.problem());
+        if !self.active.config.signed_zones.is_empty() {
+            self.send_stdout(requester, message);
+            problems.iter().for_each(|problem| self.send_stderr(requester, &format!("sanderling: {problem}\n")));
+            let is_success = problems.is_empty();
+            return self.have_zones_read(requester, Command::ReadZones { zones: Vec::new(), forced_zones, is_success });
+        }
         if problems.is_empty() {
             return self.reply(requester, Ok(message));
         }

@@ -131,7 +131,7 @@ impl Secrets {
     /// keeper, and none without to another one.
     pub(super) fn kept_for(&self, config: &Config) -> Option<BorrowedFd<'_>> {
         let kept = self.kept().filter(|_| config.has_tls())?;
-        let is_for = |kept: &KeptCertificate| kept.content.held().is_some() == config.has_keeper();
+        let is_for = |kept: &KeptCertificate| kept.content.held().is_some() == config.keeps_certificates();
         kept_certificates_from_memfd(kept).is_ok_and(|all| all.iter().all(is_for)).then_some(kept)
     }
 
@@ -179,7 +179,7 @@ impl Secrets {
                 read.map(|(chain, key)| CertificateContent::Files { chain, key }).map_err(NoCertificate::Unreadable)
             };
             let certificates: Vec<PassedCertificate> = config.certificates.iter().map(read).collect();
-            descriptors = match config.has_keeper() {
+            descriptors = match config.keeps_certificates() {
                 true => to_keeper(&certificates)?,
                 false => vec![(FdKind::Certificates, certificates_to_memfd(&certificates)?)],
             };

@@ -158,13 +158,14 @@ impl Supervisor {
         match start.reason {
             StartReason::First => {}
             StartReason::Restart | StartReason::RecoverNewSockets => log(&format!("server process {pid} is serving")),
-            StartReason::Reload { why, .. } => {
+            StartReason::Reload { why, forced_zones } => {
                 let message = format!("reloaded; server process {pid} has replaced the old one, because {why}\n");
                 let Some(replaced_generation) = replaced_generation else {
-                    return self.finish_reload(start.requester, &message, problem_count);
+                    return self.finish_reload(start.requester, &message, problem_count, forced_zones);
                 };
                 let (requester, deadline) = (start.requester, Instant::now() + LEAVE_TIME);
-                let replacement = Replacement { requester, replaced_generation, message, problem_count, deadline };
+                let replacement =
+                    Replacement { requester, replaced_generation, message, problem_count, forced_zones, deadline };
                 self.task = Some(Task::Replace(replacement));
             }
             StartReason::Upgrade => {

@@ -8,6 +8,13 @@ use sanderling_ipc::{Command, FdKind, ZoneCommand};
 impl Supervisor {
     /// Has the serving process carry out a command, and answer the client itself.
     pub(super) fn pass_to_serving_process(&mut self, requester: Requester, mut command: ZoneCommand) {
+        if let ZoneCommand::Reload { zone, is_forced } = &command
+            && self.active.config.signed_zones.iter().any(|signed| signed.apex.as_str() == zone)
+        {
+            let forced_zones = if *is_forced { vec![zone.clone()] } else { Vec::new() };
+            let read = Command::ReadZones { zones: vec![zone.clone()], forced_zones, is_success: true };
+            return self.have_zones_read(requester, read);
+        }
         if let ZoneCommand::Status { zone, report } = &mut command {
             let of_agent = self.agent.report.as_ref();
             let found = of_agent.and_then(|of_agent| of_agent.zones.iter().find(|one| one.name == *zone));

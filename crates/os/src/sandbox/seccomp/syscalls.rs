@@ -32,6 +32,17 @@ const ALLOWED_TO_KEEPER: &[&[Number]] = &[
     &[libc::SYS_fstat, libc::SYS_pread64, libc::SYS_memfd_create],
 ];
 
+/// What the keeper needs besides if it has keys in files, which it makes: in its directory, as Landlock ensures.
+const ALLOWED_TO_KEEPER_WITH_FILES: &[&[Number]] = &[
+    &[libc::SYS_openat, libc::SYS_read, libc::SYS_lseek, libc::SYS_getdents64, libc::SYS_newfstatat, libc::SYS_statx],
+    &[libc::SYS_fsync, libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_renameat, libc::SYS_renameat2],
+];
+#[cfg(target_arch = "x86_64")]
+const ALLOWED_TO_KEEPER_ON_THIS_ARCHITECTURE: &[Number] =
+    &[libc::SYS_open, libc::SYS_mkdir, libc::SYS_unlink, libc::SYS_rename];
+#[cfg(not(target_arch = "x86_64"))]
+const ALLOWED_TO_KEEPER_ON_THIS_ARCHITECTURE: &[Number] = &[];
+
 /// What a server process needs besides.
 const ALLOWED: &[&[Number]] = &[
     // Connections. No socket is created, bound or connected: all listeners are inherited.
@@ -167,10 +178,14 @@ fn of_this_process() -> Rules {
     rules
 }
 
-/// The calls that the keeper of private keys may make; all others fail. There is no file and no new socket.
-pub(super) fn allowed_to_keeper() -> Rules {
+/// The calls that the keeper of private keys may make; all others fail. There is no new socket, and no file unless `has_files`.
+pub(super) fn allowed_to_keeper(has_files: bool) -> Rules {
     let mut rules = of_this_process();
     rules.extend(any_arguments(ALLOWED_TO_KEEPER));
+    if has_files {
+        rules.extend(any_arguments(ALLOWED_TO_KEEPER_WITH_FILES));
+        rules.extend(ALLOWED_TO_KEEPER_ON_THIS_ARCHITECTURE.iter().map(|&number| (number, Vec::new())));
+    }
     rules
 }
 
@@ -243,7 +258,7 @@ mod tests {
 
     #[test]
     fn no_call_both_is_allowed_and_kills() {
-        for allowed in [allowed(), allowed_to_agent(), allowed_to_keeper()] {
+        for allowed in [allowed(), allowed_to_agent(), allowed_to_keeper(true)] {
             let both: Vec<_> = killing().into_keys().filter(|number| allowed.contains_key(number)).collect();
             assert!(both.is_empty(), "{both:?}");
         }
@@ -251,8 +266,11 @@ mod tests {
 
     #[test]
     fn no_group_repeats_a_call() {
-        for besides in [ALLOWED, ALLOWED_TO_KEEPER] {
-            let groups = [ALLOWED_TO_ALL, besides, OF_ATTACKERS, &[ALLOWED_ON_THIS_ARCHITECTURE]].concat();
+        let of_keeper = [ALLOWED_TO_KEEPER, ALLOWED_TO_KEEPER_WITH_FILES].concat();
+        for (besides, on_this) in
+            [(ALLOWED, ALLOWED_ON_THIS_ARCHITECTURE), (&of_keeper, ALLOWED_TO_KEEPER_ON_THIS_ARCHITECTURE)]
+        {
+            let groups = [ALLOWED_TO_ALL, besides, OF_ATTACKERS, &[on_this]].concat();
             let listed = groups.iter().map(|group| group.len()).sum::<usize>();
             assert_eq!(listed, any_arguments(&groups).len());
         }

@@ -1,10 +1,12 @@
 //! A server process that runs foreign code: it speaks the protocol of the keeper, and asks for what it must not get.
 
 use super::{P256, domain};
+use sanderling_dnssec::{Algorithm, KeyRole, PublicKey};
 use sanderling_ipc::secrets::{CertificateContent, certificates_from_memfd, certificates_to_memfd};
 use sanderling_ipc::signing::{
     ANSWER_BYTES_MAX, KEY_ID_BYTES, REQUEST_BYTES_MAX, Refusal, SignAnswer, SignRequest, SigningCounts,
 };
+use sanderling_ipc::zone_signing::{ZoneKeyAnswer, ZoneKeyRequest};
 use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, Received, handover};
 use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
@@ -14,13 +16,16 @@ use sanderling_testkit::{DEADLINE, TestDirectory, run_program, sanderling};
 use std::ffi::OsString;
 use std::fs;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
 const ECDSA_NISTP256_SHA256: u16 = 0x0403;
 const RSA_PSS_SHA256: u16 = 0x0804;
+const ED25519_SCHEME: u16 = 0x0807;
 const CONFIG: &str = "[domain.\"example.com\"]\nsite = \"public\"\n";
 
 /// A keeper that this test has started as a supervisor does.
@@ -32,11 +37,29 @@ struct Keeper {
 
 impl Keeper {
     fn start() -> Keeper {
+        Keeper::start_with(&[])
+    }
+
+    /// With the keys of zones in the folder `state`.
+    fn start_with_zone_keys() -> Keeper {
+        Keeper::start_with(&["--state", "state"])
+    }
+
+    fn start_with(arguments: &[&str]) -> Keeper {
         let directory = domain(CONFIG, P256);
         let (ours, theirs) = Connection::pair().expect("created");
         let config = memfd::create("configuration", CONFIG.as_bytes()).expect("created");
         let descriptors = vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, config.as_fd())];
-        let arguments = ["internal-keeper", "--config", &directory.argument("sanderling.toml")].map(OsString::from);
+        let in_directory = |argument: &&str| match *argument {
+            "state" => directory.argument("state"),
+            other => other.to_owned(),
+        };
+        fs::create_dir(directory.argument("state")).expect("created");
+        // Of root, it becomes another user.
+        fs::set_permissions(directory.argument("state"), fs::Permissions::from_mode(0o777)).expect("changed");
+        let own = ["internal-keeper", "--config", &directory.argument("sanderling.toml")].map(OsString::from);
+        let arguments: Vec<OsString> =
+            own.into_iter().chain(arguments.iter().map(in_directory).map(OsString::from)).collect();
         let program = sanderling().get_program().to_owned();
         let descriptors = handover::named(descriptors);
         let handle = sanderling_os::process::spawn(Path::new(&program), "keeper", &arguments, &descriptors);
@@ -86,6 +109,14 @@ impl Keeper {
         let [asking, answering] = RequestSocket::pair(DEADLINE).expect("created");
         self.send(Command::ServeKeys, vec![(FdKind::Keeper, answering)]);
         RequestSocket::from_fd(asking).expect("a socket")
+    }
+
+    /// A socket as the agent has it.
+    fn connect_agent(&mut self) -> UnixStream {
+        let (asking, answering) = UnixStream::pair().expect("created");
+        asking.set_read_timeout(Some(DEADLINE)).expect("set");
+        self.send(Command::ServeZoneKeys, vec![(FdKind::ZoneKeys, answering.into())]);
+        asking
     }
 
     fn wait_for_counts(&mut self, expected: SigningCounts) {
@@ -182,6 +213,53 @@ fn keeper_signs_handshakes_and_nothing_else() {
     }
     assert!(ask(&socket, &key, ECDSA_NISTP256_SHA256, &input).is_ok(), "it goes on");
     keeper.wait_for_counts(SigningCounts { signatures: 2, refused });
+}
+
+fn ask_as_agent(socket: &mut UnixStream, request: &ZoneKeyRequest) -> ZoneKeyAnswer {
+    request.send(socket).expect("it runs");
+    ZoneKeyAnswer::receive(socket).expect("it runs")
+}
+
+#[test]
+fn keys_of_zones_sign_for_the_agent_alone_and_records_of_their_zone_alone() {
+    const ED25519: u8 = 15;
+    let mut keeper = Keeper::start_with_zone_keys();
+    keeper.hold();
+    let (mut agent, worker) = (keeper.connect_agent(), keeper.connect());
+    let zone = || "a.test".to_owned();
+    let ZoneKeyAnswer::Keys(keys) =
+        ask_as_agent(&mut agent, &ZoneKeyRequest::Make { zone: zone(), algorithm: ED25519 })
+    else {
+        panic!("no key")
+    };
+    let key = &keys[0];
+    let public = PublicKey { algorithm: Algorithm::Ed25519, role: KeyRole::Csk, bytes: key.public_key.clone() };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() as u32;
+    let input = |owner: &[u8]| {
+        let times = [now + 3600, now - 3600].map(u32::to_be_bytes).concat();
+        let head = [&[0, 16, ED25519, 2, 0, 0, 1, 44][..], &times, &public.tag().to_be_bytes(), b"\x01a\x04test\0"];
+        [&head.concat()[..], owner, &[0, 16, 0, 1, 0, 0, 1, 44, 0, 2, 1, b'x']].concat()
+    };
+    let of_zone = input(b"\x01a\x04test\0");
+    let sign = |zone, input: &[u8]| ZoneKeyRequest::Sign { zone, key: key.id, inputs: vec![input.to_vec()] };
+    let answer = ask_as_agent(&mut agent, &sign(zone(), &of_zone));
+    assert!(matches!(&answer, ZoneKeyAnswer::Signatures(signatures) if signatures[0].len() == 64), "{answer:?}");
+    for request in [
+        sign(zone(), &input(b"\x01b\x04test\0")),
+        sign(zone(), &certificate_verify()),
+        sign("b.test".to_owned(), &input(b"\x01b\x04test\0")),
+    ] {
+        let answer = ask_as_agent(&mut agent, &request);
+        assert!(matches!(answer, ZoneKeyAnswer::Refused(_)), "{answer:?}");
+    }
+    for scheme in [ECDSA_NISTP256_SHA256, ED25519_SCHEME] {
+        assert_eq!(ask(&worker, &key.id, scheme, &of_zone), Err(Refusal::NotOfHandshake));
+        assert_eq!(ask(&worker, &key.id, scheme, &certificate_verify()), Err(Refusal::UnknownKey));
+    }
+    // What the agent says to the keeper, the keeper does not hear from a worker.
+    let mut message = Vec::new();
+    sign(zone(), &of_zone).send(&mut message).expect("written");
+    assert_eq!(ask_raw(&worker, &message), Err(Refusal::Malformed));
 }
 
 #[test]

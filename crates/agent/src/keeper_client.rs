@@ -1,0 +1,105 @@
+//! Asks the keeper for keys and signatures of zones.
+
+use sanderling_config::DomainName;
+use sanderling_dnssec::sign::SigningInput;
+use sanderling_dnssec::{KeyId, ZoneSigner};
+use sanderling_ipc::zone_signing::{MESSAGE_BYTES_MAX, ZoneKey, ZoneKeyAnswer, ZoneKeyRequest};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+use tokio::sync::Notify;
+
+/// Bytes of inputs after which a request has no further one.
+const INPUTS_BYTES_MIN: usize = 256 * 1024;
+const _: () = assert!(INPUTS_BYTES_MIN * 2 < MESSAGE_BYTES_MAX);
+
+/// The connection to the keeper. A call blocks: it is for threads that may wait.
+#[derive(Default)]
+pub(crate) struct KeeperClient {
+    /// `None` until the supervisor has connected both, and after the keeper has exited.
+    stream: Mutex<Option<UnixStream>>,
+    connected: Notify,
+}
+
+impl KeeperClient {
+    /// Asks at this socket from now on.
+    pub(crate) fn connect(&self, socket: OwnedFd) {
+        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.into());
+        self.connected.notify_waiters();
+    }
+
+    /// Returns when there is another keeper.
+    pub(crate) async fn connected(&self) {
+        self.connected.notified().await;
+    }
+
+    /// A key of the zone that is not one of `known`: the one that was made for nothing before a crash, or a new one. It is on the
+    /// disk.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn make_key(&self, zone: &DomainName, algorithm: u8, known: &[KeyId]) -> Result<ZoneKey, String> {
+        let is_unused = |key: &ZoneKey| key.algorithm == algorithm && !known.contains(&KeyId(key.id));
+        let unused = self.keys(&ZoneKeyRequest::List { zone: zone.to_string() })?.into_iter().find(is_unused);
+        let made =
+            || self.keys(&ZoneKeyRequest::Make { zone: zone.to_string(), algorithm })?.pop().ok_or_else(unexpected);
+        unused.map_or_else(made, Ok)
+    }
+
+    fn keys(&self, request: &ZoneKeyRequest) -> Result<Vec<ZoneKey>, String> {
+        match self.ask(request)? {
+            ZoneKeyAnswer::Keys(keys) => Ok(keys),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn ask(&self, request: &ZoneKeyRequest) -> Result<ZoneKeyAnswer, String> {
+        let mut place = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = place.as_mut().ok_or("the keeper of private keys does not run")?;
+        let answer = request.send(stream).and_then(|()| ZoneKeyAnswer::receive(stream));
+        match answer {
+            Ok(ZoneKeyAnswer::Refused(reason)) => Err(format!("the keeper of private keys refuses: {reason}")),
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                // An answer that comes later would be taken for that of the next request.
+                *place = None;
+                Err(format!("the keeper of private keys does not answer: {error}"))
+            }
+        }
+    }
+}
+
+fn unexpected() -> String {
+    "the keeper of private keys answers something else".to_owned()
+}
+
+/// Has the keeper sign for a zone.
+pub(crate) struct KeeperSigner<'k> {
+    pub(crate) keeper: &'k KeeperClient,
+    pub(crate) zone: &'k DomainName,
+}
+
+impl ZoneSigner for KeeperSigner<'_> {
+    fn sign(&mut self, inputs: &[SigningInput<'_>]) -> Result<Vec<Vec<u8>>, String> {
+        let mut signatures = Vec::with_capacity(inputs.len());
+        let mut rest = inputs;
+        while let Some(first) = rest.first() {
+            let mut bytes = 0;
+            let mut is_of_request = |input: &SigningInput<'_>| {
+                let has_room = bytes < INPUTS_BYTES_MIN;
+                bytes += input.bytes.len();
+                input.key == first.key && has_room
+            };
+            let count = rest.iter().take_while(|input| is_of_request(input)).count();
+            let (now, later) = rest.split_at(count);
+            let inputs = now.iter().map(|input| input.bytes.to_vec()).collect();
+            let zone = self.zone.to_string();
+            match self.keeper.ask(&ZoneKeyRequest::Sign { zone, key: first.key.0, inputs })? {
+                ZoneKeyAnswer::Signatures(made) if made.len() == count => signatures.extend(made),
+                _ => return Err(unexpected()),
+            }
+            rest = later;
+        }
+        Ok(signatures)
+    }
+}

@@ -1,0 +1,569 @@
+//! A zone that is signed: reads its records, decides with [`ZoneKeys`] which keys it has, has the keeper sign, stores the signed version, and
+//! has the server process load it.
+//!
+//! Each zone has a task, which is one loop: it compares what is with what is to be, and waits. What it must know after a restart is in the
+//! state folder: the signed version, and the state of the keys beside it. The state of the keys is stored before a version that follows from it,
+//! and a key is made before the state has it: so the next task goes on from any point.
+
+use crate::clock::unix_s;
+use crate::command_answer::CommandAnswer;
+use crate::keeper_client::{KeeperClient, KeeperSigner};
+use crate::link::Link;
+use crate::zone_keys::ZoneKeys;
+use sanderling_config::diagnostic::Diagnostic;
+use sanderling_config::log::{log, log_error, report};
+use sanderling_config::{
+    Config, DomainName, Limits, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, zone_file_name,
+};
+use sanderling_dns::rdata::PresentationFormat;
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
+use sanderling_dns::{HashSeed, Name, NameBuf, Rtype};
+use sanderling_dnssec::sign::{SignedZone, SigningJob};
+use sanderling_dnssec::{Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters};
+use sanderling_ipc::agent::SigningReport;
+use sanderling_state::StateFolder;
+use sanderling_zone_files::{ReadZone, ZoneDerivation, ZoneText, wire_name};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::{AbortHandle, spawn_blocking};
+
+/// The folder with the states of keys, below the state folder.
+const SIGNING: &str = "signing";
+/// The clock of the machine may be set meanwhile.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Time until what has failed is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What all zones share.
+pub(crate) struct SigningContext {
+    pub(crate) config: Rc<Config>,
+    pub(crate) state: Arc<StateFolder>,
+    pub(crate) link: Rc<Link>,
+    pub(crate) keeper: Arc<KeeperClient>,
+    /// What is derived for zones.
+    pub(crate) derivations: RefCell<HashMap<DomainName, Arc<ZoneDerivation>>>,
+    /// Loads by the server process at once.
+    pub(crate) hand_overs: Rc<Semaphore>,
+    /// Notified when a report has changed.
+    pub(crate) changed: Rc<Notify>,
+}
+
+/// A zone with its task, which ends when this is dropped.
+pub(crate) struct SigningHandle {
+    shared: Rc<Shared>,
+    task: AbortHandle,
+}
+
+/// What the task and the rest of the agent tell each other.
+#[derive(Default)]
+struct Shared {
+    wake: Notify,
+    /// The serial that the server process answers with.
+    served: Cell<Option<u32>>,
+    /// Whether the records are to be read again.
+    reread: RefCell<Option<Reread>>,
+    /// What is shown of the keys.
+    keys: RefCell<ZoneKeys>,
+    report: RefCell<SigningReport>,
+}
+
+/// A command to read the records again.
+#[derive(Clone, Default)]
+struct Reread {
+    answers: Vec<Rc<CommandAnswer>>,
+    /// The server process is to load the zone even if it has lost records or its serial went back.
+    is_forced: bool,
+}
+
+/// Tells a task that the file with its records has changed.
+pub(crate) struct SourceChanged(Rc<Shared>);
+
+impl SourceChanged {
+    pub(crate) fn tell(&self) {
+        self.0.reread.borrow_mut().get_or_insert_default();
+        self.0.wake.notify_one();
+    }
+}
+
+impl Drop for SigningHandle {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl SigningHandle {
+    /// Starts the task of `zone`, whose records are in the file of `source`. To be called in a [`tokio::task::LocalSet`].
+    pub(crate) fn start(zone: &SignedZoneConfig, source: Zone, context: Rc<SigningContext>) -> SigningHandle {
+        let shared = Rc::new(Shared { reread: RefCell::new(Some(Reread::default())), ..Shared::default() });
+        let task = SigningTask::new(zone, source, context, Rc::clone(&shared));
+        let task = tokio::task::spawn_local(task.run()).abort_handle();
+        SigningHandle { shared, task }
+    }
+
+    /// The server process answers from this version.
+    pub(crate) fn on_served(&self, serial: Option<u32>) {
+        self.shared.served.set(serial);
+        self.shared.wake.notify_one();
+    }
+
+    /// Other records are derived, or may be.
+    pub(crate) fn wake(&self) {
+        self.shared.wake.notify_one();
+    }
+
+    /// The file with the records has changed, or may have.
+    pub(crate) fn read_again(&self, answer: Option<Rc<CommandAnswer>>, is_forced: bool) {
+        let mut reread = self.shared.reread.borrow_mut();
+        let reread = reread.get_or_insert_default();
+        reread.answers.extend(answer);
+        reread.is_forced |= is_forced;
+        self.shared.wake.notify_one();
+    }
+
+    pub(crate) fn report(&self) -> SigningReport {
+        self.shared.report.borrow().clone()
+    }
+
+    /// What tells the task that the file with its records has changed.
+    pub(crate) fn source_changed(&self) -> SourceChanged {
+        SourceChanged(Rc::clone(&self.shared))
+    }
+
+    /// For the operator: the keys, what the registrar is to be given, and what waits for what.
+    pub(crate) fn status(&self, name: &DomainName, now_unix_s: u64) -> String {
+        let apex = wire_name(name);
+        let keys = self.shared.keys.borrow();
+        let mut text = format!("zone {name}\n");
+        let SigningReport { serial, sign_again_at_unix_s, problem } = self.report();
+        match serial {
+            Some(serial) => text += &format!("  signed with serial {serial}\n"),
+            None => text += "  not signed yet\n",
+        }
+        if let Some(at) = sign_again_at_unix_s {
+            text += &format!("  signatures are made again in {} min\n", at.saturating_sub(now_unix_s) / 60);
+        }
+        problem.into_iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
+        let wanted = keys.ds_wanted(apex.as_name());
+        if !wanted.is_empty() {
+            text += "  the parent zone is to have this DS record; give it to the registrar, or the DNSKEY record if it asks for that:\n";
+        }
+        for ds in wanted {
+            text += &format!("    {name}. IN DS {}\n", PresentationFormat::new(Rtype::DS, &ds.rdata()));
+        }
+        for key in keys.entry_points() {
+            text += &format!("    {name}. IN DNSKEY {}\n", PresentationFormat::new(Rtype::DNSKEY, &key.rdata()));
+        }
+        text
+    }
+}
+
+/// The records of the zone without signatures.
+struct Unsigned {
+    records: Arc<Records>,
+    derivation: Arc<ZoneDerivation>,
+    /// The files, from which the records are read when others are derived: the operator may be changing those on the disk.
+    files: Option<Vec<(PathBuf, Vec<u8>)>>,
+}
+
+/// The signed version.
+#[derive(Clone)]
+struct Signed {
+    records: Arc<Records>,
+    serial: u32,
+    sign_again_at_unix_s: Option<u64>,
+}
+
+struct SigningTask {
+    zone: SignedZoneConfig,
+    source: Zone,
+    apex: NameBuf,
+    context: Rc<SigningContext>,
+    shared: Rc<Shared>,
+    keys: ZoneKeys,
+    unsigned: Option<Unsigned>,
+    signed: Option<Signed>,
+    /// The records or the keys are other ones than those that were signed.
+    is_outdated: bool,
+    /// Whether the server process was told to load the last version.
+    is_handed_over: bool,
+    /// Why there is no current signed version.
+    problem: Option<String>,
+    /// Why the zone file is not used.
+    file_problem: Option<String>,
+    failed_at: Option<tokio::time::Instant>,
+}
+
+impl SigningTask {
+    fn new(zone: &SignedZoneConfig, source: Zone, context: Rc<SigningContext>, shared: Rc<Shared>) -> SigningTask {
+        SigningTask {
+            zone: zone.clone(),
+            source,
+            apex: wire_name(&zone.apex),
+            context,
+            shared,
+            keys: ZoneKeys::default(),
+            unsigned: None,
+            signed: None,
+            is_outdated: true,
+            is_handed_over: false,
+            problem: None,
+            file_problem: None,
+            failed_at: None,
+        }
+    }
+
+    async fn run(mut self) {
+        if let Err(problem) = self.restore().await {
+            // Without its state, new keys would be introduced that the parent does not know.
+            log_error(&format!("zone {}: it is not signed: {problem}", self.zone.apex));
+            self.problem = Some(problem);
+            self.report();
+            return std::future::pending().await;
+        }
+        loop {
+            let reread = self.shared.reread.take();
+            let was_forced = reread.as_ref().is_some_and(|reread| reread.is_forced);
+            self.read_if_needed(reread.as_ref()).await;
+            let is_paused = self.failed_at.is_some_and(|at| at.elapsed() < RETRY_INTERVAL);
+            if !is_paused || reread.is_some() {
+                match self.sign_if_needed().await {
+                    Ok(()) => (self.problem, self.failed_at) = (None, None),
+                    Err(problem) => self.fail(problem, reread.as_ref()),
+                }
+            }
+            self.hand_over_if_needed(was_forced, reread.as_ref()).await;
+            // The clients that wait get their answer.
+            drop(reread);
+            self.report();
+            let keeper = Arc::clone(&self.context.keeper);
+            tokio::select! {
+                () = self.shared.wake.notified() => {}
+                () = keeper.connected(), if self.failed_at.is_some() => self.failed_at = None,
+                () = tokio::time::sleep(self.wait_time()) => {}
+            }
+        }
+    }
+
+    fn fail(&mut self, problem: String, reread: Option<&Reread>) {
+        if self.problem.as_ref() != Some(&problem) {
+            log_error(&format!("zone {}: it is not signed: {problem}", self.zone.apex));
+        }
+        for answer in reread.iter().flat_map(|reread| &reread.answers) {
+            answer.fail(&format!("sanderling: zone {}: it is not signed: {problem}", self.zone.apex));
+        }
+        self.problem = Some(problem);
+        self.failed_at = Some(tokio::time::Instant::now());
+    }
+
+    /// Time until something is due.
+    fn wait_time(&self) -> Duration {
+        if self.failed_at.is_some() || !self.is_handed_over {
+            return RETRY_INTERVAL;
+        }
+        let sign_again = self.signed.as_ref().and_then(|signed| signed.sign_again_at_unix_s);
+        sign_again.map_or(WAIT_MAX, |at| Duration::from_secs(at.saturating_sub(unix_s())).min(WAIT_MAX))
+    }
+
+    /// Reads the state of the keys and the signed version.
+    ///
+    /// # Errors
+    /// They are there, and cannot be read.
+    async fn restore(&mut self) -> Result<(), String> {
+        let state = Arc::clone(&self.context.state);
+        let (keys_file, zone_file) = (self.keys_file(), state.path().join(self.zone.file()));
+        let apex = self.apex;
+        let read = move || {
+            let keys = match state.read(&keys_file).map_err(|error| error.to_string())? {
+                Some(text) => {
+                    serde_json::from_slice(&text).map_err(|error| format!("cannot read {keys_file}: {error}"))?
+                }
+                None => ZoneKeys::default(),
+            };
+            let signed = match std::fs::read(&zone_file) {
+                Ok(text) => parse(text, &apex).ok(),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+                Err(error) => return Err(format!("cannot read {}: {error}", zone_file.display())),
+            };
+            Ok((keys, signed))
+        };
+        let signed;
+        (self.keys, signed) = spawn_blocking(read).await.expect("the state folder does not panic")?;
+        self.shared.keys.replace(self.keys.clone());
+        self.signed = signed.and_then(|records| {
+            let serial = serial_of(&records, self.apex.as_name())?;
+            Some(Signed { records: Arc::new(records), serial, sign_again_at_unix_s: None })
+        });
+        Ok(())
+    }
+
+    /// Reads the records from their files if that was asked for, or from the files before if others are derived.
+    async fn read_if_needed(&mut self, reread: Option<&Reread>) {
+        let derivation = self.context.derivations.borrow().get(&self.zone.apex).cloned().unwrap_or_default();
+        let kept = match (&self.unsigned, reread) {
+            (Some(unsigned), None) if unsigned.derivation == derivation => return,
+            (Some(unsigned), None) => unsigned.files.clone(),
+            (None, None) if self.file_problem.is_some() => return,
+            (_, Some(_)) | (None, None) => None,
+        };
+        if self.source.origin == ZoneOrigin::Primaries && !self.source.file.exists() {
+            return self.withdraw().await;
+        }
+        let (source, limits) = (self.source.clone(), self.context.config.limits.clone());
+        let read = {
+            let derivation = Arc::clone(&derivation);
+            spawn_blocking(move || read_records(&source, &derivation, &limits, kept)).await
+        };
+        match read.expect("reading a zone does not panic") {
+            Ok(read) => {
+                report(&read.warnings);
+                let is_same = |unsigned: &Unsigned| unsigned.records.iter().eq(read.records.iter());
+                self.is_outdated |= !self.unsigned.as_ref().is_some_and(is_same);
+                self.unsigned = Some(Unsigned { records: Arc::new(read.records), derivation, files: read.files });
+                self.file_problem = None;
+            }
+            Err(diagnostics) => {
+                report(&diagnostics);
+                for answer in reread.iter().flat_map(|reread| &reread.answers) {
+                    diagnostics.iter().for_each(|diagnostic| answer.fail(&diagnostic.to_string()));
+                }
+                self.file_problem = diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
+            }
+        }
+    }
+
+    /// Removes the signed version: nothing was transferred yet, or what was transferred has expired.
+    async fn withdraw(&mut self) {
+        self.unsigned = None;
+        if self.signed.is_none() {
+            return;
+        }
+        let (state, file) = (Arc::clone(&self.context.state), self.zone.file().display().to_string());
+        match spawn_blocking(move || state.remove(&file)).await.expect("the state folder does not panic") {
+            Ok(()) => (self.signed, self.is_handed_over) = (None, false),
+            Err(error) => self.fail(error.to_string(), None),
+        }
+    }
+
+    /// Makes the keys that are needed and another signed version, if it is time.
+    async fn sign_if_needed(&mut self) -> Result<(), String> {
+        self.make_keys().await?;
+        let Some(unsigned) = &self.unsigned else { return Ok(()) };
+        let is_due = match &self.signed {
+            Some(signed) => signed.sign_again_at_unix_s.is_none_or(|at| at <= unix_s()),
+            None => true,
+        };
+        if !is_due && !self.is_outdated {
+            return Ok(());
+        }
+        let (unsigned, previous) = (Arc::clone(&unsigned.records), self.previous());
+        let (keeper, zone, apex) = (Arc::clone(&self.context.keeper), self.zone.clone(), self.apex);
+        let keys = self.keys.in_use(self.apex.as_name());
+        let sign = move || {
+            let parameters = parameters(&zone.signing);
+            let job = SigningJob {
+                apex: apex.as_name(),
+                unsigned: &unsigned,
+                previous: previous.as_deref(),
+                keys: &keys,
+                parameters: &parameters,
+                now_unix_s: unix_s(),
+            };
+            let mut signer = KeeperSigner { keeper: &keeper, zone: &zone.apex };
+            sanderling_dnssec::sign(&job, &mut signer).map_err(|error| error.to_string())
+        };
+        let signed = spawn_blocking(sign).await.expect("signing does not panic")?;
+        self.store(signed).await
+    }
+
+    /// The version before. Before the first one, the server process may have answered with the serial of the file: the first signed version
+    /// has a later one.
+    fn previous(&self) -> Option<Arc<Records>> {
+        if let Some(signed) = &self.signed {
+            return Some(Arc::clone(&signed.records));
+        }
+        let unsigned = &self.unsigned.as_ref()?.records;
+        let mut soa = RecordsBuilder::default();
+        unsigned.iter().filter(|record| record.rtype == Rtype::SOA).for_each(|record| soa.push(record));
+        Some(Arc::new(soa.finish()))
+    }
+
+    async fn store(&mut self, signed: SignedZone) -> Result<(), String> {
+        let SignedZone { records, serial, is_changed, sign_again_at_unix_s, made_count, kept_count, .. } = signed;
+        let records = Arc::new(records);
+        let before = self.signed.as_ref().map(|signed| signed.serial);
+        if is_changed || before.is_none() {
+            let (state, records) = (Arc::clone(&self.context.state), Arc::clone(&records));
+            let file = self.zone.file().display().to_string();
+            let write = move || {
+                let mut text = String::new();
+                records.write_text(&mut text);
+                state.write(&file, text.as_bytes()).map_err(|error| error.to_string())
+            };
+            spawn_blocking(write).await.expect("the state folder does not panic")?;
+            let from = before.map_or(String::new(), |before| format!("{before} -> "));
+            log(&format!(
+                "zone {}: serial {from}{serial} signed, {made_count} new signatures, {kept_count} kept",
+                self.zone.apex
+            ));
+            self.is_handed_over = false;
+        }
+        self.signed = Some(Signed { records, serial, sign_again_at_unix_s });
+        self.is_outdated = false;
+        Ok(())
+    }
+
+    /// Has the keeper make the keys that are needed. A key is on the disk before the state has it, and the state before it signs.
+    async fn make_keys(&mut self) -> Result<(), String> {
+        while let Some(request) = self.keys.next_needed(&self.zone.signing) {
+            let (keeper, zone, known) = (Arc::clone(&self.context.keeper), self.zone.apex.clone(), self.keys.ids());
+            let make = move || keeper.make_key(&zone, request.algorithm.number(), &known);
+            let key = spawn_blocking(make).await.expect("it does not panic")?;
+            self.keys.add_key(request, key.public_key);
+            self.is_outdated = true;
+            self.store_keys().await?;
+        }
+        Ok(())
+    }
+
+    async fn store_keys(&self) -> Result<(), String> {
+        let (state, file) = (Arc::clone(&self.context.state), self.keys_file());
+        let text = serde_json::to_vec_pretty(&self.keys).expect("the keys of its maps are strings");
+        let write = move || state.write(&file, &text).map_err(|error| error.to_string());
+        spawn_blocking(write).await.expect("the state folder does not panic")?;
+        self.shared.keys.replace(self.keys.clone());
+        Ok(())
+    }
+
+    fn keys_file(&self) -> String {
+        format!("{SIGNING}/{}.json", zone_file_name(&self.zone.apex))
+    }
+
+    /// Has the server process load the signed version, unless it answers from it.
+    async fn hand_over_if_needed(&mut self, is_forced: bool, reread: Option<&Reread>) {
+        let serial = self.signed.as_ref().map(|signed| signed.serial);
+        // Before the first signed version, the server process may answer from the file of the operator.
+        let has_none = serial.is_none() && self.source.origin == ZoneOrigin::Operator;
+        if has_none || self.is_handed_over && self.shared.served.get() == serial {
+            return;
+        }
+        let context = Rc::clone(&self.context);
+        let _permit = context.hand_overs.acquire().await;
+        match context.link.zone_stored(self.zone.apex.as_str(), is_forced).await {
+            Ok(()) => self.is_handed_over = true,
+            Err(error) => {
+                let problem = format!("the server process does not load the signed version: {error}");
+                self.fail(problem, reread);
+            }
+        }
+    }
+
+    fn report(&self) {
+        let signed = self.signed.as_ref();
+        let report = SigningReport {
+            serial: signed.map(|signed| signed.serial),
+            sign_again_at_unix_s: signed.and_then(|signed| signed.sign_again_at_unix_s),
+            problem: self
+                .file_problem
+                .clone()
+                .or_else(|| self.problem.clone())
+                .or_else(|| self.keys.problem(&self.zone.signing)),
+        };
+        if self.shared.report.replace(report.clone()) != report {
+            self.context.changed.notify_one();
+        }
+    }
+}
+
+/// Records that were read.
+struct ReadRecords {
+    records: Records,
+    files: Option<Vec<(PathBuf, Vec<u8>)>>,
+    warnings: Vec<Diagnostic>,
+}
+
+/// Reads the records of a zone and those that are derived, from `kept` if there are such files.
+fn read_records(
+    source: &Zone,
+    derivation: &ZoneDerivation,
+    limits: &Limits,
+    kept: Option<Vec<(PathBuf, Vec<u8>)>>,
+) -> Result<ReadRecords, Vec<Diagnostic>> {
+    let seed = HashSeed(RandomState::new().build_hasher().finish());
+    let mut warnings = Vec::new();
+    let (ReadZone { zone, text, .. }, files) = match kept {
+        Some(files) => {
+            (sanderling_zone_files::restore(&source.apex, derivation, None, files.clone(), limits, seed)?, Some(files))
+        }
+        None => {
+            source.check_file().map_err(|diagnostic| vec![diagnostic])?;
+            let text_bytes_max = limits.kept_zones_bytes_max;
+            let read =
+                sanderling_zone_files::load(source, derivation, None, limits, seed, text_bytes_max, &mut warnings)
+                    .map_err(|failure| failure.diagnostics)?;
+            (read, None)
+        }
+    };
+    let mut records = RecordsBuilder::default();
+    zone.each_record(|owner, rtype, ttl_s, rdata| records.push(Record { owner, rtype, ttl_s, rdata }));
+    Ok(ReadRecords { records: records.finish(), files: files.or_else(|| split_files(text)), warnings })
+}
+
+/// The text of each file; `None` if it was not kept.
+fn split_files(text: ZoneText) -> Option<Vec<(PathBuf, Vec<u8>)>> {
+    let mut rest = &text.content?[..];
+    let split = |(path, length_bytes): (String, u64)| {
+        let (content, after) = rest.split_at_checked(length_bytes as usize)?;
+        rest = after;
+        Some((PathBuf::from(path), content.to_vec()))
+    };
+    text.files.into_iter().map(split).collect()
+}
+
+/// The records of a signed version that was stored.
+///
+/// # Errors
+/// It is no zone file.
+fn parse(text: Vec<u8>, apex: &NameBuf) -> Result<Records, String> {
+    let mut parser = Parser::new("signed".to_owned(), text, apex.as_name(), ParserLimits::default());
+    let mut records = RecordsBuilder::default();
+    while let Some(entry) = parser.next() {
+        match entry {
+            Ok(Entry::Record(record)) => {
+                let sanderling_dns::zonefile::Record { owner, rtype, ttl_s, rdata, .. } = record;
+                records.push(Record { owner, rtype, ttl_s, rdata });
+            }
+            Ok(Entry::Include { .. }) => return Err("it includes another file".to_owned()),
+            Err(diagnostic) => return Err(diagnostic.problem),
+        }
+    }
+    Ok(records.finish())
+}
+
+/// The serial of the SOA record at `apex`.
+fn serial_of(records: &Records, apex: Name<'_>) -> Option<u32> {
+    /// Bytes of SOA data from the serial on (RFC 1035 §3.3.13).
+    const BYTES_FROM_SERIAL: usize = 20;
+    let soa = records.iter().find(|record| record.rtype == Rtype::SOA && record.owner == apex)?;
+    let from_serial = soa.rdata.len().checked_sub(BYTES_FROM_SERIAL)?;
+    soa.rdata[from_serial..].first_chunk().map(|serial| u32::from_be_bytes(*serial))
+}
+
+fn parameters(signing: &Signing) -> SigningParameters {
+    SigningParameters {
+        denial: if signing.nsec3 { Denial::Nsec3 } else { Denial::Nsec },
+        serial_policy: match signing.serial {
+            SignedSerial::Keep => SerialPolicy::Keep,
+            SignedSerial::Increment => SerialPolicy::Increment,
+            SignedSerial::Date => SerialPolicy::Date,
+            SignedSerial::UnixTime => SerialPolicy::UnixTime,
+        },
+        has_zonemd: signing.zonemd,
+        ..SigningParameters::default()
+    }
+}

@@ -1,0 +1,81 @@
+//! Zones that are signed (DNSSEC), and how.
+
+use crate::diagnostic::Location;
+use crate::domain_name::DomainName;
+use crate::zones::zone_file_name;
+use std::path::{Path, PathBuf};
+
+/// The folder with signed versions of zones, below the state folder.
+pub const SIGNED_ZONES: &str = "signed";
+
+/// The folder with the private keys of zones, below the state folder. Only the keeper may read it.
+pub const ZONE_KEYS: &str = "keys";
+
+/// A zone that is signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedZone {
+    /// The name of the zone.
+    pub apex: DomainName,
+    /// How it is signed.
+    pub signing: Signing,
+    /// Where the configuration has it.
+    pub location: Location,
+}
+
+impl SignedZone {
+    /// The file that has the signed version, below the state folder.
+    pub fn file(&self) -> PathBuf {
+        Path::new(SIGNED_ZONES).join(format!("{}.zone", zone_file_name(&self.apex)))
+    }
+}
+
+/// How a zone is signed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signing {
+    /// The algorithm of new keys.
+    pub algorithm: SigningAlgorithm,
+    /// The keys that there are.
+    pub keys: ZoneKeyLayout,
+    /// Whether NSEC3 records prove that a name does not exist, and not NSEC records.
+    pub nsec3: bool,
+    /// The serial of a signed version.
+    pub serial: SignedSerial,
+    /// Whether the zone has a digest of itself (ZONEMD).
+    pub zonemd: bool,
+}
+
+/// An algorithm of DNSSEC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SigningAlgorithm {
+    /// ECDSA with P-256 and SHA-256.
+    #[default]
+    EcdsaP256Sha256,
+    /// Ed25519.
+    Ed25519,
+    /// RSA with 2048 bits and SHA-256.
+    RsaSha256,
+}
+
+/// The keys of a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ZoneKeyLayout {
+    /// One key signs everything.
+    #[default]
+    Csk,
+    /// One key signs the keys, and one the other records.
+    KskZsk,
+}
+
+/// The serial of a signed version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SignedSerial {
+    /// That of the zone file.
+    Keep,
+    /// That of the zone file if it is later than the last one, otherwise one more than the last one.
+    #[default]
+    Increment,
+    /// The date, and two digits.
+    Date,
+    /// Seconds since 1970.
+    UnixTime,
+}

@@ -1,0 +1,270 @@
+//! The private keys of the zones that are signed: a file of PKCS#8 for each, in a folder that no other process may read.
+
+use crate::rrsig_input::SigningKeyName;
+use crate::zone_key::ZonePrivateKey;
+use data_encoding::{BASE64, HEXLOWER};
+use sanderling_config::{DomainName, zone_file_name};
+use sanderling_ipc::signing::KEY_ID_BYTES;
+use sanderling_ipc::zone_signing::{ZoneKey, ZoneKeyAnswer, ZoneKeyId, ZoneKeyRequest};
+use sanderling_os::clock::unix_seconds;
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// Keys of one zone at most: a rollover has four.
+const KEYS_MAX: usize = 32;
+/// Bytes of the longest file: an RSA key of 4096 bits has 3,300.
+const FILE_BYTES_MAX: u64 = 16 * 1024;
+const EXTENSION: &str = "pem";
+const PEM_START: &str = "-----BEGIN PRIVATE KEY-----\n";
+const PEM_END: &str = "-----END PRIVATE KEY-----\n";
+/// Characters of a line of PEM (RFC 7468 §2).
+const PEM_LINE_CHARACTERS: usize = 64;
+
+/// The keys, read when they are needed.
+#[derive(Debug)]
+pub(crate) struct ZoneKeys {
+    folder: PathBuf,
+    loaded: HashMap<(DomainName, ZoneKeyId), LoadedKey>,
+}
+
+#[derive(Debug)]
+struct LoadedKey {
+    key: ZonePrivateKey,
+    name: SigningKeyName,
+}
+
+impl ZoneKeys {
+    /// The keys below `folder`.
+    pub(crate) fn new(folder: PathBuf) -> ZoneKeys {
+        ZoneKeys { folder, loaded: HashMap::new() }
+    }
+
+    /// Carries out a request.
+    pub(crate) fn answer(&mut self, request: ZoneKeyRequest) -> ZoneKeyAnswer {
+        self.try_answer(request).unwrap_or_else(ZoneKeyAnswer::Refused)
+    }
+
+    fn try_answer(&mut self, request: ZoneKeyRequest) -> Result<ZoneKeyAnswer, String> {
+        match request {
+            ZoneKeyRequest::List { zone } => Ok(ZoneKeyAnswer::Keys(self.list(&parse_zone(&zone)?)?)),
+            ZoneKeyRequest::Make { zone, algorithm } => {
+                Ok(ZoneKeyAnswer::Keys(vec![self.make(&parse_zone(&zone)?, algorithm)?]))
+            }
+            ZoneKeyRequest::Sign { zone, key, inputs } => {
+                let LoadedKey { key, name } = self.load(parse_zone(&zone)?, key)?;
+                let now_unix_s = unix_seconds();
+                let sign = |input: &Vec<u8>| {
+                    name.check(input, now_unix_s)
+                        .map_err(|reason| format!("what is to be signed is not of the zone {zone}: {reason}"))?;
+                    key.sign(input)
+                };
+                inputs.iter().map(sign).collect::<Result<_, _>>().map(ZoneKeyAnswer::Signatures)
+            }
+        }
+    }
+
+    fn list(&self, zone: &DomainName) -> Result<Vec<ZoneKey>, String> {
+        let files = self.files(zone)?;
+        files.iter().map(|file| Ok(file.read()?.public())).collect()
+    }
+
+    fn make(&mut self, zone: &DomainName, algorithm: u8) -> Result<ZoneKey, String> {
+        if self.files(zone)?.len() >= KEYS_MAX {
+            return Err(format!("the zone {zone} has {KEYS_MAX} keys; remove those that it does not use"));
+        }
+        let pkcs8 = ZonePrivateKey::make(algorithm)?;
+        let public = ZonePrivateKey::from_pkcs8(algorithm, &pkcs8)?.public();
+        let folder = self.folder_of(zone);
+        let path = folder.join(format!("{algorithm:03}-{}.{EXTENSION}", HEXLOWER.encode(&public.id)));
+        let written = sanderling_state::create_folder(&folder)
+            .and_then(|()| sanderling_state::write_durably(&path, to_pem(&pkcs8).as_bytes()));
+        written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        Ok(public)
+    }
+
+    fn load(&mut self, zone: DomainName, id: ZoneKeyId) -> Result<&LoadedKey, String> {
+        let place = (zone, id);
+        if !self.loaded.contains_key(&place) {
+            let zone = &place.0;
+            let file = self.files(zone)?.into_iter().find(|file| file.id == id);
+            let file = file.ok_or_else(|| format!("the zone {zone} has no such key"))?;
+            let key = file.read()?;
+            let name = SigningKeyName::new(zone, file.algorithm, &key.public().public_key)
+                .ok_or("it is of an unknown algorithm")?;
+            self.loaded.insert(place.clone(), LoadedKey { key, name });
+        }
+        Ok(&self.loaded[&place])
+    }
+
+    fn folder_of(&self, zone: &DomainName) -> PathBuf {
+        self.folder.join(zone_file_name(zone))
+    }
+
+    /// The files of the keys of the zone, sorted by their names.
+    fn files(&self, zone: &DomainName) -> Result<Vec<KeyFile>, String> {
+        let folder = self.folder_of(zone);
+        let failed = |error| format!("cannot read {}: {error}", folder.display());
+        let entries = match fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut files = Vec::new();
+        for entry in entries {
+            files.extend(KeyFile::of(entry.map_err(failed)?.path()));
+        }
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(files)
+    }
+}
+
+/// The file of a key, whose name has its algorithm and its ID.
+#[derive(Debug)]
+struct KeyFile {
+    path: PathBuf,
+    algorithm: u8,
+    id: ZoneKeyId,
+}
+
+impl KeyFile {
+    /// `None` if the name is that of another file.
+    fn of(path: PathBuf) -> Option<KeyFile> {
+        let name = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+        let (algorithm, id) = name.split_once('-')?;
+        let (algorithm, id) = (algorithm.parse().ok()?, HEXLOWER.decode(id.as_bytes()).ok()?);
+        let id: [u8; KEY_ID_BYTES] = id.try_into().ok()?;
+        Some(KeyFile { path, algorithm, id })
+    }
+
+    fn read(&self) -> Result<ZonePrivateKey, String> {
+        let of_file = |problem: String| format!("{}: {problem}", self.path.display());
+        let pem = read_short(&self.path).map_err(of_file)?;
+        let pkcs8 = from_pem(&pem).ok_or_else(|| of_file("it is not PKCS#8 as PEM".to_owned()))?;
+        let key = ZonePrivateKey::from_pkcs8(self.algorithm, &pkcs8).map_err(of_file)?;
+        match key.public().id == self.id {
+            true => Ok(key),
+            false => Err(of_file("it has another key than its name says".to_owned())),
+        }
+    }
+}
+
+fn read_short(path: &Path) -> Result<Zeroizing<String>, String> {
+    use std::io::Read;
+    let mut content = Zeroizing::new(String::with_capacity(FILE_BYTES_MAX as usize));
+    let read = fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut content));
+    read.map(|_| content).map_err(|error| error.to_string())
+}
+
+/// The name of a zone; text in any other form than that of the configuration is refused.
+fn parse_zone(text: &str) -> Result<DomainName, String> {
+    let name = DomainName::parse(text).map_err(|problem| problem.message)?;
+    if name.as_str() == text { Ok(name) } else { Err(format!("`{text}` is no name of a zone")) }
+}
+
+fn to_pem(pkcs8: &[u8]) -> Zeroizing<String> {
+    let base64 = Zeroizing::new(BASE64.encode(pkcs8));
+    let lines = base64.len().div_ceil(PEM_LINE_CHARACTERS);
+    // Allocated once, so that no copy is left behind.
+    let mut pem = Zeroizing::new(String::with_capacity(PEM_START.len() + base64.len() + lines + PEM_END.len()));
+    pem.push_str(PEM_START);
+    let mut rest = &base64[..];
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(PEM_LINE_CHARACTERS));
+        pem.push_str(line);
+        pem.push('\n');
+        rest = after;
+    }
+    pem.push_str(PEM_END);
+    pem
+}
+
+fn from_pem(pem: &str) -> Option<Zeroizing<Vec<u8>>> {
+    let base64 = pem.strip_prefix(PEM_START)?.strip_suffix(PEM_END)?;
+    let mut digits = Zeroizing::new(String::with_capacity(base64.len()));
+    base64.lines().for_each(|line| digits.push_str(line));
+    BASE64.decode(digits.as_bytes()).ok().map(Zeroizing::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    const ECDSAP256SHA256: u8 = 13;
+    const ED25519: u8 = 15;
+
+    fn make(keys: &mut ZoneKeys, zone: &str, algorithm: u8) -> ZoneKey {
+        match keys.answer(ZoneKeyRequest::Make { zone: zone.to_owned(), algorithm }) {
+            ZoneKeyAnswer::Keys(mut made) if made.len() == 1 => made.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn list(keys: &mut ZoneKeys, zone: &str) -> Vec<ZoneKey> {
+        match keys.answer(ZoneKeyRequest::List { zone: zone.to_owned() }) {
+            ZoneKeyAnswer::Keys(keys) => keys,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn refused(answer: ZoneKeyAnswer, expected: &str) {
+        let ZoneKeyAnswer::Refused(reason) = answer else { panic!("{answer:?}") };
+        assert!(reason.contains(expected), "{reason}");
+    }
+
+    #[test]
+    fn keys_are_files_that_outlive_the_process() {
+        let folder = tempfile::tempdir().expect("created");
+        let mut keys = ZoneKeys::new(folder.path().to_owned());
+        assert_eq!(list(&mut keys, "a.test"), []);
+        let (one, two) = (make(&mut keys, "a.test", ECDSAP256SHA256), make(&mut keys, "a.test", ED25519));
+        let of_another_zone = make(&mut keys, "0/25.2.0.192.in-addr.arpa", ED25519);
+        let mut next = ZoneKeys::new(folder.path().to_owned());
+        assert_eq!(list(&mut next, "a.test"), [one, two]);
+        assert_eq!(list(&mut next, "0/25.2.0.192.in-addr.arpa"), [of_another_zone]);
+        let file = fs::read_dir(folder.path().join("a.test")).expect("listed").next().expect("a file").expect("listed");
+        assert_eq!(file.metadata().expect("a file").permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn key_signs_for_its_own_zone_alone() {
+        let folder = tempfile::tempdir().expect("created");
+        let mut keys = ZoneKeys::new(folder.path().to_owned());
+        let (key, other) = (make(&mut keys, "a.test", ED25519), make(&mut keys, "b.test", ED25519));
+        let sign = |zone: &str, key: &ZoneKey, input: &[u8]| ZoneKeyRequest::Sign {
+            zone: zone.to_owned(),
+            key: key.id,
+            inputs: vec![input.to_vec()],
+        };
+        refused(keys.answer(sign("a.test", &other, b"")), "the zone a.test has no such key");
+        refused(keys.answer(sign("a.test", &key, b"text")), "is not of the zone a.test: ");
+        for zone in ["A.test", "a.test.", "../a.test", "", "a..test"] {
+            assert!(matches!(keys.answer(sign(zone, &key, b"")), ZoneKeyAnswer::Refused(_)), "{zone}");
+        }
+        assert_eq!(
+            keys.answer(ZoneKeyRequest::Sign { zone: "a.test".to_owned(), key: key.id, inputs: Vec::new() }),
+            ZoneKeyAnswer::Signatures(Vec::new())
+        );
+    }
+
+    #[test]
+    fn files_with_another_key_are_refused() {
+        let folder = tempfile::tempdir().expect("created");
+        let mut keys = ZoneKeys::new(folder.path().to_owned());
+        make(&mut keys, "a.test", ED25519);
+        let file = keys.files(&parse_zone("a.test").expect("a name")).expect("listed").remove(0);
+        let good = fs::read_to_string(&file.path).expect("read");
+        assert_eq!(from_pem(&good).map(|pkcs8| to_pem(&pkcs8).to_string()), Some(good));
+        for (content, expected) in [("", "it is not PKCS#8"), (&*to_pem(b"junk"), "it is no private key")] {
+            fs::write(&file.path, content).expect("written");
+            refused(keys.answer(ZoneKeyRequest::List { zone: "a.test".to_owned() }), expected);
+        }
+        let other = to_pem(&ZonePrivateKey::make(ED25519).expect("made"));
+        fs::write(&file.path, other.as_bytes()).expect("written");
+        refused(keys.answer(ZoneKeyRequest::List { zone: "a.test".to_owned() }), "another key than its name says");
+    }
+}

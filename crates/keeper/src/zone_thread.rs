@@ -1,0 +1,14 @@
+//! A thread for each agent: waits for a request about keys of zones, and answers it.
+
+use crate::zone_keys::ZoneKeys;
+use sanderling_ipc::zone_signing::ZoneKeyRequest;
+use std::io;
+use std::os::unix::net::UnixStream;
+
+/// Answers the requests that come over `stream`, until the agent closes it or sends something else.
+pub(crate) fn serve(mut keys: ZoneKeys, mut stream: UnixStream) -> io::Result<()> {
+    loop {
+        let request = ZoneKeyRequest::receive(&mut stream)?;
+        keys.answer(request).send(&mut stream)?;
+    }
+}

@@ -1,0 +1,239 @@
+//! Zones that the server signs, as validating clients and verifiers of zones see them, with kills and restarts in between.
+
+use super::certificates::Setup;
+use super::name_servers::{Peer, Program, SECRET, records};
+use sanderling_testkit::{
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, run_program, run_to_end,
+    sanderling, send_signal, wait_until,
+};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+fn zone(serial: u32, address: u8) -> String {
+    format!(
+        "$TTL 300\n@ SOA ns1 host {serial} 3600 600 86400 60\n@ NS ns1\nns1 A 192.0.2.1\nwww A 192.0.2.{address}\nwww AAAA 2001:db8::1\n\
+         *.wild TXT \"wild\"\na.b.empty A 192.0.2.3\nalias CNAME www\nsub NS ns.sub\nns.sub A 192.0.2.4\n"
+    )
+}
+
+fn configure(line: &str) -> TestDirectory {
+    let directory = TestDirectory::new();
+    directory.write("example.com.zone", zone(7, 2).as_bytes());
+    let config = format!(
+        "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\ntransfer_allow = [{{ network = \"127.0.0.1\" }}]\n\
+         [domain.\"example.com\"]\nzone = \"example.com.zone\"\n{line}\n"
+    );
+    directory.write("sanderling.toml", config.as_bytes());
+    directory
+}
+
+fn start(directory: &TestDirectory) -> TestServer {
+    TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 })
+}
+
+fn status(directory: &TestDirectory) -> String {
+    let mut command = sanderling();
+    command.args(["dnssec", "status", "example.com", "--control", &directory.argument("control")]);
+    run_to_end(command, DEADLINE).text()
+}
+
+fn serial(server: &TestServer) -> u32 {
+    let answer = dig(server.dns(), &["+short", "example.com", "SOA"]).text();
+    answer.split(' ').nth(2).and_then(|serial| serial.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
+}
+
+fn wait_until_signed(server: &TestServer, directory: &TestDirectory) {
+    wait_until("the zone is signed", || dig(server.dns(), &["+dnssec", "example.com", "SOA"]).text().contains("RRSIG"));
+    wait_until("the DS records are known", || status(directory).contains(" IN DS "));
+}
+
+/// The data of the DS records that the operator is told.
+fn ds(directory: &TestDirectory) -> Vec<String> {
+    let status = status(directory);
+    status.lines().filter_map(|line| line.split_once(" IN DS ")).map(|(_, data)| data.to_owned()).collect()
+}
+
+/// What validates with the DS records that the operator is told, and with no other trust anchor.
+fn validate(server: &TestServer, directory: &TestDirectory, name: &str, rtype: &str) -> String {
+    let mut anchors = String::new();
+    for ds in ds(directory) {
+        let fields: Vec<&str> = ds.split(' ').collect();
+        let [tag, algorithm, digest_type, digest @ ..] = &fields[..] else { panic!("{ds}") };
+        anchors += &format!("example.com. static-ds {tag} {algorithm} {digest_type} \"{}\";\n", digest.concat());
+    }
+    directory.write("anchors", format!("trust-anchors {{\n{anchors}}};\n").as_bytes());
+    let (at, port) = (format!("@{}", server.dns().ip()), server.dns().port().to_string());
+    let anchors = directory.argument("anchors");
+    let arguments = ["-a", &anchors, "+root=example.com", &at, "-p", &port, name, rtype];
+    run_program("delv", "bind9-dnsutils", &arguments).to_string()
+}
+
+/// Answers and denials validate, and the whole zone verifies.
+#[track_caller]
+fn check_is_valid(server: &TestServer, directory: &TestDirectory) {
+    for (name, rtype, expected) in [
+        ("www.example.com", "A", "; fully validated"),
+        ("example.com", "DNSKEY", "; fully validated"),
+        ("alias.example.com", "AAAA", "; fully validated"),
+        ("x.wild.example.com", "TXT", "; fully validated"),
+        ("www.example.com", "MX", "; negative response, fully validated"),
+        ("b.empty.example.com", "A", "; negative response, fully validated"),
+        ("no.example.com", "A", "; negative response, fully validated"),
+        ("x.wild.example.com", "A", "; negative response, fully validated"),
+    ] {
+        let text = validate(server, directory, name, rtype);
+        assert!(text.contains(expected), "{name} {rtype}: {text}");
+    }
+    check_whole_zone(server, directory);
+}
+
+/// All signatures and the chain of denials are right.
+#[track_caller]
+fn check_whole_zone(server: &TestServer, directory: &TestDirectory) {
+    let zone = dig(server.dns(), &["+nocomments", "+nostats", "+nocmd", "+onesoa", "example.com", "AXFR"]).text();
+    directory.write("transferred", zone.as_bytes());
+    let file = directory.argument("transferred");
+    // A key may sign everything (-z).
+    for (program, package, arguments) in [
+        ("dnssec-verify", "bind9-utils", &["-z", "-o", "example.com", file.as_str()][..]),
+        ("ldns-verify-zone", "ldnsutils", &[&file]),
+    ] {
+        let ended = run_program(program, package, arguments);
+        assert!(ended.status.success(), "{program}: {ended}\n{zone}");
+    }
+}
+
+/// Kills the processes of `server` that serve, sign and have the keys.
+fn kill_children(server: &TestServer) {
+    for child in children_of(server.process_id()).unwrap() {
+        assert!(send_signal("KILL", &child.to_string()));
+    }
+}
+
+#[track_caller]
+fn check_signed_with(line: &str) {
+    let directory = configure(line);
+    let server = start(&directory);
+    wait_until_signed(&server, &directory);
+    check_is_valid(&server, &directory);
+}
+
+#[test]
+fn zone_is_signed_by_one_line_and_follows_its_file() {
+    let directory = configure("dnssec = true");
+    let server = start(&directory);
+    wait_until_signed(&server, &directory);
+    check_is_valid(&server, &directory);
+    // The version of the file may have been served before.
+    assert_eq!(serial(&server), 8);
+    let keys = directory.path().join("state/keys/example.com");
+    let key = fs::read_dir(&keys).unwrap().next().unwrap().unwrap();
+    assert_eq!(key.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+
+    directory.replace("example.com.zone", zone(7, 3).as_bytes());
+    let reload = directory.control("reload");
+    assert!(reload.status.success(), "{reload}");
+    assert_eq!(serial(&server), 9);
+    assert_eq!(dig(server.dns(), &["+short", "www.example.com"]).text().trim(), "192.0.2.3");
+    check_is_valid(&server, &directory);
+
+    directory.replace("example.com.zone", format!("{}www A 192.0.2\n", zone(20, 3)).as_bytes());
+    for reload in [directory.control("reload"), directory.control_with("reload", &["example.com"])] {
+        assert_eq!(reload.code(), Some(1), "{reload}");
+        assert!(reload.errors.contains("example.com.zone:12:"), "{reload}");
+        assert_eq!(serial(&server), 9);
+    }
+    assert!(status(&directory).contains("problem: "));
+
+    directory.replace("example.com.zone", zone(20, 4).as_bytes());
+    let reload = directory.control_with("reload", &["example.com"]);
+    assert!(reload.status.success(), "{reload}");
+    assert_eq!(serial(&server), 20);
+    check_is_valid(&server, &directory);
+}
+
+#[test]
+fn keys_and_versions_outlive_processes() {
+    let directory = configure("dnssec = true");
+    let server = start(&directory);
+    wait_until_signed(&server, &directory);
+    let before = ds(&directory);
+    assert_eq!(before.len(), 1);
+    kill_children(&server);
+    directory.replace("example.com.zone", zone(30, 5).as_bytes());
+    wait_until("the server process is back", || directory.control("reload").status.success());
+    wait_until("the new version is served", || serial(&server) == 30);
+    check_is_valid(&server, &directory);
+    assert_eq!(ds(&directory), before);
+
+    let transferred = records(&dig(server.dns(), &["example.com", "AXFR"]));
+    let children = children_of(server.process_id()).unwrap();
+    server.signal("KILL");
+    children.iter().for_each(|child| assert!(send_signal("KILL", &child.to_string())));
+    server.end();
+    let server = start(&directory);
+    // It is signed from the first answer on, with the same signatures.
+    assert_eq!(records(&dig(server.dns(), &["example.com", "AXFR"])), transferred);
+    wait_until("the agent has reported", || ds(&directory) == before);
+    directory.replace("example.com.zone", zone(31, 6).as_bytes());
+    let reload = directory.control("reload");
+    assert!(reload.status.success(), "{reload}");
+    assert_eq!(serial(&server), 31);
+    check_is_valid(&server, &directory);
+}
+
+#[test]
+fn zone_of_a_hidden_primary_is_signed_on_the_way() {
+    let address = free_address();
+    let directory = TestDirectory::new();
+    directory.write("transfer.key", format!("{SECRET}\n").as_bytes());
+    let config = format!(
+        "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\n\
+         transfer_allow = [{{ network = \"127.0.0.1\" }}]\n[tsig.transfer]\nsecret_file = \"transfer.key\"\n\
+         [domain.\"example.com\"]\nprimaries = [{{ address = \"{address}\", key = \"transfer\" }}]\ndnssec = true\n"
+    );
+    directory.write("sanderling.toml", config.as_bytes());
+    let server = start(&directory);
+    // The secondary looks for a later version after two seconds.
+    let zone = |serial, address| zone(serial, address).replace("3600 600", "2 2");
+    let primary = Program::Nsd.start(address, Peer::Secondary(server.dns()), &zone(7, 2));
+    wait_until_signed(&server, &directory);
+    check_is_valid(&server, &directory);
+    primary.replace_zone(&zone(20, 3));
+    wait_until("the next version is signed", || serial(&server) == 20);
+    check_is_valid(&server, &directory);
+    kill_children(&server);
+    primary.replace_zone(&zone(21, 4));
+    wait_until("the server process is back", || dig(server.dns(), &["example.com", "SOA"]).text().contains("NOERROR"));
+    wait_until("the next version is signed", || serial(&server) == 21);
+    assert_eq!(dig(server.dns(), &["+short", "www.example.com"]).text().trim(), "192.0.2.4");
+    check_is_valid(&server, &directory);
+}
+
+#[test]
+fn derived_records_and_those_for_authorities_are_signed_with_the_zone() {
+    let mut setup = Setup::new(
+        "zone = \"example.com.zone\"\ndnssec = true\naliases = [\"*.example.com\"]\n\
+         transfer_allow = [{ network = \"127.0.0.1\" }]",
+    );
+    setup.start_pebble();
+    setup.fetch_root();
+    let mut server = setup.start_server();
+    // A wildcard is validated by a record.
+    setup.wait_for_page(server.encrypted("https"), "any.example.com");
+    wait_until("the certificate is advertised", || {
+        dig(server.dns(), &["+dnssec", "example.com", "HTTPS"]).text().contains("RRSIG")
+    });
+    let challenge = || dig(server.dns(), &["+short", "_acme-challenge.example.com", "TXT"]).text();
+    wait_until("the record is removed", || challenge().trim().is_empty());
+    check_whole_zone(&server, &setup.directory);
+    let log = server.errors();
+    assert!(!log.contains("certificate example.com: the name server"), "{log}");
+    assert!(log.matches("new signatures").count() >= 3, "{log}");
+}
+
+#[test]
+fn zone_is_signed_with_nsec3_and_other_algorithms() {
+    check_signed_with("dnssec = { algorithm = \"ed25519\", nsec3 = true }");
+    check_signed_with("dnssec = { algorithm = \"rsasha256\", keys = \"ksk-zsk\", serial = \"unixtime\" }");
+}
