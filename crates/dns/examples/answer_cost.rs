@@ -1,10 +1,11 @@
-//! Measures the time of an answer, and time and memory of a zone.
+//! Measures the time of an answer, time and memory of a zone, and the time of a change.
 //!
-//! `cargo run --release -p sanderling-dns --example answer_cost [answers | load [RUNS [KIND]]]`, where KIND is a part of
-//! a kind's name. `valgrind --tool=callgrind --toggle-collect='*time_answers*'` counts the instructions of one kind.
+//! `cargo run --release -p sanderling-dns --example answer_cost [answers | load | edits [RUNS [KIND]]]`, where KIND is
+//! a part of a kind's name. `valgrind --tool=callgrind --toggle-collect='*time_answers*'` counts the instructions of one kind.
 
 use fastrand::Rng;
-use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
+use sanderling_dns::zone_edit::ZoneEdit;
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position, Record};
 use sanderling_dns::{
     Answer, DnsTransport, HashSeed, Name, ParsedQuery, RequestInfo, Rtype, Zone, ZoneBuilder, ZoneEntry, ZoneLimits,
     ZoneMap, answer, answer_parsed,
@@ -21,8 +22,14 @@ const HOST_COUNT: usize = 100_000;
 const DELEGATION_COUNT: usize = 100_000;
 /// Delegations to two name servers, aliases and mail domains, of each.
 const OTHER_COUNT: usize = 1_000;
-/// Records of the zone whose loading is measured.
+/// Records of the zone whose loading and changes are measured.
 const LOAD_RECORD_COUNT: usize = 1_000_000;
+/// Changes, one after the other.
+const EDIT_COUNT: usize = 20_000;
+/// Changes before answers are measured.
+const EDIT_COUNT_OF_ANSWERS: usize = 2_000;
+/// Bytes of the journal of the changed zone.
+const JOURNAL_BYTES_MAX: usize = 1 << 20;
 /// Queries of one kind.
 const QUERY_COUNT: usize = 1 << 16;
 /// Queries of a batch.
@@ -57,23 +64,37 @@ fn main() {
     let part = std::env::args().nth(1);
     let run_count = std::env::args().nth(2).map_or(RUN_COUNT, |count| count.parse().expect("a number of runs"));
     let wanted = std::env::args().nth(3).unwrap_or_default();
-    if part.as_deref() != Some("load") {
+    let is_wanted = |name: &str| part.as_deref().is_none_or(|part| part == name);
+    if is_wanted("answers") {
         measure_answers(run_count, &wanted);
     }
-    if part.as_deref() != Some("answers") {
+    if is_wanted("load") {
         measure_load(run_count);
+    }
+    if is_wanted("edits") {
+        measure_edits();
     }
 }
 
 fn measure_answers(run_count: usize, wanted: &str) {
     let zone = load(answer_text());
     println!("{} names, {} bytes a record", zone.name_count(), zone.memory_bytes() / zone.record_count());
-    let zones = ZoneMap::new(SEED, [ZoneEntry::Served(Arc::new(zone))]);
+    let zone = Arc::new(zone);
+    let edited = (0..EDIT_COUNT_OF_ANSWERS).fold(Arc::clone(&zone), |zone, index| {
+        Arc::new(edited(&zone, index, |index| format!("host{}", index * 31 % HOST_COUNT)))
+    });
+    let [zones, edited] = [zone, edited].map(|zone| ZoneMap::new(SEED, [ZoneEntry::Served(zone)]));
+    println!("after {EDIT_COUNT_OF_ANSWERS} changes in parentheses");
     for (kind, rtype, name) in KINDS.into_iter().filter(|(kind, ..)| kind.contains(wanted)) {
         let mut random = Rng::with_seed(1);
         let queries: Vec<Vec<u8>> = (0..QUERY_COUNT).map(|_| query(&name(random.usize(..)), rtype)).collect();
         let (alone, together) = (time_answers(&zones, &queries, run_count), time_batches(&zones, &queries, run_count));
-        println!("{kind:>30}: {alone:6.1} ns alone, {together:6.1} ns in batches of {BATCH_COUNT}");
+        let (later, later_together) =
+            (time_answers(&edited, &queries, run_count), time_batches(&edited, &queries, run_count));
+        println!(
+            "{kind:>30}: {alone:6.1} ({later:6.1}) ns alone, {together:6.1} ({later_together:6.1}) ns in batches of \
+             {BATCH_COUNT}"
+        );
     }
 }
 
@@ -148,6 +169,52 @@ fn measure_load(run_count: usize) {
     println!("{:.1} bytes a record", zone.memory_bytes() as f64 / zone.record_count() as f64);
 }
 
+/// Changes the address of one host after another.
+fn measure_edits() {
+    let mut zone = load(load_text(LOAD_RECORD_COUNT));
+    let bytes = zone.memory_bytes();
+    let start = Instant::now();
+    zone.prepare_edits();
+    println!(
+        "prepared in {:.3} s, {} of {bytes} bytes more",
+        start.elapsed().as_secs_f64(),
+        zone.memory_bytes() - bytes
+    );
+    let (mut quick, mut whole) = (Vec::new(), Vec::new());
+    let mut random = Rng::with_seed(1);
+    for index in 0..EDIT_COUNT {
+        let start = Instant::now();
+        let next =
+            edited(&zone, index, |_| format!("host{}-{}", random.u8(..7), random.usize(..LOAD_RECORD_COUNT / 25)));
+        let times = if next.delta_name_count() == 0 { &mut whole } else { &mut quick };
+        times.push(start.elapsed().as_secs_f64());
+        zone = next;
+    }
+    quick.sort_by(f64::total_cmp);
+    let ms = |part: usize| quick[(quick.len() - 1) * part / 1_000] * 1e3;
+    println!("changes: median {:.3} ms, 99 % {:.3} ms, longest {:.3} ms", ms(500), ms(990), ms(1_000));
+    println!("built as a whole after {} changes: {whole:.3?} s", EDIT_COUNT / (whole.len() + 1));
+}
+
+/// `zone` with another address of a host, a later serial, and the journal of both changes.
+fn edited(zone: &Zone, index: usize, host: impl FnOnce(usize) -> String) -> Zone {
+    let serial = index as u32 + 2;
+    let record = |owner: &[u8], rtype, rdata: &[u8]| (owner.to_vec(), rtype, rdata.to_vec());
+    let host = [&wire(&host(index))[..], APEX].concat();
+    let mut soa = b"\x03ns1\x07example\0\x0ahostmaster\x07example\0".to_vec();
+    [serial, 7200, 900, 1_209_600, 300].iter().for_each(|number| soa.extend(number.to_be_bytes()));
+    let mut edit = ZoneEdit::new(zone);
+    for (owner, rtype, rdata) in [record(APEX, Rtype::SOA, &soa), record(&host, Rtype::A, &serial.to_be_bytes())] {
+        let owner = Name::parse(&owner).expect("a name");
+        edit.clear_rrset(owner, rtype);
+        let position = Position { file_index: 0, line: 1, column: 1 };
+        edit.add(&Record { position, owner, rtype, ttl_s: 3600, rdata: &rdata });
+    }
+    let mut next = edit.finish(ZoneLimits::default()).zone.expect("the zone has no errors");
+    next.continue_journal(zone, JOURNAL_BYTES_MAX);
+    next
+}
+
 fn load(text: Vec<u8>) -> Zone {
     let (builder, end) = parse(text);
     builder.finish(end).zone.expect("the zone has no errors")
@@ -169,14 +236,17 @@ fn parse(text: Vec<u8>) -> (ZoneBuilder, Position) {
 
 fn query(name: &str, rtype: Rtype) -> Vec<u8> {
     let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
-    for label in name.split('.') {
-        query.push(u8::try_from(label.len()).expect("a label is short"));
-        query.extend(label.as_bytes());
-    }
+    query.extend(wire(name));
     query.extend(APEX);
     query.extend(rtype.0.to_be_bytes());
     query.extend([0, 1, 0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 0]);
     query
+}
+
+/// The labels of a name, without the root.
+fn wire(name: &str) -> Vec<u8> {
+    let label = |label: &str| [&[u8::try_from(label.len()).expect("a label is short")], label.as_bytes()].concat();
+    name.split('.').flat_map(label).collect()
 }
 
 fn answer_text() -> Vec<u8> {

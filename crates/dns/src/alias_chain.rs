@@ -2,7 +2,7 @@
 //! sections.
 
 use crate::compression::NameOffsets;
-use crate::layout::Form;
+use crate::layout::{Form, NodeIndex};
 use crate::message::{MessageFull, Rcode, ReplyWriter, Section};
 use crate::name::{LABEL_COUNT_MAX, Name, NameBuf};
 use crate::name_hash::{IndexedName, NameHash};
@@ -26,7 +26,7 @@ struct Alias<'z> {
     /// The hash of the alias's own name. Among so few names, equal hashes mean equal names.
     name: NameHash,
     /// The zone and the node of the CNAME or DNAME.
-    owner: Option<(&'z Zone, usize)>,
+    owner: Option<(&'z Zone, NodeIndex)>,
 }
 
 impl<'z> AliasChain<'z> {
@@ -40,7 +40,7 @@ impl<'z> AliasChain<'z> {
     }
 
     fn contains_owner(&self, zone: &Zone, found: &FoundRrset<'_>) -> bool {
-        let is_owner = |(of, node): (&Zone, usize)| core::ptr::eq(of, zone) && node == found.node;
+        let is_owner = |(of, node): (&Zone, NodeIndex)| core::ptr::eq(of, zone) && node == found.node;
         self.aliases[..self.count].iter().filter_map(|alias| alias.owner).any(is_owner)
     }
 }

@@ -1,8 +1,11 @@
 //! The chain of NSEC or NSEC3 records of a signed zone: finds the record that proves that a name does not exist, or which
 //! types it has (RFC 4035 §3.1.3, RFC 5155 §7.2).
 
-use crate::layout::{Node, NodeIndex};
-use crate::name::{IndexedLabels, Name};
+use crate::delta::Nodes;
+use crate::layout::{Node, NodeIndex, NodeRef, Proof};
+use crate::name::{IndexedLabels, Name, NameBuf};
+use crate::rtype::Rtype;
+use crate::sorted_pages::SortedPages;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use data_encoding::BASE32_DNSSEC;
@@ -14,12 +17,12 @@ pub(crate) const NSEC3_SHA1: u8 = 1;
 const HASH_LABEL_BYTES: usize = 32;
 
 /// The records that prove what does not exist.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum DenialChain {
     /// There are none.
     None,
     /// The owners of NSEC records, in the canonical order of names. The first is the apex.
-    Nsec(Box<[NodeIndex]>),
+    Nsec(NsecChain),
     Nsec3(Nsec3Chain),
 }
 
@@ -28,27 +31,80 @@ impl DenialChain {
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             DenialChain::None => 0,
-            DenialChain::Nsec(owners) => size_of_val(&**owners),
-            DenialChain::Nsec3(chain) => size_of_val(&*chain.owners) + chain.parameters.salt.len(),
+            DenialChain::Nsec(chain) => chain.0.memory_bytes(),
+            DenialChain::Nsec3(chain) => chain.owners.memory_bytes() + chain.parameters.salt.len(),
         }
     }
 }
 
-/// The owner of the NSEC record that covers `name`, which is in lower case and below the apex, or matches it.
-pub(crate) fn nsec_covering(owners: &[NodeIndex], arena: &[u8], name: Name<'_>) -> Option<NodeIndex> {
-    let apex = Node::read(arena, *owners.first()?).name();
-    let labels = IndexedLabels::of(name.labels_below(apex));
-    let is_before =
-        |owner: &NodeIndex| labels.canonical_cmp(Node::read(arena, *owner).name().labels_below(apex)).is_ge();
-    let after = owners.partition_point(is_before);
-    owners.get(after.checked_sub(1)?).copied()
+impl DenialChain {
+    /// The node of the record for `proof` of `node`, which is no owner of NSEC3 records alone.
+    pub(crate) fn proof_of(&self, nodes: Nodes<'_>, node: &Node<'_>, proof: Proof) -> Option<NodeIndex> {
+        let name = node.name();
+        let of_wildcard = || NameBuf::child(b"*", name).ok();
+        let point = node.node_ref(NodeRef::DelegationPoint);
+        let is_authoritative = point.is_none() && node.node_ref(NodeRef::DnameAbove).is_none();
+        let is_shown = is_authoritative || point == Some(node.index);
+        match (self, proof) {
+            (DenialChain::None, _) => None,
+            (DenialChain::Nsec(_), Proof::Types) if is_shown && node.rrset(Rtype::NSEC).is_some() => Some(node.index),
+            (DenialChain::Nsec(chain), Proof::NoWildcard) if is_shown && node.rrset(Rtype::NSEC).is_some() => {
+                chain.covering(nodes, of_wildcard()?.as_name())
+            }
+            (DenialChain::Nsec(chain), Proof::Types) if is_authoritative => chain.covering(nodes, name),
+            (DenialChain::Nsec3(chain), Proof::Types) if is_shown => chain.matching(nodes, name),
+            (DenialChain::Nsec(chain), Proof::NoWildcard) if is_authoritative => {
+                chain.covering(nodes, of_wildcard()?.as_name())
+            }
+            (DenialChain::Nsec3(chain), Proof::NoWildcard) if is_authoritative => {
+                chain.covering(nodes, of_wildcard()?.as_name())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The owners of NSEC records, in the canonical order of names.
+#[derive(Clone, Debug)]
+pub(crate) struct NsecChain(SortedPages<NodeIndex>);
+
+impl NsecChain {
+    /// The chain of `owners`, which are sorted.
+    pub(crate) fn new(owners: &[NodeIndex]) -> NsecChain {
+        NsecChain(SortedPages::new(owners))
+    }
+
+    pub(crate) fn first(&self) -> Option<NodeIndex> {
+        self.0.first()
+    }
+
+    /// The owner of the NSEC record that covers `name`, which is in lower case and below the apex, or matches it.
+    pub(crate) fn covering(&self, nodes: Nodes<'_>, name: Name<'_>) -> Option<NodeIndex> {
+        let apex = nodes.get(self.first()?).name();
+        let labels = IndexedLabels::of(name.labels_below(apex));
+        self.0.last_before(|&owner| labels.canonical_cmp(nodes.get(owner).name().labels_below(apex)).is_ge())
+    }
+
+    pub(crate) fn insert(&mut self, nodes: Nodes<'_>, owner: NodeIndex) {
+        let name = nodes.get(owner).name();
+        self.0.insert_at(owner, |&other| nodes.get(other).name().canonical_cmp(name).is_lt());
+    }
+
+    /// Removes a node, if it is there.
+    pub(crate) fn remove(&mut self, nodes: Nodes<'_>, owner: NodeIndex) {
+        let name = nodes.get(owner).name();
+        let is_before = |&other: &NodeIndex| nodes.get(other).name().canonical_cmp(name).is_le();
+        if self.0.last_before(is_before) == Some(owner) {
+            self.0.remove_before(is_before);
+        }
+    }
 }
 
 /// The owners of NSEC3 records with the same parameters, in the order of their hashes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Nsec3Chain {
     parameters: Nsec3Parameters,
-    owners: Box<[Nsec3Owner]>,
+    owners: SortedPages<Nsec3Owner>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,43 +115,64 @@ struct Nsec3Owner {
 }
 
 impl Nsec3Chain {
-    /// The chain of `owners`, which are nodes of `arena`.
-    pub(crate) fn new(parameters: Nsec3Parameters, arena: &[u8], owners: &[NodeIndex]) -> Nsec3Chain {
-        let prefix = |node: NodeIndex| prefix_of(Node::read(arena, node).hash_label());
+    /// The chain of `owners`.
+    pub(crate) fn new(parameters: Nsec3Parameters, nodes: Nodes<'_>, owners: &[NodeIndex]) -> Nsec3Chain {
+        let prefix = |node: NodeIndex| prefix_of(nodes.get(node).hash_label());
         let mut owners: Vec<Nsec3Owner> =
             owners.iter().map(|&node| Nsec3Owner { prefix: prefix(node), node }).collect();
-        owners.sort_by_key(|owner| Node::read(arena, owner.node).hash_label());
-        Nsec3Chain { parameters, owners: owners.into_boxed_slice() }
+        owners.sort_by_key(|owner| nodes.get(owner.node).hash_label());
+        Nsec3Chain { parameters, owners: SortedPages::new(&owners) }
+    }
+
+    pub(crate) fn parameters(&self) -> &Nsec3Parameters {
+        &self.parameters
     }
 
     /// The owner of the record that matches `name`, which is in lower case.
-    pub(crate) fn matching(&self, arena: &[u8], name: Name<'_>) -> Option<NodeIndex> {
+    pub(crate) fn matching(&self, nodes: Nodes<'_>, name: Name<'_>) -> Option<NodeIndex> {
         let label = self.parameters.hash_label(name);
-        let owner = self.owners.get(self.count_up_to(arena, &label).checked_sub(1)?)?;
-        (Node::read(arena, owner.node).hash_label() == label).then_some(owner.node)
+        let owner = self.last_up_to(nodes, &label)?;
+        (nodes.get(owner).hash_label() == label).then_some(owner)
     }
 
     /// The owner of the record that covers `name`, which is in lower case. It is also that of a record that matches.
-    pub(crate) fn covering(&self, arena: &[u8], name: Name<'_>) -> Option<NodeIndex> {
-        let label = self.parameters.hash_label(name);
+    pub(crate) fn covering(&self, nodes: Nodes<'_>, name: Name<'_>) -> Option<NodeIndex> {
+        self.covering_label(nodes, &self.parameters.hash_label(name))
+    }
+
+    /// The owner of the record that covers the hash with this label, or matches it.
+    pub(crate) fn covering_label(&self, nodes: Nodes<'_>, label: &[u8]) -> Option<NodeIndex> {
         // The last record of the chain also covers the hashes before the first one (RFC 5155 §3.1.7).
-        let index = self.count_up_to(arena, &label).checked_sub(1).unwrap_or(self.owners.len().checked_sub(1)?);
-        self.owners.get(index).map(|owner| owner.node)
+        self.last_up_to(nodes, label).or_else(|| self.owners.last().map(|owner| owner.node))
     }
 
     /// The owner with this name, in lower case.
-    pub(crate) fn owner_named(&self, arena: &[u8], name: Name<'_>) -> Option<NodeIndex> {
-        let label = name.labels().next()?.try_into().ok()?;
-        let owner = self.owners.get(self.count_up_to(arena, label).checked_sub(1)?)?;
-        (Node::read(arena, owner.node).name() == name).then_some(owner.node)
+    pub(crate) fn owner_named(&self, nodes: Nodes<'_>, name: Name<'_>) -> Option<NodeIndex> {
+        let owner = self.last_up_to(nodes, name.labels().next()?)?;
+        (nodes.get(owner).name() == name).then_some(owner)
     }
 
-    /// The owners whose hash is at most that of `label`.
-    fn count_up_to(&self, arena: &[u8], label: &[u8; HASH_LABEL_BYTES]) -> usize {
+    pub(crate) fn insert(&mut self, nodes: Nodes<'_>, owner: NodeIndex) {
+        let label = nodes.get(owner).hash_label();
+        let owner = Nsec3Owner { prefix: prefix_of(label), node: owner };
+        self.owners.insert_at(owner, |other| nodes.get(other.node).hash_label() < label);
+    }
+
+    /// Removes a node, if it is there.
+    pub(crate) fn remove(&mut self, nodes: Nodes<'_>, owner: NodeIndex) {
+        let label = nodes.get(owner).hash_label();
+        if self.last_up_to(nodes, label) == Some(owner) {
+            self.owners.remove_before(|other| nodes.get(other.node).hash_label() <= label);
+        }
+    }
+
+    /// The last owner whose hash is at most that of `label`.
+    fn last_up_to(&self, nodes: Nodes<'_>, label: &[u8]) -> Option<NodeIndex> {
         let prefix = prefix_of(label);
-        self.owners.partition_point(|owner| {
-            owner.prefix < prefix || owner.prefix == prefix && Node::read(arena, owner.node).hash_label() <= &label[..]
-        })
+        let is_before = |owner: &Nsec3Owner| {
+            owner.prefix < prefix || owner.prefix == prefix && nodes.get(owner.node).hash_label() <= label
+        };
+        self.owners.last_before(is_before).map(|owner| owner.node)
     }
 }
 

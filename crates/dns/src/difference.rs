@@ -9,10 +9,10 @@
 use crate::journal::{WireRecord, is_in_zones, is_later, put_record};
 use crate::name::{Name, NameBuf};
 use crate::packed_rrset::CLASS_IN;
-use crate::rdata;
+use crate::rdata::{self, SOA_NUMBERS_BYTES, serial_of};
 use crate::rtype::Rtype;
 use crate::transfer_in::RecordRole;
-use crate::update::{CLASS_NONE, SOA_NUMBERS_BYTES, ZoneUpdate, serial_after, serial_of};
+use crate::update::{CLASS_NONE, ZoneUpdate, serial_after};
 use crate::zone_patch::put_key;
 use crate::zonefile::{Position, Record};
 use alloc::collections::BTreeMap;

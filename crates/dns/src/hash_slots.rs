@@ -61,6 +61,16 @@ impl HashSlots {
         self.slots[at] = Slot(u64::from(hash.tag()) << 32 | u64::from(number));
     }
 
+    /// Replaces the number of the name with this hash and the number `known`.
+    pub(crate) fn replace(&mut self, hash: NameHash, known: u32, number: u32) {
+        let mask = self.slots.len() - 1;
+        let mut at = hash.slot(self.bits);
+        while !(self.slots[at].has_tag_of(hash) && self.slots[at].number() == known) {
+            at = (at + 1) & mask;
+        }
+        self.slots[at] = Slot(u64::from(hash.tag()) << 32 | u64::from(number));
+    }
+
     /// The slot at which the search for `hash` starts.
     #[inline]
     pub(crate) fn first(&self, hash: NameHash) -> Slot {

@@ -24,8 +24,6 @@ const HASH_BYTES: usize = 32;
 const DIGEST_BYTES: usize = 8;
 /// Bytes after the digest that say whether the end is ambiguous: 0 or 1.
 const END_BYTES: usize = 1;
-/// Bytes of the numbers at the end of the RDATA of a SOA, of which the serial is the first.
-const SOA_NUMBERS_BYTES: usize = 20;
 
 /// Whether `serial` is later than `other` (RFC 1982 §3.2).
 pub fn is_later(serial: u32, other: u32) -> bool {
@@ -76,8 +74,7 @@ impl<'b> WireRecord<'b> {
         if self.rtype != Rtype::SOA || !self.owner.eq_ignore_case(apex) {
             return None;
         }
-        let at = self.rdata.len().checked_sub(SOA_NUMBERS_BYTES)?;
-        self.rdata[at..].first_chunk().map(|serial| u32::from_be_bytes(*serial))
+        rdata::serial_of(self.rdata)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The layout of a node in the arena of a zone: `zone_builder` writes nodes, `zone` reads them.
+//! The layout of a node in the arena of a store, or in a chunk of a delta: `zone_builder` writes nodes, `zone` reads them.
 //!
 //! ```text
 //! offset      bytes   field, numbers in little endian
@@ -12,9 +12,11 @@
 //!             4 × r   in a signed zone, for each RRset: offset from the node of its packed form with signatures
 //!                     packed RRsets
 //! ```
+//!
+//! Numbers of nodes are of one version of a zone and of all those that share its store.
 
 use crate::name::Name;
-use crate::packed_rrset::PackedRrset;
+use crate::packed_rrset::{AnswerRecord, PackedRrset};
 use crate::rtype::Rtype;
 use alloc::vec::Vec;
 
@@ -29,6 +31,8 @@ const RRSET_ENTRY_BYTES: usize = 6;
 const FLAG_HAS_DNAME: u8 = 1;
 /// The zone is signed: the node has the fields for it.
 const FLAG_IS_SIGNED: u8 = 16;
+/// The name does not exist.
+const FLAG_IS_REMOVED: u8 = 32;
 
 const PROOFS_BYTES: usize = 2 * PROOF_BYTES;
 const PROOF_BYTES: usize = size_of::<u32>();
@@ -36,12 +40,41 @@ const SIGNED_OFFSET_BYTES: usize = size_of::<u32>();
 /// No node has this index.
 const NO_NODE: u32 = u32::MAX;
 
-/// The position of a node in the arena.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The bit of the index of a node of a delta. Its other bits are the number of the chunk and the offset in it.
+const IN_DELTA: u32 = 1 << 31;
+/// Bits of the offset, in units of the alignment.
+const CHUNK_OFFSET_BITS: u32 = 13;
+/// No node starts at a later offset of a chunk.
+pub(crate) const CHUNK_BYTES: usize = ALIGNMENT_BYTES << CHUNK_OFFSET_BITS;
+/// Chunks that a delta can have.
+const CHUNK_COUNT_MAX: usize = (1 << (31 - CHUNK_OFFSET_BITS)) - 1;
+
+/// The position of a node: in the arena of the store or, with the highest bit, in a delta.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NodeIndex(pub(crate) u32);
 
 impl NodeIndex {
-    /// The offset of the node.
+    /// The index of the node at `offset` of the arena of a store; `None` if that is too far.
+    pub(crate) fn in_store(offset: usize) -> Option<NodeIndex> {
+        let index = u32::try_from(offset / ALIGNMENT_BYTES).ok()?;
+        (index & IN_DELTA == 0).then_some(NodeIndex(index))
+    }
+
+    /// The index of the node at `offset` of a chunk; `None` if there are too many chunks.
+    pub(crate) fn in_chunk(chunk: usize, offset: usize) -> Option<NodeIndex> {
+        let units = (offset / ALIGNMENT_BYTES) as u32;
+        (chunk < CHUNK_COUNT_MAX).then_some(NodeIndex(IN_DELTA | (chunk as u32) << CHUNK_OFFSET_BITS | units))
+    }
+
+    /// The chunk of a node of a delta, and the offset in it; `None` for a node of a store.
+    #[inline]
+    pub(crate) fn chunk(self) -> Option<(usize, usize)> {
+        let offset = (self.0 & ((1 << CHUNK_OFFSET_BITS) - 1)) as usize * ALIGNMENT_BYTES;
+        let chunk = (self.0 & !IN_DELTA) >> CHUNK_OFFSET_BITS;
+        (self.0 & IN_DELTA != 0).then_some((chunk as usize, offset))
+    }
+
+    /// The offset of a node of a store.
     #[inline]
     pub(crate) fn offset(self) -> usize {
         self.0 as usize * ALIGNMENT_BYTES
@@ -78,11 +111,10 @@ pub(crate) enum Form {
     Signed,
 }
 
-/// A node, borrowed from an arena.
+/// A node, borrowed from an arena or a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node<'z> {
-    /// The offset of the node in the arena.
-    pub(crate) at: usize,
+    pub(crate) index: NodeIndex,
     header: &'z [u8; HEADER_BYTES],
     /// The arena from the node on.
     bytes: &'z [u8],
@@ -91,13 +123,20 @@ pub(crate) struct Node<'z> {
 impl<'z> Node<'z> {
     #[inline]
     pub(crate) fn read(arena: &'z [u8], index: NodeIndex) -> Node<'z> {
-        Node::read_at(arena, index.offset())
+        Node::read_at(arena, index.offset(), index)
     }
 
+    /// The node at `offset` of `arena`, which is that of `index`.
     #[inline]
-    pub(crate) fn read_at(arena: &'z [u8], at: usize) -> Node<'z> {
-        let bytes = &arena[at..];
-        Node { at, header: bytes.first_chunk().expect("written by `NodeWriter`"), bytes }
+    pub(crate) fn read_at(arena: &'z [u8], offset: usize, index: NodeIndex) -> Node<'z> {
+        let bytes = &arena[offset..];
+        Node { index, header: bytes.first_chunk().expect("written by `NodeWriter`"), bytes }
+    }
+
+    /// Whether the version has no such name: the node hides one of the store.
+    #[inline]
+    pub(crate) fn is_removed(&self) -> bool {
+        self.header[FLAGS_OFFSET] & FLAG_IS_REMOVED != 0
     }
 
     #[inline]
@@ -194,7 +233,19 @@ impl<'z> Node<'z> {
         self.entries().get(index).map(|entry| self.rrset_of(entry))
     }
 
-    /// The node that follows in the arena, which has nodes up to `end`.
+    /// Calls `visit` with the records of all RRsets.
+    pub(crate) fn each_record(&self, mut visit: impl FnMut(&PackedRrset<'z>, &AnswerRecord<'z>)) {
+        for entry in self.entries() {
+            let rrset = self.rrset_of(entry);
+            let mut at = 0;
+            while let Some(record) = rrset.answer_record(at) {
+                visit(&rrset, &record);
+                at = record.end;
+            }
+        }
+    }
+
+    /// The node that follows in the arena of the store, which has `end` bytes.
     pub(crate) fn next(&self, end: usize) -> Option<NodeIndex> {
         let entries = self.entries();
         let length = match entries.len().checked_sub(1) {
@@ -208,8 +259,8 @@ impl<'z> Node<'z> {
                 HEADER_BYTES + usize::from(self.header[1]) + fields_bytes
             }
         };
-        let next = (self.at + length).next_multiple_of(ALIGNMENT_BYTES);
-        (next < end).then_some(NodeIndex((next / ALIGNMENT_BYTES) as u32))
+        let next = (self.index.offset() + length).next_multiple_of(ALIGNMENT_BYTES);
+        NodeIndex::in_store(next).filter(|_| next < end)
     }
 
     #[inline]
@@ -238,16 +289,15 @@ pub(crate) struct NodeWriter {
 }
 
 impl NodeWriter {
-    /// Starts a node without references. `None` when the arena is full.
+    /// Starts a node without references. Returns its offset too.
     pub(crate) fn start(
         arena: &mut Vec<u8>,
         name: Name<'_>,
         rrset_count: usize,
         is_signed: bool,
-    ) -> Option<(NodeIndex, NodeWriter)> {
+    ) -> (usize, NodeWriter) {
         arena.resize(arena.len().next_multiple_of(ALIGNMENT_BYTES), 0);
         let start = arena.len();
-        let index = NodeIndex(u32::try_from(start / ALIGNMENT_BYTES).ok()?);
         let flags = if is_signed { FLAG_IS_SIGNED } else { 0 };
         arena.extend_from_slice(&[flags, name.length_bytes() as u8]);
         arena.extend_from_slice(&(rrset_count as u16).to_le_bytes());
@@ -261,7 +311,7 @@ impl NodeWriter {
             next_signed = Some(arena.len());
             arena.resize(arena.len() + rrset_count * SIGNED_OFFSET_BYTES, 0);
         }
-        Some((index, NodeWriter { start, next_entry, next_signed }))
+        (start, NodeWriter { start, next_entry, next_signed })
     }
 
     /// Writes the entry of the next RRset. The caller appends the packed RRset to the arena.
@@ -285,24 +335,28 @@ impl NodeWriter {
     }
 }
 
-/// Sets a proof of `node`, which is one of a signed zone, to the record of `target`.
-pub(crate) fn set_proof(arena: &mut [u8], node: NodeIndex, proof: Proof, target: NodeIndex) {
-    let entries = Node::read(arena, node).entries();
-    let fields = HEADER_BYTES + usize::from(arena[node.offset() + 1]) + size_of_val(entries);
-    let at = node.offset() + fields + proof as usize * PROOF_BYTES;
+/// Sets a proof of the node at `node`, which is one of a signed zone, to the record of `target`.
+pub(crate) fn set_proof(arena: &mut [u8], node: usize, proof: Proof, target: NodeIndex) {
+    let entries = Node::read_at(arena, node, target).entries();
+    let fields = HEADER_BYTES + usize::from(arena[node + 1]) + size_of_val(entries);
+    let at = node + fields + proof as usize * PROOF_BYTES;
     arena[at..at + PROOF_BYTES].copy_from_slice(&target.0.to_le_bytes());
 }
 
-/// Sets the reference of `node` to `target`.
-pub(crate) fn set_node_ref(arena: &mut [u8], node: NodeIndex, kind: NodeRef, target: NodeIndex) {
-    let at = node.offset();
+/// Sets the reference of the node at `at` to `target`.
+pub(crate) fn set_node_ref(arena: &mut [u8], at: usize, kind: NodeRef, target: NodeIndex) {
     let other_refs = arena[at + FLAGS_OFFSET] & !FLAG_HAS_DNAME & !FLAG_IS_SIGNED & !(kind as u8);
     debug_assert!(other_refs == 0, "a node has at most one");
     arena[at + FLAGS_OFFSET] |= kind as u8;
     arena[at + NODE_REF_OFFSET..at + HEADER_BYTES].copy_from_slice(&target.0.to_le_bytes());
 }
 
-/// Marks `node` as the owner of a DNAME.
-pub(crate) fn set_has_dname(arena: &mut [u8], node: NodeIndex) {
-    arena[node.offset() + FLAGS_OFFSET] |= FLAG_HAS_DNAME;
+/// Marks the node at `at` as the owner of a DNAME.
+pub(crate) fn set_has_dname(arena: &mut [u8], at: usize) {
+    arena[at + FLAGS_OFFSET] |= FLAG_HAS_DNAME;
+}
+
+/// Marks the node at `at` as that of a name that does not exist.
+pub(crate) fn set_is_removed(arena: &mut [u8], at: usize) {
+    arena[at + FLAGS_OFFSET] |= FLAG_IS_REMOVED;
 }

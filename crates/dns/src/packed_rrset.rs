@@ -15,6 +15,7 @@
 use crate::name::{NAME_BYTES_MAX, Name, NameBuf};
 use crate::rtype::Rtype;
 use alloc::vec::Vec;
+use core::convert::Infallible;
 use core::ops::Range;
 
 /// Bytes of a message's header, and so the offset of QNAME (RFC 1035 §4.1.1).
@@ -80,6 +81,19 @@ impl<'z> PackedRrset<'z> {
             pointers,
             bytes: &rest[..length],
         }
+    }
+
+    /// Appends the RDATA of a record of the RRset of `owner`, with names that are not compressed.
+    pub(crate) fn put_rdata(&self, owner: Name<'_>, record: &AnswerRecord<'_>, out: &mut Vec<u8>) {
+        let put = |part: RdataPart<'_>| {
+            out.extend_from_slice(match part {
+                RdataPart::Bytes(bytes) => bytes,
+                RdataPart::Name(ref name) => name.as_bytes(),
+            });
+            Ok::<(), Infallible>(())
+        };
+        let records = PackedRecords { owner, bytes: self.bytes, at: 0 };
+        let Ok(()) = records.each_part(record.rtype, record.rdata_start..record.end, put);
     }
 
     /// Bytes of the RRset at the start of `stored`.
@@ -223,6 +237,10 @@ pub(crate) struct AnswerRecord<'z> {
 }
 
 impl AnswerRecord<'_> {
+    pub(crate) fn ttl(&self) -> [u8; 4] {
+        *self.fixed[4..].first_chunk().expect("four bytes")
+    }
+
     /// Whether the RDATA has names that may be compressed.
     pub(crate) fn has_names(&self) -> bool {
         compressed_names(self.rtype).1 != 0

@@ -1,6 +1,6 @@
 //! Collects the NSEC or NSEC3 records that a reply from a signed zone needs.
 
-use crate::denial::{DenialChain, Nsec3Chain, nsec_covering};
+use crate::denial::{DenialChain, Nsec3Chain};
 use crate::layout::{Form, Node, NodeIndex, Proof};
 use crate::name::Name;
 use crate::rtype::Rtype;
@@ -25,10 +25,10 @@ impl<'z, const MAX: usize> Proofs<'z, MAX> {
     /// The NSEC or NSEC3 RRsets with their signatures.
     pub(crate) fn rrsets(&self) -> impl Iterator<Item = FoundRrset<'z>> {
         self.records[..self.count].iter().flatten().filter_map(|&(zone, node)| {
-            let node = Node::read(&zone.arena, node);
+            let node = zone.node(node);
             let is_nsec3 = matches!(zone.denial(), DenialChain::Nsec3(_));
             let rrset = node.rrset_in(if is_nsec3 { Rtype::NSEC3 } else { Rtype::NSEC }, Form::Signed)?;
-            Some(FoundRrset { owner: node.name(), rrset, node: node.at })
+            Some(FoundRrset { owner: node.name(), rrset, node: node.index })
         })
     }
 
@@ -43,22 +43,23 @@ impl<'z, const MAX: usize> Proofs<'z, MAX> {
                 }
             }
             Lookup::Referral(found) => {
-                if zone.proves_delegation_apart(&Node::read_at(&zone.arena, found.node)) {
-                    self.add_types(zone, Node::read_at(&zone.arena, found.node));
+                if zone.proves_delegation_apart(&zone.node(found.node)) {
+                    self.add_types(zone, zone.node(found.node));
                 }
             }
             Lookup::Nodata if place.exists => self.add_types(zone, place.node),
             // RFC 4035 §3.1.3.4, RFC 5155 §7.2.5.
             Lookup::Nodata => {
                 let encloser = self.add_name_error(zone, place.node, name);
-                let wildcard = zone.wildcard_child(&place.node).and_then(|wildcard| wildcard.proof(Proof::Types));
+                let wildcard =
+                    zone.wildcard_child(&place.node).and_then(|wildcard| zone.proof(&wildcard, Proof::Types));
                 // The record that covers the wildcard, if Opt-Out leaves it out of the chain.
-                self.add(zone, wildcard.or_else(|| encloser.proof(Proof::NoWildcard)));
+                self.add(zone, wildcard.or_else(|| zone.proof(&encloser, Proof::NoWildcard)));
             }
             // RFC 4035 §3.1.3.2, RFC 5155 §7.2.2.
             Lookup::Nxdomain => {
                 let encloser = self.add_name_error(zone, place.node, name);
-                self.add(zone, encloser.proof(Proof::NoWildcard));
+                self.add(zone, zone.proof(&encloser, Proof::NoWildcard));
             }
         }
     }
@@ -76,7 +77,7 @@ impl<'z, const MAX: usize> Proofs<'z, MAX> {
 
     /// Adds the proof of the types that the name of `node` has.
     fn add_types(&mut self, zone: &'z Zone, node: Node<'z>) {
-        match (node.proof(Proof::Types), zone.denial()) {
+        match (zone.proof(&node, Proof::Types), zone.denial()) {
             (Some(proof), _) => self.add(zone, Some(proof)),
             // RFC 5155 §7.2.4 and §7.2.7: the name is not in the chain, by Opt-Out.
             (None, DenialChain::Nsec3(chain)) => {
@@ -103,8 +104,8 @@ impl<'z, const MAX: usize> Proofs<'z, MAX> {
         let name = name.to_lowercase();
         let covering = match zone.denial() {
             DenialChain::None => None,
-            DenialChain::Nsec(owners) => nsec_covering(owners, &zone.arena, name.as_name()),
-            DenialChain::Nsec3(chain) => chain.covering(&zone.arena, next_closer(name.as_name(), encloser.name())),
+            DenialChain::Nsec(chain) => chain.covering(zone.nodes(), name.as_name()),
+            DenialChain::Nsec3(chain) => chain.covering(zone.nodes(), next_closer(name.as_name(), encloser.name())),
         };
         self.add(zone, covering);
     }
@@ -119,13 +120,17 @@ impl<'z, const MAX: usize> Proofs<'z, MAX> {
         name: Name<'_>,
     ) -> Node<'z> {
         let mut encloser = encloser;
-        while encloser.proof(Proof::Types).is_none() {
+        let proof = loop {
+            let proof = zone.proof(&encloser, Proof::Types);
+            if proof.is_some() {
+                break proof;
+            }
             let Some(parent) = zone.parent(&encloser) else { return encloser };
             encloser = parent;
-        }
-        self.add(zone, encloser.proof(Proof::Types));
+        };
+        self.add(zone, proof);
         let name = name.to_lowercase();
-        self.add(zone, chain.covering(&zone.arena, next_closer(name.as_name(), encloser.name())));
+        self.add(zone, chain.covering(zone.nodes(), next_closer(name.as_name(), encloser.name())));
         encloser
     }
 }

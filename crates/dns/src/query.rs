@@ -186,7 +186,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
             }
             Lookup::Nodata if found.zone.has_name(qname, found.hashes) => ReplyClass::Name(name),
             Lookup::Answer(_) | Lookup::Cname(_) | Lookup::Dname(_) | Lookup::Nodata => ReplyClass::Synthesized(zone),
-            Lookup::Referral(rrset) => ReplyClass::Referral(zone ^ rrset.node as u64),
+            Lookup::Referral(rrset) => ReplyClass::Referral(zone ^ u64::from(rrset.node.0)),
             Lookup::Nxdomain => ReplyClass::NameError(zone),
         };
         Some(class)

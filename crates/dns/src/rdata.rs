@@ -234,7 +234,16 @@ pub fn check(rtype: Rtype, rdata: &[u8]) -> Result<(), MalformedRdata> {
 /// `None` for types without such a host, for the root, which means that there is no service (RFC 2782, RFC 7505) or, in
 /// SVCB and HTTPS, the owner itself (RFC 9460 §2.5.2), and for malformed RDATA.
 pub fn target(rtype: Rtype, rdata: &[u8]) -> Option<Name<'_>> {
-    let offset = match rtype {
+    Name::parse(rdata.get(target_offset(rtype)?..)?).ok().filter(|name| !name.is_root())
+}
+
+/// Whether records of this type have a [`target`].
+pub(crate) fn has_target(rtype: Rtype) -> bool {
+    target_offset(rtype).is_some()
+}
+
+fn target_offset(rtype: Rtype) -> Option<usize> {
+    Some(match rtype {
         // RFC 1035 §3.3.11 (NS), §3.3.3 and on (MB, MD, MF).
         Rtype::NS | Rtype::MB | Rtype::MD | Rtype::MF => 0,
         // RFC 1035 §3.3.9, RFC 1183 §1 and §3.3, RFC 2230 §2.1, RFC 6742 §2.4, RFC 9460 §4.1.
@@ -242,8 +251,16 @@ pub fn target(rtype: Rtype, rdata: &[u8]) -> Option<Name<'_>> {
         // RFC 2782.
         Rtype::SRV => 6,
         _ => return None,
-    };
-    Name::parse(rdata.get(offset..)?).ok().filter(|name| !name.is_root())
+    })
+}
+
+/// Bytes of the numbers at the end of the RDATA of a SOA, of which the serial is the first.
+pub(crate) const SOA_NUMBERS_BYTES: usize = 20;
+
+/// The serial in the RDATA of a SOA.
+pub(crate) fn serial_of(soa: &[u8]) -> Option<u32> {
+    let at = soa.len().checked_sub(SOA_NUMBERS_BYTES)?;
+    soa[at..].first_chunk().map(|serial| u32::from_be_bytes(*serial))
 }
 
 /// Whether this is an SVCB or HTTPS record in AliasMode (RFC 9460 §2.4.1).

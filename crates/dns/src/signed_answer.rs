@@ -1,7 +1,7 @@
 //! Answers from a signed zone for clients that ask for signatures (RFC 4035 §3.1).
 
 use crate::alias_chain::ChainWriter;
-use crate::layout::{Form, Node};
+use crate::layout::Form;
 use crate::message::{MessageFull, Rcode, ReplyWriter, Section};
 use crate::proofs::{PROOFS_OF_LOOKUP_MAX, Proofs};
 use crate::query::ParsedQuery;
@@ -28,7 +28,7 @@ pub(crate) fn put<'z>(
             reply.put_packed(Section::Answer, (rrset.owner, &rrset.rrset), owner)?;
             return Ok(Rcode::NoError);
         }
-        Lookup::Referral(rrset) if !zone.proves_delegation_apart(&Node::read_at(&zone.arena, rrset.node)) => {
+        Lookup::Referral(rrset) if !zone.proves_delegation_apart(&zone.node(rrset.node)) => {
             let owner = rrset.owner_in_question(qname_bytes);
             reply.put_packed(Section::Authority, (rrset.owner, &rrset.rrset), owner)?;
             return Ok(Rcode::NoError);

@@ -6,6 +6,7 @@
 //! ```
 
 use crate::journal::{WireRecord, is_later};
+use crate::layout::NodeIndex;
 use crate::message::Rcode;
 use crate::name::Name;
 use crate::packed_rrset::{AnswerRecord, HEADER_BYTES, OPT_BYTES, RdataPart, compressed_names};
@@ -318,7 +319,7 @@ struct MessageWriter<'o> {
     /// Bytes of the name that the question has.
     qname_bytes: usize,
     /// The owner of the last record, and its offset.
-    last_owner: Option<(usize, usize)>,
+    last_owner: Option<(NodeIndex, usize)>,
 }
 
 impl<'o> MessageWriter<'o> {
@@ -360,7 +361,12 @@ impl<'o> MessageWriter<'o> {
 
     /// Counts a record that `is_whole`, and removes one that is not or that cannot be counted.
     #[inline]
-    fn after_record(&mut self, is_whole: bool, start: usize, owner_before: Option<(usize, usize)>) -> Result<(), Full> {
+    fn after_record(
+        &mut self,
+        is_whole: bool,
+        start: usize,
+        owner_before: Option<(NodeIndex, usize)>,
+    ) -> Result<(), Full> {
         if is_whole && self.record_count < u16::MAX {
             self.record_count += 1;
             return Ok(());

@@ -10,29 +10,26 @@ use crate::client::put_rdata;
 use crate::journal::{is_in_zones, is_later};
 use crate::message::Rcode;
 use crate::name::{Name, NameBuf};
-use crate::packed_rrset::{CLASS_IN, HEADER_BYTES, OPT_BYTES, QUESTION_TAIL_BYTES, RdataPart};
+use crate::packed_rrset::{CLASS_IN, HEADER_BYTES, OPT_BYTES, QUESTION_TAIL_BYTES};
 use crate::question::{Header, MessageRecord, read_name};
+use crate::rdata::{SOA_NUMBERS_BYTES, serial_of};
 use crate::rtype::Rtype;
 use crate::transfer_in::RecordRole;
 use crate::tsig::{ReplySigner, Tsig, TsigError, TsigKey, append_unsigned};
 use crate::zone::Zone;
-use crate::zone_builder::{BuildOutcome, ZoneBuilder, ZoneLimits};
+use crate::zone_builder::{BuildOutcome, ZoneLimits};
+use crate::zone_edit::ZoneEdit;
 use crate::zone_patch::put_canonical_rdata;
-use crate::zone_walk::{Position as ZonePosition, Visit};
 use crate::zonefile::{Position, Record};
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::convert::Infallible;
-use core::ops::Range;
 
 const OPCODE_UPDATE: u8 = 5;
 /// QR, beside the opcode.
 const FLAGS: u8 = 0x80 | OPCODE_UPDATE << 3;
 pub(crate) const CLASS_NONE: u16 = 254;
 const CLASS_ANY: u16 = 255;
-/// Bytes of the numbers at the end of the RDATA of a SOA, of which the serial is the first.
-pub(crate) const SOA_NUMBERS_BYTES: usize = 20;
 /// The longest TTL (RFC 2181 §8).
 const TTL_S_MAX: u32 = i32::MAX.cast_unsigned();
 
@@ -373,29 +370,19 @@ impl<'z> ZoneUpdate<'z> {
         if !self.is_changed {
             return None;
         }
-        let mut builder = ZoneBuilder::new(self.zone.apex(), self.zone.seed, limits);
         let position = Position { file_index: 0, line: 0, column: 1 };
-        let mut rdata = Vec::new();
-        ZonePosition::Start.walk(self.zone, |found, record| {
-            if !self.names.contains_key(found.owner.as_bytes()) {
-                rdata.clear();
-                let range = record.rdata_start..record.end;
-                put_stored_rdata(&found.rrset.records(found.owner), record.rtype, range, &mut rdata);
-                let ttl_s = u32::from_be_bytes(*record.fixed[4..].first_chunk().expect("four bytes"));
-                builder.add(&Record { position, owner: found.owner, rtype: record.rtype, ttl_s, rdata: &rdata });
-            }
-            Visit::Next
-        });
+        let mut edit = ZoneEdit::new(self.zone);
         for (owner, rrsets) in &self.names {
             let owner = Name::parse(owner).expect("of a record");
+            edit.clear(owner);
             for (&rtype, rrset) in rrsets {
                 for record in rrset.records.values() {
                     let (rtype, ttl_s) = (Rtype(rtype), rrset.ttl_of(record));
-                    builder.add(&Record { position, owner, rtype, ttl_s, rdata: &record.rdata });
+                    edit.add(&Record { position, owner, rtype, ttl_s, rdata: &record.rdata });
                 }
             }
         }
-        Some(builder.finish(position))
+        Some(edit.finish(limits))
     }
 
     /// Calls `change` with each record that the next version does not have, and with each that it has besides. One with another TTL
@@ -565,8 +552,8 @@ fn stored_rrsets(zone: &Zone, owner: Name<'_>) -> Rrsets {
         let mut at = 0;
         while let Some(record) = rrset.answer_record(at) {
             let mut rdata = Vec::new();
-            put_stored_rdata(&rrset.records(node.name()), rtype, record.rdata_start..record.end, &mut rdata);
-            let ttl_s = u32::from_be_bytes(*record.fixed[4..].first_chunk().expect("four bytes"));
+            rrset.put_rdata(node.name(), &record, &mut rdata);
+            let ttl_s = u32::from_be_bytes(record.ttl());
             let records = &mut rrsets.entry(rtype.0).or_default().records;
             records.insert(canonical_rdata(rtype, &rdata), OwnRecord { ttl_s, rdata });
             at = record.end;
@@ -623,26 +610,4 @@ fn own_record(message: &[u8], record: &MessageRecord<'_>) -> Result<OwnRecord, U
     put_rdata(message, record, &mut rdata).map_err(|_| UpdateRefusal::Malformed)?;
     let ttl_s = if record.ttl_s() > TTL_S_MAX { 0 } else { record.ttl_s() };
     Ok(OwnRecord { ttl_s, rdata })
-}
-
-pub(crate) fn serial_of(soa: &[u8]) -> Option<u32> {
-    let at = soa.len().checked_sub(SOA_NUMBERS_BYTES)?;
-    soa[at..].first_chunk().map(|serial| u32::from_be_bytes(*serial))
-}
-
-/// Appends RDATA of a zone, with names that are not compressed.
-fn put_stored_rdata(
-    records: &crate::packed_rrset::PackedRecords<'_>,
-    rtype: Rtype,
-    range: Range<usize>,
-    out: &mut Vec<u8>,
-) {
-    let put = |part: RdataPart<'_>| {
-        out.extend_from_slice(match part {
-            RdataPart::Bytes(bytes) => bytes,
-            RdataPart::Name(ref name) => name.as_bytes(),
-        });
-        Ok::<(), Infallible>(())
-    };
-    let Ok(()) = records.each_part(rtype, range, put);
 }

@@ -3,17 +3,22 @@
 //! One arena holds a node for each name of the zone and for each empty non-terminal (`layout.rs`). A hash table finds the
 //! node of a name. For a name without a node, the closest encloser is usually the parent; otherwise a binary search
 //! between the apex and the parent finds it, because every ancestor of a node has a node
-//! (docs/decisions/0007-zone-store.md).
+//! (docs/decisions/0007-zone-store.md). Arena and hash table are the store, which a version shares with those that small changes
+//! lead to; what these have in place of it is their delta.
 
+use crate::delta::{Delta, Nodes};
 use crate::denial::DenialChain;
 use crate::hash_slots::{HashSlots, Slot};
 use crate::journal::ZoneJournal;
-use crate::layout::{Form, Node, NodeIndex, NodeRef};
+use crate::layout::{Form, Node, NodeIndex, NodeRef, Proof};
 use crate::name::{Name, NameBuf};
 use crate::name_hash::{HashSeed, IndexedName, NameHash, NameHashes, eq_lowercase};
 use crate::packed_rrset::{AnswerRecord, HEADER_BYTES, OwnerLocation, PackedRecord, PackedRrset};
 use crate::rtype::Rtype;
+use crate::zone_links::ZoneLinks;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 const CACHE_LINE_BYTES: usize = 64;
 
@@ -30,23 +35,33 @@ pub struct Zone {
     pub(crate) record_count: usize,
     pub(crate) name_count: usize,
     pub(crate) seed: HashSeed,
-    /// The node index of each name.
-    pub(crate) slots: HashSlots,
-    pub(crate) arena: Box<[u8]>,
+    pub(crate) store: Arc<ZoneStore>,
+    /// What the version has in place of nodes of the store, unless the store is all of it.
+    pub(crate) delta: Option<Box<Delta>>,
     pub(crate) apex_node: NodeIndex,
-    /// The offset of the SOA RRset for negative answers.
-    pub(crate) negative_soa: usize,
+    /// The packed SOA RRset for negative answers.
+    pub(crate) negative_soa: Box<[u8]>,
+    /// If the zone is changed while it is served.
+    pub(crate) links: Option<Box<ZoneLinks>>,
     /// What has led to this version.
     pub(crate) journal: ZoneJournal,
     /// What answers with signatures need, if the zone is signed.
     pub(crate) signed: Option<SignedZone>,
 }
 
+/// The nodes of a zone that was built as a whole.
+#[derive(Debug)]
+pub(crate) struct ZoneStore {
+    /// The index of the node of each name.
+    pub(crate) slots: HashSlots,
+    pub(crate) arena: Box<[u8]>,
+}
+
 /// What answers with signatures need.
 #[derive(Debug)]
 pub(crate) struct SignedZone {
-    /// The offset of the SOA RRset with its signatures for negative answers.
-    pub(crate) negative_soa: usize,
+    /// The packed SOA RRset with its signatures for negative answers.
+    pub(crate) negative_soa: Box<[u8]>,
     pub(crate) denial: DenialChain,
     /// When the first signature expires, as in the record: the low 32 bits of the seconds since 1970.
     pub(crate) first_expiration: u32,
@@ -83,8 +98,8 @@ pub(crate) struct FoundRrset<'z> {
     /// The owner in the zone, in lower case: QNAME, a wildcard, a delegation point or the owner of a DNAME.
     pub(crate) owner: Name<'z>,
     pub(crate) rrset: PackedRrset<'z>,
-    /// The offset of the owner's node, which identifies the owner.
-    pub(crate) node: usize,
+    /// The owner's node, which identifies the owner.
+    pub(crate) node: NodeIndex,
 }
 
 impl<'z> FoundRrset<'z> {
@@ -139,7 +154,9 @@ impl Zone {
     /// Bytes of memory that the zone takes.
     pub fn memory_bytes(&self) -> usize {
         let chain_bytes = self.signed.as_ref().map_or(0, |signed| signed.denial.memory_bytes());
-        size_of::<Zone>() + self.arena.len() + self.slots.memory_bytes() + chain_bytes
+        let delta_bytes = self.delta.as_ref().map_or(0, |delta| delta.memory_bytes());
+        let links_bytes = self.links.as_ref().map_or(0, |links| links.memory_bytes());
+        size_of::<Zone>() + self.store.memory_bytes() + chain_bytes + delta_bytes + links_bytes
     }
 
     /// Whether the zone has signatures (RFC 4035 §2).
@@ -163,17 +180,32 @@ impl Zone {
     /// The SOA for the authority section of a negative answer, with the TTL of RFC 2308 §5.
     #[inline(always)]
     pub(crate) fn negative_soa(&self, form: Form) -> FoundRrset<'_> {
-        let apex = self.node(self.apex_node);
-        let offset = match (&self.signed, form) {
-            (Some(signed), Form::Signed) => signed.negative_soa,
-            _ => self.negative_soa,
+        let packed = match (&self.signed, form) {
+            (Some(signed), Form::Signed) => &signed.negative_soa,
+            _ => &self.negative_soa,
         };
-        FoundRrset { owner: apex.name(), rrset: PackedRrset::read(&self.arena[offset..]), node: apex.at }
+        FoundRrset { owner: self.apex(), rrset: PackedRrset::read(packed), node: self.apex_node }
     }
 
     /// The records that prove what does not exist.
     pub(crate) fn denial(&self) -> &DenialChain {
         self.signed.as_ref().map_or(&DenialChain::None, |signed| &signed.denial)
+    }
+
+    /// The node of the record for `proof` of `node`.
+    pub(crate) fn proof(&self, node: &Node<'_>, proof: Proof) -> Option<NodeIndex> {
+        let stored = node.proof(proof);
+        match &self.delta {
+            None => stored,
+            Some(delta) if stored.is_some_and(|index| delta.has(index)) => stored,
+            // The record is another one in this version.
+            Some(_) => self.denial().proof_of(self.nodes(), node, proof),
+        }
+    }
+
+    /// The nodes of this version.
+    pub(crate) fn nodes(&self) -> Nodes<'_> {
+        Nodes { arena: &self.store.arena, delta: self.delta.as_deref() }
     }
 
     /// Whether the proof that `delegation` has no DS is not in the signed form of its NS RRset: it is an NSEC3 record.
@@ -183,7 +215,7 @@ impl Zone {
 
     /// The node of the parent name; `None` for the apex.
     pub(crate) fn parent(&self, node: &Node<'_>) -> Option<Node<'_>> {
-        let parent = node.name().parent().filter(|_| node.at != self.apex_node.offset())?;
+        let parent = node.name().parent().filter(|_| node.index != self.apex_node)?;
         self.node_named(parent)
     }
 
@@ -194,7 +226,7 @@ impl Zone {
 
     /// The SOA of the zone.
     pub(crate) fn soa(&self) -> (FoundRrset<'_>, AnswerRecord<'_>) {
-        let apex = self.node(self.apex_node);
+        let apex = self.apex_node();
         let rrset = apex.rrset(Rtype::SOA).expect("a zone has a SOA");
         (found(&apex, rrset), rrset.answer_record(0).expect("an RRset has a record"))
     }
@@ -209,9 +241,31 @@ impl Zone {
     /// Where `name` is, which is at or below the apex.
     #[inline(always)]
     pub(crate) fn place(&self, name: Name<'_>, hashes: NameHashes) -> Place<'_> {
-        match self.exact(name.as_bytes(), hashes.name) {
+        match &self.delta {
+            None => {
+                let store = &*self.store;
+                self.place_by(name, hashes, |name, hash| store.find(name, hash))
+            }
+            Some(_) => self.place_in_delta(name, hashes),
+        }
+    }
+
+    #[inline(never)]
+    fn place_in_delta(&self, name: Name<'_>, hashes: NameHashes) -> Place<'_> {
+        self.place_by(name, hashes, |name, hash| self.exact(name, hash))
+    }
+
+    /// Where `name` is, given what finds the node of a name.
+    #[inline(always)]
+    fn place_by<'z>(
+        &'z self,
+        name: Name<'_>,
+        hashes: NameHashes,
+        find: impl Fn(&[u8], NameHash) -> Option<Node<'z>>,
+    ) -> Place<'z> {
+        match find(name.as_bytes(), hashes.name) {
             Some(node) => Place { node, exists: true },
-            None => Place { node: self.closest_encloser(name, hashes.parent), exists: false },
+            None => Place { node: self.closest_encloser(name, hashes.parent, find), exists: false },
         }
     }
 
@@ -222,7 +276,7 @@ impl Zone {
         if let Some(delegation) = node.node_ref(NodeRef::DelegationPoint) {
             let delegation = self.node(delegation);
             // RFC 4035 §3.1.4.1: the parent zone answers for the DS at the delegation point.
-            return match exists && qtype == Rtype::DS && delegation.at == node.at {
+            return match exists && qtype == Rtype::DS && delegation.index == node.index {
                 true => delegation
                     .rrset_in(Rtype::DS, form)
                     .map_or(Lookup::Nodata, |rrset| Lookup::Answer(found(&delegation, rrset))),
@@ -265,10 +319,15 @@ impl Zone {
         self.exact(name.as_bytes(), hashes.name).is_some()
     }
 
+    /// Whether queries for `name`, which is in lower case and at or below the apex, find a node of its own.
+    pub(crate) fn has_exactly(&self, name: Name<'_>) -> bool {
+        self.exact(name.as_bytes(), IndexedName::of(name).hash(self.seed)).is_some()
+    }
+
     /// The slot at which the search for `hash` starts.
     #[inline]
     pub(crate) fn first_slot(&self, hash: NameHash) -> Slot {
-        self.slots.first(hash)
+        self.store.slots.first(hash)
     }
 
     /// Loads the start of the node that `slot` refers to, if it matches the name. Otherwise loads the slot and the node of
@@ -284,33 +343,37 @@ impl Zone {
         }
         // A node with one RRset has about 70 bytes: most nodes are in two cache lines.
         let start = NodeIndex(slot.number()).offset();
-        let end = (start + CACHE_LINE_BYTES).min(self.arena.len() - 1);
+        let arena = &self.store.arena;
+        let end = (start + CACHE_LINE_BYTES).min(arena.len() - 1);
         // The values are not used: black_box keeps the loads.
-        core::hint::black_box(self.arena[start] ^ self.arena[end]);
+        core::hint::black_box(arena[start] ^ arena[end]);
     }
 
     /// The node of `name`.
     #[inline(always)]
     fn exact(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
-        // The first slot of a name that does not exist is usually empty: that needs no call.
-        if self.slots.first(hash) == Slot::EMPTY { None } else { self.find_node(name, hash) }
-    }
-
-    #[inline(never)]
-    fn find_node(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
-        let is_name = |number| eq_lowercase(self.node(NodeIndex(number)).name_bytes(), name);
-        self.slots.find(hash, is_name).map(|number| self.node(NodeIndex(number)))
+        if let Some(delta) = &self.delta
+            && let Some(node) = delta.find(name, hash)
+        {
+            return (!node.is_removed()).then_some(node);
+        }
+        self.store.find(name, hash)
     }
 
     /// The closest encloser of `name`, which has no node and so is not the apex. `parent_hash` is the hash of its parent.
     #[inline]
-    fn closest_encloser(&self, name: Name<'_>, parent_hash: NameHash) -> Node<'_> {
+    fn closest_encloser<'z>(
+        &'z self,
+        name: Name<'_>,
+        parent_hash: NameHash,
+        find: impl Fn(&[u8], NameHash) -> Option<Node<'z>>,
+    ) -> Node<'z> {
         let parent = name.parent().expect("a name below the apex has a parent");
         if parent.length_bytes() == self.apex.as_name().length_bytes() {
             return self.node(self.apex_node);
         }
         // Usually only the first label does not exist: it is random, or below a wildcard or a delegation point.
-        self.exact(parent.as_bytes(), parent_hash).unwrap_or_else(|| self.closest_encloser_above(parent))
+        find(parent.as_bytes(), parent_hash).unwrap_or_else(|| self.closest_encloser_above(parent))
     }
 
     /// The closest encloser of `name`, which has no node.
@@ -336,29 +399,85 @@ impl Zone {
     /// The node of `name`, which is in lower case and at or below the apex, also if it is an owner of NSEC3 records.
     pub(crate) fn node_named(&self, name: Name<'_>) -> Option<Node<'_>> {
         self.exact(name.as_bytes(), IndexedName::of(name).hash(self.seed)).or_else(|| match self.denial() {
-            DenialChain::Nsec3(chain) => chain.owner_named(&self.arena, name).map(|index| self.node(index)),
+            DenialChain::Nsec3(chain) => chain.owner_named(self.nodes(), name).map(|index| self.node(index)),
             DenialChain::Nsec(_) | DenialChain::None => None,
         })
     }
 
-    /// The node of the apex, which is the first one.
-    pub(crate) fn first_node(&self) -> Node<'_> {
+    /// The node of the apex.
+    pub(crate) fn apex_node(&self) -> Node<'_> {
         self.node(self.apex_node)
     }
 
-    /// The node after `node`, in the order in which the names came first.
+    /// The first node of a walk over all nodes: that of the apex, unless the version has a delta.
+    pub(crate) fn first_node(&self) -> Node<'_> {
+        // The store begins with a node of the apex.
+        let first = NodeIndex::default();
+        match &self.delta {
+            Some(delta) if !delta.has(first) => self.after_in_store(first),
+            _ => Some(self.node(first)),
+        }
+        .expect("a zone has a node")
+    }
+
+    /// The node after `node`: those of the store in the order in which the names came first, then those of the delta.
     pub(crate) fn node_after(&self, node: &Node<'_>) -> Option<Node<'_>> {
-        node.next(self.negative_soa).map(|index| self.node(index))
+        match (node.index.chunk(), &self.delta) {
+            (None, _) => self.after_in_store(node.index),
+            (Some(_), delta) => {
+                let from = NodeIndex(node.index.0 + 1);
+                delta.as_ref()?.nodes_from(from).next().map(|index| self.node(index))
+            }
+        }
     }
 
-    /// The node at `offset`, that of another node of this zone.
-    pub(crate) fn node_at(&self, offset: usize) -> Node<'_> {
-        Node::read_at(&self.arena, offset)
+    /// The node after the one at `index` of the store, which the version need not have.
+    fn after_in_store(&self, index: NodeIndex) -> Option<Node<'_>> {
+        let arena = &self.store.arena;
+        let mut next = Node::read(arena, index).next(arena.len());
+        let Some(delta) = &self.delta else { return next.map(|index| Node::read(arena, index)) };
+        while let Some(index) = next {
+            let node = Node::read(arena, index);
+            if delta.has(index) {
+                return Some(node);
+            }
+            next = node.next(arena.len());
+        }
+        delta.nodes().next().map(|index| self.node(index))
     }
 
+    /// The nodes that `other`, a version before or after this one, does not have; `None` if edits have not led from one to the other.
+    pub(crate) fn nodes_beside(&self, other: &Zone) -> Option<Vec<Node<'_>>> {
+        let is_edited = match (&self.delta, &other.delta) {
+            (Some(own), Some(other)) => own.extends(other) || other.extends(own),
+            _ => true,
+        };
+        if !is_edited || !Arc::ptr_eq(&self.store, &other.store) {
+            return None;
+        }
+        let is_in = |zone: &Zone, index: NodeIndex| match &zone.delta {
+            Some(delta) => delta.has(index),
+            None => index.chunk().is_none(),
+        };
+        let own = self.delta.iter().flat_map(|delta| delta.nodes());
+        let hidden = other.delta.iter().flat_map(|delta| delta.hidden());
+        let own = own.filter(|&index| !is_in(other, index));
+        let hidden = hidden.filter(|&index| is_in(self, index));
+        Some(own.chain(hidden).map(|index| self.node(index)).collect())
+    }
+
+    /// The node with this index.
     #[inline]
-    fn node(&self, index: NodeIndex) -> Node<'_> {
-        Node::read(&self.arena, index)
+    pub(crate) fn node(&self, index: NodeIndex) -> Node<'_> {
+        match index.chunk() {
+            None => Node::read(&self.store.arena, index),
+            Some(place) => self.node_of_delta(index, place),
+        }
+    }
+
+    #[inline(never)]
+    fn node_of_delta(&self, index: NodeIndex, place: (usize, usize)) -> Node<'_> {
+        self.delta.as_ref().expect("only versions with a delta have such nodes").node(index, place)
     }
 
     /// Asserts every invariant of the structure, for tests and fuzzing.
@@ -367,17 +486,25 @@ impl Zone {
     /// When one does not hold.
     pub fn check(&self) {
         let mut seen_count = 0;
-        for number in self.slots.numbers() {
+        let of_store = self.store.slots.numbers().map(NodeIndex);
+        let of_store = of_store.filter(|&index| self.delta.as_ref().is_none_or(|delta| delta.has(index)));
+        // Queries do not find owners of NSEC3 records.
+        let is_found = |&index: &NodeIndex| {
+            let node = self.node(index);
+            node.rrset(Rtype::NSEC3).is_none() || self.has_exactly(node.name())
+        };
+        let of_delta = self.delta.iter().flat_map(|delta| delta.nodes()).filter(is_found);
+        for index in of_store.chain(of_delta) {
             seen_count += 1;
-            let node = self.node(NodeIndex(number));
+            let node = self.node(index);
             let name = Name::parse(node.name_bytes()).expect("stored from a name");
             assert_eq!(name.to_lowercase().as_name(), node.name(), "stored in lower case");
             let name = IndexedName::of(name);
             let found = self.exact(node.name_bytes(), name.hash(self.seed)).expect("found by its own hash");
-            assert_eq!(found.at, node.at, "each name has one node");
+            assert_eq!(found.index, node.index, "each name has one node");
             assert!(node.name().is_at_or_below(self.apex()));
             assert!(name.label_count() <= self.depth_max);
-            let types: alloc::vec::Vec<Rtype> = node.types().collect();
+            let types: Vec<Rtype> = node.types().collect();
             assert!(types.is_sorted(), "types are ascending for the binary search");
             for rtype in types {
                 for form in [Form::Plain, Form::Signed] {
@@ -393,14 +520,33 @@ impl Zone {
             }
         }
         assert_eq!(seen_count, self.name_count);
-        assert!(self.slots.has_room_for(seen_count));
+        assert!(self.delta.is_some() || self.store.slots.has_room_for(seen_count));
+    }
+}
+
+impl ZoneStore {
+    /// The node of `name`.
+    #[inline(always)]
+    fn find(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
+        // The first slot of a name that does not exist is usually empty: that needs no call.
+        if self.slots.first(hash) == Slot::EMPTY { None } else { self.find_used(name, hash) }
+    }
+
+    #[inline(never)]
+    fn find_used(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
+        let is_name = |number| eq_lowercase(Node::read(&self.arena, NodeIndex(number)).name_bytes(), name);
+        self.slots.find(hash, is_name).map(|number| Node::read(&self.arena, NodeIndex(number)))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.arena.len() + self.slots.memory_bytes()
     }
 }
 
 /// An RRset of `node`.
 #[inline]
 fn found<'z>(node: &Node<'z>, rrset: PackedRrset<'z>) -> FoundRrset<'z> {
-    FoundRrset { owner: node.name(), rrset, node: node.at }
+    FoundRrset { owner: node.name(), rrset, node: node.index }
 }
 
 /// The DNAME of `node`.

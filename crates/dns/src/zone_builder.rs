@@ -3,6 +3,7 @@
 mod checks;
 mod target_checks;
 mod signed_checks;
+mod part;
 mod signed;
 mod names;
 
@@ -11,14 +12,19 @@ use crate::layout::{self, Form, NodeIndex, NodeRef, NodeWriter};
 use crate::name::Name;
 use crate::name_hash::{HashSeed, IndexedName};
 use crate::packed_rrset::{OwnerRole, RrsetPacker};
-use crate::rdata;
+use crate::rdata::{self, serial_of};
 use crate::rtype::Rtype;
-use crate::zone::{SignedZone, Zone};
+use crate::zone::{SignedZone, Zone, ZoneStore};
 use crate::zonefile::{Diagnostic, Position, Record, Severity};
+use alloc::boxed::Box;
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use names::{NameId, NameTable};
+
+pub(crate) use part::BuiltPart;
+pub(crate) use signed_checks::Signature;
 
 /// Targets of one RRset whose addresses are in the additional section: the root has as many name servers. A referral has
 /// no such bound.
@@ -144,16 +150,12 @@ impl ZoneBuilder {
 
     /// Builds the zone of all records. Diagnostics about missing records have the position `end`.
     pub fn finish(mut self, end: Position) -> BuildOutcome {
-        // Stable, and fast for sorted records, which most zone files have.
-        self.records.sort_by_key(|record| (record.name, record.rtype));
         let mut diagnostics = Vec::new();
         if let Some(position) = self.overflow {
             let problem = "the zone has more than 4 GB of names or of data up to this record";
             diagnostics.push(Diagnostic::error(position, problem, "split it into several zones"));
         }
-        self.remove_duplicates(&mut diagnostics);
-        self.group_records(&mut diagnostics);
-        self.find_authority();
+        self.arrange(&mut diagnostics);
         self.check(end, &mut diagnostics);
         let mut zone = None;
         if !has_error(&diagnostics) {
@@ -163,6 +165,15 @@ impl ZoneBuilder {
         let zone = zone.filter(|_| !has_error(&diagnostics));
         diagnostics.sort_by_key(|diagnostic| diagnostic.position);
         BuildOutcome { zone, diagnostics }
+    }
+
+    /// Finds the RRsets, and for which names the zone is authoritative.
+    fn arrange(&mut self, diagnostics: &mut Vec<Diagnostic>) {
+        // Stable, and fast for sorted records, which most zone files have.
+        self.records.sort_by_key(|record| (record.name, record.rtype));
+        self.remove_duplicates(diagnostics);
+        self.group_records(diagnostics);
+        self.find_authority();
     }
 
     fn rdata(&self, record: &StagedRecord) -> &[u8] {
@@ -293,17 +304,15 @@ impl ZoneBuilder {
         let mut depth_max = 0;
         for id in self.names.ids() {
             depth_max = depth_max.max(self.names.name(id).labels().count());
-            nodes.push(self.put_node(id, is_signed, &mut packer, &mut arena, diagnostics)?);
+            let offset = self.put_node(id, is_signed, &mut packer, &mut arena, diagnostics);
+            nodes.push(NodeIndex::in_store(offset)?);
         }
-        self.set_node_refs(&nodes, &mut arena);
+        self.each_node_field(|id, field| field.write(&mut arena, nodes[id.index()].offset(), &nodes));
         let denial = self.put_denial_chain(is_signed, &nodes, &mut arena);
-        let negative_soa = arena.len();
-        let soa = self.put_negative_soa(Form::Plain, &mut packer, &mut arena)?;
-        let serial_offset = soa.len() - 20;
         let mut signed = None;
         if is_signed {
-            signed = Some(SignedZone { negative_soa: arena.len(), denial, first_expiration: self.first_expiration()? });
-            self.put_negative_soa(Form::Signed, &mut packer, &mut arena)?;
+            let negative_soa = self.negative_soa(Form::Signed, &mut packer)?;
+            signed = Some(SignedZone { negative_soa, denial, first_expiration: self.first_expiration()? });
         }
         let apex = self.names.name(self.apex);
         Some(Zone {
@@ -311,20 +320,24 @@ impl ZoneBuilder {
             apex_depth: apex.labels().count(),
             apex_hash: IndexedName::of(apex).hash(self.seed),
             depth_max,
-            serial: u32::from_be_bytes(soa[serial_offset..serial_offset + 4].try_into().expect("four bytes")),
+            serial: serial_of(self.rdata(self.soa()?))?,
             record_count: self.records.len(),
             name_count: self.names.ids().filter(|&id| !self.is_nsec3_owner(id)).count(),
             seed: self.seed,
-            slots: self.names.node_slots(&nodes, |id| !self.is_nsec3_owner(id)),
-            arena: arena.into_boxed_slice(),
+            store: Arc::new(ZoneStore {
+                slots: self.names.node_slots(&nodes, |id| !self.is_nsec3_owner(id)),
+                arena: arena.into_boxed_slice(),
+            }),
+            delta: None,
             apex_node: nodes[self.apex.index()],
-            negative_soa,
+            negative_soa: self.negative_soa(Form::Plain, &mut packer)?,
+            links: None,
             journal: ZoneJournal::default(),
             signed,
         })
     }
 
-    /// Appends the node of `id`, without its references. `None` when the arena is full.
+    /// Appends the node of `id`, without its references, and returns its offset.
     fn put_node(
         &self,
         id: NameId,
@@ -332,10 +345,10 @@ impl ZoneBuilder {
         packer: &mut RrsetPacker,
         arena: &mut Vec<u8>,
         diagnostics: &mut Vec<Diagnostic>,
-    ) -> Option<NodeIndex> {
+    ) -> usize {
         let name = self.names.name(id);
         let rrsets = self.rrsets_of(id);
-        let (index, mut node) = NodeWriter::start(arena, name, rrsets.len(), is_signed)?;
+        let (offset, mut node) = NodeWriter::start(arena, name, rrsets.len(), is_signed);
         for rrset in rrsets {
             node.start_rrset(arena, rrset.rtype);
             self.pack(id, rrset, Form::Plain, packer);
@@ -352,7 +365,7 @@ impl ZoneBuilder {
                 diagnostics.push(Diagnostic::error(self.records_of(rrset)[0].position, problem, remedy));
             }
         }
-        Some(index)
+        offset
     }
 
     /// Packs an RRset with its additional section.
@@ -457,20 +470,18 @@ impl ZoneBuilder {
         })
     }
 
-    fn set_node_refs(&self, nodes: &[NodeIndex], arena: &mut [u8]) {
+    /// Calls `set` with the fields of nodes that depend on other nodes.
+    fn each_node_field(&self, mut set: impl FnMut(NameId, NodeField)) {
         for id in self.names.ids() {
-            let mut set = |from: NameId, kind, to: NameId| {
-                layout::set_node_ref(arena, nodes[from.index()], kind, nodes[to.index()]);
-            };
             if let Some(parent) = self.wildcard_parent(id) {
-                set(parent, NodeRef::WildcardChild, id);
+                set(parent, NodeField::Ref(NodeRef::WildcardChild, id));
             }
             match self.authority(id) {
-                Authority::Delegated(point) => set(id, NodeRef::DelegationPoint, point),
-                Authority::BelowDname(owner) => set(id, NodeRef::DnameAbove, owner),
+                Authority::Delegated(point) => set(id, NodeField::Ref(NodeRef::DelegationPoint, point)),
+                Authority::BelowDname(owner) => set(id, NodeField::Ref(NodeRef::DnameAbove, owner)),
                 Authority::Authoritative | Authority::Unknown => {
                     if self.has_rrset(id, Rtype::DNAME) {
-                        layout::set_has_dname(arena, nodes[id.index()]);
+                        set(id, NodeField::HasDname);
                     }
                 }
             }
@@ -485,11 +496,14 @@ impl ZoneBuilder {
         })
     }
 
-    /// Packs the SOA for negative answers, whose TTL is the lower of the SOA's TTL and MINIMUM (RFC 2308 §5). Returns its
-    /// RDATA.
-    fn put_negative_soa(&self, form: Form, packer: &mut RrsetPacker, arena: &mut Vec<u8>) -> Option<&[u8]> {
-        let record = self.records_of(self.rrset_of(self.apex, Rtype::SOA)?)[0];
-        let soa = self.rdata(&record);
+    fn soa(&self) -> Option<&StagedRecord> {
+        self.records_of(self.rrset_of(self.apex, Rtype::SOA)?).first()
+    }
+
+    /// Packs the SOA for negative answers, whose TTL is the lower of the SOA's TTL and MINIMUM (RFC 2308 §5).
+    fn negative_soa(&self, form: Form, packer: &mut RrsetPacker) -> Option<Box<[u8]>> {
+        let record = self.soa()?;
+        let soa = self.rdata(record);
         let minimum_s = u32::from_be_bytes(soa[soa.len() - 4..].try_into().ok()?);
         packer.start(self.names.name(self.apex), OwnerRole::QnameOrAncestor);
         packer.put_answer(Rtype::SOA, record.ttl_s.min(minimum_s), soa);
@@ -498,8 +512,25 @@ impl ZoneBuilder {
                 packer.put_answer(Rtype::RRSIG, signature.ttl_s.min(minimum_s), self.rdata(signature));
             }
         }
-        packer.finish(arena).ok()?;
-        Some(soa)
+        let mut packed = Vec::new();
+        packer.finish(&mut packed).ok()?;
+        Some(packed.into_boxed_slice())
+    }
+}
+
+/// A field of a node that depends on other nodes.
+enum NodeField {
+    Ref(NodeRef, NameId),
+    HasDname,
+}
+
+impl NodeField {
+    /// Writes the field of the node at `offset` of `arena`; `nodes` are those of all names.
+    fn write(self, arena: &mut [u8], offset: usize, nodes: &[NodeIndex]) {
+        match self {
+            NodeField::Ref(kind, to) => layout::set_node_ref(arena, offset, kind, nodes[to.index()]),
+            NodeField::HasDname => layout::set_has_dname(arena, offset),
+        }
     }
 }
 

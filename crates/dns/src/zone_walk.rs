@@ -1,17 +1,17 @@
 //! Walks over the records of a zone, from any record on, for what shows or transfers all of them.
 
+use crate::layout::NodeIndex;
 use crate::packed_rrset::AnswerRecord;
 use crate::rtype::Rtype;
 use crate::zone::{FoundRrset, Zone};
 
-/// A place between two records of a zone. The SOA comes first, then all others in the order of their names in the zone file,
-/// and of the types.
+/// A place between two records of a zone. The SOA comes first, then all others in the order of nodes and of types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
     /// Before the SOA.
     Start,
-    /// Before a record of the node at this offset.
-    At { node: usize, rrset: usize, record: usize },
+    /// Before a record of this node.
+    At { node: NodeIndex, rrset: usize, record: usize },
     /// After the last record.
     End,
 }
@@ -32,23 +32,22 @@ impl Position {
         zone: &'z Zone,
         mut visit: impl FnMut(&FoundRrset<'z>, &AnswerRecord<'z>) -> Visit,
     ) {
-        let apex = zone.first_node();
         if *self == Position::Start {
             let (soa, record) = zone.soa();
             if visit(&soa, &record) == Visit::Stop {
                 return;
             }
-            *self = Position::At { node: apex.at, rrset: 0, record: 0 };
+            *self = Position::At { node: zone.first_node().index, rrset: 0, record: 0 };
         }
         let Position::At { node, mut rrset, mut record } = *self else { return };
-        let mut node = zone.node_at(node);
+        let mut node = zone.node(node);
         loop {
             while let Some(packed) = node.rrset_at(rrset) {
-                if node.at != apex.at || packed.rtype() != Rtype::SOA {
-                    let found = FoundRrset { owner: node.name(), rrset: packed, node: node.at };
+                if node.index != zone.apex_node || packed.rtype() != Rtype::SOA {
+                    let found = FoundRrset { owner: node.name(), rrset: packed, node: node.index };
                     while let Some(next) = packed.answer_record(record) {
                         if visit(&found, &next) == Visit::Stop {
-                            *self = Position::At { node: node.at, rrset, record };
+                            *self = Position::At { node: node.index, rrset, record };
                             return;
                         }
                         record = next.end;

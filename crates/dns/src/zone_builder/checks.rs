@@ -25,7 +25,7 @@ impl ZoneBuilder {
     }
 
     /// RFC 1035 §5.2: one SOA, at the apex. RFC 1034 §4.2.1: NS at the apex.
-    fn check_apex(&self, end: Position, diagnostics: &mut Vec<Diagnostic>) {
+    pub(super) fn check_apex(&self, end: Position, diagnostics: &mut Vec<Diagnostic>) {
         let apex = self.names.name(self.apex);
         match self.rrset_of(self.apex, Rtype::SOA) {
             None => diagnostics.push(Diagnostic::error(
@@ -53,7 +53,7 @@ impl ZoneBuilder {
     }
 
     /// RFC 2181 §10.1: no other data beside a CNAME. RFC 6672 §2.4: one DNAME.
-    fn check_aliases(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
+    pub(super) fn check_aliases(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
         let rrsets = self.rrsets_of(name);
         let owner = self.names.name(name);
         for rrset in rrsets.iter().filter(|rrset| matches!(rrset.rtype, Rtype::CNAME | Rtype::DNAME)) {
@@ -75,7 +75,7 @@ impl ZoneBuilder {
     }
 
     /// Reports records that no answer contains.
-    fn check_authority(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
+    pub(super) fn check_authority(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
         let authority = self.authority(name);
         if self.is_nsec3_owner(name) {
             return;
@@ -103,7 +103,7 @@ impl ZoneBuilder {
         }
     }
 
-    fn check_rrset(&self, name: NameId, rrset: &RrsetRange, diagnostics: &mut Vec<Diagnostic>) {
+    pub(super) fn check_rrset(&self, name: NameId, rrset: &RrsetRange, diagnostics: &mut Vec<Diagnostic>) {
         let owner = self.names.name(name);
         let records = self.records_of(rrset);
         let max = self.limits.records_per_rrset_max;

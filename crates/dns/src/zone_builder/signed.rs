@@ -2,16 +2,21 @@
 
 use super::names::NameId;
 use super::{Authority, RrsetRange, StagedRecord, ZoneBuilder};
-use crate::denial::{DenialChain, Nsec3Chain, Nsec3Parameters, is_nsec3_owner, nsec_covering};
+use crate::delta::Nodes;
+use crate::denial::{DenialChain, Nsec3Chain, Nsec3Parameters, NsecChain, is_nsec3_owner};
 use crate::layout::{self, NodeIndex, Proof};
 use crate::name::NameBuf;
 use crate::rtype::Rtype;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The type that the RRSIG with this RDATA covers (RFC 4034 §3.1).
 pub(super) fn type_covered(rdata: &[u8]) -> Rtype {
     Rtype(u16::from_be_bytes([rdata[0], rdata[1]]))
+}
+
+/// The nodes of a zone that is being built.
+fn nodes_of(arena: &[u8]) -> Nodes<'_> {
+    Nodes { arena, delta: None }
 }
 
 impl ZoneBuilder {
@@ -86,7 +91,7 @@ impl ZoneBuilder {
         if let Some(parameters) = self.nsec3_parameters() {
             let owners = self.names.ids().filter(|&id| self.is_in_chain(id, &parameters));
             let owners: Vec<NodeIndex> = owners.map(|id| nodes[id.index()]).collect();
-            let chain = Nsec3Chain::new(parameters, arena, &owners);
+            let chain = Nsec3Chain::new(parameters, nodes_of(arena), &owners);
             self.put_nsec3_proofs(&chain, nodes, arena);
             return DenialChain::Nsec3(chain);
         }
@@ -94,7 +99,8 @@ impl ZoneBuilder {
         if owners.first() != Some(&self.apex) {
             return DenialChain::None;
         }
-        let chain: Box<[NodeIndex]> = owners.iter().map(|owner| nodes[owner.index()]).collect();
+        let chain: Vec<NodeIndex> = owners.iter().map(|owner| nodes[owner.index()]).collect();
+        let chain = NsecChain::new(&chain);
         self.put_nsec_proofs(&owners, &chain, nodes, arena);
         DenialChain::Nsec(chain)
     }
@@ -104,17 +110,17 @@ impl ZoneBuilder {
             let authority = self.authority(id);
             let name = self.names.name(id);
             if authority == Authority::Authoritative || authority == Authority::Delegated(id) {
-                self.put_proof(nodes, arena, id, Proof::Types, |arena| chain.matching(arena, name));
+                self.put_proof(nodes, arena, id, Proof::Types, |arena| chain.matching(nodes_of(arena), name));
             }
             if authority == Authority::Authoritative {
                 self.put_proof(nodes, arena, id, Proof::NoWildcard, |arena| {
-                    chain.covering(arena, NameBuf::child(b"*", name).ok()?.as_name())
+                    chain.covering(nodes_of(arena), NameBuf::child(b"*", name).ok()?.as_name())
                 });
             }
         }
     }
 
-    fn put_nsec_proofs(&self, owners: &[NameId], chain: &[NodeIndex], nodes: &[NodeIndex], arena: &mut [u8]) {
+    fn put_nsec_proofs(&self, owners: &[NameId], chain: &NsecChain, nodes: &[NodeIndex], arena: &mut [u8]) {
         for (index, &id) in owners.iter().enumerate() {
             let name = self.names.name(id);
             self.put_proof(nodes, arena, id, Proof::Types, |_| Some(nodes[id.index()]));
@@ -125,16 +131,16 @@ impl ZoneBuilder {
                 .is_none_or(|&next| self.names.name(next).canonical_cmp(wildcard.as_name()).is_gt());
             self.put_proof(nodes, arena, id, Proof::NoWildcard, |arena| match is_next_after {
                 true => Some(nodes[id.index()]),
-                false => nsec_covering(chain, arena, wildcard.as_name()),
+                false => chain.covering(nodes_of(arena), wildcard.as_name()),
             });
         }
         let is_empty =
             |&id: &NameId| self.authority(id) == Authority::Authoritative && !self.has_rrset(id, Rtype::NSEC);
         for id in self.names.ids().filter(is_empty) {
             let name = self.names.name(id);
-            self.put_proof(nodes, arena, id, Proof::Types, |arena| nsec_covering(chain, arena, name));
+            self.put_proof(nodes, arena, id, Proof::Types, |arena| chain.covering(nodes_of(arena), name));
             self.put_proof(nodes, arena, id, Proof::NoWildcard, |arena| {
-                nsec_covering(chain, arena, NameBuf::child(b"*", name).ok()?.as_name())
+                chain.covering(nodes_of(arena), NameBuf::child(b"*", name).ok()?.as_name())
             });
         }
     }
@@ -148,7 +154,7 @@ impl ZoneBuilder {
         find: impl Fn(&[u8]) -> Option<NodeIndex>,
     ) {
         if let Some(target) = find(arena) {
-            layout::set_proof(arena, nodes[id.index()], proof, target);
+            layout::set_proof(arena, nodes[id.index()].offset(), proof, target);
         }
     }
 }

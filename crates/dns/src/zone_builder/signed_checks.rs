@@ -25,19 +25,21 @@ const EXPIRY_WARNING_S: i32 = 3 * 24 * 3600;
 const SIGN_AGAIN: &str = "sign the zone again";
 
 /// The fields of an RRSIG (RFC 4034 §3.1).
-struct Signature<'z> {
+pub(crate) struct Signature<'z> {
+    pub(crate) type_covered: Rtype,
     algorithm: u8,
-    expiration: u32,
+    pub(crate) expiration: u32,
     inception: u32,
     key_tag: u16,
     signer: Name<'z>,
 }
 
 impl<'z> Signature<'z> {
-    fn read(rdata: &'z [u8]) -> Option<Signature<'z>> {
+    pub(crate) fn read(rdata: &'z [u8]) -> Option<Signature<'z>> {
         let (fixed, rest) = rdata.split_first_chunk::<18>()?;
         let number = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
         Some(Signature {
+            type_covered: Rtype(u16::from_be_bytes([fixed[0], fixed[1]])),
             algorithm: fixed[2],
             expiration: number(8),
             inception: number(12),

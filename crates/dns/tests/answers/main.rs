@@ -5,6 +5,7 @@
 
 mod aliases;
 mod compression;
+mod edits;
 mod journals;
 mod malformed;
 mod notify;

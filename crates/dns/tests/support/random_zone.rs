@@ -13,11 +13,17 @@ const RECORD_COUNT_MAX: usize = 24;
 
 /// The type and the data of a random record.
 type Data = (&'static str, String);
+/// The owner of a random record, and its data.
+pub(crate) type RandomRecord = (String, Data);
 
 /// The text of a zone at `apex` without errors.
 pub(crate) fn zone_text(apex: &'static str) -> impl Strategy<Value = String> {
+    records(apex).prop_map(move |records| text_of(apex, &records))
+}
+
+/// Records, not all of which one zone may have.
+pub(crate) fn records(apex: &'static str) -> impl Strategy<Value = Vec<RandomRecord>> {
     prop::collection::vec((below(apex), data(apex)), 0..RECORD_COUNT_MAX)
-        .prop_map(move |records| text_of(apex, &records))
 }
 
 /// The text of one to three zones, one below another.
@@ -72,7 +78,7 @@ fn data(apex: &'static str) -> impl Strategy<Value = Data> {
 }
 
 /// The text of those of `records` that one zone may have.
-fn text_of(apex: &str, records: &[(String, Data)]) -> String {
+pub(crate) fn text_of(apex: &str, records: &[RandomRecord]) -> String {
     let mut lines = vec![
         format!("$ORIGIN {apex}\n$TTL 300"),
         format!("{apex} SOA ns.{apex} h.{apex} 1 2 3 4 60"),
