@@ -387,7 +387,7 @@ impl MainLoop {
             certificate.report(&self.orders.accounts.authority(index).name, progress)
         });
         let (certificates, zones) = (certificates.collect(), self.zones.report());
-        let schedule = self.schedule.report(self.zones.tasks());
+        let schedule = self.schedule.report(self.zones.tasks().into_iter());
         let report = AgentReport { certificates, zones, schedule };
         if self.last_report.as_ref() != Some(&report) {
             self.orders.link.report(&report);

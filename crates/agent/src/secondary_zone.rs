@@ -7,11 +7,12 @@
 use crate::clock::{random_between, unix_s};
 use crate::dns_exchange::{ExchangeError, exchange};
 use crate::link::Link;
+use crate::served_zones::ServedMap;
 use crate::signed_zone::SourceChanged;
 use crate::tsig_keys::{TsigSecrets, wire_name};
 use crate::zone_transfer::{Failure, StoredVersion, TransferSource, TransferredZone};
 use sanderling_config::log::{log, log_error, log_warning};
-use sanderling_config::{Limits, Primary, SecondaryZone};
+use sanderling_config::{DomainName, Limits, Primary, SecondaryZone, journal_file, stored_zone_file};
 use sanderling_dns::client::{QueryKind, SoaTimers};
 use sanderling_dns::is_later;
 use sanderling_ipc::agent::{TransferReport, ZoneNotify};
@@ -23,7 +24,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Mutex, Notify, Semaphore};
 use tokio::task::{AbortHandle, spawn_blocking};
 
 /// What cannot be done now is tried again after a pause, and the clock of the machine may be set meanwhile.
@@ -79,6 +80,12 @@ struct Shared {
     served: Cell<Served>,
     /// The primary that is to be asked at once: it has sent NOTIFY.
     asked: Cell<Option<IpAddr>>,
+    /// Why the stored version of a catalog is not used.
+    catalog_problem: RefCell<Option<String>>,
+    /// Held by the task while it writes files, even if it was aborted meanwhile.
+    writing: Arc<Mutex<()>>,
+    /// Notified when another version of a catalog is stored.
+    watched_by: Option<Rc<ServedMap>>,
     report: RefCell<TransferReport>,
 }
 
@@ -89,17 +96,21 @@ impl Drop for SecondaryHandle {
 }
 
 impl SecondaryHandle {
-    /// Starts the task of `zone`. If it is signed, its `signer` gets each version in the place of the server process. To be called in a
-    /// [`tokio::task::LocalSet`].
+    /// Starts the task of `zone`. If it is signed, its `signer` gets each version in the place of the server process; of a catalog,
+    /// `watched_by` is notified. To be called in a [`tokio::task::LocalSet`].
     pub(crate) fn start(
         zone: &SecondaryZone,
         signer: Option<SourceChanged>,
         context: Rc<SecondaryContext>,
+        watched_by: Option<Rc<ServedMap>>,
     ) -> SecondaryHandle {
         let shared = Rc::new(Shared {
             wake: Notify::new(),
             served: Cell::new(Served::Unknown),
             asked: Cell::new(None),
+            catalog_problem: RefCell::default(),
+            writing: Arc::default(),
+            watched_by,
             report: RefCell::default(),
         });
         let zone_task = ZoneTask::new(zone, signer, context, Rc::clone(&shared));
@@ -123,6 +134,21 @@ impl SecondaryHandle {
 
     pub(crate) fn report(&self) -> TransferReport {
         self.shared.report.borrow().clone()
+    }
+
+    /// Reports why the stored version of a catalog is not used.
+    pub(crate) fn set_catalog_problem(&self, problem: Option<&str>) {
+        let before = self.shared.catalog_problem.replace(problem.map(str::to_owned));
+        if before.as_deref() != problem {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Ends the task. Returns when no file is being written any more.
+    pub(crate) async fn stop(self) {
+        self.task.abort();
+        let writing = Arc::clone(&self.shared.writing);
+        drop(writing.lock().await);
     }
 }
 
@@ -189,6 +215,19 @@ impl Record {
         self.failed_at_unix_s = self.failed_at_unix_s.map(|at| at.min(now_unix_s));
         self
     }
+}
+
+/// The file beside a zone file with what the timers are counted from.
+fn record_file(zone_file: &Path) -> String {
+    zone_file.with_extension("json").display().to_string()
+}
+
+/// Removes what is stored of the zone `apex`.
+pub(crate) fn remove_state(state: &StateFolder, apex: &DomainName) -> Result<(), StateError> {
+    let zone_file = stored_zone_file(apex);
+    state.remove(&zone_file.display().to_string())?;
+    state.remove(&record_file(&zone_file))?;
+    state.remove(&journal_file(apex).display().to_string())
 }
 
 /// What a primary has led to.
@@ -420,7 +459,8 @@ impl ZoneTask {
         }
     }
 
-    /// The SOA over UDP, or over TCP if the server does not answer or the reply does not fit.
+    /// The SOA over UDP, or over TCP if the server does not answer, refuses, or the reply does not fit. Knot answers for catalogs over
+    /// TCP alone.
     async fn soa(&self, source: &TransferSource) -> Result<SoaTimers, Failure> {
         let _permit = self.context.questions.acquire().await;
         let apex = source.apex.as_name();
@@ -431,8 +471,7 @@ impl ZoneTask {
             };
             match exchange(source.server, (QueryKind::Soa, apex), source.key.as_ref(), time_max, read).await {
                 Ok(Some(soa)) => return Ok(soa),
-                Err(ExchangeError::Reply(error)) => return Err(error.into()),
-                Ok(None) | Err(ExchangeError::Network(_)) => break,
+                Ok(None) | Err(ExchangeError::Network(_) | ExchangeError::Reply(_)) => break,
                 Err(ExchangeError::NoAnswer) => {}
             }
         }
@@ -477,7 +516,9 @@ impl ZoneTask {
         let state = Arc::clone(&self.context.state);
         let (zone_file, record_file) = (self.zone_file(), self.record_file());
         let record = serde_json::to_vec(record).expect("a record has no map");
+        let writing = Arc::clone(&self.shared.writing).lock_owned().await;
         let write = move || {
+            let _writing = writing;
             match change {
                 ZoneChange::None => {}
                 ZoneChange::Replaced(text) => state.write(&zone_file, text.as_bytes())?,
@@ -501,7 +542,7 @@ impl ZoneTask {
     }
 
     fn record_file(&self) -> String {
-        Path::new(&self.zone_file()).with_extension("json").display().to_string()
+        record_file(&self.zone.file())
     }
 
     fn report(&self) {
@@ -514,10 +555,17 @@ impl ZoneTask {
             expires_at_unix_s: version.map(|version| version.expires_at_unix_s()),
             next_at_unix_s: self.next_at_unix_s(),
             failure_count: self.record.failure_count,
-            problem: self.load_problem.clone().or_else(|| self.problem.clone()),
+            problem: self
+                .load_problem
+                .clone()
+                .or_else(|| self.problem.clone())
+                .or_else(|| self.shared.catalog_problem.borrow().clone()),
         };
         if self.shared.report.replace(report.clone()) != report {
             self.context.changed.notify_one();
+            if let Some(watcher) = &self.shared.watched_by {
+                watcher.notify();
+            }
         }
     }
 }

@@ -1,12 +1,15 @@
 //! The zones that are signed, or have primary or secondary servers: routes what the server process reports about them.
 
+use crate::catalogs::{Catalogs, Secondaries};
 use crate::clock::unix_s;
 use crate::command_answer::CommandAnswer;
 use crate::journals::Journals;
 use crate::keeper_client::KeeperClient;
 use crate::link::Link;
 use crate::notifier::Notifier;
+use crate::produced_catalogs::ProducedCatalogs;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle};
+use crate::served_zones::ServedMap;
 use crate::signed_zone::{SigningContext, SigningHandle};
 use crate::tsig_keys::TsigSecrets;
 use crate::updates::Updates;
@@ -22,7 +25,7 @@ use sanderling_ipc::handover::Descriptors;
 use sanderling_state::StateFolder;
 use sanderling_zone_files::signed_derivations;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,7 +41,8 @@ pub(crate) struct Zones {
     config: Rc<Config>,
     keys: Rc<RefCell<TsigSecrets>>,
     notifier: Notifier,
-    secondary: BTreeMap<DomainName, SecondaryHandle>,
+    secondary: Secondaries,
+    served: Rc<ServedMap>,
     signed: BTreeMap<DomainName, SigningHandle>,
     signing: Rc<SigningContext>,
     journals: Journals,
@@ -90,10 +94,18 @@ impl Zones {
         });
         let start = |zone: &SecondaryZone| {
             let signer = signed.get(&zone.apex).map(SigningHandle::source_changed);
-            (zone.apex.clone(), SecondaryHandle::start(zone, signer, Rc::clone(&context)))
+            (zone.apex.clone(), SecondaryHandle::start(zone, signer, Rc::clone(&context), None))
         };
-        let secondary = config.secondary_zones.iter().map(start).collect();
-        Zones { config, keys, notifier, secondary, signed, signing, journals, updates, changed }
+        let secondary: Secondaries = Rc::new(RefCell::new(config.secondary_zones.iter().map(start).collect()));
+        let served = Rc::new(ServedMap::new());
+        if config.consumes_catalogs() {
+            let catalogs =
+                Catalogs::load(Rc::clone(&config), Rc::clone(&context), Rc::clone(&secondary), Rc::clone(&served));
+            tokio::task::spawn_local(catalogs.run());
+        }
+        let (state, link) = (Arc::clone(&context.state), Rc::clone(&context.link));
+        tokio::task::spawn_local(ProducedCatalogs::load(Rc::clone(&config), state, link, Rc::clone(&served)).run());
+        Zones { config, keys, notifier, secondary, served, signed, signing, journals, updates, changed }
     }
 
     /// Returns when the report may have changed.
@@ -116,12 +128,11 @@ impl Zones {
             Some(Err(error)) => return log_warning(&format!("ignoring a malformed list of zones: {error}")),
             None => return,
         };
-        let named: Vec<(DomainName, &ServedZone)> =
-            zones.iter().filter_map(|zone| Some((DomainName::parse(&zone.name).ok()?, zone))).collect();
-        let names: HashSet<&DomainName> = named.iter().map(|(name, _)| name).collect();
-        self.notifier.retain(|name| names.contains(name));
+        self.served.replace(zones);
+        let served = self.served.state();
+        self.notifier.retain(|name| served.zones.contains_key(name));
         let transfers = self.config.transfers_by_zone();
-        for (name, zone) in &named {
+        for (name, zone) in &served.zones {
             self.notifier.on_served(name, zone, &transfers.of(name).secondaries);
             self.tell_tasks(name, zone.serial);
         }
@@ -133,13 +144,14 @@ impl Zones {
             let transfers = self.config.transfers_by_zone();
             self.notifier.on_served(&name, zone, &transfers.of(&name).secondaries);
             self.tell_tasks(&name, zone.serial);
+            self.served.insert(name, zone.clone());
         }
     }
 
     fn tell_tasks(&self, name: &DomainName, serial: Option<u32>) {
         if let Some(signed) = self.signed.get(name) {
             signed.on_served(serial);
-        } else if let Some(secondary) = self.secondary.get(name) {
+        } else if let Some(secondary) = self.secondary.borrow().get(name) {
             secondary.on_served(serial);
         }
     }
@@ -189,15 +201,16 @@ impl Zones {
 
     /// A primary says that a zone has changed.
     pub(crate) fn on_notified(&self, notify: &ZoneNotify) {
-        let name = DomainName::parse(&notify.name).ok();
-        if let Some(secondary) = name.and_then(|name| self.secondary.get(&name)) {
+        let Ok(name) = DomainName::parse(&notify.name) else { return };
+        if let Some(secondary) = self.secondary.borrow().get(&name) {
             secondary.on_notified(notify);
         }
     }
 
     /// What happens when.
-    pub(crate) fn tasks(&self) -> impl Iterator<Item = ScheduledTask> {
-        let transfers = self.secondary.iter().flat_map(|(name, secondary)| {
+    pub(crate) fn tasks(&self) -> Vec<ScheduledTask> {
+        let secondary = self.secondary.borrow();
+        let transfers = secondary.iter().flat_map(|(name, secondary)| {
             let TransferReport { next_at_unix_s, expires_at_unix_s, failure_count, .. } = secondary.report();
             let why = if failure_count > 0 { "they have not answered as they should" } else { "refresh of the SOA" };
             let task = |at_unix_s, what, why: &str| ScheduledTask { at_unix_s, what, why: why.to_owned() };
@@ -210,13 +223,13 @@ impl Zones {
             let (what, why) = (format!("sign zone {name} again"), "its signatures expire".to_owned());
             Some(ScheduledTask { at_unix_s: sign_again_at_unix_s?, what, why })
         });
-        transfers.chain(signatures)
+        transfers.chain(signatures).collect()
     }
 
     pub(crate) fn report(&self) -> Vec<ZoneReport> {
         let mut reports: BTreeMap<String, ZoneReport> =
             self.notifier.report().map(|zone| (zone.name.clone(), zone)).collect();
-        for (name, secondary) in &self.secondary {
+        for (name, secondary) in &*self.secondary.borrow() {
             let report = reports.entry(name.to_string()).or_default();
             report.name = name.to_string();
             report.transfer = Some(secondary.report());

@@ -1,6 +1,7 @@
 //! The checked configuration, independent of its source: a file and the arguments of `serve` both become a [`Config`].
 
 use crate::authorities::Acme;
+use crate::catalogs::{Catalog, CatalogRole};
 use crate::derive::{self, DerivedRecords, DerivedRrset};
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
@@ -78,6 +79,8 @@ pub struct Config {
     pub secondary_zones: Vec<SecondaryZone>,
     /// The zones that are signed, in the order of the file. Each is one of `zones` or `secondary_zones`.
     pub signed_zones: Vec<SignedZone>,
+    /// The catalogs, in the order of the file.
+    pub catalogs: Vec<Catalog>,
     /// Further zones, which are listed whenever zones are loaded.
     pub zone_folder: Option<ZoneFolder>,
     /// The keys that sign transfers, in the order of the file.
@@ -140,6 +143,7 @@ impl Default for Config {
             zones: Vec::new(),
             secondary_zones: Vec::new(),
             signed_zones: Vec::new(),
+            catalogs: Vec::new(),
             zone_folder: None,
             tsig_keys: Vec::new(),
             transfers: ZoneTransfers::default(),
@@ -263,7 +267,7 @@ impl Config {
 
     /// Whether there are zones, or may be some in a folder.
     pub fn has_zones(&self) -> bool {
-        !self.zones.is_empty() || !self.secondary_zones.is_empty() || self.zone_folder.is_some()
+        !self.zones.is_empty() || self.has_transferred_zones() || self.zone_folder.is_some()
     }
 
     /// The transfers of each zone.
@@ -277,9 +281,20 @@ impl Config {
         own.chain([&self.transfers]).any(|transfers| !transfers.secondaries.is_empty())
     }
 
+    /// Whether the agent writes zones.
+    pub fn has_transferred_zones(&self) -> bool {
+        !self.secondary_zones.is_empty() || !self.catalogs.is_empty()
+    }
+
+    /// Whether catalogs bring zones.
+    pub fn consumes_catalogs(&self) -> bool {
+        self.catalogs.iter().any(|catalog| matches!(catalog.role, CatalogRole::Consumer { .. }))
+    }
+
     /// Whether the state folder has zones, journals of zones, or dynamic updates.
     pub fn has_stored_zones(&self) -> bool {
-        !(self.secondary_zones.is_empty() && self.signed_zones.is_empty() && self.zone_updates.is_empty())
+        !(self.signed_zones.is_empty() && self.zone_updates.is_empty())
+            || self.has_transferred_zones()
             || self.has_zones() && self.has_secondaries()
     }
 
@@ -362,7 +377,10 @@ impl Config {
             (self.sandbox != running.sandbox, "`sandbox` has changed"),
             (self.keys != running.keys, "`keys` has changed"),
             // The sandbox does not allow the folder with transferred zones.
-            (!self.secondary_zones.is_empty() && running.secondary_zones.is_empty(), "`primaries` was added"),
+            (
+                self.has_transferred_zones() && !running.has_transferred_zones(),
+                "`primaries` or the first [catalog] was added",
+            ),
             (self.has_stored_zones() && self.state != running.state, "`state` has changed"),
             (!self.signed_zones.is_empty() && running.signed_zones.is_empty(), "`dnssec` was added"),
             // The sandbox does not allow the running one to protect its memory.

@@ -1,5 +1,6 @@
 //! Reads a configuration file into a [`Config`], or reports all problems in it.
 
+mod catalogs;
 mod certificates_section;
 mod derive;
 mod signing;
@@ -109,6 +110,8 @@ struct ConfigBuilder<'e, 'a> {
     transfer_uses: Vec<(usize, DomainName)>,
     /// The domains with `update`, with their offsets.
     update_uses: Vec<(usize, DomainName)>,
+    /// The offsets of the catalogs, in their order.
+    catalog_uses: Vec<usize>,
     /// The offset of each `derive`, with its index in the configuration.
     derive_uses: Vec<(usize, usize)>,
 }
@@ -132,6 +135,7 @@ impl ConfigBuilder<'_, '_> {
             key_uses: Vec::new(),
             transfer_uses: Vec::new(),
             update_uses: Vec::new(),
+            catalog_uses: Vec::new(),
             derive_uses: Vec::new(),
         }
     }
@@ -177,6 +181,7 @@ impl ConfigBuilder<'_, '_> {
                 "domain" => self.read_domains(entry),
                 "metrics" => self.read_metrics(entry),
                 "tsig" => self.read_tsig(entry),
+                "catalog" => self.read_catalogs(entry),
                 "log" => self.read_log(entry),
                 "limits" => {}
                 key => self.reader.error(entry.offset, Section::Top.unknown_key(key)),
@@ -565,6 +570,7 @@ impl ConfigBuilder<'_, '_> {
         }
         self.check_transfers();
         self.check_updates();
+        self.add_catalog_transfers();
         self.check_derive();
         let (has_site, has_zone) = (!self.config.sites.is_empty(), self.config.has_zones());
         if !has_site && !has_zone {

@@ -21,13 +21,15 @@ pub(super) enum Section {
     Domain,
     /// `[tsig."NAME"]`.
     Tsig,
+    /// `[catalog."NAME"]`.
+    Catalog,
     Log,
     Metrics,
     Limits,
 }
 
 impl Section {
-    const ALL: [Section; 10] = [
+    const ALL: [Section; 11] = [
         Section::Top,
         Section::Http,
         Section::Https,
@@ -35,6 +37,7 @@ impl Section {
         Section::Certificates,
         Section::Domain,
         Section::Tsig,
+        Section::Catalog,
         Section::Log,
         Section::Metrics,
         Section::Limits,
@@ -59,6 +62,7 @@ impl Section {
                     "certificates",
                     "domain",
                     "tsig",
+                    "catalog",
                     "log",
                     "metrics",
                     "limits",
@@ -125,6 +129,7 @@ impl Section {
                 "access",
             ],
             Section::Tsig => vec!["algorithm", "secret_file"],
+            Section::Catalog => vec!["primaries", "groups", "secondaries"],
             Section::Log => {
                 vec!["access", "format", "one_of", "queries", "queries_format", "queries_one_of", "rotate", "keep"]
             }
@@ -146,6 +151,7 @@ impl Section {
             Section::Certificates => "in [certificates]",
             Section::Domain => "in [domain.\"NAME\"]",
             Section::Tsig => "in [tsig.\"NAME\"]",
+            Section::Catalog => "in [catalog.\"NAME\"]",
             Section::Log => "in [log]",
             Section::Metrics => "in [metrics]",
             Section::Limits => "in [limits]",
@@ -188,13 +194,23 @@ impl Section {
                 let plain: Vec<&str> = keys
                     .into_iter()
                     .filter(|key| {
-                        let sections =
-                            ["http", "https", "dns", "certificates", "domain", "tsig", "log", "metrics", "limits"];
+                        let sections = [
+                            "http",
+                            "https",
+                            "dns",
+                            "certificates",
+                            "domain",
+                            "tsig",
+                            "catalog",
+                            "log",
+                            "metrics",
+                            "limits",
+                        ];
                         !sections.contains(key)
                     })
                     .collect();
                 format!(
-                    "the keys are {}, [http], [https], [dns], [certificates], [domain.\"NAME\"], [tsig.\"NAME\"], [log], [metrics] and [limits]",
+                    "the keys are {}, [http], [https], [dns], [certificates], [domain.\"NAME\"], [tsig.\"NAME\"], [catalog.\"NAME\"], [log], [metrics] and [limits]",
                     quoted(&plain)
                 )
             }
@@ -229,6 +245,13 @@ mod tests {
                     &domains
                 }
                 Section::Tsig => of("tsig").values().next().and_then(|key| key.get_ref().as_table()).expect("a key"),
+                Section::Catalog => {
+                    domains = of("catalog")
+                        .values()
+                        .flat_map(|catalog| catalog.get_ref().as_table().expect("a catalog").clone())
+                        .collect();
+                    &domains
+                }
                 Section::Log => of("log"),
                 Section::Metrics => of("metrics"),
                 // The help lists them below the example.

@@ -18,6 +18,7 @@ mod site;
 mod authorities;
 mod derive;
 mod signing;
+mod catalogs;
 mod zones;
 mod transfers;
 mod updates;
@@ -38,6 +39,7 @@ pub mod diagnostic;
 
 pub use account::lookup_user;
 pub use authorities::{Acme, Authority, ExternalAccount};
+pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole};
 pub use config::{
     CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, Metrics, RateLimit,
     SocketsPerAddress, TrustedProxies, UserAndGroup,
@@ -64,5 +66,5 @@ pub use transfers::{Primary, Secondary, TransferRule, TransfersByZone, TsigAlgor
 pub use updates::{NamePattern, UPDATE_TYPES, UpdateRule};
 pub use zones::{
     JOURNALS, SecondaryZone, TRANSFERRED_ZONES, UPDATES, Zone, ZoneFolder, ZoneListing, ZoneOrigin, journal_file,
-    update_file, zone_file_name,
+    stored_zone_file, update_file, zone_file_name,
 };

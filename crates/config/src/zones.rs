@@ -34,6 +34,16 @@ pub enum ZoneOrigin {
     Primaries,
     /// The agent writes the file, which is the signed version of what the operator writes.
     Signer,
+    /// The agent writes the file of a catalog, as with primaries, or with the zones of this server. Only servers that may transfer it
+    /// get answers from it.
+    Catalog,
+}
+
+impl ZoneOrigin {
+    /// Whether the records are none of the operator.
+    pub fn is_agent(self) -> bool {
+        matches!(self, ZoneOrigin::Primaries | ZoneOrigin::Catalog)
+    }
 }
 
 /// A zone that is transferred from primary servers.
@@ -66,6 +76,11 @@ pub fn update_file(apex: &DomainName) -> PathBuf {
     Path::new(UPDATES).join(format!("{}.update", zone_file_name(apex)))
 }
 
+/// The file that has a zone which the agent writes, below the state folder.
+pub fn stored_zone_file(apex: &DomainName) -> PathBuf {
+    Path::new(TRANSFERRED_ZONES).join(format!("{}.zone", zone_file_name(apex)))
+}
+
 /// The name of a zone in names of files.
 pub fn zone_file_name(apex: &DomainName) -> String {
     // Names of zones may have slashes (RFC 2317 §4).
@@ -75,7 +90,7 @@ pub fn zone_file_name(apex: &DomainName) -> String {
 impl SecondaryZone {
     /// The file that has the zone, below the state folder.
     pub fn file(&self) -> PathBuf {
-        Path::new(TRANSFERRED_ZONES).join(format!("{}.zone", zone_file_name(&self.apex)))
+        stored_zone_file(&self.apex)
     }
 
     /// The zone, whose file is below the state folder.

@@ -12,6 +12,8 @@
 extern crate alloc;
 
 // The order is that of imports: a module uses those below it.
+pub mod restricted;
+pub mod catalog;
 pub mod answer;
 mod signed_answer;
 mod alias_chain;

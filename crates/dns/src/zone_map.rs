@@ -7,6 +7,7 @@ use crate::name_hash::{HashSeed, IndexedName, NameHash, NameHashes, eq_lowercase
 use crate::rtype::Rtype;
 use crate::zone::{Lookup, Zone};
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -34,6 +35,8 @@ pub struct ZoneMap {
 pub enum ZoneEntry {
     /// The zone.
     Served(Arc<Zone>),
+    /// The zone, for those that may transfer it: other queries for names at and below its apex are answered with REFUSED.
+    Restricted(Arc<Zone>),
     /// No good version of the zone: queries for names at and below its apex are answered with SERVFAIL.
     Unavailable {
         /// The name of the zone.
@@ -45,14 +48,14 @@ impl ZoneEntry {
     /// The name of the zone.
     pub fn apex(&self) -> Name<'_> {
         match self {
-            ZoneEntry::Served(zone) => zone.apex(),
+            ZoneEntry::Served(zone) | ZoneEntry::Restricted(zone) => zone.apex(),
             ZoneEntry::Unavailable { apex } => apex.as_name(),
         }
     }
 
     fn apex_hash(&self, seed: HashSeed) -> NameHash {
         match self {
-            ZoneEntry::Served(zone) => {
+            ZoneEntry::Served(zone) | ZoneEntry::Restricted(zone) => {
                 assert!(zone.seed == seed, "a zone and its map have the same hash seed");
                 zone.apex_hash
             }
@@ -105,6 +108,19 @@ impl ZoneMap {
         ZoneMap { cname_chain_max: self.cname_chain_max, ..ZoneMap::new(self.seed, entries) }
     }
 
+    /// This map without the entries of the apexes `removed`, and with those of `added`. The other zones are shared.
+    #[must_use]
+    pub fn with_changes<'n>(
+        &self,
+        removed: impl IntoIterator<Item = Name<'n>>,
+        added: impl IntoIterator<Item = ZoneEntry>,
+    ) -> ZoneMap {
+        let removed: BTreeSet<Vec<u8>> = removed.into_iter().map(|apex| apex.as_bytes().to_ascii_lowercase()).collect();
+        let stays = |entry: &&ZoneEntry| !removed.contains(&entry.apex().as_bytes().to_ascii_lowercase());
+        let entries = self.entries.iter().filter(stays).cloned().chain(added);
+        ZoneMap { cname_chain_max: self.cname_chain_max, ..ZoneMap::new(self.seed, entries) }
+    }
+
     /// The same map, whose answers follow at most `cname_chain_max` aliases, up to [`CNAME_CHAIN_MAX`].
     #[must_use]
     pub fn with_cname_chain_max(self, cname_chain_max: usize) -> ZoneMap {
@@ -132,11 +148,24 @@ impl ZoneMap {
         self.index_of(name.as_bytes(), name.hash(self.seed)).map(|index| &self.entries[index])
     }
 
+    /// The restricted zone that `name` is in, if no zone between them is served.
+    pub(crate) fn restricted(&self, name: Name<'_>) -> Option<&Arc<Zone>> {
+        let mut above = Some(name);
+        while let Some(apex) = above {
+            match self.get(apex) {
+                Some(ZoneEntry::Restricted(zone)) => return Some(zone),
+                Some(_) => return None,
+                None => above = apex.parent(),
+            }
+        }
+        None
+    }
+
     /// The zone that answers for `rtype` at `name`: the one with the longest apex that `name` is at or below, or, for the
     /// DS of an apex, the parent zone.
     ///
     /// # Errors
-    /// REFUSED for a name in none of the zones, SERVFAIL for a name in a zone that is unavailable.
+    /// REFUSED for a name in none of the zones or in a restricted one, SERVFAIL for a name in a zone that is unavailable.
     #[inline]
     pub(crate) fn find(&self, name: &IndexedName<'_>, rtype: Rtype) -> Result<FoundZone<'_>, Rcode> {
         match &self.entries[..] {
@@ -167,12 +196,14 @@ impl ZoneMap {
         if rtype == Rtype::DS && entry.apex().length_bytes() == name.as_bytes().len() {
             let is_parent = |above: &&ZoneEntry| match above {
                 ZoneEntry::Served(zone) => !matches!(zone.lookup(name.name(), hashes, rtype), Lookup::Referral(_)),
+                ZoneEntry::Restricted(_) => false,
                 ZoneEntry::Unavailable { .. } => true,
             };
             entry = parent.filter(is_parent).unwrap_or(entry);
         }
         match entry {
             ZoneEntry::Served(zone) => Ok(FoundZone { zone, hashes }),
+            ZoneEntry::Restricted(_) => Err(Rcode::Refused),
             ZoneEntry::Unavailable { .. } => Err(Rcode::ServFail),
         }
     }

@@ -90,6 +90,18 @@ pub struct ServedZone {
     pub name: String,
     /// Its serial; `None` if there is no good version.
     pub serial: Option<u32>,
+    /// Whether the operator writes it.
+    #[serde(default)]
+    pub is_of_operator: bool,
+}
+
+/// The zones that are served.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedZones {
+    /// Those that concern the agent.
+    pub zones: Vec<ServedZone>,
+    /// Whether there are no others: the folder of zones could be listed, or there is none.
+    pub is_complete: bool,
 }
 
 /// What dynamic updates have made of a zone, which comes with it ([`FdKind::Updates`](crate::FdKind::Updates)), is to be stored.
@@ -254,7 +266,7 @@ pub fn challenges_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<Challenge>
 }
 
 /// Writes zones that are served.
-pub fn served_zones_to_memfd(zones: &[ServedZone]) -> io::Result<OwnedFd> {
+pub fn served_zones_to_memfd(zones: &ServedZones) -> io::Result<OwnedFd> {
     memfd::create("served-zones", &serde_json::to_vec(zones)?)
 }
 
@@ -262,7 +274,7 @@ pub fn served_zones_to_memfd(zones: &[ServedZone]) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// The content is malformed.
-pub fn served_zones_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<ServedZone>> {
+pub fn served_zones_from_memfd(descriptor: impl AsFd) -> io::Result<ServedZones> {
     from_memfd(descriptor)
 }
 

@@ -16,6 +16,7 @@ pub mod control_path;
 pub mod handover;
 mod connection;
 mod message;
+pub mod catalog;
 pub mod derived;
 pub mod agent;
 pub mod secrets;

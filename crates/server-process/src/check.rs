@@ -188,9 +188,16 @@ fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_
     }
     for zone in &load_status.zones {
         let ZoneState { name, file, origin, serial, record_count, .. } = zone.as_ref();
-        if *origin == ZoneOrigin::Primaries {
-            text += &format!("zone {name} from its primaries\n");
-            continue;
+        match origin {
+            ZoneOrigin::Operator | ZoneOrigin::Signer => {}
+            ZoneOrigin::Primaries => {
+                text += &format!("zone {name} from its primaries\n");
+                continue;
+            }
+            ZoneOrigin::Catalog => {
+                text += &format!("catalog {name}\n");
+                continue;
+            }
         }
         let serial = serial.unwrap_or_default();
         text += &format!("zone {name} from {}: {record_count} records, serial {serial}\n", file.display());

@@ -33,6 +33,7 @@ mod load_status;
 mod zone_guard;
 mod zone_journals;
 mod zone_updates;
+mod catalog_members;
 mod kept_zones;
 mod options;
 mod socket_sets;

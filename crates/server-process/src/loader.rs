@@ -7,8 +7,10 @@ mod derived_zones;
 mod one_site;
 mod one_zone;
 mod updated_zone;
+mod catalog_zones;
 
 use crate::access;
+use crate::catalog_members::CatalogMembers;
 use crate::client_policy;
 use crate::exposed_files;
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
@@ -22,8 +24,8 @@ use crate::zone_updates::{self, UpdateFiles};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{log, log_error};
 use sanderling_config::{
-    Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SIGNED_ZONES, SecondaryZone, Zone as ZoneConfig,
-    ZoneFolder, ZoneListing, ZoneOrigin,
+    CATALOG_MEMBERS, CatalogRole, Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SIGNED_ZONES,
+    SecondaryZone, Zone as ZoneConfig, ZoneFolder, ZoneListing, ZoneOrigin, stored_zone_file,
 };
 use sanderling_dns::difference::MergeOutcome;
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
@@ -38,7 +40,7 @@ use sanderling_zone_files::{
     self as zone_files, AddedRecords, Denial, Failure, MergedUpdates, PriorUpdates, ReadZone, StoreRequest,
     ZoneDerivation, ZoneSources, ZoneUpdates, all_derivations,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -48,6 +50,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
+pub(crate) use catalog_zones::MemberChanges;
 pub(crate) use one_site::OneSite;
 pub(crate) use one_zone::{OneZone, unknown_zone};
 pub(crate) use updated_zone::{UpdatedVersion, UpdatedZone};
@@ -73,6 +76,8 @@ pub(crate) struct Loader {
     zone_folder: Option<PathBuf>,
     /// The state folder, which has the transferred zones.
     state: Option<PathBuf>,
+    /// The zones that catalogs have brought.
+    members: CatalogMembers,
     /// The user that the process has switched to.
     user: Option<String>,
     /// What the agent has derived for zones.
@@ -178,6 +183,7 @@ impl Loader {
             zones: HashMap::new(),
             zone_folder: None,
             state: None,
+            members: CatalogMembers::default(),
             user: None,
             derived: Arc::default(),
             kept: None,
@@ -227,11 +233,14 @@ impl Loader {
         check_sources(self.zones.values_mut().collect());
         let folder = config.zone_folder.as_ref();
         self.zone_folder = folder.map(|folder| folder.directory.clone());
-        let transferred = config.secondary_zones.iter().map(|zone| self.transferred(config, zone));
         let of_files = config.zones.iter().map(|zone| self.in_service(config, zone));
-        let own_zones: Vec<ZoneConfig> = of_files.chain(transferred).collect();
+        let own_zones: Vec<ZoneConfig> = of_files.chain(self.stored_zones(config)).collect();
         let of_folder = folder.map_or(Vec::new(), |folder| self.list_folder(folder, &own_zones, &mut report));
-        let zones = own_zones.iter().chain(&of_folder);
+        self.members.update(self.state.as_deref());
+        let others: HashSet<&DomainName> = own_zones.iter().chain(&of_folder).map(|zone| &zone.apex).collect();
+        let members: Vec<ZoneConfig> =
+            self.member_zones(config).filter(|member| !others.contains(&member.apex)).collect();
+        let zones = own_zones.iter().chain(&of_folder).chain(&members);
         let state = self.state.clone();
         let stored = StoredParts::new(config, state.as_deref());
         let derivations = all_derivations(config, &self.derived);
@@ -276,6 +285,32 @@ impl Loader {
             Some(file) => ZoneConfig { file, origin: ZoneOrigin::Signer, ..zone.clone() },
             None => zone.clone(),
         }
+    }
+
+    /// The zones of `config` whose files the agent writes. Without a state folder, there are no files.
+    fn stored_zones<'c>(&'c self, config: &'c Config) -> impl Iterator<Item = ZoneConfig> {
+        let secondary = config.secondary_zones.iter().map(|zone| self.transferred(config, zone));
+        secondary.chain(config.catalogs.iter().map(|catalog| catalog.zone(self.state_path())))
+    }
+
+    /// The zones that catalogs of `config` have brought.
+    fn member_zones<'c>(&'c self, config: &'c Config) -> impl Iterator<Item = ZoneConfig> {
+        let is_consumed = |catalog: &DomainName| {
+            let with_name = config.catalogs.iter().find(|one| one.apex == *catalog);
+            with_name.is_some_and(|catalog| matches!(catalog.role, CatalogRole::Consumer { .. }))
+        };
+        let members = self.members.zones().filter(move |(_, catalog)| is_consumed(catalog));
+        members.map(|(apex, _)| self.member_zone(apex))
+    }
+
+    fn member_zone(&self, apex: &DomainName) -> ZoneConfig {
+        let location = Location::File(self.state_path().join(CATALOG_MEMBERS));
+        let file = self.state_path().join(stored_zone_file(apex));
+        ZoneConfig { apex: apex.clone(), file, location, origin: ZoneOrigin::Primaries }
+    }
+
+    fn state_path(&self) -> &Path {
+        self.state.as_deref().unwrap_or(Path::new(""))
     }
 
     /// Ends the segment of good versions, without those of zones that are not served any more.
@@ -549,7 +584,7 @@ impl Loader {
         };
         loaded.load_count = self.load_count;
         let is_unchanged = std::mem::take(&mut loaded.is_unchanged);
-        if zone.origin == ZoneOrigin::Primaries && !zone.file.exists() {
+        if zone.origin.is_agent() && !zone.file.exists() {
             loaded.withdraw(zone, &mut context);
         } else if !is_unchanged
             || loaded.state.file.as_os_str() != zone.file.as_os_str()
@@ -706,7 +741,7 @@ impl LoadedZone {
     /// Why a version with `info` must not replace the last good one.
     fn refusal(&mut self, zone: &ZoneConfig, info: &VersionInfo, context: &ZoneContext<'_>) -> Option<Failure> {
         // What a primary has, a secondary has.
-        if zone.origin == ZoneOrigin::Primaries || context.forced_zones.contains(&zone.apex) {
+        if zone.origin.is_agent() || context.forced_zones.contains(&zone.apex) {
             return None;
         }
         let diagnostic = zone_guard::refusal(zone, self.info.as_ref()?, info, context.limits)?;
@@ -774,6 +809,7 @@ impl LoadedZone {
 
     fn entry(&self, zone: &ZoneConfig) -> ZoneEntry {
         match &self.last_good {
+            Some(good) if zone.origin == ZoneOrigin::Catalog => ZoneEntry::Restricted(Arc::clone(good)),
             Some(good) => ZoneEntry::Served(Arc::clone(good)),
             None => ZoneEntry::Unavailable { apex: Box::new(zone_files::wire_name(&zone.apex)) },
         }

@@ -2,7 +2,7 @@
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{
-    Config, DomainName, Primary, SecondaryZone, TsigAlgorithm as Algorithm, TsigKeyFile, ZoneTransfers,
+    Catalog, Config, DomainName, Primary, SecondaryZone, TsigAlgorithm as Algorithm, TsigKeyFile, ZoneTransfers,
 };
 use sanderling_dns::{TsigAlgorithm, TsigKey, TsigKeys};
 use sanderling_ipc::secrets::tsig_secrets_from_memfd;
@@ -87,8 +87,11 @@ pub(crate) fn notify_policy(config: &Config, inbox: &Arc<NotifyInbox>) -> Option
         TransferRule { network: Some(IpNetwork { address, prefix_bits }), key: primary.key.as_ref().map(wire_name) }
     };
     let rules = |zone: &SecondaryZone| zone.primaries.iter().map(rule).collect();
-    let zones = config.secondary_zones.iter().map(|zone| (wire_name(&zone.apex), rules(zone)));
-    (!config.secondary_zones.is_empty()).then(|| Arc::new(NotifyPolicy::new(zones, Arc::clone(inbox))))
+    let catalogs: Vec<SecondaryZone> = config.catalogs.iter().filter_map(Catalog::secondary_zone).collect();
+    let zones = config.secondary_zones.iter().chain(&catalogs).map(|zone| (wire_name(&zone.apex), rules(zone)));
+    let members = config.catalogs.iter().flat_map(Catalog::member_primaries).map(rule).collect();
+    let has_primaries = !config.secondary_zones.is_empty() || !catalogs.is_empty();
+    has_primaries.then(|| Arc::new(NotifyPolicy::new(zones, members, Arc::clone(inbox))))
 }
 
 #[cfg(test)]

@@ -206,7 +206,7 @@ impl ZoneAnswers {
 
     fn zone(&self, name: &DomainName) -> Option<&Zone> {
         match self.zones.get(wire_name(name).as_name())? {
-            ZoneEntry::Served(zone) => Some(zone),
+            ZoneEntry::Served(zone) | ZoneEntry::Restricted(zone) => Some(zone),
             ZoneEntry::Unavailable { .. } => None,
         }
     }

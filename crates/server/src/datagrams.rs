@@ -334,7 +334,7 @@ impl QueryBatch<'_> {
 }
 
 impl QueryBatch<'_> {
-    /// The answer to a query for a transfer, to an update, or to NOTIFY; `None` if `query` is none of them.
+    /// The answer to a query for a transfer, to an update, to NOTIFY, or to a query for a restricted zone; `None` if `query` is none of them.
     #[cold]
     #[inline(never)]
     fn answer_other_server(
@@ -368,9 +368,14 @@ impl QueryBatch<'_> {
                 }
             });
         }
-        let (policy, request) = self.snapshot.notify.as_ref().zip(NotifyRequest::new(query))?;
-        let length_bytes = policy.answer(request, info.client.ip(), &self.snapshot.reply_options, info.now_unix_s, out);
-        Some(length_bytes.map_or(Answer::NoReply, Answer::Reply))
+        let (zones, options) = (&*self.snapshot.zones, &*self.snapshot.reply_options);
+        if let Some(policy) = &self.snapshot.notify
+            && let Some(request) = NotifyRequest::new(query)
+        {
+            let length_bytes = policy.answer(request, info, zones, options, out);
+            return Some(length_bytes.map_or(Answer::NoReply, Answer::Reply));
+        }
+        transfers::answer_restricted(query, info, zones, &self.snapshot.transfers, options, out)
     }
 
     /// Over UDP there is no transfer, only its first answer.

@@ -90,8 +90,19 @@ impl DnsStream {
             if let Some(policy) = &context.snapshot.notify
                 && let Some(request) = NotifyRequest::new(&query)
             {
-                let length_bytes = policy.answer(request, connection.client.ip(), reply_options, now_unix_s, reply);
+                let length_bytes = policy.answer(request, &info, &context.snapshot.zones, reply_options, reply);
                 length_bytes.map_or(Answer::NoReply, Answer::Reply)
+            } else if query.is_refused()
+                && let Some(answer) = transfers::answer_restricted(
+                    &query,
+                    &info,
+                    &context.snapshot.zones,
+                    &context.snapshot.transfers,
+                    reply_options,
+                    reply,
+                )
+            {
+                answer
             } else {
                 answer_with_options(&query, &info, reply_options, reply)
             }

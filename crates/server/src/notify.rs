@@ -2,7 +2,7 @@
 
 use crate::transfers::TransferRule;
 use sanderling_dns::notify::{NotifyAnswer, NotifyRequest};
-use sanderling_dns::{Name, NameBuf, ReplyOptions};
+use sanderling_dns::{Name, NameBuf, ReplyOptions, RequestInfo, ZoneMap};
 use sanderling_os::event_fd::EventFd;
 use std::collections::HashMap;
 use std::io;
@@ -14,6 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct NotifyPolicy {
     /// By the wire form of their names, in lower case.
     zones: HashMap<Vec<u8>, Vec<TransferRule>>,
+    /// The primaries of zones that catalogs bring.
+    members: Vec<TransferRule>,
     inbox: Arc<NotifyInbox>,
 }
 
@@ -62,26 +64,38 @@ impl NotifyInbox {
 }
 
 impl NotifyPolicy {
-    /// A policy of these zones, each with its primaries. What is accepted is put into `inbox`.
-    pub fn new(zones: impl IntoIterator<Item = (NameBuf, Vec<TransferRule>)>, inbox: Arc<NotifyInbox>) -> NotifyPolicy {
+    /// A policy of these zones, each with its primaries, and of all other zones, which may have the primaries `members`. What is
+    /// accepted is put into `inbox`.
+    pub fn new(
+        zones: impl IntoIterator<Item = (NameBuf, Vec<TransferRule>)>,
+        members: Vec<TransferRule>,
+        inbox: Arc<NotifyInbox>,
+    ) -> NotifyPolicy {
         let by_name = |(apex, rules): (NameBuf, _)| (lowercase(apex.as_name()), rules);
-        NotifyPolicy { zones: zones.into_iter().map(by_name).collect(), inbox }
+        NotifyPolicy { zones: zones.into_iter().map(by_name).collect(), members, inbox }
     }
 
-    /// Writes the answer to `request`, which `client` has sent, to `out`; its length, or `None` if it does not fit.
+    /// The rules for a zone, which is one of `zones` unless it has rules of its own: no flood of names fills the inbox.
+    fn rules(&self, apex: Name<'_>, zones: &ZoneMap) -> Option<&[TransferRule]> {
+        let of_member = || (!self.members.is_empty() && zones.get(apex).is_some()).then_some(&self.members[..]);
+        self.zones.get(&lowercase(apex)).map(Vec::as_slice).or_else(of_member)
+    }
+
+    /// Writes the answer to `request` to `out`; its length, or `None` if it does not fit.
     #[cold]
     #[inline(never)]
     pub(crate) fn answer(
         &self,
         mut request: NotifyRequest<'_>,
-        client: IpAddr,
+        info: &RequestInfo,
+        zones: &ZoneMap,
         options: &ReplyOptions,
-        now_unix_s: u64,
         out: &mut [u8],
     ) -> Option<usize> {
+        let (client, now_unix_s) = (info.client.ip(), info.now_unix_s);
         let answer = match request.verify(&options.tsig_keys, now_unix_s) {
             Err(error) => NotifyAnswer::Tsig(error),
-            Ok(()) => match self.zones.get(&lowercase(request.apex())) {
+            Ok(()) => match self.rules(request.apex(), zones) {
                 None => NotifyAnswer::NotSecondary,
                 Some(rules) if rules.iter().any(|rule| rule.matches(client, request.key())) => {
                     let (apex, serial) = (request.apex().to_owned(), request.serial());

@@ -2,8 +2,11 @@
 
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::rate_limit_policy::IpNetwork;
+use sanderling_dns::restricted::RestrictedQuery;
 use sanderling_dns::transfer::{RecordTooLong, Refusal, TransferRequest, ZoneTransfer};
-use sanderling_dns::{Name, NameBuf, ReplyOptions, TsigError, Zone, ZoneEntry, ZoneMap};
+use sanderling_dns::{
+    Answer, Name, NameBuf, ParsedQuery, ReplyOptions, RequestInfo, TsigError, Zone, ZoneEntry, ZoneMap,
+};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -195,6 +198,23 @@ pub(crate) fn begin(mut request: TransferRequest<'_, '_>, context: TransferConte
     }
 }
 
+/// Answers a query for a zone that only those may see that may transfer it; `None` if it is none, or not allowed.
+#[cold]
+#[inline(never)]
+pub(crate) fn answer_restricted(
+    query: &ParsedQuery<'_, '_>,
+    info: &RequestInfo,
+    zones: &ZoneMap,
+    policy: &TransferPolicy,
+    options: &ReplyOptions,
+    out: &mut [u8],
+) -> Option<Answer> {
+    let query = RestrictedQuery::new(zones, query)?;
+    let key = query.key(options, info.now_unix_s);
+    let is_allowed = policy.allows(query.apex(), info.client.ip(), key.as_ref().map(NameBuf::as_name));
+    is_allowed.then(|| query.answer(info, options, out))
+}
+
 enum Decision {
     /// The SOA alone.
     Soa(Arc<Zone>),
@@ -219,7 +239,7 @@ fn decide(request: &mut TransferRequest<'_, '_>, context: TransferContext<'_>) -
         return Err((Refusal::NotAllowed, Counter::DnsTransfersRefused));
     }
     let zone = match zones.get(request.apex()) {
-        Some(ZoneEntry::Served(zone)) => Arc::clone(zone),
+        Some(ZoneEntry::Served(zone) | ZoneEntry::Restricted(zone)) => Arc::clone(zone),
         Some(ZoneEntry::Unavailable { .. }) => return Err((Refusal::Unavailable, Counter::DnsTransfersRefused)),
         None => return Err((Refusal::NotAuthoritative, Counter::DnsTransfersRefused)),
     };

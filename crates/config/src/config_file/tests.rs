@@ -182,7 +182,7 @@ fn unknown_key_has_a_suggestion() {
 }
 
 const TOP_KEYS: &str = "the keys are `workers`, `listeners`, `user`, `group`, `sandbox`, `keys`, `control`, `state`, `include`, [http], [https], [dns], [certificates], \
-                        [domain.\"NAME\"], [tsig.\"NAME\"], [log], [metrics] and [limits]";
+                        [domain.\"NAME\"], [tsig.\"NAME\"], [catalog.\"NAME\"], [log], [metrics] and [limits]";
 
 #[test]
 fn table_in_a_domain_is_an_unknown_key() {

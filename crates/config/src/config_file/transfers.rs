@@ -127,11 +127,20 @@ impl ConfigBuilder<'_, '_> {
     /// The zone `name`, which is transferred from the servers of `section`.
     pub(super) fn read_primaries(&mut self, name: &DomainName, offset: usize, section: Entry<'_, '_>) {
         self.add_apex(name, offset);
-        let DeValue::Array(items) = section.value.get_ref() else {
-            let message = "`primaries` must be a list of tables";
-            return self.error(section.value.span().start, message, format!("write {PRIMARIES_EXAMPLE}"));
-        };
+        let remedy = format!("write {PRIMARIES_EXAMPLE}, or zone = \"FILE\"");
+        let primaries = self.read_primary_list(section, &remedy);
+        let location = self.reader.location(section.offset);
+        self.config.secondary_zones.push(SecondaryZone { apex: name.clone(), primaries, location });
+    }
+
+    /// The servers of `section`, `primaries` or a group of a catalog; `remedy` is what to do if there is none.
+    pub(super) fn read_primary_list(&mut self, section: Entry<'_, '_>, remedy: &str) -> Vec<Primary> {
         let mut primaries = Vec::new();
+        let DeValue::Array(items) = section.value.get_ref() else {
+            let message = format!("`{}` must be a list of tables", section.key);
+            self.error(section.value.span().start, message, format!("write {PRIMARIES_EXAMPLE}"));
+            return primaries;
+        };
         for item in items {
             let Some(table) = self.reader.table(Entry { value: item, ..section }, PRIMARIES_EXAMPLE) else { continue };
             let (mut address, mut key) = (None, None);
@@ -140,7 +149,7 @@ impl ConfigBuilder<'_, '_> {
                     "address" => address = self.read_address(entry, PRIMARIES_EXAMPLE),
                     "key" => key = self.read_key_use(entry, PRIMARIES_EXAMPLE),
                     other => {
-                        let message = format!("unknown key `{other}` in `primaries`");
+                        let message = format!("unknown key `{other}` in `{}`", section.key);
                         self.error(entry.offset, message, format!("write {PRIMARIES_EXAMPLE}"));
                     }
                 }
@@ -150,20 +159,15 @@ impl ConfigBuilder<'_, '_> {
                 Some(address) => primaries.push(Primary { address, key }),
                 None if has_address => {}
                 None => {
-                    let message = "`address` missing in `primaries`";
+                    let message = format!("`address` missing in `{}`", section.key);
                     self.error(item.span().start, message, format!("write {PRIMARIES_EXAMPLE}"));
                 }
             }
         }
         if items.is_empty() {
-            self.error(
-                section.value.span().start,
-                "`primaries` is empty",
-                format!("write {PRIMARIES_EXAMPLE}, or zone = \"FILE\""),
-            );
+            self.error(section.value.span().start, format!("`{}` is empty", section.key), remedy);
         }
-        let location = self.reader.location(section.offset);
-        self.config.secondary_zones.push(SecondaryZone { apex: name.clone(), primaries, location });
+        primaries
     }
 
     /// An address; `None` after an error.

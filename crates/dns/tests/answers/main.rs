@@ -4,6 +4,7 @@
 //! of the zone, `? ` and a question, `> ` and a line of the reply to the questions before it.
 
 mod aliases;
+mod catalogs;
 mod compression;
 mod edits;
 mod journals;

@@ -42,7 +42,7 @@ const ALGORITHMS: [(TsigAlgorithm, Algorithm); 3] = [
 fn zone_of(zones: &ZoneMap) -> Arc<Zone> {
     match &zones.entries()[0] {
         ZoneEntry::Served(zone) => Arc::clone(zone),
-        ZoneEntry::Unavailable { .. } => panic!("the zone is served"),
+        ZoneEntry::Restricted(_) | ZoneEntry::Unavailable { .. } => panic!("the zone is served"),
     }
 }
 

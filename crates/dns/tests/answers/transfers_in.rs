@@ -25,7 +25,7 @@ fn key(secret: &[u8]) -> TsigKey {
 fn served(zones: &ZoneMap) -> Arc<Zone> {
     match &zones.entries()[0] {
         ZoneEntry::Served(zone) => Arc::clone(zone),
-        ZoneEntry::Unavailable { .. } => panic!("the zone is served"),
+        ZoneEntry::Restricted(_) | ZoneEntry::Unavailable { .. } => panic!("the zone is served"),
     }
 }
 

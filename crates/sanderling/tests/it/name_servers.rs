@@ -45,6 +45,14 @@ impl Program {
         NameServer { program: self, child, address, home }
     }
 
+    /// Starts the program with the configuration that `config` makes of its folder.
+    pub(crate) fn start_with(self, address: SocketAddr, config: impl FnOnce(&str) -> String) -> NameServer {
+        let home = TestDirectory::new();
+        home.write("config", config(&home.path().display().to_string()).as_bytes());
+        let child = self.spawn(&home);
+        NameServer { program: self, child, address, home }
+    }
+
     fn spawn(self, home: &TestDirectory) -> Child {
         let (path, arguments): (_, &[&str]) = match self {
             Program::Nsd => ("/usr/sbin/nsd", &["-d", "-c"]),
@@ -138,6 +146,21 @@ impl NameServer {
     /// The records that it serves.
     pub(crate) fn records(&self) -> Vec<String> {
         records(&dig(self.address, &["example.com", "AXFR"]))
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The path of a file in its folder.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.home.argument(name)
+    }
+
+    /// Replaces the configuration, which the program loads.
+    pub(crate) fn replace_config(&self, config: &str) {
+        self.home.replace("config", config.as_bytes());
+        assert!(send_signal("HUP", &self.child.id().to_string()));
     }
 
     /// Replaces the zone of a primary, which loads it.

@@ -5,8 +5,8 @@ use super::ControlLoop;
 use crate::load_status::ZoneState;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
-use sanderling_config::{Config, DomainName, TransfersByZone, ZoneOrigin};
-use sanderling_ipc::agent::{ServedZone, ZoneNotify, journals_to_memfds, served_zones_to_memfd};
+use sanderling_config::{Config, DomainName, TransfersByZone};
+use sanderling_ipc::agent::{ServedZone, ServedZones, ZoneNotify, journals_to_memfds, served_zones_to_memfd};
 use sanderling_ipc::{Event, FdKind, Message};
 use sanderling_os::event_fd::EventFd;
 use sanderling_server::{NotifyInbox, ReceivedNotify};
@@ -61,9 +61,10 @@ impl ControlLoop<'_> {
             return;
         }
         let transfers = config.transfers_by_zone();
-        let states = self.state.load_status.zones.iter();
-        let served: Vec<ServedZone> = states.filter_map(|zone| served_zone(zone, &config, &transfers)).collect();
-        match served_zones_to_memfd(&served) {
+        let load_status = &self.state.load_status;
+        let zones = load_status.zones.iter().filter_map(|zone| served_zone(zone, &config, &transfers)).collect();
+        let is_complete = load_status.folder.as_ref().is_none_or(|folder| folder.is_listed);
+        match served_zones_to_memfd(&ServedZones { zones, is_complete }) {
             Ok(file) => {
                 let Some(supervisor) = &mut self.state.supervisor else { return };
                 let event = Message::Event(Event::ZonesServed);
@@ -108,8 +109,11 @@ impl ControlLoop<'_> {
 /// `None` if the agent is not concerned.
 fn served_zone(zone: &ZoneState, config: &Config, transfers: &TransfersByZone<'_>) -> Option<ServedZone> {
     let name = DomainName::parse(&zone.name).ok()?;
-    let is_concerned = zone.origin == ZoneOrigin::Primaries
+    let is_of_operator = !zone.origin.is_agent();
+    // A catalog must not bring a zone of the operator.
+    let is_concerned = !is_of_operator
         || config.signed_zone(&name).is_some()
+        || config.consumes_catalogs()
         || !transfers.of(&name).secondaries.is_empty();
-    is_concerned.then(|| ServedZone { name: zone.name.clone(), serial: zone.serial })
+    is_concerned.then(|| ServedZone { name: zone.name.clone(), serial: zone.serial, is_of_operator })
 }

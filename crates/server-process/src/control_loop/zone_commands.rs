@@ -2,14 +2,15 @@
 
 use super::{ControlLoop, DIAGNOSTICS_SENT_MAX, Finished};
 use crate::load_status::ZoneState;
-use crate::loader::{Loader, OneZone};
+use crate::loader::{Loader, MemberChanges, OneZone};
 use crate::zone_answers::{ZoneAnswers, ZoneClient};
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error, log_warning, report};
-use sanderling_dns::ZoneEntry;
+use sanderling_dns::{NameBuf, ZoneEntry};
 use sanderling_ipc::{Command, Connection, FdKind, IncomingFds, ZoneCommand};
-use sanderling_zone_files::Denial;
+use sanderling_zone_files::{Denial, wire_name};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::thread;
 
@@ -94,7 +95,8 @@ impl ControlLoop<'_> {
             Ok(one) => one,
             Err(error) => return client.finish(Err(&error)),
         };
-        let OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates } = one;
+        let OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates, members } =
+            one;
         self.keep_zones(kept);
         self.report_journals(&journals);
         self.report_updates(&updates);
@@ -113,6 +115,9 @@ impl ControlLoop<'_> {
             self.put_into_service(entry, &state);
             log(&text);
         }
+        if !members.is_empty() {
+            self.serve_members(members);
+        }
         match state.problem {
             None => client.finish(Ok(&format!("{text}\n"))),
             Some(_) => client.finish(Err(&text)),
@@ -130,6 +135,22 @@ impl ControlLoop<'_> {
             None => states.push(Arc::clone(state)),
         }
         self.report_zone(state);
+    }
+
+    /// Serves what catalogs have brought, and no longer what they have removed.
+    fn serve_members(&mut self, members: MemberChanges) {
+        let MemberChanges { added, removed } = members;
+        let (entries, added): (Vec<ZoneEntry>, Vec<Arc<ZoneState>>) = added.into_iter().unzip();
+        let removed_names: Vec<NameBuf> = removed.iter().map(wire_name).collect();
+        self.zones = Arc::new(self.zones.with_changes(removed_names.iter().map(NameBuf::as_name), entries));
+        let zones = self.challenges.overlay(&self.zones, &self.state.config);
+        self.server.update_snapshot(|snapshot| snapshot.zones = zones);
+        let removed: HashSet<&str> = removed.iter().map(DomainName::as_str).collect();
+        log(&format!("catalogs: {} zones added, {} removed", added.len(), removed.len()));
+        let states = &mut self.state.load_status.zones;
+        states.retain(|zone| !removed.contains(zone.name.as_str()));
+        states.extend(added);
+        self.report_zones();
     }
 
     /// Answers on a new thread.

@@ -1,5 +1,6 @@
 //! Builds zones again for which the agent has derived other records, or stored other dynamic updates, without reading their files: the operator may be writing them.
 
+use super::catalog_zones::MemberChanges;
 use super::{LoadedZone, Loader, OneZone, Report, StoredParts, ZoneContext};
 use crate::kept_zones::VersionInfo;
 use crate::load_status::ZoneState;
@@ -63,7 +64,8 @@ impl Loader {
         let kept = self.seal_kept(&[]);
         let Report { warnings, errors, journals, updates, .. } = report;
         let (is_unchanged, denial) = (false, Denial::None);
-        Some(OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates })
+        let members = MemberChanges::default();
+        Some(OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates, members })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Loads one zone again, without the rest of the configuration.
 
+use super::catalog_zones::MemberChanges;
 use super::{ChangedUpdates, Loader, Report, StoredParts};
 use crate::kept_zones::NewSegment;
 use crate::load_status::ZoneState;
@@ -28,6 +29,8 @@ pub(crate) struct OneZone {
     pub(crate) journals: ChangedJournals,
     /// What the agent must store of dynamic updates.
     pub(crate) updates: ChangedUpdates,
+    /// If it is a catalog, the zones that it has brought or removed since.
+    pub(crate) members: MemberChanges,
 }
 
 impl Loader {
@@ -58,11 +61,15 @@ impl Loader {
         let state = self.state.clone();
         let stored = StoredParts::new(config, state.as_deref());
         let entry = self.load_zone(&zone, derivation, &config.limits, forced_zones, &stored, &mut report);
-        self.parsed_count += report.changes.parsed_count;
-        let kept = self.seal_kept(&[]);
         let state = report.load_status.zones.pop().expect("that of this zone");
+        let members = match zone.origin {
+            ZoneOrigin::Catalog => self.load_members(config, &stored, &mut report),
+            ZoneOrigin::Operator | ZoneOrigin::Primaries | ZoneOrigin::Signer => MemberChanges::default(),
+        };
+        self.parsed_count += report.changes.parsed_count;
+        let kept = self.seal_kept(&members.removed);
         let Report { warnings, errors, denial, journals, updates, .. } = report;
-        Ok(OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates })
+        Ok(OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates, members })
     }
 
     /// The files of the zone `name`, if their versions are known.
@@ -70,14 +77,19 @@ impl Loader {
         self.zones.get(name)?.sources.as_ref()
     }
 
-    /// The zone of a section of its own, or of a file in the folder, which may be new.
+    /// The zone of a section of its own, or of a file in the folder, which may be new, or of a catalog.
     pub(super) fn zone_named(&self, config: &Config, name: &DomainName) -> Option<ZoneConfig> {
         if let Some(zone) = config.zones.iter().find(|zone| zone.apex == *name) {
             return Some(self.in_service(config, zone));
         }
-        if let Some(zone) = config.secondary_zones.iter().find(|zone| zone.apex == *name) {
-            return Some(self.transferred(config, zone));
+        if let Some(zone) = self.stored_zones(config).find(|zone| zone.apex == *name) {
+            return Some(zone);
         }
+        self.zone_of_folder(config, name).or_else(|| self.member_zones(config).find(|member| member.apex == *name))
+    }
+
+    /// The zone of a file in the folder.
+    fn zone_of_folder(&self, config: &Config, name: &DomainName) -> Option<ZoneConfig> {
         let folder = config.zone_folder.as_ref()?;
         let loaded = self.zones.get(name).map(|loaded| loaded.state.file.clone()).filter(|file| folder.has(file));
         let file = loaded.or_else(|| Some(folder.file_of(name)).filter(|file| file.exists()))?;

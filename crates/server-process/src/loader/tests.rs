@@ -48,7 +48,7 @@ fn check(loaded: &Loaded, index: usize, serial: Option<u32>, problem: Option<&st
     }
     let apex = NameBuf::joined(&[format!("z{index}").as_bytes(), b"example"], Name::ROOT).unwrap();
     let served = match loaded.snapshot.zones.get(apex.as_name()).expect("an entry") {
-        ZoneEntry::Served(zone) => Some(zone.serial()),
+        ZoneEntry::Served(zone) | ZoneEntry::Restricted(zone) => Some(zone.serial()),
         ZoneEntry::Unavailable { .. } => None,
     };
     assert_eq!(served, serial);

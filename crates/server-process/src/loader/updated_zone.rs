@@ -1,5 +1,6 @@
 //! Applies dynamic updates to a zone. The version that they make is served when the agent has stored them.
 
+use super::catalog_zones::MemberChanges;
 use super::{LoadedZone, Loader, OneZone, StoreRequest, StoredParts};
 use crate::kept_zones::VersionInfo;
 use crate::load_status::ZoneState;
@@ -103,6 +104,7 @@ impl Loader {
             state,
             before,
             is_unchanged: false,
+            members: MemberChanges::default(),
             warnings: Vec::new(),
             errors: Vec::new(),
             denial: Denial::None,

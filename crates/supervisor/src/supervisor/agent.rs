@@ -410,8 +410,8 @@ fn has_same_agent(one: &Config, other: &Config) -> bool {
         && names(one) == names(other)
         && zones(one) == zones(other)
         && one.dns_listen == other.dns_listen
-        && (&one.tsig_keys, &one.transfers, &one.zone_transfers, &one.secondary_zones)
-            == (&other.tsig_keys, &other.transfers, &other.zone_transfers, &other.secondary_zones)
+        && (&one.tsig_keys, &one.transfers, &one.zone_transfers, &one.secondary_zones, &one.catalogs)
+            == (&other.tsig_keys, &other.transfers, &other.zone_transfers, &other.secondary_zones, &other.catalogs)
         && one.zone_updates.is_empty() == other.zone_updates.is_empty()
         && one.signed_zones == other.signed_zones
         && files(one) == files(other)

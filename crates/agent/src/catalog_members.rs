@@ -1,0 +1,251 @@
+//! Which zones catalogs bring (RFC 9432): decides from what the catalogs list now, and from what they have brought so far, which zones
+//! are added, removed, reset, or handed from one catalog to another. It does no I/O.
+
+use sanderling_config::DomainName;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+
+/// A zone that a catalog lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listing {
+    pub(crate) zone: DomainName,
+    pub(crate) label: String,
+    /// The catalog that may take it over.
+    pub(crate) new_owner: Option<DomainName>,
+    pub(crate) groups: Vec<String>,
+}
+
+/// What catalogs list, by their names. `None` if a catalog is broken, expired, or was not transferred yet: what it has brought stays as
+/// it is (RFC 9432 §5.1).
+pub(crate) type Listings = BTreeMap<DomainName, Option<Vec<Listing>>>;
+
+/// A zone that a catalog has brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// The catalog that owns it.
+    pub(crate) catalog: DomainName,
+    pub(crate) label: String,
+    pub(crate) groups: Vec<String>,
+}
+
+/// The zones that catalogs have brought, by their names.
+pub(crate) type Members = BTreeMap<DomainName, Member>;
+
+/// Why a zone that a catalog lists is ignored (RFC 9432 §5.2).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Clash {
+    pub(crate) catalog: DomainName,
+    pub(crate) zone: DomainName,
+    /// The other catalog that owns it; `None` if this server has it by its configuration.
+    pub(crate) owner: Option<DomainName>,
+}
+
+impl fmt::Display for Clash {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Clash { catalog, zone, owner } = self;
+        match owner {
+            Some(owner) => write!(
+                out,
+                "catalog {catalog}: ignoring the zone {zone}, which the catalog {owner} has brought; it changes over if {owner} \
+                 has a property `coo` with {catalog}"
+            ),
+            None => {
+                write!(out, "catalog {catalog}: ignoring the zone {zone}, which this server has by its configuration")
+            }
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) members: Members,
+    /// Zones whose state is dropped. Some of them are members again.
+    pub(crate) dropped: Vec<DomainName>,
+    pub(crate) clashes: Vec<Clash>,
+}
+
+/// What becomes of `current`. A zone for which `is_configured` is none of a catalog.
+pub(crate) fn reconcile(
+    current: &Members,
+    listings: &Listings,
+    is_configured: impl Fn(&DomainName) -> bool,
+) -> Outcome {
+    let by_zone: BTreeMap<&DomainName, BTreeMap<&DomainName, &Listing>> = listings
+        .iter()
+        .map(|(catalog, listed)| (catalog, listed.iter().flatten().map(|one| (&one.zone, one)).collect()))
+        .collect();
+    let find =
+        |catalog: &DomainName, zone: &DomainName| by_zone.get(catalog).and_then(|listed| listed.get(zone)).copied();
+    let mut outcome = Outcome::default();
+    for (zone, member) in current {
+        let listed = find(&member.catalog, zone).map(|listing| (&member.catalog, listing));
+        let last = listed.map(|listed| last_owner(listed, |owner| find(owner, zone), listings.len()));
+        let next = match (last, listings.get(&member.catalog)) {
+            _ if is_configured(zone) => None,
+            (Some((owner, listing)), _) => Some(listing.member_of(owner)),
+            (None, Some(None)) => Some(member.clone()),
+            (None, Some(Some(_)) | None) => None,
+        };
+        // RFC 9432 §5.3, §5.4.
+        if next.as_ref().is_none_or(|next| next.label != member.label) {
+            outcome.dropped.push(zone.clone());
+        }
+        outcome.members.extend(next.map(|next| (zone.clone(), next)));
+    }
+    for (catalog, listed) in listings {
+        for listing in listed.iter().flatten() {
+            let clash = |owner| Clash { catalog: catalog.clone(), zone: listing.zone.clone(), owner };
+            if is_configured(&listing.zone) {
+                outcome.clashes.push(clash(None));
+                continue;
+            }
+            match outcome.members.entry(listing.zone.clone()) {
+                Entry::Vacant(place) => drop(place.insert(listing.member_of(catalog))),
+                Entry::Occupied(place) if place.get().catalog == *catalog => {}
+                // The old owner of a zone that has changed over may still list it.
+                Entry::Occupied(place) if listing.new_owner.as_ref() == Some(&place.get().catalog) => {}
+                Entry::Occupied(place) => outcome.clashes.push(clash(Some(place.get().catalog.clone()))),
+            }
+        }
+    }
+    outcome
+}
+
+/// The catalog that a zone belongs to at last, and what it says of the zone: the owner is followed by the catalog of its `coo` if that
+/// lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
+fn last_owner<'l>(
+    first: (&'l DomainName, &'l Listing),
+    find: impl Fn(&DomainName) -> Option<&'l Listing>,
+    catalogs_max: usize,
+) -> (&'l DomainName, &'l Listing) {
+    let mut last = first;
+    for _ in 0..=catalogs_max {
+        let next = last.1.new_owner.as_ref().and_then(|owner| Some((owner, find(owner)?)));
+        match next {
+            Some(next) => last = next,
+            None => return last,
+        }
+    }
+    first
+}
+
+impl Listing {
+    fn member_of(&self, catalog: &DomainName) -> Member {
+        Member { catalog: catalog.clone(), label: self.label.clone(), groups: self.groups.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> DomainName {
+        DomainName::parse(text).expect("a name")
+    }
+
+    /// `ZONE LABEL`, or `ZONE LABEL > CATALOG`, or `ZONE LABEL + GROUP`.
+    fn listing(text: &str) -> Listing {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let after = |sign| words.iter().position(|word| *word == sign).map(|index| words[index + 1]);
+        Listing {
+            zone: name(words[0]),
+            label: words[1].to_owned(),
+            new_owner: after(">").map(name),
+            groups: after("+").map(str::to_owned).into_iter().collect(),
+        }
+    }
+
+    fn shown(members: &Members) -> String {
+        let one = |(zone, member): (&DomainName, &Member)| {
+            let groups: String = member.groups.iter().map(|group| format!("+{group}")).collect();
+            format!("{zone}:{}/{}{groups}", member.catalog, member.label)
+        };
+        members.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The catalogs `c` and `d` list one version after the other; `!` is a broken catalog, and `-` one that is not configured.
+    #[track_caller]
+    fn check(versions: &[([&str; 2], &str, &str)]) {
+        let mut members = Members::new();
+        for ([c, d], expected, expected_dropped) in versions {
+            let mut listings = Listings::new();
+            for (catalog, text) in [("c", c), ("d", d)] {
+                match *text {
+                    "-" => {}
+                    "!" => drop(listings.insert(name(catalog), None)),
+                    text => {
+                        let listed = text.split(',').filter(|one| !one.trim().is_empty()).map(listing).collect();
+                        listings.insert(name(catalog), Some(listed));
+                    }
+                }
+            }
+            let outcome = reconcile(&members, &listings, |zone| zone.as_str() == "own");
+            assert_eq!(shown(&outcome.members), *expected, "{c} | {d}");
+            let dropped: Vec<&str> = outcome.dropped.iter().map(DomainName::as_str).collect();
+            assert_eq!(dropped.join(" "), *expected_dropped, "{c} | {d}");
+            // Doing it again changes nothing.
+            let again = reconcile(&outcome.members, &listings, |zone| zone.as_str() == "own");
+            assert_eq!((&again.members, again.dropped.len()), (&outcome.members, 0), "{c} | {d}");
+            members = outcome.members;
+        }
+    }
+
+    #[test]
+    fn members_are_added_removed_and_reset() {
+        check(&[
+            (["a 1", ""], "a:c/1", ""),
+            (["a 1, b 2", ""], "a:c/1 b:c/2", ""),
+            (["a 9, b 2 + g", ""], "a:c/9 b:c/2+g", "a"),
+            (["b 2", ""], "b:c/2", "a"),
+            (["", ""], "", "b"),
+        ]);
+    }
+
+    #[test]
+    fn broken_catalog_changes_nothing_and_one_without_configuration_is_as_if_empty() {
+        check(&[
+            (["a 1", "b 2"], "a:c/1 b:d/2", ""),
+            (["!", "b 2, e 3"], "a:c/1 b:d/2 e:d/3", ""),
+            (["!", "!"], "a:c/1 b:d/2 e:d/3", ""),
+            (["a 1", "-"], "a:c/1", "b e"),
+        ]);
+    }
+
+    #[test]
+    fn zone_changes_its_catalog_only_if_both_say_so() {
+        // The first one keeps it.
+        check(&[(["a 1", ""], "a:c/1", ""), (["a 1", "a 1"], "a:c/1", ""), (["", "a 1"], "a:d/1", "a")]);
+        check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", ""], "a:c/1", ""), (["a 1 > d", "a 1"], "a:d/1", "")]);
+        // The old owner goes on listing it, or removes it.
+        check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 1"], "a:d/1", ""), (["", "a 1"], "a:d/1", "")]);
+        // Another label drops its state.
+        check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 2"], "a:d/2", "a")]);
+        // A circle.
+        check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 2 > c"], "a:c/1", "")]);
+        // Another catalog than the one that was named, or a broken one, gets nothing.
+        check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > x", "a 1"], "a:c/1", "")]);
+        check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "!"], "a:c/1", "")]);
+        check(&[(["a 1", ""], "a:c/1", ""), (["!", "a 1"], "a:c/1", "")]);
+    }
+
+    #[test]
+    fn zones_of_the_configuration_are_ignored_and_clashes_reported() {
+        let listings: Listings =
+            [("c", "own 1"), ("d", "a 1")].map(|(catalog, text)| (name(catalog), Some(vec![listing(text)]))).into();
+        let member = Member { catalog: name("c"), label: "1".to_owned(), groups: Vec::new() };
+        let current: Members = [(name("a"), member.clone()), (name("own"), member)].into();
+        let listings_without_c: Listings = [(name("c"), None), (name("d"), listings[&name("d")].clone())].into();
+        let is_own = |zone: &DomainName| zone.as_str() == "own";
+        let outcome = reconcile(&current, &listings_without_c, is_own);
+        assert_eq!((shown(&outcome.members).as_str(), outcome.dropped.as_slice()), ("a:c/1", &[name("own")][..]));
+        let texts: Vec<String> = outcome.clashes.iter().map(ToString::to_string).collect();
+        let text = "catalog d: ignoring the zone a, which the catalog c has brought; it changes over if c has a property `coo` with d";
+        assert_eq!(texts, [text]);
+        let outcome = reconcile(&Members::new(), &listings, is_own);
+        assert_eq!(shown(&outcome.members), "a:d/1");
+        let texts: Vec<String> = outcome.clashes.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["catalog c: ignoring the zone own, which this server has by its configuration"]);
+    }
+}

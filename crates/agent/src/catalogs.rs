@@ -1,0 +1,341 @@
+//! Catalogs (RFC 9432) of other servers: starts the tasks of the zones that they bring, ends those of zones that they have removed, and
+//! lists them for the server process.
+//!
+//! One task compares what is with what is to be, whenever a catalog or what is served has changed. What it must know after a restart is in
+//! the state folder: the list of the zones, in which zones whose files are still to be removed have a place of their own.
+
+use crate::catalog_members::{Clash, Listing, Listings, Member, Members, Outcome, reconcile};
+use crate::secondary_zone::{SecondaryContext, SecondaryHandle, remove_state};
+use crate::served_zones::ServedMap;
+use crate::tsig_keys::wire_name;
+use sanderling_config::log::{log, log_error};
+use sanderling_config::{CATALOG_MEMBERS, Catalog, Config, DomainName, SecondaryZone, stored_zone_file};
+use sanderling_dns::Name;
+use sanderling_dns::catalog::{CatalogMember, CatalogReader};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
+use sanderling_ipc::agent::ServedZone;
+use sanderling_ipc::catalog::{ListedMember, MemberList};
+use sanderling_state::StateError;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+/// Changes within this time are handled together.
+const SETTLE_TIME: Duration = Duration::from_millis(100);
+/// Time until what has failed is tried again, and until the server process is asked again to serve other zones.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The tasks of all zones with primaries.
+pub(crate) type Secondaries = Rc<RefCell<BTreeMap<DomainName, SecondaryHandle>>>;
+
+/// What is known of a catalog: the version, by its serial and the time of its transfer, and what it lists.
+type KnownVersion = (Option<(u32, u64)>, Option<Vec<Listing>>);
+
+/// The task for all catalogs.
+pub(crate) struct Catalogs {
+    config: Rc<Config>,
+    context: Rc<SecondaryContext>,
+    secondary: Secondaries,
+    served: Rc<ServedMap>,
+    changes: watch::Receiver<()>,
+    members: Members,
+    /// Zones whose state is to be removed.
+    dropped: BTreeSet<DomainName>,
+    known: BTreeMap<DomainName, KnownVersion>,
+    clashes: Vec<Clash>,
+    handed_over_at: Option<tokio::time::Instant>,
+    /// The zones that the configuration names.
+    configured: HashSet<DomainName>,
+}
+
+impl Catalogs {
+    /// Starts the tasks of the catalogs and of the zones that they have brought. To be called in a [`tokio::task::LocalSet`].
+    pub(crate) fn load(
+        config: Rc<Config>,
+        context: Rc<SecondaryContext>,
+        secondary: Secondaries,
+        served: Rc<ServedMap>,
+    ) -> Catalogs {
+        let list = read_list(&context.state.path().join(CATALOG_MEMBERS)).unwrap_or_else(|error| {
+            log_error(&format!("cannot read which zones catalogs have brought: {error}; waiting for the catalogs"));
+            MemberList::default()
+        });
+        let name = |text: &str| DomainName::parse(text).ok();
+        let member = |one: ListedMember| {
+            let ListedMember { zone, catalog, label, groups } = one;
+            Some((name(&zone)?, Member { catalog: name(&catalog)?, label, groups }))
+        };
+        let changes = served.watch();
+        let own = config.zones.iter().map(|zone| &zone.apex);
+        let secondary_names = config.secondary_zones.iter().map(|zone| &zone.apex);
+        let catalog_names = config.catalogs.iter().map(|catalog| &catalog.apex);
+        let configured = own.chain(secondary_names).chain(catalog_names).cloned().collect();
+        let catalogs = Catalogs {
+            members: list.members.into_iter().filter_map(member).collect(),
+            dropped: list.removed.iter().filter_map(|zone| name(zone)).collect(),
+            known: BTreeMap::new(),
+            clashes: Vec::new(),
+            handed_over_at: None,
+            configured,
+            config,
+            context,
+            secondary,
+            served,
+            changes,
+        };
+        for catalog in catalogs.config.catalogs.iter().filter_map(Catalog::secondary_zone) {
+            let watched_by = Some(Rc::clone(&catalogs.served));
+            let handle = SecondaryHandle::start(&catalog, None, Rc::clone(&catalogs.context), watched_by);
+            catalogs.secondary.borrow_mut().insert(catalog.apex, handle);
+        }
+        for (zone, member) in &catalogs.members {
+            // Its state may be that of an earlier member.
+            if !catalogs.dropped.contains(zone) && !catalogs.configured.contains(zone) {
+                catalogs.start(zone, member);
+            }
+        }
+        catalogs
+    }
+
+    pub(crate) async fn run(mut self) {
+        loop {
+            let result = self.update().await;
+            let is_done = match result {
+                Ok(()) => self.hand_over_if_needed().await,
+                Err(error) => {
+                    log_error(&format!("cannot store which zones catalogs bring: {error}"));
+                    false
+                }
+            };
+            let retry = tokio::time::sleep(RETRY_INTERVAL);
+            tokio::select! {
+                changed = self.changes.changed() => if changed.is_err() { return },
+                () = retry, if !is_done => {}
+            }
+            tokio::time::sleep(SETTLE_TIME).await;
+            self.changes.mark_unchanged();
+        }
+    }
+
+    /// Has the zones that catalogs bring now.
+    async fn update(&mut self) -> Result<(), StateError> {
+        self.remove_dropped().await?;
+        if !self.served.state().is_known {
+            return Ok(());
+        }
+        let listings = self.read_catalogs().await;
+        let outcome = {
+            let served = self.served.state();
+            let is_configured = |zone: &DomainName| {
+                served.zones.get(zone).is_some_and(|served| served.is_of_operator) || self.configured.contains(zone)
+            };
+            reconcile(&self.members, &listings, is_configured)
+        };
+        self.report_clashes(&outcome.clashes);
+        if outcome.members == self.members {
+            return Ok(());
+        }
+        let Outcome { members, dropped, .. } = outcome;
+        let before = std::mem::replace(&mut self.members, members);
+        // A zone of the configuration has files of the same names.
+        let is_secondary = |zone: &DomainName| self.config.secondary_zones.iter().any(|one| one.apex == *zone);
+        self.dropped.extend(dropped.into_iter().filter(|zone| !is_secondary(zone)));
+        let result = self.store().await;
+        if result.is_err() {
+            // The next attempt begins where this one has.
+            self.members = before;
+            self.dropped.clear();
+            return result;
+        }
+        let is_other = |zone: &DomainName, member: &Member| {
+            self.dropped.contains(zone)
+                || self.members.get(zone).is_none_or(|now| self.zone_of(zone, now) != self.zone_of(zone, member))
+        };
+        let ended: Vec<&DomainName> =
+            before.iter().filter(|(zone, member)| is_other(zone, member)).map(|(zone, _)| zone).collect();
+        for zone in &ended {
+            let handle = if is_secondary(zone) { None } else { self.secondary.borrow_mut().remove(*zone) };
+            if let Some(handle) = handle {
+                handle.stop().await;
+            }
+        }
+        let added = self.members.keys().filter(|zone| !before.contains_key(*zone)).count();
+        let removed = before.keys().filter(|zone| !self.members.contains_key(*zone)).count();
+        log(&format!(
+            "catalogs: {} zones; {added} added, {removed} removed, {} reset",
+            self.members.len(),
+            self.dropped.iter().filter(|zone| self.members.contains_key(*zone)).count()
+        ));
+        self.remove_dropped().await?;
+        for (zone, member) in &self.members {
+            if !self.secondary.borrow().contains_key(zone) {
+                self.start(zone, member);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the state of zones that are members no more, or are new ones (RFC 9432 §5.3, §5.4).
+    async fn remove_dropped(&mut self) -> Result<(), StateError> {
+        if self.dropped.is_empty() {
+            return Ok(());
+        }
+        let (state, dropped) = (Arc::clone(&self.context.state), self.dropped.clone());
+        let remove = move || dropped.iter().try_for_each(|zone| remove_state(&state, zone));
+        spawn_blocking(remove).await.expect("the state folder does not panic")?;
+        let dropped = std::mem::take(&mut self.dropped);
+        self.store().await?;
+        for zone in &dropped {
+            if let Some(member) = self.members.get(zone).filter(|_| !self.secondary.borrow().contains_key(zone)) {
+                self.start(zone, member);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the list.
+    async fn store(&self) -> Result<(), StateError> {
+        let listed = |(zone, member): (&DomainName, &Member)| ListedMember {
+            zone: zone.to_string(),
+            catalog: member.catalog.to_string(),
+            label: member.label.clone(),
+            groups: member.groups.clone(),
+        };
+        let members = self.members.iter().map(listed).collect();
+        let removed = self.dropped.iter().map(ToString::to_string).collect();
+        let content = MemberList { members, removed }.encode();
+        let state = Arc::clone(&self.context.state);
+        spawn_blocking(move || state.write(CATALOG_MEMBERS, &content)).await.expect("the state folder does not panic")
+    }
+
+    /// Starts the task of a member.
+    fn start(&self, zone: &DomainName, member: &Member) {
+        let Some(secondary) = self.zone_of(zone, member) else { return };
+        let handle = SecondaryHandle::start(&secondary, None, Rc::clone(&self.context), None);
+        if let Some(served) = self.served.state().zones.get(zone) {
+            handle.on_served(served.serial);
+        }
+        self.secondary.borrow_mut().insert(zone.clone(), handle);
+    }
+
+    /// The zone of a member; `None` if its catalog is not configured.
+    fn zone_of(&self, zone: &DomainName, member: &Member) -> Option<SecondaryZone> {
+        let catalog = self.config.catalogs.iter().find(|catalog| catalog.apex == member.catalog)?;
+        catalog.member(zone, &member.groups)
+    }
+
+    /// What the stored versions of the catalogs list.
+    async fn read_catalogs(&mut self) -> Listings {
+        let mut listings = Listings::new();
+        for catalog in self.config.catalogs.iter().filter_map(Catalog::secondary_zone) {
+            let report = self.secondary.borrow().get(&catalog.apex).map(SecondaryHandle::report).unwrap_or_default();
+            let version = report.serial.zip(report.transferred_at_unix_s);
+            if self.known.get(&catalog.apex).is_none_or(|(known, _)| *known != version) {
+                let (listed, problem) = self.read_catalog(&catalog.apex, version.is_some()).await;
+                if let Some(problem) = &problem {
+                    log_error(&format!("catalog {}: {problem}", catalog.apex));
+                }
+                if let Some(handle) = self.secondary.borrow().get(&catalog.apex) {
+                    handle.set_catalog_problem(problem.as_deref());
+                }
+                self.known.insert(catalog.apex.clone(), (version, listed));
+            }
+            let listed = self.known.get(&catalog.apex).and_then(|(_, listed)| listed.clone());
+            listings.insert(catalog.apex, listed);
+        }
+        listings
+    }
+
+    /// What the stored version of a catalog lists; `None` if there is none, or it must not be used, and why.
+    async fn read_catalog(&self, apex: &DomainName, is_stored: bool) -> (Option<Vec<Listing>>, Option<String>) {
+        if !is_stored {
+            return (None, None);
+        }
+        let path = self.context.state.path().join(stored_zone_file(apex));
+        let (apex, members_max) = (wire_name(apex), self.context.limits.catalog_members_max);
+        let read = spawn_blocking(move || {
+            let members =
+                read_catalog(&path, apex.as_name(), members_max)?.finish().map_err(|error| error.to_string())?;
+            Ok::<_, String>(members.iter().map(listing_of).collect::<Vec<_>>())
+        });
+        match read.await.expect("reading does not panic") {
+            Ok(listings) => {
+                let refused: Vec<String> = listings.iter().filter_map(|one| one.clone().err()).collect();
+                let problem = refused.first().map(|first| format!("{first}; {} zones are ignored so", refused.len()));
+                (Some(listings.into_iter().flatten().collect()), problem)
+            }
+            Err(error) => (None, Some(format!("not used: {error}; its zones stay as they are"))),
+        }
+    }
+
+    /// Logs the clashes that are new.
+    fn report_clashes(&mut self, clashes: &[Clash]) {
+        clashes.iter().filter(|clash| !self.clashes.contains(clash)).for_each(|clash| log_error(&clash.to_string()));
+        self.clashes = clashes.to_vec();
+    }
+
+    /// Has the server process serve the zones of the list, unless it does; whether nothing is left to do.
+    async fn hand_over_if_needed(&mut self) -> bool {
+        let is_needed = {
+            let served = self.served.state();
+            let is_member = |zone: &DomainName| self.members.contains_key(zone);
+            let is_other = |(zone, served): (&DomainName, &ServedZone)| {
+                !served.is_of_operator && !is_member(zone) && !self.configured.contains(zone)
+            };
+            served.is_known
+                && (self.members.keys().any(|zone| !served.zones.contains_key(zone))
+                    || served.zones.iter().any(is_other))
+        };
+        if !is_needed {
+            return true;
+        }
+        let Some(catalog) = self.config.catalogs.iter().find(|catalog| catalog.secondary_zone().is_some()) else {
+            return true;
+        };
+        if self.handed_over_at.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
+            let _permit = self.context.hand_overs.acquire().await;
+            self.handed_over_at = Some(tokio::time::Instant::now());
+            if let Err(error) = self.context.link.zone_stored(catalog.apex.as_str(), false).await {
+                log_error(&format!("catalogs: the server process does not load their zones: {error}"));
+            }
+        }
+        false
+    }
+}
+
+fn read_list(path: &Path) -> io::Result<MemberList> {
+    match fs::read(path) {
+        Ok(content) => MemberList::decode(&content),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(MemberList::default()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The records of the catalog in the file at `path`, which the server process has written or this one.
+pub(crate) fn read_catalog(path: &Path, apex: Name<'_>, members_max: usize) -> Result<CatalogReader, String> {
+    let text = fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let mut parser = Parser::new(path.display().to_string(), text, apex, ParserLimits::default());
+    let mut reader = CatalogReader::new(apex, members_max);
+    while let Some(entry) = parser.next() {
+        if let Ok(Entry::Record(record)) = entry {
+            reader.add(&record);
+        }
+    }
+    Ok(reader)
+}
+
+/// # Errors
+/// The name of the zone has characters that no zone of this server may have.
+fn listing_of(member: &CatalogMember) -> Result<Listing, String> {
+    let zone = DomainName::parse(&member.zone.to_string()).map_err(|problem| problem.to_string())?;
+    let new_owner = member.new_owner.as_ref().and_then(|owner| DomainName::parse(&owner.to_string()).ok());
+    let groups = member.groups.iter().map(|group| group.escape_ascii().to_string()).collect();
+    Ok(Listing { zone, label: member.label.escape_ascii().to_string(), new_owner, groups })
+}

@@ -1,0 +1,187 @@
+//! Catalogs (RFC 9432) of the zones of this server: writes each as a zone file, which the server process loads as those from primaries, and
+//! its secondaries transfer like any zone.
+
+use crate::catalogs::read_catalog;
+use crate::clock::unix_s;
+use crate::link::Link;
+use crate::served_zones::{ServedMap, ServedState};
+use crate::tsig_keys::wire_name;
+use sanderling_config::log::{log, log_error};
+use sanderling_config::{Catalog, CatalogRole, Config, DomainName, stored_zone_file};
+use sanderling_dns::catalog::catalog_text;
+use sanderling_dns::{NameBuf, is_later};
+use sanderling_state::StateFolder;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+
+/// Changes within this time become one version.
+const SETTLE_TIME: Duration = Duration::from_millis(200);
+/// Time until what has failed is tried again, and until the server process is asked again to load a version.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The task for all catalogs that this server produces.
+pub(crate) struct ProducedCatalogs {
+    config: Rc<Config>,
+    state: Arc<StateFolder>,
+    link: Rc<Link>,
+    served: Rc<ServedMap>,
+    changes: watch::Receiver<()>,
+    stored: BTreeMap<DomainName, StoredCatalog>,
+}
+
+/// The version in the state folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct StoredCatalog {
+    /// `None` if there is no version.
+    serial: Option<u32>,
+    /// The zones, by their names in the DNS.
+    zones: BTreeSet<Vec<u8>>,
+    handed_over_at: Option<tokio::time::Instant>,
+}
+
+impl ProducedCatalogs {
+    /// Reads the versions in the state folder.
+    pub(crate) fn load(
+        config: Rc<Config>,
+        state: Arc<StateFolder>,
+        link: Rc<Link>,
+        served: Rc<ServedMap>,
+    ) -> ProducedCatalogs {
+        let is_produced = |catalog: &&Catalog| matches!(catalog.role, CatalogRole::Producer { .. });
+        let read = |catalog: &Catalog| {
+            let stored = read_stored(&state, &catalog.apex).unwrap_or_default();
+            (catalog.apex.clone(), stored)
+        };
+        let stored = config.catalogs.iter().filter(is_produced).map(read).collect();
+        let changes = served.watch();
+        ProducedCatalogs { config, state, link, served, changes, stored }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let catalogs: Vec<Catalog> =
+            self.config.catalogs.iter().filter(|catalog| self.stored.contains_key(&catalog.apex)).cloned().collect();
+        while !catalogs.is_empty() {
+            let mut is_done = true;
+            for catalog in &catalogs {
+                is_done &= self.update(catalog).await;
+            }
+            tokio::select! {
+                changed = self.changes.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(RETRY_INTERVAL), if !is_done => {}
+            }
+            tokio::time::sleep(SETTLE_TIME).await;
+            self.changes.mark_unchanged();
+        }
+    }
+
+    /// Stores another version of a catalog if its zones have changed, and has the server process load it; whether nothing is left to do.
+    async fn update(&mut self, catalog: &Catalog) -> bool {
+        let stored = self.stored.get(&catalog.apex).cloned().unwrap_or_default();
+        let (zones, served_serial) = {
+            let served = self.served.state();
+            if !served.is_known {
+                return true;
+            }
+            let served_serial = served.zones.get(&catalog.apex).and_then(|zone| zone.serial);
+            (self.zones_of(catalog, &served, &stored), served_serial)
+        };
+        if stored.serial.is_none() || zones != stored.zones {
+            return self.store(catalog, &stored, zones).await;
+        }
+        if served_serial == stored.serial {
+            return true;
+        }
+        if stored.handed_over_at.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
+            let handed_over_at = Some(tokio::time::Instant::now());
+            self.stored.insert(catalog.apex.clone(), StoredCatalog { handed_over_at, ..stored });
+            if let Err(error) = self.link.zone_stored(catalog.apex.as_str(), false).await {
+                log_error(&format!("catalog {}: the server process does not load it: {error}", catalog.apex));
+            }
+        }
+        false
+    }
+
+    /// The zones that all secondaries of the catalog may transfer. While the folder of zones cannot be listed, none is removed.
+    fn zones_of(&self, catalog: &Catalog, served: &ServedState, stored: &StoredCatalog) -> BTreeSet<Vec<u8>> {
+        let transfers = self.config.transfers_by_zone();
+        let is_catalog = |name: &DomainName| self.config.catalogs.iter().any(|one| one.apex == *name);
+        let listed = |name: &&DomainName| catalog.lists(&transfers.of(name).secondaries) && !is_catalog(name);
+        let mut zones: BTreeSet<Vec<u8>> =
+            served.zones.keys().filter(listed).map(|name| wire_name(name).as_name().as_bytes().to_vec()).collect();
+        if !served.is_complete {
+            zones.extend(stored.zones.iter().cloned());
+        }
+        zones
+    }
+
+    async fn store(&mut self, catalog: &Catalog, stored: &StoredCatalog, zones: BTreeSet<Vec<u8>>) -> bool {
+        let serial = next_serial(stored.serial, unix_s());
+        let names: Vec<NameBuf> = zones.iter().filter_map(|zone| name_of(zone)).collect();
+        let (apex, state) = (wire_name(&catalog.apex), Arc::clone(&self.state));
+        let file = stored_zone_file(&catalog.apex).display().to_string();
+        let write = move || state.write(&file, catalog_text(apex.as_name(), serial, names).as_bytes());
+        match spawn_blocking(write).await.expect("the state folder does not panic") {
+            Ok(()) => {
+                log(&format!("catalog {}: serial {serial}, {} zones", catalog.apex, zones.len()));
+                let version = StoredCatalog { serial: Some(serial), zones, handed_over_at: None };
+                self.stored.insert(catalog.apex.clone(), version);
+                // What was stored is handed over at once.
+                self.changes.mark_changed();
+            }
+            Err(error) => log_error(&format!("catalog {}: {error}", catalog.apex)),
+        }
+        false
+    }
+}
+
+/// A serial after `before`: the time, so that a server which has lost its state does not go back.
+fn next_serial(before: Option<u32>, now_unix_s: u64) -> u32 {
+    let now = now_unix_s as u32;
+    match before {
+        Some(before) if !is_later(now, before) => before.wrapping_add(1),
+        _ => now,
+    }
+}
+
+fn name_of(bytes: &[u8]) -> Option<NameBuf> {
+    sanderling_dns::Name::parse(bytes).ok().map(|name| name.to_owned())
+}
+
+/// The stored version of a catalog; `None` if there is none.
+fn read_stored(state: &StateFolder, apex: &DomainName) -> Option<StoredCatalog> {
+    let file = stored_zone_file(apex);
+    if !state.has(&file.display().to_string()) {
+        return None;
+    }
+    let read = read_catalog(&state.path().join(file), wire_name(apex).as_name(), usize::MAX);
+    let read = read.and_then(|reader| {
+        let serial = reader.serial();
+        let members = reader.finish().map_err(|error| error.to_string())?;
+        let zones = members.iter().map(|member| member.zone.as_name().as_bytes().to_vec()).collect();
+        Ok(StoredCatalog { serial, zones, handed_over_at: None })
+    });
+    read.inspect_err(|error| log_error(&format!("catalog {apex}: not using the stored version: {error}"))).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serial_is_the_time_and_never_goes_back() {
+        for (before, now, expected) in [
+            (None, 1_000, 1_000),
+            (Some(999), 1_000, 1_000),
+            (Some(1_000), 1_000, 1_001),
+            (Some(2_000), 1_000, 2_001),
+            (Some(u32::MAX), u64::from(u32::MAX), 0),
+            (Some(u32::MAX), (1 << 32) + 5, 5),
+        ] {
+            assert_eq!(next_serial(before, now), expected, "{before:?} {now}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `[catalog."NAME"]`.
+
+use super::ConfigBuilder;
+use crate::catalogs::{Catalog, CatalogRole};
+use crate::config_reader::{Entry, entries};
+use crate::domain_name::DomainName;
+use crate::keys::Section;
+use crate::transfers::{Primary, ZoneTransfers};
+
+const EXAMPLE: &str =
+    "[catalog.\"catalog.example\"] with secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }]";
+const PRIMARIES_EXAMPLE: &str = "primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }]";
+const GROUPS_EXAMPLE: &str = "groups.internal = [{ address = \"192.0.2.7\", key = \"transfer\" }]";
+
+impl ConfigBuilder<'_, '_> {
+    pub(super) fn read_catalogs(&mut self, section: Entry<'_, '_>) {
+        let Some(table) = self.reader.table(section, EXAMPLE) else { return };
+        for catalog in entries(table) {
+            let Some(table) = self.reader.table(catalog, EXAMPLE) else { continue };
+            let (mut primaries, mut groups) = (None, None);
+            let (mut transfers, mut secondaries) = (ZoneTransfers::default(), None);
+            for entry in entries(table) {
+                match entry.key {
+                    "primaries" => {
+                        primaries = Some(self.read_primary_list(entry, &format!("write {PRIMARIES_EXAMPLE}")));
+                    }
+                    "groups" => groups = Some((entry.offset, self.read_groups(entry))),
+                    "secondaries" => {
+                        secondaries = Some(entry.offset);
+                        self.read_transfers(entry, &mut transfers);
+                    }
+                    other => self.reader.error(entry.offset, Section::Catalog.unknown_key(other)),
+                }
+            }
+            let apex = match DomainName::parse(catalog.key) {
+                Ok(apex) => apex,
+                Err(problem) => {
+                    self.reader.error(catalog.offset, problem);
+                    continue;
+                }
+            };
+            self.add_apex(&apex, catalog.offset);
+            let role = match (primaries, groups, secondaries) {
+                (Some(_), _, Some(offset)) => {
+                    let message =
+                        format!("the catalog {apex} has primaries, from which it is transferred, and secondaries");
+                    self.error(offset, message, "remove one of both; `secondaries` in [dns] may transfer its zones");
+                    continue;
+                }
+                (Some(primaries), groups, None) => {
+                    CatalogRole::Consumer { primaries, groups: groups.map_or(Vec::new(), |(_, groups)| groups) }
+                }
+                (None, Some((offset, _)), _) => {
+                    let message = format!("the catalog {apex} has groups, but no primaries");
+                    self.error(offset, message, format!("write {PRIMARIES_EXAMPLE}"));
+                    continue;
+                }
+                (None, None, _) => CatalogRole::Producer { secondaries: transfers.secondaries },
+            };
+            let location = self.reader.location(catalog.offset);
+            self.catalog_uses.push(catalog.offset);
+            self.config.catalogs.push(Catalog { apex, role, location });
+        }
+    }
+
+    /// The primaries of each group.
+    fn read_groups(&mut self, section: Entry<'_, '_>) -> Vec<(String, Vec<Primary>)> {
+        let Some(table) = self.reader.table(section, GROUPS_EXAMPLE) else { return Vec::new() };
+        let remedy = format!("write {GROUPS_EXAMPLE}");
+        entries(table).into_iter().map(|group| (group.key.to_owned(), self.read_primary_list(group, &remedy))).collect()
+    }
+
+    /// Allows the secondaries of a catalog what they need: to transfer it, and the zones without rules of their own.
+    pub(super) fn add_catalog_transfers(&mut self) {
+        let default = self.config.transfers.secondaries.clone();
+        let offsets = std::mem::take(&mut self.catalog_uses);
+        for (index, offset) in offsets.into_iter().enumerate() {
+            let Catalog { apex, role: CatalogRole::Producer { secondaries }, .. } = &mut self.config.catalogs[index]
+            else {
+                continue;
+            };
+            if secondaries.is_empty() {
+                secondaries.clone_from(&default);
+            }
+            let transfers = ZoneTransfers { secondaries: secondaries.clone(), allow: Vec::new() };
+            let of_zones = &mut self.config.transfers.secondaries;
+            of_zones.extend(secondaries.iter().filter(|one| !default.contains(one)).cloned());
+            let (apex, is_empty) = (apex.clone(), secondaries.is_empty());
+            self.config.zone_transfers.push((apex.clone(), transfers));
+            if is_empty {
+                let message = format!("the catalog {apex} has no secondaries that transfer it");
+                self.error(offset, message, format!("write {EXAMPLE}, or primaries if another server has it"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{check_before_domain, config};
+    use super::*;
+    use crate::transfers::Secondary;
+
+    fn addresses(primaries: &[Primary]) -> Vec<String> {
+        primaries.iter().map(|one| one.address.ip().to_string()).collect()
+    }
+
+    #[test]
+    fn catalogs_are_read() {
+        let config = config(
+            r#"
+            [dns]
+            secondaries = [{ address = "192.0.2.1" }]
+            [tsig.k]
+            secret_file = "k"
+            [catalog."of.dns"]
+            [catalog."own.example"]
+            secondaries = [{ address = "192.0.2.2", key = "k" }, { address = "192.0.2.1" }]
+            [catalog."other.example"]
+            primaries = [{ address = "192.0.2.7", key = "k" }]
+            groups.b = [{ address = "192.0.2.8" }]
+            groups.a = [{ address = "192.0.2.9" }]
+            [domain."a.example"]
+            zone = "a.zone"
+            [domain."b.example"]
+            zone = "b.zone"
+            secondaries = [{ address = "192.0.2.1" }]
+        "#,
+        );
+        let shown = |secondaries: &[Secondary]| -> Vec<String> {
+            secondaries.iter().map(|one| one.address.ip().to_string()).collect()
+        };
+        let names: Vec<&str> = config.catalogs.iter().map(|catalog| catalog.apex.as_str()).collect();
+        assert_eq!(names, ["of.dns", "own.example", "other.example"]);
+        let transfers = config.transfers_by_zone();
+        let of = |name: &str| shown(&transfers.of(&DomainName::parse(name).unwrap()).secondaries);
+        assert_eq!(of("of.dns"), ["192.0.2.1"]);
+        assert_eq!(of("own.example"), ["192.0.2.2", "192.0.2.1"]);
+        // Its zones are transferred to the same servers, unless they have rules of their own.
+        assert_eq!(of("a.example"), ["192.0.2.1", "192.0.2.2"]);
+        assert_eq!(of("b.example"), ["192.0.2.1"]);
+        let lists = |catalog: usize, zone: &str| {
+            let secondaries = &transfers.of(&DomainName::parse(zone).unwrap()).secondaries;
+            config.catalogs[catalog].lists(secondaries)
+        };
+        assert_eq!([lists(0, "a.example"), lists(0, "b.example")], [true, true]);
+        assert_eq!([lists(1, "a.example"), lists(1, "b.example")], [true, false]);
+        assert_eq!([lists(2, "a.example"), config.consumes_catalogs()], [false, true]);
+        let catalog = &config.catalogs[2];
+        let member = |groups: &[&str]| {
+            let groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
+            addresses(&catalog.member(&DomainName::parse("m.example").unwrap(), &groups).unwrap().primaries)
+        };
+        assert_eq!(
+            [member(&[]), member(&["c"]), member(&["c", "b"])].map(|all| all.join(" ")),
+            ["192.0.2.7", "192.0.2.7", "192.0.2.8"]
+        );
+        assert_eq!(member(&["a", "b"]), ["192.0.2.8"], "the first one of the configuration");
+        assert_eq!(catalog.member_primaries().count(), 3);
+    }
+
+    #[test]
+    fn wrong_catalogs_are_errors() {
+        for (lines, expected) in [
+            (
+                "[catalog.\"c.example\"]",
+                "1:10: the catalog c.example has no secondaries that transfer it; write [catalog.\"catalog.example\"] with \
+                 secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }], or primaries if another server has it",
+            ),
+            (
+                "[catalog.\"c.example\"]\nprimaries = [{ address = \"192.0.2.7\" }]\nsecondaries = [{ address = \"192.0.2.5\" }]",
+                "3:1: the catalog c.example has primaries, from which it is transferred, and secondaries; remove one of both; \
+                 `secondaries` in [dns] may transfer its zones",
+            ),
+            (
+                "[catalog.\"c.example\"]\ngroups.a = [{ address = \"192.0.2.7\" }]",
+                "2:1: the catalog c.example has groups, but no primaries; write primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }]",
+            ),
+            (
+                "[catalog.\"c.example\"]\nprimaries = [{ address = \"192.0.2.7\" }]\ngroups.a = []",
+                "3:12: `a` is empty; write groups.internal = [{ address = \"192.0.2.7\", key = \"transfer\" }]",
+            ),
+            (
+                "[catalog.\"c.example\"]\nprimaries = []",
+                "2:13: `primaries` is empty; write primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }]",
+            ),
+            (
+                "[catalog.\"c.example\"]\nprimary = \"x\"\nsecondaries = [{ address = \"192.0.2.5\" }]",
+                "2:1: unknown key `primary` in [catalog.\"NAME\"]; did you mean `primaries`?",
+            ),
+        ] {
+            check_before_domain(lines, &[expected]);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The zones that catalogs have brought, in a file of the state folder: the agent writes it, and the server process serves what it lists.
+
+use serde::{Deserialize, Serialize};
+use std::io;
+
+/// The content of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberList {
+    /// The zones, each once, in the order of their names.
+    pub members: Vec<ListedMember>,
+    /// Zones that were removed, whose files may still be there.
+    pub removed: Vec<String>,
+}
+
+/// A zone that a catalog has brought.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedMember {
+    /// Its name.
+    pub zone: String,
+    /// The catalog that it belongs to.
+    pub catalog: String,
+    /// The label of its node there, in lower case and with escapes.
+    pub label: String,
+    /// Its groups.
+    pub groups: Vec<String>,
+}
+
+impl MemberList {
+    /// Encodes the list.
+    pub fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("a list has no map")
+    }
+
+    /// Reads what [`MemberList::encode`] has written.
+    ///
+    /// # Errors
+    /// The content is malformed.
+    pub fn decode(content: &[u8]) -> io::Result<MemberList> {
+        Ok(serde_json::from_slice(content)?)
+    }
+}
