@@ -14,6 +14,11 @@ fn each_feature_of_the_manual_names_tests_that_exist() {
 }
 
 #[test]
+fn each_feature_of_dns_names_tests_that_exist() {
+    check_tables("docs/dns-features.md", "| feature | Sanderling |", 1);
+}
+
+#[test]
 fn each_case_that_is_easy_to_get_wrong_names_tests_that_exist() {
     check_tables("docs/features.md", "| case | Sanderling |", 1);
 }
