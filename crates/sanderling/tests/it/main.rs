@@ -13,6 +13,7 @@ mod derived_records;
 mod dns_large_zone;
 mod dns_malformed;
 mod dns_options;
+mod dns_probes;
 mod exposed_files;
 mod features;
 mod floods;

@@ -1,7 +1,10 @@
 //! The folder of zones, the reload of one zone, and the commands that show zones.
 
+use crate::domain::{Domain, ZONE};
 use sanderling_testkit::dns::{A, Question};
-use sanderling_testkit::{DEADLINE, Ended, ListenerCounts, TestDirectory, TestServer, run_to_end, sanderling};
+use sanderling_testkit::{
+    DEADLINE, Ended, ListenerCounts, TestDirectory, TestServer, run_to_end, sanderling, tcp_reply,
+};
 
 fn zone(serial: u32, addresses: usize) -> String {
     let hosts = (0..addresses).map(|index| format!("h{index} A 192.0.2.{index}\n"));
@@ -190,4 +193,60 @@ fn dig(server: &TestServer, name: &str) -> String {
     let mut command = std::process::Command::new("dig");
     command.args(["+dnssec", "+nosplit", name, "A", "-p", &port, &format!("@{ip}")]);
     run_to_end(command, DEADLINE).text().split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// What a zone file may break by: words of zone files, and bytes of no word.
+const PIECES: [&[u8]; 12] =
+    [b"(", b")", b"\"", b"\\", b";", b"\n", b"$INCLUDE x\n", b"@ CNAME a\n", b"SOA", b"999999999999", b"\0", b"\xff"];
+
+fn mutated(text: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut text = text.to_vec();
+    for _ in 0..random.usize(1..4) {
+        let at = random.usize(..text.len());
+        let end = (at + random.usize(..20)).min(text.len());
+        match random.u8(..4) {
+            0 => text[at] = random.u8(..),
+            1 => drop(text.drain(at..end)),
+            2 => drop(text.splice(at..at, random.choice(PIECES).expect("a piece").iter().copied())),
+            _ => text.truncate(at.max(1)),
+        }
+        if text.is_empty() {
+            break;
+        }
+    }
+    text
+}
+
+#[test]
+fn answers_stay_after_each_broken_zone_file() {
+    let count = std::env::var("SANDERLING_MUTATIONS").map_or(150, |count| count.parse().expect("a number"));
+    let seed = sanderling_testkit::seed();
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let domain = Domain::with_zone(ZONE);
+    let server = domain.server.dns();
+    let questions = ["", "www.", "a.wild.", "x.child.", "x.tree.", "none.", "big.", "chain."];
+    let replies = || {
+        let reply = |host: &&str| tcp_reply(server, &Question::new(&format!("{host}example.com"), A).message());
+        questions.iter().map(reply).collect::<Vec<_>>()
+    };
+    let (mut expected, mut broken_count) = (replies(), 0);
+    for round in 0..count {
+        let text = mutated(ZONE.as_bytes(), &mut random);
+        domain.directory.replace("zone", &text);
+        let reloaded = domain.directory.control_with("reload", &["example.com"]);
+        match reloaded.code() {
+            Some(0) => expected = replies(),
+            Some(1) => {
+                broken_count += 1;
+                assert_eq!(replies(), expected, "round {round}: {reloaded}\n{}", String::from_utf8_lossy(&text));
+            }
+            _ => panic!("round {round}: {reloaded}"),
+        }
+    }
+    println!("{broken_count} of {count} were broken");
+    assert!(broken_count > count / 4, "{broken_count} of {count}");
+    domain.directory.replace("zone", ZONE.as_bytes());
+    assert_eq!(domain.directory.control_with("reload", &["--force-zone", "example.com"]).code(), Some(0));
+    assert_eq!(tcp_reply(server, &Question::new("example.com", A).message())[3] & 0xf, 0);
 }
