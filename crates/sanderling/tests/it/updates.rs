@@ -73,9 +73,9 @@ fn update(server: &TestServer, directory: &TestDirectory, lines: &str) {
     assert_eq!(ended.code(), Some(0), "{lines}: {ended}\n{}", server.errors());
 }
 
-/// The data of a name, sorted.
+/// The data of a name, sorted. Over TCP, since dig may bind to the port of the server (SO_REUSEPORT) and receive its own datagram.
 fn data(server: &TestServer, name: &str, rtype: &str) -> String {
-    let text = dig(server.dns(), &["+short", &format!("{name}.example.com"), rtype]).text();
+    let text = dig(server.dns(), &["+tcp", "+short", &format!("{name}.example.com"), rtype]).text();
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines.join(" ")
