@@ -383,6 +383,8 @@ impl Config {
             ),
             (self.has_stored_zones() && self.state != running.state, "`state` has changed"),
             (!self.signed_zones.is_empty() && running.signed_zones.is_empty(), "`dnssec` was added"),
+            // The running one was started without the state folder.
+            (self.has_stored_zones() && !running.has_stored_zones(), "`update` or `secondaries` was added"),
             // The sandbox does not allow the running one to protect its memory.
             (
                 self.has_secrets() && !running.has_secrets(),

@@ -534,6 +534,21 @@ fn process_that_is_given_its_first_secrets_is_a_new_one() {
 }
 
 #[test]
+fn process_that_is_given_its_first_stored_zones_is_a_new_one() {
+    let zone =
+        "[dns]\nlisten = [\"127.0.0.1:0\"]\n[tsig.k]\nsecret_file = \"k\"\n[domain.\"a.test\"]\nzone = \"a.zone\"\n";
+    let without = config(zone);
+    for of_domain in [
+        "update = [{ key = \"k\", names = [\"**\"], types = [\"ANY\"] }]",
+        "secondaries = [{ address = \"192.0.2.1\" }]",
+    ] {
+        let with = config(&format!("{zone}{of_domain}"));
+        assert_eq!(with.needs_new_process(&without).unwrap(), "`update` or `secondaries` was added");
+        assert_eq!((with.needs_new_process(&with), without.needs_new_process(&with)), (None, None));
+    }
+}
+
+#[test]
 fn private_keys_have_a_keeper_unless_the_server_process_is_to_have_them() {
     let files = "[domain.\"a.test\"]\nsite = \"a\"\ncertificate = { chain = \"a.pem\", key = \"a.key\" }";
     let [default, keeper, in_process] = ["", "keys = \"keeper\"", "keys = \"in-process\""]

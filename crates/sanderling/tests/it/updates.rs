@@ -257,6 +257,19 @@ fn secondaries_follow_updates_by_ixfr() {
     assert_eq!(changes.len(), 6, "{changes:?}");
 }
 
+#[test]
+fn first_rules_may_come_with_a_reload() {
+    let directory = configure("", "");
+    let with_rules = std::fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
+    let without = with_rules.replace(RULES, "");
+    directory.replace("sanderling.toml", without.as_bytes());
+    let server = start(&directory);
+    directory.replace("sanderling.toml", with_rules.as_bytes());
+    assert_eq!(directory.control("reload").code(), Some(0), "{}", server.errors());
+    update(&server, &directory, "add new A 192.0.2.9");
+    assert_eq!(data(&server, "new", "A"), "192.0.2.9");
+}
+
 /// Asks for a pair of records again and again, which each update replaces together; how many answers there were.
 fn ask_for_pairs(server: std::net::SocketAddr, ends: &AtomicBool, count: &AtomicU64) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
