@@ -39,6 +39,11 @@ impl<'c> UpdateRules<'c> {
         UpdateRules { apex: wire_name(apex), rules: rules.map(with_types).collect() }
     }
 
+    /// Whether nobody may change the zone.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// Whether the owner of `key` may change the records of this name and type.
     pub(crate) fn allow(&self, key: Name<'_>, owner: Name<'_>, rtype: Rtype) -> bool {
         let labels: Vec<&[u8]> = owner.labels().filter(|label| !label.is_empty()).collect();

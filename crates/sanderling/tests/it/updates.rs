@@ -153,6 +153,7 @@ fn updates_are_answered_as_rfc_2136_says() {
     assert_eq!((data(&server, "x", "A"), serial(&server)), (String::new(), 12));
     let ended = nsupdate(&server, &directory, Some("acme"), "add _acme-challenge.www TXT token");
     assert_eq!((ended.code(), data(&server, "_acme-challenge.www", "TXT")), (Some(0), "\"token\"".into()), "{ended}");
+    server.wait_for_error("zone example.com: a dynamic update of 127.0.0.1 with the key transfer gets SERVFAIL: ");
     // What is not an update at all.
     let malformed = dig(server.dns(), &["+opcode=update", "+noedns", "example.com", "A"]);
     assert!(malformed.text().contains("FORMERR"), "{malformed}");

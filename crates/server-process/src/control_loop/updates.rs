@@ -9,6 +9,7 @@ use crate::loader::{ChangedUpdates, Loader, UpdatedVersion, UpdatedZone};
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning};
+use sanderling_dns::Name;
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult};
 use sanderling_ipc::agent::{StoreResult, UpdatesId, UpdatesOutcome, UpdatesToStore, updates_to_memfd};
 use sanderling_ipc::{Event, FdKind, Message};
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// Updates that are applied together.
 const GROUP_MAX: usize = 256;
+/// Time between two messages about updates that fail.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 const FAILED: UpdateResult = UpdateResult::Refused(UpdateRefusal::Failed);
 
 /// The updates that wait, and those whose version is being stored.
@@ -33,6 +36,8 @@ pub(super) struct UpdateQueue {
     /// The number of the last version that was not stored in time.
     given_up: u64,
     timeout: Duration,
+    /// When the next failure of an update is logged at the earliest.
+    next_log_at: Option<Instant>,
 }
 
 /// A version that the agent is to store. The loader is here, so that nothing else is loaded.
@@ -59,7 +64,15 @@ impl UpdateQueue {
     /// something to do.
     pub(super) fn new(wakeup: Arc<EventFd>, count_max: usize, timeout: Duration) -> UpdateQueue {
         let inbox = Arc::new(UpdateInbox::new(wakeup, count_max));
-        UpdateQueue { inbox, storing: None, last_number: 0, outdated: BTreeSet::new(), given_up: 0, timeout }
+        UpdateQueue {
+            inbox,
+            storing: None,
+            last_number: 0,
+            outdated: BTreeSet::new(),
+            given_up: 0,
+            timeout,
+            next_log_at: None,
+        }
     }
 
     pub(super) fn inbox(&self) -> &Arc<UpdateInbox> {
@@ -72,18 +85,28 @@ impl UpdateQueue {
         self.storing.as_ref().map(|storing| storing.deadline).into_iter().chain(oldest).min()
     }
 
+    /// Logs why updates of a zone fail, unless another failure was logged shortly before: clients cause them.
+    fn log_failure(&mut self, message: &str) {
+        let now = Instant::now();
+        if self.next_log_at.is_none_or(|at| at <= now) {
+            self.next_log_at = Some(now + LOG_INTERVAL);
+            log_warning(message);
+        }
+    }
+
     fn next_id(&mut self) -> UpdatesId {
         self.last_number += 1;
         UpdatesId { pid: std::process::id(), number: self.last_number }
     }
 }
 
+fn without_final_dot(name: Name<'_>) -> String {
+    name.to_string().trim_end_matches('.').to_owned()
+}
+
 impl ControlLoop<'_> {
     /// Answers the updates whose time has passed, and begins to apply others if the loader is free.
     pub(super) fn handle_updates(&mut self) {
-        if self.state.config.zone_updates.is_empty() {
-            return;
-        }
         let now = Instant::now();
         if let Some(storing) = self.updates.storing.take_if(|storing| storing.deadline <= now) {
             let apex = &storing.apex;
@@ -94,6 +117,12 @@ impl ControlLoop<'_> {
         }
         if let Some(before) = now.checked_sub(self.updates.timeout) {
             let expired = self.updates.inbox.take_older_than(before);
+            if let Some(first) = expired.first() {
+                let apex = without_final_dot(first.message.apex());
+                self.updates.log_failure(&format!(
+                    "zone {apex}: a dynamic update gets SERVFAIL: it was not applied in time (`dns_update_timeout`)"
+                ));
+            }
             self.answer_updates(expired.into_iter().map(|update| (update, FAILED)));
         }
         // After updates, what has waited for the loader comes first.
@@ -137,13 +166,20 @@ impl ControlLoop<'_> {
     /// Answers the updates that change nothing, or has the agent store what they make.
     pub(super) fn finish_updates(&mut self, application: UpdateApplication) {
         let UpdateApplication { loader, apex, mut updates, updated } = application;
-        let Some(UpdatedZone { results, version }) = updated else {
+        let Some(UpdatedZone { results, version, problem }) = updated else {
             log_error(&format!(
                 "zone {apex}: applying dynamic updates panicked; this is a bug in sanderling: report it"
             ));
             self.return_loader(loader);
             return self.answer_updates(updates.into_iter().map(|update| (update, FAILED)));
         };
+        if let (Some(problem), Some(update)) = (problem, updates.first()) {
+            let key = update.message.key().map(without_final_dot).unwrap_or_default();
+            let client = update.client;
+            self.updates.log_failure(&format!(
+                "zone {apex}: a dynamic update of {client} with the key {key} gets SERVFAIL: {problem}"
+            ));
+        }
         let rest = updates.split_off(results.len().min(updates.len()));
         self.updates.inbox.put_back(rest);
         let updates: Vec<_> = updates.into_iter().zip(results).collect();

@@ -8,6 +8,7 @@ use crate::zone_journals::ChangedJournals;
 use crate::zone_updates::UpdateRules;
 use sanderling_config::{Config, DomainName};
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, ZoneUpdate};
+use sanderling_dns::zonefile::Severity;
 use sanderling_dns::{Name, Zone, ZoneEntry, ZoneLimits};
 use sanderling_zone_files::{Denial, ZoneUpdates};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub(crate) struct UpdatedZone {
     pub(crate) results: Vec<UpdateResult>,
     /// The version that they make; `None` if nothing changes.
     pub(crate) version: Option<UpdatedVersion>,
+    /// Why no version can be made of the first update, which is therefore refused.
+    pub(crate) problem: Option<String>,
 }
 
 /// A version that updates have made.
@@ -32,6 +35,12 @@ pub(crate) struct UpdatedVersion {
     journals: ChangedJournals,
 }
 
+impl UpdatedZone {
+    fn refused(count: usize, refusal: UpdateRefusal, problem: Option<String>) -> UpdatedZone {
+        UpdatedZone { results: vec![UpdateResult::Refused(refusal); count], version: None, problem }
+    }
+}
+
 impl Loader {
     /// Applies updates of the zone `apex`, all of them if a version can be made of all.
     pub(crate) fn apply_updates(
@@ -43,27 +52,34 @@ impl Loader {
         let mut count = messages.len();
         loop {
             match self.try_apply(config, apex, &messages[..count]) {
-                Some(updated) => return updated,
-                // One of them makes a zone that cannot be served: it is found among fewer and fewer.
-                None if count > 1 => count /= 2,
-                None => {
-                    let results = vec![UpdateResult::Refused(UpdateRefusal::Failed); count];
-                    return UpdatedZone { results, version: None };
-                }
+                Ok(updated) => return updated,
+                // One of them makes a zone that cannot be served: it is found by halving.
+                Err(_) if count > 1 => count /= 2,
+                Err(problem) => return UpdatedZone::refused(count, UpdateRefusal::Failed, Some(problem)),
             }
         }
     }
 
-    /// `None` if no version can be made of them.
+    /// # Errors
+    /// No version can be made of them: why.
     fn try_apply(
         &mut self,
         config: &Config,
         apex: &DomainName,
         messages: &[&UpdateMessage<'_>],
-    ) -> Option<UpdatedZone> {
-        let loaded = self.zones.get(apex)?;
-        let (served, updates) = (loaded.last_good.as_ref()?, loaded.updates.as_ref()?);
+    ) -> Result<UpdatedZone, String> {
         let rules = UpdateRules::new(config, apex);
+        // Another configuration was loaded since they were received.
+        if rules.is_empty() {
+            return Ok(UpdatedZone::refused(messages.len(), UpdateRefusal::NotAllowed, None));
+        }
+        let loaded = self.zones.get(apex);
+        let Some(served) = loaded.and_then(|loaded| loaded.last_good.as_ref()) else {
+            return Err("the zone has no version that can be served".to_owned());
+        };
+        let Some(updates) = loaded.and_then(|loaded| loaded.updates.as_ref()) else {
+            return Err("the stored updates of the zone are not loaded".to_owned());
+        };
         let mut update = ZoneUpdate::new(served);
         let apply = |message: &&UpdateMessage<'_>| {
             let is_allowed = |owner: Name<'_>, rtype| message.key().is_some_and(|key| rules.allow(key, owner, rtype));
@@ -76,10 +92,15 @@ impl Loader {
         let mut updates = updates.clone();
         updates.difference.add_changes(&update);
         let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
-        let Some(built) = update.finish(limits) else { return Some(UpdatedZone { results, version: None }) };
-        let mut zone = built.zone?;
+        let Some(built) = update.finish(limits) else {
+            return Ok(UpdatedZone { results, version: None, problem: None });
+        };
+        let Some(mut zone) = built.zone else {
+            let error = built.diagnostics.into_iter().find(|diagnostic| diagnostic.severity == Severity::Error);
+            return Err(error.map_or_else(String::new, |error| error.problem));
+        };
         if updates.difference.encoded_bytes() > config.limits.zone_updates_bytes_max {
-            return None;
+            return Err("the zone would have more of them than `zone_updates_max` allows".to_owned());
         }
         let content = updates.encode(zone.apex());
         let to_store = StoreRequest { replaces: updates.stored, content };
@@ -89,7 +110,7 @@ impl Loader {
         let stored = StoredParts::new(config, state_folder.as_deref());
         stored.journals.give(apex, Some(served), &mut zone, &mut journals);
         let version = UpdatedVersion { apex: apex.clone(), zone, updates, to_store, journals };
-        Some(UpdatedZone { results, version: Some(version) })
+        Ok(UpdatedZone { results, version: Some(version), problem: None })
     }
 
     /// Takes a version that is stored; `None` if there is no such zone any more.
