@@ -3,7 +3,8 @@
 use sanderling_config::DomainName;
 use sanderling_dnssec::sign::SigningInput;
 use sanderling_dnssec::{KeyId, ZoneSigner};
-use sanderling_ipc::zone_signing::{MESSAGE_BYTES_MAX, ZoneKey, ZoneKeyAnswer, ZoneKeyRequest};
+use sanderling_ipc::zone_signing::{MESSAGE_BYTES_MAX, PARTS_MAX, ZoneKey, ZoneKeyAnswer, ZoneKeyRequest};
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
@@ -11,14 +12,17 @@ use tokio::sync::Notify;
 
 /// Bytes of inputs after which a request has no further one.
 const INPUTS_BYTES_MIN: usize = 256 * 1024;
+/// Inputs of a request at most: it has the zone and the key besides.
+const INPUTS_MAX: usize = PARTS_MAX - 2;
 const _: () = assert!(INPUTS_BYTES_MIN * 2 < MESSAGE_BYTES_MAX);
 
 /// The connection to the keeper. A call blocks: it is for threads that may wait.
 #[derive(Default)]
 pub(crate) struct KeeperClient {
-    /// `None` until the supervisor has connected both, and after the keeper has exited.
+    /// `None` until the supervisor has connected both, and after an exchange has failed.
     stream: Mutex<Option<UnixStream>>,
     connected: Notify,
+    lost: Notify,
 }
 
 impl KeeperClient {
@@ -31,6 +35,11 @@ impl KeeperClient {
     /// Returns when there is another keeper.
     pub(crate) async fn connected(&self) {
         self.connected.notified().await;
+    }
+
+    /// Returns when the connection is of no use any more.
+    pub(crate) async fn lost(&self) {
+        self.lost.notified().await;
     }
 
     /// A key of the zone that is not one of `known`: the one that was made for nothing before a crash, or a new one. It is on the
@@ -54,15 +63,17 @@ impl KeeperClient {
     }
 
     fn ask(&self, request: &ZoneKeyRequest) -> Result<ZoneKeyAnswer, String> {
+        let message = request.to_message().map_err(|error| error.to_string())?;
         let mut place = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = place.as_mut().ok_or("the keeper of private keys does not run")?;
-        let answer = request.send(stream).and_then(|()| ZoneKeyAnswer::receive(stream));
+        let answer = stream.write_all(&message).and_then(|()| ZoneKeyAnswer::receive(stream));
         match answer {
             Ok(ZoneKeyAnswer::Refused(reason)) => Err(format!("the keeper of private keys refuses: {reason}")),
             Ok(answer) => Ok(answer),
             Err(error) => {
                 // An answer that comes later would be taken for that of the next request.
                 *place = None;
+                self.lost.notify_one();
                 Err(format!("the keeper of private keys does not answer: {error}"))
             }
         }
@@ -90,7 +101,7 @@ impl ZoneSigner for KeeperSigner<'_> {
                 bytes += input.bytes.len();
                 input.key == first.key && has_room
             };
-            let count = rest.iter().take_while(|input| is_of_request(input)).count();
+            let count = rest.iter().take(INPUTS_MAX).take_while(|input| is_of_request(input)).count();
             let (now, later) = rest.split_at(count);
             let inputs = now.iter().map(|input| input.bytes.to_vec()).collect();
             let zone = self.zone.to_string();
@@ -101,5 +112,38 @@ impl ZoneSigner for KeeperSigner<'_> {
             rest = later;
         }
         Ok(signatures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn has_lost(client: &KeeperClient) -> bool {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("built");
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = client.lost() => true,
+                () = std::future::ready(()) => false,
+            }
+        })
+    }
+
+    #[test]
+    fn connection_is_lost_with_the_keeper_and_not_by_a_message_that_is_too_long() {
+        let (asking, mut answering) = UnixStream::pair().expect("connected");
+        let client = KeeperClient::default();
+        client.connect(asking.into());
+        let inputs = vec![vec![0; MESSAGE_BYTES_MAX]];
+        let too_long = ZoneKeyRequest::Sign { zone: "a.test".to_owned(), key: Default::default(), inputs };
+        client.ask(&too_long).expect_err("too long");
+        assert!(!has_lost(&client));
+        ZoneKeyAnswer::Keys(Vec::new()).send(&mut answering).expect("sent");
+        let list = ZoneKeyRequest::List { zone: "a.test".to_owned() };
+        assert_eq!(client.ask(&list), Ok(ZoneKeyAnswer::Keys(Vec::new())));
+        drop(answering);
+        client.ask(&list).expect_err("closed");
+        assert!(has_lost(&client) && !has_lost(&client));
     }
 }

@@ -155,6 +155,11 @@ impl Link {
         self.send(Event::DerivedStored, Vec::new());
     }
 
+    /// Tells the supervisor that the agent needs another socket to the keeper.
+    pub(crate) fn keeper_lost(&self) {
+        self.send(Event::KeeperLost, Vec::new());
+    }
+
     /// Has the server process answer `challenges` besides those of other orders, until what is returned is dropped. Returns when
     /// it does; `None` if it does not in time.
     pub(crate) async fn publish(&self, challenges: Vec<Challenge>) -> Option<Published<'_>> {

@@ -18,7 +18,7 @@ use sanderling_config::{
 use sanderling_dns::rdata::PresentationFormat;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_dns::{HashSeed, Name, NameBuf, Rtype};
-use sanderling_dnssec::sign::{SignedZone, SigningJob};
+use sanderling_dnssec::sign::{KeysInUse, SignedZone, SigningJob};
 use sanderling_dnssec::{Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters};
 use sanderling_ipc::agent::SigningReport;
 use sanderling_state::StateFolder;
@@ -38,7 +38,7 @@ const SIGNING: &str = "signing";
 /// The clock of the machine may be set meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time until what has failed is tried again.
-const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What all zones share.
 pub(crate) struct SigningContext {
@@ -219,13 +219,18 @@ impl SigningTask {
     }
 
     async fn run(mut self) {
-        if let Err(problem) = self.restore().await {
-            // Without its state, new keys would be introduced that the parent does not know.
-            log_error(&format!("zone {}: it is not signed: {problem}", self.zone.apex));
-            self.problem = Some(problem);
+        // Without its state, new keys would be introduced that the parent does not know.
+        while let Err(problem) = self.restore().await {
+            let reread = self.shared.reread.take();
+            self.fail(problem, reread.as_ref());
+            drop(reread);
             self.report();
-            return std::future::pending().await;
+            tokio::select! {
+                () = self.shared.wake.notified() => {}
+                () = tokio::time::sleep(RETRY_INTERVAL) => {}
+            }
         }
+        (self.problem, self.failed_at) = (None, None);
         loop {
             let reread = self.shared.reread.take();
             let was_forced = reread.as_ref().is_some_and(|reread| reread.is_forced);
@@ -308,10 +313,10 @@ impl SigningTask {
         let kept = match (&self.unsigned, reread) {
             (Some(unsigned), None) if unsigned.derivation == derivation => return,
             (Some(unsigned), None) => unsigned.files.clone(),
-            (None, None) if self.file_problem.is_some() => return,
             (_, Some(_)) | (None, None) => None,
         };
         if self.source.origin == ZoneOrigin::Primaries && !self.source.file.exists() {
+            self.file_problem = None;
             return self.withdraw().await;
         }
         let (source, limits) = (self.source.clone(), self.context.config.limits.clone());
@@ -328,11 +333,15 @@ impl SigningTask {
                 self.file_problem = None;
             }
             Err(diagnostics) => {
-                report(&diagnostics);
+                let problem = diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
+                // Without records, the file is read again from time to time, and the log says once why that fails.
+                if reread.is_some() || self.file_problem != problem {
+                    report(&diagnostics);
+                }
                 for answer in reread.iter().flat_map(|reread| &reread.answers) {
                     diagnostics.iter().for_each(|diagnostic| answer.fail(&diagnostic.to_string()));
                 }
-                self.file_problem = diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
+                self.file_problem = problem;
             }
         }
     }
@@ -353,7 +362,7 @@ impl SigningTask {
     /// Makes the keys that are needed and another signed version, if it is time.
     async fn sign_if_needed(&mut self) -> Result<(), String> {
         self.make_keys().await?;
-        let Some(unsigned) = &self.unsigned else { return Ok(()) };
+        let Some(unsigned) = self.records_to_sign() else { return Ok(()) };
         let is_due = match &self.signed {
             Some(signed) => signed.sign_again_at_unix_s.is_none_or(|at| at <= unix_s()),
             None => true,
@@ -361,7 +370,7 @@ impl SigningTask {
         if !is_due && !self.is_outdated {
             return Ok(());
         }
-        let (unsigned, previous) = (Arc::clone(&unsigned.records), self.previous());
+        let previous = self.previous();
         let (keeper, zone, apex) = (Arc::clone(&self.context.keeper), self.zone.clone(), self.apex);
         let keys = self.keys.in_use(self.apex.as_name());
         let sign = move || {
@@ -379,6 +388,18 @@ impl SigningTask {
         };
         let signed = spawn_blocking(sign).await.expect("signing does not panic")?;
         self.store(signed).await
+    }
+
+    /// The records of the file, or those of the signed version if the file could not be read since the start: its signatures must not expire.
+    fn records_to_sign(&self) -> Option<Arc<Records>> {
+        match (&self.unsigned, &self.signed) {
+            (Some(unsigned), _) => Some(Arc::clone(&unsigned.records)),
+            (None, Some(signed)) if self.file_problem.is_some() => {
+                let keys = self.keys.in_use(self.apex.as_name());
+                Some(Arc::new(without_own_keys(&signed.records, self.apex.as_name(), &keys)))
+            }
+            (None, _) => None,
+        }
     }
 
     /// The version before. Before the first one, the server process may have answered with the serial of the file: the first signed version
@@ -543,6 +564,23 @@ fn parse(text: Vec<u8>, apex: &NameBuf) -> Result<Records, String> {
         }
     }
     Ok(records.finish())
+}
+
+/// The records of a signed version but for those that `keys` has added.
+fn without_own_keys(signed: &Records, apex: Name<'_>, keys: &KeysInUse) -> Records {
+    let is_added = |record: &Record<'_>| {
+        let is_of = |added: &[Vec<u8>]| added.iter().any(|rdata| rdata == record.rdata);
+        record.owner == apex
+            && match record.rtype {
+                Rtype::DNSKEY => keys.keys.iter().any(|key| key.key.rdata() == record.rdata),
+                Rtype::CDS => is_of(&keys.cds),
+                Rtype::CDNSKEY => is_of(&keys.cdnskey),
+                _ => false,
+            }
+    };
+    let mut records = RecordsBuilder::default();
+    signed.iter().filter(|record| !is_added(record)).for_each(|record| records.push(record));
+    records.finish()
 }
 
 /// The serial of the SOA record at `apex`.

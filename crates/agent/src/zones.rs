@@ -10,7 +10,7 @@ use crate::notifier::Notifier;
 use crate::produced_catalogs::ProducedCatalogs;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle};
 use crate::served_zones::ServedMap;
-use crate::signed_zone::{SigningContext, SigningHandle};
+use crate::signed_zone::{RETRY_INTERVAL, SigningContext, SigningHandle};
 use crate::tsig_keys::TsigSecrets;
 use crate::updates::Updates;
 use sanderling_config::log::log_warning;
@@ -81,6 +81,7 @@ impl Zones {
         let start = |zone: &SignedZone| {
             Some((zone.apex.clone(), SigningHandle::start(zone, source(&zone.apex)?, Rc::clone(&signing))))
         };
+        tokio::task::spawn_local(replace_lost_keeper(Rc::clone(&signing)));
         let signed: BTreeMap<_, _> = config.signed_zones.iter().filter_map(start).collect();
         let context = Rc::new(SecondaryContext {
             state,
@@ -240,5 +241,14 @@ impl Zones {
             report.signing = Some(signed.report());
         }
         reports.into_values().collect()
+    }
+}
+
+/// Has the supervisor connect the agent to the keeper again when an exchange has failed, after a while: the next one may fail as well.
+async fn replace_lost_keeper(signing: Rc<SigningContext>) {
+    loop {
+        signing.keeper.lost().await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
+        signing.link.keeper_lost();
     }
 }

@@ -319,6 +319,8 @@ pub enum Event {
     },
     /// The agent has stored derived records.
     DerivedStored,
+    /// The agent cannot use its socket to the keeper any more, and needs another one.
+    KeeperLost,
     /// The state of the agent has changed ([`FdKind::AgentReport`]).
     AgentReport,
     /// The keeper holds the private keys of a set of certificates. The certificates come with the event
@@ -616,6 +618,7 @@ pub(crate) mod tests {
             Event::ZoneServed(ServedZone { name: zone(), serial: None, is_of_operator: false }),
             Event::CertificateStored { name: zone() },
             Event::DerivedStored,
+            Event::KeeperLost,
             Event::AgentReport,
             Event::KeysHeld { number: 1 },
             Event::KeysKept,
@@ -691,7 +694,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 32, 33, 24], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 32, 34, 24], "{inner:?}");
     }
 
     #[test]

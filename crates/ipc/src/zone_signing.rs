@@ -73,15 +73,16 @@ const SIGNATURES: u8 = 130;
 const REFUSED: u8 = 131;
 
 impl ZoneKeyRequest {
-    /// Sends the request.
-    pub fn send(&self, stream: &mut impl Write) -> io::Result<()> {
+    /// The request as it is sent.
+    ///
+    /// # Errors
+    /// It has more than [`MESSAGE_BYTES_MAX`].
+    pub fn to_message(&self) -> io::Result<Vec<u8>> {
         match self {
-            ZoneKeyRequest::List { zone } => send(stream, LIST, [zone.as_bytes()].into_iter()),
-            ZoneKeyRequest::Make { zone, algorithm } => {
-                send(stream, MAKE, [zone.as_bytes(), &[*algorithm]].into_iter())
-            }
+            ZoneKeyRequest::List { zone } => message(LIST, [zone.as_bytes()].into_iter()),
+            ZoneKeyRequest::Make { zone, algorithm } => message(MAKE, [zone.as_bytes(), &[*algorithm]].into_iter()),
             ZoneKeyRequest::Sign { zone, key, inputs } => {
-                send(stream, SIGN, [zone.as_bytes(), key].into_iter().chain(inputs.iter().map(Vec::as_slice)))
+                message(SIGN, [zone.as_bytes(), key].into_iter().chain(inputs.iter().map(Vec::as_slice)))
             }
         }
     }
@@ -118,18 +119,19 @@ impl ZoneKeyRequest {
 impl ZoneKeyAnswer {
     /// Sends the answer.
     pub fn send(&self, stream: &mut impl Write) -> io::Result<()> {
-        match self {
+        let message = match self {
             ZoneKeyAnswer::Keys(keys) => {
                 let algorithms: Vec<[u8; 1]> = keys.iter().map(|key| [key.algorithm]).collect();
                 let parts = keys.iter().zip(&algorithms).flat_map(|(key, algorithm)| {
                     let parts: [&[u8]; 3] = [&key.id, algorithm, &key.public_key];
                     parts
                 });
-                send(stream, KEYS, parts)
+                message(KEYS, parts)
             }
-            ZoneKeyAnswer::Signatures(signatures) => send(stream, SIGNATURES, signatures.iter().map(Vec::as_slice)),
-            ZoneKeyAnswer::Refused(reason) => send(stream, REFUSED, [reason.as_bytes()].into_iter()),
-        }
+            ZoneKeyAnswer::Signatures(signatures) => message(SIGNATURES, signatures.iter().map(Vec::as_slice)),
+            ZoneKeyAnswer::Refused(reason) => message(REFUSED, [reason.as_bytes()].into_iter()),
+        };
+        stream.write_all(&message?)
     }
 
     /// Waits for an answer.
@@ -162,7 +164,7 @@ impl ZoneKeyAnswer {
     }
 }
 
-fn send<'p>(stream: &mut impl Write, kind: u8, parts: impl Iterator<Item = &'p [u8]>) -> io::Result<()> {
+fn message<'p>(kind: u8, parts: impl Iterator<Item = &'p [u8]>) -> io::Result<Vec<u8>> {
     let mut message = vec![0, 0, 0, 0, VERSION, kind];
     for part in parts {
         message.extend_from_slice(&length_of(part)?);
@@ -170,7 +172,7 @@ fn send<'p>(stream: &mut impl Write, kind: u8, parts: impl Iterator<Item = &'p [
     }
     let length = length_of(&message[4..])?;
     message[..4].copy_from_slice(&length);
-    stream.write_all(&message)
+    Ok(message)
 }
 
 fn length_of(bytes: &[u8]) -> io::Result<[u8; 4]> {
@@ -237,7 +239,7 @@ mod tests {
     #[test]
     fn messages_arrive_as_they_were_sent() {
         let mut stream = Vec::new();
-        requests().iter().for_each(|request| request.send(&mut stream).expect("sent"));
+        requests().iter().for_each(|request| stream.extend(request.to_message().expect("short")));
         let mut rest = &stream[..];
         requests().into_iter().for_each(|it| assert_eq!(ZoneKeyRequest::receive(&mut rest).expect("received"), it));
         let mut stream = Vec::new();
@@ -250,8 +252,7 @@ mod tests {
     #[test]
     fn what_is_cut_off_or_too_long_is_no_message() {
         for request in requests() {
-            let mut whole = Vec::new();
-            request.send(&mut whole).expect("sent");
+            let whole = request.to_message().expect("short");
             for length in 0..whole.len() {
                 ZoneKeyRequest::receive(&mut &whole[..length]).expect_err("cut off");
             }
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(ZoneKeyRequest::receive(&mut &long[..]).expect_err("long").kind(), io::ErrorKind::InvalidData);
         let inputs = vec![vec![0; MESSAGE_BYTES_MAX]];
         let long = ZoneKeyRequest::Sign { zone: "a".to_owned(), key: [0; KEY_ID_BYTES], inputs };
-        long.send(&mut Vec::new()).expect_err("too long");
+        long.to_message().expect_err("too long");
         let many = [&[VERSION, SIGNATURES][..], &vec![0; 4 * (PARTS_MAX + 1)]].concat();
         assert_eq!(ZoneKeyAnswer::parse(&many), None);
         assert!(ZoneKeyAnswer::parse(&many[..many.len() - 4]).is_some());

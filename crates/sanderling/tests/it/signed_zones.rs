@@ -183,6 +183,52 @@ fn keys_and_versions_outlive_processes() {
 }
 
 #[test]
+fn signatures_are_made_again_while_the_file_has_an_error() {
+    let directory = configure("dnssec = true");
+    let server = start(&directory);
+    wait_until_signed(&server, &directory);
+    server.signal("TERM");
+    server.end();
+    // The stored version lacks a signature.
+    let signed = directory.path().join("state/signed/example.com.zone");
+    let text = fs::read_to_string(&signed).unwrap();
+    let is_kept = |line: &&str| !(line.starts_with("www.example.com. ") && line.contains(" RRSIG A "));
+    let damaged: String = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+    assert!(damaged.len() < text.len(), "{text}");
+    fs::write(&signed, damaged).unwrap();
+    directory.replace("example.com.zone", format!("{}www A 192.0.2\n", zone(20, 3)).as_bytes());
+    let server = start(&directory);
+    wait_until("the zone is signed again", || serial(&server) == 9);
+    check_is_valid(&server, &directory);
+    assert!(status(&directory).contains("problem: "));
+    directory.replace("example.com.zone", zone(21, 3).as_bytes());
+    let reload = directory.control("reload");
+    assert!(reload.status.success(), "{reload}");
+    assert_eq!(serial(&server), 21);
+    check_is_valid(&server, &directory);
+}
+
+#[test]
+fn damaged_state_of_keys_is_an_error_until_it_is_repaired() {
+    let directory = configure("dnssec = true");
+    let server = start(&directory);
+    wait_until_signed(&server, &directory);
+    server.signal("TERM");
+    server.end();
+    let state = directory.path().join("state/signing/example.com.json");
+    let good = fs::read(&state).unwrap();
+    fs::write(&state, "{").unwrap();
+    let server = start(&directory);
+    let reload = directory.control("reload");
+    assert_eq!(reload.code(), Some(1), "{reload}");
+    assert!(reload.errors.contains("cannot read signing/example.com.json"), "{reload}");
+    fs::write(&state, good).unwrap();
+    directory.replace("example.com.zone", zone(20, 3).as_bytes());
+    wait_until("the zone is signed again", || directory.control("reload").status.success() && serial(&server) == 20);
+    check_is_valid(&server, &directory);
+}
+
+#[test]
 fn zone_of_a_hidden_primary_is_signed_on_the_way() {
     let address = free_address();
     let directory = TestDirectory::new();

@@ -232,6 +232,7 @@ impl Supervisor {
                     let config = Arc::clone(&self.active.config);
                     self.secrets.pass_on_again(&config);
                 }
+                (Event::KeeperLost, None) => self.keeper.forget_agent(),
                 (Event::CertificateStored { name }, None) => {
                     let config = Arc::clone(&self.active.config);
                     self.secrets.pass_on_again(&config);

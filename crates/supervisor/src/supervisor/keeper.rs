@@ -215,6 +215,13 @@ impl Keeper {
         process.connection.send_with(&Message::Command(command), descriptors)
     }
 
+    /// The agent needs another socket to the keeper.
+    pub(super) fn forget_agent(&mut self) {
+        if let Some(process) = &mut self.process {
+            process.agent = None;
+        }
+    }
+
     fn next_event(&mut self) -> io::Result<Option<(Event, IncomingFds)>> {
         let Some(process) = &mut self.process else { return Ok(None) };
         match process.connection.recv()? {
@@ -360,8 +367,9 @@ impl Supervisor {
         if !config.keeps_certificates() && !self.start_keeper_for_zones(&config) {
             return;
         }
-        let Some(process) = self.keeper.process.as_mut().filter(|process| process.agent != Some(agent)) else { return };
-        process.agent = Some(agent);
+        if self.keeper.process.as_ref().is_none_or(|process| process.agent == Some(agent)) {
+            return;
+        }
         let pair = UnixStream::pair().and_then(|(asking, answering)| {
             asking.set_read_timeout(Some(ZONE_ANSWER_TIME))?;
             asking.set_write_timeout(Some(ZONE_ANSWER_TIME))?;
@@ -369,7 +377,10 @@ impl Supervisor {
             Ok(asking)
         });
         match pair {
-            Ok(asking) => self.pass_keeper_to_agent(asking.into()),
+            Ok(asking) => {
+                self.pass_keeper_to_agent(asking.into());
+                self.keeper.process.iter_mut().for_each(|process| process.agent = Some(agent));
+            }
             Err(error) => log_warning(&format!("cannot connect the agent to the keeper: {}", error_text(&error))),
         }
     }

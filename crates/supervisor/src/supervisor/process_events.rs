@@ -87,6 +87,7 @@ impl Supervisor {
             Event::ChallengesChanged { .. }
             | Event::CertificateStored { .. }
             | Event::DerivedStored
+            | Event::KeeperLost
             | Event::ZoneStored { .. }
             | Event::UpdatesStored(_)
             | Event::AgentReport => {

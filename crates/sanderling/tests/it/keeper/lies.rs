@@ -15,6 +15,7 @@ use sanderling_os::request_socket::RequestSocket;
 use sanderling_testkit::{DEADLINE, TestDirectory, run_program, sanderling};
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -216,7 +217,7 @@ fn keeper_signs_handshakes_and_nothing_else() {
 }
 
 fn ask_as_agent(socket: &mut UnixStream, request: &ZoneKeyRequest) -> ZoneKeyAnswer {
-    request.send(socket).expect("it runs");
+    socket.write_all(&request.to_message().expect("short")).expect("it runs");
     ZoneKeyAnswer::receive(socket).expect("it runs")
 }
 
@@ -257,8 +258,7 @@ fn keys_of_zones_sign_for_the_agent_alone_and_records_of_their_zone_alone() {
         assert_eq!(ask(&worker, &key.id, scheme, &certificate_verify()), Err(Refusal::UnknownKey));
     }
     // What the agent says to the keeper, the keeper does not hear from a worker.
-    let mut message = Vec::new();
-    sign(zone(), &of_zone).send(&mut message).expect("written");
+    let message = sign(zone(), &of_zone).to_message().expect("short");
     assert_eq!(ask_raw(&worker, &message), Err(Refusal::Malformed));
 }
 
