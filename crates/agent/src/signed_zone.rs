@@ -11,7 +11,7 @@ use crate::keeper_client::{KeeperClient, KeeperSigner};
 use crate::link::Link;
 use crate::zone_keys::ZoneKeys;
 use sanderling_config::diagnostic::Diagnostic;
-use sanderling_config::log::{log, log_error, report};
+use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{
     Config, DomainName, Limits, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, zone_file_name,
 };
@@ -70,6 +70,8 @@ struct Shared {
     reread: RefCell<Option<Reread>>,
     /// What is shown of the keys.
     keys: RefCell<ZoneKeys>,
+    /// The longest TTL of the signed version; `None` if it was not signed since the start.
+    longest_ttl_s: Cell<Option<u32>>,
     report: RefCell<SigningReport>,
 }
 
@@ -151,7 +153,10 @@ impl SigningHandle {
         problem.into_iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
         let wanted = keys.ds_wanted(apex.as_name());
         if !wanted.is_empty() {
-            text += "  the parent zone is to have this DS record; give it to the registrar, or the DNSKEY record if it asks for that:\n";
+            let ttl = self.shared.longest_ttl_s.get().map_or(String::new(), |ttl_s| format!(" ({ttl_s} s)"));
+            text += "  the parent zone is to have this DS record; give it to the registrar, or the DNSKEY record if it asks for that;\n";
+            text += "  do that only after all name servers of the zone have answered with the signed version for its longest TTL";
+            text += &format!("{ttl}:\n");
         }
         for ds in wanted {
             text += &format!("    {name}. IN DS {}\n", PresentationFormat::new(Rtype::DS, &ds.rdata()));
@@ -291,7 +296,12 @@ impl SigningTask {
                 None => ZoneKeys::default(),
             };
             let signed = match std::fs::read(&zone_file) {
-                Ok(text) => parse(text, &apex).ok(),
+                Ok(text) => {
+                    let warn = |problem: &String| {
+                        log_warning(&format!("{}: {problem}; the zone is signed anew", zone_file.display()));
+                    };
+                    parse(text, &apex).inspect_err(warn).ok()
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
                 Err(error) => return Err(format!("cannot read {}: {error}", zone_file.display())),
             };
@@ -415,7 +425,7 @@ impl SigningTask {
     }
 
     async fn store(&mut self, signed: SignedZone) -> Result<(), String> {
-        let SignedZone { records, serial, is_changed, sign_again_at_unix_s, made_count, kept_count, .. } = signed;
+        let SignedZone { records, serial, is_changed, sign_again_at_unix_s, ttls, made_count, kept_count } = signed;
         let records = Arc::new(records);
         let before = self.signed.as_ref().map(|signed| signed.serial);
         if is_changed || before.is_none() {
@@ -436,6 +446,7 @@ impl SigningTask {
         }
         self.signed = Some(Signed { records, serial, sign_again_at_unix_s });
         self.is_outdated = false;
+        self.shared.longest_ttl_s.set(Some(ttls.longest_s));
         Ok(())
     }
 

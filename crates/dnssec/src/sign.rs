@@ -179,7 +179,7 @@ pub struct ZoneTtls {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
     /// Signatures would be replaced as soon as they are made, or be valid for too long.
-    #[error("signatures must be valid for longer than refresh and jitter together, and for less than a year")]
+    #[error("signatures must be valid for longer than refresh and jitter together, and for at most 30 days")]
     Parameters,
     /// The apex has no SOA record, or several.
     #[error("the zone has no SOA record at its apex, or several")]

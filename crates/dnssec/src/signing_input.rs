@@ -7,8 +7,8 @@ use sanderling_dns::{Name, Rtype};
 
 /// Bytes of the longest input: an RRset fits into a message of 64 KiB, and here each record has its owner before it.
 pub const SIGNING_INPUT_BYTES_MAX: usize = 1 << 20;
-/// Seconds between inception and expiration at most.
-pub const VALIDITY_S_MAX: u32 = 366 * 24 * 3600;
+/// Seconds between inception and expiration at most: twice of what is usual.
+pub const VALIDITY_S_MAX: u32 = 30 * 24 * 3600;
 
 const CLASS_IN: u16 = 1;
 /// Bytes of the fields of RRSIG RDATA before the name of the signer.
@@ -119,6 +119,21 @@ pub fn check(input: &[u8], apex: Name<'_>, algorithm: Algorithm, key_tag: u16) -
     check_records(&rest[signer.length_bytes()..], &head, apex).ok_or(InputError::Records)
 }
 
+/// The type and the RDATA of the records in an input that [`check`] accepts; `None` for any other.
+pub fn records(input: &[u8]) -> Option<(Rtype, Vec<&[u8]>)> {
+    let (head, rest) = RrsigHead::read(input)?;
+    let mut rest = rest.get(Name::parse(rest).ok()?.length_bytes()..)?;
+    let mut rdatas = Vec::new();
+    while !rest.is_empty() {
+        let owner = Name::parse(rest).ok()?;
+        let (length, tail) = rest.get(owner.length_bytes() + RECORD_HEAD_BYTES..)?.split_first_chunk()?;
+        let (rdata, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        rdatas.push(rdata);
+        rest = tail;
+    }
+    Some((head.type_covered, rdatas))
+}
+
 fn check_records(mut rest: &[u8], head: &RrsigHead, apex: Name<'_>) -> Option<()> {
     let owner = Name::parse(rest).ok()?;
     let is_lowercase = !owner.as_bytes().iter().any(u8::is_ascii_uppercase);
@@ -190,6 +205,8 @@ mod tests {
         let two: [&[u8]; 2] = [&[192, 0, 2, 1], &[192, 0, 2, 2]];
         let good = input(head(), owner, Rtype::A, &two);
         assert_eq!(check_input(&good), Ok(()));
+        assert_eq!(records(&good), Some((Rtype::A, two.to_vec())));
+        assert_eq!(records(&good[..good.len() - 1]), None);
         for length in 0..good.len() {
             assert!(check_input(&good[..length]).is_err() || length == good.len() - 19, "{length}");
         }

@@ -2,7 +2,7 @@
 
 use crate::key_set::KeySet;
 use crate::signing_thread::Shared;
-use crate::zone_keys::ZoneKeys;
+use crate::zone_keys::{KeyFolder, ZoneKeys};
 use crate::zone_thread;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
@@ -17,7 +17,6 @@ use sanderling_os::request_socket::RequestSocket;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -30,11 +29,11 @@ pub(crate) struct MainLoop {
     /// Each signing thread has a reference.
     shared: Arc<Shared>,
     /// The folder with the keys of zones; `None` if no zone is signed.
-    zone_keys: Option<PathBuf>,
+    zone_keys: Option<KeyFolder>,
 }
 
 impl MainLoop {
-    pub(crate) fn new(supervisor: Connection, zone_keys: Option<PathBuf>) -> MainLoop {
+    pub(crate) fn new(supervisor: Connection, zone_keys: Option<KeyFolder>) -> MainLoop {
         MainLoop { supervisor: Some(supervisor), keys: KeySet::default(), shared: Arc::default(), zone_keys }
     }
 

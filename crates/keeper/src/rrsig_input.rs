@@ -2,9 +2,10 @@
 //! refused, so that a key of a zone signs neither a handshake nor a record of another zone.
 
 use sanderling_config::DomainName;
-use sanderling_dns::{Name, NameBuf};
+use sanderling_dns::{Name, NameBuf, Rtype};
 use sanderling_dnssec::signing_input::{self, VALIDITY_S_MAX};
 use sanderling_dnssec::{Algorithm, KeyRole, PublicKey};
+use sanderling_ipc::zone_signing::ZoneKey;
 
 /// Where RRSIG data has the expiration.
 const EXPIRATION_AT: usize = 8;
@@ -20,13 +21,11 @@ pub(crate) struct SigningKeyName {
 
 impl SigningKeyName {
     /// `None` for an algorithm that does not sign zones.
-    pub(crate) fn new(zone: &DomainName, algorithm: u8, public_key: &[u8]) -> Option<SigningKeyName> {
-        let algorithms = [Algorithm::RsaSha256, Algorithm::EcdsaP256, Algorithm::Ed25519];
-        let algorithm = algorithms.into_iter().find(|known| known.number() == algorithm)?;
+    pub(crate) fn new(zone: &DomainName, key: &ZoneKey) -> Option<SigningKeyName> {
         let labels: Vec<&[u8]> = zone.labels().map(str::as_bytes).collect();
-        let tag = |role| PublicKey { algorithm, role, bytes: public_key.to_vec() }.tag();
         let apex = NameBuf::joined(&labels, Name::ROOT).ok()?;
-        Some(SigningKeyName { apex, algorithm, tags: [KeyRole::Csk, KeyRole::Zsk].map(tag) })
+        let keys = public_keys(key)?;
+        Some(SigningKeyName { apex, algorithm: keys[0].algorithm, tags: keys.map(|key| key.tag()) })
     }
 
     /// Checks that `input` is what this key signs, and that the signature will not be valid for too long from now on.
@@ -39,11 +38,47 @@ impl SigningKeyName {
         let expiration = input[EXPIRATION_AT..].first_chunk().expect("it has the form of RRSIG data");
         // Times wrap around (RFC 4034 §3.1.5).
         let from_now = u32::from_be_bytes(*expiration).wrapping_sub(now_unix_s as u32).cast_signed();
-        match i64::from(from_now) <= i64::from(VALIDITY_S_MAX) {
-            true => Ok(()),
-            false => Err("the signature would be valid for too long".to_owned()),
+        match from_now {
+            ..=0 => Err("the signature would have expired".to_owned()),
+            1.. if from_now.cast_unsigned() > VALIDITY_S_MAX => {
+                Err("the signature would be valid for too long".to_owned())
+            }
+            1.. => Ok(()),
         }
     }
+
+    /// Checks that the records in `input`, which [`check`](Self::check) accepts, name no keys but those of `known` if they name keys: with a
+    /// signature of another key, its owner could sign the zone without the keeper.
+    ///
+    /// # Errors
+    /// They name another key.
+    pub(crate) fn check_named_keys(&self, input: &[u8], known: &[ZoneKey]) -> Result<(), String> {
+        let known = || known.iter().filter_map(public_keys).flatten();
+        let is_known = |rtype, rdata: &[u8]| match rtype {
+            Rtype::CDS => known().any(|key| key.ds(self.apex.as_name()).rdata() == rdata),
+            _ => known().any(|key| key.rdata() == rdata),
+        };
+        match signing_input::records(input) {
+            Some((rtype, rdatas)) if !rdatas.iter().all(|rdata| is_known(rtype, rdata)) => {
+                Err(format!("a {rtype} record names a key that the keeper does not have; remove that record"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the records in `input` name keys of the zone.
+pub(crate) fn names_keys(input: &[u8]) -> bool {
+    let rtype = input.first_chunk().map(|rtype| Rtype(u16::from_be_bytes(*rtype)));
+    matches!(rtype, Some(Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY))
+}
+
+/// The key as one with the flag SEP, and as one without; `None` for an algorithm that does not sign zones.
+fn public_keys(key: &ZoneKey) -> Option<[PublicKey; 2]> {
+    let algorithms = [Algorithm::RsaSha256, Algorithm::EcdsaP256, Algorithm::Ed25519];
+    let algorithm = algorithms.into_iter().find(|known| known.number() == key.algorithm)?;
+    let of_role = |role| PublicKey { algorithm, role, bytes: key.public_key.clone() };
+    Some([KeyRole::Csk, KeyRole::Zsk].map(of_role))
 }
 
 #[cfg(test)]
@@ -52,6 +87,10 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000;
     const PUBLIC_KEY: &[u8] = &[7; 64];
+
+    fn zone_key(algorithm: u8, public_key: &[u8]) -> ZoneKey {
+        ZoneKey { id: [0; 32], algorithm, public_key: public_key.to_vec() }
+    }
 
     /// A TXT record of `owner` in `a.test`, signed from `now` on.
     fn input(owner: &[u8], labels: u8, role: KeyRole, now: u64) -> Vec<u8> {
@@ -64,8 +103,8 @@ mod tests {
     #[test]
     fn records_of_the_zone_are_signed_and_nothing_else() {
         let zone = DomainName::parse("a.test").expect("a name");
-        assert!(SigningKeyName::new(&zone, 5, PUBLIC_KEY).is_none());
-        let key = SigningKeyName::new(&zone, 13, PUBLIC_KEY).expect("a known algorithm");
+        assert!(SigningKeyName::new(&zone, &zone_key(5, PUBLIC_KEY)).is_none());
+        let key = SigningKeyName::new(&zone, &zone_key(13, PUBLIC_KEY)).expect("a known algorithm");
         for role in [KeyRole::Csk, KeyRole::Ksk, KeyRole::Zsk] {
             assert_eq!(key.check(&input(b"\x03www\x01a\x04test\0", 3, role, NOW), NOW), Ok(()));
         }
@@ -74,16 +113,48 @@ mod tests {
         for wrong in [&of_another_zone[..], &handshake, b""] {
             key.check(wrong, NOW).expect_err("refused");
         }
-        let other = SigningKeyName::new(&zone, 13, &[8; 64]).expect("a known algorithm");
+        let other = SigningKeyName::new(&zone, &zone_key(13, &[8; 64])).expect("a known algorithm");
         other.check(&input(b"\x01a\x04test\0", 2, KeyRole::Csk, NOW), NOW).expect_err("another key");
     }
 
     #[test]
     fn signature_of_the_distant_future_is_refused() {
-        let key = SigningKeyName::new(&DomainName::parse("a.test").expect("a name"), 13, PUBLIC_KEY).expect("known");
+        let zone = DomainName::parse("a.test").expect("a name");
+        let key = SigningKeyName::new(&zone, &zone_key(13, PUBLIC_KEY)).expect("known");
         let (later, problem) = (NOW + u64::from(VALIDITY_S_MAX), "the signature would be valid for too long");
         let input = input(b"\x01a\x04test\0", 2, KeyRole::Csk, later);
         assert_eq!(key.check(&input, NOW), Err(problem.to_owned()));
         assert_eq!(key.check(&input, later), Ok(()));
+        for over in [14 * 24 * 3600, 1 << 31] {
+            key.check(&input, later + over).expect_err("expired, or so far ahead that it seems so");
+        }
+    }
+
+    #[test]
+    fn records_name_only_keys_of_the_keeper() {
+        let (zone, ours) = (DomainName::parse("a.test").expect("a name"), zone_key(13, PUBLIC_KEY));
+        let key = SigningKeyName::new(&zone, &ours).expect("known");
+        let [public, _] = public_keys(&ours).expect("known");
+        let [other, _] = public_keys(&zone_key(13, &[8; 64])).expect("known");
+        let input = |rtype: Rtype, rdatas: &[Vec<u8>]| {
+            let head = [&rtype.0.to_be_bytes()[..], &[13, 2], &[0; 14], b"\x01a\x04test\0"].concat();
+            let record = |rdata: &Vec<u8>| {
+                let start = [b"\x01a\x04test\0", &rtype.0.to_be_bytes()[..], &[0, 1, 0, 0, 0, 0]].concat();
+                [&start[..], &(rdata.len() as u16).to_be_bytes(), rdata].concat()
+            };
+            [head, rdatas.iter().flat_map(record).collect()].concat()
+        };
+        let ds = |public: &PublicKey| public.ds(key.apex.as_name()).rdata();
+        for (rtype, good, bad) in [
+            (Rtype::DNSKEY, public.rdata(), other.rdata()),
+            (Rtype::CDNSKEY, public.rdata(), other.rdata()),
+            (Rtype::CDS, ds(&public), ds(&other)),
+        ] {
+            let (good, both) = (input(rtype, std::slice::from_ref(&good)), input(rtype, &[good, bad]));
+            assert!(names_keys(&good));
+            assert_eq!(key.check_named_keys(&good, std::slice::from_ref(&ours)), Ok(()));
+            key.check_named_keys(&both, std::slice::from_ref(&ours)).expect_err("a key of another");
+        }
+        assert!(!names_keys(&input(Rtype::TXT, &[])));
     }
 }

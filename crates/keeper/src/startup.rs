@@ -1,6 +1,7 @@
 //! The start of the keeper: inherit, give up privileges, enter the sandbox.
 
 use crate::main_loop::MainLoop;
+use crate::zone_keys::KeyFolder;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log_error};
 use sanderling_config::{ConfigSource, Exit, ZONE_KEYS, lookup_user};
@@ -52,7 +53,8 @@ fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
     sandbox::enter_as_keeper(if config.sandbox { Layer::Enabled } else { Layer::Disabled }, folder)?;
     log::set_queue_limit(config.limits.log_queue_bytes_max);
     log::start_writer()?;
-    MainLoop::new(supervisor, zone_keys.map(|(path, _)| path)).run()
+    let zones = config.signed_zones.iter().map(|zone| zone.apex.clone()).collect();
+    MainLoop::new(supervisor, zone_keys.map(|(path, _)| KeyFolder { path, zones })).run()
 }
 
 /// The folder with the keys of zones, which is created.

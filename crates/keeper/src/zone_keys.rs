@@ -1,6 +1,6 @@
 //! The private keys of the zones that are signed: a file of PKCS#8 for each, in a folder that no other process may read.
 
-use crate::rrsig_input::SigningKeyName;
+use crate::rrsig_input::{SigningKeyName, names_keys};
 use crate::zone_key::ZonePrivateKey;
 use data_encoding::{BASE64, HEXLOWER};
 use sanderling_config::{DomainName, zone_file_name};
@@ -23,10 +23,18 @@ const PEM_END: &str = "-----END PRIVATE KEY-----\n";
 /// Characters of a line of PEM (RFC 7468 §2).
 const PEM_LINE_CHARACTERS: usize = 64;
 
+/// Where the keys are.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyFolder {
+    pub(crate) path: PathBuf,
+    /// The zones for which keys are made: those that the configuration has signed.
+    pub(crate) zones: Vec<DomainName>,
+}
+
 /// The keys, read when they are needed.
 #[derive(Debug)]
 pub(crate) struct ZoneKeys {
-    folder: PathBuf,
+    folder: KeyFolder,
     loaded: HashMap<(DomainName, ZoneKeyId), LoadedKey>,
 }
 
@@ -37,8 +45,8 @@ struct LoadedKey {
 }
 
 impl ZoneKeys {
-    /// The keys below `folder`.
-    pub(crate) fn new(folder: PathBuf) -> ZoneKeys {
+    /// The keys in `folder`.
+    pub(crate) fn new(folder: KeyFolder) -> ZoneKeys {
         ZoneKeys { folder, loaded: HashMap::new() }
     }
 
@@ -54,11 +62,16 @@ impl ZoneKeys {
                 Ok(ZoneKeyAnswer::Keys(vec![self.make(&parse_zone(&zone)?, algorithm)?]))
             }
             ZoneKeyRequest::Sign { zone, key, inputs } => {
-                let LoadedKey { key, name } = self.load(parse_zone(&zone)?, key)?;
+                let apex = parse_zone(&zone)?;
+                let known = if inputs.iter().any(|input| names_keys(input)) { self.list(&apex)? } else { Vec::new() };
+                let LoadedKey { key, name } = self.load(apex, key)?;
                 let now_unix_s = unix_seconds();
                 let sign = |input: &Vec<u8>| {
                     name.check(input, now_unix_s)
                         .map_err(|reason| format!("what is to be signed is not of the zone {zone}: {reason}"))?;
+                    if names_keys(input) {
+                        name.check_named_keys(input, &known)?;
+                    }
                     key.sign(input)
                 };
                 inputs.iter().map(sign).collect::<Result<_, _>>().map(ZoneKeyAnswer::Signatures)
@@ -72,6 +85,9 @@ impl ZoneKeys {
     }
 
     fn make(&mut self, zone: &DomainName, algorithm: u8) -> Result<ZoneKey, String> {
+        if !self.folder.zones.contains(zone) {
+            return Err(format!("the zone {zone} has no `dnssec` in the configuration"));
+        }
         if self.files(zone)?.len() >= KEYS_MAX {
             return Err(format!("the zone {zone} has {KEYS_MAX} keys; remove those that it does not use"));
         }
@@ -92,15 +108,14 @@ impl ZoneKeys {
             let file = self.files(zone)?.into_iter().find(|file| file.id == id);
             let file = file.ok_or_else(|| format!("the zone {zone} has no such key"))?;
             let key = file.read()?;
-            let name = SigningKeyName::new(zone, file.algorithm, &key.public().public_key)
-                .ok_or("it is of an unknown algorithm")?;
+            let name = SigningKeyName::new(zone, &key.public()).ok_or("it is of an unknown algorithm")?;
             self.loaded.insert(place.clone(), LoadedKey { key, name });
         }
         Ok(&self.loaded[&place])
     }
 
     fn folder_of(&self, zone: &DomainName) -> PathBuf {
-        self.folder.join(zone_file_name(zone))
+        self.folder.path.join(zone_file_name(zone))
     }
 
     /// The files of the keys of the zone, sorted by their names.
@@ -196,6 +211,11 @@ mod tests {
     const ECDSAP256SHA256: u8 = 13;
     const ED25519: u8 = 15;
 
+    fn zone_keys(folder: &Path) -> ZoneKeys {
+        let zones = ["a.test", "b.test", "0/25.2.0.192.in-addr.arpa"].map(|zone| parse_zone(zone).expect("a name"));
+        ZoneKeys::new(KeyFolder { path: folder.to_owned(), zones: zones.to_vec() })
+    }
+
     fn make(keys: &mut ZoneKeys, zone: &str, algorithm: u8) -> ZoneKey {
         match keys.answer(ZoneKeyRequest::Make { zone: zone.to_owned(), algorithm }) {
             ZoneKeyAnswer::Keys(mut made) if made.len() == 1 => made.remove(0),
@@ -219,11 +239,11 @@ mod tests {
     #[test]
     fn keys_are_files_that_outlive_the_process() {
         let folder = tempfile::tempdir().expect("created");
-        let mut keys = ZoneKeys::new(folder.path().to_owned());
+        let mut keys = zone_keys(folder.path());
         assert_eq!(list(&mut keys, "a.test"), []);
         let (one, two) = (make(&mut keys, "a.test", ECDSAP256SHA256), make(&mut keys, "a.test", ED25519));
         let of_another_zone = make(&mut keys, "0/25.2.0.192.in-addr.arpa", ED25519);
-        let mut next = ZoneKeys::new(folder.path().to_owned());
+        let mut next = zone_keys(folder.path());
         assert_eq!(list(&mut next, "a.test"), [one, two]);
         assert_eq!(list(&mut next, "0/25.2.0.192.in-addr.arpa"), [of_another_zone]);
         let file = fs::read_dir(folder.path().join("a.test")).expect("listed").next().expect("a file").expect("listed");
@@ -233,7 +253,7 @@ mod tests {
     #[test]
     fn key_signs_for_its_own_zone_alone() {
         let folder = tempfile::tempdir().expect("created");
-        let mut keys = ZoneKeys::new(folder.path().to_owned());
+        let mut keys = zone_keys(folder.path());
         let (key, other) = (make(&mut keys, "a.test", ED25519), make(&mut keys, "b.test", ED25519));
         let sign = |zone: &str, key: &ZoneKey, input: &[u8]| ZoneKeyRequest::Sign {
             zone: zone.to_owned(),
@@ -241,6 +261,8 @@ mod tests {
             inputs: vec![input.to_vec()],
         };
         refused(keys.answer(sign("a.test", &other, b"")), "the zone a.test has no such key");
+        let of_unsigned = ZoneKeyRequest::Make { zone: "c.test".to_owned(), algorithm: ED25519 };
+        refused(keys.answer(of_unsigned), "the zone c.test has no `dnssec` in the configuration");
         refused(keys.answer(sign("a.test", &key, b"text")), "is not of the zone a.test: ");
         for zone in ["A.test", "a.test.", "../a.test", "", "a..test"] {
             assert!(matches!(keys.answer(sign(zone, &key, b"")), ZoneKeyAnswer::Refused(_)), "{zone}");
@@ -254,7 +276,7 @@ mod tests {
     #[test]
     fn files_with_another_key_are_refused() {
         let folder = tempfile::tempdir().expect("created");
-        let mut keys = ZoneKeys::new(folder.path().to_owned());
+        let mut keys = zone_keys(folder.path());
         make(&mut keys, "a.test", ED25519);
         let file = keys.files(&parse_zone("a.test").expect("a name")).expect("listed").remove(0);
         let good = fs::read_to_string(&file.path).expect("read");

@@ -124,6 +124,9 @@ fn zone_is_signed_by_one_line_and_follows_its_file() {
     let server = start(&directory);
     wait_until_signed(&server, &directory);
     check_is_valid(&server, &directory);
+    let hint =
+        "only after all name servers of the zone have answered with the signed version for its longest TTL (3600 s)";
+    assert!(status(&directory).contains(hint), "{}", status(&directory));
     // The version of the file may have been served before.
     assert_eq!(serial(&server), 8);
     let keys = directory.path().join("state/keys/example.com");

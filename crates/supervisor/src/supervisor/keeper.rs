@@ -70,6 +70,8 @@ struct KeeperProcess {
     started_at: Instant,
     last_report_at: Instant,
     counts: SigningCounts,
+    /// Whether the state folder, where the keys of zones are, could not be used.
+    lacks_zone_keys: bool,
     /// The process ID of the agent that has a socket to it.
     agent: Option<i32>,
 }
@@ -277,9 +279,18 @@ impl KeeperProcess {
         let descriptors: OutgoingFds<'_> =
             vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, start.config_text)];
         let mut rest = start.source.to_arguments();
+        let mut lacks_zone_keys = false;
         if let Some(state) = start.state.filter(|_| !start.config.signed_zones.is_empty()) {
-            prepare_state(state, start.config)?;
-            rest.extend(["--state".into(), state.into()]);
+            match prepare_state(state, start.config) {
+                Ok(()) => rest.extend(["--state".into(), state.into()]),
+                // The keys of certificates are not there.
+                Err(error) if start.config.keeps_certificates() => {
+                    lacks_zone_keys = true;
+                    let problem = error_text(&error);
+                    log_error(&format!("zones cannot be signed: {problem}; correct that, and run `sanderling reload`"));
+                }
+                Err(error) => return Err(error),
+            }
         }
         let arguments = program::arguments("internal-keeper", start.forced, rest);
         // A signal to all processes with the name of the program would kill one that has no handler yet.
@@ -295,6 +306,7 @@ impl KeeperProcess {
             started_at: now,
             last_report_at: now,
             counts: SigningCounts::default(),
+            lacks_zone_keys,
             agent: None,
         })
     }
@@ -302,9 +314,10 @@ impl KeeperProcess {
     /// Whether a keeper that was started with another configuration would do the same.
     fn is_for(&self, config: &Config) -> bool {
         let of = |config: &Config| {
-            (config.user_and_group.clone(), config.sandbox, config.signed_zones.is_empty(), config.state.clone())
+            let zones: Vec<_> = config.signed_zones.iter().map(|zone| zone.apex.clone()).collect();
+            (config.user_and_group.clone(), config.sandbox, zones, config.state.clone())
         };
-        of(&self.config) == of(config)
+        of(&self.config) == of(config) && !self.lacks_zone_keys
     }
 }
 

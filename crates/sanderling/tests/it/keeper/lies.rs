@@ -27,7 +27,8 @@ use zeroize::Zeroizing;
 const ECDSA_NISTP256_SHA256: u16 = 0x0403;
 const RSA_PSS_SHA256: u16 = 0x0804;
 const ED25519_SCHEME: u16 = 0x0807;
-const CONFIG: &str = "[domain.\"example.com\"]\nsite = \"public\"\n";
+const CONFIG: &str =
+    "[domain.\"example.com\"]\nsite = \"public\"\n[domain.\"a.test\"]\nzone = \"a.zone\"\ndnssec = true\n";
 
 /// A keeper that this test has started as a supervisor does.
 struct Keeper {
