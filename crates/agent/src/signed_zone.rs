@@ -15,7 +15,7 @@ use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{
     Config, DomainName, Limits, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, zone_file_name,
 };
-use sanderling_dns::rdata::PresentationFormat;
+use sanderling_dns::rdata::{self, PresentationFormat};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_dns::{HashSeed, Name, NameBuf, Rtype};
 use sanderling_dnssec::sign::{KeysInUse, SignedZone, SigningJob};
@@ -596,11 +596,8 @@ fn without_own_keys(signed: &Records, apex: Name<'_>, keys: &KeysInUse) -> Recor
 
 /// The serial of the SOA record at `apex`.
 fn serial_of(records: &Records, apex: Name<'_>) -> Option<u32> {
-    /// Bytes of SOA data from the serial on (RFC 1035 §3.3.13).
-    const BYTES_FROM_SERIAL: usize = 20;
     let soa = records.iter().find(|record| record.rtype == Rtype::SOA && record.owner == apex)?;
-    let from_serial = soa.rdata.len().checked_sub(BYTES_FROM_SERIAL)?;
-    soa.rdata[from_serial..].first_chunk().map(|serial| u32::from_be_bytes(*serial))
+    rdata::serial_of(soa.rdata)
 }
 
 fn parameters(signing: &Signing) -> SigningParameters {

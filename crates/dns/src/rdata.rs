@@ -255,10 +255,10 @@ fn target_offset(rtype: Rtype) -> Option<usize> {
 }
 
 /// Bytes of the numbers at the end of the RDATA of a SOA, of which the serial is the first.
-pub(crate) const SOA_NUMBERS_BYTES: usize = 20;
+pub const SOA_NUMBERS_BYTES: usize = 20;
 
-/// The serial in the RDATA of a SOA.
-pub(crate) fn serial_of(soa: &[u8]) -> Option<u32> {
+/// The serial in the RDATA of a SOA (RFC 1035 §3.3.13); `None` if that is too short.
+pub fn serial_of(soa: &[u8]) -> Option<u32> {
     let at = soa.len().checked_sub(SOA_NUMBERS_BYTES)?;
     soa[at..].first_chunk().map(|serial| u32::from_be_bytes(*serial))
 }

@@ -2,6 +2,7 @@
 
 use crate::records::Records;
 use crate::signing_input::{RrsigHead, put_record};
+use sanderling_dns::rdata::serial_of;
 use sanderling_dns::{Name, Rtype};
 use sha2::{Digest, Sha384};
 
@@ -23,12 +24,8 @@ pub enum ZonemdResult {
 
 /// Checks the ZONEMD records with SHA-384 at the apex (RFC 8976 §4). Their signatures are not checked.
 pub fn verify(records: &Records, apex: Name<'_>) -> ZonemdResult {
-    let serial = |rdata: &[u8]| {
-        let at = rdata.len().checked_sub(20)?;
-        rdata[at..].first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
-    };
     let soa = records.rrset(apex, Rtype::SOA).and_then(|rrset| rrset.rdatas().next());
-    let Some(serial) = soa.and_then(serial) else { return ZonemdResult::Absent };
+    let Some(serial) = soa.and_then(serial_of) else { return ZonemdResult::Absent };
     let Some(rrset) = records.rrset(apex, Rtype::ZONEMD) else { return ZonemdResult::Absent };
     let expected = rdata(records, apex, serial);
     let is_known = |rdata: &&[u8]| rdata.get(..HEAD_BYTES) == Some(&expected[..HEAD_BYTES]);

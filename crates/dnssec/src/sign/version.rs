@@ -7,11 +7,9 @@ use crate::denial::{self, NSEC3PARAM};
 use crate::records::{Cursor, Node, Record, Records, RecordsBuilder};
 use crate::signing_input::RrsigHead;
 use crate::zonemd;
+use sanderling_dns::rdata::SOA_NUMBERS_BYTES;
 use sanderling_dns::{Name, NameBuf, Rtype};
 use std::ops::Range;
-
-/// Bytes of the numbers at the end of the RDATA of a SOA: serial, refresh, retry, expire and minimum.
-const SOA_NUMBERS_BYTES: usize = 20;
 
 /// The SOA of the unsigned records.
 struct Soa {
