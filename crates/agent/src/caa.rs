@@ -2,9 +2,9 @@
 //! against its limits.
 
 use crate::name_servers::{Answer, NameServers};
-use crate::tsig_keys::wire_name;
 use sanderling_config::DomainName;
 use sanderling_dns::Rtype;
+use sanderling_zone_files::wire_name;
 
 /// The flag of a property that an authority must understand (RFC 8659 §4.1).
 const CRITICAL: u8 = 0x80;

@@ -7,7 +7,6 @@
 use crate::catalog_members::{Clash, Listing, Listings, Member, Members, Outcome, reconcile};
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle, remove_state};
 use crate::served_zones::ServedMap;
-use crate::tsig_keys::wire_name;
 use sanderling_config::log::{log, log_error};
 use sanderling_config::{CATALOG_MEMBERS, Catalog, Config, DomainName, SecondaryZone, stored_zone_file};
 use sanderling_dns::Name;
@@ -16,6 +15,7 @@ use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_ipc::agent::ServedZone;
 use sanderling_ipc::catalog::{ListedMember, MemberList};
 use sanderling_state::StateError;
+use sanderling_zone_files::wire_name;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;

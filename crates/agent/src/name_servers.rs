@@ -2,11 +2,11 @@
 //! resolver would not do, since it keeps what it has heard.
 
 use crate::dns_exchange::{ExchangeError, exchange};
-use crate::tsig_keys::wire_name;
 use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError};
 use sanderling_dns::{Name, NameBuf, Rtype};
+use sanderling_zone_files::wire_name;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -4,11 +4,12 @@
 //! Each secondary of each zone has its own task while it has not confirmed the last version.
 
 use crate::dns_exchange::{ExchangeError, exchange};
-use crate::tsig_keys::{TsigSecrets, wire_name};
+use crate::tsig_keys::TsigSecrets;
 use sanderling_config::log::log_warning;
 use sanderling_config::{DomainName, Secondary};
 use sanderling_dns::client::QueryKind;
 use sanderling_ipc::agent::{NotifyOutcome, NotifyReport, ServedZone, ZoneReport};
+use sanderling_zone_files::wire_name;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

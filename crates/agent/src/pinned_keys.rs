@@ -4,7 +4,6 @@
 use crate::clock::unix_s;
 use crate::name_servers::{Answer, Expectation, NameServers, Unanswered};
 use crate::rotation::{KeyDigest, Rotation, Step};
-use crate::tsig_keys::wire_name;
 use rcgen::{KeyPair, PublicKeyData};
 use sanderling_config::log::{log, log_error, log_warning};
 use sanderling_config::{Config, DerivedKind, DomainName};
@@ -12,6 +11,7 @@ use sanderling_dns::Rtype;
 use sanderling_ipc::derived::ServedCertificate;
 use sanderling_state::StateFolder;
 use sanderling_tls::KeyId;
+use sanderling_zone_files::wire_name;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

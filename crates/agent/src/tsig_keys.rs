@@ -2,8 +2,9 @@
 
 use sanderling_config::log::log_error;
 use sanderling_config::{DomainName, TsigAlgorithm as Algorithm, TsigKeyFile};
-use sanderling_dns::{Name, NameBuf, TsigAlgorithm, TsigKey};
+use sanderling_dns::{TsigAlgorithm, TsigKey};
 use sanderling_ipc::secrets::tsig_secrets_from_memfd;
+use sanderling_zone_files::wire_name;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -54,10 +55,4 @@ impl TsigSecrets {
         let missing = || format!("the key {name} has no secret; correct its `secret_file`");
         self.keys.get(name).cloned().map(Some).ok_or_else(missing)
     }
-}
-
-/// `name` as the DNS has it.
-pub(crate) fn wire_name(name: &DomainName) -> NameBuf {
-    let labels: Vec<&[u8]> = name.labels().map(str::as_bytes).collect();
-    NameBuf::joined(&labels, Name::ROOT).expect("a domain name has the lengths that the wire allows")
 }

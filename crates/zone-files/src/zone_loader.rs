@@ -113,9 +113,9 @@ pub fn restore(
     loader.load(apex, derivation, updates, seed, &mut Vec::new()).map_err(|failure| failure.diagnostics)
 }
 
-/// `apex` as the DNS has it.
-pub fn wire_name(apex: &DomainName) -> NameBuf {
-    let labels: Vec<&[u8]> = apex.labels().map(str::as_bytes).collect();
+/// `name` as the DNS has it.
+pub fn wire_name(name: &DomainName) -> NameBuf {
+    let labels: Vec<&[u8]> = name.labels().map(str::as_bytes).collect();
     NameBuf::joined(&labels, sanderling_dns::Name::ROOT).expect("a domain name has the lengths that the wire allows")
 }
 
