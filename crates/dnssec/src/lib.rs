@@ -17,7 +17,6 @@ pub mod signing_input;
 pub mod records;
 mod denial;
 mod canonical;
-mod calendar;
 pub mod key;
 #[cfg(test)]
 mod testing;

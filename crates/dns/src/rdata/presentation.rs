@@ -4,6 +4,7 @@ use super::base::Base;
 use super::svc_param::{self, SvcParamKey, ValueKind};
 use super::{FieldKind, FieldSlices};
 use super::{bitmap, check, fields};
+use crate::calendar::date;
 use crate::name::Name;
 use crate::rtype::Rtype;
 use core::fmt::{self, Display, Formatter, Write};
@@ -190,16 +191,7 @@ fn write_groups(bytes: &[u8], group_bytes: usize, separator: &str, out: &mut For
 
 /// Writes `YYYYMMDDHHmmSS`, from 1970 to 2106 (RFC 4034 §3.2).
 fn write_time(seconds: u64, out: &mut Formatter<'_>) -> fmt::Result {
-    let (days, second_of_day) = (seconds / 86_400, seconds % 86_400);
-    // Years are counted from March 0000, so that the leap day is the last of its year. An era has 400 years.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let ((year, month, day), second_of_day) = (date(seconds), seconds % 86_400);
     let (hour, minute, second) = (second_of_day / 3_600, second_of_day / 60 % 60, second_of_day % 60);
     write!(out, "{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}")
 }

@@ -1,7 +1,7 @@
 //! The serial of a signed version.
 
 use super::SerialPolicy;
-use crate::calendar;
+use sanderling_dns::calendar;
 use sanderling_dns::is_later;
 
 /// The serial of a version. `unsigned` is that of the unsigned records, `previous` that of the signed version before.

@@ -1,8 +1,9 @@
 //! The state of the keys of a zone, in words.
 
+use super::DAY_S;
 use super::{Goal, Presence, ZoneKey, ZoneKeys};
-use crate::calendar::utc;
 use crate::key::{Algorithm, KeyRole};
+use sanderling_dns::calendar::date;
 use sanderling_dns::rdata::PresentationFormat;
 use sanderling_dns::{Name, Rtype};
 
@@ -73,5 +74,26 @@ fn of_caches(presence: Presence, subject: &str) -> Option<String> {
         Presence::Spreading { until_unix_s } => Some(format!("caches may lack {subject} until {}", utc(until_unix_s))),
         Presence::Fading { until_unix_s } => Some(format!("caches may have {subject} until {}", utc(until_unix_s))),
         _ => None,
+    }
+}
+
+/// `2026-11-23 16:00:00 UTC`
+fn utc(unix_s: u64) -> String {
+    let (year, month, day) = date(unix_s);
+    let (hour, minute, second) = (unix_s % DAY_S / 3600, unix_s / 60 % 60, unix_s % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_in_utc() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_399), "2000-02-28 23:59:59 UTC");
+        assert_eq!(utc(951_782_400), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(951_868_800), "2000-03-01 00:00:00 UTC");
+        assert_eq!(utc(1_795_449_601), "2026-11-23 16:00:01 UTC");
     }
 }

@@ -2,8 +2,8 @@
 
 const DAY_S: u64 = 24 * 3600;
 
-/// Year, month and day.
-pub(crate) fn date(unix_s: u64) -> (u64, u64, u64) {
+/// Year, month and day of a time in seconds since 1970.
+pub fn date(unix_s: u64) -> (u64, u64, u64) {
     // Years are counted from March 0000, so that the leap day is the last of its year. An era has 400 years.
     let days = unix_s / DAY_S + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -15,23 +15,20 @@ pub(crate) fn date(unix_s: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// `2026-11-23 16:00:00 UTC`
-pub(crate) fn utc(unix_s: u64) -> String {
-    let (year, month, day) = date(unix_s);
-    let (hour, minute, second) = (unix_s % DAY_S / 3600, unix_s / 60 % 60, unix_s % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn dates_are_those_of_the_calendar() {
-        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(utc(951_782_399), "2000-02-28 23:59:59 UTC");
-        assert_eq!(utc(951_782_400), "2000-02-29 00:00:00 UTC");
-        assert_eq!(utc(951_868_800), "2000-03-01 00:00:00 UTC");
-        assert_eq!(utc(1_795_449_601), "2026-11-23 16:00:01 UTC");
+        for (unix_s, expected) in [
+            (0, (1970, 1, 1)),
+            (951_782_399, (2000, 2, 28)),
+            (951_782_400, (2000, 2, 29)),
+            (951_868_800, (2000, 3, 1)),
+            (1_795_449_601, (2026, 11, 23)),
+        ] {
+            assert_eq!(date(unix_s), expected, "{unix_s}");
+        }
     }
 }
