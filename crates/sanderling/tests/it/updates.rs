@@ -1,14 +1,16 @@
 //! Dynamic updates by nsupdate: what is acknowledged is there afterwards, whichever process is killed.
 
 use super::name_servers::{Peer, Program, SECRET, records};
+use sanderling_testkit::dns::{Question, Reply, TXT};
 use sanderling_testkit::{
     DEADLINE, Ended, ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, kdig, run_program,
     run_to_end, sanderling, send_signal, wait_until,
 };
-use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ZONE: &str =
     "$TTL 300\n@ SOA ns1 host 10 3600 2 3600 60\n@ NS ns1\nns1 A 192.0.2.1\nwww A 192.0.2.2\nold TXT \"old\"\n";
@@ -50,10 +52,15 @@ fn complete_name(line: &str) -> String {
 
 /// Runs nsupdate with these lines, signed with `key` if there is one.
 fn nsupdate(server: &TestServer, directory: &TestDirectory, key: Option<&str>, lines: &str) -> Ended {
+    nsupdate_with(server.dns(), directory, "nsupdate.txt", key, &format!("{lines}\nsend\n"))
+}
+
+/// The same with a file that has this name. The lines have each `send`.
+fn nsupdate_with(server: SocketAddr, directory: &TestDirectory, file: &str, key: Option<&str>, lines: &str) -> Ended {
     let complete: Vec<String> = lines.lines().map(complete_name).collect();
     let complete = complete.join("\n");
-    let text = format!("server 127.0.0.1 {}\nzone example.com\nttl 60\n{complete}\nsend\n", server.dns().port());
-    let file = directory.write("nsupdate.txt", text.as_bytes());
+    let text = format!("server 127.0.0.1 {}\nzone example.com\nttl 60\n{complete}\n", server.port());
+    let file = directory.write(file, text.as_bytes());
     let file = file.display().to_string();
     let key = key.map(|key| if key.contains(':') { key.to_owned() } else { format!("hmac-sha256:{key}:{SECRET}") });
     let mut arguments = vec!["-t", "20"];
@@ -271,22 +278,28 @@ fn first_rules_may_come_with_a_reload() {
     assert_eq!(data(&server, "new", "A"), "192.0.2.9");
 }
 
-/// Asks for a pair of records again and again, which each update replaces together; how many answers there were.
-fn ask_for_pairs(server: std::net::SocketAddr, ends: &AtomicBool, count: &AtomicU64) {
+/// Asks for an alias and its missing target again and again. Each update replaces the alias, so that all answers with the same serial have
+/// the same one. Returns how many serials and how many answers there were.
+fn ask_for_alias(server: SocketAddr, ends: &AtomicBool) -> (usize, usize) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-    let query = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x04pair\x07example\x03com\0\0\x10\0\x01";
+    socket.connect(server).unwrap();
+    let query = Question::new("alias.example.com", TXT).message();
+    let (mut aliases, mut count) = (BTreeMap::new(), 0);
     while !ends.load(Ordering::Relaxed) {
-        socket.send_to(query, server).unwrap();
-        let mut reply = [0; 512];
-        let Ok(length) = socket.recv(&mut reply) else { continue };
-        let text = String::from_utf8_lossy(&reply[..length]).into_owned();
-        let value = |mark: &str| {
-            text.split_once(mark).and_then(|(_, rest)| rest.split_once(';')).map(|(value, _)| value.to_owned())
-        };
-        assert_eq!(value("first="), value("second="), "{text:?}");
-        count.fetch_add(u64::from(value("first=").is_some()), Ordering::Relaxed);
+        let mut message = [0; 512];
+        // A server process that was killed is replaced.
+        let Ok(length) = socket.send(&query).and_then(|_| socket.recv(&mut message)) else { continue };
+        let reply = Reply::parse(&message[..length]);
+        let ([alias], [_]) = (&reply.answer[..], &reply.authority[..]) else { continue };
+        let alias = String::from_utf8_lossy(&alias.rdata);
+        // The last record is the SOA, whose data ends with five numbers.
+        let serial = u32::from_be_bytes(*message[length - 20..].first_chunk().expect("a serial"));
+        let first = aliases.entry(serial).or_insert_with(|| alias.to_string());
+        assert_eq!(*first, alias, "two answers with the serial {serial}");
+        count += 1;
     }
+    (aliases.len(), count)
 }
 
 /// Ends the thread of a test that fails, too.
@@ -298,62 +311,103 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// With `SANDERLING_UPDATES=100000`, so many updates are made, and the agent is killed for each 1,000 of them.
+/// Names that one client changes again and again, so that the difference to the file is bounded.
+const NAMES_OF_CLIENT: usize = 32;
+
+/// Makes `count` updates, some by each run of nsupdate. Returns what each name may have: the number of the last acknowledged
+/// update, or nothing, and those of later ones of which nothing is known.
+fn update_names(
+    server: SocketAddr,
+    directory: &TestDirectory,
+    client: usize,
+    count: usize,
+    acknowledged: &AtomicUsize,
+) -> Vec<Vec<Option<usize>>> {
+    const SENDS_PER_RUN: usize = 50;
+    let mut expected = vec![vec![None]; NAMES_OF_CLIENT];
+    for first in (0..count).step_by(SENDS_PER_RUN) {
+        let numbers = first..count.min(first + SENDS_PER_RUN);
+        let sends = numbers.clone().map(|number| {
+            let name = format!("n{}.c{client}", number % NAMES_OF_CLIENT);
+            format!(
+                "update delete {name} TXT\nupdate add {name} TXT {number}\nupdate delete alias CNAME\n\
+                 update add alias CNAME v{number}.c{client}.none.example.com.\nshow\nsend\nanswer\n"
+            )
+        });
+        let transport = if client.is_multiple_of(2) { "" } else { ";tcp\n" };
+        let lines = transport.to_owned() + &sends.collect::<String>();
+        let file = format!("nsupdate-{client}.txt");
+        let ended = nsupdate_with(server, directory, &file, Some("transfer"), &lines);
+        let text = ended.text();
+        let answers: Vec<&str> = text.split("Outgoing update query:").skip(1).collect();
+        assert_eq!(answers.len(), numbers.len(), "{ended}");
+        for (number, answer) in numbers.zip(answers) {
+            let of_name = &mut expected[number % NAMES_OF_CLIENT];
+            if answer.split_once("Answer:").is_some_and(|(_, answer)| answer.contains("status: NOERROR")) {
+                of_name.clear();
+                acknowledged.fetch_add(1, Ordering::Relaxed);
+            }
+            of_name.push(Some(number));
+        }
+    }
+    expected
+}
+
+/// When which process is killed: after so many acknowledged updates.
+fn kills(total: usize, random: &mut fastrand::Rng) -> Vec<(usize, &'static str)> {
+    let mut kills = Vec::new();
+    for (process, count) in [("internal-agent", total / 1_000), ("internal-server-process", total / 10_000)] {
+        // One of each part of the test. The last part has fewer updates that are acknowledged.
+        let part = total * 9 / 10 / count.max(2);
+        kills.extend((0..count.max(2)).map(|index| (index * part + random.usize(..part), process)));
+    }
+    kills.sort_unstable();
+    kills
+}
+
+/// With `SANDERLING_UPDATES=100000`, so many updates are made, and the agent is killed 100 times.
 #[test]
 fn acknowledged_updates_are_there_whatever_is_killed() {
-    const SENDS_PER_RUN: usize = 10;
-    let total: usize = std::env::var("SANDERLING_UPDATES").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
-    let kill_every = (total / 100).clamp(50, 1_000);
-    let directory = configure("", "dns_update_timeout = \"1s\"");
+    const CLIENTS: usize = 16;
+    let total: usize = std::env::var("SANDERLING_UPDATES").map_or(400, |text| text.parse().expect("a number"));
+    let kills = kills(total, &mut fastrand::Rng::with_seed(sanderling_testkit::seed()));
+    let directory = configure("", "dns_update_timeout = \"1s\"\ndns_udp_errors_per_second_max = 1000000");
     let server = start(&directory);
-    let (ends, answers) = (AtomicBool::new(false), AtomicU64::new(0));
+    let started = Instant::now();
+    let (ends, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
-        let (address, ends, answers) = (server.dns(), &ends, &answers);
-        scope.spawn(move || ask_for_pairs(address, ends, answers));
-        let _end = SetOnDrop(ends);
-        let mut acknowledged = Vec::new();
-        let mut last_pair = None;
-        for first in (0..total).step_by(SENDS_PER_RUN) {
-            if first % kill_every == 0 && first > 0 {
-                kill(&server, if first / kill_every % 2 == 1 { "internal-agent" } else { "internal-server-process" });
+        let (address, directory, acknowledged, ends) = (server.dns(), &directory, &acknowledged, &ends);
+        let asking = scope.spawn(move || ask_for_alias(address, ends));
+        let end = SetOnDrop(ends);
+        let update_some = |client| move || update_names(address, directory, client, total / CLIENTS, acknowledged);
+        let clients: Vec<_> = (0..CLIENTS).map(|client| scope.spawn(update_some(client))).collect();
+        let mut killed = BTreeMap::new();
+        for (after, process) in kills {
+            while acknowledged.load(Ordering::Relaxed) < after && !clients.iter().all(|client| client.is_finished()) {
+                thread::sleep(Duration::from_millis(1));
             }
-            // The names are used again, so that the difference to the file is bounded.
-            let sends: Vec<String> = (first..first + SENDS_PER_RUN)
-                .map(|number| {
-                    let name = number % 1_000;
-                    format!(
-                        "update delete n{name} TXT\nupdate add n{name} TXT {number}\nupdate delete pair TXT\n\
-                         update add pair TXT first={number};\nupdate add pair TXT second={number};"
-                    )
-                })
-                .collect();
-            let ended = nsupdate(&server, &directory, Some("transfer"), &sends.join("\nsend\n"));
-            // Of a run with an error it is not known which updates were made.
-            let is_acknowledged = ended.code() == Some(0);
-            acknowledged
-                .retain(|number| number % 1_000 < first % 1_000 || number % 1_000 >= first % 1_000 + SENDS_PER_RUN);
-            if is_acknowledged {
-                acknowledged.extend(first..first + SENDS_PER_RUN);
-                last_pair = Some(first + SENDS_PER_RUN - 1);
-            } else {
-                last_pair = None;
-            }
+            kill(&server, process);
+            *killed.entry(process).or_insert(0) += 1;
         }
+        let expected: Vec<_> = clients.into_iter().map(|client| client.join().expect("a client")).collect();
+        let seconds = started.elapsed().as_secs_f64();
+        let count = acknowledged.load(Ordering::Relaxed);
+        println!("{total} updates in {seconds:.1} s, {count} acknowledged; killed: {killed:?}");
+        assert!(count >= total / 2, "{count} acknowledged: {}", server.errors());
         for target in ["internal-agent", "internal-server-process"] {
             kill(&server, target);
-            assert!(
-                acknowledged.len() >= total.min(1_000) / 2,
-                "{} acknowledged: {}",
-                acknowledged.len(),
-                server.errors()
-            );
-            for number in &acknowledged {
-                assert_eq!(data(&server, &format!("n{}", number % 1_000), "TXT"), format!("\"{number}\""));
-            }
-            if let Some(last) = last_pair {
-                assert_eq!(data(&server, "pair", "TXT"), format!("\"first={last};\" \"second={last};\""));
+            for (client, names) in expected.iter().enumerate() {
+                for (name, numbers) in names.iter().enumerate() {
+                    let reply = Question::new(&format!("n{name}.c{client}.example.com"), TXT).query_tcp(address);
+                    let texts = reply.answer.iter().map(|record| String::from_utf8_lossy(&record.rdata[1..]).parse());
+                    let found: Vec<usize> = texts.collect::<Result<_, _>>().expect("numbers");
+                    assert!(found.len() <= 1 && numbers.contains(&found.first().copied()), "{found:?}, {numbers:?}");
+                }
             }
         }
+        drop(end);
+        let (serials, answers) = asking.join().expect("all answers were of one serial");
+        println!("{answers} answers of {serials} serials");
+        assert!(serials > 1);
     });
-    assert!(answers.load(Ordering::Relaxed) > 0);
 }
