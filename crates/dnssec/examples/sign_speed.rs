@@ -1,18 +1,23 @@
 //! Measures the processor time in which a zone is signed: `cargo run --release -p sanderling-dnssec --example sign_speed -- [NAMES]`.
 //!
-//! The zone has an address for each name. It is signed with signatures that cost nothing and with ECDSA P-256; then one record changes.
+//! The zone has an address for each name. It is signed with signatures that cost nothing and with ECDSA P-256; then one record changes, and
+//! the zone is signed as a whole; then names are added and removed, one after the other, and only these changes are signed.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use sanderling_dns::{Name, NameBuf, Rtype};
-use sanderling_dnssec::sign::{KeyInUse, KeysInUse, SigningInput, SigningJob};
-use sanderling_dnssec::{
-    Algorithm, Denial, KeyRole, PublicKey, Record, Records, RecordsBuilder, SigningParameters, ZoneSigner, sign,
+use sanderling_dnssec::sign::{
+    ChangeJob, KeyInUse, KeysInUse, RecordChanges, SigningInput, SigningJob, due_signatures,
 };
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use sanderling_dnssec::{
+    Algorithm, Denial, KeyRole, PublicKey, Record, Records, RecordsBuilder, SigningParameters, ZoneSigner, ZoneVersion,
+    sign, sign_change,
+};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const NAME_COUNT: u32 = 1_000_000;
 const TTL_S: u32 = 3600;
+const CHANGE_COUNT: usize = 2000;
 
 /// Signs, or returns bytes of the same length.
 struct Signer(Option<EcdsaKeyPair>);
@@ -82,9 +87,54 @@ fn main() {
         );
         zone.records
     };
+    let mut signer = Signer(Some(key));
     for denial in [Denial::Nsec, Denial::Nsec3] {
         let first = run("signatures without cost", &records, None, denial, &mut Signer(None));
-        run("one change", &changed, Some(&first), denial, &mut Signer(None));
+        run("one change, signed as a whole", &changed, Some(&first), denial, &mut Signer(None));
+        run_changes(apex, first, &keys, denial, &mut signer);
     }
-    run("ECDSA P-256", &records, None, Denial::Nsec, &mut Signer(Some(key)));
+    run("ECDSA P-256", &records, None, Denial::Nsec, &mut signer);
+}
+
+/// Adds names and removes them again, each in a version of its own.
+fn run_changes(apex: Name<'_>, records: Records, keys: &KeysInUse, denial: Denial, signer: &mut Signer) {
+    let parameters = SigningParameters { denial, ..SigningParameters::default() };
+    let now_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let mut version = ZoneVersion::from(records);
+    let mut times = Vec::new();
+    let mut made_count = 0;
+    for index in 0..CHANGE_COUNT {
+        let owner = NameBuf::child(format!("new{:x}", (index / 2).wrapping_mul(0x9e37_79b1)).as_bytes(), apex);
+        let mut record = RecordsBuilder::default();
+        let owner = owner.expect("a short name");
+        record.push(Record { owner: owner.as_name(), rtype: Rtype::A, ttl_s: TTL_S, rdata: &[192, 0, 2, 1] });
+        let mut changes = RecordChanges { removed: record.finish(), added: Records::default() };
+        if index % 2 == 0 {
+            std::mem::swap(&mut changes.removed, &mut changes.added);
+        }
+        let job = ChangeJob { apex, changes: &changes, renewed: &[], keys, parameters: &parameters, now_unix_s };
+        let start = Instant::now();
+        let change = sign_change(&mut version, &job, signer).expect("signed").expect("in part");
+        times.push(start.elapsed());
+        made_count += change.made_count;
+    }
+    times.sort_unstable();
+    let at = |share: usize| times[times.len() * share / 1000];
+    println!(
+        "one change with ECDSA P-256, signed in part, {denial:?}: median {:.2?}, 99 % below {:.2?}, longest {:.2?}, {:.1} signatures made",
+        at(500),
+        at(990),
+        times[times.len() - 1],
+        made_count as f64 / times.len() as f64
+    );
+    let start = processor_time();
+    let whole = version.to_records();
+    println!("the version in one piece, {denial:?}: {:.2?}", processor_time() - start);
+    let start = processor_time();
+    let due = due_signatures(&ZoneVersion::from(whole), &parameters, now_unix_s);
+    println!(
+        "search for signatures that end soon, {denial:?}: {:.2?}, {} names",
+        processor_time() - start,
+        due.names.len()
+    );
 }

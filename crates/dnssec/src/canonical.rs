@@ -32,6 +32,27 @@ pub(crate) fn is_below(key: &[u8], ancestor: &[u8]) -> bool {
     key.strip_prefix(ancestor).is_some_and(|rest| rest.first() == Some(&LABEL))
 }
 
+/// The keys of the names above the one with the key `key`, from the one below the name with the key `apex` on; `key` is below `apex`.
+pub(crate) fn keys_between<'k>(apex: &[u8], key: &'k [u8]) -> impl Iterator<Item = &'k [u8]> {
+    let mut at = apex.len();
+    std::iter::from_fn(move || {
+        // The byte of `LABEL` at `at`.
+        at += 1;
+        loop {
+            match *key.get(at)? {
+                LABEL => return Some(&key[..at]),
+                ESCAPE => at += 2,
+                _ => at += 1,
+            }
+        }
+    })
+}
+
+/// What is greater than the keys of all names below the one with the key `key`, and not greater than that of any other name after it.
+pub(crate) fn end_of_names_below(key: &[u8]) -> Vec<u8> {
+    [key, &[LABEL + 1]].concat()
+}
+
 /// The length of a field of RDATA before or between names.
 enum Part {
     Bytes(usize),
@@ -122,6 +143,13 @@ mod tests {
         assert!(!is_below(&key(b"\x02ab\0"), &key(b"\x01a\0")) && !is_below(&key(b"\x01a\0"), &key(b"\x01a\0")));
         assert!(!is_below(&key(b"\x02a\x01\0"), &key(b"\x01a\0")));
         assert!(key(b"\x01a\0") < key(b"\x01\0\x01a\0"));
+        let apex = key(b"\x01a\0");
+        let deep = key(b"\x01b\x03\x01\x02\x01\x01c\x01a\0");
+        let between: Vec<&[u8]> = keys_between(&apex, &deep).collect();
+        assert_eq!(between, [key(b"\x01c\x01a\0"), key(b"\x03\x01\x02\x01\x01c\x01a\0")]);
+        assert_eq!(keys_between(&apex, &key(b"\x01c\x01a\0")).count(), 0);
+        let end = end_of_names_below(&apex);
+        assert!(deep < end && key(b"\x02\xff\xff\x01a\0") < end && key(b"\x02a\0\0") > end);
         assert!(key(b"\x01\0\x01a\0") < key(b"\x02a\0\0"));
     }
 

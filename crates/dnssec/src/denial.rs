@@ -28,16 +28,27 @@ pub(crate) fn put_nsec(next: Name<'_>, types: &[Rtype], out: &mut Vec<u8>) {
     put_bitmap(types, out);
 }
 
-/// Writes the RDATA of an NSEC3 record. `types` ascend.
-pub(crate) fn put_nsec3(next: &Hash, types: &[Rtype], out: &mut Vec<u8>) {
+/// The hash in the owner of an NSEC3 record.
+pub(crate) fn hash_of_owner(owner: Name<'_>) -> Option<Hash> {
+    let label = owner.labels().next()?.to_ascii_lowercase();
+    BASE32_DNSSEC.decode(&label).ok()?.try_into().ok()
+}
+
+/// Writes the RDATA of an NSEC3 record, with a bit map of types.
+pub(crate) fn put_nsec3(next: &Hash, bitmap: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&NSEC3PARAM);
     out.push(HASH_BYTES as u8);
     out.extend_from_slice(next);
-    put_bitmap(types, out);
+    out.extend_from_slice(bitmap);
+}
+
+/// The bit map of types in the RDATA of an NSEC3 record that [`put_nsec3`] has written.
+pub(crate) fn bitmap_of_nsec3(rdata: &[u8]) -> Option<&[u8]> {
+    rdata.get(NSEC3PARAM.len() + 1 + HASH_BYTES..)
 }
 
 /// Appends a bit map of types, which ascend (RFC 4034 §4.1.2).
-fn put_bitmap(types: &[Rtype], out: &mut Vec<u8>) {
+pub(crate) fn put_bitmap(types: &[Rtype], out: &mut Vec<u8>) {
     for window_types in types.chunk_by(|left, right| left.0 >> 8 == right.0 >> 8) {
         let mut bits = [0_u8; 32];
         let mut length = 0;
@@ -79,5 +90,7 @@ mod tests {
         assert_eq!(text, "1 0 0 - 3msev9usmd4br9s97v51r2tdvmr9iqo1");
         let owner = nsec3_owner(&hash(Name::parse(b"\x07example\0").expect("a name")), Name::ROOT).expect("short");
         assert_eq!(owner.as_name().to_string(), "3msev9usmd4br9s97v51r2tdvmr9iqo1.");
+        assert_eq!(hash_of_owner(owner.as_name()), Some(hash(Name::parse(b"\x07example\0").expect("a name"))));
+        assert_eq!(bitmap_of_nsec3(&rdata), Some(&[][..]));
     }
 }

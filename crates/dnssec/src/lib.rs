@@ -3,8 +3,9 @@
 //! The crate does no I/O, reads no clock, and never has a private key: what is to be signed is given to a [`ZoneSigner`].
 //!
 //! ```text
-//! RecordsBuilder → Records        the unsigned records, and the signed version before
+//! RecordsBuilder → Records        the unsigned records, and the signed version before; Records → ZoneVersion
 //! Records + KeysInUse + SigningParameters + ZoneSigner → sign → SignedZone
+//! ZoneVersion + RecordChanges + KeysInUse + SigningParameters + ZoneSigner → sign_change → SignedChange, and the next ZoneVersion
 //! ZoneKeys + what name servers and parent answer → ZoneKeys::advance → keys to make and to erase, ZoneKeys::keys_in_use
 //! ```
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ pub mod zone_keys;
 pub mod sign;
 pub mod zonemd;
 pub mod signing_input;
+mod zone_version;
 pub mod records;
 mod denial;
 mod canonical;
@@ -23,5 +25,6 @@ mod testing;
 
 pub use key::{Algorithm, Ds, KeyId, KeyRole, PublicKey};
 pub use records::{Record, Records, RecordsBuilder};
-pub use sign::{Denial, SerialPolicy, SignError, SignedZone, SigningParameters, ZoneSigner, sign};
+pub use sign::{Denial, SerialPolicy, SignError, SignedZone, SigningParameters, ZoneSigner, sign, sign_change};
 pub use zone_keys::{KeyLayout, KeyPolicy, ZoneKeys};
+pub use zone_version::ZoneVersion;

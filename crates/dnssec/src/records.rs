@@ -205,6 +205,13 @@ fn start_of(key: &[u8]) -> u128 {
     u128::from_be_bytes(start)
 }
 
+/// What orders the name.
+pub(crate) fn order_key(owner: Name<'_>) -> Vec<u8> {
+    let mut key = Vec::new();
+    put_order_key(owner, &mut key);
+    key
+}
+
 fn name_of(wire: &[u8]) -> Name<'_> {
     Name::parse(wire).expect("a stored name is well-formed")
 }
@@ -240,7 +247,7 @@ impl Records {
 
     /// All records, in canonical order.
     pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
-        self.nodes().flat_map(|node| node.rrsets().flat_map(move |rrset| rrset.records(node.owner())))
+        self.nodes().flat_map(Node::records)
     }
 
     /// Appends the records as a zone file, each on a line with complete names. The zone file parser reads the same records.
@@ -258,10 +265,31 @@ impl Records {
 
     /// The name `owner` with its records.
     pub(crate) fn node(&self, owner: Name<'_>) -> Option<Node<'_>> {
-        let mut key = Vec::new();
-        put_order_key(owner, &mut key);
-        let found = self.names.binary_search_by(|name| name.key(&self.bytes).cmp(&key));
-        found.ok().map(|index| Node { records: self, index })
+        self.position(&order_key(owner)).ok().map(|index| self.node_at(index))
+    }
+
+    /// The index of the name with this key, or of the first one after it.
+    pub(crate) fn position(&self, key: &[u8]) -> Result<usize, usize> {
+        self.names.binary_search_by(|name| name.key(&self.bytes).cmp(key))
+    }
+
+    /// The number of names.
+    pub(crate) fn name_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Adds a name with its records, which comes after all others.
+    pub(crate) fn append(&mut self, node: Node<'_>) {
+        let from = &node.records.bytes;
+        let name = node.records.names[node.index];
+        let records_start = u32::try_from(self.records.len()).expect("a zone has fewer than 2^32 records");
+        self.names.push(StoredName { start: self.bytes.len(), records_start, ..name });
+        self.bytes.extend_from_slice(name.wire(from));
+        self.bytes.extend_from_slice(name.key(from));
+        for record in &node.records.records[node.range()] {
+            self.records.push(StoredRecord { rdata_start: self.bytes.len(), ..*record });
+            self.bytes.extend_from_slice(record.rdata(from));
+        }
     }
 
     /// The name with this index in the canonical order.
@@ -329,6 +357,11 @@ impl<'r> Node<'r> {
         self.records.names[self.index].key(&self.records.bytes)
     }
 
+    /// The records in canonical order.
+    pub(crate) fn records(self) -> impl Iterator<Item = Record<'r>> {
+        self.rrsets().flat_map(move |rrset| rrset.records(self.owner()))
+    }
+
     fn range(self) -> Range<usize> {
         let names = &self.records.names;
         let end = names.get(self.index + 1).map_or(self.records.records.len(), |next| next.records_start as usize);
@@ -361,6 +394,12 @@ impl<'r> Rrset<'r> {
     pub(crate) fn rdatas(self) -> impl ExactSizeIterator<Item = &'r [u8]> + Clone {
         let bytes = self.bytes;
         self.records.iter().map(move |record| record.rdata(bytes))
+    }
+
+    /// The RDATA of the records in canonical form, in their order.
+    pub(crate) fn canonical_rdatas(self) -> impl Iterator<Item = Cow<'r, [u8]>> {
+        let bytes = self.bytes;
+        self.records.iter().map(move |record| record.canonical(bytes))
     }
 
     fn records(self, owner: Name<'r>) -> impl Iterator<Item = Record<'r>> {

@@ -1,13 +1,15 @@
 //! Makes a signed version of a zone from its records and the signed version before it.
 
+mod change;
 mod version;
 mod signatures;
 mod serial;
 
 use crate::key::{KeyId, PublicKey};
 use crate::records::Records;
-use crate::signing_input::VALIDITY_S_MAX;
-use sanderling_dns::{Name, Rtype};
+use crate::signing_input::{RrsigHead, VALIDITY_S_MAX};
+use crate::zone_version::ZoneVersion;
+use sanderling_dns::{Name, NameBuf, Rtype};
 
 /// Has the private keys, or asks the process that has them.
 pub trait ZoneSigner {
@@ -166,6 +168,62 @@ pub struct SignedZone {
     pub kept_count: usize,
 }
 
+/// Changes of the unsigned records of a zone. A record with another TTL is removed and added.
+#[derive(Clone, Debug, Default)]
+pub struct RecordChanges {
+    /// The records that the zone does not have any more.
+    pub removed: Records,
+    /// Those that it has besides. A SOA takes the place of the one before.
+    pub added: Records,
+}
+
+/// What [`sign_change`] makes the next version of.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangeJob<'j> {
+    /// The apex of the zone.
+    pub apex: Name<'j>,
+    /// What changes. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are ignored.
+    pub changes: &'j RecordChanges,
+    /// Names whose signatures are to be made again if they end soon: those of [`due_signatures`], or some of them.
+    pub renewed: &'j [NameBuf],
+    /// The keys that the version was signed with.
+    pub keys: &'j KeysInUse,
+    /// How it was signed.
+    pub parameters: &'j SigningParameters,
+    /// Now, in seconds since 1970.
+    pub now_unix_s: u64,
+}
+
+/// What has led from a signed version to the next one.
+#[derive(Clone, Debug)]
+pub struct SignedChange {
+    /// The records that the next version does not have any more.
+    pub removed: Records,
+    /// Those that it has besides.
+    pub added: Records,
+    /// The serial of the version before.
+    pub serial_before: u32,
+    /// The serial of the next version, which is later.
+    pub serial: u32,
+    /// When the first of the signatures that were looked at is to be made again.
+    pub sign_again_at_unix_s: Option<u64>,
+    /// The longest TTL of the RRsets that were looked at.
+    pub longest_ttl_s: u32,
+    /// Signatures that were made.
+    pub made_count: usize,
+    /// Signatures of the changed names that were kept.
+    pub kept_count: usize,
+}
+
+/// The signatures of a version that are to be made again.
+#[derive(Clone, Debug)]
+pub struct DueSignatures {
+    /// The names that have them.
+    pub names: Vec<NameBuf>,
+    /// When the first of all others is to be made again.
+    pub sign_again_at_unix_s: Option<u64>,
+}
+
 /// How long resolvers keep parts of a version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ZoneTtls {
@@ -187,6 +245,12 @@ pub enum SignError {
     /// A record is not in the zone.
     #[error("the record {0} {1} is not in the zone")]
     OutOfZone(String, Rtype),
+    /// A record that is to be removed is not there.
+    #[error("the zone does not have the record {0} {1} that is to be removed")]
+    OtherVersion(String, Rtype),
+    /// Records that come with the keys are to change.
+    #[error("{0} records at the apex come with the keys of the zone")]
+    KeyRecords(Rtype),
     /// The owners of NSEC3 records would have more than 255 bytes.
     #[error("the name of the zone is too long for NSEC3; use NSEC")]
     LongName,
@@ -206,7 +270,46 @@ pub fn sign(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result<Signed
     version::make(&job, signer)
 }
 
+/// Changes a signed version into the next one. It takes time in proportion to what changes; with a ZONEMD record, which is a digest of all
+/// records, in proportion to the zone. `None` if [`sign`] must make the next version, since the change concerns most of the zone, or the
+/// policy gives it no later serial; `version` is as before then, and after an error.
+///
+/// # Errors
+/// Why it is not signed.
+pub fn sign_change(
+    version: &mut ZoneVersion,
+    job: &ChangeJob<'_>,
+    signer: &mut impl ZoneSigner,
+) -> Result<Option<SignedChange>, SignError> {
+    job.parameters.check()?;
+    let apex = job.apex.to_lowercase();
+    let job = ChangeJob { apex: apex.as_name(), ..*job };
+    change::make(version, &job, signer)
+}
+
+/// Finds the signatures of `version` that are to be made again. It takes time in proportion to the zone.
+pub fn due_signatures(version: &ZoneVersion, parameters: &SigningParameters, now_unix_s: u64) -> DueSignatures {
+    let mut due = DueSignatures { names: Vec::new(), sign_again_at_unix_s: None };
+    for node in version.nodes() {
+        let rdatas = node.rrset(Rtype::RRSIG).into_iter().flat_map(|rrset| rrset.rdatas());
+        let seconds_left = |rdata| {
+            let (head, _) = RrsigHead::read(rdata)?;
+            Some(u32::try_from(head.expiration.wrapping_sub(now_unix_s as u32).cast_signed()).unwrap_or(0))
+        };
+        let Some(seconds_left) = rdatas.filter_map(seconds_left).min() else { continue };
+        if seconds_left <= parameters.replaced_before_s() {
+            due.names.push(node.owner().to_lowercase());
+        } else {
+            let at = now_unix_s + u64::from(seconds_left - parameters.refresh_s);
+            due.sign_again_at_unix_s = Some(due.sign_again_at_unix_s.map_or(at, |first| first.min(at)));
+        }
+    }
+    due
+}
+
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod change_tests;
 #[cfg(test)]
 mod validator_tests;

@@ -1,6 +1,6 @@
 //! The digest of all records of a zone (RFC 8976): with SHA-384 over the records in canonical order.
 
-use crate::records::Records;
+use crate::records::{Record, Records};
 use crate::signing_input::{RrsigHead, put_record};
 use sanderling_dns::rdata::serial_of;
 use sanderling_dns::{Name, Rtype};
@@ -27,7 +27,7 @@ pub fn verify(records: &Records, apex: Name<'_>) -> ZonemdResult {
     let soa = records.rrset(apex, Rtype::SOA).and_then(|rrset| rrset.rdatas().next());
     let Some(serial) = soa.and_then(serial_of) else { return ZonemdResult::Absent };
     let Some(rrset) = records.rrset(apex, Rtype::ZONEMD) else { return ZonemdResult::Absent };
-    let expected = rdata(records, apex, serial);
+    let expected = rdata(records.iter(), apex, serial);
     let is_known = |rdata: &&[u8]| rdata.get(..HEAD_BYTES) == Some(&expected[..HEAD_BYTES]);
     let mut known = rrset.rdatas().filter(is_known);
     match (known.next(), known.next()) {
@@ -38,11 +38,11 @@ pub fn verify(records: &Records, apex: Name<'_>) -> ZonemdResult {
     }
 }
 
-/// The RDATA of the ZONEMD record of a zone with this serial.
-pub(crate) fn rdata(records: &Records, apex: Name<'_>, serial: u32) -> Vec<u8> {
+/// The RDATA of the ZONEMD record of a zone with this serial and these records, in canonical order.
+pub(crate) fn rdata<'r>(records: impl Iterator<Item = Record<'r>>, apex: Name<'_>, serial: u32) -> Vec<u8> {
     let mut hash = Sha384::new();
     let mut buffer = Vec::new();
-    for record in records.iter() {
+    for record in records {
         let covered = RrsigHead::read(record.rdata).filter(|_| record.rtype == Rtype::RRSIG);
         let rtype = covered.map_or(record.rtype, |(head, _)| head.type_covered);
         // RFC 8976 §3.3.1: the record cannot cover itself or its signature.

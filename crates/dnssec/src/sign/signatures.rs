@@ -1,6 +1,8 @@
 //! The RRSIG records of a version: those of the version before, as far as they are right, and new ones, signed in batches.
 
-use super::{BATCH_COUNT_MAX, INCEPTION_OFFSET_S, KeyInUse, SignError, SigningInput, SigningJob, ZoneSigner};
+use super::{
+    BATCH_COUNT_MAX, INCEPTION_OFFSET_S, KeyInUse, KeysInUse, SignError, SigningInput, SigningParameters, ZoneSigner,
+};
 use crate::key::KeyId;
 use crate::records::{NameIndex, Node, RecordsBuilder};
 use crate::signing_input::{RrsigHead, label_count, put_record};
@@ -13,7 +15,9 @@ const BATCH_BYTES_MIN: usize = 1 << 17;
 
 /// What signs the RRsets of a version.
 pub(super) struct Signatures<'j, 's, S> {
-    job: &'j SigningJob<'j>,
+    apex: Name<'j>,
+    parameters: &'j SigningParameters,
+    now_unix_s: u64,
     signer: &'s mut S,
     keys: Vec<SigningKey>,
     /// The inputs that are not signed yet, one after another.
@@ -59,11 +63,20 @@ impl SigningKey {
 }
 
 impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
-    pub(super) fn new(job: &'j SigningJob<'j>, signer: &'s mut S) -> Signatures<'j, 's, S> {
+    /// Of the zone at `apex`, which is in lower case.
+    pub(super) fn new(
+        apex: Name<'j>,
+        keys: &KeysInUse,
+        parameters: &'j SigningParameters,
+        now_unix_s: u64,
+        signer: &'s mut S,
+    ) -> Signatures<'j, 's, S> {
         Signatures {
-            job,
+            apex,
+            parameters,
+            now_unix_s,
             signer,
-            keys: job.keys.keys.iter().map(SigningKey::new).collect(),
+            keys: keys.keys.iter().map(SigningKey::new).collect(),
             inputs: Vec::new(),
             pending: Vec::new(),
             made_count: 0,
@@ -104,12 +117,12 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
             let owner = out.owner(name).to_lowercase();
             let head = self.with_validity(head, owner.as_name());
             let start = self.inputs.len();
-            head.put(self.job.apex, &mut self.inputs);
+            head.put(self.apex, &mut self.inputs);
             for rdata in rdatas.clone() {
                 put_record(owner.as_name(), rtype, ttl_s, rdata, &mut self.inputs);
             }
             self.pending.push(Pending { name, ttl_s, key: self.keys[index].id, input: start..self.inputs.len() });
-            self.note(head.expiration.wrapping_sub(self.job.now_unix_s as u32));
+            self.note(head.expiration.wrapping_sub(self.now_unix_s as u32));
         }
         if self.pending.len() >= BATCH_COUNT_MAX || self.inputs.len() >= BATCH_BYTES_MIN {
             self.flush(out)?;
@@ -138,8 +151,8 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
 
     /// The fields of a new signature. The owner is in lower case.
     fn with_validity(&self, head: RrsigHead, owner: Name<'_>) -> RrsigHead {
-        let now = self.job.now_unix_s as u32;
-        let parameters = self.job.parameters;
+        let now = self.now_unix_s as u32;
+        let parameters = self.parameters;
         // Spreads signatures that are made together; no secret depends on it.
         let mut hasher = DefaultHasher::new();
         (owner.as_bytes(), head.type_covered, now).hash(&mut hasher);
@@ -151,15 +164,15 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
     /// How long the signature in `rdata` is valid, if it can take the place of one with the fields `head`.
     fn seconds_left(&self, rdata: &[u8], head: RrsigHead) -> Option<u32> {
         let (found, rest) = RrsigHead::read(rdata)?;
-        let now = self.job.now_unix_s as u32;
+        let now = self.now_unix_s as u32;
         // RFC 4034 §3.1.5: serial number arithmetic.
         let seconds_left = u32::try_from(found.expiration.wrapping_sub(now).cast_signed()).ok()?;
         let is_valid_yet = now.wrapping_sub(found.inception).cast_signed() >= 0;
         let is_same = RrsigHead { expiration: head.expiration, inception: head.inception, ..found } == head
-            && Name::parse(rest).is_ok_and(|signer| signer == self.job.apex);
-        let is_kept = is_same && is_valid_yet && seconds_left > self.job.parameters.replaced_before_s();
+            && Name::parse(rest).is_ok_and(|signer| signer == self.apex);
+        let is_kept = is_same && is_valid_yet && seconds_left > self.parameters.replaced_before_s();
         // Signatures that were made with a longer validity are replaced.
-        (is_kept && seconds_left <= self.job.parameters.validity_s).then_some(seconds_left)
+        (is_kept && seconds_left <= self.parameters.validity_s).then_some(seconds_left)
     }
 
     fn note(&mut self, seconds_left: u32) {
@@ -177,7 +190,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
             }
             for ((pending, input), signature) in batch.iter().zip(inputs).zip(signatures) {
                 let (_, rest) = RrsigHead::read(input.bytes).expect("the input begins with these fields");
-                let fields_bytes = input.bytes.len() - rest.len() + self.job.apex.length_bytes();
+                let fields_bytes = input.bytes.len() - rest.len() + self.apex.length_bytes();
                 let rdata = [&input.bytes[..fields_bytes], &signature[..]].concat();
                 out.put(pending.name, Rtype::RRSIG, pending.ttl_s, &rdata);
             }
@@ -191,7 +204,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
     /// When the first signatures are to be replaced.
     pub(super) fn sign_again_at_unix_s(&self) -> Option<u64> {
         let seconds_left = self.seconds_left?;
-        Some(self.job.now_unix_s + u64::from(seconds_left.saturating_sub(self.job.parameters.refresh_s)))
+        Some(self.now_unix_s + u64::from(seconds_left.saturating_sub(self.parameters.refresh_s)))
     }
 }
 

@@ -4,7 +4,7 @@ use super::signatures::Signatures;
 use super::{Denial, SignError, SignedZone, SigningJob, ZoneSigner, ZoneTtls, serial};
 use crate::canonical::{is_below, put_order_key};
 use crate::denial::{self, NSEC3PARAM};
-use crate::records::{Cursor, Node, Record, Records, RecordsBuilder};
+use crate::records::{Cursor, Node, Record, Records, RecordsBuilder, Rrset};
 use crate::signing_input::RrsigHead;
 use crate::zonemd;
 use sanderling_dns::rdata::SOA_NUMBERS_BYTES;
@@ -12,14 +12,18 @@ use sanderling_dns::{Name, NameBuf, Rtype};
 use std::ops::Range;
 
 /// The SOA of the unsigned records.
-struct Soa {
-    rdata: Vec<u8>,
-    ttl_s: u32,
+pub(super) struct Soa {
+    pub(super) rdata: Vec<u8>,
+    pub(super) ttl_s: u32,
 }
 
 impl Soa {
     fn of(records: &Records, apex: Name<'_>) -> Result<Soa, SignError> {
-        let rrset = records.rrset(apex, Rtype::SOA).ok_or(SignError::NoSoa)?;
+        Soa::of_node(records.node(apex).ok_or(SignError::NoSoa)?)
+    }
+
+    pub(super) fn of_node(apex: Node<'_>) -> Result<Soa, SignError> {
+        let rrset = apex.rrset(Rtype::SOA).ok_or(SignError::NoSoa)?;
         let mut rdatas = rrset.rdatas();
         match (rdatas.next(), rdatas.next()) {
             (Some(rdata), None) if rdata.len() > SOA_NUMBERS_BYTES => {
@@ -34,17 +38,17 @@ impl Soa {
         u32::from_be_bytes(*self.rdata[at..].first_chunk().expect("a SOA ends with five numbers"))
     }
 
-    fn serial(&self) -> u32 {
+    pub(super) fn serial(&self) -> u32 {
         self.number(0)
     }
 
     /// The TTL of negative answers, and of the records in them (RFC 9077).
-    fn negative_ttl_s(&self) -> u32 {
+    pub(super) fn negative_ttl_s(&self) -> u32 {
         self.ttl_s.min(self.number(4))
     }
 
     /// Whether both are equal, except for their serials.
-    fn is_same_version(&self, other: &Soa) -> bool {
+    pub(super) fn is_same_version(&self, other: &Soa) -> bool {
         let without_serial = |soa: &Soa| {
             let at = soa.rdata.len() - SOA_NUMBERS_BYTES;
             (soa.rdata[..at].to_vec(), soa.rdata[at + 4..].to_vec(), soa.ttl_s)
@@ -52,7 +56,7 @@ impl Soa {
         without_serial(self) == without_serial(other)
     }
 
-    fn set_serial(&mut self, serial: u32) {
+    pub(super) fn set_serial(&mut self, serial: u32) {
         let at = self.rdata.len() - SOA_NUMBERS_BYTES;
         self.rdata[at..][..4].copy_from_slice(&serial.to_be_bytes());
     }
@@ -60,7 +64,7 @@ impl Soa {
 
 /// Whether the records of a name are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Authority {
+pub(super) enum Authority {
     /// All are.
     Authoritative,
     /// It is a delegation point: only DS records are.
@@ -70,7 +74,7 @@ enum Authority {
 }
 
 impl Authority {
-    fn signs(self, rtype: Rtype) -> bool {
+    pub(super) fn signs(self, rtype: Rtype) -> bool {
         match self {
             Authority::Authoritative => true,
             Authority::Delegation => rtype == Rtype::DS,
@@ -85,7 +89,7 @@ impl Authority {
 }
 
 /// Types that a signed version has by itself: those of the unsigned records are left out.
-fn is_made(rtype: Rtype) -> bool {
+pub(super) fn is_made(rtype: Rtype) -> bool {
     matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM | Rtype::ZONEMD)
 }
 
@@ -94,7 +98,7 @@ pub(super) fn make(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result
     let mut soa = Soa::of(job.unsigned, job.apex)?;
     let negative_ttl_s = soa.negative_ttl_s();
     let content = Content::new(job)?;
-    let mut signatures = Signatures::new(job, signer);
+    let mut signatures = Signatures::new(job.apex, job.keys, job.parameters, job.now_unix_s, signer);
     let mut records = content.signed(negative_ttl_s, &mut signatures)?;
     let before = job.previous.and_then(|records| Before::new(records, job.apex));
     let is_same = before.as_ref().is_some_and(|before| {
@@ -125,7 +129,7 @@ pub(super) fn make(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result
     };
     put(Rtype::SOA, &soa.rdata, &mut records)?;
     if job.parameters.has_zonemd {
-        let rdata = zonemd::rdata(&records, job.apex, serial);
+        let rdata = zonemd::rdata(records.iter(), job.apex, serial);
         put(Rtype::ZONEMD, &rdata, &mut records)?;
     }
     let dnskey_ttl_s = content.records.rrset(job.apex, Rtype::DNSKEY).map_or(0, |rrset| rrset.ttl_s());
@@ -250,19 +254,9 @@ impl<'j> Content<'j> {
 
     /// The types that the record of the chain for a name lists. `chain` is its own type.
     fn listed_types(&self, node: Node<'_>, authority: Authority, chain: Rtype) -> Vec<Rtype> {
-        let mut types: Vec<Rtype> =
-            node.rrsets().map(|rrset| rrset.rtype()).filter(|&it| authority.lists(it)).collect();
-        if self.job.parameters.has_zonemd && node.owner().eq_ignore_case(self.job.apex) {
-            types.push(Rtype::ZONEMD);
-        }
-        if chain == Rtype::NSEC {
-            // The record lists itself and its signature.
-            types.extend([Rtype::RRSIG, Rtype::NSEC]);
-        } else if types.iter().any(|&rtype| authority.signs(rtype)) {
-            types.push(Rtype::RRSIG);
-        }
-        types.sort_unstable();
-        types
+        let has_zonemd = self.job.parameters.has_zonemd && node.owner().eq_ignore_case(self.job.apex);
+        let zonemd = has_zonemd.then_some(Rtype::ZONEMD);
+        listed_types(node.rrsets().map(Rrset::rtype).chain(zonemd), authority, chain)
     }
 
     /// The next name that the chain shows; after the last one, the apex.
@@ -270,6 +264,19 @@ impl<'j> Content<'j> {
         let next = self.authorities[index + 1..].iter().position(|it| *it != Authority::Hidden);
         self.records.node_at(next.map_or(0, |next| index + 1 + next)).owner()
     }
+}
+
+/// The types of `present`, those of a name, that the record of the chain lists. `chain` is its own type.
+pub(super) fn listed_types(present: impl Iterator<Item = Rtype>, authority: Authority, chain: Rtype) -> Vec<Rtype> {
+    let mut types: Vec<Rtype> = present.filter(|&it| authority.lists(it)).collect();
+    if chain == Rtype::NSEC {
+        // The record lists itself and its signature.
+        types.extend([Rtype::RRSIG, Rtype::NSEC]);
+    } else if types.iter().any(|&rtype| authority.signs(rtype)) {
+        types.push(Rtype::RRSIG);
+    }
+    types.sort_unstable();
+    types
 }
 
 /// Adds the records of the apex that come with the keys.
@@ -342,13 +349,15 @@ impl HashedNames {
     ) -> Result<(), SignError> {
         self.names.sort_unstable_by_key(|&(hash, _)| hash);
         let mut previous = Cursor::new(job.previous);
-        let mut rdata = Vec::new();
+        let (mut rdata, mut bitmap) = (Vec::new(), Vec::new());
         let mut key = Vec::new();
         for (index, (hash, types)) in self.names.iter().enumerate() {
             let (next, _) = &self.names[(index + 1) % self.names.len()];
             let owner = denial::nsec3_owner(hash, job.apex).ok_or(SignError::LongName)?;
             rdata.clear();
-            denial::put_nsec3(next, &self.types[types.clone()], &mut rdata);
+            bitmap.clear();
+            denial::put_bitmap(&self.types[types.clone()], &mut bitmap);
+            denial::put_nsec3(next, &bitmap, &mut rdata);
             key.clear();
             put_order_key(owner.as_name(), &mut key);
             let name = out.put_name(owner.as_name());
