@@ -128,9 +128,10 @@ fn publish_under_load_loses_no_request_and_closes_no_connection() {
     const RELEASES: usize = 12;
     let fixture = Fixture::new(CONFIG, RELEASES);
     let process = fixture.server.server_process_id();
-    let (is_over, pages) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let is_over = AtomicBool::new(false);
+    let pages: [AtomicUsize; 4] = Default::default();
     let address = fixture.server.http();
-    let visit = || {
+    let visit = |pages: &AtomicUsize| {
         let (mut pages_client, mut scripts_client) = (HttpClient::connect(address), HttpClient::connect(address));
         let mut newest = 0;
         while !is_over.load(Ordering::Relaxed) {
@@ -145,11 +146,13 @@ fn publish_under_load_loses_no_request_and_closes_no_connection() {
         }
     };
     thread::scope(|scope| {
-        let visitors: Vec<_> = (0..4).map(|_| scope.spawn(visit)).collect();
+        let visitors: Vec<_> = pages.iter().map(|pages| scope.spawn(move || visit(pages))).collect();
         for number in 2..=RELEASES {
-            let before = pages.load(Ordering::Relaxed);
+            // Each visitor goes on before the next release: a script is served for two releases more.
+            let before = pages.each_ref().map(|pages| pages.load(Ordering::Relaxed));
             wait_until("pages are visited", || {
-                pages.load(Ordering::Relaxed) > before + 8 || visitors.iter().any(|visitor| visitor.is_finished())
+                pages.iter().zip(before).all(|(pages, before)| pages.load(Ordering::Relaxed) > before + 2)
+                    || visitors.iter().any(|visitor| visitor.is_finished())
             });
             fixture.publish_well(Some(&number.to_string()), "no connection was closed");
             assert_eq!([fixture.served(), fixture.served(), fixture.served()], [number; 3]);
