@@ -5,6 +5,7 @@
 //! the state folder: the list of the zones, in which zones whose files are still to be removed have a place of their own.
 
 use crate::catalog_members::{Clash, Listing, Listings, Member, Members, Outcome, reconcile};
+use crate::journals::remove_journal;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle, remove_state};
 use crate::served_zones::ServedMap;
 use sanderling_config::log::{log, log_error};
@@ -145,7 +146,10 @@ impl Catalogs {
         let Outcome { members, dropped, .. } = outcome;
         let before = std::mem::replace(&mut self.members, members);
         // A zone of the configuration has files of the same names.
-        let is_secondary = |zone: &DomainName| self.config.secondary_zones.iter().any(|one| one.apex == *zone);
+        let is_secondary = |zone: &DomainName| {
+            self.config.secondary_zones.iter().any(|one| one.apex == *zone)
+                || self.config.catalogs.iter().any(|one| one.apex == *zone)
+        };
         self.dropped.extend(dropped.into_iter().filter(|zone| !is_secondary(zone)));
         let result = self.store().await;
         if result.is_err() {
@@ -187,8 +191,21 @@ impl Catalogs {
         if self.dropped.is_empty() {
             return Ok(());
         }
-        let (state, dropped) = (Arc::clone(&self.context.state), self.dropped.clone());
-        let remove = move || dropped.iter().try_for_each(|zone| remove_state(&state, zone));
+        let state = Arc::clone(&self.context.state);
+        let dropped: Vec<(DomainName, bool)> = {
+            let served = self.served.state();
+            let is_own = |zone: &DomainName| {
+                self.configured.contains(zone) || served.zones.get(zone).is_some_and(|served| served.is_of_operator)
+            };
+            self.dropped.iter().map(|zone| (zone.clone(), is_own(zone))).collect()
+        };
+        let remove = move || {
+            dropped.iter().try_for_each(|(zone, is_own)| {
+                remove_state(&state, zone)?;
+                // The journal is that of the operator's zone already.
+                if *is_own { Ok(()) } else { remove_journal(&state, zone) }
+            })
+        };
         spawn_blocking(remove).await.expect("the state folder does not panic")?;
         let dropped = std::mem::take(&mut self.dropped);
         self.store().await?;
@@ -324,8 +341,11 @@ pub(crate) fn read_catalog(path: &Path, apex: Name<'_>, members_max: usize) -> R
     let mut parser = Parser::new(path.display().to_string(), text, apex, ParserLimits::default());
     let mut reader = CatalogReader::new(apex, members_max);
     while let Some(entry) = parser.next() {
-        if let Ok(Entry::Record(record)) = entry {
-            reader.add(&record);
+        match entry {
+            Ok(Entry::Record(record)) => reader.add(&record),
+            Ok(_) => {}
+            // Without one of its records, a catalog would remove a zone.
+            Err(error) => return Err(format!("{} is damaged: {}", path.display(), error.problem)),
         }
     }
     Ok(reader)
@@ -338,4 +358,24 @@ fn listing_of(member: &CatalogMember) -> Result<Listing, String> {
     let new_owner = member.new_owner.as_ref().and_then(|owner| DomainName::parse(&owner.to_string()).ok());
     let groups = member.groups.iter().map(|group| group.escape_ascii().to_string()).collect();
     Ok(Listing { zone, label: member.label.escape_ascii().to_string(), new_owner, groups })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn catalog_with_a_damaged_record_is_not_used() {
+        let folder = tempfile::tempdir().expect("created");
+        let (path, apex) = (folder.path().join("catalog"), DomainName::parse("c.example").expect("a name"));
+        let catalog = "@ 0 SOA invalid. invalid. 1 1 1 1 1\n@ 0 NS invalid.\nversion 0 TXT 2\na.zones 0 PTR a.test.\n";
+        let read = |text: &str| {
+            fs::write(&path, text).expect("written");
+            let reader = read_catalog(&path, wire_name(&apex).as_name(), 10)?;
+            Ok(reader.finish().expect("a catalog").len())
+        };
+        assert_eq!(read(catalog), Ok(1));
+        let damaged = catalog.to_owned() + "b.zones 0 PT\u{0}R b.test.\n";
+        assert_eq!(read(&damaged).map_err(|error: String| error.contains(" is damaged: ")), Err(true));
+    }
 }

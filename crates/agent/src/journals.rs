@@ -18,6 +18,11 @@ pub(crate) struct Journals {
     wake: Rc<Notify>,
 }
 
+/// Removes the stored journal of the zone `apex`.
+pub(crate) fn remove_journal(state: &StateFolder, apex: &DomainName) -> Result<(), StateError> {
+    state.remove(&journal_file(apex).display().to_string())
+}
+
 impl Journals {
     /// Starts the task. To be called in a [`tokio::task::LocalSet`].
     pub(crate) fn new(state: Arc<StateFolder>) -> Journals {

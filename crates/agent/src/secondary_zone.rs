@@ -12,7 +12,7 @@ use crate::signed_zone::SourceChanged;
 use crate::tsig_keys::TsigSecrets;
 use crate::zone_transfer::{Failure, StoredVersion, TransferSource, TransferredZone};
 use sanderling_config::log::{log, log_error, log_warning};
-use sanderling_config::{DomainName, Limits, Primary, SecondaryZone, journal_file, stored_zone_file};
+use sanderling_config::{DomainName, Limits, Primary, SecondaryZone, stored_zone_file};
 use sanderling_dns::client::{QueryKind, SoaTimers};
 use sanderling_dns::is_later;
 use sanderling_ipc::agent::{TransferReport, ZoneNotify};
@@ -223,12 +223,11 @@ fn record_file(zone_file: &Path) -> String {
     zone_file.with_extension("json").display().to_string()
 }
 
-/// Removes what is stored of the zone `apex`.
+/// Removes what is stored of the zone `apex`, besides its journal.
 pub(crate) fn remove_state(state: &StateFolder, apex: &DomainName) -> Result<(), StateError> {
     let zone_file = stored_zone_file(apex);
     state.remove(&zone_file.display().to_string())?;
-    state.remove(&record_file(&zone_file))?;
-    state.remove(&journal_file(apex).display().to_string())
+    state.remove(&record_file(&zone_file))
 }
 
 /// What a primary has led to.

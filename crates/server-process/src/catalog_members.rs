@@ -18,12 +18,12 @@ pub(crate) struct CatalogMembers {
 }
 
 impl CatalogMembers {
-    /// Reads the list of the state folder if there is another one. If it cannot be read, the last one stays.
+    /// Reads the list of the state folder if there is another one. If it cannot be read, or is gone, the last one stays.
     pub(crate) fn update(&mut self, state: Option<&Path>) {
         let Some(path) = state.map(|state| state.join(CATALOG_MEMBERS)) else { return };
         let version = match fs::metadata(&path) {
             Ok(metadata) => Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return *self = CatalogMembers::default(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.version.is_none() => return,
             Err(_) => None,
         };
         if version.is_some() && version == self.version {
@@ -85,7 +85,8 @@ mod tests {
         check(&["b.example"]);
         write(b"broken");
         check(&["b.example"]);
+        // As if the state folder was not mounted.
         fs::remove_file(&path).unwrap();
-        check(&[]);
+        check(&["b.example"]);
     }
 }

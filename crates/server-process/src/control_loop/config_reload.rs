@@ -19,7 +19,7 @@ use sanderling_zone_files::Denial;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 impl ControlLoop<'_> {
@@ -41,26 +41,35 @@ impl ControlLoop<'_> {
             let loaded = loader.load(&config, &forced_zones);
             Ok((config, loaded))
         };
-        self.start_load(loader, parse_and_load, |loader, result| {
+        let started = self.start_load(loader, parse_and_load, |loader, result| {
             let result = result.unwrap_or_else(|| {
                 let remedy = "this is a bug in sanderling: report it with the configuration and its zones";
                 let problem = Problem::new("loading the configuration panicked", remedy);
                 Err(vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)])
             });
             Finished::Config(Box::new(LoadResult { loader, config_text, result }))
-        })
+        });
+        started.map_err(|(error, _)| error)
     }
 
-    /// Has `load` use the loader on a new thread. What `finish` makes of the result, which is `None` after a panic, is applied. If
-    /// there is no thread, the loader is lost: the next reload starts a new process.
-    pub(super) fn start_load<T>(
-        &self,
-        mut loader: Loader,
+    /// Has `load` use the loader on a new thread. What `finish` makes of the result, which is `None` after a panic, is applied.
+    ///
+    /// # Errors
+    /// There is no thread. The loader is free again, and `finish` was not called.
+    pub(super) fn start_load<T, F>(
+        &mut self,
+        loader: Loader,
         load: impl FnOnce(&mut Loader) -> T + Send + 'static,
-        finish: impl FnOnce(Loader, Option<T>) -> Finished + Send + 'static,
-    ) -> io::Result<()> {
+        finish: F,
+    ) -> Result<(), (io::Error, F)>
+    where
+        F: FnOnce(Loader, Option<T>) -> Finished + Send + 'static,
+    {
         let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
+        // A thread that does not start would drop what it was given.
+        let (to_thread, given) = mpsc::channel::<(Loader, F)>();
         let run = move || {
+            let Ok((mut loader, finish)) = given.recv() else { return };
             // A bug in a parser fails the load, and nothing else.
             let result = catch_unwind(AssertUnwindSafe(|| load(&mut loader))).ok();
             // Fails only if the process exits.
@@ -68,7 +77,12 @@ impl ControlLoop<'_> {
             let signalled = finished.signal();
             debug_assert!(signalled.is_ok());
         };
-        thread::Builder::new().name("loader".to_owned()).spawn(run).map(drop)
+        if let Err(error) = thread::Builder::new().name("loader".to_owned()).spawn(run) {
+            self.state.loader = Some(loader);
+            return Err((error, finish));
+        }
+        to_thread.send((loader, finish)).expect("the thread waits for it");
+        Ok(())
     }
 
     /// Applies what was loaded, if there is something.

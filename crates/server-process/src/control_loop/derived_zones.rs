@@ -50,7 +50,7 @@ impl ControlLoop<'_> {
             Finished::DerivedZones(Box::new(DerivedResult { loader, zones }))
         });
         self.loads_one = started.is_ok();
-        if let Err(error) = started {
+        if let Err((error, _)) = started {
             log_error(&format!("cannot start a thread to build zones: {}", error_text(&error)));
         }
     }

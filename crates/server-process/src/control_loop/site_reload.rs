@@ -42,7 +42,7 @@ impl ControlLoop<'_> {
         let started =
             self.start_load(loader, load, |loader, site| Finished::Site(Box::new(SiteResult { loader, site })));
         self.loads_one = started.is_ok();
-        if let Err(error) = started {
+        if let Err((error, _)) = started {
             self.refuse_site(&format!("cannot start a thread to load a site: {}", error_text(&error)));
         }
     }

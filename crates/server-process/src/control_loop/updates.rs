@@ -146,6 +146,7 @@ impl ControlLoop<'_> {
     fn apply_updates(&mut self, apex: DomainName, updates: Vec<ReceivedUpdate>) {
         let Some(loader) = self.state.loader.take() else { return };
         let (config, zone) = (Arc::clone(&self.state.config), apex.clone());
+        let count = updates.len();
         let shared = Arc::new(updates);
         let of_load = Arc::clone(&shared);
         let load = move |loader: &mut Loader| {
@@ -158,8 +159,13 @@ impl ControlLoop<'_> {
             Finished::Updates(Box::new(UpdateApplication { loader, apex, updates, updated }))
         });
         self.loads_one = started.is_ok();
-        if let Err(error) = started {
-            log_error(&format!("cannot start a thread to apply dynamic updates: {}", error_text(&error)));
+        let Err((error, finish)) = started else { return };
+        if let Some(loader) = self.state.loader.take() {
+            let problem = format!("cannot start a thread to apply it: {}", error_text(&error));
+            let refused = UpdatedZone::refused(count, UpdateRefusal::Failed, Some(problem));
+            if let Finished::Updates(application) = finish(loader, Some(refused)) {
+                self.finish_updates(*application);
+            }
         }
     }
 

@@ -72,7 +72,7 @@ impl ControlLoop<'_> {
             Finished::Zone(Box::new(ZoneResult { loader, client, result }))
         });
         self.loads_one = started.is_ok();
-        if let Err(error) = started {
+        if let Err((error, _)) = started {
             log_error(&format!("cannot start a thread to load a zone: {}", error_text(&error)));
         }
     }

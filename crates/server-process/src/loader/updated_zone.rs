@@ -36,7 +36,8 @@ pub(crate) struct UpdatedVersion {
 }
 
 impl UpdatedZone {
-    fn refused(count: usize, refusal: UpdateRefusal, problem: Option<String>) -> UpdatedZone {
+    /// The same refusal of all, with its cause.
+    pub(crate) fn refused(count: usize, refusal: UpdateRefusal, problem: Option<String>) -> UpdatedZone {
         UpdatedZone { results: vec![UpdateResult::Refused(refusal); count], version: None, problem }
     }
 }

@@ -34,6 +34,8 @@ const EVENTS_PER_ITERATION_MAX: usize = 256;
 const QUICK_EXIT_MAX: Duration = Duration::from_secs(10);
 /// Time in which a killed agent exits.
 const EXIT_TIME: Duration = Duration::from_secs(1);
+/// Commands that wait for an agent which does not run.
+const WAITING_MAX: usize = 16;
 /// The state folder of root, as the packages create it.
 const DEFAULT_STATE: &str = "/var/lib/sanderling";
 
@@ -337,6 +339,10 @@ impl Supervisor {
 
     /// Has the agent read zones that it signs, with the current configuration, and answer the client itself.
     pub(super) fn have_zones_read(&mut self, requester: Requester, command: Command) {
+        if self.agent.waiting.len() >= WAITING_MAX {
+            return self
+                .reply(requester, Err("the agent does not run, so that signed zones are not read; see the log"));
+        }
         let client = match (requester, &mut self.control) {
             (Requester::Client(id), Some(control)) => control.take_client(id),
             _ => None,
