@@ -17,6 +17,8 @@ const NEEDED: &[Needed] = &[
     ("knotd", "knot"),
     ("named", "bind9"),
     ("ldns-signzone", "ldnsutils"),
+    ("certbot", "certbot python3-certbot-dns-rfc2136"),
+    ("lego", "lego"),
     ("kzonesign", "knot-dnssecutils"),
     ("openssl", "openssl"),
     ("nghttp", "nghttp2-client"),

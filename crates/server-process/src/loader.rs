@@ -22,12 +22,11 @@ use crate::zone_guard;
 use crate::zone_journals::{self, ChangedJournals, ZoneJournals};
 use crate::zone_updates::{self, UpdateFiles};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
-use sanderling_config::log::{log, log_error};
+use sanderling_config::log::log_error;
 use sanderling_config::{
     CATALOG_MEMBERS, CatalogRole, Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SIGNED_ZONES,
     SecondaryZone, Zone as ZoneConfig, ZoneFolder, ZoneListing, ZoneOrigin, stored_zone_file,
 };
-use sanderling_dns::difference::MergeOutcome;
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_http::PathTraits;
 use sanderling_ipc::derived::DerivedSet;
@@ -37,8 +36,8 @@ use sanderling_os::error::with_second_try;
 use sanderling_server::{Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
 use sanderling_site_rules::{FileOptions, RuleSet};
 use sanderling_zone_files::{
-    self as zone_files, AddedRecords, Denial, Failure, MergedUpdates, PriorUpdates, ReadZone, StoreRequest,
-    ZoneDerivation, ZoneSources, ZoneUpdates, all_derivations,
+    self as zone_files, AddedRecords, Denial, Failure, ReadZone, StoreRequest, ZoneDerivation, ZoneSources,
+    ZoneUpdates, all_derivations,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -721,7 +720,11 @@ impl LoadedZone {
         }
     }
 
-    fn serve(&mut self, zone: &ZoneConfig, good: Zone, added: AddedRecords, info: VersionInfo) {
+    fn serve(&mut self, zone: &ZoneConfig, mut good: Zone, added: AddedRecords, info: VersionInfo) {
+        if self.updates.is_some() {
+            // The first dynamic update is as quick as the others.
+            good.prepare_edits();
+        }
         let expiration = good.signatures_expire_at(unix_seconds());
         self.state = Arc::new(ZoneState {
             name: self.state.name.clone(),
@@ -748,36 +751,6 @@ impl LoadedZone {
         // Without a version to serve instead, this one is better than none.
         let failure = Failure { diagnostics: vec![diagnostic], denial: Denial::None };
         self.restore(zone, context).then_some(failure)
-    }
-
-    /// The updates of the zone: those of the version in service or, without one, those that are stored.
-    ///
-    /// # Errors
-    /// They cannot be read.
-    fn prior_updates(&self, apex: &DomainName, stored: &StoredParts<'_>) -> Result<Option<PriorUpdates>, Diagnostic> {
-        match &self.updates {
-            Some(updates) => Ok(stored.updates.known(apex, updates)),
-            None => stored.updates.read(apex),
-        }
-    }
-
-    /// Takes what has become of the updates when the file was read.
-    fn take_updates(&mut self, zone: &ZoneConfig, updates: Option<MergedUpdates>, report: &mut Report) {
-        let outcome = updates.as_ref().map(|updates| updates.merged.outcome);
-        let (updates, to_store) =
-            updates.map(|updates| updates.finish(zone_files::wire_name(&zone.apex).as_name())).unzip();
-        self.updates = updates;
-        report.updates.extend(to_store.flatten().map(|to_store| (zone.apex.clone(), to_store)));
-        let apex = &zone.apex;
-        match outcome {
-            Some(MergeOutcome::Superseded) => log(&format!(
-                "zone {apex}: the serial of the file is later than that of the version with dynamic updates: they are dropped"
-            )),
-            Some(MergeOutcome::Applied) => {
-                log(&format!("zone {apex}: the dynamic updates are applied to the changed file, as far as they fit"));
-            }
-            None | Some(MergeOutcome::Unchanged) => {}
-        }
     }
 
     /// Serves the version that an earlier process has kept, unless there is a later one; whether there is a good version.

@@ -1,16 +1,19 @@
 //! Applies dynamic updates to a zone. The version that they make is served when the agent has stored them.
 
 use super::catalog_zones::MemberChanges;
-use super::{LoadedZone, Loader, OneZone, StoreRequest, StoredParts};
+use super::{LoadedZone, Loader, OneZone, Report, StoreRequest, StoredParts};
 use crate::kept_zones::VersionInfo;
 use crate::load_status::ZoneState;
 use crate::zone_journals::ChangedJournals;
 use crate::zone_updates::UpdateRules;
-use sanderling_config::{Config, DomainName};
+use sanderling_config::diagnostic::Diagnostic;
+use sanderling_config::log::log;
+use sanderling_config::{Config, DomainName, Zone as ZoneConfig};
+use sanderling_dns::difference::MergeOutcome;
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, ZoneUpdate};
 use sanderling_dns::zonefile::Severity;
 use sanderling_dns::{Name, Zone, ZoneEntry, ZoneLimits};
-use sanderling_zone_files::{Denial, ZoneUpdates};
+use sanderling_zone_files::{Denial, MergedUpdates, PriorUpdates, ZoneUpdates, wire_name};
 use std::sync::Arc;
 
 /// What has become of updates.
@@ -149,5 +152,38 @@ impl LoadedZone {
         self.last_good = Some(Arc::clone(&zone));
         self.updates = Some(updates);
         Some(ZoneEntry::Served(zone))
+    }
+
+    /// The updates of the zone: those of the version in service or, without one, those that are stored.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(super) fn prior_updates(
+        &self,
+        apex: &DomainName,
+        stored: &StoredParts<'_>,
+    ) -> Result<Option<PriorUpdates>, Diagnostic> {
+        match &self.updates {
+            Some(updates) => Ok(stored.updates.known(apex, updates)),
+            None => stored.updates.read(apex),
+        }
+    }
+
+    /// Takes what has become of the updates when the file was read.
+    pub(super) fn take_updates(&mut self, zone: &ZoneConfig, updates: Option<MergedUpdates>, report: &mut Report) {
+        let outcome = updates.as_ref().map(|updates| updates.merged.outcome);
+        let (updates, to_store) = updates.map(|updates| updates.finish(wire_name(&zone.apex).as_name())).unzip();
+        self.updates = updates;
+        report.updates.extend(to_store.flatten().map(|to_store| (zone.apex.clone(), to_store)));
+        let apex = &zone.apex;
+        match outcome {
+            Some(MergeOutcome::Superseded) => log(&format!(
+                "zone {apex}: the serial of the file is later than that of the version with dynamic updates: they are dropped"
+            )),
+            Some(MergeOutcome::Applied) => {
+                log(&format!("zone {apex}: the dynamic updates are applied to the changed file, as far as they fit"));
+            }
+            None | Some(MergeOutcome::Unchanged) => {}
+        }
     }
 }
