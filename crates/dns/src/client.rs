@@ -23,9 +23,10 @@ const OPCODE_NOTIFY: u8 = 4;
 const EDNS_PAYLOAD_BYTES: u16 = 1232;
 /// Where the opcode is in the flags.
 const OPCODE_SHIFT: u8 = 3;
-/// AA and TC.
+/// AA, TC and RD.
 const AUTHORITATIVE: u8 = 0x04;
 const TRUNCATED: u8 = 0x02;
+const RECURSION_DESIRED: u8 = 0x01;
 
 /// The names of RCODEs (RFC 6895 §2.3).
 const RCODES: [&str; 11] = [
@@ -44,14 +45,17 @@ pub enum QueryKind {
     Ixfr(u32),
     /// The zone has changed.
     Notify,
-    /// The records of this type at a name.
+    /// The records of this type at a name, from a server of their zone.
     Records(Rtype),
+    /// The records of this type at a name, from a resolver.
+    Resolve(Rtype),
 }
 
 impl QueryKind {
     fn opcode(self) -> u8 {
         match self {
-            QueryKind::Soa | QueryKind::Axfr | QueryKind::Ixfr(_) | QueryKind::Records(_) => OPCODE_QUERY,
+            QueryKind::Soa | QueryKind::Axfr | QueryKind::Ixfr(_) => OPCODE_QUERY,
+            QueryKind::Records(_) | QueryKind::Resolve(_) => OPCODE_QUERY,
             QueryKind::Notify => OPCODE_NOTIFY,
         }
     }
@@ -60,7 +64,7 @@ impl QueryKind {
         match self {
             QueryKind::Soa | QueryKind::Notify => Rtype::SOA,
             QueryKind::Axfr => Rtype::AXFR,
-            QueryKind::Records(rtype) => rtype,
+            QueryKind::Records(rtype) | QueryKind::Resolve(rtype) => rtype,
             QueryKind::Ixfr(_) => Rtype::IXFR,
         }
     }
@@ -130,9 +134,10 @@ pub fn query(
     message.extend_from_slice(&id.to_be_bytes());
     // RFC 1996 §3.7: the AA of a NOTIFY is set.
     let authoritative = if kind == QueryKind::Notify { AUTHORITATIVE } else { 0 };
-    let has_edns = matches!(kind, QueryKind::Records(_));
+    let has_edns = matches!(kind, QueryKind::Records(_) | QueryKind::Resolve(_));
+    let recursion_desired = if matches!(kind, QueryKind::Resolve(_)) { RECURSION_DESIRED } else { 0 };
     let counts = [0, 1, 0, 0, 0, 0, 0, u8::from(has_edns)];
-    message.extend_from_slice(&[kind.opcode() << OPCODE_SHIFT | authoritative, 0]);
+    message.extend_from_slice(&[kind.opcode() << OPCODE_SHIFT | authoritative | recursion_desired, 0]);
     message.extend_from_slice(&counts);
     message.extend_from_slice(name.as_bytes());
     message.extend_from_slice(&kind.qtype().0.to_be_bytes());
@@ -292,6 +297,28 @@ impl<'m> Reply<'m> {
             }
         }
         Ok(found)
+    }
+
+    /// How long this answer about the records of `rtype` at `owner` may be kept: the TTL of the records or, if there are none, of the
+    /// denial (RFC 2308 §5). `None` if the reply does not say.
+    ///
+    /// # Errors
+    /// A record is malformed.
+    pub fn ttl_s(&self, owner: Name<'_>, rtype: Rtype) -> Result<Option<u32>, ReplyError> {
+        for record in self.answers() {
+            let record = record?;
+            if record.rtype() == rtype && record.owner.as_name().eq_ignore_case(owner) {
+                return Ok(Some(record.ttl_s()));
+            }
+        }
+        for record in self.records_from(self.start, self.answer_count.saturating_add(self.authority_count)) {
+            let record = record?;
+            if record.rtype() == Rtype::SOA {
+                let minimum = record.rdata.last_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+                return Ok(minimum.map(|minimum| minimum.min(record.ttl_s())));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether the server refers to the name servers of a zone below `apex` that has `name` (RFC 1034 §4.3.2).

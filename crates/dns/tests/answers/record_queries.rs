@@ -41,3 +41,18 @@ fn missing_records_and_referrals_are_distinguished() {
     assert_eq!(ask(b"\x01x\x03sub\x07example\0", Rtype::TXT), Ok((vec![], true)));
     assert_eq!(ask(b"\x05other\0", Rtype::TXT), Err(ReplyError::Refused(5)));
 }
+
+#[test]
+fn reply_says_how_long_it_may_be_kept() {
+    let ttl_s = |name: &[u8], rtype| {
+        let name = Name::parse(name).expect("a name");
+        let (message, mut reader) = query(QueryKind::Resolve(rtype), name, 7, None, 0);
+        assert_eq!(message[2] & 1, 1, "a resolver is asked to do its work");
+        let received = send(&zone_map(ZONE), &message, DnsTransport::Udp { reply_bytes_max: 1232 }).expect("a reply");
+        reader.read(&received, 0).and_then(|reply| reply.ttl_s(name, rtype))
+    };
+    assert_eq!(ttl_s(b"\x01t\x07example\0", Rtype::TXT), Ok(Some(60)));
+    // The minimum of the SOA record.
+    assert_eq!(ttl_s(b"\x01t\x07example\0", Rtype::A), Ok(Some(1)));
+    assert_eq!(ttl_s(b"\x03sub\x07example\0", Rtype::A), Ok(None));
+}
