@@ -20,6 +20,7 @@ const NEEDED: &[Needed] = &[
     ("certbot", "certbot python3-certbot-dns-rfc2136"),
     ("lego", "lego"),
     ("kzonesign", "knot-dnssecutils"),
+    ("unbound", "unbound"),
     ("openssl", "openssl"),
     ("nghttp", "nghttp2-client"),
     ("chromium", "chromium"),

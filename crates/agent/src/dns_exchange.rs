@@ -10,6 +10,8 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
+/// Time for the reply to a question about records.
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of the longest datagram that is read.
 const REPLY_BYTES_MAX: usize = 4096;
 /// Replies to other queries, or forged ones, that are read before the right one.
@@ -24,6 +26,13 @@ pub(crate) enum ExchangeError {
     NoAnswer,
     /// Its reply is not accepted.
     Reply(ReplyError),
+}
+
+impl ExchangeError {
+    /// Whether no way leads from this machine to the server.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self, ExchangeError::Network(error) if error.kind() == io::ErrorKind::NetworkUnreachable)
+    }
 }
 
 impl fmt::Display for ExchangeError {

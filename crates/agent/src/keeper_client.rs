@@ -7,7 +7,7 @@ use sanderling_ipc::zone_signing::{MESSAGE_BYTES_MAX, PARTS_MAX, ZoneKey, ZoneKe
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Bytes of inputs after which a request has no further one.
@@ -19,8 +19,10 @@ const _: () = assert!(INPUTS_BYTES_MIN * 2 < MESSAGE_BYTES_MAX);
 /// The connection to the keeper. A call blocks: it is for threads that may wait.
 #[derive(Default)]
 pub(crate) struct KeeperClient {
-    /// `None` until the supervisor has connected both, and after an exchange has failed.
+    /// `None` until the supervisor has connected both, and after an exchange has failed. An exchange holds the lock.
     stream: Mutex<Option<UnixStream>>,
+    /// What takes the place of `stream` before the next exchange. Nobody waits while holding its lock.
+    next_stream: Mutex<Option<UnixStream>>,
     connected: Notify,
     lost: Notify,
 }
@@ -28,8 +30,12 @@ pub(crate) struct KeeperClient {
 impl KeeperClient {
     /// Asks at this socket from now on.
     pub(crate) fn connect(&self, socket: OwnedFd) {
-        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket.into());
+        *self.next_stream() = Some(socket.into());
         self.connected.notify_waiters();
+    }
+
+    fn next_stream(&self) -> MutexGuard<'_, Option<UnixStream>> {
+        self.next_stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns when there is another keeper.
@@ -55,6 +61,14 @@ impl KeeperClient {
         unused.map_or_else(made, Ok)
     }
 
+    /// Has the keeper erase a private key of the zone. It is gone from the disk.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(crate) fn erase_key(&self, zone: &DomainName, id: KeyId) -> Result<(), String> {
+        self.keys(&ZoneKeyRequest::Erase { zone: zone.to_string(), key: id.0 }).map(drop)
+    }
+
     fn keys(&self, request: &ZoneKeyRequest) -> Result<Vec<ZoneKey>, String> {
         match self.ask(request)? {
             ZoneKeyAnswer::Keys(keys) => Ok(keys),
@@ -65,6 +79,9 @@ impl KeeperClient {
     fn ask(&self, request: &ZoneKeyRequest) -> Result<ZoneKeyAnswer, String> {
         let message = request.to_message().map_err(|error| error.to_string())?;
         let mut place = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(next) = self.next_stream().take() {
+            *place = Some(next);
+        }
         let stream = place.as_mut().ok_or("the keeper of private keys does not run")?;
         let answer = stream.write_all(&message).and_then(|()| ZoneKeyAnswer::receive(stream));
         match answer {
@@ -73,7 +90,9 @@ impl KeeperClient {
             Err(error) => {
                 // An answer that comes later would be taken for that of the next request.
                 *place = None;
-                self.lost.notify_one();
+                if self.next_stream().is_none() {
+                    self.lost.notify_one();
+                }
                 Err(format!("the keeper of private keys does not answer: {error}"))
             }
         }

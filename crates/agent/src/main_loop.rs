@@ -308,7 +308,7 @@ impl MainLoop {
                 self.zones.read_again(&zones, &forced_zones, CommandAnswer::new(client, is_success));
             }
             (Command::Dnssec(command), Some(client)) => {
-                self.zones.answer(&command, &CommandAnswer::new(Some(client), true));
+                self.zones.answer(&command, CommandAnswer::new(Some(client), true));
             }
             (Command::UseKeeper, None) => self.zones.use_keeper(received.zone_keys),
             (Command::UpdateSecrets, None) => self.zones.update_secrets(received),

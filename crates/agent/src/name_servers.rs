@@ -1,11 +1,11 @@
 //! The other name servers of the zones of this server, asked directly: whether each of them answers what this server answers. A
 //! resolver would not do, since it keeps what it has heard.
 
-use crate::dns_exchange::{ExchangeError, exchange};
+use crate::dns_exchange::{ExchangeError, REPLY_TIMEOUT, exchange};
 use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError};
-use sanderling_dns::{Name, NameBuf, Rtype};
+use sanderling_dns::{Name, NameBuf, Rtype, is_later, rdata};
 use sanderling_zone_files::wire_name;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,8 +17,6 @@ use tokio::time::Instant;
 
 const PORT: u16 = 53;
 const RCODE_NXDOMAIN: u8 = 3;
-/// Time for a reply.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The first pause between two questions to a server; the next ones are longer.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -142,6 +140,41 @@ impl NameServers {
         Unanswered { lags, not_found }
     }
 
+    /// The oldest serial with which any name server of the zone answers, this one included. One that is unreachable from this machine, for
+    /// example as it has no IPv6, is left out.
+    ///
+    /// # Errors
+    /// A server does not answer, or is not known.
+    pub(crate) async fn oldest_serial(&self, apex: &DomainName) -> Result<u32, String> {
+        let mut not_found = Vec::new();
+        let mut servers = self.others_of(apex, &mut not_found).await?;
+        if let Some(problem) = not_found.pop() {
+            return Err(problem);
+        }
+        servers.extend(self.own_server());
+        let mut tasks = JoinSet::new();
+        for server in servers {
+            let name = wire_name(apex);
+            tasks.spawn_local(async move {
+                let answer = ask(server.address, name.as_name(), Rtype::SOA, name.as_name()).await;
+                (server, answer)
+            });
+        }
+        let mut oldest: Option<u32> = None;
+        while let Some(asked) = tasks.join_next().await {
+            let (server, answer) = asked.expect("a task that panics ends the agent, and the next one goes on");
+            let records = match answer {
+                Ok(answer) => answer.into_records(),
+                Err(error) if error.is_unreachable() => continue,
+                Err(error) => return Err(format!("the name server {server}: {error}")),
+            };
+            let serial = records.first().and_then(|soa| rdata::serial_of(soa));
+            let serial = serial.ok_or_else(|| format!("the name server {server} has no SOA record of the zone"))?;
+            oldest = Some(oldest.filter(|oldest| is_later(serial, *oldest)).unwrap_or(serial));
+        }
+        oldest.ok_or_else(|| "no name server of the zone can be reached".to_owned())
+    }
+
     /// The name servers of the zone at `apex` besides this server. `not_found` gets why others have no known address.
     ///
     /// # Errors
@@ -173,7 +206,11 @@ impl NameServers {
 
     /// This server, if it signs the zone: its answers follow when the zone was signed again.
     fn signing_server(&self, apex: &DomainName) -> Option<NameServer> {
-        self.config.signed_zone(apex)?;
+        self.config.signed_zone(apex).and_then(|_| self.own_server())
+    }
+
+    /// This server, if it has a listener at a fixed port.
+    fn own_server(&self) -> Option<NameServer> {
         let listen = self.config.dns_listen.iter().find(|address| address.port() != 0)?;
         let address = SocketAddr::new(reachable(listen.ip()), listen.port());
         Some(NameServer { host: "this server".to_owned(), address })
@@ -308,53 +345,23 @@ async fn wait_for(server: NameServer, expectations: &[Expectation], deadline: In
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{run, serve};
     use sanderling_config::ConfigSource;
-    use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
-    use sanderling_dns::{Answer as Sent, DnsTransport, HashSeed, RequestInfo, answer};
-    use sanderling_dns::{ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
+    use sanderling_dns::ZoneMap;
     use std::cell::RefCell;
-    use std::sync::Arc;
     use tokio::net::UdpSocket;
-    use tokio::task::LocalSet;
 
-    const SEED: HashSeed = HashSeed(1);
     /// ns.example.com is the server under test.
     const ZONE: &str = "$TTL 60\n@ SOA ns host 1 1 1 1 1\n@ NS ns\n@ NS ns2\nns A 127.0.0.1\nns2 A 127.0.0.2\n";
     const RECORD: &str = "t TXT new\n";
     const SHORT: Duration = Duration::from_millis(300);
 
     fn zone_map(text: &str) -> ZoneMap {
-        let apex = wire_name(&example());
-        let mut parser = Parser::new("zone".to_owned(), text.into(), apex.as_name(), ParserLimits::default());
-        let mut builder = ZoneBuilder::new(apex.as_name(), SEED, ZoneLimits::default());
-        while let Some(Ok(entry)) = parser.next() {
-            if let Entry::Record(record) = entry {
-                builder.add(&record);
-            }
-        }
-        let zone = builder.finish(Position { file_index: 0, line: 1, column: 1 }).zone.expect("a zone");
-        ZoneMap::new(SEED, [ZoneEntry::Served(Arc::new(zone))])
+        crate::testing::zone_map(&example(), text)
     }
 
     fn example() -> DomainName {
         DomainName::parse("example.com").expect("a name")
-    }
-
-    /// A server of the zone, which answers what is put into the cell.
-    async fn serve(address: [u8; 4], zone: Rc<RefCell<ZoneMap>>) -> SocketAddr {
-        let socket = UdpSocket::bind(SocketAddr::from((address, 0))).await.expect("bound");
-        let bound = socket.local_addr().expect("bound");
-        tokio::task::spawn_local(async move {
-            let (mut query, mut out) = ([0; 512], [0; 1232]);
-            while let Ok((length_bytes, client)) = socket.recv_from(&mut query).await {
-                let transport = DnsTransport::Udp { reply_bytes_max: 1232 };
-                let info = RequestInfo { client, transport, now_unix_s: 0 };
-                let sent = answer(&zone.borrow(), &info, &query[..length_bytes], &mut out);
-                let Sent::Reply(length_bytes) = sent else { continue };
-                let _ = socket.send_to(&out[..length_bytes], client).await;
-            }
-        });
-        bound
     }
 
     /// This server and another one, whose zone is in the cell.
@@ -384,11 +391,6 @@ mod tests {
         assert!(found.lags.is_empty() && found.not_found.is_empty(), "{found:?}");
     }
 
-    fn run(test: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("built");
-        LocalSet::new().block_on(&runtime, test);
-    }
-
     #[test]
     fn other_name_servers_are_those_of_the_zone_but_this_one() {
         run(async {
@@ -399,6 +401,23 @@ mod tests {
             assert!(not_found.is_empty(), "{not_found:?}");
         });
         assert!(is_local([127, 0, 0, 2].into()) && !is_local([192, 0, 2, 1].into()));
+    }
+
+    #[test]
+    fn oldest_serial_is_that_of_the_server_that_lags() {
+        run(async {
+            let (name_servers, zone, other) = servers(ZONE).await;
+            assert_eq!(name_servers.oldest_serial(&example()).await, Ok(1));
+            for (serial, expected) in [(0, 0), (2, 1), (u32::MAX, u32::MAX)] {
+                let text = ZONE.replace("host 1 ", &format!("host {serial} "));
+                *zone.borrow_mut() = zone_map(&text);
+                assert_eq!(name_servers.oldest_serial(&example()).await, Ok(expected));
+            }
+            let apex = DomainName::parse("example.net").expect("a name");
+            *zone.borrow_mut() = crate::testing::zone_map(&apex, ZONE);
+            let expected = format!("the name server ns2.example.com ({other}): it answers REFUSED");
+            assert_eq!(name_servers.oldest_serial(&example()).await, Err(expected));
+        });
     }
 
     #[test]

@@ -1,25 +1,26 @@
-//! A zone that is signed: reads its records, decides with [`ZoneKeys`] which keys it has, has the keeper sign, stores the signed version, and
-//! has the server process load it.
+//! A zone that is signed: reads its records, has the keeper sign with the keys of [`SigningKeys`], stores the signed version, and has the
+//! server process load it.
 //!
 //! Each zone has a task, which is one loop: it compares what is with what is to be, and waits. What it must know after a restart is in the
-//! state folder: the signed version, and the state of the keys beside it. The state of the keys is stored before a version that follows from it,
-//! and a key is made before the state has it: so the next task goes on from any point.
+//! state folder: the signed version, and the state of the keys beside it, which is stored before a version that follows from it.
 
 use crate::clock::unix_s;
 use crate::command_answer::CommandAnswer;
 use crate::keeper_client::{KeeperClient, KeeperSigner};
 use crate::link::Link;
-use crate::zone_keys::ZoneKeys;
+use crate::signing_keys::SigningKeys;
+use crate::zone_observer::{ObserverContext, ZoneObserver};
 use sanderling_config::diagnostic::Diagnostic;
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{
-    Config, DomainName, Limits, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, zone_file_name,
+    Config, DomainName, Limits, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin,
 };
 use sanderling_dns::rdata::{self, PresentationFormat};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
-use sanderling_dns::{HashSeed, Name, NameBuf, Rtype};
+use sanderling_dns::{HashSeed, Name, NameBuf, Rtype, is_later};
 use sanderling_dnssec::sign::{KeysInUse, SignedZone, SigningJob};
-use sanderling_dnssec::{Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters};
+use sanderling_dnssec::zone_keys::{Observations, Rollover};
+use sanderling_dnssec::{Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters, ZoneKeys};
 use sanderling_ipc::agent::SigningReport;
 use sanderling_state::StateFolder;
 use sanderling_zone_files::{ReadZone, ZoneDerivation, ZoneText, wire_name};
@@ -33,12 +34,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{AbortHandle, spawn_blocking};
 
-/// The folder with the states of keys, below the state folder.
-const SIGNING: &str = "signing";
 /// The clock of the machine may be set meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time until what has failed is tried again.
 pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// The same for a version that the server process has refused several times: it reads all of it each time.
+const HAND_OVER_INTERVAL_MAX: Duration = Duration::from_secs(600);
 
 /// What all zones share.
 pub(crate) struct SigningContext {
@@ -50,6 +51,10 @@ pub(crate) struct SigningContext {
     pub(crate) derivations: RefCell<HashMap<DomainName, Arc<ZoneDerivation>>>,
     /// Loads by the server process at once.
     pub(crate) hand_overs: Rc<Semaphore>,
+    /// Zones that are read and signed at once.
+    pub(crate) signings: Semaphore,
+    /// Asks about the zones.
+    pub(crate) observers: Rc<ObserverContext>,
     /// Notified when a report has changed.
     pub(crate) changed: Rc<Notify>,
 }
@@ -63,15 +68,17 @@ pub(crate) struct SigningHandle {
 /// What the task and the rest of the agent tell each other.
 #[derive(Default)]
 struct Shared {
-    wake: Notify,
+    wake: Rc<Notify>,
     /// The serial that the server process answers with.
     served: Cell<Option<u32>>,
     /// Whether the records are to be read again.
     reread: RefCell<Option<Reread>>,
+    /// Rollovers that are to start.
+    rollovers: RefCell<Vec<(Rollover, CommandAnswer)>>,
     /// What is shown of the keys.
     keys: RefCell<ZoneKeys>,
-    /// The longest TTL of the signed version; `None` if it was not signed since the start.
-    longest_ttl_s: Cell<Option<u32>>,
+    /// Why it is not known what name servers and the parent zone have.
+    unknown: RefCell<Vec<String>>,
     report: RefCell<SigningReport>,
 }
 
@@ -128,6 +135,12 @@ impl SigningHandle {
         self.shared.wake.notify_one();
     }
 
+    /// Replaces keys.
+    pub(crate) fn start_rollover(&self, rollover: Rollover, answer: CommandAnswer) {
+        self.shared.rollovers.borrow_mut().push((rollover, answer));
+        self.shared.wake.notify_one();
+    }
+
     pub(crate) fn report(&self) -> SigningReport {
         self.shared.report.borrow().clone()
     }
@@ -151,18 +164,18 @@ impl SigningHandle {
             text += &format!("  signatures are made again in {} min\n", at.saturating_sub(now_unix_s) / 60);
         }
         problem.into_iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
+        keys.status(apex.as_name()).into_iter().for_each(|line| text += &format!("  {line}\n"));
+        self.shared.unknown.borrow().iter().for_each(|problem| text += &format!("  {problem}\n"));
         let wanted = keys.ds_wanted(apex.as_name());
-        if !wanted.is_empty() {
-            let ttl = self.shared.longest_ttl_s.get().map_or(String::new(), |ttl_s| format!(" ({ttl_s} s)"));
-            text += "  the parent zone is to have this DS record; give it to the registrar, or the DNSKEY record if it asks for that;\n";
-            text += "  do that only after all name servers of the zone have answered with the signed version for its longest TTL";
-            text += &format!("{ttl}:\n");
+        if wanted.is_empty() {
+            return text;
         }
+        text += "  the parent zone is to have these records; give the registrar DS or DNSKEY, whichever it asks for:\n";
         for ds in wanted {
             text += &format!("    {name}. IN DS {}\n", PresentationFormat::new(Rtype::DS, &ds.rdata()));
         }
-        for key in keys.entry_points() {
-            text += &format!("    {name}. IN DNSKEY {}\n", PresentationFormat::new(Rtype::DNSKEY, &key.rdata()));
+        for rdata in keys.keys_in_use(apex.as_name()).cdnskey {
+            text += &format!("    {name}. IN DNSKEY {}\n", PresentationFormat::new(Rtype::DNSKEY, &rdata));
         }
         text
     }
@@ -181,7 +194,17 @@ struct Unsigned {
 struct Signed {
     records: Arc<Records>,
     serial: u32,
+    /// `None` if it was not signed since the start.
+    signed_at_unix_s: Option<u64>,
     sign_again_at_unix_s: Option<u64>,
+}
+
+/// The server process does not load the last version.
+struct Refusal {
+    problem: String,
+    at: tokio::time::Instant,
+    /// Time until it is asked again.
+    pause: Duration,
 }
 
 struct SigningTask {
@@ -190,13 +213,18 @@ struct SigningTask {
     apex: NameBuf,
     context: Rc<SigningContext>,
     shared: Rc<Shared>,
-    keys: ZoneKeys,
+    keys: SigningKeys,
+    observer: ZoneObserver,
     unsigned: Option<Unsigned>,
     signed: Option<Signed>,
     /// The records or the keys are other ones than those that were signed.
     is_outdated: bool,
     /// Whether the server process was told to load the last version.
     is_handed_over: bool,
+    /// Whether it is to load the next version even if that has lost records or its serial went back.
+    is_forced: bool,
+    /// It has refused the last version.
+    refused: Option<Refusal>,
     /// Why there is no current signed version.
     problem: Option<String>,
     /// Why the zone file is not used.
@@ -206,17 +234,24 @@ struct SigningTask {
 
 impl SigningTask {
     fn new(zone: &SignedZoneConfig, source: Zone, context: Rc<SigningContext>, shared: Rc<Shared>) -> SigningTask {
+        let keys = SigningKeys::new(zone, Arc::clone(&context.state), Arc::clone(&context.keeper));
+        let parent_servers = &zone.signing.parent_servers;
+        let wake = Rc::clone(&shared.wake);
+        let observer = ZoneObserver::start(&zone.apex, parent_servers, Rc::clone(&context.observers), wake);
         SigningTask {
             zone: zone.clone(),
             source,
             apex: wire_name(&zone.apex),
             context,
             shared,
-            keys: ZoneKeys::default(),
+            keys,
+            observer,
             unsigned: None,
             signed: None,
             is_outdated: true,
             is_handed_over: false,
+            is_forced: false,
+            refused: None,
             problem: None,
             file_problem: None,
             failed_at: None,
@@ -238,8 +273,9 @@ impl SigningTask {
         (self.problem, self.failed_at) = (None, None);
         loop {
             let reread = self.shared.reread.take();
-            let was_forced = reread.as_ref().is_some_and(|reread| reread.is_forced);
+            self.is_forced |= reread.as_ref().is_some_and(|reread| reread.is_forced);
             self.read_if_needed(reread.as_ref()).await;
+            let started = self.start_rollovers();
             let is_paused = self.failed_at.is_some_and(|at| at.elapsed() < RETRY_INTERVAL);
             if !is_paused || reread.is_some() {
                 match self.sign_if_needed().await {
@@ -247,7 +283,17 @@ impl SigningTask {
                     Err(problem) => self.fail(problem, reread.as_ref()),
                 }
             }
-            self.hand_over_if_needed(was_forced, reread.as_ref()).await;
+            for answer in started {
+                match &self.problem {
+                    Some(problem) => answer.fail(&format!("sanderling: zone {}: {problem}", self.zone.apex)),
+                    None => answer.print(&format!(
+                        "zone {0}: the rollover has begun; `sanderling dnssec status {0}` shows what it waits for\n",
+                        self.zone.apex
+                    )),
+                }
+            }
+            self.hand_over_if_needed(reread.as_ref()).await;
+            self.observer.ask(self.keys.questions());
             // The clients that wait get their answer.
             drop(reread);
             self.report();
@@ -258,6 +304,18 @@ impl SigningTask {
                 () = tokio::time::sleep(self.wait_time()) => {}
             }
         }
+    }
+
+    /// Starts rollovers, and returns the clients to be told when their keys are made.
+    fn start_rollovers(&mut self) -> Vec<CommandAnswer> {
+        let start = |(rollover, answer): (Rollover, CommandAnswer)| match self.keys.start(rollover) {
+            Ok(()) => Some(answer),
+            Err(problem) => {
+                answer.fail(&format!("sanderling: zone {}: {problem}", self.zone.apex));
+                None
+            }
+        };
+        self.shared.rollovers.take().into_iter().filter_map(start).collect()
     }
 
     fn fail(&mut self, problem: String, reread: Option<&Reread>) {
@@ -273,11 +331,14 @@ impl SigningTask {
 
     /// Time until something is due.
     fn wait_time(&self) -> Duration {
-        if self.failed_at.is_some() || !self.is_handed_over {
+        if self.failed_at.is_some() {
             return RETRY_INTERVAL;
         }
+        let of_refused = self.refused.as_ref().map(|refused| refused.pause.saturating_sub(refused.at.elapsed()));
         let sign_again = self.signed.as_ref().and_then(|signed| signed.sign_again_at_unix_s);
-        sign_again.map_or(WAIT_MAX, |at| Duration::from_secs(at.saturating_sub(unix_s())).min(WAIT_MAX))
+        let next_at = sign_again.into_iter().chain(self.keys.next_at_unix_s()).min();
+        let next = next_at.map(|at| Duration::from_secs(at.saturating_sub(unix_s())));
+        next.into_iter().chain(of_refused).min().map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX))
     }
 
     /// Reads the state of the keys and the signed version.
@@ -285,16 +346,9 @@ impl SigningTask {
     /// # Errors
     /// They are there, and cannot be read.
     async fn restore(&mut self) -> Result<(), String> {
-        let state = Arc::clone(&self.context.state);
-        let (keys_file, zone_file) = (self.keys_file(), state.path().join(self.zone.file()));
-        let apex = self.apex;
+        self.keys.restore().await?;
+        let (apex, zone_file) = (self.apex, self.context.state.path().join(self.zone.file()));
         let read = move || {
-            let keys = match state.read(&keys_file).map_err(|error| error.to_string())? {
-                Some(text) => {
-                    serde_json::from_slice(&text).map_err(|error| format!("cannot read {keys_file}: {error}"))?
-                }
-                None => ZoneKeys::default(),
-            };
             let signed = match std::fs::read(&zone_file) {
                 Ok(text) => {
                     let warn = |problem: &String| {
@@ -305,14 +359,12 @@ impl SigningTask {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
                 Err(error) => return Err(format!("cannot read {}: {error}", zone_file.display())),
             };
-            Ok((keys, signed))
+            Ok(signed)
         };
-        let signed;
-        (self.keys, signed) = spawn_blocking(read).await.expect("the state folder does not panic")?;
-        self.shared.keys.replace(self.keys.clone());
+        let signed = spawn_blocking(read).await.expect("the state folder does not panic")?;
         self.signed = signed.and_then(|records| {
             let serial = serial_of(&records, self.apex.as_name())?;
-            Some(Signed { records: Arc::new(records), serial, sign_again_at_unix_s: None })
+            Some(Signed { records: Arc::new(records), serial, signed_at_unix_s: None, sign_again_at_unix_s: None })
         });
         Ok(())
     }
@@ -329,6 +381,8 @@ impl SigningTask {
             self.file_problem = None;
             return self.withdraw().await;
         }
+        let context = Rc::clone(&self.context);
+        let _permit = context.signings.acquire().await;
         let (source, limits) = (self.source.clone(), self.context.config.limits.clone());
         let read = {
             let derivation = Arc::clone(&derivation);
@@ -369,20 +423,47 @@ impl SigningTask {
         }
     }
 
+    /// Whether there is a zone that is or was signed. One that is to be unsigned, and was never signed, is left alone.
+    fn is_idle(&self) -> bool {
+        self.zone.is_leaving
+            && self.source.origin == ZoneOrigin::Operator
+            && self.keys.keys().is_empty()
+            && self.signed.is_none()
+    }
+
     /// Makes the keys that are needed and another signed version, if it is time.
     async fn sign_if_needed(&mut self) -> Result<(), String> {
-        self.make_keys().await?;
-        let Some(unsigned) = self.records_to_sign() else { return Ok(()) };
-        let is_due = match &self.signed {
-            Some(signed) => signed.sign_again_at_unix_s.is_none_or(|at| at <= unix_s()),
-            None => true,
-        };
-        if !is_due && !self.is_outdated {
+        if self.is_idle() {
             return Ok(());
         }
+        self.keys.advance(&self.observer.take()).await?;
+        while self.is_due()
+            && let Some(unsigned) = self.records_to_sign()
+        {
+            self.sign(unsigned).await?;
+            // What waits for servers is known when the version has a serial.
+            self.keys.advance(&Observations::default()).await?;
+        }
+        if self.signed.is_some() { self.keys.erase_unneeded().await } else { Ok(()) }
+    }
+
+    fn is_due(&self) -> bool {
+        let now = unix_s();
+        let Some(signed) = &self.signed else { return true };
+        // With a clock that was ahead, its signatures are not valid yet.
+        let is_early = signed.signed_at_unix_s.is_some_and(|at| at > now);
+        self.is_outdated
+            || self.keys.has_changed()
+            || is_early
+            || signed.sign_again_at_unix_s.is_some_and(|at| at <= now)
+    }
+
+    async fn sign(&mut self, unsigned: Arc<Records>) -> Result<(), String> {
+        let context = Rc::clone(&self.context);
+        let _permit = context.signings.acquire().await;
         let previous = self.previous();
         let (keeper, zone, apex) = (Arc::clone(&self.context.keeper), self.zone.clone(), self.apex);
-        let keys = self.keys.in_use(self.apex.as_name());
+        let keys = self.keys.in_use();
         let sign = move || {
             let parameters = parameters(&zone.signing);
             let job = SigningJob {
@@ -405,7 +486,7 @@ impl SigningTask {
         match (&self.unsigned, &self.signed) {
             (Some(unsigned), _) => Some(Arc::clone(&unsigned.records)),
             (None, Some(signed)) if self.file_problem.is_some() => {
-                let keys = self.keys.in_use(self.apex.as_name());
+                let keys = self.keys.in_use();
                 Some(Arc::new(without_own_keys(&signed.records, self.apex.as_name(), &keys)))
             }
             (None, _) => None,
@@ -413,14 +494,21 @@ impl SigningTask {
     }
 
     /// The version before. Before the first one, the server process may have answered with the serial of the file: the first signed version
-    /// has a later one.
+    /// has a later one. If the version before is not there any more, its serial still is.
     fn previous(&self) -> Option<Arc<Records>> {
         if let Some(signed) = &self.signed {
             return Some(Arc::clone(&signed.records));
         }
         let unsigned = &self.unsigned.as_ref()?.records;
         let mut soa = RecordsBuilder::default();
-        unsigned.iter().filter(|record| record.rtype == Rtype::SOA).for_each(|record| soa.push(record));
+        for record in unsigned.iter().filter(|record| record.rtype == Rtype::SOA) {
+            let mut rdata = record.rdata.to_vec();
+            let at = rdata.len().checked_sub(rdata::SOA_NUMBERS_BYTES)?;
+            let (of_file, last) = (rdata::serial_of(&rdata)?, self.keys.last_serial());
+            let serial = last.filter(|last| is_later(*last, of_file)).unwrap_or(of_file);
+            rdata[at..at + size_of::<u32>()].copy_from_slice(&serial.to_be_bytes());
+            soa.push(Record { rdata: &rdata, ..record });
+        }
         Some(Arc::new(soa.finish()))
     }
 
@@ -442,69 +530,58 @@ impl SigningTask {
                 "zone {}: serial {from}{serial} signed, {made_count} new signatures, {kept_count} kept",
                 self.zone.apex
             ));
-            self.is_handed_over = false;
+            (self.is_handed_over, self.refused) = (false, None);
         }
-        self.signed = Some(Signed { records, serial, sign_again_at_unix_s });
+        self.signed = Some(Signed { records, serial, signed_at_unix_s: Some(unix_s()), sign_again_at_unix_s });
         self.is_outdated = false;
-        self.shared.longest_ttl_s.set(Some(ttls.longest_s));
-        Ok(())
-    }
-
-    /// Has the keeper make the keys that are needed. A key is on the disk before the state has it, and the state before it signs.
-    async fn make_keys(&mut self) -> Result<(), String> {
-        while let Some(request) = self.keys.next_needed(&self.zone.signing) {
-            let (keeper, zone, known) = (Arc::clone(&self.context.keeper), self.zone.apex.clone(), self.keys.ids());
-            let make = move || keeper.make_key(&zone, request.algorithm.number(), &known);
-            let key = spawn_blocking(make).await.expect("it does not panic")?;
-            self.keys.add_key(request, key.public_key);
-            self.is_outdated = true;
-            self.store_keys().await?;
-        }
-        Ok(())
-    }
-
-    async fn store_keys(&self) -> Result<(), String> {
-        let (state, file) = (Arc::clone(&self.context.state), self.keys_file());
-        let text = serde_json::to_vec_pretty(&self.keys).expect("the keys of its maps are strings");
-        let write = move || state.write(&file, &text).map_err(|error| error.to_string());
-        spawn_blocking(write).await.expect("the state folder does not panic")?;
-        self.shared.keys.replace(self.keys.clone());
-        Ok(())
-    }
-
-    fn keys_file(&self) -> String {
-        format!("{SIGNING}/{}.json", zone_file_name(&self.zone.apex))
+        self.keys.on_signed(serial, ttls).await
     }
 
     /// Has the server process load the signed version, unless it answers from it.
-    async fn hand_over_if_needed(&mut self, is_forced: bool, reread: Option<&Reread>) {
+    async fn hand_over_if_needed(&mut self, reread: Option<&Reread>) {
         let serial = self.signed.as_ref().map(|signed| signed.serial);
         // Before the first signed version, the server process may answer from the file of the operator.
         let has_none = serial.is_none() && self.source.origin == ZoneOrigin::Operator;
         if has_none || self.is_handed_over && self.shared.served.get() == serial {
             return;
         }
+        let is_paused = self.refused.as_ref().is_some_and(|refused| refused.at.elapsed() < refused.pause);
+        if is_paused && reread.is_none() {
+            return;
+        }
         let context = Rc::clone(&self.context);
         let _permit = context.hand_overs.acquire().await;
-        match context.link.zone_stored(self.zone.apex.as_str(), is_forced).await {
-            Ok(()) => self.is_handed_over = true,
-            Err(error) => {
-                let problem = format!("the server process does not load the signed version: {error}");
-                self.fail(problem, reread);
-            }
+        // Without signatures, a version has far fewer records.
+        let is_unsigned = self.zone.is_leaving && self.keys.in_use().keys.is_empty();
+        match context.link.zone_stored(self.zone.apex.as_str(), self.is_forced || is_unsigned).await {
+            Ok(()) => (self.is_handed_over, self.is_forced, self.refused) = (true, false, None),
+            Err(error) => self.on_refused(&error, reread),
         }
     }
 
+    fn on_refused(&mut self, error: &str, reread: Option<&Reread>) {
+        let problem = format!("the server process does not load the signed version: {error}");
+        let pause = self.refused.as_ref().map_or(RETRY_INTERVAL, |refused| refused.pause * 2);
+        let message = format!("zone {}: {problem}", self.zone.apex);
+        if self.refused.as_ref().is_none_or(|refused| refused.problem != problem) {
+            log_error(&message);
+        }
+        for answer in reread.iter().flat_map(|reread| &reread.answers) {
+            answer.fail(&format!("sanderling: {message}"));
+        }
+        let (at, pause) = (tokio::time::Instant::now(), pause.min(HAND_OVER_INTERVAL_MAX));
+        self.refused = Some(Refusal { problem, at, pause });
+    }
+
     fn report(&self) {
+        self.shared.keys.replace(self.keys.keys().clone());
+        self.shared.unknown.replace(self.observer.problems());
         let signed = self.signed.as_ref();
+        let refused = self.refused.as_ref().map(|refused| refused.problem.clone());
         let report = SigningReport {
             serial: signed.map(|signed| signed.serial),
             sign_again_at_unix_s: signed.and_then(|signed| signed.sign_again_at_unix_s),
-            problem: self
-                .file_problem
-                .clone()
-                .or_else(|| self.problem.clone())
-                .or_else(|| self.keys.problem(&self.zone.signing)),
+            problem: self.file_problem.clone().or_else(|| self.problem.clone()).or(refused),
         };
         if self.shared.report.replace(report.clone()) != report {
             self.context.changed.notify_one();
@@ -610,6 +687,7 @@ fn parameters(signing: &Signing) -> SigningParameters {
             SignedSerial::UnixTime => SerialPolicy::UnixTime,
         },
         has_zonemd: signing.zonemd,
+        dnskey_ttl_s: signing.dnskey_ttl_s,
         ..SigningParameters::default()
     }
 }

@@ -6,6 +6,7 @@ use crate::command_answer::CommandAnswer;
 use crate::journals::Journals;
 use crate::keeper_client::KeeperClient;
 use crate::link::Link;
+use crate::name_servers::NameServers;
 use crate::notifier::Notifier;
 use crate::produced_catalogs::ProducedCatalogs;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle};
@@ -13,15 +14,17 @@ use crate::served_zones::ServedMap;
 use crate::signed_zone::{RETRY_INTERVAL, SigningContext, SigningHandle};
 use crate::tsig_keys::TsigSecrets;
 use crate::updates::Updates;
+use crate::zone_observer::ObserverContext;
 use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName, SecondaryZone, SignedZone};
-use sanderling_ipc::DnssecCommand;
+use sanderling_dnssec::zone_keys::Rollover;
 use sanderling_ipc::agent::{
     ScheduledTask, ServedZone, SigningReport, TransferReport, UpdatesToStore, ZoneNotify, ZoneReport,
     served_zones_from_memfd,
 };
 use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::handover::Descriptors;
+use sanderling_ipc::{DnssecCommand, RolloverKeys};
 use sanderling_state::StateFolder;
 use sanderling_zone_files::signed_derivations;
 use std::cell::RefCell;
@@ -35,6 +38,8 @@ use tokio::sync::{Notify, Semaphore};
 const QUESTIONS_MAX: usize = 64;
 /// Zones that the server process is asked to load at once; it loads them one after the other.
 const HAND_OVERS_MAX: usize = 4;
+/// Signed zones that are read or signed at once: each has its text and several versions in memory meanwhile.
+const SIGNINGS_MAX: usize = 4;
 
 /// The zones of the configuration that are signed, or have primary or secondary servers.
 pub(crate) struct Zones {
@@ -71,6 +76,8 @@ impl Zones {
             keeper: Arc::new(KeeperClient::default()),
             derivations: RefCell::new(signed_derivations(&config, derived)),
             hand_overs: Rc::clone(&hand_overs),
+            signings: Semaphore::new(SIGNINGS_MAX),
+            observers: Rc::new(ObserverContext::new(NameServers::new(Rc::clone(&config)))),
             changed: Rc::clone(&changed),
         });
         let of_primaries = |apex: &DomainName| config.secondary_zones.iter().find(|zone| zone.apex == *apex);
@@ -180,13 +187,23 @@ impl Zones {
     }
 
     /// Answers a command about a signed zone.
-    pub(crate) fn answer(&self, command: &DnssecCommand, answer: &CommandAnswer) {
-        let DnssecCommand::Status { zone } = command;
+    pub(crate) fn answer(&self, command: &DnssecCommand, answer: CommandAnswer) {
+        let (DnssecCommand::Status { zone } | DnssecCommand::Rollover { zone, .. }) = command;
         let name = DomainName::parse(zone).ok();
-        match name.and_then(|name| self.signed.get_key_value(&name)) {
-            Some((name, signed)) => answer.print(&signed.status(name, unix_s())),
-            None => answer
-                .fail(&format!("sanderling: the zone {zone} is not signed here; write dnssec = true in its domain")),
+        let Some((name, signed)) = name.and_then(|name| self.signed.get_key_value(&name)) else {
+            let problem = format!("the zone {zone} is not signed here; write dnssec = true in its domain");
+            return answer.fail(&format!("sanderling: {problem}"));
+        };
+        match command {
+            DnssecCommand::Status { .. } => answer.print(&signed.status(name, unix_s())),
+            DnssecCommand::Rollover { keys, .. } => {
+                let rollover = match keys {
+                    RolloverKeys::All => Rollover::All,
+                    RolloverKeys::Ksk => Rollover::Ksk,
+                    RolloverKeys::Zsk => Rollover::Zsk,
+                };
+                signed.start_rollover(rollover, answer);
+            }
         }
     }
 

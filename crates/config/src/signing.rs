@@ -3,6 +3,7 @@
 use crate::diagnostic::Location;
 use crate::domain_name::DomainName;
 use crate::zones::zone_file_name;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The folder with signed versions of zones, below the state folder.
@@ -18,6 +19,8 @@ pub struct SignedZone {
     pub apex: DomainName,
     /// How it is signed.
     pub signing: Signing,
+    /// Whether it is to be unsigned (`dnssec = false`): if it was signed, its signatures go when nobody expects them any more.
+    pub is_leaving: bool,
     /// Where the configuration has it.
     pub location: Location,
 }
@@ -30,7 +33,7 @@ impl SignedZone {
 }
 
 /// How a zone is signed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signing {
     /// The algorithm of new keys.
     pub algorithm: SigningAlgorithm,
@@ -42,6 +45,34 @@ pub struct Signing {
     pub serial: SignedSerial,
     /// Whether the zone has a digest of itself (ZONEMD).
     pub zonemd: bool,
+    /// Seconds after which a CSK or KSK is replaced; `None` for never.
+    pub ksk_lifetime_s: Option<u64>,
+    /// Seconds after which a ZSK is replaced; `None` for never.
+    pub zsk_lifetime_s: Option<u64>,
+    /// The TTL of DNSKEY, CDS and CDNSKEY records.
+    pub dnskey_ttl_s: u32,
+    /// Seconds that are added to each wait for caches.
+    pub rollover_safety_s: u32,
+    /// The servers of the parent zone; if there are none, the resolver of the system is asked for them.
+    pub parent_servers: Vec<SocketAddr>,
+}
+
+impl Default for Signing {
+    fn default() -> Signing {
+        const HOUR_S: u32 = 3600;
+        Signing {
+            algorithm: SigningAlgorithm::default(),
+            keys: ZoneKeyLayout::default(),
+            nsec3: false,
+            serial: SignedSerial::default(),
+            zonemd: false,
+            ksk_lifetime_s: None,
+            zsk_lifetime_s: None,
+            dnskey_ttl_s: HOUR_S,
+            rollover_safety_s: HOUR_S,
+            parent_servers: Vec::new(),
+        }
+    }
 }
 
 /// An algorithm of DNSSEC.

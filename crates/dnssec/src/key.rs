@@ -1,6 +1,6 @@
 //! Public keys of zones, and the DS records of them (RFC 4034 §2 and §5).
 
-use data_encoding::BASE64;
+use data_encoding::{BASE64, HEXLOWER};
 use sanderling_dns::Name;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -63,8 +63,24 @@ impl KeyRole {
 }
 
 /// The name of a key between processes: the SHA-256 of the public key, as it is in the DNSKEY record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct KeyId(pub [u8; 32]);
+
+impl From<KeyId> for String {
+    fn from(id: KeyId) -> String {
+        HEXLOWER.encode(&id.0)
+    }
+}
+
+impl TryFrom<String> for KeyId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<KeyId, &'static str> {
+        let bytes = HEXLOWER.decode(text.as_bytes()).ok().and_then(|bytes| bytes.try_into().ok());
+        bytes.map(KeyId).ok_or("the ID of a key has 64 hexadecimal digits")
+    }
+}
 
 /// A public key as its DNSKEY record has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,7 +179,6 @@ impl Ds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use data_encoding::HEXLOWER;
 
     const APEX: &[u8] = b"\x07example\x03net\0";
 

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 // The order is that of imports: a module uses those below it.
+pub mod signing_state;
 pub mod zone_keys;
 pub mod sign;
 pub mod zonemd;
@@ -26,5 +27,6 @@ mod testing;
 pub use key::{Algorithm, Ds, KeyId, KeyRole, PublicKey};
 pub use records::{Record, Records, RecordsBuilder};
 pub use sign::{Denial, SerialPolicy, SignError, SignedZone, SigningParameters, ZoneSigner, sign, sign_change};
+pub use signing_state::SigningState;
 pub use zone_keys::{KeyLayout, KeyPolicy, ZoneKeys};
 pub use zone_version::ZoneVersion;

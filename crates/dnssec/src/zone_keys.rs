@@ -17,9 +17,10 @@ use serde::{Deserialize, Serialize};
 const DAY_S: u64 = 24 * 3600;
 /// The TTL of DS records while it is unknown.
 const DS_TTL_S: u32 = 24 * 3600;
-/// The RDATA of the CDS and CDNSKEY records that ask for the removal of all DS records (RFC 8078 §4).
-const CDS_DELETE: [u8; 5] = [0; 5];
-const CDNSKEY_DELETE: [u8; 5] = [0, 0, 3, 0, 0];
+/// The RDATA of the CDS record that asks for the removal of all DS records (RFC 8078 §4).
+pub const CDS_DELETE: [u8; 5] = [0; 5];
+/// The same as a CDNSKEY record.
+pub const CDNSKEY_DELETE: [u8; 5] = [0, 0, 3, 0, 0];
 
 /// One key, or one for keys and one for the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -26,7 +26,7 @@ pub mod signing;
 pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received, is_closed};
 pub use message::{
     Command, DecodeError, DnssecCommand, Event, FdKind, KeeperSupervision, Message, PendingCommand, ProcessInfo,
-    StatusFormat, Supervision, Text, ZoneCommand,
+    RolloverKeys, StatusFormat, Supervision, Text, ZoneCommand,
 };
 
 use std::time::Duration;

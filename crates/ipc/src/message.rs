@@ -187,6 +187,25 @@ pub enum DnssecCommand {
         /// The name of the zone.
         zone: String,
     },
+    /// Replace keys.
+    Rollover {
+        /// The name of the zone.
+        zone: String,
+        /// Which keys.
+        keys: RolloverKeys,
+    },
+}
+
+/// The keys that a rollover replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RolloverKeys {
+    /// The CSK, or KSK and ZSK.
+    All,
+    /// The CSK or KSK.
+    Ksk,
+    /// The CSK or ZSK.
+    Zsk,
 }
 
 /// How the status is written.
@@ -590,6 +609,7 @@ pub(crate) mod tests {
             Command::UseKeeper,
             Command::ReadZones { zones: vec![zone()], forced_zones: Vec::new(), is_success: true },
             Command::Dnssec(DnssecCommand::Status { zone: zone() }),
+            Command::Dnssec(DnssecCommand::Rollover { zone: zone(), keys: RolloverKeys::Ksk }),
         ];
         let commands =
             of_agent.into_iter().chain(of_keeper).chain(updates).chain(others).chain(formats).chain(of_zones);

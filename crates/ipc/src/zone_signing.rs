@@ -43,6 +43,13 @@ pub enum ZoneKeyRequest {
         /// The algorithm of DNSSEC.
         algorithm: u8,
     },
+    /// The private key of the zone is erased from the disk, if it is there.
+    Erase {
+        /// The zone that has the key.
+        zone: String,
+        /// The key.
+        key: ZoneKeyId,
+    },
     /// Signatures.
     Sign {
         /// The zone that has the key.
@@ -57,7 +64,7 @@ pub enum ZoneKeyRequest {
 /// What the keeper answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneKeyAnswer {
-    /// The keys of the zone, or the one that was made.
+    /// The keys of the zone, the one that was made, or none after one was erased.
     Keys(Vec<ZoneKey>),
     /// A signature for each input, as RRSIG records have it.
     Signatures(Vec<Vec<u8>>),
@@ -68,6 +75,7 @@ pub enum ZoneKeyAnswer {
 const LIST: u8 = 1;
 const MAKE: u8 = 2;
 const SIGN: u8 = 3;
+const ERASE: u8 = 4;
 const KEYS: u8 = 129;
 const SIGNATURES: u8 = 130;
 const REFUSED: u8 = 131;
@@ -81,6 +89,7 @@ impl ZoneKeyRequest {
         match self {
             ZoneKeyRequest::List { zone } => message(LIST, [zone.as_bytes()].into_iter()),
             ZoneKeyRequest::Make { zone, algorithm } => message(MAKE, [zone.as_bytes(), &[*algorithm]].into_iter()),
+            ZoneKeyRequest::Erase { zone, key } => message(ERASE, [zone.as_bytes(), key].into_iter()),
             ZoneKeyRequest::Sign { zone, key, inputs } => {
                 message(SIGN, [zone.as_bytes(), key].into_iter().chain(inputs.iter().map(Vec::as_slice)))
             }
@@ -106,6 +115,7 @@ impl ZoneKeyRequest {
                 [algorithm] => ZoneKeyRequest::Make { zone, algorithm: *algorithm },
                 _ => return None,
             },
+            ERASE => ZoneKeyRequest::Erase { zone, key: parts.next()?.try_into().ok()? },
             SIGN => {
                 let key = parts.next()?.try_into().ok()?;
                 ZoneKeyRequest::Sign { zone, key, inputs: parts.by_ref().map(<[u8]>::to_vec).collect() }
@@ -220,6 +230,7 @@ mod tests {
         vec![
             ZoneKeyRequest::List { zone: zone() },
             ZoneKeyRequest::Make { zone: zone(), algorithm: 13 },
+            ZoneKeyRequest::Erase { zone: zone(), key: [8; KEY_ID_BYTES] },
             sign(Vec::new()),
             sign(vec![b"one".to_vec(), Vec::new(), b"three".to_vec()]),
         ]

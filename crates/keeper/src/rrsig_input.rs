@@ -4,6 +4,7 @@
 use sanderling_config::DomainName;
 use sanderling_dns::{Name, NameBuf, Rtype};
 use sanderling_dnssec::signing_input::{self, VALIDITY_S_MAX};
+use sanderling_dnssec::zone_keys::{CDNSKEY_DELETE, CDS_DELETE};
 use sanderling_dnssec::{Algorithm, KeyRole, PublicKey};
 use sanderling_ipc::zone_signing::ZoneKey;
 
@@ -71,6 +72,15 @@ impl SigningKeyName {
 pub(crate) fn names_keys(input: &[u8]) -> bool {
     let rtype = input.first_chunk().map(|rtype| Rtype(u16::from_be_bytes(*rtype)));
     matches!(rtype, Some(Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY))
+}
+
+/// Whether the records in `input` ask the parent zone to remove all DS records (RFC 8078 §4), and nothing else.
+pub(crate) fn asks_for_removal(input: &[u8]) -> bool {
+    match signing_input::records(input) {
+        Some((Rtype::CDS, rdatas)) => rdatas == [&CDS_DELETE[..]],
+        Some((Rtype::CDNSKEY, rdatas)) => rdatas == [&CDNSKEY_DELETE[..]],
+        _ => false,
+    }
 }
 
 /// The key as one with the flag SEP, and as one without; `None` for an algorithm that does not sign zones.
@@ -156,5 +166,15 @@ mod tests {
             key.check_named_keys(&both, std::slice::from_ref(&ours)).expect_err("a key of another");
         }
         assert!(!names_keys(&input(Rtype::TXT, &[])));
+        let delete = [0, 0, 3, 0, 0].to_vec();
+        for (rtype, rdatas, expected) in [
+            (Rtype::CDS, vec![vec![0; 5]], true),
+            (Rtype::CDNSKEY, vec![delete.clone()], true),
+            (Rtype::CDS, vec![vec![0; 5], ds(&public)], false),
+            (Rtype::CDS, vec![ds(&public)], false),
+            (Rtype::DNSKEY, vec![delete], false),
+        ] {
+            assert_eq!(asks_for_removal(&input(rtype, &rdatas)), expected, "{rtype}");
+        }
     }
 }

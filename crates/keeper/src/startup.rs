@@ -54,7 +54,9 @@ fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
     log::set_queue_limit(config.limits.log_queue_bytes_max);
     log::start_writer()?;
     let zones = config.signed_zones.iter().map(|zone| zone.apex.clone()).collect();
-    MainLoop::new(supervisor, zone_keys.map(|(path, _)| KeyFolder { path, zones })).run()
+    let leaving = config.signed_zones.iter().filter(|zone| zone.is_leaving).map(|zone| zone.apex.clone());
+    let folder = |(path, _)| KeyFolder { path, zones, leaving_zones: leaving.collect() };
+    MainLoop::new(supervisor, zone_keys.map(folder)).run()
 }
 
 /// The folder with the keys of zones, which is created.

@@ -1,6 +1,6 @@
 //! The private keys of the zones that are signed: a file of PKCS#8 for each, in a folder that no other process may read.
 
-use crate::rrsig_input::{SigningKeyName, names_keys};
+use crate::rrsig_input::{SigningKeyName, asks_for_removal, names_keys};
 use crate::zone_key::ZonePrivateKey;
 use data_encoding::{BASE64, HEXLOWER};
 use sanderling_config::{DomainName, zone_file_name};
@@ -29,6 +29,8 @@ pub(crate) struct KeyFolder {
     pub(crate) path: PathBuf,
     /// The zones for which keys are made: those that the configuration has signed.
     pub(crate) zones: Vec<DomainName>,
+    /// The zones that are to be unsigned. They may ask the parent zone to remove their DS records.
+    pub(crate) leaving_zones: Vec<DomainName>,
 }
 
 /// The keys, read when they are needed.
@@ -61,7 +63,12 @@ impl ZoneKeys {
             ZoneKeyRequest::Make { zone, algorithm } => {
                 Ok(ZoneKeyAnswer::Keys(vec![self.make(&parse_zone(&zone)?, algorithm)?]))
             }
+            ZoneKeyRequest::Erase { zone, key } => {
+                self.erase(parse_zone(&zone)?, key)?;
+                Ok(ZoneKeyAnswer::Keys(Vec::new()))
+            }
             ZoneKeyRequest::Sign { zone, key, inputs } => {
+                let is_leaving = self.folder.leaving_zones.iter().any(|leaving| leaving.as_str() == zone);
                 let apex = parse_zone(&zone)?;
                 let known = if inputs.iter().any(|input| names_keys(input)) { self.list(&apex)? } else { Vec::new() };
                 let LoadedKey { key, name } = self.load(apex, key)?;
@@ -69,7 +76,7 @@ impl ZoneKeys {
                 let sign = |input: &Vec<u8>| {
                     name.check(input, now_unix_s)
                         .map_err(|reason| format!("what is to be signed is not of the zone {zone}: {reason}"))?;
-                    if names_keys(input) {
+                    if names_keys(input) && !(is_leaving && asks_for_removal(input)) {
                         name.check_named_keys(input, &known)?;
                     }
                     key.sign(input)
@@ -85,7 +92,7 @@ impl ZoneKeys {
     }
 
     fn make(&mut self, zone: &DomainName, algorithm: u8) -> Result<ZoneKey, String> {
-        if !self.folder.zones.contains(zone) {
+        if !self.folder.zones.contains(zone) || self.folder.leaving_zones.contains(zone) {
             return Err(format!("the zone {zone} has no `dnssec` in the configuration"));
         }
         if self.files(zone)?.len() >= KEYS_MAX {
@@ -99,6 +106,15 @@ impl ZoneKeys {
             .and_then(|()| sanderling_state::write_durably(&path, to_pem(&pkcs8).as_bytes()));
         written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         Ok(public)
+    }
+
+    fn erase(&mut self, zone: DomainName, id: ZoneKeyId) -> Result<(), String> {
+        if let Some(file) = self.files(&zone)?.into_iter().find(|file| file.id == id) {
+            let removed = sanderling_state::remove_durably(&file.path);
+            removed.map_err(|error| format!("cannot remove {}: {error}", file.path.display()))?;
+        }
+        self.loaded.remove(&(zone, id));
+        Ok(())
     }
 
     fn load(&mut self, zone: DomainName, id: ZoneKeyId) -> Result<&LoadedKey, String> {
@@ -213,7 +229,7 @@ mod tests {
 
     fn zone_keys(folder: &Path) -> ZoneKeys {
         let zones = ["a.test", "b.test", "0/25.2.0.192.in-addr.arpa"].map(|zone| parse_zone(zone).expect("a name"));
-        ZoneKeys::new(KeyFolder { path: folder.to_owned(), zones: zones.to_vec() })
+        ZoneKeys::new(KeyFolder { path: folder.to_owned(), zones: zones.to_vec(), leaving_zones: Vec::new() })
     }
 
     fn make(keys: &mut ZoneKeys, zone: &str, algorithm: u8) -> ZoneKey {
@@ -271,6 +287,23 @@ mod tests {
             keys.answer(ZoneKeyRequest::Sign { zone: "a.test".to_owned(), key: key.id, inputs: Vec::new() }),
             ZoneKeyAnswer::Signatures(Vec::new())
         );
+    }
+
+    #[test]
+    fn erased_key_is_gone_from_disk_and_memory() {
+        let folder = tempfile::tempdir().expect("created");
+        let mut keys = zone_keys(folder.path());
+        let (one, other) = (make(&mut keys, "a.test", ED25519), make(&mut keys, "a.test", ED25519));
+        let sign = || ZoneKeyRequest::Sign { zone: "a.test".to_owned(), key: one.id, inputs: Vec::new() };
+        assert_eq!(keys.answer(sign()), ZoneKeyAnswer::Signatures(Vec::new()));
+        let erase = |zone: &str| ZoneKeyRequest::Erase { zone: zone.to_owned(), key: one.id };
+        // Of another zone, it is not there.
+        for zone in ["b.test", "a.test", "a.test"] {
+            assert_eq!(keys.answer(erase(zone)), ZoneKeyAnswer::Keys(Vec::new()));
+        }
+        assert_eq!(list(&mut keys, "a.test"), [other]);
+        refused(keys.answer(sign()), "the zone a.test has no such key");
+        refused(keys.answer(erase("../a.test")), "");
     }
 
     #[test]

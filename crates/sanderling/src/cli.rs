@@ -427,7 +427,7 @@ it, 2 for a wrong command line.")]
         #[command(subcommand)]
         command: zone::ZoneArgs,
     },
-    /// Show the keys of a zone that the server signs, and what to give to the registrar
+    /// Show or replace the keys of a zone that the server signs
     Dnssec {
         #[command(subcommand)]
         command: dnssec::DnssecArgs,

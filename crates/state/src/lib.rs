@@ -321,6 +321,12 @@ pub fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     flush_folder(parent)
 }
 
+/// Removes the file at `path`, if it is there, so that it stays removed after a crash.
+pub fn remove_durably(path: &Path) -> io::Result<()> {
+    remove_file(path)?;
+    flush_folder(path.parent().unwrap_or(Path::new(".")))
+}
+
 /// Creates the folder at `path`, which only its owner may read, in a folder that exists.
 pub fn create_folder(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {

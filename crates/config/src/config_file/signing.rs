@@ -1,14 +1,33 @@
 //! The key `dnssec` of a domain: whether and how its zone is signed.
 
 use super::ConfigBuilder;
+use super::transfers::parse_address;
 use crate::config_reader::{Entry, entries};
 use crate::domain_name::DomainName;
 use crate::signing::{SignedSerial, SignedZone, Signing, SigningAlgorithm, ZoneKeyLayout};
 use crate::similar::most_similar;
+use crate::units::Quantity;
 use toml::de::DeValue;
 
 const EXAMPLE: &str = "dnssec = true";
-const KEYS: [&str; 5] = ["algorithm", "keys", "nsec3", "serial", "zonemd"];
+const KEYS: [&str; 11] = [
+    "signed",
+    "algorithm",
+    "keys",
+    "nsec3",
+    "serial",
+    "zonemd",
+    "ksk_lifetime",
+    "zsk_lifetime",
+    "dnskey_ttl",
+    "rollover_safety",
+    "parent_servers",
+];
+const PARENT_SERVERS_EXAMPLE: &str = "parent_servers = [\"192.0.2.53\"]";
+const DAY_S: u64 = 24 * 3600;
+/// Keys that are replaced more often would hardly ever be in use: a rollover takes days.
+const LIFETIME_S_MIN: u64 = DAY_S;
+const LIFETIME_S_MAX: u64 = 36_500 * DAY_S;
 
 impl ConfigBuilder<'_, '_> {
     /// Reads `dnssec` of the domain `name`, which has a zone or not, and dynamic updates or not.
@@ -20,9 +39,10 @@ impl ConfigBuilder<'_, '_> {
         entry: Option<Entry<'_, '_>>,
     ) {
         let Some(entry) = entry else { return };
-        let signing = match entry.value.get_ref() {
-            DeValue::Boolean(false) => return,
-            DeValue::Boolean(true) => Signing::default(),
+        let (signing, is_leaving) = match entry.value.get_ref() {
+            // Such a zone was never signed here.
+            DeValue::Boolean(false) if !has_zone || has_update => return,
+            DeValue::Boolean(is_signed) => (Signing::default(), !is_signed),
             DeValue::Table(_) => self.read_signing(entry),
             _ => {
                 let message = "`dnssec` must be true, false or a table";
@@ -39,14 +59,16 @@ impl ConfigBuilder<'_, '_> {
             return self.error(entry.offset, message, "remove one of both");
         }
         let location = self.reader.location(entry.offset);
-        self.config.signed_zones.push(SignedZone { apex: name.clone(), signing, location });
+        self.config.signed_zones.push(SignedZone { apex: name.clone(), signing, is_leaving, location });
     }
 
-    fn read_signing(&mut self, section: Entry<'_, '_>) -> Signing {
-        let mut signing = Signing::default();
-        let Some(table) = self.reader.table(section, EXAMPLE) else { return signing };
+    /// How the zone is signed, and whether it is to be unsigned.
+    fn read_signing(&mut self, section: Entry<'_, '_>) -> (Signing, bool) {
+        let (mut signing, mut is_leaving) = (Signing::default(), false);
+        let Some(table) = self.reader.table(section, EXAMPLE) else { return (signing, is_leaving) };
         for entry in entries(table) {
             match entry.key {
+                "signed" => is_leaving = self.reader.boolean(entry) == Some(false),
                 "algorithm" => {
                     let names = [
                         ("ecdsap256sha256", SigningAlgorithm::EcdsaP256Sha256),
@@ -70,6 +92,29 @@ impl ConfigBuilder<'_, '_> {
                 }
                 "nsec3" => signing.nsec3 = self.reader.boolean(entry).unwrap_or(false),
                 "zonemd" => signing.zonemd = self.reader.boolean(entry).unwrap_or(false),
+                "ksk_lifetime" => {
+                    signing.ksk_lifetime_s = self.read_time(entry, "365d", LIFETIME_S_MIN, LIFETIME_S_MAX);
+                }
+                "zsk_lifetime" => signing.zsk_lifetime_s = self.read_time(entry, "90d", LIFETIME_S_MIN, LIFETIME_S_MAX),
+                "dnskey_ttl" => {
+                    let ttl_s = self.read_time(entry, "1h", 1, 7 * DAY_S);
+                    ttl_s.into_iter().for_each(|ttl_s| signing.dnskey_ttl_s = ttl_s as u32);
+                }
+                "rollover_safety" => {
+                    let time_s = self.read_time(entry, "1h", 1, 30 * DAY_S);
+                    time_s.into_iter().for_each(|time_s| signing.rollover_safety_s = time_s as u32);
+                }
+                "parent_servers" => {
+                    for (offset, text) in self.reader.strings(entry, PARENT_SERVERS_EXAMPLE) {
+                        match parse_address(text) {
+                            Some(address) => signing.parent_servers.push(address),
+                            None => {
+                                let message = format!("`{text}` is not an address");
+                                self.error(offset, message, format!("write {PARENT_SERVERS_EXAMPLE}"));
+                            }
+                        }
+                    }
+                }
                 other => {
                     let remedy = match most_similar(other, KEYS.into_iter()) {
                         Some(similar) => format!("did you mean `{similar}`?"),
@@ -79,7 +124,25 @@ impl ConfigBuilder<'_, '_> {
                 }
             }
         }
-        signing
+        (signing, is_leaving)
+    }
+
+    /// A time with a unit, in seconds.
+    fn read_time(&mut self, entry: Entry<'_, '_>, example: &str, min_s: u64, max_s: u64) -> Option<u64> {
+        let (offset, text) = self.reader.string(entry, &format!("{} = {example:?}", entry.key))?;
+        let [min, max] = [min_s, max_s].map(|bound_s| Quantity::Duration.format(bound_s * 1_000));
+        let range = format!("write {min:?} to {max:?}");
+        let Some(time_ms) = Quantity::Duration.parse(text) else {
+            let units = Quantity::Duration.unit_names();
+            self.error(offset, format!("{text:?} is not a whole number with one of the units {units}"), range);
+            return None;
+        };
+        let time_s = time_ms / 1_000;
+        if !(min_s..=max_s).contains(&time_s) {
+            self.error(offset, format!("`{}` is out of range: {text:?}", entry.key), range);
+            return None;
+        }
+        Some(time_s)
     }
 
     /// One of these values.
@@ -105,7 +168,6 @@ mod tests {
             let config = config(&format!("[domain.\"a.test\"]\nzone = \"a.zone\"\n{line}\n"));
             config.signed_zones.into_iter().map(|zone| zone.signing).collect::<Vec<_>>()
         };
-        assert_eq!(signed("dnssec = false"), []);
         assert_eq!(signed("dnssec = true"), [Signing::default()]);
         assert_eq!(signed("dnssec = {}"), [Signing::default()]);
         let all = Signing {
@@ -114,11 +176,37 @@ mod tests {
             nsec3: true,
             serial: SignedSerial::UnixTime,
             zonemd: true,
+            ..Signing::default()
         };
         let line = "dnssec = { algorithm = \"ed25519\", keys = \"ksk-zsk\", nsec3 = true, serial = \"unixtime\", zonemd = true }";
         assert_eq!(signed(line), [all]);
+        let line = "dnssec = { ksk_lifetime = \"365d\", zsk_lifetime = \"90d\", dnskey_ttl = \"10min\", rollover_safety = \"2h\", \
+                    parent_servers = [\"192.0.2.53\", \"[2001:db8::1]:5353\"] }";
+        let expected = Signing {
+            ksk_lifetime_s: Some(365 * DAY_S),
+            zsk_lifetime_s: Some(90 * DAY_S),
+            dnskey_ttl_s: 600,
+            rollover_safety_s: 7200,
+            parent_servers: vec!["192.0.2.53:53".parse().unwrap(), "[2001:db8::1]:5353".parse().unwrap()],
+            ..Signing::default()
+        };
+        assert_eq!(signed(line), [expected]);
         let secondary = "[domain.\"a.test\"]\nprimaries = [{ address = \"192.0.2.7\" }]\ndnssec = true\n";
         assert_eq!(config(secondary).signed_zones[0].file(), std::path::Path::new("signed/a.test.zone"));
+    }
+
+    #[test]
+    fn zone_with_false_is_to_be_unsigned() {
+        let of = |lines: &str| {
+            let config = config(&format!("[domain.\"a.test\"]\n{lines}\n"));
+            config.signed_zones.iter().map(|zone| zone.is_leaving).collect::<Vec<_>>()
+        };
+        assert_eq!(of("zone = \"a.zone\"\ndnssec = false"), [true]);
+        assert_eq!(of("zone = \"a.zone\"\ndnssec = true"), [false]);
+        assert_eq!(of("zone = \"a.zone\"\ndnssec = { signed = false, nsec3 = true }"), [true]);
+        assert_eq!(of("zone = \"a.zone\"\ndnssec = { signed = true }"), [false]);
+        assert_eq!(of("zone = \"a.zone\""), []);
+        assert_eq!(of("site = \"a\"\ndnssec = false"), []);
     }
 
     #[test]
@@ -130,6 +218,18 @@ mod tests {
         check(
             "dnssec = { algorithm = \"rsasha1\" }",
             "3:24: `algorithm` cannot be `rsasha1`; write one of \"ecdsap256sha256\", \"ed25519\", \"rsasha256\"",
+        );
+        check(
+            "dnssec = { ksk_lifetime = \"1h\" }",
+            "3:27: `ksk_lifetime` is out of range: \"1h\"; write \"1d\" to \"36500d\"",
+        );
+        check(
+            "dnssec = { dnskey_ttl = \"long\" }",
+            "3:25: \"long\" is not a whole number with one of the units ms, s, min, h or d; write \"1s\" to \"7d\"",
+        );
+        check(
+            "dnssec = { parent_servers = [\"ns\"] }",
+            "3:30: `ns` is not an address; write parent_servers = [\"192.0.2.53\"]",
         );
         check("dnssec = { key = \"csk\" }", "3:12: unknown key `key` in `dnssec`; did you mean `keys`?");
         check_before_domain(

@@ -215,7 +215,7 @@ impl ConfigBuilder<'_, '_> {
 }
 
 /// An address with a port, or with the port of DNS.
-fn parse_address(text: &str) -> Option<SocketAddr> {
+pub(super) fn parse_address(text: &str) -> Option<SocketAddr> {
     let with_port = text.parse().ok();
     with_port.or_else(|| text.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, DNS_PORT)))
 }

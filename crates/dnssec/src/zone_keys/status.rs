@@ -11,6 +11,9 @@ impl ZoneKeys {
     /// The keys, and what waits for what and until when: a sentence each.
     pub fn status(&self, apex: Name<'_>) -> Vec<String> {
         let mut out: Vec<String> = self.keys.iter().flat_map(|key| of_key(key, apex)).collect();
+        if self.keys.is_empty() {
+            out.push("the zone has no keys: it is not signed".into());
+        }
         if self.keys.iter().any(|key| matches!(key.ds, Presence::Removed(_))) && self.ds_wanted(apex).is_empty() {
             out.push("the zone stays signed until the parent zone has no DS records".into());
         }

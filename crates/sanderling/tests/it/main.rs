@@ -29,6 +29,7 @@ mod probe;
 mod query_log;
 mod releases;
 mod rights;
+mod rollovers;
 mod secondary_zones;
 mod signed_zones;
 mod site_files;

@@ -314,7 +314,7 @@ impl KeeperProcess {
     /// Whether a keeper that was started with another configuration would do the same.
     fn is_for(&self, config: &Config) -> bool {
         let of = |config: &Config| {
-            let zones: Vec<_> = config.signed_zones.iter().map(|zone| zone.apex.clone()).collect();
+            let zones: Vec<_> = config.signed_zones.iter().map(|zone| (zone.apex.clone(), zone.is_leaving)).collect();
             (config.user_and_group.clone(), config.sandbox, zones, config.state.clone())
         };
         of(&self.config) == of(config) && !self.lacks_zone_keys

@@ -1,0 +1,226 @@
+//! The DS records of a zone, asked from all servers of its parent zone directly: a resolver would answer from its cache.
+
+use crate::clock::unix_s;
+use crate::dns_exchange::{ExchangeError, REPLY_TIMEOUT, exchange};
+use sanderling_dns::client::{QueryKind, Reply, ReplyError};
+use sanderling_dns::{Name, NameBuf, Rtype};
+use sanderling_dnssec::Ds;
+use sanderling_dnssec::zone_keys::ParentDs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use tokio::task::JoinSet;
+
+const PORT: u16 = 53;
+const RESOLVER_FILE: &str = "/etc/resolv.conf";
+/// As the C library.
+const RESOLVERS_MAX: usize = 3;
+/// Addresses of servers of the parent zone that are asked: the zones of the top level have up to 26.
+const SERVERS_MAX: usize = 64;
+const RCODE_NXDOMAIN: u8 = 3;
+/// How long an answer without DS records is taken to be in caches if it does not say.
+const NO_DS_TTL_S: u32 = 24 * 3600;
+
+/// Finds the servers of parent zones.
+#[derive(Debug)]
+pub(crate) struct ParentServers {
+    resolvers: Vec<SocketAddr>,
+    /// The port of the servers that are found.
+    port: u16,
+}
+
+/// The records of a name, and how long they may be kept.
+struct Records {
+    rdatas: Vec<Vec<u8>>,
+    ttl_s: Option<u32>,
+}
+
+impl Records {
+    const NONE: Records = Records { rdatas: Vec::new(), ttl_s: None };
+
+    fn read(reply: &Reply<'_>, name: Name<'_>, rtype: Rtype) -> Result<Records, ReplyError> {
+        if reply.is_truncated() {
+            return Err(ReplyError::Malformed("it is longer than a datagram"));
+        }
+        Ok(Records { rdatas: reply.records(name, rtype)?, ttl_s: reply.ttl_s(name, rtype)? })
+    }
+}
+
+impl ParentServers {
+    /// They are found by the resolvers of the system.
+    pub(crate) fn of_system() -> ParentServers {
+        let text = std::fs::read_to_string(RESOLVER_FILE).unwrap_or_default();
+        ParentServers { resolvers: resolvers(&text), port: PORT }
+    }
+
+    /// What all servers of the parent zone of `apex` answer: those of `configured`, or all that are found if there are none. One that is
+    /// unreachable from this machine, for example as it has no IPv6, is left out.
+    ///
+    /// # Errors
+    /// Why that is not known: a server does not answer, or they disagree.
+    pub(crate) async fn ds(&self, apex: &NameBuf, configured: &[SocketAddr]) -> Result<ParentDs, String> {
+        let servers = if configured.is_empty() { self.find(apex.as_name()).await? } else { configured.to_vec() };
+        let mut tasks = JoinSet::new();
+        for server in servers {
+            let apex = *apex;
+            tasks.spawn_local(async move { (server, ask_for_ds(server, apex.as_name()).await) });
+        }
+        let mut common: Option<ParentDs> = None;
+        while let Some(asked) = tasks.join_next().await {
+            let (server, answer) = asked.expect("a task that panics ends the agent, and the next one goes on");
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(error) if error.is_unreachable() => continue,
+                Err(error) => return Err(format!("the server {server} of the parent zone: {error}")),
+            };
+            common = match common {
+                Some(before) if before.ds != answer.ds => {
+                    return Err("the servers of the parent zone have different DS records".to_owned());
+                }
+                Some(before) => Some(ParentDs { ttl_s: before.ttl_s.max(answer.ttl_s), ..answer }),
+                None => Some(answer),
+            };
+        }
+        let common = common.ok_or("no server of the parent zone can be reached")?;
+        // Until now, and a part of this second, servers may have answered something else.
+        Ok(ParentDs { at_unix_s: unix_s() + 1, ..common })
+    }
+
+    /// The addresses of the servers of the parent zone.
+    async fn find(&self, apex: Name<'_>) -> Result<Vec<SocketAddr>, String> {
+        let mut parent = apex.parent().ok_or("the root has no parent zone")?;
+        while self.resolve(parent, Rtype::SOA).await?.rdatas.is_empty() {
+            parent = parent.parent().ok_or("the parent zone is not found")?;
+        }
+        let mut servers = Vec::new();
+        for target in self.resolve(parent, Rtype::NS).await?.rdatas {
+            let Ok(host) = Name::parse(&target) else { continue };
+            for rtype in [Rtype::A, Rtype::AAAA] {
+                for address in self.resolve(host, rtype).await?.rdatas.iter().filter_map(|rdata| address(rdata)) {
+                    let server = SocketAddr::new(address, self.port);
+                    if !servers.contains(&server) && servers.len() < SERVERS_MAX {
+                        servers.push(server);
+                    }
+                }
+            }
+        }
+        if servers.is_empty() {
+            Err(format!("the parent zone {parent} has no servers with addresses"))
+        } else {
+            Ok(servers)
+        }
+    }
+
+    /// The records of `name` that the first resolver which answers has found.
+    async fn resolve(&self, name: Name<'_>, rtype: Rtype) -> Result<Records, String> {
+        let mut problem = format!("{RESOLVER_FILE} names no resolver; write `parent_servers` in `dnssec`");
+        for &resolver in &self.resolvers {
+            let read = |reply: &Reply<'_>| Records::read(reply, name, rtype);
+            match exchange(resolver, (QueryKind::Resolve(rtype), name), None, REPLY_TIMEOUT, read).await {
+                Ok(records) => return Ok(records),
+                Err(ExchangeError::Reply(ReplyError::Refused(RCODE_NXDOMAIN))) => return Ok(Records::NONE),
+                Err(error) => problem = format!("asking the resolver {resolver} for {name} {rtype}: {error}"),
+            }
+        }
+        Err(problem)
+    }
+}
+
+async fn ask_for_ds(server: SocketAddr, apex: Name<'_>) -> Result<ParentDs, ExchangeError> {
+    let read = |reply: &Reply<'_>| match reply.is_authoritative() {
+        true => Records::read(reply, apex, Rtype::DS),
+        false => Err(ReplyError::Malformed("the server is not authoritative for the parent zone")),
+    };
+    let answer = exchange(server, (QueryKind::Records(Rtype::DS), apex), None, REPLY_TIMEOUT, read).await;
+    let Records { rdatas, ttl_s } = match answer {
+        // The parent zone does not have the zone at all.
+        Err(ExchangeError::Reply(ReplyError::Refused(RCODE_NXDOMAIN))) => Records::NONE,
+        answer => answer?,
+    };
+    let mut ds: Vec<Ds> = rdatas.iter().filter_map(|rdata| Ds::from_rdata(rdata)).collect();
+    ds.sort_unstable();
+    Ok(ParentDs { ds, ttl_s: ttl_s.unwrap_or(NO_DS_TTL_S), at_unix_s: unix_s() })
+}
+
+fn address(rdata: &[u8]) -> Option<IpAddr> {
+    let of_v4 = <[u8; 4]>::try_from(rdata).map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)));
+    of_v4.or_else(|_| <[u8; 16]>::try_from(rdata).map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes)))).ok()
+}
+
+/// The resolvers that the text of a file `resolv.conf` names.
+fn resolvers(text: &str) -> Vec<SocketAddr> {
+    let resolver = |line: &str| {
+        let address = line.strip_prefix("nameserver")?.split_whitespace().next()?.parse().ok()?;
+        Some(SocketAddr::new(address, PORT))
+    };
+    text.lines().filter_map(resolver).take(RESOLVERS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{run, serve, zone_map};
+    use sanderling_config::DomainName;
+    use sanderling_zone_files::wire_name;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    fn name(text: &str) -> DomainName {
+        DomainName::parse(text).expect("a name")
+    }
+
+    const PARENT: &str = "$TTL 300\n@ SOA ns h 1 1 1 1 60\n@ NS ns\n@ NS ns2\nns A 127.0.0.4\nns2 A 127.0.0.5\na NS ns.a\nns.a A 192.0.2.1\n";
+
+    #[test]
+    fn servers_of_the_parent_zone_are_found_by_a_resolver() {
+        run(async {
+            // A server of the parent zone is a resolver for what is in that zone. There is no zone at b.test.
+            let zone = Rc::new(RefCell::new(zone_map(&name("test"), PARENT)));
+            let resolver = serve([127, 0, 0, 3], zone).await;
+            let parents = ParentServers { resolvers: vec![resolver], port: 5353 };
+            let expected: [SocketAddr; 2] = [([127, 0, 0, 4], 5353).into(), ([127, 0, 0, 5], 5353).into()];
+            for child in ["a.test", "x.b.test"] {
+                let found = parents.find(wire_name(&name(child)).as_name()).await;
+                assert_eq!(found.as_deref(), Ok(&expected[..]), "{child}");
+            }
+            let error = parents.find(wire_name(&name("a.other")).as_name()).await.expect_err("it has no such zone");
+            assert!(error.ends_with("it answers REFUSED"), "{error}");
+        });
+    }
+
+    #[test]
+    fn ds_records_are_those_on_which_all_servers_agree() {
+        run(async {
+            let parents = ParentServers { resolvers: Vec::new(), port: PORT };
+            let zones = [0, 0].map(|_| Rc::new(RefCell::new(zone_map(&name("test"), PARENT))));
+            let mut servers = Vec::new();
+            for zone in &zones {
+                servers.push(serve([127, 0, 0, 1], Rc::clone(zone)).await);
+            }
+            let apex = wire_name(&name("a.test"));
+            let ask = async || parents.ds(&apex, &servers).await;
+            let none = ask().await.expect("they agree");
+            assert_eq!((none.ds.len(), none.ttl_s), (0, 60));
+            let with_ds = format!("{PARENT}a 120 DS 7 13 2 {}\n", "ab".repeat(32));
+            *zones[0].borrow_mut() = zone_map(&name("test"), &with_ds);
+            assert_eq!(ask().await, Err("the servers of the parent zone have different DS records".to_owned()));
+            *zones[1].borrow_mut() = zone_map(&name("test"), &with_ds);
+            let found = ask().await.expect("they agree");
+            let expected = Ds { key_tag: 7, algorithm: 13, digest_type: 2, digest: vec![0xab; 32] };
+            assert_eq!((&found.ds[..], found.ttl_s), (&[expected][..], 120));
+            *zones[1].borrow_mut() =
+                zone_map(&name("other"), "$TTL 300\n@ SOA ns h 1 1 1 1 60\n@ NS ns\nns A 192.0.2.1\n");
+            let error = ask().await.expect_err("one is not responsible");
+            assert!(error.contains("it answers REFUSED"), "{error}");
+            let unknown = parents.ds(&apex, &[]).await;
+            assert!(unknown.expect_err("no resolver").contains("write `parent_servers` in `dnssec`"));
+        });
+    }
+
+    #[test]
+    fn resolvers_are_those_of_resolv_conf() {
+        let text =
+            "# nameserver 192.0.2.1\nsearch a.test\nnameserver 192.0.2.2\nnameserver\t2001:db8::1 # x\nnameserver x\n";
+        let expected: [SocketAddr; 2] = ["192.0.2.2:53".parse().unwrap(), "[2001:db8::1]:53".parse().unwrap()];
+        assert_eq!(resolvers(text), expected);
+        assert_eq!(resolvers(&"nameserver 192.0.2.1\n".repeat(9)).len(), RESOLVERS_MAX);
+    }
+}

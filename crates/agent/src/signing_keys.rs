@@ -1,0 +1,211 @@
+//! The keys of a zone that is signed: has the keeper make and erase them, stores their state, and says what is to be found out.
+//!
+//! A key is made before the state has it, and the state is stored before anything follows from it: so the next agent goes on from any
+//! point.
+
+use crate::clock::unix_s;
+use crate::keeper_client::KeeperClient;
+use crate::zone_observer::Questions;
+use sanderling_config::log::log;
+use sanderling_config::{DomainName, SignedZone, Signing, SigningAlgorithm, ZoneKeyLayout, zone_file_name};
+use sanderling_dns::NameBuf;
+use sanderling_dnssec::sign::{KeysInUse, ZoneTtls};
+use sanderling_dnssec::zone_keys::{Advanced, KeyRequest, Observations, Rollover};
+use sanderling_dnssec::{Algorithm, KeyId, KeyLayout, KeyPolicy, PublicKey, SigningState, ZoneKeys};
+use sanderling_state::StateFolder;
+use sanderling_zone_files::wire_name;
+use std::sync::Arc;
+use tokio::task::spawn_blocking;
+
+/// The folder with the states, below the state folder.
+const SIGNING: &str = "signing";
+
+/// The keys of one zone.
+pub(crate) struct SigningKeys {
+    zone: DomainName,
+    apex: NameBuf,
+    /// `None` if the zone is to be unsigned.
+    policy: Option<KeyPolicy>,
+    folder: Arc<StateFolder>,
+    keeper: Arc<KeeperClient>,
+    state: SigningState,
+    /// Whether `state` is on the disk.
+    is_stored: bool,
+    /// Whether the zone is to be signed with other keys than the last version.
+    has_changed: bool,
+    advanced: Advanced,
+}
+
+impl SigningKeys {
+    /// Without keys, until [`restore`](SigningKeys::restore) has read them.
+    pub(crate) fn new(zone: &SignedZone, folder: Arc<StateFolder>, keeper: Arc<KeeperClient>) -> SigningKeys {
+        SigningKeys {
+            zone: zone.apex.clone(),
+            apex: wire_name(&zone.apex),
+            policy: (!zone.is_leaving).then(|| policy(&zone.signing)),
+            folder,
+            keeper,
+            state: SigningState::default(),
+            is_stored: true,
+            has_changed: false,
+            advanced: Advanced::default(),
+        }
+    }
+
+    /// Reads the state.
+    ///
+    /// # Errors
+    /// It is there, and cannot be read.
+    pub(crate) async fn restore(&mut self) -> Result<(), String> {
+        let (folder, file) = (Arc::clone(&self.folder), self.file());
+        let read = move || match folder.read(&file).map_err(|error| error.to_string())? {
+            Some(text) => serde_json::from_slice(&text).map_err(|error| format!("cannot read {file}: {error}")),
+            None => Ok(SigningState::default()),
+        };
+        self.state = spawn_blocking(read).await.expect("the state folder does not panic")?;
+        Ok(())
+    }
+
+    /// Takes up what was observed and what time has done, and makes the keys that are needed.
+    ///
+    /// # Errors
+    /// Why that cannot be. What was observed is not lost.
+    pub(crate) async fn advance(&mut self, observed: &Observations) -> Result<(), String> {
+        let mut observed = observed.clone();
+        loop {
+            let policy = self.policy.as_ref();
+            self.advanced = self.state.keys.advance(self.apex.as_name(), policy, &observed, unix_s());
+            self.state.keys_to_erase.append(&mut self.advanced.keys_to_erase);
+            self.has_changed |= self.advanced.is_changed;
+            self.is_stored &= !self.advanced.is_changed;
+            observed = Observations::default();
+            for request in std::mem::take(&mut self.advanced.keys_needed) {
+                self.make_key(request).await?;
+            }
+            // New keys change what follows, and an old key that is gone may be followed by a new one at once.
+            if !self.advanced.is_changed {
+                break;
+            }
+        }
+        self.store().await
+    }
+
+    async fn make_key(&mut self, request: KeyRequest) -> Result<(), String> {
+        let (keeper, zone, algorithm) = (Arc::clone(&self.keeper), self.zone.clone(), request.algorithm.number());
+        let of_zone = self.state.keys.public_keys().map(PublicKey::id);
+        let known: Vec<KeyId> = of_zone.chain(self.state.keys_to_erase.iter().copied()).collect();
+        let make = move || keeper.make_key(&zone, algorithm, &known);
+        let key = spawn_blocking(make).await.expect("it does not panic")?;
+        let id = KeyId(key.id);
+        match self.state.keys.add_key(request, key.public_key, unix_s()) {
+            Ok(()) => log(&format!("zone {}: a new {:?} is made", self.zone, request.role)),
+            // The next round requests another one.
+            Err(_) => self.state.keys_to_erase.push(id),
+        }
+        (self.is_stored, self.has_changed, self.advanced.is_changed) = (false, true, true);
+        Ok(())
+    }
+
+    /// The zone was signed with [`in_use`](SigningKeys::in_use), and this version is stored.
+    ///
+    /// # Errors
+    /// The state cannot be stored.
+    pub(crate) async fn on_signed(&mut self, serial: u32, ttls: ZoneTtls) -> Result<(), String> {
+        let before = self.state.clone();
+        self.state.keys.on_signed(serial, ttls, unix_s());
+        self.state.serial = Some(serial);
+        self.is_stored &= self.state == before;
+        self.has_changed = false;
+        self.store().await
+    }
+
+    /// Erases the private keys that are not needed any more. To be called when a version without them is stored.
+    ///
+    /// # Errors
+    /// The keeper does not, or the state cannot be stored.
+    pub(crate) async fn erase_unneeded(&mut self) -> Result<(), String> {
+        while let Some(&id) = self.state.keys_to_erase.last() {
+            let (keeper, zone) = (Arc::clone(&self.keeper), self.zone.clone());
+            spawn_blocking(move || keeper.erase_key(&zone, id)).await.expect("it does not panic")?;
+            self.state.keys_to_erase.pop();
+            self.is_stored = false;
+        }
+        self.store().await
+    }
+
+    /// Starts to replace keys; [`advance`](SigningKeys::advance) goes on with it.
+    ///
+    /// # Errors
+    /// Why that cannot start.
+    pub(crate) fn start(&mut self, rollover: Rollover) -> Result<(), String> {
+        if self.policy.is_none() {
+            return Err("the zone is to be unsigned".to_owned());
+        }
+        self.state.keys.start(rollover).map_err(|error| error.to_string())?;
+        self.is_stored = false;
+        Ok(())
+    }
+
+    async fn store(&mut self) -> Result<(), String> {
+        if !self.is_stored {
+            let (folder, file) = (Arc::clone(&self.folder), self.file());
+            let text = serde_json::to_vec_pretty(&self.state).expect("the keys of its maps are strings");
+            let write = move || folder.write(&file, &text).map_err(|error| error.to_string());
+            spawn_blocking(write).await.expect("the state folder does not panic")?;
+            self.is_stored = true;
+        }
+        Ok(())
+    }
+
+    /// What the zone is signed with.
+    pub(crate) fn in_use(&self) -> KeysInUse {
+        self.state.keys.keys_in_use(self.apex.as_name())
+    }
+
+    /// Whether the zone is to be signed with other keys than the last version.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.has_changed
+    }
+
+    /// The keys and their state.
+    pub(crate) fn keys(&self) -> &ZoneKeys {
+        &self.state.keys
+    }
+
+    /// The serial of the last version that was signed.
+    pub(crate) fn last_serial(&self) -> Option<u32> {
+        self.state.serial
+    }
+
+    /// What is to be found out.
+    pub(crate) fn questions(&self) -> Questions {
+        let served = self.state.serial.filter(|_| self.advanced.asks_name_servers);
+        Questions { served, parent: self.advanced.asks_parent }
+    }
+
+    /// When time changes something.
+    pub(crate) fn next_at_unix_s(&self) -> Option<u64> {
+        self.advanced.next_at_unix_s
+    }
+
+    fn file(&self) -> String {
+        format!("{SIGNING}/{}.json", zone_file_name(&self.zone))
+    }
+}
+
+fn policy(signing: &Signing) -> KeyPolicy {
+    KeyPolicy {
+        algorithm: match signing.algorithm {
+            SigningAlgorithm::EcdsaP256Sha256 => Algorithm::EcdsaP256,
+            SigningAlgorithm::Ed25519 => Algorithm::Ed25519,
+            SigningAlgorithm::RsaSha256 => Algorithm::RsaSha256,
+        },
+        layout: match signing.keys {
+            ZoneKeyLayout::Csk => KeyLayout::Single,
+            ZoneKeyLayout::KskZsk => KeyLayout::Split,
+        },
+        ksk_lifetime_s: signing.ksk_lifetime_s,
+        zsk_lifetime_s: signing.zsk_lifetime_s,
+        safety_s: signing.rollover_safety_s,
+    }
+}

@@ -1,0 +1,206 @@
+//! Asks what the state of the keys of a zone waits for: which version the name servers of the zone have, and which DS records the parent
+//! zone.
+
+use crate::clock::unix_s;
+use crate::name_servers::NameServers;
+use crate::parent_servers::ParentServers;
+use sanderling_config::DomainName;
+use sanderling_dnssec::zone_keys::{Observations, ServedSerial};
+use sanderling_zone_files::wire_name;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, watch};
+use tokio::task::AbortHandle;
+
+/// The first pause between two questions; each next one is twice as long.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+/// Secondary servers transfer a version soon after NOTIFY.
+const NAME_SERVERS_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// The DS records are often a matter of people.
+const PARENT_PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// Zones whose servers are asked at once.
+const QUESTIONS_MAX: usize = 16;
+
+/// What all zones share.
+pub(crate) struct ObserverContext {
+    name_servers: NameServers,
+    parent_servers: ParentServers,
+    questions: Semaphore,
+}
+
+/// What is to be found out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Questions {
+    /// Whether all name servers of the zone have the version with this serial, or a later one.
+    pub(crate) served: Option<u32>,
+    /// Which DS records the parent zone has.
+    pub(crate) parent: bool,
+}
+
+/// Asks about one zone, until this is dropped.
+pub(crate) struct ZoneObserver {
+    questions: watch::Sender<Questions>,
+    shared: Rc<Shared>,
+    task: AbortHandle,
+}
+
+struct Shared {
+    zone: DomainName,
+    parent_servers: Vec<SocketAddr>,
+    context: Rc<ObserverContext>,
+    observed: RefCell<Observations>,
+    /// Why something is not known: of the name servers, and of the parent zone.
+    problems: RefCell<[Option<String>; 2]>,
+    /// Notified when something was observed.
+    wake: Rc<Notify>,
+}
+
+impl Drop for ZoneObserver {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl ObserverContext {
+    pub(crate) fn new(name_servers: NameServers) -> ObserverContext {
+        let questions = Semaphore::new(QUESTIONS_MAX);
+        ObserverContext { name_servers, parent_servers: ParentServers::of_system(), questions }
+    }
+}
+
+impl ZoneObserver {
+    /// Notifies `wake` when something was observed. To be called in a [`tokio::task::LocalSet`].
+    pub(crate) fn start(
+        zone: &DomainName,
+        parent_servers: &[SocketAddr],
+        context: Rc<ObserverContext>,
+        wake: Rc<Notify>,
+    ) -> ZoneObserver {
+        let shared = Rc::new(Shared {
+            zone: zone.clone(),
+            parent_servers: parent_servers.to_vec(),
+            context,
+            observed: RefCell::default(),
+            problems: RefCell::default(),
+            wake,
+        });
+        let (questions, receiver) = watch::channel(Questions::default());
+        let of_task = Rc::clone(&shared);
+        let run = async move {
+            let name_servers = poll(
+                receiver.clone(),
+                NAME_SERVERS_PAUSE_MAX,
+                |questions| questions.served,
+                async || of_task.ask_name_servers().await,
+            );
+            let parent = poll(
+                receiver,
+                PARENT_PAUSE_MAX,
+                |questions| questions.parent.then_some(()),
+                async || of_task.ask_parent().await,
+            );
+            tokio::join!(name_servers, parent);
+        };
+        ZoneObserver { questions, shared, task: tokio::task::spawn_local(run).abort_handle() }
+    }
+
+    /// Asks this from now on.
+    pub(crate) fn ask(&self, questions: Questions) {
+        self.questions.send_if_modified(|current| std::mem::replace(current, questions) != questions);
+        let [served, parent] = &mut *self.shared.problems.borrow_mut();
+        served.take_if(|_| questions.served.is_none());
+        parent.take_if(|_| !questions.parent);
+    }
+
+    /// What was observed since the last call.
+    pub(crate) fn take(&self) -> Observations {
+        self.shared.observed.take()
+    }
+
+    /// Why something is not known.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        self.shared.problems.borrow().iter().flatten().cloned().collect()
+    }
+}
+
+impl Shared {
+    async fn ask_name_servers(&self) {
+        let _permit = self.context.questions.acquire().await;
+        let answer = self.context.name_servers.oldest_serial(&self.zone).await;
+        // Until now, and a part of this second, servers may have answered from an older version.
+        let served = |&serial: &u32| ServedSerial { serial, at_unix_s: unix_s() + 1 };
+        self.observed.borrow_mut().served = answer.as_ref().ok().map(served);
+        self.problems.borrow_mut()[0] = answer.err();
+        self.wake.notify_one();
+    }
+
+    async fn ask_parent(&self) {
+        let _permit = self.context.questions.acquire().await;
+        let answer = self.context.parent_servers.ds(&wire_name(&self.zone), &self.parent_servers).await;
+        let (parent, problem) = answer.map_or_else(|problem| (None, Some(problem)), |parent| (Some(parent), None));
+        self.observed.borrow_mut().parent = parent;
+        self.problems.borrow_mut()[1] = problem;
+        self.wake.notify_one();
+    }
+}
+
+/// Asks as long as there is a question, less and less often while it stays the same.
+async fn poll<T: PartialEq>(
+    mut questions: watch::Receiver<Questions>,
+    pause_max: Duration,
+    of: impl Fn(&Questions) -> Option<T>,
+    ask: impl AsyncFn(),
+) {
+    let mut pause = PAUSE_MIN;
+    let mut asked = None;
+    // It ends with the zone.
+    while questions.wait_for(|questions| of(questions).is_some()).await.is_ok() {
+        let question = of(&questions.borrow());
+        if asked != question {
+            (asked, pause) = (question, PAUSE_MIN);
+        }
+        ask().await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(pause_max),
+            changed = questions.wait_for(|questions| of(questions) != asked) => if changed.is_err() { return },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use tokio::time::Instant;
+
+    #[tokio::test(start_paused = true)]
+    async fn questions_are_asked_less_and_less_often_until_they_change() {
+        let (sender, receiver) = watch::channel(Questions::default());
+        let (count, begin) = (Cell::new(0), Instant::now());
+        let asking = poll(receiver, PAUSE_MIN * 4, |questions| questions.served, async || count.set(count.get() + 1));
+        let watching = async {
+            tokio::time::sleep(PAUSE_MIN * 100).await;
+            assert_eq!(count.take(), 0);
+            sender.send_replace(Questions { served: Some(7), parent: false });
+            // After 0, 1, 3, 7, 11 pauses.
+            tokio::time::sleep(PAUSE_MIN * 12).await;
+            assert_eq!(count.take(), 5);
+            sender.send_replace(Questions { served: Some(7), parent: true });
+            tokio::time::sleep(PAUSE_MIN * 2).await;
+            assert_eq!(count.take(), 0);
+            sender.send_replace(Questions { served: Some(8), parent: true });
+            tokio::time::sleep(PAUSE_MIN / 2).await;
+            assert_eq!(count.take(), 1);
+            sender.send_replace(Questions::default());
+            tokio::time::sleep(PAUSE_MIN * 100).await;
+            assert_eq!(count.take(), 0);
+        };
+        tokio::select! {
+            () = asking => panic!("it goes on"),
+            () = watching => {}
+        }
+        assert!(begin.elapsed() >= PAUSE_MIN * 200);
+    }
+}

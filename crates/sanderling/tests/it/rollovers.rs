@@ -1,0 +1,318 @@
+//! Keys that come and go, from the first signature to none, with a parent zone that follows CDS records, as a resolver sees them that validates and
+//! keeps what it has heard: nothing is bogus at any time. Processes are killed at random moments meanwhile.
+//!
+//! Records are valid for a second or two, so that caches hold them for their whole time. `SANDERLING_KILLS` is the number of kills, for long runs.
+
+use sanderling_testkit::{
+    ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, run_program, run_to_end, sanderling,
+    seed, send_signal, wait_until,
+};
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than a rollover takes on a machine with other work.
+const ROLLOVER_DEADLINE: Duration = Duration::from_secs(180);
+const CHILD: &str = "child.parent.test";
+/// What the status says as long as something is to happen.
+const UNSETTLED: [&str; 8] =
+    ["is being", "until a new key", "caches may", " must ", "does not have", "still has", "will be", "will not be"];
+
+/// A server with a zone that it signs, and its parent zone.
+struct Domains {
+    directory: TestDirectory,
+    address: SocketAddr,
+    server: Option<TestServer>,
+    /// What the parent zone has.
+    ds: BTreeSet<String>,
+    serial: u32,
+    resolver: Option<Resolver>,
+}
+
+/// unbound, with the key of the parent zone as its only trust anchor.
+struct Resolver {
+    child: Child,
+    address: SocketAddr,
+    home: TestDirectory,
+}
+
+impl Drop for Resolver {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Resolver {
+    fn start(zones: SocketAddr, anchor: &str) -> Resolver {
+        let (home, address) = (TestDirectory::new(), free_address());
+        let (folder, port) = (home.path().display(), address.port());
+        let stub = |name: &str| format!("stub-zone:\n name: {name}\n stub-addr: 127.0.0.1@{}\n", zones.port());
+        let config = format!(
+            "server:\n interface: 127.0.0.1@{port}\n username: \"\"\n chroot: \"\"\n directory: \"{folder}\"\n pidfile: \"{folder}/pid\"\n \
+             do-daemonize: no\n use-syslog: no\n val-log-level: 2\n do-not-query-localhost: no\n local-zone: \"test.\" nodefault\n \
+             val-bogus-ttl: 1\n trust-anchor: \"{anchor}\"\nremote-control:\n control-enable: no\n{}{}",
+            stub("parent.test"),
+            stub(CHILD)
+        );
+        home.write("config", config.as_bytes());
+        let log = fs::File::create(home.path().join("log")).unwrap();
+        let mut command = Command::new("/usr/sbin/unbound");
+        command.args(["-d", "-c", &home.argument("config")]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let child = command.spawn().unwrap_or_else(|error| panic!("unbound: {error}; `cargo xtask setup` installs it"));
+        let resolver = Resolver { child, address, home };
+        wait_until("unbound answers", || dig(address, &["parent.test", "SOA"]).text().contains("ANSWER: 1"));
+        resolver
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.home.path().join("log")).unwrap()
+    }
+
+    /// Whether answers are secure, if they may be insecure. A bogus one is an error.
+    #[track_caller]
+    fn check(&self, must_be_secure: bool) {
+        for (name, rtype, expected) in
+            [("www", "A", "NOERROR"), ("www", "MX", "NOERROR"), ("no", "A", "NXDOMAIN"), ("x.wild", "TXT", "NOERROR")]
+        {
+            let reply =
+                dig(self.address, &["+dnssec", "+tries=1", "+time=10", &format!("{name}.{CHILD}"), rtype]).text();
+            let is_secure = reply.lines().any(|line| line.starts_with(";; flags:") && line.contains(" ad"));
+            assert!(
+                reply.contains(&format!("status: {expected}")) && (is_secure || !must_be_secure),
+                "{name} {rtype}: {reply}\n{}",
+                self.log()
+            );
+        }
+    }
+}
+
+impl Domains {
+    /// The zones, with the options `dnssec` of the child zone, until its keys are in use and the parent zone has its DS records.
+    fn start(dnssec: &str) -> Domains {
+        let (directory, address) = (TestDirectory::new(), free_address());
+        let mut domains = Domains { directory, address, server: None, ds: BTreeSet::new(), serial: 1, resolver: None };
+        let records = "$TTL 2\n@ SOA ns1 host 1 3600 600 86400 1\n@ NS ns1\nns1 A 127.0.0.1\nwww A 192.0.2.2\n*.wild TXT \"wild\"\n";
+        domains.directory.write("child.zone", records.as_bytes());
+        domains.write_parent();
+        domains.configure(dnssec);
+        domains.restart();
+        domains.run_until("the zone is signed", |status| is_settled(status) && status.contains(" IN DS "));
+        let keys = dig(address, &["+short", "parent.test", "DNSKEY"]).text();
+        let key = keys.lines().find(|key| key.starts_with("257 ")).expect("the parent zone is signed");
+        let resolver = Resolver::start(address, &format!("parent.test. DNSKEY {key}"));
+        resolver.check(true);
+        domains.resolver = Some(resolver);
+        domains
+    }
+
+    /// The configuration with `dnssec` for the child zone.
+    fn configure(&self, dnssec: &str) {
+        let Domains { address, .. } = self;
+        let times = format!("dnskey_ttl = \"1s\", rollover_safety = \"1s\", parent_servers = [\"{address}\"]");
+        let config = format!(
+            "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"{address}\"]\ntransfer_allow = [{{ network = \"127.0.0.1\" }}]\n\
+             [domain.\"parent.test\"]\nzone = \"parent.zone\"\ndnssec = {{ {times} }}\n\
+             [domain.\"{CHILD}\"]\nzone = \"child.zone\"\ndnssec = {{ {dnssec}{times} }}\n"
+        );
+        self.directory.replace("sanderling.toml", config.as_bytes());
+    }
+
+    fn restart(&mut self) {
+        self.server = None;
+        let command = self.directory.serve_command();
+        self.server = Some(TestServer::start_command(command, ListenerCounts { http: 0, dns: 1 }));
+    }
+
+    #[track_caller]
+    fn reload(&self, zone: &[&str]) {
+        let reload = self.directory.control_with("reload", zone);
+        assert!(reload.status.success(), "{reload}\n{}", self.status());
+    }
+
+    fn write_parent(&self) {
+        let mut text = format!(
+            "$TTL 1\n@ SOA ns1 host {} 3600 600 86400 1\n@ NS ns1\nns1 A 127.0.0.1\nchild NS ns1.child\nns1.child A 127.0.0.1\n",
+            self.serial
+        );
+        self.ds.iter().for_each(|ds| text += &format!("child DS {ds}\n"));
+        self.directory.replace("parent.zone", text.as_bytes());
+    }
+
+    /// The parent zone takes over what the CDS records ask for (RFC 7344, RFC 8078).
+    fn follow_cds(&mut self) {
+        let text = dig(self.address, &["+short", "+tries=1", CHILD, "CDS"]).text();
+        let wanted: BTreeSet<String> = text.lines().filter(|line| !line.starts_with(';')).map(str::to_owned).collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let is_removal = wanted.iter().all(|cds| cds == "0 0 0 00");
+        let ds = if is_removal { BTreeSet::new() } else { wanted };
+        if ds != self.ds {
+            (self.ds, self.serial) = (ds, self.serial + 1);
+            self.write_parent();
+            self.reload(&["parent.test"]);
+        }
+    }
+
+    fn status(&self) -> String {
+        self.dnssec(&["status", CHILD])
+    }
+
+    fn dnssec(&self, arguments: &[&str]) -> String {
+        let mut command = sanderling();
+        command.arg("dnssec").args(arguments).args(["--control", &self.directory.argument("control")]);
+        run_to_end(command, ROLLOVER_DEADLINE).to_string()
+    }
+
+    /// Lets the parent zone follow and the resolver ask, until `is_done` with the status. Each status is shown once.
+    #[track_caller]
+    fn run_until(&mut self, what: &str, is_done: impl Fn(&str) -> bool) -> Vec<String> {
+        let (start, mut seen) = (Instant::now(), Vec::new());
+        loop {
+            self.follow_cds();
+            // Without DS records, nothing is secure.
+            let must_be_secure = !self.ds.is_empty();
+            self.resolver.iter().for_each(|resolver| resolver.check(must_be_secure));
+            let status = self.status();
+            if is_done(&status) {
+                return seen;
+            }
+            if seen.last() != Some(&status) {
+                seen.push(status);
+            }
+            assert!(start.elapsed() < ROLLOVER_DEADLINE, "{what}: {}", seen.join("\n"));
+        }
+    }
+
+    /// The data of the DNSKEY records.
+    fn keys(&self) -> BTreeSet<String> {
+        dig(self.address, &["+short", CHILD, "DNSKEY"]).text().lines().map(str::to_owned).collect()
+    }
+
+    /// Begins a rollover with `begin`, and runs until all keys but those that are kept are replaced.
+    #[track_caller]
+    fn run_rollover(&mut self, what: &str, kept_count: usize, begin: impl FnOnce(&Domains)) {
+        let before = self.keys();
+        let files_before = self.key_files();
+        begin(self);
+        self.run_until("it has begun", |status| !is_settled(status));
+        let steps = self.run_until(what, |status| is_settled(status) && status.contains(" IN DS "));
+        let after = self.keys();
+        assert_eq!(
+            before.intersection(&after).count(),
+            kept_count,
+            "{what}: {before:?} {after:?}\n{}",
+            steps.join("\n")
+        );
+        assert!(steps.len() > 2, "{}", steps.join("\n"));
+        // The private keys are erased with the DNSKEY records.
+        wait_until("erased", || self.key_files().len() == after.len());
+        assert_eq!(files_before.intersection(&self.key_files()).count(), kept_count);
+        self.verify();
+    }
+
+    fn key_files(&self) -> BTreeSet<String> {
+        let folder = self.directory.path().join("state/keys").join(CHILD);
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
+        fs::read_dir(folder).unwrap().map(name).collect()
+    }
+
+    /// All signatures and the chain of denials are right.
+    #[track_caller]
+    fn verify(&self) {
+        let zone = dig(self.address, &["+nocomments", "+nostats", "+nocmd", "+onesoa", CHILD, "AXFR"]).text();
+        self.directory.write("transferred", zone.as_bytes());
+        let ended = run_program("ldns-verify-zone", "ldnsutils", &[&self.directory.argument("transferred")]);
+        assert!(ended.status.success(), "{ended}\n{zone}");
+    }
+}
+
+fn is_settled(status: &str) -> bool {
+    status.contains(" is in use") && !UNSETTLED.iter().any(|words| status.contains(words))
+}
+
+impl Domains {
+    /// Has the keys replaced by the configuration.
+    fn change(&self, dnssec: &str) {
+        self.configure(dnssec);
+        self.reload(&[]);
+    }
+}
+
+#[test]
+fn csk_and_its_algorithm_are_replaced_without_a_bogus_answer() {
+    let mut domains = Domains::start("");
+    domains.run_rollover("another CSK", 0, |domains| {
+        let begun = domains.dnssec(&["rollover", CHILD]);
+        assert!(begun.contains("the rollover has begun"), "{begun}");
+        let again = domains.dnssec(&["rollover", CHILD]);
+        assert!(again.contains("wait until that has ended"), "{again}");
+    });
+    domains.run_rollover("another algorithm", 0, |domains| domains.change("algorithm = \"ed25519\", "));
+    assert!(domains.keys().iter().all(|key| key.starts_with("257 3 15 ")));
+}
+
+#[test]
+fn ksk_and_zsk_are_replaced_without_a_bogus_answer() {
+    let mut domains = Domains::start("keys = \"ksk-zsk\", nsec3 = true, ");
+    let ds = domains.ds.clone();
+    for (option, what) in [("--zsk", "another ZSK"), ("--ksk", "another KSK")] {
+        domains.run_rollover(what, 1, |domains| {
+            domains.dnssec(&["rollover", CHILD, option]);
+        });
+        assert_eq!(domains.ds == ds, option == "--zsk");
+    }
+}
+
+#[test]
+fn one_key_takes_the_place_of_two_and_the_zone_becomes_unsigned_without_a_bogus_answer() {
+    let mut domains = Domains::start("keys = \"ksk-zsk\", ");
+    domains.run_rollover("one key", 0, |domains| domains.change(""));
+    assert_eq!(domains.keys().len(), 1);
+    domains.change("signed = false, ");
+    domains.run_until("the zone is unsigned", |status| status.contains("the zone has no keys"));
+    assert!(domains.ds.is_empty() && domains.keys().is_empty() && domains.key_files().is_empty());
+    wait_until("it is served", || !dig(domains.address, &["+dnssec", CHILD, "SOA"]).text().contains("RRSIG"));
+    domains.resolver.as_ref().expect("it runs").check(false);
+}
+
+/// The value of a variable of the environment for long runs.
+fn number_or(variable: &str, default: usize) -> usize {
+    std::env::var(variable).ok().map_or(default, |text| text.parse().expect("a number"))
+}
+
+#[test]
+fn kills_at_random_moments_of_a_rollover_leave_a_zone_that_is_valid() {
+    let mut random = fastrand::Rng::with_seed(seed());
+    let mut domains = Domains::start("keys = \"ksk-zsk\", ");
+    let mut rollover_count = 0;
+    for _ in 0..number_or("SANDERLING_KILLS", 5) {
+        if is_settled(&domains.status()) {
+            let begun = domains.dnssec(&["rollover", CHILD]);
+            assert!(begun.contains("the rollover has begun"), "{begun}");
+            rollover_count += 1;
+        }
+        std::thread::sleep(Duration::from_millis(random.u64(0..1500)));
+        let server = domains.server.take().expect("it runs");
+        let children = children_of(server.process_id()).unwrap();
+        match random.u8(0..4) {
+            0 => server.signal("KILL"),
+            _ => domains.server = Some(server),
+        }
+        children.iter().for_each(|child| assert!(send_signal("KILL", &child.to_string())));
+        if domains.server.is_none() {
+            domains.restart();
+        }
+        let start = dig(domains.address, &["+tries=5", "+time=5", CHILD, "SOA"]);
+        assert!(start.text().contains("NOERROR"), "{start}");
+        domains.follow_cds();
+        domains.verify();
+        domains.resolver.iter().for_each(|resolver| resolver.check(true));
+    }
+    domains.run_until("the last rollover has ended", |status| is_settled(status) && status.contains(" IN DS "));
+    assert!(rollover_count > 0);
+    wait_until("erased", || domains.key_files().len() == domains.keys().len());
+}
