@@ -1,14 +1,15 @@
 //! The records that follow the server. What is derived for the zones is put together here and stored in the state folder, from
 //! which the supervisor passes it on to the server process.
 //!
-//! Only what is served is advertised: HTTPS records are derived for a name when a certificate for it is in service.
+//! Only what is served is advertised: HTTPS records are derived for a name when a certificate for it is in service, and a policy for mail
+//! servers when one for its host is.
 
 use crate::accounts::Accounts;
 use crate::certificates::zone_of;
 use crate::link::Link;
 use crate::pinned_keys::{PinnedKeys, read_json};
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName};
+use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName, MailPolicy};
 use sanderling_ipc::agent::Challenge;
 use sanderling_ipc::derived::{
     DERIVED_BYTES_MAX, DERIVED_FILE, DerivedRecord, DerivedSet, ServedCertificate, served_certificates_from_memfd,
@@ -88,7 +89,7 @@ impl DerivedZones {
             let rrsets = by_zone.remove(&zone.apex).unwrap_or_default();
             let records: Vec<DerivedRecord> = rrsets
                 .iter()
-                .filter(|rrset| rrset.kind != DerivedKind::Https || names.contains(rrset.host.as_str()))
+                .filter(|rrset| is_served(rrset, &names))
                 .flat_map(|rrset| records(rrset, ttl_s, &self.config, authorities.as_deref(), pinned))
                 .chain(challenges.remove(&zone.apex).unwrap_or_default())
                 .collect();
@@ -117,6 +118,15 @@ impl DerivedZones {
                 false
             }
         }
+    }
+}
+
+/// Whether the server does what the records say, with certificates for these `names` in service.
+fn is_served(rrset: &DerivedRrset, names: &HashSet<&str>) -> bool {
+    match rrset.kind {
+        DerivedKind::Https => names.contains(rrset.host.as_str()),
+        DerivedKind::MtaSts => names.contains(&*MailPolicy::host(&rrset.host)),
+        DerivedKind::Caa | DerivedKind::Tlsa | DerivedKind::MtaStsHost | DerivedKind::Challenge => true,
     }
 }
 
@@ -193,6 +203,12 @@ fn records(
             let keys = pinned.of_host(&rrset.host).into_iter().flatten();
             keys.map(|key| format!("3 1 1 {key}")).collect()
         }
+        DerivedKind::MtaSts => {
+            let of_domain = config.derived.iter().find(|derived| derived.names.first() == Some(&rrset.host));
+            of_domain.and_then(|derived| derived.mail_policy.as_ref()).map(MailPolicy::head).into_iter().collect()
+        }
+        // The zone file has the addresses.
+        DerivedKind::MtaStsHost => vec![String::new()],
         DerivedKind::Challenge => Vec::new(),
     };
     let record = |data| DerivedRecord { kind: rrset.kind, owner: rrset.owner.clone(), ttl_s, data };

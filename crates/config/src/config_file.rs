@@ -303,7 +303,7 @@ impl ConfigBuilder<'_, '_> {
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
         let (mut site, mut zone, mut primaries, mut aliases, mut certificate) = (None, None, None, None, None);
         let (mut https_redirect, mut hsts, mut on_renew, mut derive, mut has_update) = (None, None, None, None, false);
-        let mut dnssec = None;
+        let (mut dnssec, mut mta_sts) = (None, None);
         let mut options = SiteOptions::default();
         // A key that needs a site.
         let mut of_site = None;
@@ -318,6 +318,7 @@ impl ConfigBuilder<'_, '_> {
                 "certificate" => certificate = Some(entry),
                 "on_renew" => on_renew = Some(entry),
                 "derive" => derive = Some(entry),
+                "mta_sts" => mta_sts = Some(entry),
                 "secondaries" | "transfer_allow" => {
                     self.transfer_uses.push((entry.offset, name.clone()));
                     self.read_transfers(entry, &mut transfers);
@@ -389,12 +390,11 @@ impl ConfigBuilder<'_, '_> {
             ),
             (None, None) => {}
         }
-        let names = || match self.config.sites.get(sites_before) {
+        let names = match self.config.sites.get(sites_before) {
             Some(site) => site.hosts.clone(),
             None => vec![name.clone()],
         };
-        let names = names();
-        self.read_derive(derive, names.clone(), certificate, offset);
+        let names = self.read_derive([derive, mta_sts], names, certificate, offset);
         match certificate {
             CertificateChoice::None => {}
             CertificateChoice::Automatic => {

@@ -2,6 +2,7 @@
 
 use crate::diagnostic::Location;
 use crate::domain_name::DomainName;
+use crate::mail_policy::MailPolicy;
 use crate::zones::Zone;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,13 +19,17 @@ pub enum DerivedKind {
     Caa,
     /// The keys of the certificate in service and of the next one (RFC 6698, RFC 7671).
     Tlsa,
+    /// That the domain has a policy for mail servers, and which version (RFC 8461 §3.1).
+    MtaSts,
+    /// The addresses of the host that serves the policy. It comes with the one before, and is not chosen.
+    MtaStsHost,
     /// What authorities look for while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. It is not chosen.
     Challenge,
 }
 
 impl DerivedKind {
     /// All kinds that are chosen by `derive`.
-    pub const ALL: [DerivedKind; 3] = [DerivedKind::Https, DerivedKind::Caa, DerivedKind::Tlsa];
+    pub const ALL: [DerivedKind; 4] = [DerivedKind::Https, DerivedKind::Caa, DerivedKind::Tlsa, DerivedKind::MtaSts];
 
     /// Its name in `derive`.
     pub fn name(self) -> &'static str {
@@ -32,22 +37,26 @@ impl DerivedKind {
             DerivedKind::Https => "https",
             DerivedKind::Caa => "caa",
             DerivedKind::Tlsa => "tlsa",
+            DerivedKind::MtaSts => "mta-sts",
+            DerivedKind::MtaStsHost => "mta-sts-host",
             DerivedKind::Challenge => "challenge",
         }
     }
 
     /// The kind of this name.
     pub fn from_name(name: &str) -> Option<DerivedKind> {
-        DerivedKind::ALL.into_iter().chain([DerivedKind::Challenge]).find(|kind| kind.name() == name)
+        let not_chosen = [DerivedKind::MtaStsHost, DerivedKind::Challenge];
+        DerivedKind::ALL.into_iter().chain(not_chosen).find(|kind| kind.name() == name)
     }
 
-    /// The type of its records.
-    pub fn record_type(self) -> &'static str {
+    /// The types of its records.
+    pub fn record_types(self) -> &'static [&'static str] {
         match self {
-            DerivedKind::Https => "HTTPS",
-            DerivedKind::Caa => "CAA",
-            DerivedKind::Tlsa => "TLSA",
-            DerivedKind::Challenge => "TXT",
+            DerivedKind::Https => &["HTTPS"],
+            DerivedKind::Caa => &["CAA"],
+            DerivedKind::Tlsa => &["TLSA"],
+            DerivedKind::MtaStsHost => &["A", "AAAA"],
+            DerivedKind::MtaSts | DerivedKind::Challenge => &["TXT"],
         }
     }
 }
@@ -59,6 +68,8 @@ pub struct DerivedRecords {
     pub names: Vec<DomainName>,
     /// The kinds, each once.
     pub kinds: Vec<DerivedKind>,
+    /// The policy for mail servers of the domain, if it is one of the kinds.
+    pub mail_policy: Option<MailPolicy>,
     /// Whether the configuration has `derive`; otherwise these are the defaults.
     pub is_explicit: bool,
     /// Where the configuration has `derive`, or the domain.
@@ -85,7 +96,7 @@ pub struct DerivedRrset {
 /// Equal if the same is derived, wherever the file has it.
 impl PartialEq for DerivedRecords {
     fn eq(&self, other: &DerivedRecords) -> bool {
-        (&self.names, &self.kinds) == (&other.names, &other.kinds)
+        (&self.names, &self.kinds, &self.mail_policy) == (&other.names, &other.kinds, &other.mail_policy)
     }
 }
 
@@ -114,12 +125,16 @@ pub(super) fn derived_rrsets<'z>(
     ports.sort_unstable();
     ports.dedup();
     let apexes: HashMap<&str, &DomainName> = zones.iter().map(|zone| (zone.apex.as_str(), &zone.apex)).collect();
-    for DerivedRecords { names, kinds, is_explicit, location } in derived {
+    for DerivedRecords { names, kinds, is_explicit, location, .. } in derived {
         for (host, apex) in names.iter().filter_map(|name| Some((name, zone_of(name, &apexes)?))) {
             let rrsets = by_zone.entry(apex).or_default();
             for (kind, (owner, port)) in
                 kinds.iter().flat_map(|kind| owners(*kind, host, &ports).map(|owner| (*kind, owner)))
             {
+                // The policy is that of the domain, which the first name is.
+                if matches!(kind, DerivedKind::MtaSts | DerivedKind::MtaStsHost) && names.first() != Some(host) {
+                    continue;
+                }
                 if rrsets.iter().any(|rrset| rrset.kind == kind && rrset.owner == owner) {
                     continue;
                 }
@@ -147,6 +162,8 @@ fn owners(kind: DerivedKind, host: &DomainName, ports: &[u16]) -> impl Iterator<
         DerivedKind::Tlsa => ports.iter().map(|port| (format!("_{port}._tcp.{host}"), *port)).collect(),
         // RFC 8659 §3: a wildcard is looked up at the name above.
         DerivedKind::Caa => vec![(host.as_str().strip_prefix("*.").unwrap_or(host.as_str()).to_owned(), 0)],
+        DerivedKind::MtaSts => vec![(format!("_mta-sts.{host}"), 0)],
+        DerivedKind::MtaStsHost => vec![(MailPolicy::host(host), 0)],
         DerivedKind::Challenge => Vec::new(),
     };
     owners.into_iter()

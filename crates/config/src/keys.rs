@@ -117,6 +117,7 @@ impl Section {
                 "certificate",
                 "on_renew",
                 "derive",
+                "mta_sts",
                 "https_redirect",
                 "hsts",
                 "redirects",

@@ -44,6 +44,20 @@ impl Zone {
             Visit::Next
         });
     }
+
+    /// Calls `visit` with the data of each record of type `rtype` at `owner`. Names in the data are complete.
+    pub fn each_rdata_of(&self, owner: Name<'_>, rtype: Rtype, mut visit: impl FnMut(&[u8])) {
+        let owner = owner.to_lowercase();
+        let Some(node) = self.node_named(owner.as_name()) else { return };
+        let Some(rrset) = node.rrset(rtype) else { return };
+        let found = FoundRrset { owner: owner.as_name(), rrset, node: node.index };
+        let mut rdata = Vec::new();
+        for index in 0..rrset.answer_count {
+            let record = rrset.answer_record(index.into()).expect("the RRset has as many records");
+            copy_rdata(&found, &record, &mut rdata);
+            visit(&rdata);
+        }
+    }
 }
 
 /// Replaces the content of `rdata` by the data of the record.

@@ -42,7 +42,8 @@ pub struct DerivedRecord {
     pub owner: String,
     /// Its TTL in seconds.
     pub ttl_s: u32,
-    /// Its data as a zone file has them. The server process adds addresses to those of HTTPS.
+    /// Its data as a zone file has them, without those that the zone file determines: addresses, and the digest of a policy for mail
+    /// servers, whose head this is then ([`MailPolicy::head`](sanderling_config::MailPolicy::head)).
     pub data: String,
 }
 

@@ -16,6 +16,7 @@ mod certificates;
 mod keeper_link;
 mod certificate_state;
 mod challenges;
+mod mail_policies;
 mod reply_options;
 mod transfers;
 mod request_logs;

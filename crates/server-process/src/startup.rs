@@ -6,6 +6,7 @@ use crate::client_policy::set_client_policies;
 use crate::control_loop::{ControlLoop, ProcessState};
 use crate::kept_zones::KeptZones;
 use crate::loader::{Loaded, Loader};
+use crate::mail_policies::mail_policies;
 use crate::metrics::MetricsListener;
 use crate::options::{fit_to_descriptor_limit, options_of, statistics_options};
 use crate::reply_options::reply_options;
@@ -196,6 +197,7 @@ impl Inherited {
         let transfer_slots = Arc::new(TransferSlots::new(config.limits.dns_transfers_max));
         snapshot.transfers = transfer_policy(&config, &transfer_slots);
         set_client_policies(&config, &mut snapshot);
+        snapshot.mail_policies = mail_policies(&config, &snapshot.zones);
         if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
             return Err(self.fail(io::Error::other("there are no random numbers for TLS")));
         }

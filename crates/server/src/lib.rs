@@ -58,6 +58,7 @@ mod transfers;
 mod updates;
 mod waiter;
 mod challenges;
+mod mail_policies;
 mod access_log;
 mod query_log;
 mod log_lines;
@@ -91,6 +92,7 @@ pub use lifecycle::{DrainMode, State};
 pub use link_target::{LinkError, LinkUse, link_error};
 pub use log_lines::RequestLog;
 pub use log_queue::{LogStatus, LogTarget};
+pub use mail_policies::MailPolicies;
 pub use metrics::Counter;
 pub use notify::{NotifyInbox, NotifyPolicy, ReceivedNotify};
 pub use options::{

@@ -130,6 +130,9 @@ impl<'r> Ruling<'r> {
             if is_misdirected(request, transport, snapshot) {
                 return without_fields(Action::Respond(Response::misdirected(request)));
             }
+            if let Some(policy) = mail_policy(request, snapshot) {
+                return without_fields(Action::Respond(Response::text(request, policy)));
+            }
             fields.https_lines = https_lines(rules, request.host);
         } else if rules.is_some_and(|rules| rules.answers_challenges)
             && let Some(content) = challenge(request, snapshot)
@@ -436,6 +439,12 @@ fn is_redirected(request: &Request<'_>, snapshot: &Snapshot) -> bool {
 fn challenge<'s>(request: &Request<'_>, snapshot: &'s Snapshot) -> Option<&'s [u8]> {
     let challenges = snapshot.challenges.as_ref().filter(|_| matches!(request.method, Method::Get | Method::Head))?;
     challenges.find(request.path()?.strip_prefix(b"/")?)
+}
+
+/// The policy for mail servers that this request is for.
+fn mail_policy<'s>(request: &Request<'_>, snapshot: &'s Snapshot) -> Option<&'s [u8]> {
+    let policies = snapshot.mail_policies.as_ref().filter(|_| matches!(request.method, Method::Get | Method::Head))?;
+    policies.find(request.host?, request.path()?)
 }
 
 fn is_acme_challenge(path: &[u8]) -> bool {

@@ -3,6 +3,7 @@
 use crate::access_log::AccessLog;
 use crate::challenges::Challenges;
 use crate::http_clients::HttpClients;
+use crate::mail_policies::MailPolicies;
 use crate::notify::NotifyPolicy;
 use crate::query_log::QueryLog;
 use crate::rate_limit_policy::RateLimitPolicy;
@@ -37,6 +38,8 @@ pub struct Snapshot {
     pub updates: Option<Arc<UpdatePolicy>>,
     /// What certificate authorities look for, if an order is in progress.
     pub challenges: Option<Arc<Challenges>>,
+    /// Policies for mail servers; `None` if no domain has one.
+    pub mail_policies: Option<Arc<MailPolicies>>,
     /// The access log; `None` if there is none.
     pub access_log: Option<AccessLog>,
     /// The log of DNS queries; `None` if there is none.
@@ -69,6 +72,7 @@ impl Snapshot {
             notify: None,
             updates: None,
             challenges: None,
+            mail_policies: None,
             access_log: None,
             query_log: None,
             slots: Arc::default(),

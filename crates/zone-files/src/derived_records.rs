@@ -3,7 +3,9 @@
 //!
 //! A record of the file has precedence: where the file has the type at the name, or a CNAME, nothing is added.
 
+use crate::mail_policies::{mail_policy_record, mail_server};
 use crate::record_sink::RecordSink;
+use crate::wire_name::wire_name_of;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::log::log_error;
 use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName};
@@ -114,6 +116,7 @@ struct NameInFile {
     types: Vec<(Rtype, Position)>,
     v4: Vec<Ipv4Addr>,
     v6: Vec<Ipv6Addr>,
+    mail_servers: Vec<String>,
 }
 
 impl NameInFile {
@@ -128,11 +131,11 @@ impl<'d> RecordMerge<'d> {
         if derivation.is_empty() {
             return None;
         }
-        let apex = wire_name(apex.as_str())?;
+        let apex = wire_name_of(apex.as_str())?;
         let mut names = HashMap::new();
         let of_rrsets =
-            derivation.rrsets.iter().flat_map(|rrset| [wire_name(&rrset.owner), wire_name(rrset.host.as_str())]);
-        for name in of_rrsets.chain(derivation.challenges().map(|record| wire_name(&record.owner))) {
+            derivation.rrsets.iter().flat_map(|rrset| [wire_name_of(&rrset.owner), wire_name_of(rrset.host.as_str())]);
+        for name in of_rrsets.chain(derivation.challenges().map(|record| wire_name_of(&record.owner))) {
             let Some(name) = name else { continue };
             let mut ancestor = Some(name.as_name());
             while let Some(name) = ancestor.filter(|name| name.is_at_or_below(apex.as_name())) {
@@ -152,6 +155,7 @@ impl<'d> RecordMerge<'d> {
         match record.rtype {
             Rtype::A => name.v4.extend(<[u8; 4]>::try_from(record.rdata).map(Ipv4Addr::from)),
             Rtype::AAAA => name.v6.extend(<[u8; 16]>::try_from(record.rdata).map(Ipv6Addr::from)),
+            Rtype::MX => name.mail_servers.extend(mail_server(record.rdata)),
             Rtype::SOA if self.soa.is_none() && owner.as_name() == self.apex.as_name() => {
                 self.soa = Some((record.position, record.ttl_s, record.rdata.to_vec()));
                 return true;
@@ -216,15 +220,20 @@ impl<'d> RecordMerge<'d> {
         location: &impl Fn(Position) -> Location,
         notes: &mut Vec<Diagnostic>,
     ) {
-        let Some((owner, host)) = wire_name(&rrset.owner).zip(wire_name(rrset.host.as_str())) else { return };
+        let Some((owner, host)) = wire_name_of(&rrset.owner).zip(wire_name_of(rrset.host.as_str())) else { return };
         if self.is_elsewhere(owner.as_name()) || self.is_elsewhere(host.as_name()) {
             return;
         }
-        let rtype = Rtype::from_text(rrset.kind.record_type().as_bytes()).expect("a known type");
+        let types = rrset.kind.record_types();
+        let rtypes = types.iter().map(|rtype| Rtype::from_text(rtype.as_bytes()).expect("a known type"));
         let in_file = self.names.get(owner.as_name().as_bytes());
-        let of_file = in_file.and_then(|name| name.position_of(rtype).or_else(|| name.position_of(Rtype::CNAME)));
+        let of_file = in_file.and_then(|name| rtypes.chain([Rtype::CNAME]).find_map(|rtype| name.position_of(rtype)));
         if let Some(position) = of_file {
-            let message = format!("the file has precedence: no {rtype} record is derived for {}", rrset.owner);
+            if rrset.kind == DerivedKind::MtaStsHost {
+                // The operator knows best where it is.
+                return;
+            }
+            let message = format!("the file has precedence: no {} record is derived for {}", types[0], rrset.owner);
             let remedy = format!(
                 "remove the record to have it derived; \"{}\" in `derive` has no effect here",
                 rrset.kind.name()
@@ -232,26 +241,34 @@ impl<'d> RecordMerge<'d> {
             notes.push(Diagnostic::note(location(position), Problem::new(message, remedy)));
             return;
         }
-        let hints = match (rrset.kind, self.names.get(host.as_name().as_bytes())) {
-            (DerivedKind::Https, Some(host)) if !host.v4.is_empty() || !host.v6.is_empty() => hints(host),
-            // Clients have no address to connect to.
-            (DerivedKind::Https, _) => return,
-            (DerivedKind::Caa | DerivedKind::Tlsa | DerivedKind::Challenge, _) => String::new(),
-        };
+        let host = self.names.get(host.as_name().as_bytes());
         let records = self.derivation.records.iter();
         for record in records.filter(|record| record.kind == rrset.kind && record.owner == rrset.owner) {
-            let text = format!("{}. {} IN {rtype} {}{hints}\n", record.owner, record.ttl_s, record.data);
-            if add_text(text, self.apex.as_name(), sink) {
-                added.add(owner.as_name(), rtype, format!("derived: {}", rrset.kind.name()));
-            } else {
-                log_error(&format!("cannot derive the {rtype} record of {}: malformed data", rrset.owner));
+            let Some(data) = complete_data(record, host) else {
+                if rrset.kind == DerivedKind::MtaSts {
+                    let message =
+                        format!("no policy for mail servers is derived for {}, which has no MX record", rrset.host);
+                    let remedy = "add one, or list the mail servers: mta_sts = { mx = [\"mail.example.com\"] }";
+                    notes.push(Diagnostic::warning(rrset.location.clone(), Problem::new(message, remedy)));
+                }
+                continue;
+            };
+            for (rtype, data) in data {
+                let text = format!("{}. {} IN {rtype} {data}\n", record.owner, record.ttl_s);
+                if add_text(text, self.apex.as_name(), sink) {
+                    added.add(owner.as_name(), rtype, format!("derived: {}", rrset.kind.name()));
+                } else {
+                    log_error(&format!("cannot derive the {rtype} record of {}: malformed data", rrset.owner));
+                }
             }
         }
     }
 
     /// Adds what an authority looks for, beside other records of the name, unless the name is an alias or other servers have it.
     fn add_challenge(&self, record: &DerivedRecord, sink: &mut RecordSink<'_>, added: &mut AddedRecords) {
-        let Some(owner) = wire_name(&record.owner).filter(|owner| !self.is_elsewhere(owner.as_name())) else { return };
+        let Some(owner) = wire_name_of(&record.owner).filter(|owner| !self.is_elsewhere(owner.as_name())) else {
+            return;
+        };
         let in_file = self.names.get(owner.as_name().as_bytes());
         if in_file.is_some_and(|name| name.position_of(Rtype::CNAME).is_some()) {
             return;
@@ -280,6 +297,26 @@ impl<'d> RecordMerge<'d> {
     }
 }
 
+/// The types and the data of what `record` becomes, with what the file has for its `host`; `None` if that lacks what is needed.
+fn complete_data(record: &DerivedRecord, host: Option<&NameInFile>) -> Option<Vec<(Rtype, String)>> {
+    let host_with_address = host.filter(|host| !host.v4.is_empty() || !host.v6.is_empty());
+    Some(match record.kind {
+        DerivedKind::Https => vec![(Rtype::HTTPS, format!("{}{}", record.data, hints(host_with_address?)))],
+        DerivedKind::Caa => vec![(Rtype::CAA, record.data.clone())],
+        DerivedKind::Tlsa => vec![(Rtype::TLSA, record.data.clone())],
+        DerivedKind::MtaSts => {
+            let mail_servers = host.map_or(&[][..], |host| &host.mail_servers);
+            vec![(Rtype::TXT, mail_policy_record(&record.data, mail_servers.to_vec())?)]
+        }
+        DerivedKind::MtaStsHost => {
+            let host = host_with_address?;
+            let v4 = host.v4.iter().map(|address| (Rtype::A, address.to_string()));
+            v4.chain(host.v6.iter().map(|address| (Rtype::AAAA, address.to_string()))).collect()
+        }
+        DerivedKind::Challenge => vec![(Rtype::TXT, record.data.clone())],
+    })
+}
+
 /// The addresses of a name as parameters of an HTTPS record (RFC 9460 §7.3).
 fn hints(host: &NameInFile) -> String {
     let list = |key: &str, addresses: Vec<String>| match addresses.is_empty() {
@@ -289,12 +326,6 @@ fn hints(host: &NameInFile) -> String {
     let v4 = host.v4.iter().map(Ipv4Addr::to_string).collect();
     let v6 = host.v6.iter().map(Ipv6Addr::to_string).collect();
     list("ipv4hint", v4) + &list("ipv6hint", v6)
-}
-
-/// `name`, which is in lower case and has no escapes, as the DNS has it; `None` if it is too long.
-fn wire_name(name: &str) -> Option<NameBuf> {
-    let labels: Vec<&[u8]> = name.split('.').filter(|label| !label.is_empty()).map(str::as_bytes).collect();
-    NameBuf::joined(&labels, Name::ROOT).ok()
 }
 
 /// Adds the record of a line of a zone file; whether it is one.

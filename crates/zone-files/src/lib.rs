@@ -7,10 +7,14 @@
 // The order is that of imports: a module uses those below it.
 mod zone_loader;
 mod derived_records;
+mod mail_policies;
 mod record_sink;
+mod wire_name;
 mod zone_sources;
 
 pub use derived_records::{AddedRecords, ZoneDerivation, all_derivations, signed_derivations};
+pub use mail_policies::served_mail_policies;
 pub use record_sink::{MergedUpdates, PriorUpdates, StoreRequest, UpdateState, ZoneUpdates};
-pub use zone_loader::{Denial, Failure, ReadZone, load, parse, restore, wire_name};
+pub use wire_name::wire_name;
+pub use zone_loader::{Denial, Failure, ReadZone, load, parse, restore};
 pub use zone_sources::{ZoneSources, ZoneText};

@@ -2,11 +2,12 @@
 
 use crate::derived_records::{AddedRecords, RecordMerge, ZoneDerivation};
 use crate::record_sink::{MergedUpdates, PriorUpdates, RecordSink};
+use crate::wire_name::wire_name;
 use crate::zone_sources::{ZoneSources, ZoneSourcesBuilder, ZoneText};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
 use sanderling_dns::zonefile::{self, Entry, Parser, Position};
-use sanderling_dns::{HashSeed, NameBuf, Zone, ZoneBuilder, ZoneLimits};
+use sanderling_dns::{HashSeed, Zone, ZoneBuilder, ZoneLimits};
 use sanderling_os::clock::unix_seconds;
 use sanderling_os::error::with_second_try;
 use std::io::{self, Read};
@@ -111,12 +112,6 @@ pub fn restore(
     let mut loader = ZoneLoader::new(apex, &path, text, limits.zone_file_bytes_max, limits);
     loader.kept_includes = Some(files);
     loader.load(apex, derivation, updates, seed, &mut Vec::new()).map_err(|failure| failure.diagnostics)
-}
-
-/// `name` as the DNS has it.
-pub fn wire_name(name: &DomainName) -> NameBuf {
-    let labels: Vec<&[u8]> = name.labels().map(str::as_bytes).collect();
-    NameBuf::joined(&labels, sanderling_dns::Name::ROOT).expect("a domain name has the lengths that the wire allows")
 }
 
 /// A zone that is being read.

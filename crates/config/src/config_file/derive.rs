@@ -1,37 +1,126 @@
-//! The key `derive` of a domain: which records are added to its zone.
+//! The keys `derive` and `mta_sts` of a domain: which records are added to its zone.
 
 use super::ConfigBuilder;
 use super::https::CertificateChoice;
-use crate::config_reader::Entry;
+use crate::config_reader::{Entry, entries};
 use crate::derive::{DerivedKind, DerivedRecords};
 use crate::domain_name::DomainName;
+use crate::mail_policy::{MAX_AGE_S_DEFAULT, MAX_AGE_S_MAX, MailPolicy, MailPolicyMode};
 use crate::similar::most_similar;
 
 const EXAMPLE: &str = "derive = [\"https\", \"caa\"]";
+const MTA_STS_EXAMPLE: &str = "mta_sts = { mode = \"enforce\" }";
 
 impl ConfigBuilder<'_, '_> {
-    /// Reads `derive` of a domain with these `names`, whose section is at `offset`. By default a domain with an automatic
-    /// certificate has all kinds that tell nothing new.
+    /// Reads `derive` and `mta_sts` of a domain with these `names`, whose section is at `offset`; the names that its certificate needs.
+    /// By default a domain with an automatic certificate has all kinds that tell nothing new.
     pub(super) fn read_derive(
         &mut self,
-        entry: Option<Entry<'_, '_>>,
+        [entry, mta_sts]: [Option<Entry<'_, '_>>; 2],
         names: Vec<DomainName>,
         certificate: CertificateChoice<'_, '_>,
         offset: usize,
-    ) {
-        let is_automatic = matches!(certificate, CertificateChoice::Automatic);
-        let kinds = match entry {
-            None if is_automatic => vec![DerivedKind::Https, DerivedKind::Caa],
-            None => return,
-            Some(entry) => self.read_kinds(entry, is_automatic),
+    ) -> Vec<DomainName> {
+        let kinds = match (entry, certificate) {
+            (Some(entry), _) => self.read_kinds(entry, certificate),
+            (None, CertificateChoice::Automatic) => vec![DerivedKind::Https, DerivedKind::Caa],
+            (None, _) => Vec::new(),
         };
+        let mail_policy = match (kinds.contains(&DerivedKind::MtaSts), mta_sts) {
+            (true, Some(entry)) => self.read_mail_policy(entry),
+            (true, None) => Some(MailPolicy { max_age_s: MAX_AGE_S_DEFAULT, ..MailPolicy::default() }),
+            (false, Some(entry)) => {
+                let message = "`mta_sts` has no effect without \"mta-sts\" in `derive`";
+                self.error(entry.offset, message, "write derive = [\"https\", \"caa\", \"mta-sts\"], or remove it");
+                None
+            }
+            (false, None) => None,
+        };
+        let certificate_names = match mail_policy {
+            Some(_) => self.with_policy_host(&names, offset),
+            None => names.clone(),
+        };
+        if entry.is_none() && kinds.is_empty() {
+            return certificate_names;
+        }
         let location = self.reader.location(entry.map_or(offset, |entry| entry.offset));
         self.derive_uses
             .extend(entry.filter(|_| !kinds.is_empty()).map(|entry| (entry.offset, self.config.derived.len())));
-        self.config.derived.push(DerivedRecords { names, kinds, is_explicit: entry.is_some(), location });
+        let is_explicit = entry.is_some();
+        self.config.derived.push(DerivedRecords { names, kinds, mail_policy, is_explicit, location });
+        certificate_names
     }
 
-    fn read_kinds(&mut self, entry: Entry<'_, '_>, is_automatic: bool) -> Vec<DerivedKind> {
+    /// `names` with the host that serves the policy for mail servers.
+    fn with_policy_host(&mut self, names: &[DomainName], offset: usize) -> Vec<DomainName> {
+        let mut names = names.to_vec();
+        match DomainName::parse(&names.first().map(MailPolicy::host).unwrap_or_default()) {
+            Ok(host) if names.contains(&host) => {}
+            Ok(host) => names.push(host),
+            Err(problem) => self.reader.error(offset, problem),
+        }
+        names
+    }
+
+    fn read_mail_policy(&mut self, section: Entry<'_, '_>) -> Option<MailPolicy> {
+        let table = self.reader.table(section, MTA_STS_EXAMPLE)?;
+        let mut policy = MailPolicy { max_age_s: MAX_AGE_S_DEFAULT, ..MailPolicy::default() };
+        for entry in entries(table) {
+            match entry.key {
+                "mode" => {
+                    let (offset, text) = self.reader.string(entry, "mode = \"enforce\"")?;
+                    let Some(mode) = MailPolicyMode::ALL.into_iter().find(|mode| mode.name() == text) else {
+                        let names = MailPolicyMode::ALL.map(MailPolicyMode::name).join("\", \"");
+                        self.error(
+                            offset,
+                            format!("`mode` must not be \"{text}\""),
+                            format!("write one of \"{names}\""),
+                        );
+                        return None;
+                    };
+                    policy.mode = mode;
+                }
+                "mx" => policy.mx = self.read_mx(entry),
+                "max_age" => policy.max_age_s = self.read_max_age(entry, MAX_AGE_S_MAX)?,
+                other => {
+                    let message = format!("unknown key `{other}` in `mta_sts`");
+                    self.error(entry.offset, message, "the keys are `mode`, `mx`, `max_age`");
+                    return None;
+                }
+            }
+        }
+        Some(policy)
+    }
+
+    fn read_mx(&mut self, entry: Entry<'_, '_>) -> Vec<DomainName> {
+        const MX_EXAMPLE: &str = "mx = [\"mail.example.com\"]";
+        let mut mx = Vec::new();
+        for (offset, text) in self.reader.strings(entry, MX_EXAMPLE) {
+            match DomainName::parse(text) {
+                Ok(name) if name.can_be_host() => mx.push(name),
+                Ok(name) => {
+                    let message = format!("{name} is no mail server");
+                    self.error(
+                        offset,
+                        message,
+                        "write its host name, or *.NAME for all names with one label more than NAME",
+                    );
+                }
+                Err(problem) => self.reader.error(offset, problem),
+            }
+        }
+        if mx.is_empty() {
+            self.error(
+                entry.offset,
+                "`mx` is empty",
+                format!("write {MX_EXAMPLE}, or remove it for those of the zone"),
+            );
+        }
+        mx
+    }
+
+    fn read_kinds(&mut self, entry: Entry<'_, '_>, certificate: CertificateChoice<'_, '_>) -> Vec<DerivedKind> {
+        let is_automatic = matches!(certificate, CertificateChoice::Automatic);
         let mut kinds = Vec::new();
         for (offset, text) in self.reader.strings(entry, EXAMPLE) {
             let Some(kind) = DerivedKind::ALL.into_iter().find(|kind| kind.name() == text) else {
@@ -43,8 +132,12 @@ impl ConfigBuilder<'_, '_> {
                 self.error(offset, format!("no records \"{text}\" can be derived"), remedy);
                 continue;
             };
+            if kind == DerivedKind::MtaSts && matches!(certificate, CertificateChoice::None) {
+                let message = "\"mta-sts\" is a policy that is served over HTTPS, and the domain has no certificate";
+                self.error(offset, message, "remove it, or write certificate = \"auto\"");
+            }
             let source = match kind {
-                DerivedKind::Https | DerivedKind::Challenge => None,
+                DerivedKind::Https | DerivedKind::MtaSts | DerivedKind::MtaStsHost | DerivedKind::Challenge => None,
                 DerivedKind::Caa => Some("authorities"),
                 DerivedKind::Tlsa => Some("keys"),
             };
@@ -56,6 +149,7 @@ impl ConfigBuilder<'_, '_> {
             }
             if !kinds.contains(&kind) {
                 kinds.push(kind);
+                kinds.extend((kind == DerivedKind::MtaSts).then_some(DerivedKind::MtaStsHost));
             }
         }
         kinds
@@ -64,6 +158,10 @@ impl ConfigBuilder<'_, '_> {
     /// Reports each `derive` that has no effect.
     pub(super) fn check_derive(&mut self) {
         let by_zone = self.config.derived_rrsets();
+        let is_updated = |derived: &DerivedRecords| {
+            let mut updated = self.config.zone_updates.iter().filter_map(|(apex, _)| by_zone.get(apex)).flatten();
+            updated.any(|rrset| rrset.kind == DerivedKind::MtaSts && derived.names.first() == Some(&rrset.host))
+        };
         let mut problems = Vec::new();
         for (offset, index) in &self.derive_uses {
             let derived = &self.config.derived[*index];
@@ -74,7 +172,8 @@ impl ConfigBuilder<'_, '_> {
             };
             let is_in_zone = derived.kinds.iter().any(has_rrset);
             let unnamed = |kind: &DerivedKind| *kind == DerivedKind::Caa && self.config.caa_authorities().is_none();
-            let of_listeners = |kind: &&DerivedKind| matches!(kind, DerivedKind::Https | DerivedKind::Tlsa);
+            let of_listeners =
+                |kind: &&DerivedKind| matches!(kind, DerivedKind::Https | DerivedKind::Tlsa | DerivedKind::MtaSts);
             let without_listener =
                 derived.kinds.iter().find(of_listeners).filter(|_| self.config.https_listen.is_empty());
             if let Some(kind) = without_listener {
@@ -88,6 +187,9 @@ impl ConfigBuilder<'_, '_> {
             } else if derived.kinds.iter().any(unnamed) {
                 let message = "\"caa\" needs the name that each authority has in CAA records".to_owned();
                 problems.push((*offset, message, "add caa = \"ca.example\" to the table of the authority"));
+            } else if derived.mail_policy.as_ref().is_some_and(MailPolicy::has_mx_of_zone) && is_updated(derived) {
+                let message = format!("the zone of {domain} has `update`, so its MX records may change at any time");
+                problems.push((*offset, message, "list the mail servers: mta_sts = { mx = [\"mail.example.com\"] }"));
             }
         }
         for (offset, message, remedy) in problems {
@@ -157,6 +259,63 @@ mod tests {
     fn tlsa_is_at_the_port_of_each_name_but_wildcards() {
         let text = format!("{HTTPS}{ACME}{DOMAIN}aliases = [\"*.example.com\"]\nderive = [\"tlsa\"]\n");
         assert_eq!(derived(&text), ["example.com tlsa _443._tcp.example.com"]);
+    }
+
+    #[test]
+    fn policy_for_mail_servers_is_that_of_the_domain_and_its_host_is_in_the_certificate() {
+        let text = |rest: &str| format!("{HTTPS}{ACME}{DOMAIN}derive = [\"mta-sts\"]\n{rest}");
+        let expected = ["example.com mta-sts _mta-sts.example.com", "example.com mta-sts-host mta-sts.example.com"];
+        assert_eq!(derived(&text("aliases = [\"www.example.com\"]")), expected);
+        let names = |rest: &str| {
+            let names = config(&text(rest)).certificates.remove(0).names;
+            names.into_iter().map(|name| name.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(""), ["example.com", "mta-sts.example.com"]);
+        assert_eq!(names("aliases = [\"mta-sts.example.com\"]"), ["example.com", "mta-sts.example.com"]);
+        let policy = |rest: &str| config(&text(rest)).derived[0].mail_policy.as_ref().expect("a policy").head();
+        assert_eq!(policy(""), "version: STSv1\r\nmode: testing\r\nmax_age: 604800\r\n");
+        assert_eq!(
+            policy("mta_sts = { mode = \"enforce\", mx = [\"Mail.example.net.\"], max_age = \"1d\" }"),
+            "version: STSv1\r\nmode: enforce\r\nmax_age: 86400\r\nmx: mail.example.net\r\n"
+        );
+    }
+
+    #[test]
+    fn wrong_policy_for_mail_servers_is_an_error() {
+        let text = |rest: &str| format!("{HTTPS}{ACME}{DOMAIN}derive = [\"mta-sts\"]\n{rest}");
+        check(
+            &text("mta_sts = { mode = \"on\" }"),
+            &["9:20: `mode` must not be \"on\"; write one of \"enforce\", \"testing\", \"none\""],
+        );
+        check(
+            &text("mta_sts = { mx = [] }"),
+            &["9:13: `mx` is empty; write mx = [\"mail.example.com\"], or remove it for those of the zone"],
+        );
+        check(
+            &text("mta_sts = { id = \"1\" }"),
+            &["9:13: unknown key `id` in `mta_sts`; the keys are `mode`, `mx`, `max_age`"],
+        );
+        check(
+            &text("mta_sts = { max_age = \"2y\" }"),
+            &["9:23: \"2y\" is not a whole number with one of the units ms, s, min, h or d; write \"0s\" to \"8766h\""],
+        );
+        check(
+            &text("mta_sts = {}").replace("\"mta-sts\"", "\"https\""),
+            &["9:1: `mta_sts` has no effect without \"mta-sts\" in `derive`; \
+               write derive = [\"https\", \"caa\", \"mta-sts\"], or remove it"],
+        );
+        check(
+            &text("certificate = \"none\""),
+            &["8:11: \"mta-sts\" is a policy that is served over HTTPS, and the domain has no certificate; \
+               remove it, or write certificate = \"auto\""],
+        );
+        let updated = "update = [{ key = \"k\", names = [\"www\"], types = [\"A\"] }]\n[tsig.\"k\"]\nalgorithm = \"hmac-sha256\"\nsecret_file = \"k\"\n";
+        check(
+            &text(updated),
+            &["8:1: the zone of example.com has `update`, so its MX records may change at any time; \
+               list the mail servers: mta_sts = { mx = [\"mail.example.com\"] }"],
+        );
+        assert_eq!(config(&text(&format!("mta_sts = {{ mx = [\"m.test\"] }}\n{updated}"))).derived.len(), 1);
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl ConfigBuilder<'_, '_> {
                 "max_age" | "max_age_s" if max_age.is_some() => {
                     self.error(entry.offset, "`hsts` has both `max_age` and `max_age_s`", "remove one of the two");
                 }
-                "max_age" => max_age = Some(self.read_max_age(entry)?),
+                "max_age" => max_age = Some(self.read_max_age(entry, MAX_AGE_S_MAX)?),
                 "max_age_s" => max_age = Some(self.reader.number(entry, 0, MAX_AGE_S_MAX, 86_400, "")?),
                 "subdomains" => subdomains = self.reader.boolean(entry)?,
                 "preload" => preload = self.reader.boolean(entry)?,
@@ -81,15 +81,15 @@ impl ConfigBuilder<'_, '_> {
     }
 
     /// A time with a unit, in seconds.
-    fn read_max_age(&mut self, entry: Entry<'_, '_>) -> Option<u64> {
+    pub(super) fn read_max_age(&mut self, entry: Entry<'_, '_>, max_s: u64) -> Option<u64> {
         let (offset, text) = self.reader.string(entry, "max_age = \"1d\"")?;
-        let range = format!("write \"0s\" to {:?}", Quantity::Duration.format(MAX_AGE_S_MAX * 1_000));
+        let range = format!("write \"0s\" to {:?}", Quantity::Duration.format(max_s * 1_000));
         let Some(max_age_ms) = Quantity::Duration.parse(text) else {
             let units = Quantity::Duration.unit_names();
             self.error(offset, format!("{text:?} is not a whole number with one of the units {units}"), range);
             return None;
         };
-        if max_age_ms > MAX_AGE_S_MAX * 1_000 {
+        if max_age_ms > max_s * 1_000 {
             self.error(offset, format!("`max_age` is out of range: {text:?}"), range);
             return None;
         }

@@ -2,7 +2,7 @@
 
 use crate::certificates::Setup;
 use sanderling_testkit::{
-    DEADLINE, TestServer, dig, free_address, run_program, run_to_end, sanderling, send_signal, wait_until,
+    DEADLINE, TestServer, curl, dig, free_address, run_program, run_to_end, sanderling, send_signal, wait_until,
 };
 use std::fs;
 use std::net::SocketAddr;
@@ -89,6 +89,44 @@ fn https_and_caa_follow_listeners_certificates_and_accounts() {
     assert_eq!(serial(server.dns()), raised + 1);
     wait_for_record(server.dns(), &https_name, "HTTPS", "alpn");
     withdraw(&setup, &server, &https_name, raised + 1);
+}
+
+#[test]
+fn policy_for_mail_servers_is_served_and_its_record_follows_it() {
+    let (mut setup, _) = setup("derive = [\"mta-sts\"]\nmta_sts = { mode = \"enforce\", max_age = \"1d\" }");
+    let zone = fs::read_to_string(setup.directory.path().join("example.com.zone")).unwrap();
+    let zone_with = |serial: u32, mx: &str| zone.replacen("host 1 ", &format!("host {serial} "), 1) + mx;
+    setup.directory.replace("example.com.zone", zone_with(1, "@ 60 MX 10 mail\n").as_bytes());
+    setup.start_pebble();
+    setup.fetch_root();
+    let mut server = setup.start_server();
+    let (dns, https) = (server.dns(), server.encrypted("https"));
+    setup.wait_for_page(https, "example.com");
+    wait_for_record(dns, "_mta-sts.example.com", "TXT", "\"v=STSv1; id=");
+    assert_eq!(records(dns, "mta-sts.example.com", "A"), "127.0.0.1\n");
+    // Senders accept neither a redirect nor another type (RFC 8461 section 3.3).
+    let policy = |path: &str| {
+        let (root, connect_to) = (setup.directory.argument("root.pem"), format!("::{https}"));
+        let url = format!("https://mta-sts.example.com{path}");
+        let show = "%{response_code} %{content_type}\\n";
+        curl(&["-sS", "--cacert", &root, "--connect-to", &connect_to, "-w", show, &url]).text()
+    };
+    const PATH: &str = "/.well-known/mta-sts.txt";
+    let expected = |mx: &str| {
+        format!("version: STSv1\r\nmode: enforce\r\nmax_age: 86400\r\nmx: {mx}\r\n200 text/plain; charset=utf-8\n")
+    };
+    assert_eq!(policy(PATH), expected("mail.example.com"));
+    assert!(!policy("/").contains("200 "), "the site is not at this host: {}", policy("/"));
+    let id = records(dns, "_mta-sts.example.com", "TXT");
+    setup.directory.replace("example.com.zone", zone_with(2, "@ 60 MX 10 mail.other.example.\n").as_bytes());
+    setup.directory.control_with("reload", &["example.com"]);
+    assert_eq!(policy(PATH), expected("mail.other.example"));
+    assert_ne!(records(dns, "_mta-sts.example.com", "TXT"), id);
+    // It is served before the agent of another server process says anything.
+    setup.replace_in_config("mode = \"enforce\"", "mode = \"none\"");
+    setup.directory.control("reload");
+    assert!(policy(PATH).contains("mode: none\r\n"), "{}", policy(PATH));
+    wait_until("another id", || records(dns, "_mta-sts.example.com", "TXT") != id);
 }
 
 /// Without `derive`, the records go, and the serial is raised once more.

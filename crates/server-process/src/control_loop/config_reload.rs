@@ -6,6 +6,7 @@ use crate::certificates::{LoadedSecrets, SecretDescriptors};
 use crate::client_policy::set_client_policies;
 use crate::kept_zones::NewSegment;
 use crate::loader::{Loaded, Loader};
+use crate::mail_policies::mail_policies;
 use crate::reply_options::reply_options;
 use crate::request_logs;
 use crate::transfers::{notify_policy, transfer_policy};
@@ -174,6 +175,7 @@ impl ControlLoop<'_> {
         self.zones = Arc::clone(&snapshot.zones);
         snapshot.zones = self.challenges.overlay(&self.zones, &config);
         snapshot.challenges = self.challenges.tokens();
+        snapshot.mail_policies = mail_policies(&config, &self.zones);
         self.server.update_snapshot(|current| {
             match secrets {
                 Some(LoadedSecrets { tls, shared_keys, tsig_keys, .. }) => {

@@ -3,6 +3,7 @@
 use super::{ControlLoop, DIAGNOSTICS_SENT_MAX, Finished};
 use crate::load_status::ZoneState;
 use crate::loader::{Loader, MemberChanges, OneZone};
+use crate::mail_policies::mail_policies;
 use crate::zone_answers::{ZoneAnswers, ZoneClient};
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
@@ -128,7 +129,8 @@ impl ControlLoop<'_> {
     pub(super) fn put_into_service(&mut self, entry: ZoneEntry, state: &Arc<ZoneState>) {
         self.zones = Arc::new(self.zones.with_entry(entry));
         let zones = self.challenges.overlay(&self.zones, &self.state.config);
-        self.server.update_snapshot(|snapshot| snapshot.zones = zones);
+        let mail_policies = mail_policies(&self.state.config, &self.zones);
+        self.server.update_snapshot(|snapshot| (snapshot.zones, snapshot.mail_policies) = (zones, mail_policies));
         let states = &mut self.state.load_status.zones;
         match states.iter_mut().find(|zone| zone.name == state.name) {
             Some(place) => *place = Arc::clone(state),

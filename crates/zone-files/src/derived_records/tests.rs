@@ -171,3 +171,71 @@ fn challenges_are_added_to_records_of_the_file_unless_the_name_is_delegated_or_a
         assert!(texts(&format!("_acme-challenge 5 {rtype} ns\n")).is_empty(), "{rtype}");
     }
 }
+
+/// The zone of the file with a policy for mail servers of this head.
+fn with_policy(head: &str, file: &str) -> (Vec<String>, Vec<String>) {
+    let record = |kind, owner: &str, data: &str| DerivedRecord {
+        kind,
+        owner: owner.to_owned(),
+        ttl_s: 300,
+        data: data.to_owned(),
+    };
+    let records = vec![
+        record(DerivedKind::MtaSts, "_mta-sts.a.test", head),
+        record(DerivedKind::MtaStsHost, "mta-sts.a.test", ""),
+    ];
+    let zone = DerivedZone { change_count: 1, records };
+    let set = DerivedSet { zones: BTreeMap::from([("a.test".to_owned(), zone)]) };
+    let (shown, notes) = merged_with(&set, &format!("{CONFIG}derive = [\"mta-sts\"]\n"), &format!("{APEX}{file}"));
+    (shown.lines().filter(|line| line.contains("mta-sts")).map(str::to_owned).collect(), notes)
+}
+
+#[test]
+fn record_of_a_policy_follows_its_content_and_its_host_has_the_addresses_of_the_domain() {
+    let head = "version: STSv1\r\nmode: testing\r\nmax_age: 60\r\n";
+    let mx = "@ 60 MX 10 Mail\nmail 60 A 192.0.2.5\n@ 60 MX 20 mx.example.\n";
+    let (lines, notes) = with_policy(head, &format!("{mx}@ 60 AAAA 2001:db8::1\n"));
+    assert!(notes.is_empty(), "{notes:?}");
+    // The digest of the policy with `mx: mail.a.test` and `mx: mx.example`.
+    assert_eq!(
+        lines,
+        [
+            "_mta-sts.a.test. 300 IN TXT \"v=STSv1; id=6a094823c436d51e81fc3197e748a237;\" ; derived: mta-sts",
+            "mta-sts.a.test. 300 IN A 192.0.2.1 ; derived: mta-sts-host",
+            "mta-sts.a.test. 300 IN AAAA 2001:db8::1 ; derived: mta-sts-host"
+        ]
+    );
+    let of = |head: &str, file: &str| with_policy(head, file).0.remove(0);
+    assert_eq!(of(head, "@ 60 MX 0 mx.example.\n@ 60 MX 30 mail\n"), lines[0], "preferences are not in the policy");
+    assert_ne!(of(head, "@ 60 MX 10 mail\n"), lines[0]);
+    assert_ne!(of(&head.replace("testing", "enforce"), mx), lines[0]);
+    // The configuration lists the mail servers.
+    let listed = format!("{head}mx: mx.other\r\n");
+    assert_eq!(of(&listed, ""), of(&listed, mx));
+}
+
+#[test]
+fn policy_without_a_mail_server_is_not_derived() {
+    let head = "version: STSv1\r\nmode: enforce\r\nmax_age: 60\r\n";
+    for file in ["", "@ 60 MX 0 .\n"] {
+        let (lines, notes) = with_policy(head, file);
+        assert!(!lines.iter().any(|line| line.contains("_mta-sts")), "{lines:?}");
+        assert!(
+            notes[0].ends_with(
+                ":9:1: warning: no policy for mail servers is derived for a.test, which has no MX record; \
+                 add one, or list the mail servers: mta_sts = { mx = [\"mail.example.com\"] }"
+            ),
+            "{notes:?}"
+        );
+    }
+    let (lines, notes) = with_policy(&head.replace("enforce", "none"), "");
+    assert!(lines[0].contains("v=STSv1") && notes.is_empty(), "{lines:?} {notes:?}");
+}
+
+#[test]
+fn records_of_the_file_have_precedence_over_a_policy_and_its_host() {
+    let head = "version: STSv1\r\nmode: none\r\nmax_age: 60\r\n";
+    let (lines, notes) = with_policy(head, "_mta-sts 60 TXT \"v=STSv1; id=1;\"\nmta-sts 60 CNAME ns\n");
+    assert_eq!(lines, ["_mta-sts.a.test. 60 IN TXT \"v=STSv1; id=1;\"", "mta-sts.a.test. 60 IN CNAME ns.a.test."]);
+    assert!(notes.len() == 1 && notes[0].contains("no TXT record is derived for _mta-sts.a.test"), "{notes:?}");
+}
