@@ -6,6 +6,7 @@ use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use sanderling_config::{Acme, Authority, ExternalAccount};
 use sanderling_state::StateFolder;
 use serde::Deserialize;
+use std::time::Duration;
 use tokio::sync::Mutex;
 
 /// The authorities of the configuration.
@@ -25,11 +26,11 @@ struct Entry {
 
 impl Accounts {
     /// Reads the roots and the keys of external accounts: to be called before the sandbox. Without `acme`, there are no authorities.
-    pub(crate) fn new(acme: Option<&Acme>) -> Accounts {
+    pub(crate) fn new(acme: Option<&Acme>, timeout: Duration) -> Accounts {
         let Some(acme) = acme else { return Accounts { contacts: Vec::new(), entries: Vec::new() } };
         let entry = |authority: &Authority| Entry {
             authority: authority.clone(),
-            client: HttpsClient::new(authority.root.as_deref()).map_err(|error| error.to_string()),
+            client: HttpsClient::new(authority.root.as_deref(), timeout).map_err(|error| error.to_string()),
             external: authority.external_account.as_ref().map(external_account_key),
             account: Mutex::default(),
         };

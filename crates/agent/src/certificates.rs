@@ -4,7 +4,7 @@ use crate::clock::{random_between, unix_s};
 use crate::failure::{Failure, Kind};
 use instant_acme::CertificateIdentifier;
 use rustls::pki_types::CertificateDer;
-use sanderling_config::log::log_error;
+use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{CertificateFiles, DomainName};
 use sanderling_ipc::Connection;
 use sanderling_ipc::agent::{CertificateReport, IssuedReport};
@@ -17,6 +17,10 @@ const DAY_S: u64 = 24 * 3600;
 const SHORT_LIFETIME_S: u64 = 10 * DAY_S;
 /// After so many failures in a row the next authority is tried.
 const FAILURES_PER_AUTHORITY: u32 = 3;
+/// When a new certificate that looks as if it were to be renewed is: to a clock that is ahead each one does, and authorities limit their
+/// number.
+const CLOCK_AHEAD_DELAY_S: u64 = 3600;
+const CLOCK_AHEAD: &str = "it is to be renewed although it is new; check the clock of this machine";
 /// When the next one is tried if an authority has refused because of too many requests.
 const OTHER_AUTHORITY_DELAY_S: u64 = 60;
 
@@ -74,8 +78,22 @@ pub(crate) struct Record {
     /// Failed attempts since the last success.
     pub(crate) failure_count: u32,
     pub(crate) last_error: Option<String>,
-    /// No attempt is made before.
+    /// No attempt is made before, and the delay that has led to it.
     not_before_unix_s: u64,
+    #[serde(default)]
+    delay_s: u64,
+}
+
+impl Record {
+    /// No attempt is made in the next seconds.
+    fn delay(&mut self, delay_s: u64) {
+        (self.not_before_unix_s, self.delay_s) = (unix_s() + delay_s, delay_s);
+    }
+
+    /// No attempt is made before. If the clock was set back since then, it is the same delay from now on.
+    fn not_before(&self) -> u64 {
+        self.not_before_unix_s.min(unix_s() + self.delay_s)
+    }
 }
 
 impl ManagedCertificate {
@@ -105,17 +123,19 @@ impl ManagedCertificate {
 
     /// When the next order is, and why.
     pub(crate) fn next_order(&self) -> (u64, String) {
+        let not_before = self.record.not_before();
         let Some(issued) = &self.issued else {
             let why = self.retry_reason().unwrap_or_else(|| "there is no certificate yet".to_owned());
-            return (self.record.not_before_unix_s, why);
+            return (not_before, why);
         };
         if !issued.covers_names {
             let why = self.retry_reason().unwrap_or_else(|| "the names of the domain have changed".to_owned());
-            return (self.record.not_before_unix_s, why);
+            return (not_before, why);
         }
         let renew_at = self.record.renew_at_unix_s.unwrap_or_else(|| issued.default_renewal());
         match self.retry_reason() {
-            Some(why) if self.record.not_before_unix_s > renew_at => (self.record.not_before_unix_s, why),
+            Some(why) if not_before > renew_at => (not_before, why),
+            None if not_before > renew_at => (not_before, CLOCK_AHEAD.to_owned()),
             _ if self.record.is_suggested => (renew_at, "the authority suggests this time (ARI)".to_owned()),
             _ if issued.lifetime_s() < SHORT_LIFETIME_S => (renew_at, "half of the lifetime has passed".to_owned()),
             _ => (renew_at, "two thirds of the lifetime have passed".to_owned()),
@@ -152,8 +172,17 @@ impl ManagedCertificate {
     /// A certificate of the authority with this directory was stored.
     pub(crate) fn on_issued(&mut self, directory: &str, state: &StateFolder) {
         self.load_issued(state);
+        self.on_new(directory, state);
+    }
+
+    /// The certificate is a new one.
+    fn on_new(&mut self, directory: &str, state: &StateFolder) {
         self.record = Record { issued_by: Some(directory.to_owned()), ..Record::default() };
         self.record.renew_at_unix_s = self.issued.as_ref().map(Issued::default_renewal);
+        if self.record.renew_at_unix_s.is_some_and(|at| at <= unix_s()) {
+            log_warning(&format!("certificate {}: {CLOCK_AHEAD}", self.name));
+            self.record.delay(CLOCK_AHEAD_DELAY_S);
+        }
         self.store(state);
     }
 
@@ -173,7 +202,7 @@ impl ManagedCertificate {
                 delay_s = OTHER_AUTHORITY_DELAY_S;
             }
         }
-        record.not_before_unix_s = unix_s() + delay_s;
+        record.delay(delay_s);
         self.store(state);
     }
 
@@ -274,11 +303,15 @@ mod tests {
     const START: u64 = 1_800_000_000;
 
     fn issued(lifetime_s: u64) -> Issued {
+        issued_at(START, lifetime_s)
+    }
+
+    fn issued_at(not_before_unix_s: u64, lifetime_s: u64) -> Issued {
         let report = IssuedReport {
             names: vec!["example.com".to_owned()],
             issuer: "CA".to_owned(),
-            not_before_unix_s: START,
-            not_after_unix_s: START + lifetime_s,
+            not_before_unix_s,
+            not_after_unix_s: not_before_unix_s + lifetime_s,
         };
         Issued { report, covers_names: true, certificate: None, identifier: None }
     }
@@ -342,6 +375,33 @@ mod tests {
         let text = state.read("renewals/example.com.json").expect("read").expect("stored");
         let record: Record = serde_json::from_slice(&text).expect("a record");
         assert_eq!((record.failure_count, record.last_error.as_deref()), (7, Some("the authority refuses; ask")));
+    }
+
+    #[test]
+    fn delay_from_before_the_clock_was_set_back_is_the_same_from_now_on() {
+        let (_directory, state) = folder();
+        let mut certificate = managed(None);
+        let failure = Failure::new(Kind::Refused, "the authority refuses", "ask");
+        certificate.on_failure(&failure, 1, &state);
+        let delayed = certificate.next_order().0;
+        assert!(delayed >= unix_s() + 55, "{delayed}");
+        certificate.record.not_before_unix_s += 90 * DAY_S;
+        assert!((unix_s()..=unix_s() + 70).contains(&certificate.next_order().0));
+    }
+
+    #[test]
+    fn new_certificate_that_looks_old_is_not_renewed_at_once() {
+        let (_directory, state) = folder();
+        let days_ago = |days| unix_s() - days * DAY_S;
+        // The clock is 90 days ahead of that of the authority, or not at all.
+        for (days, is_delayed) in [(90, true), (0, false)] {
+            let mut certificate = managed(Some(issued_at(days_ago(days), 80 * DAY_S)));
+            certificate.on_new("https://ca.example/dir", &state);
+            certificate.on_suggestion(days_ago(days) + 60 * DAY_S, days_ago(days) + 61 * DAY_S, &state);
+            let (at, why) = certificate.next_order();
+            assert!(at > unix_s() + 3_500, "{days}: {at} {why}");
+            assert_eq!(why == CLOCK_AHEAD, is_delayed, "{why}");
+        }
     }
 
     #[test]

@@ -20,8 +20,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Time for a request and its answer.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of the longest answer: a certificate chain.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 const PORT: u16 = 443;
@@ -30,6 +28,8 @@ const PORT: u16 = 443;
 #[derive(Clone)]
 pub(crate) struct HttpsClient {
     tls: TlsConnector,
+    /// For a request and its answer.
+    timeout: Duration,
     retry_after: Arc<RetryAfter>,
 }
 
@@ -46,11 +46,11 @@ impl RetryAfter {
 }
 
 impl HttpsClient {
-    /// A client that trusts the roots in the file `root`, or those of the system.
+    /// A client that trusts the roots in the file `root`, or those of the system, and waits for `timeout` for an answer.
     ///
     /// # Errors
     /// There are none.
-    pub(crate) fn new(root: Option<&Path>) -> io::Result<HttpsClient> {
+    pub(crate) fn new(root: Option<&Path>, timeout: Duration) -> io::Result<HttpsClient> {
         let mut roots = RootCertStore::empty();
         match root {
             Some(path) => {
@@ -82,7 +82,7 @@ impl HttpsClient {
             .map_err(io::Error::other)?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(HttpsClient { tls: TlsConnector::from(Arc::new(config)), retry_after: Arc::default() })
+        Ok(HttpsClient { tls: TlsConnector::from(Arc::new(config)), timeout, retry_after: Arc::default() })
     }
 
     pub(crate) fn retry_after(&self) -> &RetryAfter {
@@ -105,8 +105,11 @@ impl HttpsClient {
             .map_err(|error| format!("cannot connect to {host}, port {port}: {error}"))?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from(address.to_owned())?;
-        let stream =
-            self.tls.connect(name, stream).await.map_err(|error| format!("no TLS connection to {host}: {error}"))?;
+        let stream = self
+            .tls
+            .connect(name, stream)
+            .await
+            .map_err(|error| format!("no TLS connection to {host}: {error}{}", clock_remedy(&error)))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let authority = uri.authority().ok_or("a URL without a host")?.as_str();
         request.headers_mut().insert(HOST, HeaderValue::from_str(authority)?);
@@ -141,6 +144,17 @@ impl HttpsClient {
     }
 }
 
+/// What to do if the certificate of the authority is not valid at this time: it is the clock of this machine more often than the authority.
+fn clock_remedy(error: &io::Error) -> &'static str {
+    use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+    match error.get_ref().and_then(|error| error.downcast_ref()) {
+        Some(rustls::Error::InvalidCertificate(
+            Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
+        )) => "; check the clock of this machine",
+        _ => "",
+    }
+}
+
 fn described(error: hyper::Error) -> BoxError {
     match error.is_parse() {
         true => format!("the authority answers something else than HTTP: {error}").into(),
@@ -169,9 +183,12 @@ impl HttpClient for HttpsClient {
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
         let client = self.clone();
         Box::pin(async move {
-            match tokio::time::timeout(REQUEST_TIMEOUT, client.exchange(request)).await {
+            match tokio::time::timeout(client.timeout, client.exchange(request)).await {
                 Ok(answered) => answered.map_err(Error::Other),
-                Err(_) => Err(Error::Other("the authority has not answered within 30 s".into())),
+                Err(_) => {
+                    let time = client.timeout.as_secs_f64();
+                    Err(Error::Other(format!("the authority has not answered within {time} s").into()))
+                }
             }
         })
     }

@@ -1,7 +1,7 @@
 //! The loop of the agent: waits for the earliest entry of the schedule, for orders in progress, and for the supervisor.
 
 use crate::certificates::{ManagedCertificate, Revocation};
-use crate::clock::unix_s;
+use crate::clock::{ClockWatch, unix_s};
 use crate::command_answer::CommandAnswer;
 use crate::derived::DerivedZones;
 use crate::failure::Failure;
@@ -64,6 +64,7 @@ pub(crate) struct MainLoop {
     asking: JoinSet<(Question, bool)>,
     last_report: Option<AgentReport>,
     next_report_at: Instant,
+    clock: ClockWatch,
 }
 
 impl MainLoop {
@@ -74,7 +75,6 @@ impl MainLoop {
         derived: DerivedZones,
         pinned: PinnedKeys,
     ) -> MainLoop {
-        let count = certificates.len();
         let mut main_loop = MainLoop {
             orders: Rc::new(orders),
             certificates,
@@ -86,17 +86,19 @@ impl MainLoop {
             asking: JoinSet::new(),
             last_report: None,
             next_report_at: Instant::now(),
+            clock: ClockWatch::new(unix_s()),
         };
-        for index in 0..count {
-            main_loop.schedule_order(index);
-            main_loop.schedule_suggestion(index, unix_s());
-        }
+        main_loop.schedule_all();
         main_loop
     }
 
     /// Runs until the supervisor ends. To be called in a [`tokio::task::LocalSet`].
     pub(crate) async fn run(mut self) {
         loop {
+            if self.clock.was_set_back(unix_s()) {
+                log_warning("the clock was set back: everything with a date is scheduled again");
+                self.schedule_all();
+            }
             self.start_due();
             self.rotate_keys();
             if self.derived.update(&self.orders.accounts, &self.pinned) {
@@ -132,6 +134,16 @@ impl MainLoop {
                 () = orders.progress.changed(), if report_wait.is_none() => {}
                 () = orders.link.flush() => {}
             }
+        }
+    }
+
+    /// Schedules what the certificates need, instead of what was scheduled.
+    fn schedule_all(&mut self) {
+        for index in 0..self.certificates.len() {
+            if !self.certificates[index].is_in_progress {
+                self.schedule_order(index);
+            }
+            self.schedule_suggestion(index, unix_s());
         }
     }
 

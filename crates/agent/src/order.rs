@@ -210,14 +210,24 @@ impl Orders {
             }
         }
         let identifiers: Vec<Identifier> = request.names.iter().map(|name| Identifier::Dns(name.clone())).collect();
-        let mut new = NewOrder::new(&identifiers);
-        if let Some(profile) = &self.accounts.authority(request.authority_index).profile {
-            new = new.profile(profile);
-        }
-        if let Some(replaces) = replaces {
-            new = new.replaces(replaces);
-        }
-        let order = account.new_order(&new).await?;
+        let new = || {
+            let new = NewOrder::new(&identifiers);
+            match &self.accounts.authority(request.authority_index).profile {
+                Some(profile) => new.profile(profile),
+                None => new,
+            }
+        };
+        let order = match replaces {
+            None => account.new_order(&new()).await?,
+            Some(replaces) => match account.new_order(&new().replaces(replaces)).await.map_err(Failure::from) {
+                // RFC 9773 §5: the authority does not know the certificate, or not as one of this account.
+                Err(failure) if failure.kind == Kind::Refused => {
+                    log_warning(&format!("certificate {}: {failure}; requesting it as a new one", request.name));
+                    account.new_order(&new()).await?
+                }
+                order => order?,
+            },
+        };
         let new_key = || KeyPair::generate().map(|key| key.serialize_pem());
         let key = request.key.clone().map_or_else(new_key, Ok);
         let key = key.map_err(|error| Failure::new(Kind::State, format!("cannot make a private key: {error}"), ""))?;
@@ -305,8 +315,9 @@ impl Orders {
     /// How the authority validates `name`.
     fn method(&self, name: &str, prefers_http: bool) -> Result<ChallengeType, Failure> {
         let is_here = zone_of(name, self.zones()).is_some();
+        let has_site = self.config.sites.iter().any(|site| site.hosts.iter().any(|host| host.as_str() == name));
         match (is_here, name.starts_with("*."), !self.config.http_listen.is_empty()) {
-            (true, false, true) if prefers_http => Ok(ChallengeType::Http01),
+            (true, false, true) if prefers_http && has_site => Ok(ChallengeType::Http01),
             (true, ..) => Ok(ChallengeType::Dns01),
             (false, false, true) => Ok(ChallengeType::Http01),
             (false, true, _) => Err(Failure::new(

@@ -25,6 +25,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::LocalSet;
 
 /// What the resolver of the C library reads.
@@ -57,7 +58,8 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     let invalid = |_| io::Error::other("the configuration has errors");
     let config = source.parse(&text).map_err(invalid)?;
     // As the operator, and as long as the files of the system can be read.
-    let accounts = Accounts::new(config.acme.as_ref());
+    let timeout = Duration::from_millis(config.limits.authority_timeout_ms);
+    let accounts = Accounts::new(config.acme.as_ref(), timeout);
     let user = lookup_user(&config)
         .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
     sandbox::drop_privileges(user.as_ref(), sandbox::CoreDumps::Forbidden)?;

@@ -219,6 +219,8 @@ limits! {
         "Zones of one catalog; a catalog with more is not used, and the zones that it had are kept.";
     zone_transfer_in_timeout_ms: u64 = 600_000 in 1_000..=86_400_000,
         "Time for a transfer from a primary; then it is aborted, and tried again later.";
+    authority_timeout_ms: u64 = 30_000 in 1_000..=600_000,
+        "Time in which a certificate authority answers a request; then it is tried again later.";
     name_servers_timeout_ms: u64 = 300_000 in 1_000..=86_400_000,
         "Time in which all name servers of a zone answer a challenge; then it is tried again later.";
     on_renew_timeout_ms: u64 = 60_000 in 1_000..=3_600_000,

@@ -7,7 +7,7 @@ use super::{DEADLINE, Setup};
 use sanderling_testkit::{Ended, TestServer, curl, dig, run_program, sanderling, send_signal, wait_until};
 use std::fs;
 use std::io::Read;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -44,22 +44,34 @@ struct Answering(Child);
 impl Answering {
     fn start(setup: &Setup, answer: &str) -> Answering {
         setup.directory.write("answers/dir", answer.as_bytes());
-        let (port, certificate, key) = (
-            setup.acme_port.to_string(),
-            setup.directory.argument("pebble.pem"),
-            setup.directory.argument("pebble.key"),
-        );
+        let answering = Answering::spawn(setup, "pebble", &["-HTTP"]);
+        let url = format!("https://127.0.0.1:{}/dir", setup.acme_port);
+        // It sends the end of a connection late, if at all.
+        wait_until("it answers", || !curl(&["-sk", "--http0.9", "-m", "1", &url]).output.is_empty());
+        answering
+    }
+
+    /// One that is silent after the handshake.
+    fn without_answers(setup: &Setup) -> Answering {
+        let answering = Answering::spawn(setup, "pebble", &[]);
+        wait_until("it listens", || TcpStream::connect(("127.0.0.1", setup.acme_port)).is_ok());
+        answering
+    }
+
+    /// With the certificate of this name.
+    fn spawn(setup: &Setup, name: &str, arguments: &[&str]) -> Answering {
+        let [certificate, key] = ["pem", "key"].map(|end| setup.directory.argument(&format!("{name}.{end}")));
+        setup.directory.write("answers/empty", b"");
         let child = Command::new("openssl")
-            .args(["s_server", "-quiet", "-HTTP", "-accept", &port, "-cert", &certificate, "-key", &key])
+            .args(["s_server", "-quiet", "-accept", &setup.acme_port.to_string(), "-cert", &certificate, "-key", &key])
+            .args(arguments)
             .current_dir(setup.directory.path().join("answers"))
-            .stdin(Stdio::null())
+            // It ends with its input.
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("openssl is installed");
-        let url = format!("https://127.0.0.1:{port}/dir");
-        // It sends the end of a connection late, if at all.
-        wait_until("it answers", || !curl(&["-sk", "--http0.9", "-m", "1", &url]).output.is_empty());
         Answering(child)
     }
 }
@@ -73,7 +85,7 @@ impl Drop for Answering {
 
 #[test]
 fn failing_authority_is_described_and_the_certificate_stays_in_service() {
-    let mut setup = Setup::new("zone = \"example.com.zone\"");
+    let mut setup = Setup::new("zone = \"example.com.zone\"\n[limits]\nauthority_timeout = \"2s\"");
     setup.start_pebble();
     setup.fetch_root();
     let mut server = setup.start_server();
@@ -117,6 +129,13 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
         check("no TLS connection to 127.0.0.1");
         drop(stop);
     });
+    // One that accepts connections, which are as long as the queue of the kernel has room, and one that is silent after the handshake.
+    let silent = TcpListener::bind(("127.0.0.1", setup.acme_port)).unwrap();
+    check("the authority has not answered within 2 s");
+    drop(silent);
+    let silent = Answering::without_answers(&setup);
+    check("the authority has not answered within 2 s");
+    drop(silent);
     // The authority is there again, and has forgotten everything.
     setup.start_pebble();
     setup.fetch_root();
@@ -201,6 +220,19 @@ fn renewal_comes_when_the_authority_suggests_it() {
     wait_until("the certificate is renewed", || setup.chain() != chain);
     setup.wait_for_page(server.encrypted("https"), "example.com");
     assert_eq!(setup.order_count(), 2);
+    // Another authority at the same place does not know the certificate that the next one replaces.
+    wait_until("the next suggestion", || shown().contains(" days: the authority suggests this time (ARI)"));
+    setup.kill_pebble();
+    setup.start_pebble();
+    setup.fetch_root();
+    fs::remove_dir_all(setup.directory.path().join("state/acme")).unwrap();
+    let agent = setup.agent().expect("it runs");
+    assert!(send_signal("KILL", &agent));
+    wait_until("another agent runs", || setup.agent().is_some_and(|other| other != agent));
+    let renewed = setup.renew();
+    assert!(renewed.code() == Some(0), "{renewed}");
+    assert!(server.errors().contains("no known issuer") && server.errors().contains("requesting it as a new one"));
+    setup.wait_for_page(server.encrypted("https"), "example.com");
 }
 
 #[test]
@@ -230,6 +262,40 @@ fn certificate_that_has_expired_is_served_until_there_is_another_one() {
     let renewed = setup.renew();
     assert!(renewed.code() == Some(0), "{renewed}");
     setup.wait_for_page(https, "example.com");
+}
+
+#[test]
+fn authority_that_asks_for_a_pause_gets_it() {
+    let setup = Setup::new("zone = \"example.com.zone\"");
+    let answer = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 4000\r\nConnection: close\r\n\r\nslow down";
+    let _answering = Answering::start(&setup, answer);
+    let _server = setup.start_server();
+    let shown = || setup.directory.control("certificates").text();
+    // Up to a tenth more than what it asks for.
+    let is_paused = |shown: &str| (66..=74).any(|minutes| shown.contains(&format!("  next order in {minutes} min: ")));
+    wait_until("the error is shown", || shown().contains("answers with status 429"));
+    assert!(is_paused(&shown()), "{}", shown());
+}
+
+#[test]
+fn clock_that_is_months_ahead_is_named_and_its_correction_needs_no_restart() {
+    // What a machine sees whose clock is months ahead: the certificate of the authority itself has expired.
+    let mut setup = Setup::new("zone = \"example.com.zone\"");
+    crate::https::issue_at("20200101000000Z 20200301000000Z", &setup.directory, "old");
+    let roots = ["old.pem", "pebble.pem"].map(|name| fs::read(setup.directory.argument(name)).unwrap()).concat();
+    setup.directory.write("roots.pem", &roots);
+    setup.replace_in_config("root = \"pebble.pem\"", "root = \"roots.pem\"");
+    let expired = Answering::spawn(&setup, "old", &[]);
+    wait_until("it listens", || TcpStream::connect(("127.0.0.1", setup.acme_port)).is_ok());
+    let mut server = setup.start_server();
+    let shown = || setup.directory.control("certificates").text();
+    wait_until("the clock is named", || shown().contains("check the clock of this machine"));
+    server.wait_for_error("check the clock of this machine");
+    drop(expired);
+    // The clock is right again.
+    setup.start_pebble();
+    setup.fetch_root();
+    setup.wait_for_page(server.encrypted("https"), "example.com");
 }
 
 #[test]
