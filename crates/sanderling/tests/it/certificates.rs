@@ -6,6 +6,7 @@ mod dns_clients;
 mod failures;
 mod other_programs;
 
+pub(crate) use authorities::free_address_at;
 use sanderling_testkit::{
     DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, free_address, run_program, send_signal, wait_until,
 };

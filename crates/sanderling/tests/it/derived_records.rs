@@ -1,14 +1,11 @@
 //! Records that follow the server: what `derive` adds to the answered zone.
 
+mod rotation;
+
 use crate::certificates::Setup;
-use sanderling_testkit::{
-    DEADLINE, TestServer, curl, dig, free_address, run_program, run_to_end, sanderling, send_signal, wait_until,
-};
+use sanderling_testkit::{DEADLINE, TestServer, curl, dig, free_address, run_to_end, sanderling, wait_until};
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 /// A setup whose authority has a name in CAA records, and the port of HTTPS.
 fn setup(domain: &str) -> (Setup, u16) {
@@ -135,89 +132,4 @@ fn withdraw(setup: &Setup, server: &TestServer, https_name: &str, before: u32) {
     setup.directory.control("reload");
     wait_until("the serial is raised", || serial(server.dns()) == before + 1);
     assert_eq!(records(server.dns(), https_name, "HTTPS"), "");
-}
-
-/// The SHA-256 of the public key of the certificate that a handshake gets, in upper case.
-fn served_key(https: SocketAddr) -> Option<String> {
-    let script = format!(
-        "openssl s_client -connect {https} -servername example.com </dev/null 2>/dev/null | openssl x509 -noout -pubkey 2>/dev/null | \
-         openssl pkey -pubin -outform DER 2>/dev/null | sha256sum"
-    );
-    let ended = run_program("sh", "dash", &["-c", &script]);
-    ended.text().split(' ').next().map(str::to_uppercase)
-}
-
-/// The keys that the TLSA records pin.
-fn pinned_keys(server: SocketAddr, owner: &str) -> Vec<String> {
-    let records = records(server, owner, "TLSA");
-    // dig divides the digits.
-    records.lines().filter_map(|line| Some(line.strip_prefix("3 1 1 ")?.replace(' ', ""))).collect()
-}
-
-#[test]
-fn key_in_service_is_pinned_in_every_cache_through_renewals() {
-    const TTL_S: u64 = 1;
-    let (mut setup, port) = setup("derive = [\"https\", \"caa\", \"tlsa\"]");
-    setup.replace_in_config("workers = 1\n", "workers = 2\n");
-    let limits = format!("[limits]\nderived_record_ttl_s = {TTL_S}\ntls_handshake_timeout = \"1s\"\n[domain.");
-    setup.replace_in_config("[domain.", &limits);
-    setup.start_pebble();
-    setup.fetch_root();
-    let mut server = setup.start_server();
-    let (dns, https) = (server.dns(), server.encrypted("https"));
-    setup.wait_for_page(https, "example.com");
-    let owner = format!("_{port}._tcp.example.com");
-    wait_until("two keys are pinned", || pinned_keys(dns, &owner).len() == 2);
-    let is_stopped = AtomicBool::new(false);
-    let (check_count, mismatches) = thread::scope(|scope| {
-        let client = scope.spawn(|| check_until(&is_stopped, dns, https, &owner, port, Duration::from_secs(TTL_S)));
-        let mut keys = vec![served_key(https)];
-        while keys.len() < 4 {
-            // It is refused until the next key has been in all caches.
-            wait_until("the certificate is renewed", || {
-                setup.directory.control_with("renew", &["example.com"]).code() == Some(0)
-            });
-            wait_until("another key is in service", || served_key(https) != *keys.last().expect("a key"));
-            keys.push(served_key(https));
-            if keys.len() == 3 {
-                // Another agent goes on.
-                let agent = setup.agent().expect("it runs");
-                assert!(send_signal("KILL", &agent));
-            }
-        }
-        is_stopped.store(true, Ordering::Relaxed);
-        client.join().expect("no panic")
-    });
-    assert!(mismatches.is_empty(), "{mismatches:#?}\n{}", server.errors());
-    assert!(check_count > 10, "{check_count}");
-}
-
-/// Looks the TLSA and HTTPS records up whenever those before are too old, as a resolver with a cache does, and compares them with
-/// handshakes.
-fn check_until(
-    is_stopped: &AtomicBool,
-    dns: SocketAddr,
-    https: SocketAddr,
-    owner: &str,
-    port: u16,
-    ttl: Duration,
-) -> (u32, Vec<String>) {
-    let (mut check_count, mut mismatches) = (0, Vec::new());
-    let https_name = format!("_{port}._https.example.com");
-    while !is_stopped.load(Ordering::Relaxed) {
-        let looked_up_at = Instant::now();
-        let pinned = pinned_keys(dns, owner);
-        let advertised = records(dns, &https_name, "HTTPS");
-        while looked_up_at.elapsed() < ttl {
-            let Some(key) = served_key(https) else { continue };
-            if looked_up_at.elapsed() >= ttl {
-                break;
-            }
-            check_count += 1;
-            if !pinned.contains(&key) || !advertised.contains("alpn=\"h2\"") {
-                mismatches.push(format!("{key} is served, {pinned:?} are pinned, {advertised:?} is advertised"));
-            }
-        }
-    }
-    (check_count, mismatches)
 }

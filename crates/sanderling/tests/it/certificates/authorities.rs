@@ -185,7 +185,7 @@ fn secondary_servers_get_the_record_by_a_transfer_before_the_authority_is_asked(
 }
 
 /// An address that is free for UDP and TCP.
-fn free_address_at(ip: [u8; 4]) -> SocketAddr {
+pub(crate) fn free_address_at(ip: [u8; 4]) -> SocketAddr {
     (0..100)
         .map(|_| SocketAddr::from((ip, free_address().port())))
         .find(|address| UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok())

@@ -217,6 +217,40 @@ fn keeper_signs_handshakes_and_nothing_else() {
     keeper.wait_for_counts(SigningCounts { signatures: 2, refused });
 }
 
+#[test]
+fn requests_in_a_wrong_order_or_of_a_wrong_size_get_nothing() {
+    let mut keeper = Keeper::start_with_zone_keys();
+    let input = certificate_verify();
+    // Before it holds a key.
+    let early = keeper.connect();
+    let key = key_id(&keeper.directory);
+    assert_eq!(ask(&early, &key, ECDSA_NISTP256_SHA256, &input), Err(Refusal::UnknownKey));
+    keeper.hold();
+    assert!(ask(&early, &key, ECDSA_NISTP256_SHA256, &input).is_ok());
+    let mut buffer = [0; REQUEST_BYTES_MAX];
+    let whole = SignRequest { number: 1, scheme: ECDSA_NISTP256_SHA256, key: &key, input: &input };
+    let whole = whole.encode(&mut buffer).expect("it fits").to_vec();
+    // Each beginning of a request: none is a shorter one that is signed.
+    for length in 1..whole.len() {
+        assert!(ask_raw(&early, &whole[..length]).is_err(), "{length} bytes");
+    }
+    // A request for a key of a zone before there is one, as the agent and as a worker.
+    let mut agent = keeper.connect_agent();
+    let sign = ZoneKeyRequest::Sign { zone: "a.test".to_owned(), key: [7; KEY_ID_BYTES], inputs: vec![input.clone()] };
+    assert!(matches!(ask_as_agent(&mut agent, &sign), ZoneKeyAnswer::Refused(_)));
+    let make = ZoneKeyRequest::Make { zone: "a.test".to_owned(), algorithm: 15 };
+    assert_eq!(ask_raw(&early, &make.to_message().expect("short")), Err(Refusal::Malformed));
+    // One whose length is longer than any: the connection ends, and nothing is read for it.
+    let mut lying = keeper.connect_agent();
+    lying.write_all(&[0xff; 64]).expect("it runs");
+    assert!(ZoneKeyAnswer::receive(&mut lying).is_err());
+    // A part of one: the others are answered meanwhile.
+    let mut slow = keeper.connect_agent();
+    slow.write_all(&make.to_message().expect("short")[..5]).expect("it runs");
+    assert!(matches!(ask_as_agent(&mut agent, &make), ZoneKeyAnswer::Keys(_)));
+    assert!(ask(&early, &key, ECDSA_NISTP256_SHA256, &input).is_ok(), "it goes on");
+}
+
 fn ask_as_agent(socket: &mut UnixStream, request: &ZoneKeyRequest) -> ZoneKeyAnswer {
     socket.write_all(&request.to_message().expect("short")).expect("it runs");
     ZoneKeyAnswer::receive(socket).expect("it runs")
