@@ -1,12 +1,14 @@
 //! The delta of a version: nodes in place of some of those of its store. The versions that follow from each other by small changes
 //! share one store, and most of their deltas (docs/decisions/0045-zone-versions.md).
 
-use crate::hash_slots::{HashSlots, Slot};
+use crate::hash_slots::HashSlots;
 use crate::layout::{CHUNK_BYTES, Node, NodeIndex, NodeWriter, set_is_removed};
 use crate::name::Name;
 use crate::name_hash::{HashSeed, IndexedName, NameHash, eq_lowercase};
 use crate::sorted_pages::SortedPages;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// The nodes of a version, or of a zone that is being built.
@@ -35,6 +37,8 @@ pub(crate) struct Delta {
     /// The node of each name that has one here.
     slots: HashSlots,
     slot_count: usize,
+    /// Which names may have a slot.
+    filter: NameFilter,
     /// The nodes here that the version has, without those that say that a name is removed.
     nodes: SortedPages<NodeIndex>,
     /// The nodes of the store that the version does not have.
@@ -47,6 +51,7 @@ impl Delta {
             chunks: Vec::new(),
             slots: HashSlots::for_count(0),
             slot_count: 0,
+            filter: NameFilter::for_slots(&HashSlots::for_count(0)),
             nodes: SortedPages::new(&[]),
             hidden: SortedPages::new(&[]),
         }
@@ -65,15 +70,14 @@ impl Delta {
         }
     }
 
-    /// The node of `name`, perhaps one that says that it is removed; `None` if its node is in the store, if there is any.
-    #[inline]
-    pub(crate) fn find(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
-        // Most names are not here.
-        if self.slots.first(hash) == Slot::EMPTY { None } else { self.find_used(name, hash) }
+    /// Whether there may be a node of the name with this hash: there is none for nine of ten names that are not here.
+    #[inline(always)]
+    pub(crate) fn may_have(&self, hash: NameHash) -> bool {
+        self.filter.may_have(hash)
     }
 
-    #[inline(never)]
-    fn find_used(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
+    /// The node of `name`, perhaps one that says that it is removed; `None` if its node is in the store, if there is any.
+    pub(crate) fn find(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
         let is_name = |number| eq_lowercase(self.node_of(number).name_bytes(), name);
         self.slots.find(hash, is_name).map(|number| self.node_of(number))
     }
@@ -121,7 +125,7 @@ impl Delta {
     pub(crate) fn memory_bytes(&self) -> usize {
         let chunks_bytes: usize = self.chunks.iter().map(|chunk| chunk.capacity()).sum();
         let lists_bytes = self.nodes.memory_bytes() + self.hidden.memory_bytes();
-        size_of::<Delta>() + chunks_bytes + lists_bytes + self.slots.memory_bytes()
+        size_of::<Delta>() + chunks_bytes + lists_bytes + self.slots.memory_bytes() + size_of_val(&*self.filter.words)
     }
 
     /// Appends a node, which `write` writes to the end of the given bytes, and returns its index; `None` if there is no room.
@@ -176,11 +180,43 @@ impl Delta {
         self.slot_count += 1;
         if !self.slots.has_room_for(self.slot_count) {
             let mut slots = HashSlots::for_count(self.slot_count);
+            let mut filter = NameFilter::for_slots(&slots);
             for number in self.slots.numbers() {
-                slots.insert(IndexedName::of(self.node_of(number).name()).hash(seed), number);
+                let hash = IndexedName::of(self.node_of(number).name()).hash(seed);
+                slots.insert(hash, number);
+                filter.insert(hash);
             }
-            self.slots = slots;
+            (self.slots, self.filter) = (slots, filter);
         }
         self.slots.insert(hash, number);
+        self.filter.insert(hash);
+    }
+}
+
+/// A bit for each of several values of a hash. Most names that are not in the table have one that is not set, which costs less to find
+/// out than an empty slot does, and is in the cache.
+#[derive(Clone, Debug)]
+struct NameFilter {
+    words: Box<[u64]>,
+    /// The logarithm of the number of bits.
+    bit_count_log: u32,
+}
+
+impl NameFilter {
+    /// An empty filter for the names of `slots`, with eight bits for each slot.
+    fn for_slots(slots: &HashSlots) -> NameFilter {
+        let bit_count_log = slots.bits() + 3;
+        NameFilter { words: vec![0; (1 << bit_count_log) / u64::BITS as usize].into_boxed_slice(), bit_count_log }
+    }
+
+    #[inline(always)]
+    fn may_have(&self, hash: NameHash) -> bool {
+        let bit = hash.slot(self.bit_count_log);
+        self.words[bit / u64::BITS as usize] >> (bit % u64::BITS as usize) & 1 == 1
+    }
+
+    fn insert(&mut self, hash: NameHash) {
+        let bit = hash.slot(self.bit_count_log);
+        self.words[bit / u64::BITS as usize] |= 1 << (bit % u64::BITS as usize);
     }
 }

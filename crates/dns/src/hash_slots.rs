@@ -71,6 +71,11 @@ impl HashSlots {
         self.slots[at] = Slot(u64::from(hash.tag()) << 32 | u64::from(number));
     }
 
+    /// The logarithm of the number of slots.
+    pub(crate) fn bits(&self) -> u32 {
+        self.bits
+    }
+
     /// The slot at which the search for `hash` starts.
     #[inline]
     pub(crate) fn first(&self, hash: NameHash) -> Slot {

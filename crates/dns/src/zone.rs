@@ -352,12 +352,18 @@ impl Zone {
     /// The node of `name`.
     #[inline(always)]
     fn exact(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
-        if let Some(delta) = &self.delta
-            && let Some(node) = delta.find(name, hash)
-        {
-            return (!node.is_removed()).then_some(node);
+        match &self.delta {
+            Some(delta) if delta.may_have(hash) => self.exact_of_either(delta, name, hash),
+            _ => self.store.find(name, hash),
         }
-        self.store.find(name, hash)
+    }
+
+    #[inline(never)]
+    fn exact_of_either<'z>(&'z self, delta: &'z Delta, name: &[u8], hash: NameHash) -> Option<Node<'z>> {
+        match delta.find(name, hash) {
+            Some(node) => (!node.is_removed()).then_some(node),
+            None => self.store.find(name, hash),
+        }
     }
 
     /// The closest encloser of `name`, which has no node and so is not the apex. `parent_hash` is the hash of its parent.
