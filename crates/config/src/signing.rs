@@ -1,6 +1,6 @@
 //! Zones that are signed (DNSSEC), and how.
 
-use crate::diagnostic::Location;
+use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::zones::zone_file_name;
 use std::net::SocketAddr;
@@ -29,6 +29,21 @@ impl SignedZone {
     /// The file that has the signed version, below the state folder.
     pub fn file(&self) -> PathBuf {
         Path::new(SIGNED_ZONES).join(format!("{}.zone", zone_file_name(&self.apex)))
+    }
+}
+
+impl SignedZone {
+    /// What the operator should know if the zone has secondary servers.
+    pub fn risk_with_secondaries(&self) -> Option<Diagnostic> {
+        let is_risk = self.signing.serial == SignedSerial::Keep && !self.is_leaving;
+        is_risk.then(|| {
+            let message = format!(
+                "{} has secondary servers and `serial = \"keep\"`: they do not notice new signatures, and answer with expired ones",
+                self.apex
+            );
+            let remedy = "raise the serial in the zone file each week, or write serial = \"increment\"";
+            Diagnostic::warning(self.location.clone(), Problem::new(message, remedy))
+        })
     }
 }
 

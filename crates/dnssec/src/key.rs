@@ -126,12 +126,13 @@ impl PublicKey {
         Ds { key_tag: self.tag(), algorithm, digest_type: DIGEST_SHA256, digest }
     }
 
-    /// Whether `ds` is a DS record of this key for the zone `apex`, with SHA-256 or SHA-384.
+    /// Whether `ds` is a DS record of this key for the zone `apex`. With another digest than SHA-256 or SHA-384, it is taken to be: its key
+    /// must not go while it is there.
     pub fn has_ds(&self, ds: &Ds, apex: Name<'_>) -> bool {
         let is_digest = match ds.digest_type {
             DIGEST_SHA256 => ds.digest == self.digest::<Sha256>(apex),
             DIGEST_SHA384 => ds.digest == self.digest::<Sha384>(apex),
-            _ => false,
+            _ => true,
         };
         is_digest && (ds.key_tag, ds.algorithm) == (self.tag(), self.algorithm.number())
     }
@@ -193,6 +194,7 @@ mod tests {
             assert_eq!((ds.key_tag, ds.algorithm, ds.digest_type), (tag, algorithm.number(), 2));
             assert_eq!(HEXLOWER.encode(&ds.digest), digest);
             assert!(key.has_ds(&ds, Name::parse(apex).expect("a name")) && !key.has_ds(&ds, Name::ROOT));
+            assert!(key.has_ds(&Ds { digest_type: 1, ..ds.clone() }, Name::ROOT));
             assert_eq!(Ds::from_rdata(&ds.rdata()), Some(ds));
         };
         check(

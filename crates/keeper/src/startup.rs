@@ -3,12 +3,12 @@
 use crate::main_loop::MainLoop;
 use crate::zone_keys::KeyFolder;
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{self, log_error};
+use sanderling_config::log::{self, log_error, log_warning};
 use sanderling_config::{ConfigSource, Exit, ZONE_KEYS, lookup_user};
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection};
 use sanderling_os::memfd;
-use sanderling_os::sandbox::{self, Layer};
+use sanderling_os::sandbox::{self, Landlock, Layer};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use std::fs::File;
 use std::io;
@@ -50,9 +50,15 @@ fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
         folder.ok()
     });
     let folder = zone_keys.as_ref().map(|(_, folder)| folder.as_fd());
-    sandbox::enter_as_keeper(if config.sandbox { Layer::Enabled } else { Layer::Disabled }, folder)?;
+    let layers = sandbox::enter_as_keeper(if config.sandbox { Layer::Enabled } else { Layer::Disabled }, folder)?;
     log::set_queue_limit(config.limits.log_queue_bytes_max);
     log::start_writer()?;
+    if folder.is_some() && !matches!(layers.landlock, Landlock::Enforced { .. }) {
+        log_warning(&format!(
+            "Landlock is {}: the other processes of the server can read the private keys of zones; use Linux 5.13 or later with `sandbox = true`",
+            layers.landlock
+        ));
+    }
     let zones = config.signed_zones.iter().map(|zone| zone.apex.clone()).collect();
     let leaving = config.signed_zones.iter().filter(|zone| zone.is_leaving).map(|zone| zone.apex.clone());
     let folder = |(path, _)| KeyFolder { path, zones, leaving_zones: leaving.collect() };

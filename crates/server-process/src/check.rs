@@ -9,7 +9,7 @@ use crate::site_lint;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{print, report};
 use sanderling_config::{
-    CertificateFiles, Config, ConfigSource, Exit, LogKind, TrustedProxies, ZoneOrigin, lookup_user,
+    CertificateFiles, Config, ConfigSource, Exit, LogKind, SignedZone, TrustedProxies, ZoneOrigin, lookup_user,
 };
 use sanderling_ipc::secrets::{CertificateContent, NoCertificate, PassedCertificate};
 use sanderling_os::process::effective_uid;
@@ -147,6 +147,9 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     loaded.warnings.extend(config.metrics.iter().flat_map(|metrics| metrics.risks()));
     loaded.warnings.extend(config.trusted_proxies.iter().filter_map(TrustedProxies::risk));
     loaded.warnings.extend(config.security_notes());
+    let transfers = config.transfers_by_zone();
+    let with_secondaries = config.signed_zones.iter().filter(|zone| !transfers.of(&zone.apex).secondaries.is_empty());
+    loaded.warnings.extend(with_secondaries.filter_map(SignedZone::risk_with_secondaries));
     loaded.warnings.extend(switch_problem);
     for (site, opened) in config.sites.iter().zip(loaded.snapshot.sites.all()) {
         loaded.warnings.extend(site_lint::lint(opened, &site.document_root, &site.location, &config.limits));

@@ -279,7 +279,9 @@ impl Loader {
     /// is served as the operator writes it.
     fn in_service(&self, config: &Config, zone: &ZoneConfig) -> ZoneConfig {
         let signed = config.signed_zone(&zone.apex).zip(self.state.as_ref());
-        let file = signed.map(|(signed, state)| state.join(signed.file())).filter(|file| file.exists());
+        let file = signed.map(|(signed, state)| state.join(signed.file()));
+        // If it cannot be told, the zone may be signed: the file of the operator would be bogus.
+        let file = file.filter(|file| file.try_exists().unwrap_or(true));
         match file {
             Some(file) => ZoneConfig { file, origin: ZoneOrigin::Signer, ..zone.clone() },
             None => zone.clone(),

@@ -210,6 +210,16 @@ mod tests {
     }
 
     #[test]
+    fn kept_serial_is_a_risk() {
+        let risk = |line: &str| {
+            let config = config(&format!("[domain.\"a.test\"]\nzone = \"a.zone\"\n{line}\n"));
+            config.signed_zones[0].risk_with_secondaries().map(|risk| risk.to_string()).unwrap_or_default()
+        };
+        assert!(risk("dnssec = { serial = \"keep\" }").contains("they do not notice new signatures"));
+        assert_eq!(risk("dnssec = true"), "");
+    }
+
+    #[test]
     fn what_cannot_be_is_an_error() {
         let check = |line: &str, expected: &str| {
             check_before_domain(&format!("[domain.\"a.test\"]\nzone = \"a.zone\"\n{line}\n"), &[expected]);
