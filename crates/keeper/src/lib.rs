@@ -8,10 +8,13 @@
 
 // The order is that of imports: a module uses those below it.
 mod startup;
+pub mod key_transfer;
 mod main_loop;
 mod zone_thread;
 mod zone_keys;
+mod bind_key;
 mod zone_key;
+mod der;
 mod rrsig_input;
 mod provider;
 mod signing_thread;

@@ -1,5 +1,6 @@
 //! A private key of a zone: made, read from its PKCS#8 file, and used.
 
+use crate::der::{INTEGER, SEQUENCE, split};
 use crate::provider::library::error::KeyRejected;
 use crate::provider::library::rand::SystemRandom;
 use crate::provider::library::signature::{
@@ -96,25 +97,12 @@ fn key_id(public_key: &[u8]) -> ZoneKeyId {
 
 /// An `RSAPublicKey` (RFC 8017 §A.1.1) as DNSKEY records have it (RFC 3110 §2): the length of the exponent, the exponent, the modulus.
 fn rsa_public_key(der: &[u8]) -> Option<Vec<u8>> {
-    const SEQUENCE: u8 = 0x30;
-    const INTEGER: u8 = 0x02;
-    let (content, []) = split_der(der, SEQUENCE)? else { return None };
-    let (modulus, rest) = split_der(content, INTEGER)?;
-    let (exponent, []) = split_der(rest, INTEGER)? else { return None };
+    let (content, []) = split(der, SEQUENCE)? else { return None };
+    let (modulus, rest) = split(content, INTEGER)?;
+    let (exponent, []) = split(rest, INTEGER)? else { return None };
     let [modulus, exponent] = [modulus, exponent].map(|number| number.strip_prefix(&[0]).unwrap_or(number));
     let length = u8::try_from(exponent.len()).ok()?;
     Some([&[length], exponent, modulus].concat())
-}
-
-/// The content of the first DER element, which has this tag, and what follows it.
-fn split_der(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (length_bytes, rest) = match *bytes {
-        [first, short @ 0..=0x7f, ref rest @ ..] if first == tag => (usize::from(short), rest),
-        [first, 0x81, length, ref rest @ ..] if first == tag => (usize::from(length), rest),
-        [first, 0x82, high, low, ref rest @ ..] if first == tag => (usize::from(u16::from_be_bytes([high, low])), rest),
-        _ => return None,
-    };
-    rest.split_at_checked(length_bytes)
 }
 
 #[cfg(test)]

@@ -99,13 +99,25 @@ impl ZoneKeys {
             return Err(format!("the zone {zone} has {KEYS_MAX} keys; remove those that it does not use"));
         }
         let pkcs8 = ZonePrivateKey::make(algorithm)?;
-        let public = ZonePrivateKey::from_pkcs8(algorithm, &pkcs8)?.public();
+        self.store(zone, algorithm, &pkcs8)?;
+        Ok(ZonePrivateKey::from_pkcs8(algorithm, &pkcs8)?.public())
+    }
+
+    /// Writes a key of the zone to a file of its own, and returns its path.
+    pub(crate) fn store(&self, zone: &DomainName, algorithm: u8, pkcs8: &[u8]) -> Result<PathBuf, String> {
+        let public = ZonePrivateKey::from_pkcs8(algorithm, pkcs8)?.public();
         let folder = self.folder_of(zone);
         let path = folder.join(format!("{algorithm:03}-{}.{EXTENSION}", HEXLOWER.encode(&public.id)));
         let written = sanderling_state::create_folder(&folder)
-            .and_then(|()| sanderling_state::write_durably(&path, to_pem(&pkcs8).as_bytes()));
+            .and_then(|()| sanderling_state::write_durably(&path, to_pem(pkcs8).as_bytes()));
         written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        Ok(public)
+        Ok(path)
+    }
+
+    /// The private key with this ID, as PKCS#8.
+    pub(crate) fn read_pkcs8(&self, zone: &DomainName, id: ZoneKeyId) -> Result<Zeroizing<Vec<u8>>, String> {
+        let file = self.files(zone)?.into_iter().find(|file| file.id == id);
+        file.ok_or_else(|| format!("the private key {} of {zone} is missing", HEXLOWER.encode(&id)))?.read_pkcs8()
     }
 
     fn erase(&mut self, zone: DomainName, id: ZoneKeyId) -> Result<(), String> {
@@ -170,10 +182,15 @@ impl KeyFile {
         Some(KeyFile { path, algorithm, id })
     }
 
-    fn read(&self) -> Result<ZonePrivateKey, String> {
+    fn read_pkcs8(&self) -> Result<Zeroizing<Vec<u8>>, String> {
         let of_file = |problem: String| format!("{}: {problem}", self.path.display());
         let pem = read_short(&self.path).map_err(of_file)?;
-        let pkcs8 = from_pem(&pem).ok_or_else(|| of_file("it is not PKCS#8 as PEM".to_owned()))?;
+        from_pem(&pem).ok_or_else(|| of_file("it is not PKCS#8 as PEM".to_owned()))
+    }
+
+    fn read(&self) -> Result<ZonePrivateKey, String> {
+        let of_file = |problem: String| format!("{}: {problem}", self.path.display());
+        let pkcs8 = self.read_pkcs8()?;
         let key = ZonePrivateKey::from_pkcs8(self.algorithm, &pkcs8).map_err(of_file)?;
         match key.public().id == self.id {
             true => Ok(key),

@@ -1,9 +1,9 @@
 //! The command line, parsed into a command with well-formed arguments.
 
+mod dnssec;
 mod releases;
 mod state;
 mod zone;
-mod dnssec;
 mod control;
 mod generate;
 
@@ -195,7 +195,7 @@ impl Invocation {
                 let source = arguments.source("rollback", search_paths)?;
                 Command::Publish(arguments.publication(name, Release::Previous, source, (search_paths, env)))
             }
-            CliCommand::Dnssec { command } => control("dnssec", command.request(search_paths, env))?,
+            CliCommand::Dnssec { command } => command.command(search_paths, env)?,
             CliCommand::Zone { command } => control("zone", command.request(search_paths, env))?,
             CliCommand::Certificates { name, json, control: arguments } => {
                 let command = Request::Certificates { name: name.map(|name| name.to_string()), is_json: json };
@@ -427,7 +427,7 @@ it, 2 for a wrong command line.")]
         #[command(subcommand)]
         command: zone::ZoneArgs,
     },
-    /// Show or replace the keys of a zone that the server signs
+    /// Show, replace, export or import the keys of a zone that the server signs
     Dnssec {
         #[command(subcommand)]
         command: dnssec::DnssecArgs,

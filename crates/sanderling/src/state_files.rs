@@ -3,6 +3,7 @@
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::print;
 use sanderling_config::{ConfigSource, DomainName};
+use sanderling_keeper::key_transfer;
 use sanderling_state::{CERTIFICATES, CHAIN_FILE, KEY_FILE};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -38,6 +39,10 @@ pub(crate) enum StateAction {
     Backup(PathBuf),
     /// A certificate with its key, to files in a folder.
     Export(DomainName, PathBuf),
+    /// The keys of a zone, to files in a folder.
+    ExportKeys(DomainName, PathBuf),
+    /// Keys of a zone, from these files.
+    ImportKeys(DomainName, Vec<PathBuf>),
 }
 
 impl StateAction {
@@ -46,6 +51,8 @@ impl StateAction {
         match self {
             StateAction::Backup(_) => "backup",
             StateAction::Export(..) => "export",
+            StateAction::ExportKeys(..) => "dnssec export",
+            StateAction::ImportKeys(..) => "dnssec import",
         }
     }
 }
@@ -62,6 +69,13 @@ impl StateCommand {
                 Ok(())
             }
             StateAction::Export(name, target) => export(&state, &name, &target),
+            StateAction::ExportKeys(zone, target) => export_keys(&state, &zone, &target),
+            StateAction::ImportKeys(zone, files) => {
+                let tags = key_transfer::import(&state, &zone, &files)?;
+                let tags = tags.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                print(&format!("keys of {zone}: {tags}; it is signed with them as soon as it has `dnssec`\n"));
+                Ok(())
+            }
         }
     }
 }
@@ -80,6 +94,19 @@ impl StateLocation {
         };
         Ok(of_config.unwrap_or_else(|| PathBuf::from(DEFAULT_STATE)))
     }
+}
+
+/// Writes the keys of `zone` to the folder `target`.
+fn export_keys(state: &Path, zone: &DomainName, target: &Path) -> Result<(), String> {
+    for key in key_transfer::export(state, zone)? {
+        for (extension, content, mode) in [("private", &*key.private, 0o600), ("key", &key.public, 0o644)] {
+            let path = target.join(format!("{}.{extension}", key.name));
+            replace(&path, content.as_bytes(), mode)
+                .map_err(|error| format!("cannot write {}: {}", path.display(), error_text(&error)))?;
+        }
+        print(&format!("{0}.private and {0}.key are in {1}\n", key.name, target.display()));
+    }
+    Ok(())
 }
 
 /// Writes the certificate of `name` to the folder `target`. Files that exist keep their owner and mode.

@@ -1,13 +1,17 @@
 //! The commands of `sanderling dnssec`.
 
 use super::control::ControlArgs;
-use super::{ControlRequest, parse_zone_name};
+use super::state::StateArgs;
+use super::{Command as CliCommand, parse_zone_name};
+use crate::state_files::StateAction;
 use clap::Subcommand;
+use clap::error::ErrorKind;
 use sanderling_config::{DomainName, SearchPaths};
 use sanderling_ipc::control_path::RuntimeEnv;
 use sanderling_ipc::{Command, DnssecCommand, RolloverKeys};
+use std::path::PathBuf;
 
-/// A command about a zone that the running server signs.
+/// A command about a zone that the server signs.
 #[derive(Debug, Subcommand)]
 pub(super) enum DnssecArgs {
     /// Show the keys of a zone, the DS records for the registrar, and what waits for what
@@ -41,12 +45,47 @@ Exit status: 0 if the rollover has begun, 1 if it has not, 2 for a wrong command
         #[command(flatten)]
         control: ControlArgs,
     },
+    /// Write the private keys of a zone for another program
+    ///
+    /// To the files `KNAME.+ALGORITHM+TAG.private` and `.key` of BIND. Private keys can be read by this user alone. The server need not run.
+    #[command(after_help = "Examples:
+  sanderling dnssec export example.com keys
+
+Exit status: 0 if the files are written, 1 if not, 2 for a wrong command line.")]
+    Export {
+        /// The zone
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        zone: DomainName,
+        /// The folder of the files
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+        #[command(flatten)]
+        arguments: StateArgs,
+    },
+    /// Take the keys of a zone that another program has signed
+    ///
+    /// For a zone that this server has not signed yet: import its keys, then add `dnssec`. Each file `.private` of BIND needs its file `.key` beside it. Give
+    /// all keys of the zone at once. The server need not run.
+    #[command(after_help = "Examples:
+  sanderling dnssec import example.com Kexample.com.+013+12345.private
+
+Exit status: 0 if the zone has these keys, 1 if not, 2 for a wrong command line.")]
+    Import {
+        /// The zone
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        zone: DomainName,
+        /// The files with the private keys
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        arguments: StateArgs,
+    },
 }
 
 impl DnssecArgs {
     /// # Errors
-    /// A message: the control socket is unknown.
-    pub(super) fn request(self, search_paths: &SearchPaths, env: &RuntimeEnv) -> Result<ControlRequest, String> {
+    /// The control socket is unknown.
+    pub(super) fn command(self, search_paths: &SearchPaths, env: &RuntimeEnv) -> Result<CliCommand, clap::Error> {
         let (command, control) = match self {
             DnssecArgs::Status { zone, control } => (DnssecCommand::Status { zone: zone.to_string() }, control),
             DnssecArgs::Rollover { zone, ksk, zsk, control } => {
@@ -57,7 +96,18 @@ impl DnssecArgs {
                 };
                 (DnssecCommand::Rollover { zone: zone.to_string(), keys }, control)
             }
+            DnssecArgs::Export { zone, folder, arguments } => {
+                let action = StateAction::ExportKeys(zone, folder);
+                return Ok(CliCommand::State(arguments.command(action, search_paths)));
+            }
+            DnssecArgs::Import { zone, files, arguments } => {
+                let action = StateAction::ImportKeys(zone, files);
+                return Ok(CliCommand::State(arguments.command(action, search_paths)));
+            }
         };
-        control.request(Command::Dnssec(command), search_paths, env)
+        let request = control.request(Command::Dnssec(command), search_paths, env);
+        request
+            .map(CliCommand::Control)
+            .map_err(|problem| super::usage_error("dnssec", ErrorKind::MissingRequiredArgument, &problem))
     }
 }

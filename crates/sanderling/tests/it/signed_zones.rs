@@ -286,3 +286,63 @@ fn zone_is_signed_with_nsec3_and_other_algorithms() {
     check_signed_with("dnssec = { algorithm = \"ed25519\", nsec3 = true }");
     check_signed_with("dnssec = { algorithm = \"rsasha256\", keys = \"ksk-zsk\", serial = \"unixtime\" }");
 }
+
+#[test]
+fn keys_of_bind_are_imported_and_exported() {
+    const LINE: &str = "dnssec = { keys = \"ksk-zsk\" }";
+    let directory = configure("[domain.\"example.org\"]\nzone = \"example.com.zone\"\ndnssec = true");
+    let server = start(&directory);
+    let folder = directory.argument("keys");
+    fs::create_dir(&folder).unwrap();
+    let generate = |arguments: &[&str]| {
+        let arguments = [&["-q", "-a", "ECDSAP256SHA256", "-K", &folder], arguments, &["example.com"]].concat();
+        let ended = run_program("dnssec-keygen", "bind9-utils", &arguments);
+        assert!(ended.status.success(), "{ended}");
+        format!("{folder}/{}.private", ended.text().trim())
+    };
+    let files = [generate(&["-f", "KSK"]), generate(&[])];
+    let dnssec = |arguments: &[&str]| {
+        let mut command = sanderling();
+        command.arg("dnssec").args(arguments).args(["--config", &directory.argument("sanderling.toml")]);
+        command.current_dir(directory.path());
+        run_to_end(command, DEADLINE)
+    };
+    wait_until("there is a state folder", || directory.path().join("state/keys").exists());
+    let imported = dnssec(&["import", "example.com", &files[0], &files[1]]);
+    assert!(imported.status.success(), "{imported}");
+    let text = fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
+    directory.replace(
+        "sanderling.toml",
+        text.replace("[domain.\"example.org\"]", &format!("{LINE}\n[domain.\"example.org\"]")).as_bytes(),
+    );
+    let reload = directory.control("reload");
+    assert!(reload.status.success(), "{reload}");
+    check_is_valid(&server, &directory);
+    let keys = dig(server.dns(), &["+short", "example.com", "DNSKEY"]).text();
+    for file in &files {
+        let public = fs::read_to_string(file.replace(".private", ".key")).unwrap();
+        let data = public.lines().last().unwrap().split_once("DNSKEY ").unwrap().1;
+        assert!(keys.contains(data), "{keys}\n{public}");
+        assert!(status(&directory).contains(" is in use"), "{}", status(&directory));
+    }
+    let exports = directory.argument("exported");
+    fs::create_dir(&exports).unwrap();
+    let exported = dnssec(&["export", "example.com", &exports]);
+    assert!(exported.status.success(), "{exported}");
+    for file in &files {
+        let again = file.replace(&folder, &exports);
+        let private = |path: &str| {
+            let text = fs::read_to_string(path).unwrap();
+            text.lines().find(|line| line.starts_with("PrivateKey: ")).unwrap().to_owned()
+        };
+        assert_eq!(private(&again), private(file));
+        assert_eq!(fs::metadata(&again).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    // BIND signs with them.
+    let [ksk, zsk] = files.map(|file| file.replace(&folder, &exports).replace(".private", ""));
+    let public = |name: &str| fs::read_to_string(format!("{name}.key")).unwrap();
+    directory.write("unsigned", format!("{}{}{}", zone(50, 2), public(&ksk), public(&zsk)).as_bytes());
+    let arguments = ["-o", "example.com", "-k", &ksk, &directory.argument("unsigned"), &zsk];
+    let signed = run_program("dnssec-signzone", "bind9-utils", &arguments);
+    assert!(signed.status.success(), "{signed}");
+}

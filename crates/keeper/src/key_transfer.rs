@@ -1,0 +1,214 @@
+//! Copies keys of a zone out of the state folder and into it, for the operator: in the form of BIND, which other programs read as well. The server need not run.
+
+use crate::bind_key::{from_private, to_private};
+use crate::zone_key::ZonePrivateKey;
+use crate::zone_keys::{KeyFolder, ZoneKeys};
+use sanderling_config::{DomainName, ZONE_KEYS, zone_file_name};
+use sanderling_dns::rdata::PresentationFormat;
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
+use sanderling_dns::{Name, NameBuf, Rtype};
+use sanderling_dnssec::zone_keys::KeyRequest;
+use sanderling_dnssec::{KeyRole, PublicKey, SigningState};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// The folder with the states of zones, below the state folder.
+const SIGNING: &str = "signing";
+/// The TTL in `.key` files. Other programs take their own.
+const TTL_S: u32 = 3600;
+/// The flags of DNSKEY records.
+const KSK_FLAGS: u16 = 257;
+const ZSK_FLAGS: u16 = 256;
+
+/// A key in the form of BIND.
+pub struct BindKey {
+    /// The name of its files without `.private` and `.key`.
+    pub name: String,
+    /// The content of the file with the private key.
+    pub private: Zeroizing<String>,
+    /// The content of the file with the DNSKEY record.
+    pub public: String,
+}
+
+/// The keys of `zone` in the state folder `state`.
+///
+/// # Errors
+/// Why they cannot be read.
+pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
+    let keys = folder(state);
+    let of_state = read_state(&state_file(state, zone))?;
+    let public: Vec<&PublicKey> = of_state.keys.public_keys().collect();
+    if public.is_empty() {
+        return Err(format!(
+            "{} has no keys of the zone {zone}; `--state` names the folder of the server",
+            state.display()
+        ));
+    }
+    let export = |public: &PublicKey| {
+        let pkcs8 = keys.read_pkcs8(zone, public.id().0)?;
+        let private = to_private(public.algorithm, &pkcs8).ok_or("a key has an unknown form")?;
+        let record = format!("{zone}. {TTL_S} IN DNSKEY {}\n", PresentationFormat::new(Rtype::DNSKEY, &public.rdata()));
+        let name = format!("K{zone}.+{:03}+{:05}", public.algorithm.number(), public.tag());
+        Ok(BindKey { name, private, public: record })
+    };
+    public.into_iter().map(export).collect()
+}
+
+/// Copies the keys of the files `private_files` into the state folder: `zone`, which is not signed here yet, is signed with them as soon as it has
+/// `dnssec`. Each has its DNSKEY record in a file beside it. Returns the tags.
+///
+/// # Errors
+/// Why nothing has changed.
+pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Result<Vec<u16>, String> {
+    let file = state_file(state, zone);
+    if !read_state(&file)?.keys.is_empty() {
+        return Err(format!("the zone {zone} has keys already; replace them with `sanderling dnssec rollover {zone}`"));
+    }
+    let found = private_files.iter().map(|path| read_files(zone, path)).collect::<Result<Vec<_>, _>>()?;
+    let has_zsk = found.iter().any(|(flags, ..)| *flags == ZSK_FLAGS);
+    if !found.iter().any(|(flags, ..)| *flags == KSK_FLAGS) {
+        return Err(format!("no key has the flags {KSK_FLAGS}; give the KSK or CSK too"));
+    }
+    let mut next = SigningState::default();
+    let keys = folder(state);
+    let created = sanderling_state::create_folder(&state.join(ZONE_KEYS));
+    created.map_err(|error| format!("cannot create {}: {error}", state.join(ZONE_KEYS).display()))?;
+    own_as(state, &[&state.join(ZONE_KEYS)])?;
+    for (flags, public_key, algorithm, pkcs8) in &found {
+        let role = match (*flags, has_zsk) {
+            (ZSK_FLAGS, _) => KeyRole::Zsk,
+            (_, true) => KeyRole::Ksk,
+            (_, false) => KeyRole::Csk,
+        };
+        let request = KeyRequest { algorithm: *algorithm, role };
+        let imported = next.keys.import_key(request, public_key.clone(), sanderling_os::clock::unix_seconds());
+        imported.map_err(|error| error.to_string())?;
+        let path = keys.store(zone, algorithm.number(), pkcs8)?;
+        own_as(state, &[path.parent().expect("it is in a folder"), &path])?;
+    }
+    let text = serde_json::to_vec_pretty(&next).expect("the keys of its maps are strings");
+    let written = sanderling_state::create_folder(file.parent().expect("it is in a folder"))
+        .and_then(|()| sanderling_state::write_durably(&file, &text));
+    written.map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    own_as(state, &[file.parent().expect("it is in a folder"), &file])?;
+    Ok(next.keys.public_keys().map(PublicKey::tag).collect())
+}
+
+fn folder(state: &Path) -> ZoneKeys {
+    ZoneKeys::new(KeyFolder { path: state.join(ZONE_KEYS), zones: Vec::new(), leaving_zones: Vec::new() })
+}
+
+fn state_file(state: &Path, zone: &DomainName) -> PathBuf {
+    state.join(SIGNING).join(format!("{}.json", zone_file_name(zone)))
+}
+
+/// The state in `file`; that of a zone without keys if there is none.
+fn read_state(file: &Path) -> Result<SigningState, String> {
+    match fs::read(file) {
+        Ok(text) => serde_json::from_slice(&text).map_err(|error| format!("cannot read {}: {error}", file.display())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(SigningState::default()),
+        Err(error) => Err(format!("cannot read {}: {error}", file.display())),
+    }
+}
+
+type FoundKey = (u16, Vec<u8>, sanderling_dnssec::Algorithm, Zeroizing<Vec<u8>>);
+
+/// The flags, the public key, the algorithm and the private key as PKCS#8.
+fn read_files(zone: &DomainName, private_file: &Path) -> Result<FoundKey, String> {
+    let of = |path: &Path, problem: String| format!("{}: {problem}", path.display());
+    let read = |path: &Path| fs::read_to_string(path).map(Zeroizing::new).map_err(|error| of(path, error.to_string()));
+    let (private, public_file) = (read(private_file)?, private_file.with_extension("key"));
+    let rdata = dnskey(zone, &read(&public_file)?).map_err(|problem| of(&public_file, problem))?;
+    let Some((&[flags_high, flags_low, _, algorithm], public_key)) = rdata.split_first_chunk() else {
+        return Err(of(&public_file, "the DNSKEY record is too short".to_owned()));
+    };
+    let found = from_private(&private, public_key).map_err(|problem| of(private_file, problem))?;
+    let is_of_record = ZonePrivateKey::from_pkcs8(found.0.number(), &found.1)
+        .is_ok_and(|key| (found.0.number(), &key.public().public_key[..]) == (algorithm, public_key));
+    if !is_of_record {
+        return Err(of(private_file, format!("it is not the key of the DNSKEY record in {}", public_file.display())));
+    }
+    match u16::from_be_bytes([flags_high, flags_low]) {
+        flags @ (KSK_FLAGS | ZSK_FLAGS) => Ok((flags, public_key.to_vec(), found.0, found.1)),
+        flags => {
+            Err(of(&public_file, format!("the flags are {flags}; a key that signs has {ZSK_FLAGS} or {KSK_FLAGS}")))
+        }
+    }
+}
+
+/// The RDATA of the DNSKEY record of `zone` in the text of a `.key` file.
+fn dnskey(zone: &DomainName, text: &str) -> Result<Vec<u8>, String> {
+    let labels: Vec<&[u8]> = zone.labels().map(str::as_bytes).collect();
+    let apex: NameBuf = NameBuf::joined(&labels, Name::ROOT).map_err(|_| "the name is too long".to_owned())?;
+    // BIND leaves the TTL out.
+    let text = format!("$TTL {TTL_S}\n{text}");
+    let mut parser = Parser::new("key".to_owned(), text.into_bytes(), apex.as_name(), ParserLimits::default());
+    match parser.next() {
+        Some(Ok(Entry::Record(record)))
+            if record.rtype == Rtype::DNSKEY && record.owner.eq_ignore_case(apex.as_name()) =>
+        {
+            Ok(record.rdata.to_vec())
+        }
+        Some(Err(diagnostic)) => Err(diagnostic.problem),
+        _ => Err(format!("it does not begin with a DNSKEY record of {zone}")),
+    }
+}
+
+/// Gives what was written to the user of the server, which owns the state folder.
+fn own_as(state: &Path, paths: &[&Path]) -> Result<(), String> {
+    let failed = |error| format!("cannot give the files to the owner of {}: {error}", state.display());
+    let owner = fs::metadata(state).map_err(failed)?;
+    paths.iter().try_for_each(|path| chown(path, Some(owner.uid()), Some(owner.gid()))).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exported_keys_can_be_imported_elsewhere() {
+        let (one, other, files) = (
+            tempfile::tempdir().expect("made"),
+            tempfile::tempdir().expect("made"),
+            tempfile::tempdir().expect("made"),
+        );
+        let zone = DomainName::parse("a.test").expect("a name");
+        let error = export(one.path(), &zone).err().expect("there is none");
+        assert!(error.contains("has no keys of the zone a.test"), "{error}");
+        // As if another program had made them.
+        let mut private_files = Vec::new();
+        for (flags, algorithm) in [(KSK_FLAGS, 13), (ZSK_FLAGS, 13)] {
+            let pkcs8 = ZonePrivateKey::make(algorithm).expect("made");
+            let key = ZonePrivateKey::from_pkcs8(algorithm, &pkcs8).expect("a key").public();
+            let rdata = [&flags.to_be_bytes()[..], &[3, algorithm], &key.public_key].concat();
+            let private = to_private(sanderling_dnssec::Algorithm::EcdsaP256, &pkcs8).expect("a key");
+            let path = files.path().join(format!("Ka.test.+013+{flags}.private"));
+            let record = format!("; a comment\nA.test. IN DNSKEY {}\n", PresentationFormat::new(Rtype::DNSKEY, &rdata));
+            fs::write(path.with_extension("key"), record).expect("written");
+            fs::write(&path, private.as_bytes()).expect("written");
+            private_files.push(path);
+        }
+        let error = import(one.path(), &zone, &private_files[1..]).expect_err("the ZSK alone");
+        assert!(error.contains("give the KSK or CSK too"), "{error}");
+        let tags = import(one.path(), &zone, &private_files).expect("imported");
+        assert_eq!(tags.len(), 2);
+        let error = import(one.path(), &zone, &private_files).expect_err("again");
+        assert!(error.contains("has keys already"), "{error}");
+        let exported = export(one.path(), &zone).expect("exported");
+        let mut again = Vec::new();
+        for key in &exported {
+            let path = files.path().join(format!("{}.private", key.name));
+            fs::write(files.path().join(format!("{}.key", key.name)), &key.public).expect("written");
+            fs::write(&path, key.private.as_bytes()).expect("written");
+            again.push(path);
+        }
+        assert_eq!(import(other.path(), &zone, &again), Ok(tags));
+        fs::copy(private_files[0].with_extension("key"), private_files[1].with_extension("key")).expect("copied");
+        let third = tempfile::tempdir().expect("made");
+        let error = import(third.path(), &zone, &private_files).expect_err("another key");
+        assert!(error.contains("it is not the key of the DNSKEY record"), "{error}");
+    }
+}
