@@ -134,7 +134,8 @@ fn check_renewals(
     });
     println!("{seen:?}");
     assert!(seen.mismatches.is_empty(), "{:#?}\n{}", seen.mismatches, server.errors());
-    assert!(seen.handshakes > 10 && seen.keys > renewal_count, "{seen:?}");
+    // It may end before a handshake with the last key.
+    assert!(seen.handshakes > 10 && seen.keys >= renewal_count, "{seen:?}");
 }
 
 /// What the client has seen.
