@@ -152,7 +152,7 @@ impl fmt::Display for JournalError {
 }
 
 /// The changes that have led to a version of a zone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneJournal {
     /// Each one leads to the version from which the next one leads on.
     changes: Vec<Arc<ZoneChange>>,

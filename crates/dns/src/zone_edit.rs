@@ -75,6 +75,14 @@ impl Zone {
         self.delta.as_ref().map_or(0, |delta| delta.name_count())
     }
 
+    /// The same version with a store of its own, so that no look-up has a delta to go through. It takes time and memory in proportion to
+    /// the zone. `None` if the zone has errors with these limits.
+    pub fn merged(&self, limits: ZoneLimits) -> Option<Zone> {
+        let mut merged = ZoneEdit::new(self).finish_whole(limits).zone?;
+        merged.journal = self.journal.clone();
+        Some(merged)
+    }
+
     /// Whether the next change makes a version that shares nothing with this one, since they differ from the store in too much.
     fn has_large_delta(&self) -> bool {
         let Some(delta) = &self.delta else { return false };

@@ -136,6 +136,7 @@ enum Finished {
     Zone(Box<zone_commands::ZoneResult>),
     DerivedZones(Box<derived_zones::DerivedResult>),
     Updates(Box<updates::UpdateApplication>),
+    Merged(Box<updates::MergedZone>),
 }
 
 /// The result of loading a configuration.

@@ -140,6 +140,9 @@ proptest! {
             let mut version = edited(&zone, &text, &next);
             prop_assert!(version.delta_name_count() > 0, "the version was built as a whole");
             version.continue_journal(&zone, JOURNAL_BYTES_MAX);
+            let merged = version.merged(ZoneLimits::default()).expect("without errors");
+            prop_assert_eq!((merged.delta_name_count(), merged.journal()), (0, version.journal()));
+            check_same(merged, zone_of(&next), &questions, "merged");
             zone = check_same(version, zone_of(&next), &questions, &format!("{text}→\n{next}"));
             text = next;
         }

@@ -94,6 +94,7 @@ impl ControlLoop<'_> {
             Ok(Finished::Zone(result)) => self.apply_zone(*result),
             Ok(Finished::DerivedZones(result)) => self.apply_derived(*result),
             Ok(Finished::Updates(application)) => self.finish_updates(*application),
+            Ok(Finished::Merged(merged)) => self.serve_merged(*merged),
             Err(_) => return,
         }
         self.load_derived();

@@ -5,18 +5,19 @@
 //! ```
 
 use super::{ControlLoop, Finished};
+use crate::load_status::ZoneState;
 use crate::loader::{ChangedUpdates, Loader, UpdatedVersion, UpdatedZone};
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_dns::Name;
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult};
+use sanderling_dns::{Name, ZoneEntry};
 use sanderling_ipc::agent::{StoreResult, UpdatesId, UpdatesOutcome, UpdatesToStore, updates_to_memfd};
 use sanderling_ipc::{Event, FdKind, Message};
 use sanderling_os::event_fd::EventFd;
 use sanderling_server::{ReceivedUpdate, UpdateInbox};
 use sanderling_zone_files::StoreRequest;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ use std::time::{Duration, Instant};
 const GROUP_MAX: usize = 256;
 /// Time between two messages about updates that fail.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// Time after the last update of a zone until its version is built as a whole. Updates that come meanwhile wait.
+const MERGE_AFTER: Duration = Duration::from_secs(60);
 const FAILED: UpdateResult = UpdateResult::Refused(UpdateRefusal::Failed);
 
 /// The updates that wait, and those whose version is being stored.
@@ -38,6 +41,8 @@ pub(super) struct UpdateQueue {
     timeout: Duration,
     /// When the next failure of an update is logged at the earliest.
     next_log_at: Option<Instant>,
+    /// Zones that updates have changed, with the time of the last one.
+    changed: BTreeMap<DomainName, Instant>,
 }
 
 /// A version that the agent is to store. The loader is here, so that nothing else is loaded.
@@ -59,6 +64,12 @@ pub(super) struct UpdateApplication {
     updated: Option<UpdatedZone>,
 }
 
+/// A zone that was built as a whole, if there was a reason to.
+pub(super) struct MergedZone {
+    loader: Loader,
+    merged: Option<(ZoneEntry, Arc<ZoneState>)>,
+}
+
 impl UpdateQueue {
     /// A queue for `count_max` updates, each of which is answered after `timeout` at the latest. `wakeup` is signalled when there is
     /// something to do.
@@ -72,6 +83,7 @@ impl UpdateQueue {
             given_up: 0,
             timeout,
             next_log_at: None,
+            changed: BTreeMap::new(),
         }
     }
 
@@ -92,6 +104,14 @@ impl UpdateQueue {
             self.next_log_at = Some(now + LOG_INTERVAL);
             log_warning(message);
         }
+    }
+
+    /// Takes a zone whose last update was made some time before `now`.
+    fn take_settled(&mut self, now: Instant) -> Option<DomainName> {
+        let is_settled = |(_, at): &(&DomainName, &Instant)| now.saturating_duration_since(**at) >= MERGE_AFTER;
+        let apex = self.changed.iter().find(is_settled).map(|(apex, _)| apex.clone())?;
+        self.changed.remove(&apex);
+        Some(apex)
     }
 
     fn next_id(&mut self) -> UpdatesId {
@@ -136,7 +156,7 @@ impl ControlLoop<'_> {
         }
         let updates = self.updates.inbox.take_of_one_zone(GROUP_MAX);
         let name = updates.first().map(|update| update.message.apex().to_string());
-        let Some(name) = name else { return };
+        let Some(name) = name else { return self.merge_settled(now) };
         let Ok(apex) = DomainName::parse(&name) else {
             return self.answer_updates(updates.into_iter().map(|update| (update, FAILED)));
         };
@@ -257,14 +277,37 @@ impl ControlLoop<'_> {
     }
 
     fn serve_updated(&mut self, storing: Storing) {
-        let Storing { mut loader, version, updates, .. } = storing;
+        let Storing { mut loader, apex, version, updates, .. } = storing;
         let taken = loader.take_updated(version);
+        self.updates.changed.insert(apex, Instant::now());
         self.return_loader(loader);
         if let Some(one) = taken {
             self.report_journals(&one.journals);
             self.put_into_service(one.entry, &one.state);
         }
         self.answer_updates(updates);
+    }
+
+    /// Begins to build a zone as a whole that updates have changed. It is looked for at each heartbeat, at least.
+    fn merge_settled(&mut self, now: Instant) {
+        let Some(apex) = self.updates.take_settled(now) else { return };
+        let Some(loader) = self.state.loader.take() else { return };
+        let config = Arc::clone(&self.state.config);
+        let merge = move |loader: &mut Loader| loader.merge(&config, &apex);
+        let started = self.start_load(loader, merge, |loader, merged| {
+            Finished::Merged(Box::new(MergedZone { loader, merged: merged.flatten() }))
+        });
+        self.loads_one = started.is_ok();
+        if let Err((error, _)) = started {
+            log_error(&format!("cannot start a thread to build a zone: {}", error_text(&error)));
+        }
+    }
+
+    pub(super) fn serve_merged(&mut self, merged: MergedZone) {
+        self.return_loader(merged.loader);
+        if let Some((entry, state)) = merged.merged {
+            self.put_into_service(entry, &state);
+        }
     }
 
     /// Drops a version that is not stored in time.
@@ -304,5 +347,22 @@ impl ControlLoop<'_> {
         }
         let waiting = self.updates.inbox.close();
         self.answer_updates(waiting.into_iter().map(|update| (update, FAILED)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zone_settles_after_its_last_update() {
+        let wakeup = Arc::new(EventFd::new().expect("a descriptor"));
+        let mut queue = UpdateQueue::new(wakeup, 1, Duration::from_secs(1));
+        let (start, apex) = (Instant::now(), DomainName::parse("example.com").expect("a name"));
+        queue.changed.insert(apex.clone(), start);
+        queue.changed.insert(apex.clone(), start + Duration::from_secs(1));
+        assert_eq!(queue.take_settled(start + MERGE_AFTER), None);
+        let settled = start + MERGE_AFTER + Duration::from_secs(1);
+        assert_eq!((queue.take_settled(settled), queue.take_settled(settled)), (Some(apex), None));
     }
 }

@@ -16,6 +16,9 @@ use sanderling_dns::{Name, Zone, ZoneEntry, ZoneLimits};
 use sanderling_zone_files::{Denial, MergedUpdates, PriorUpdates, ZoneUpdates, wire_name};
 use std::sync::Arc;
 
+/// Names that updates have changed before it is worth to build the zone as a whole: fewer make no difference to answers.
+const MERGED_NAMES_MIN: usize = 256;
+
 /// What has become of updates.
 #[derive(Debug)]
 pub(crate) struct UpdatedZone {
@@ -115,6 +118,16 @@ impl Loader {
         stored.journals.give(apex, Some(served), &mut zone, &mut journals);
         let version = UpdatedVersion { apex: apex.clone(), zone, updates, to_store, journals };
         Ok(UpdatedZone { results, version: Some(version), problem: None })
+    }
+
+    /// Builds the version of the zone `apex` as a whole, if updates have changed many names; `None` if the version in service stays.
+    pub(crate) fn merge(&mut self, config: &Config, apex: &DomainName) -> Option<(ZoneEntry, Arc<ZoneState>)> {
+        let loaded = self.zones.get_mut(apex)?;
+        let served = loaded.last_good.as_ref().filter(|zone| zone.delta_name_count() >= MERGED_NAMES_MIN)?;
+        let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
+        let merged = Arc::new(served.merged(limits)?);
+        loaded.last_good = Some(Arc::clone(&merged));
+        Some((ZoneEntry::Served(merged), Arc::clone(&loaded.state)))
     }
 
     /// Takes a version that is stored; `None` if there is no such zone any more.
