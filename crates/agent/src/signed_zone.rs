@@ -285,7 +285,10 @@ impl SigningTask {
             }
             for answer in started {
                 match &self.problem {
-                    Some(problem) => answer.fail(&format!("sanderling: zone {}: {problem}", self.zone.apex)),
+                    Some(problem) => answer.fail(&format!(
+                        "sanderling: zone {}: the rollover goes on later, by itself: {problem}",
+                        self.zone.apex
+                    )),
                     None => answer.print(&format!(
                         "zone {0}: the rollover has begun; `sanderling dnssec status {0}` shows what it waits for\n",
                         self.zone.apex

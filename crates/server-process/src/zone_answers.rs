@@ -314,6 +314,18 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
             line("problem", format!("{problem} (failures: {})", transfer.failure_count));
         }
     }
+    if let Some(signing) = &report.signing {
+        if let Some(serial) = signing.serial {
+            let again = signing.sign_again_at_unix_s.map_or(String::new(), |at| format!(", again {}", ahead(at)));
+            line(
+                "signing",
+                format!("serial {serial} is signed here{again}; `sanderling dnssec status` shows the keys"),
+            );
+        }
+        if let Some(problem) = &signing.problem {
+            line("problem", problem.clone());
+        }
+    }
     for NotifyReport { address, serial, outcome } in &report.secondaries {
         let outcome = match outcome {
             NotifyOutcome::InProgress => "not confirmed yet".to_owned(),

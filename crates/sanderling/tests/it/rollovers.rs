@@ -292,19 +292,27 @@ fn kills_at_random_moments_of_a_rollover_leave_a_zone_that_is_valid() {
     for _ in 0..number_or("SANDERLING_KILLS", 5) {
         if is_settled(&domains.status()) {
             let begun = domains.dnssec(&["rollover", CHILD]);
-            assert!(begun.contains("the rollover has begun"), "{begun}");
+            // The keeper may not be back yet.
+            assert!(
+                begun.contains("the rollover has begun") || begun.contains("the rollover goes on later"),
+                "{begun}"
+            );
             rollover_count += 1;
         }
         std::thread::sleep(Duration::from_millis(random.u64(0..1500)));
         let server = domains.server.take().expect("it runs");
         let children = children_of(server.process_id()).unwrap();
-        match random.u8(0..4) {
-            0 => server.signal("KILL"),
-            _ => domains.server = Some(server),
+        let is_whole = random.u8(0..4) == 0;
+        if is_whole {
+            server.signal("KILL");
         }
         children.iter().for_each(|child| assert!(send_signal("KILL", &child.to_string())));
-        if domains.server.is_none() {
+        if is_whole {
+            server.end();
+            wait_until("nothing runs", || !domains.directory.control("status").status.success());
             domains.restart();
+        } else {
+            domains.server = Some(server);
         }
         let start = dig(domains.address, &["+tries=5", "+time=5", CHILD, "SOA"]);
         assert!(start.text().contains("NOERROR"), "{start}");

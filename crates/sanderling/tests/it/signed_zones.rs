@@ -147,6 +147,12 @@ fn zone_is_signed_by_one_line_and_follows_its_file() {
         assert_eq!(serial(&server), 9);
     }
     assert!(status(&directory).contains("problem: "));
+    wait_until("the zone status has it", || {
+        let mut command = sanderling();
+        command.args(["zone", "status", "example.com", "--control", &directory.argument("control")]);
+        let status = run_to_end(command, DEADLINE).text();
+        status.contains("  signing  serial 9 is signed here, again in ") && status.contains("  problem  ")
+    });
 
     directory.replace("example.com.zone", zone(20, 4).as_bytes());
     let reload = directory.control_with("reload", &["example.com"]);
