@@ -1,9 +1,10 @@
-//! Any bytes as the content of an encoded journal, with the right hash, and as the messages of a transfer of changes: nothing panics, and
-//! a journal that is accepted is encoded again as it was.
+//! Any bytes as the content of an encoded journal and of a change in a log, with the right hash, and as the messages of a transfer of changes:
+//! nothing panics, and a journal or change that is accepted is encoded again as it was.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use sanderling_dns::change_log::{self, ChangeLog};
 use sanderling_dns::transfer_in::{Progress, TransferReceiver};
 use sanderling_dns::zone_patch::ZonePatch;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
@@ -15,6 +16,8 @@ const APEX: &[u8] = b"\x01z\0";
 /// Magic, version, the digest of the zone, and whether the end is ambiguous.
 const START_BYTES: usize = 17;
 const HASH_BYTES: usize = 32;
+/// Where a change has the serial of its first SOA, if the names in it are the root: after owner, type, class, TTL and length.
+const SERIAL_AT: usize = 3 + 10 + 2;
 
 fn zone(serial: u32, records: &str) -> Zone {
     let apex = Name::parse(APEX).expect("an apex");
@@ -49,6 +52,18 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(after.encoded_journal().unwrap_or_else(|| encoded.clone()), encoded);
     }
     let apex = Name::parse(APEX).expect("an apex");
+    let length = (input.len() as u32).to_be_bytes();
+    let log = [&change_log::HEAD[..], &length, &with_hash(input.to_vec())].concat();
+    let serial = input
+        .get(SERIAL_AT..SERIAL_AT + 4)
+        .map_or(1, |bytes| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+    let read = ChangeLog::read(&log, apex, serial);
+    for change in &read.changes {
+        let mut again = change_log::HEAD.to_vec();
+        change_log::put_change(change, &mut again);
+        assert_eq!(again, log);
+    }
+    let _ = read.patch().finish(|_| {});
     let (_, mut receiver) = TransferReceiver::new(apex, Some(1), 0x1234, None, 0, 1 << 20);
     let mut patch = ZonePatch::default();
     let mut rest = input;

@@ -319,7 +319,7 @@ impl Catalogs {
         if self.handed_over_at.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
             let _permit = self.context.hand_overs.acquire().await;
             self.handed_over_at = Some(tokio::time::Instant::now());
-            if let Err(error) = self.context.link.zone_stored(catalog.apex.as_str(), false).await {
+            if let Err(error) = self.context.link.zone_stored(catalog.apex.as_str(), false, &[]).await {
                 log_error(&format!("catalogs: the server process does not load their zones: {error}"));
             }
         }

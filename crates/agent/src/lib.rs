@@ -23,6 +23,7 @@ mod catalogs;
 mod catalog_members;
 mod secondary_zone;
 mod signed_zone;
+mod signed_version;
 mod signing_keys;
 mod zone_observer;
 mod keeper_client;

@@ -1,7 +1,9 @@
 //! The connection to the supervisor, and the challenges that it passes on to the server process.
 
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_ipc::agent::{AgentReport, Challenge, UpdatesOutcome, challenges_to_memfd};
+use sanderling_ipc::agent::{
+    AgentReport, Challenge, UpdatesOutcome, ZONE_CHANGES_BYTES_MAX, challenges_to_memfd, zone_changes_to_memfd,
+};
 use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, Received};
 use std::cell::RefCell;
 use std::io;
@@ -91,16 +93,20 @@ impl Link {
     }
 
     /// Has the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`: even if it has lost
-    /// records or its serial went back.
+    /// records or its serial went back. `changes`, as a log has them, may lead on from the version that it serves; then it applies these.
     ///
     /// # Errors
     /// Why it has not.
-    pub(crate) async fn zone_stored(&self, name: &str, is_forced: bool) -> Result<(), String> {
+    pub(crate) async fn zone_stored(&self, name: &str, is_forced: bool, changes: &[u8]) -> Result<(), String> {
         let text = |error: io::Error| error.to_string();
         let (mut ours, theirs) = Connection::pair().map_err(text)?;
         let readable =
             ours.as_fd().try_clone_to_owned().map(Into::into).and_then(UnixDatagram::from_std).map_err(text)?;
-        self.send(Event::ZoneStored { zone: name.to_owned(), is_forced }, vec![(FdKind::Requester, theirs.into_fd())]);
+        let mut descriptors = vec![(FdKind::Requester, theirs.into_fd())];
+        if !changes.is_empty() && changes.len() <= ZONE_CHANGES_BYTES_MAX as usize {
+            descriptors.push((FdKind::ZoneChanges, zone_changes_to_memfd(changes).map_err(text)?));
+        }
+        self.send(Event::ZoneStored { zone: name.to_owned(), is_forced }, descriptors);
         let answer = async {
             let mut lines = String::new();
             loop {

@@ -98,7 +98,7 @@ impl ProducedCatalogs {
         if stored.handed_over_at.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
             let handed_over_at = Some(tokio::time::Instant::now());
             self.stored.insert(catalog.apex.clone(), StoredCatalog { handed_over_at, ..stored });
-            if let Err(error) = self.link.zone_stored(catalog.apex.as_str(), false).await {
+            if let Err(error) = self.link.zone_stored(catalog.apex.as_str(), false, &[]).await {
                 log_error(&format!("catalog {}: the server process does not load it: {error}", catalog.apex));
             }
         }

@@ -372,7 +372,7 @@ impl ZoneTask {
             return;
         }
         let _permit = self.context.hand_overs.acquire().await;
-        let result = self.context.link.zone_stored(self.zone.apex.as_str(), false).await;
+        let result = self.context.link.zone_stored(self.zone.apex.as_str(), false, &[]).await;
         self.handed_over_at = Some(tokio::time::Instant::now());
         self.load_problem = result.err().map(|error| format!("the server process does not load it: {error}"));
     }

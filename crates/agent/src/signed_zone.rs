@@ -8,6 +8,7 @@ use crate::clock::unix_s;
 use crate::command_answer::CommandAnswer;
 use crate::keeper_client::{KeeperClient, KeeperSigner};
 use crate::link::Link;
+use crate::signed_version::{SignedFiles, SignedVersion, WrittenVersion};
 use crate::signing_keys::SigningKeys;
 use crate::zone_observer::{ObserverContext, ZoneObserver};
 use sanderling_config::diagnostic::Diagnostic;
@@ -16,13 +17,14 @@ use sanderling_config::{
     Config, DomainName, Limits, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin,
 };
 use sanderling_dns::rdata::{self, PresentationFormat};
-use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_dns::{HashSeed, Name, NameBuf, Rtype, is_later};
-use sanderling_dnssec::sign::{KeysInUse, SignedZone, SigningJob};
+use sanderling_dnssec::sign::{ChangeJob, KeysInUse, RecordChanges, SignedZone, SigningJob, ZoneTtls, due_signatures};
 use sanderling_dnssec::zone_keys::{Observations, Rollover};
-use sanderling_dnssec::{Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters, ZoneKeys};
+use sanderling_dnssec::{
+    Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters, ZoneKeys, ZoneVersion,
+};
 use sanderling_ipc::agent::SigningReport;
-use sanderling_state::StateFolder;
+use sanderling_state::{StateError, StateFolder};
 use sanderling_zone_files::{ReadZone, ZoneDerivation, ZoneText, wire_name};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -34,6 +36,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{AbortHandle, spawn_blocking};
 
+/// Names whose signatures are made again in one change.
+const RENEWED_NAMES_MAX: usize = 128;
 /// The clock of the machine may be set meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time until what has failed is tried again.
@@ -190,12 +194,30 @@ struct Unsigned {
 }
 
 /// The signed version.
-#[derive(Clone)]
 struct Signed {
-    records: Arc<Records>,
-    serial: u32,
+    stored: SignedVersion,
     /// `None` if it was not signed since the start.
     signed_at_unix_s: Option<u64>,
+    sign_again_at_unix_s: Option<u64>,
+    ttls: ZoneTtls,
+}
+
+/// Whether the whole version is written in the background.
+#[derive(Default)]
+enum Writing {
+    #[default]
+    None,
+    InProgress,
+    Done(Result<WrittenVersion, StateError>),
+}
+
+/// Changes that were signed and stored.
+#[derive(Default)]
+struct SignedInPart {
+    /// As the log has them.
+    changes: Vec<u8>,
+    made_count: usize,
+    kept_count: usize,
     sign_again_at_unix_s: Option<u64>,
 }
 
@@ -217,8 +239,12 @@ struct SigningTask {
     observer: ZoneObserver,
     unsigned: Option<Unsigned>,
     signed: Option<Signed>,
-    /// The records or the keys are other ones than those that were signed.
+    /// The records are other ones than those that were signed.
     is_outdated: bool,
+    /// Changes since the version that the server process was told of, as the log has them.
+    changes: Vec<u8>,
+    /// What has become of the whole version that is written in the background.
+    writing: Rc<RefCell<Writing>>,
     /// Whether the server process was told to load the last version.
     is_handed_over: bool,
     /// Whether it is to load the next version even if that has lost records or its serial went back.
@@ -249,6 +275,8 @@ impl SigningTask {
             unsigned: None,
             signed: None,
             is_outdated: true,
+            changes: Vec::new(),
+            writing: Rc::default(),
             is_handed_over: false,
             is_forced: false,
             refused: None,
@@ -295,6 +323,7 @@ impl SigningTask {
                     )),
                 }
             }
+            self.write_if_needed().await;
             self.hand_over_if_needed(reread.as_ref()).await;
             self.observer.ask(self.keys.questions());
             // The clients that wait get their answer.
@@ -350,24 +379,22 @@ impl SigningTask {
     /// They are there, and cannot be read.
     async fn restore(&mut self) -> Result<(), String> {
         self.keys.restore().await?;
-        let (apex, zone_file) = (self.apex, self.context.state.path().join(self.zone.file()));
-        let read = move || {
-            let signed = match std::fs::read(&zone_file) {
-                Ok(text) => {
-                    let warn = |problem: &String| {
-                        log_warning(&format!("{}: {problem}; the zone is signed anew", zone_file.display()));
-                    };
-                    parse(text, &apex).inspect_err(warn).ok()
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-                Err(error) => return Err(format!("cannot read {}: {error}", zone_file.display())),
-            };
-            Ok(signed)
-        };
-        let signed = spawn_blocking(read).await.expect("the state folder does not panic")?;
-        self.signed = signed.and_then(|records| {
-            let serial = serial_of(&records, self.apex.as_name())?;
-            Some(Signed { records: Arc::new(records), serial, signed_at_unix_s: None, sign_again_at_unix_s: None })
+        self.restore_version().await
+    }
+
+    /// Reads the signed version.
+    async fn restore_version(&mut self) -> Result<(), String> {
+        let (state, files) = (Arc::clone(&self.context.state), self.files());
+        let stored = spawn_blocking(move || files.read(&state)).await.expect("the state folder does not panic")?;
+        self.signed = stored.and_then(|stored| match stored {
+            Ok(stored) => {
+                let ttls = ZoneTtls::default();
+                Some(Signed { stored, signed_at_unix_s: None, sign_again_at_unix_s: None, ttls })
+            }
+            Err(problem) => {
+                log_warning(&format!("the signed version of zone {}: {problem}; it is signed anew", self.zone.apex));
+                None
+            }
         });
         Ok(())
     }
@@ -419,8 +446,9 @@ impl SigningTask {
         if self.signed.is_none() {
             return;
         }
-        let (state, file) = (Arc::clone(&self.context.state), self.zone.file().display().to_string());
-        match spawn_blocking(move || state.remove(&file)).await.expect("the state folder does not panic") {
+        self.end_writing().await;
+        let (state, files) = (Arc::clone(&self.context.state), self.files());
+        match spawn_blocking(move || files.remove(&state)).await.expect("the state folder does not panic") {
             Ok(()) => (self.signed, self.is_handed_over) = (None, false),
             Err(error) => self.fail(error.to_string(), None),
         }
@@ -464,6 +492,9 @@ impl SigningTask {
     async fn sign(&mut self, unsigned: Arc<Records>) -> Result<(), String> {
         let context = Rc::clone(&self.context);
         let _permit = context.signings.acquire().await;
+        if self.sign_in_part(Arc::clone(&unsigned)).await? {
+            return Ok(());
+        }
         let previous = self.previous();
         let (keeper, zone, apex) = (Arc::clone(&self.context.keeper), self.zone.clone(), self.apex);
         let keys = self.keys.in_use();
@@ -490,7 +521,7 @@ impl SigningTask {
             (Some(unsigned), _) => Some(Arc::clone(&unsigned.records)),
             (None, Some(signed)) if self.file_problem.is_some() => {
                 let keys = self.keys.in_use();
-                Some(Arc::new(without_own_keys(&signed.records, self.apex.as_name(), &keys)))
+                Some(Arc::new(without_own_keys(&signed.stored.version, self.apex.as_name(), &keys)))
             }
             (None, _) => None,
         }
@@ -500,7 +531,7 @@ impl SigningTask {
     /// has a later one. If the version before is not there any more, its serial still is.
     fn previous(&self) -> Option<Arc<Records>> {
         if let Some(signed) = &self.signed {
-            return Some(Arc::clone(&signed.records));
+            return Some(Arc::new(signed.stored.version.to_records()));
         }
         let unsigned = &self.unsigned.as_ref()?.records;
         let mut soa = RecordsBuilder::default();
@@ -517,32 +548,123 @@ impl SigningTask {
 
     async fn store(&mut self, signed: SignedZone) -> Result<(), String> {
         let SignedZone { records, serial, is_changed, sign_again_at_unix_s, ttls, made_count, kept_count } = signed;
-        let records = Arc::new(records);
-        let before = self.signed.as_ref().map(|signed| signed.serial);
-        if is_changed || before.is_none() {
-            let (state, records) = (Arc::clone(&self.context.state), Arc::clone(&records));
-            let file = self.zone.file().display().to_string();
-            let write = move || {
-                let mut text = String::new();
-                records.write_text(&mut text);
-                state.write(&file, text.as_bytes()).map_err(|error| error.to_string())
-            };
-            spawn_blocking(write).await.expect("the state folder does not panic")?;
-            let from = before.map_or(String::new(), |before| format!("{before} -> "));
-            log(&format!(
-                "zone {}: serial {from}{serial} signed, {made_count} new signatures, {kept_count} kept",
-                self.zone.apex
-            ));
-            (self.is_handed_over, self.refused) = (false, None);
-        }
-        self.signed = Some(Signed { records, serial, signed_at_unix_s: Some(unix_s()), sign_again_at_unix_s });
+        let before = self.signed.as_ref().map(|signed| signed.stored.serial);
+        let unchanged = self.signed.take_if(|signed| !is_changed && signed.stored.has_log());
+        let stored = match unchanged {
+            Some(signed) => signed.stored,
+            None => {
+                self.end_writing().await;
+                let (state, files) = (Arc::clone(&self.context.state), self.files());
+                let write = move || files.write(&state, records, serial).map_err(|error| error.to_string());
+                let stored = spawn_blocking(write).await.expect("the state folder does not panic")?;
+                let from = before.map_or(String::new(), |before| format!("{before} -> "));
+                log(&format!(
+                    "zone {}: serial {from}{serial} signed, {made_count} new signatures, {kept_count} kept",
+                    self.zone.apex
+                ));
+                self.changes.clear();
+                (self.is_handed_over, self.refused) = (false, None);
+                stored
+            }
+        };
+        self.signed = Some(Signed { stored, signed_at_unix_s: Some(unix_s()), sign_again_at_unix_s, ttls });
         self.is_outdated = false;
         self.keys.on_signed(serial, ttls).await
     }
 
+    fn files(&self) -> SignedFiles {
+        SignedFiles::new(&self.zone, self.apex)
+    }
+
+    /// Signs what has changed in the records, and signatures that end soon, and stores that; whether it was possible. With other keys, after a
+    /// start, and with a clock that was ahead, all signatures are looked at.
+    async fn sign_in_part(&mut self, unsigned: Arc<Records>) -> Result<bool, String> {
+        let has_changed = self.keys.has_changed();
+        let is_known = |signed: &mut Signed| {
+            !has_changed && signed.stored.has_log() && signed.signed_at_unix_s.is_some_and(|at| at <= unix_s())
+        };
+        let Some(mut signed) = self.signed.take_if(is_known) else { return Ok(false) };
+        let keys = self.keys.in_use();
+        let (context, zone, files) = (Rc::clone(&self.context), self.zone.clone(), self.files());
+        let (keeper, state) = (Arc::clone(&context.keeper), Arc::clone(&context.state));
+        let before = signed.stored.serial;
+        let sign = move || {
+            let parameters = parameters(&zone.signing);
+            let signer = KeeperSigner { keeper: &keeper, zone: &zone.apex };
+            let mut signing = PartSigning { signer, files, state: &state, keys: &keys, parameters: &parameters };
+            let result = signing.sign(&mut signed, &unsigned);
+            (signed, result)
+        };
+        let (signed, result) = spawn_blocking(sign).await.expect("signing does not panic");
+        let (serial, ttls) = (signed.stored.serial, signed.ttls);
+        self.signed = Some(signed);
+        let SignedInPart { mut changes, made_count, kept_count, .. } = match result {
+            Ok(Some(in_part)) => in_part,
+            Ok(None) => return Ok(false),
+            Err(problem) => {
+                // What is in memory may be later than what is stored.
+                self.restore_version().await?;
+                return Err(problem);
+            }
+        };
+        self.is_outdated = false;
+        if before == serial {
+            return Ok(true);
+        }
+        log(&format!(
+            "zone {}: serial {before} -> {serial} signed in part, {made_count} new signatures, {kept_count} kept beside them",
+            self.zone.apex
+        ));
+        self.changes.append(&mut changes);
+        (self.is_handed_over, self.refused) = (false, None);
+        self.keys.on_signed(serial, ttls).await?;
+        Ok(true)
+    }
+
+    /// Writes the whole version in the background if the log is long, and shortens the log when that is done.
+    async fn write_if_needed(&mut self) {
+        let Some(signed) = &mut self.signed else { return };
+        let state = std::mem::take(&mut *self.writing.borrow_mut());
+        match state {
+            Writing::InProgress => *self.writing.borrow_mut() = Writing::InProgress,
+            Writing::Done(Ok(written)) => {
+                let files = SignedFiles::new(&self.zone, self.apex);
+                if let Err(error) = files.shorten_log(&self.context.state, &mut signed.stored, &written) {
+                    log_error(&format!("zone {}: the log of its changes is not shortened: {error}", self.zone.apex));
+                }
+            }
+            Writing::Done(Err(error)) => {
+                log_error(&format!("zone {}: the signed version is not written as a whole: {error}", self.zone.apex));
+            }
+            Writing::None if signed.stored.has_long_log() => {
+                let (version, log_bytes) = (signed.stored.version.clone(), signed.stored.log_bytes());
+                let (state, files) = (Arc::clone(&self.context.state), SignedFiles::new(&self.zone, self.apex));
+                let (writing, shared) = (Rc::clone(&self.writing), Rc::clone(&self.shared));
+                *writing.borrow_mut() = Writing::InProgress;
+                tokio::task::spawn_local(async move {
+                    let write = move || files.write_again(&state, &version, log_bytes);
+                    let result = spawn_blocking(write).await.expect("the state folder does not panic");
+                    *writing.borrow_mut() = Writing::Done(result);
+                    shared.wake.notify_one();
+                });
+            }
+            Writing::None => {}
+        }
+    }
+
+    /// Waits until no version is written in the background.
+    async fn end_writing(&mut self) {
+        while matches!(*self.writing.borrow(), Writing::InProgress) {
+            self.shared.wake.notified().await;
+        }
+        *self.writing.borrow_mut() = Writing::None;
+        // What has woken the task is still to be done.
+        self.shared.wake.notify_one();
+    }
+
     /// Has the server process load the signed version, unless it answers from it.
     async fn hand_over_if_needed(&mut self, reread: Option<&Reread>) {
-        let serial = self.signed.as_ref().map(|signed| signed.serial);
+        let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
         // Before the first signed version, the server process may answer from the file of the operator.
         let has_none = serial.is_none() && self.source.origin == ZoneOrigin::Operator;
         if has_none || self.is_handed_over && self.shared.served.get() == serial {
@@ -556,8 +678,14 @@ impl SigningTask {
         let _permit = context.hand_overs.acquire().await;
         // Without signatures, a version has far fewer records.
         let is_unsigned = self.zone.is_leaving && self.keys.in_use().keys.is_empty();
-        match context.link.zone_stored(self.zone.apex.as_str(), self.is_forced || is_unsigned).await {
-            Ok(()) => (self.is_handed_over, self.is_forced, self.refused) = (true, false, None),
+        let is_forced = self.is_forced || is_unsigned;
+        let changes = std::mem::take(&mut self.changes);
+        match context.link.zone_stored(self.zone.apex.as_str(), is_forced, &changes).await {
+            Ok(()) => {
+                (self.is_handed_over, self.is_forced, self.refused) = (true, false, None);
+                // Its report comes by another way, and may be late.
+                self.shared.served.set(serial);
+            }
             Err(error) => self.on_refused(&error, reread),
         }
     }
@@ -582,7 +710,7 @@ impl SigningTask {
         let signed = self.signed.as_ref();
         let refused = self.refused.as_ref().map(|refused| refused.problem.clone());
         let report = SigningReport {
-            serial: signed.map(|signed| signed.serial),
+            serial: signed.map(|signed| signed.stored.serial),
             sign_again_at_unix_s: signed.and_then(|signed| signed.sign_again_at_unix_s),
             problem: self.file_problem.clone().or_else(|| self.problem.clone()).or(refused),
         };
@@ -637,28 +765,8 @@ fn split_files(text: ZoneText) -> Option<Vec<(PathBuf, Vec<u8>)>> {
     text.files.into_iter().map(split).collect()
 }
 
-/// The records of a signed version that was stored.
-///
-/// # Errors
-/// It is no zone file.
-fn parse(text: Vec<u8>, apex: &NameBuf) -> Result<Records, String> {
-    let mut parser = Parser::new("signed".to_owned(), text, apex.as_name(), ParserLimits::default());
-    let mut records = RecordsBuilder::default();
-    while let Some(entry) = parser.next() {
-        match entry {
-            Ok(Entry::Record(record)) => {
-                let sanderling_dns::zonefile::Record { owner, rtype, ttl_s, rdata, .. } = record;
-                records.push(Record { owner, rtype, ttl_s, rdata });
-            }
-            Ok(Entry::Include { .. }) => return Err("it includes another file".to_owned()),
-            Err(diagnostic) => return Err(diagnostic.problem),
-        }
-    }
-    Ok(records.finish())
-}
-
 /// The records of a signed version but for those that `keys` has added.
-fn without_own_keys(signed: &Records, apex: Name<'_>, keys: &KeysInUse) -> Records {
+fn without_own_keys(signed: &ZoneVersion, apex: Name<'_>, keys: &KeysInUse) -> Records {
     let is_added = |record: &Record<'_>| {
         let is_of = |added: &[Vec<u8>]| added.iter().any(|rdata| rdata == record.rdata);
         record.owner == apex
@@ -674,10 +782,58 @@ fn without_own_keys(signed: &Records, apex: Name<'_>, keys: &KeysInUse) -> Recor
     records.finish()
 }
 
-/// The serial of the SOA record at `apex`.
-fn serial_of(records: &Records, apex: Name<'_>) -> Option<u32> {
-    let soa = records.iter().find(|record| record.rtype == Rtype::SOA && record.owner == apex)?;
-    rdata::serial_of(soa.rdata)
+/// Signs changes of a zone, and stores each.
+struct PartSigning<'p> {
+    signer: KeeperSigner<'p>,
+    files: SignedFiles,
+    state: &'p StateFolder,
+    keys: &'p KeysInUse,
+    parameters: &'p SigningParameters,
+}
+
+impl PartSigning<'_> {
+    /// Signs what leads to `unsigned`, and signatures that end soon; `None` if the zone is to be signed as a whole.
+    fn sign(&mut self, signed: &mut Signed, unsigned: &Records) -> Result<Option<SignedInPart>, String> {
+        let (apex, policy) = (self.files.apex(), self.parameters.serial_policy);
+        let mut done = SignedInPart { sign_again_at_unix_s: signed.sign_again_at_unix_s, ..SignedInPart::default() };
+        let changes = RecordChanges::between(&signed.stored.version, unsigned, apex.as_name(), policy);
+        let Some(changes) = changes else { return Ok(None) };
+        if !changes.is_empty() && !self.sign_change(signed, &changes, &[], &mut done)? {
+            return Ok(None);
+        }
+        if signed.sign_again_at_unix_s.is_none_or(|at| at <= unix_s()) {
+            let due = due_signatures(&signed.stored.version, self.parameters, unix_s());
+            done.sign_again_at_unix_s = due.sign_again_at_unix_s;
+            for names in due.names.chunks(RENEWED_NAMES_MAX) {
+                if !self.sign_change(signed, &RecordChanges::default(), names, &mut done)? {
+                    return Ok(None);
+                }
+            }
+        }
+        signed.sign_again_at_unix_s = done.sign_again_at_unix_s;
+        Ok(Some(done))
+    }
+
+    /// Whether it was possible in part.
+    fn sign_change(
+        &mut self,
+        signed: &mut Signed,
+        changes: &RecordChanges,
+        renewed: &[NameBuf],
+        done: &mut SignedInPart,
+    ) -> Result<bool, String> {
+        let (apex, keys, parameters) = (self.files.apex(), self.keys, self.parameters);
+        let job = ChangeJob { apex: apex.as_name(), changes, renewed, keys, parameters, now_unix_s: unix_s() };
+        let change = sanderling_dnssec::sign_change(&mut signed.stored.version, &job, &mut self.signer);
+        let Some(change) = change.map_err(|error| error.to_string())? else { return Ok(false) };
+        done.changes.append(&mut self.files.append(self.state, &mut signed.stored, &change)?);
+        done.made_count += change.made_count;
+        done.kept_count += change.kept_count;
+        signed.ttls.longest_s = signed.ttls.longest_s.max(change.longest_ttl_s);
+        let times = [done.sign_again_at_unix_s, change.sign_again_at_unix_s];
+        done.sign_again_at_unix_s = times.into_iter().flatten().min();
+        Ok(true)
+    }
 }
 
 fn parameters(signing: &Signing) -> SigningParameters {

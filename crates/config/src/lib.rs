@@ -61,7 +61,9 @@ pub use releases::{PREVIOUS_RELEASES_MAX, ReleaseLink};
 pub use request_log::{AccessLog, LogOutput, LogTarget, QueryLog, Rotation, RotationTime};
 pub use sanderling_log_format::LogKind;
 pub use service::{ListenerRole, Service};
-pub use signing::{SIGNED_ZONES, SignedSerial, SignedZone, Signing, SigningAlgorithm, ZONE_KEYS, ZoneKeyLayout};
+pub use signing::{
+    SIGNED_ZONES, SignedSerial, SignedZone, Signing, SigningAlgorithm, ZONE_KEYS, ZoneKeyLayout, changes_file,
+};
 pub use similar::most_similar;
 pub use site::{DohPath, Hsts, Site, SiteOptions};
 pub use transfers::{Primary, Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};

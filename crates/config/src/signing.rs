@@ -30,6 +30,16 @@ impl SignedZone {
     pub fn file(&self) -> PathBuf {
         Path::new(SIGNED_ZONES).join(format!("{}.zone", zone_file_name(&self.apex)))
     }
+
+    /// The file with the changes since that version, below the state folder.
+    pub fn changes_file(&self) -> PathBuf {
+        changes_file(&self.file())
+    }
+}
+
+/// The file with the changes since the signed version in the file `zone`.
+pub fn changes_file(zone: &Path) -> PathBuf {
+    zone.with_extension("changes")
 }
 
 impl SignedZone {

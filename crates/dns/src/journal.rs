@@ -88,9 +88,20 @@ pub(crate) fn put_record(out: &mut Vec<u8>, owner: Name<'_>, rtype: Rtype, class
     out.extend_from_slice(rdata);
 }
 
+/// What a record of a transfer or of a change is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordRole {
+    /// One of the whole zone.
+    OfZone,
+    /// One that a change removes.
+    Removed,
+    /// One that a change adds.
+    Added,
+}
+
 /// What has led from one version to the next one.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ZoneChange {
+pub struct ZoneChange {
     from_serial: u32,
     to_serial: u32,
     records: Vec<u8>,
@@ -121,6 +132,49 @@ impl ZoneChange {
         }
         let [Some(from_serial), Some(to_serial)] = serials else { return None };
         is_later(to_serial, from_serial).then_some(ZoneChange { from_serial, to_serial, records })
+    }
+
+    /// The change of the zone at `apex` that removes and adds these records, with one SOA each; `None` if these are not such.
+    pub fn from_records<'r>(
+        apex: Name<'_>,
+        removed: impl Iterator<Item = Record<'r>>,
+        added: impl Iterator<Item = Record<'r>>,
+    ) -> Option<ZoneChange> {
+        let (mut all, mut others) = (Vec::new(), Vec::new());
+        let put = |out: &mut Vec<u8>, record: &Record<'_>| {
+            put_record(out, record.owner, record.rtype, CLASS_IN, record.ttl_s.to_be_bytes(), record.rdata);
+        };
+        let is_soa = |record: &Record<'_>| record.rtype == Rtype::SOA && record.owner.eq_ignore_case(apex);
+        removed.for_each(|record| put(if is_soa(&record) { &mut all } else { &mut others }, &record));
+        all.append(&mut others);
+        let mut last = Vec::new();
+        added.for_each(|record| put(if is_soa(&record) { &mut all } else { &mut last }, &record));
+        all.append(&mut last);
+        ZoneChange::new(apex, all)
+    }
+
+    /// The serial of the version that it leads on from.
+    pub fn from_serial(&self) -> u32 {
+        self.from_serial
+    }
+
+    /// The serial of the version that it leads to.
+    pub fn to_serial(&self) -> u32 {
+        self.to_serial
+    }
+
+    /// Calls `take` with each record that is removed, and then with each that is added.
+    pub fn each_record(&self, mut take: impl FnMut(RecordRole, &Record<'_>)) {
+        let (mut at, mut soa_count) = (0, 0);
+        while let Some(record) = self.record_at(at) {
+            at += record.length_bytes;
+            soa_count += usize::from(record.rtype == Rtype::SOA);
+            take(if soa_count == 1 { RecordRole::Removed } else { RecordRole::Added }, &record.record());
+        }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.records
     }
 
     /// The record at `at`: 0, or the end of another one; `None` at the end.

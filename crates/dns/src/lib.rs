@@ -24,6 +24,7 @@ pub mod transfer;
 pub mod notify;
 pub mod difference;
 pub mod update;
+pub mod change_log;
 pub mod zone_patch;
 pub mod transfer_in;
 pub mod client;
@@ -57,8 +58,9 @@ pub mod calendar;
 pub mod name;
 
 pub use answer::{Answer, DnsTransport, RequestInfo, answer, answer_parsed, answer_with_options};
+pub use change_log::ChangeLog;
 pub use cookie::CookieSecrets;
-pub use journal::{JournalError, ZoneJournal, is_later};
+pub use journal::{JournalError, ZoneChange, ZoneJournal, is_later};
 pub use name::{Name, NameBuf};
 pub use name_hash::HashSeed;
 pub use query::{ParsedQuery, ReplyClass};

@@ -2,6 +2,7 @@
 //! is whole: it begins and ends with the SOA, has no record of another zone, and all of it is signed if a key is given.
 
 use crate::client::{QueryKind, ReplyError, ReplyReader, SoaTimers, put_rdata, query};
+pub use crate::journal::RecordRole;
 use crate::journal::{is_in_zones, is_later};
 use crate::name::Name;
 use crate::packed_rrset::CLASS_IN;
@@ -68,17 +69,6 @@ pub enum Progress {
     Complete,
     /// The server has no later version than the one that it was told of.
     UpToDate,
-}
-
-/// What a record of a transfer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordRole {
-    /// One of the whole zone.
-    OfZone,
-    /// One that a change removes.
-    Removed,
-    /// One that a change adds.
-    Added,
 }
 
 /// What the records that come next are.

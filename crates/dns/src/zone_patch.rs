@@ -1,10 +1,10 @@
-//! The changes of an IXFR (RFC 1995), to be applied to the records of the stored version. Each record that is removed must be there,
+//! The changes of an IXFR (RFC 1995) or of a [`crate::change_log`], to be applied to the records of the stored version. Each record that is removed must be there,
 //! and none that is added: otherwise primary and secondary have had different versions with the same serial.
 
+use crate::journal::RecordRole;
 use crate::name::Name;
 use crate::rdata::{FieldKind, field_end, fields};
 use crate::rtype::Rtype;
-use crate::transfer_in::RecordRole;
 use crate::zonefile::{Position, Record};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};

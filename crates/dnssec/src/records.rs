@@ -216,6 +216,15 @@ fn name_of(wire: &[u8]) -> Name<'_> {
     Name::parse(wire).expect("a stored name is well-formed")
 }
 
+/// Appends records as a zone file, the SOA first.
+pub(crate) fn write_text<'r, R: Iterator<Item = Record<'r>>>(records: impl Fn() -> R, out: &mut String) {
+    let (is_soa, is_other) = (|it: &Record<'r>| it.rtype == Rtype::SOA, |it: &Record<'r>| it.rtype != Rtype::SOA);
+    for Record { owner, rtype, ttl_s, rdata } in records().filter(is_soa).chain(records().filter(is_other)) {
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "{owner} {ttl_s} IN {rtype} {}", PresentationFormat::new(rtype, rdata));
+    }
+}
+
 /// The records of a zone in canonical order, each once.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
@@ -250,12 +259,9 @@ impl Records {
         self.nodes().flat_map(Node::records)
     }
 
-    /// Appends the records as a zone file, each on a line with complete names. The zone file parser reads the same records.
+    /// Appends the records as a zone file, each on a line with complete names, the SOA first. The zone file parser reads the same records.
     pub fn write_text(&self, out: &mut String) {
-        for Record { owner, rtype, ttl_s, rdata } in self.iter() {
-            // Writing to a string does not fail.
-            let _ = writeln!(out, "{owner} {ttl_s} IN {rtype} {}", PresentationFormat::new(rtype, rdata));
-        }
+        write_text(|| self.iter(), out);
     }
 
     /// The names with their records.

@@ -177,6 +177,24 @@ pub struct RecordChanges {
     pub added: Records,
 }
 
+impl RecordChanges {
+    /// What leads from the records that `version` was signed for to `unsigned`; `None` if the zone is to be signed as a whole, since they have
+    /// records of keys. It takes time in proportion to the zone.
+    pub fn between(
+        version: &ZoneVersion,
+        unsigned: &Records,
+        apex: Name<'_>,
+        policy: SerialPolicy,
+    ) -> Option<RecordChanges> {
+        change::difference(version, unsigned, apex, policy)
+    }
+
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.removed.count() == 0 && self.added.count() == 0
+    }
+}
+
 /// What [`sign_change`] makes the next version of.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangeJob<'j> {

@@ -1,7 +1,7 @@
 //! A version of a zone that changes into the next one at a cost that depends on the change: the records of a whole version, and the
 //! names that have other records since.
 
-use crate::records::{Node, Record, Records};
+use crate::records::{Node, Record, Records, write_text};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::iter;
@@ -68,6 +68,11 @@ impl ZoneVersion {
     /// All records, in canonical order.
     pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
         self.nodes().flat_map(Node::records)
+    }
+
+    /// As [`Records::write_text`].
+    pub fn write_text(&self, out: &mut String) {
+        write_text(|| self.iter(), out);
     }
 
     /// The number of names, or more.

@@ -12,6 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of a file, but for journals.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Bytes of changes of a zone that are handed over. With more, the server process loads the zone.
+pub const ZONE_CHANGES_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of what dynamic updates make of a zone: more than the limit `zone_updates_bytes_max` allows.
 const UPDATES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Bytes of journals after which no further one is put into the same file.
@@ -159,6 +161,20 @@ pub fn updates_to_memfd(content: &[u8]) -> io::Result<OwnedFd> {
 pub fn updates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
     check_sealed(&descriptor)?;
     memfd::read(descriptor, UPDATES_BYTES_MAX)
+}
+
+/// Writes changes of a zone, as a log has them.
+pub fn zone_changes_to_memfd(changes: &[u8]) -> io::Result<OwnedFd> {
+    memfd::create("zone-changes", changes)
+}
+
+/// Reads what [`zone_changes_to_memfd`] has written.
+///
+/// # Errors
+/// The memory can change, or has too many bytes.
+pub fn zone_changes_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
+    check_sealed(&descriptor)?;
+    memfd::read(descriptor, ZONE_CHANGES_BYTES_MAX)
 }
 
 /// A primary server says that a zone has changed.

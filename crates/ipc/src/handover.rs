@@ -84,6 +84,8 @@ pub struct Descriptors {
     pub journals: Option<OwnedFd>,
     /// What dynamic updates have made of a zone.
     pub updates: Option<OwnedFd>,
+    /// Changes of a zone.
+    pub zone_changes: Option<OwnedFd>,
     /// The records that are derived for zones.
     pub derived_records: Option<OwnedFd>,
     /// The certificates in service.
@@ -124,6 +126,7 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
                 FdKind::ServedZones => self.served_zones = Some(descriptor),
                 FdKind::Journals => self.journals = Some(descriptor),
                 FdKind::Updates => self.updates = Some(descriptor),
+                FdKind::ZoneChanges => self.zone_changes = Some(descriptor),
                 FdKind::DerivedRecords => self.derived_records = Some(descriptor),
                 FdKind::ServedCertificates => self.served_certificates = Some(descriptor),
                 FdKind::AgentReport => self.agent_report = Some(descriptor),

@@ -322,8 +322,8 @@ pub enum Event {
     CertificatesServed,
     /// A primary has sent NOTIFY.
     ZoneNotified(ZoneNotify),
-    /// The agent has stored another version of a zone, or removed it: the server process is to load it. It answers the agent
-    /// ([`FdKind::Requester`]).
+    /// The agent has stored another version of a zone, or removed it: the server process is to load it, or to apply the changes that come
+    /// with the event ([`FdKind::ZoneChanges`]). It answers the agent ([`FdKind::Requester`]).
     ZoneStored {
         /// Its name.
         zone: String,
@@ -403,6 +403,8 @@ pub enum FdKind {
     Journals,
     /// What dynamic updates have made of a zone, in a sealed memfd ([`crate::agent`]).
     Updates,
+    /// Changes of a zone, in a sealed memfd ([`crate::agent`]).
+    ZoneChanges,
     /// The records that are derived for zones, in a sealed memfd ([`crate::derived`]).
     DerivedRecords,
     /// The certificates in service, in a sealed memfd ([`crate::derived`]).
@@ -678,6 +680,7 @@ pub(crate) mod tests {
             FdKind::ServedZones,
             FdKind::Journals,
             FdKind::Updates,
+            FdKind::ZoneChanges,
             FdKind::DerivedRecords,
             FdKind::ServedCertificates,
             FdKind::AgentReport,
@@ -714,7 +717,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 32, 34, 24], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 32, 34, 25], "{inner:?}");
     }
 
     #[test]

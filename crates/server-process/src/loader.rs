@@ -116,6 +116,8 @@ struct LoadedZone {
     /// What dynamic updates have made of that version; `None` if the zone can have none.
     updates: Option<ZoneUpdates>,
     state: Arc<ZoneState>,
+    /// When the end of its first signature was searched for while it has changed, in seconds since 1970.
+    expiration_found_at: Option<u64>,
     /// The check of this load has found that the files have the content that they had.
     is_unchanged: bool,
     /// The load that has seen the zone last.
@@ -646,6 +648,7 @@ impl LoadedZone {
             derivation,
             updates: None,
             state,
+            expiration_found_at: None,
             is_unchanged,
             load_count: 0,
         }

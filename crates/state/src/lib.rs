@@ -192,6 +192,12 @@ impl StateFolder {
         }
     }
 
+    /// The content of the file `name`, of any length.
+    pub fn read_long(&self, name: &str) -> Result<Vec<u8>, StateError> {
+        let path = self.path_of(name)?;
+        fs::read(&path).map_err(|error| failed("read", &path, &error))
+    }
+
     /// Whether there is a file `name`.
     pub fn has(&self, name: &str) -> bool {
         self.path_of(name).is_ok_and(|path| path.is_file())
@@ -203,6 +209,23 @@ impl StateFolder {
         let parent = path.parent().unwrap_or(&self.root);
         self.create_folder(parent)?;
         write_durably(&path, content).map_err(|error| failed("write", &path, &error))
+    }
+
+    /// Writes `content` after the first `length` bytes of the file `name`, which has them, in the place of what a crash has left there. After a
+    /// crash, the file may have a part of it.
+    pub fn append(&self, name: &str, length: u64, content: &[u8]) -> Result<(), StateError> {
+        let path = self.path_of(name)?;
+        let append = || {
+            let mut file = OpenOptions::new().append(true).open(&path)?;
+            if file.metadata()?.len() != length {
+                let mut start = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+                File::open(&path)?.read_exact(&mut start)?;
+                return write_durably(&path, &[&start, content].concat());
+            }
+            file.write_all(content)?;
+            file.sync_all()
+        };
+        append().map_err(|error| failed("write", &path, &error))
     }
 
     /// Removes the file `name`, if there is one.

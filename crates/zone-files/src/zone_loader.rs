@@ -5,9 +5,10 @@ use crate::record_sink::{MergedUpdates, PriorUpdates, RecordSink};
 use crate::wire_name::wire_name;
 use crate::zone_sources::{ZoneSources, ZoneSourcesBuilder, ZoneText};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
-use sanderling_config::{DomainName, Limits, Zone as ZoneConfig};
+use sanderling_config::{DomainName, Limits, SIGNED_ZONES, Zone as ZoneConfig, ZoneOrigin, changes_file};
+use sanderling_dns::zone_patch::{PatchError, ZonePatch};
 use sanderling_dns::zonefile::{self, Entry, Parser, Position};
-use sanderling_dns::{HashSeed, Zone, ZoneBuilder, ZoneLimits};
+use sanderling_dns::{ChangeLog, HashSeed, Rtype, Zone, ZoneBuilder, ZoneLimits, rdata};
 use sanderling_os::clock::unix_seconds;
 use sanderling_os::error::with_second_try;
 use std::io::{self, Read};
@@ -71,8 +72,14 @@ pub fn load(
             let diagnostics = vec![Diagnostic::error(Location::File(config.file.clone()), problem)];
             Failure { diagnostics, denial }
         })?;
+    let changes_path = changes_file(&config.file);
+    let changes = match is_signed_here(config) {
+        true => read(&changes_path, &mut budget_bytes, &mut sources, limits).ok(),
+        false => None,
+    };
+    let patch = changes.map(|changes| patch_of(&text, &changes, &config.apex));
     let mut loader = ZoneLoader::new(&config.apex, &config.file, text, budget_bytes, limits);
-    loader.sources = sources;
+    (loader.sources, loader.patch) = (sources, patch);
     loader.load(&config.apex, derivation, updates, seed, warnings)
 }
 
@@ -109,9 +116,35 @@ pub fn restore(
 ) -> Result<ReadZone, Vec<Diagnostic>> {
     let mut files = files.into_iter();
     let (path, text) = files.next().unwrap_or_default();
+    let changes = files.as_slice().first().filter(|(other, _)| *other == changes_file(&path));
+    let patch = changes.map(|(_, changes)| patch_of(&text, changes, apex));
     let mut loader = ZoneLoader::new(apex, &path, text, limits.zone_file_bytes_max, limits);
+    loader.patch = patch;
     loader.kept_includes = Some(files);
     loader.load(apex, derivation, updates, seed, &mut Vec::new()).map_err(|failure| failure.diagnostics)
+}
+
+/// Whether the file is that of a signed version, which has its changes beside it.
+fn is_signed_here(zone: &ZoneConfig) -> bool {
+    let folder = zone.file.parent().and_then(Path::file_name);
+    zone.origin != ZoneOrigin::Operator && folder.is_some_and(|folder| folder == SIGNED_ZONES)
+}
+
+/// The changes since the signed version in `text`, whose first record is the SOA.
+pub fn patch_of(text: &[u8], changes: &[u8], apex: &DomainName) -> ZonePatch {
+    let apex = wire_name(apex);
+    let serial = first_serial(text, apex.as_name());
+    serial.map_or_else(ZonePatch::default, |serial| ChangeLog::read(changes, apex.as_name(), serial).patch())
+}
+
+/// The serial of the SOA in the first line of `text`.
+pub fn first_serial(text: &[u8], apex: sanderling_dns::Name<'_>) -> Option<u32> {
+    let line = text.split_inclusive(|&byte| byte == b'\n').next()?;
+    let mut parser = Parser::new(String::new(), line.to_vec(), apex, zonefile::ParserLimits::default());
+    match parser.next() {
+        Some(Ok(Entry::Record(record))) if record.rtype == Rtype::SOA => rdata::serial_of(record.rdata),
+        _ => None,
+    }
 }
 
 /// A zone that is being read.
@@ -121,6 +154,8 @@ struct ZoneLoader<'l> {
     files: Vec<PathBuf>,
     diagnostics: Vec<Diagnostic>,
     sources: ZoneSourcesBuilder,
+    /// What has changed since the file was written.
+    patch: Option<ZonePatch>,
     /// The included files of a version that was kept, in the order in which they were read, instead of those on disk.
     kept_includes: Option<vec::IntoIter<(PathBuf, Vec<u8>)>>,
     denial: Denial,
@@ -140,6 +175,7 @@ impl<'l> ZoneLoader<'l> {
             files: vec![file.to_owned()],
             diagnostics: Vec::new(),
             sources: ZoneSourcesBuilder::new(0),
+            patch: None,
             kept_includes: None,
             denial: Denial::None,
             budget_bytes,
@@ -189,9 +225,17 @@ impl<'l> ZoneLoader<'l> {
         let mut end = Position { file_index: 0, line: 1, column: 1 };
         loop {
             match self.parser.next() {
-                None => return end,
-                Some(Ok(Entry::Record(record))) => {
+                None => break,
+                Some(Ok(Entry::Record(mut record))) => {
                     end = record.position;
+                    match self.patch.as_mut().map_or(Ok(Some(record.ttl_s)), |patch| patch.apply(&record)) {
+                        Ok(Some(ttl_s)) => record.ttl_s = ttl_s,
+                        Ok(None) => continue,
+                        Err(error) => {
+                            self.add_patch_error(&error);
+                            break;
+                        }
+                    }
                     if !merge.as_mut().is_some_and(|merge| merge.holds_back(&record)) {
                         sink.add(&record);
                     }
@@ -200,6 +244,17 @@ impl<'l> ZoneLoader<'l> {
                 Some(Err(diagnostic)) => self.add(&diagnostic),
             }
         }
+        let patch = self.patch.take().filter(|_| !self.has_errors());
+        if let Some(Err(error)) = patch.map(|patch| patch.finish(|record| sink.add(record))) {
+            self.add_patch_error(&error);
+        }
+        end
+    }
+
+    fn add_patch_error(&mut self, error: &PatchError) {
+        let message = format!("the changes since this version do not fit: {error}");
+        let problem = Problem::new(message, "run `sanderling reload` with the name of the zone: it is signed anew");
+        self.diagnostics.push(Diagnostic::error(Location::File(self.files[0].clone()), problem));
     }
 
     /// Reads a file for `$INCLUDE`; its path is relative to the file with the directive.

@@ -1,5 +1,6 @@
 //! The files that a zone was read from, and whether they still have the same content.
 
+use sanderling_dns::change_log;
 use std::fs::{self, Metadata};
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
@@ -79,7 +80,8 @@ impl ZoneSourcesBuilder {
         self.hasher.write(text);
         self.hasher.write_usize(text.len());
         self.text.files.push((path.to_string_lossy().into_owned(), text.len() as u64));
-        self.text.ends_with_newline &= text.last().is_none_or(|last| *last == b'\n');
+        let is_text = !text.starts_with(&change_log::HEAD);
+        self.text.ends_with_newline &= !is_text || text.last().is_none_or(|last| *last == b'\n');
         let max = self.content_bytes_max;
         self.text.content = self.text.content.take().filter(|content| (content.len() + text.len()) as u64 <= max);
         if let Some(content) = &mut self.text.content {

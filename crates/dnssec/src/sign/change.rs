@@ -11,7 +11,7 @@
 
 use super::signatures::Signatures;
 use super::version::{Authority, Soa, is_made, listed_types};
-use super::{ChangeJob, Denial, SignError, SignedChange, ZoneSigner, serial};
+use super::{ChangeJob, Denial, RecordChanges, SerialPolicy, SignError, SignedChange, ZoneSigner, serial};
 use crate::canonical::{end_of_names_below, is_below, keys_between};
 use crate::denial::{self, Hash};
 use crate::records::{Node, Record, Records, RecordsBuilder, Rrset, order_key};
@@ -19,6 +19,7 @@ use crate::zone_version::{NameKey, NodeRef, ZoneVersion};
 use crate::zonemd;
 use sanderling_dns::{Name, NameBuf, Rtype, is_later};
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -366,8 +367,8 @@ impl<'v, 'j> Change<'v, 'j> {
                 Some(bitmap)
             }
             None => {
-                // What hides names below would be shown.
-                let next = self.version.nodes_from(Bound::Excluded(key)).find(|node| has_content(*node));
+                // What hides names below would be shown. No owner of an NSEC3 record is below.
+                let next = self.version.nodes_from(Bound::Excluded(key)).next();
                 next.filter(|node| is_below(node.key(), key)).map(|_| bitmap)
             }
         }
@@ -492,6 +493,71 @@ impl<'v, 'j> Change<'v, 'j> {
         }
         (removed.finish(), added.finish())
     }
+}
+
+/// What leads from the unsigned records of `version` to `unsigned`; `None` if the zone is to be signed as a whole. It takes time in proportion
+/// to the zone.
+pub(super) fn difference(
+    version: &ZoneVersion,
+    unsigned: &Records,
+    apex: Name<'_>,
+    policy: SerialPolicy,
+) -> Option<RecordChanges> {
+    let (mut removed, mut added) = (RecordsBuilder::default(), RecordsBuilder::default());
+    let put = |node: Node<'_>, rrset: Rrset<'_>, out: &mut RecordsBuilder| {
+        let name = out.put_name(node.owner());
+        rrset.rdatas().for_each(|rdata| out.put(name, rrset.rtype(), rrset.ttl_s(), rdata));
+    };
+    let is_same = |left: &Rrset<'_>, right: &Rrset<'_>| {
+        (left.rtype(), left.ttl_s()) == (right.rtype(), right.ttl_s()) && left.rdatas().eq(right.rdatas())
+    };
+    let mut old_nodes = version.nodes().peekable();
+    let mut new_nodes = unsigned.nodes().peekable();
+    loop {
+        let order = match (old_nodes.peek(), new_nodes.peek()) {
+            (None, None) => break,
+            (Some(old), Some(new)) => old.key().cmp(new.key()),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+        };
+        let old = old_nodes.next_if(|_| order.is_le());
+        let new = new_nodes.next_if(|_| order.is_ge());
+        let old_rrsets = old.map(|node| compared(node, apex)).unwrap_or_default();
+        let new_rrsets = new.map(|node| compared(node, apex)).unwrap_or_default();
+        for (node, rrsets, others, out) in
+            [(old, &old_rrsets, &new_rrsets, &mut removed), (new, &new_rrsets, &old_rrsets, &mut added)]
+        {
+            let missing = rrsets.iter().filter(|rrset| !others.iter().any(|other| is_same(rrset, other)));
+            missing.for_each(|rrset| put(node.expect("it has RRsets"), *rrset, out));
+        }
+        if new.is_some_and(|node| node.rrsets().any(|rrset| is_of_keys(node, rrset.rtype(), apex))) {
+            return None;
+        }
+    }
+    let soa_before = Soa::of_node(version.node_of(&order_key(apex))?).ok()?;
+    let soa = Soa::of_node(unsigned.node(apex)?).ok()?;
+    let has_other_serial = match policy {
+        SerialPolicy::Keep => soa.serial() != soa_before.serial(),
+        SerialPolicy::Increment => is_later(soa.serial(), soa_before.serial()),
+        SerialPolicy::Date | SerialPolicy::UnixTime => false,
+    };
+    if has_other_serial || !soa.is_same_version(&soa_before) {
+        added.push(Record { owner: apex, rtype: Rtype::SOA, ttl_s: soa.ttl_s, rdata: &soa.rdata });
+    }
+    Some(RecordChanges { removed: removed.finish(), added: added.finish() })
+}
+
+fn is_of_keys(node: Node<'_>, rtype: Rtype, apex: Name<'_>) -> bool {
+    matches!(rtype, Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY) && node.owner().eq_ignore_case(apex)
+}
+
+/// The RRsets of a name that the unsigned records have, besides the SOA.
+fn compared<'r>(node: Node<'r>, apex: Name<'_>) -> Vec<Rrset<'r>> {
+    let is_compared = |rrset: &Rrset<'_>| {
+        let rtype = rrset.rtype();
+        !is_made(rtype) && rtype != Rtype::SOA && !is_of_keys(node, rtype, apex)
+    };
+    node.rrsets().filter(is_compared).collect()
 }
 
 /// Whether the unsigned records have a record of this type, or the zone has it with its keys.

@@ -4,7 +4,7 @@ use super::certificates::Setup;
 use super::name_servers::{Peer, Program, SECRET, records};
 use sanderling_testkit::{
     DEADLINE, ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, run_program, run_to_end,
-    sanderling, send_signal, wait_until,
+    sanderling, seed, send_signal, wait_until,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -351,4 +351,63 @@ fn keys_of_bind_are_imported_and_exported() {
     let arguments = ["-o", "example.com", "-k", &ksk, &directory.argument("unsigned"), &zsk];
     let signed = run_program("dnssec-signzone", "bind9-utils", &arguments);
     assert!(signed.status.success(), "{signed}");
+}
+
+/// Each version is signed in part, stored in the log, and applied to the version in service: what secondaries get is complete, and the
+/// whole version stays as it was written.
+#[track_caller]
+fn check_changes_in_part(line: &str) {
+    let seed = seed();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let directory = configure(line);
+    let mut server = start(&directory);
+    wait_until_signed(&server, &directory);
+    let file = directory.path().join("state/signed/example.com.zone");
+    let whole = fs::read(&file).unwrap();
+    let mut lines: Vec<String> = Vec::new();
+    for round in 0..14 {
+        let labels = ["a", "b.a", "c.b.a", "*.b.a", "www", "x.sub", "d"];
+        for _ in 0..random.usize(1..4) {
+            let (label, number) = (labels[random.usize(0..labels.len())], random.u8(1..250));
+            match random.u8(0..6) {
+                // BIND refuses delegation points that are wildcards.
+                0 if !label.starts_with('*') => lines.push(format!("{label} NS ns.sub\n")),
+                1 | 2 if !lines.is_empty() => drop(lines.swap_remove(random.usize(0..lines.len()))),
+                3 => lines.push(format!("{label} AAAA 2001:db8::{number}\n")),
+                _ => lines.push(format!("{label} TXT \"{number}\"\n")),
+            }
+        }
+        // A zone without an error: each round has another number.
+        let text = format!("{}{}round TXT \"{round}\"\n", zone(7, 2), lines.concat());
+        directory.replace("example.com.zone", text.as_bytes());
+        let before = serial(&server);
+        if round == 8 {
+            assert_eq!(fs::read(&file).unwrap(), whole, "it was written again: seed {seed}");
+            let log = fs::metadata(directory.path().join("state/signed/example.com.changes")).unwrap();
+            assert!(log.len() > 1000, "{} bytes", log.len());
+        }
+        if round > 8 {
+            kill_children(&server);
+        }
+        wait_until("the zone is read again", || directory.control("reload").status.success());
+        let answer = || dig(server.dns(), &["+short", "round.example.com", "TXT"]).text();
+        wait_until("the change is served", || answer().trim() == format!("\"{round}\""));
+        assert!(serial(&server) > before, "seed {seed}");
+        check_whole_zone(&server, &directory);
+        if round == 4 {
+            let transferred = records(&dig(server.dns(), &["example.com", "AXFR"]));
+            let children = children_of(server.process_id()).unwrap();
+            server.signal("KILL");
+            children.iter().for_each(|child| assert!(send_signal("KILL", &child.to_string())));
+            server.end();
+            server = start(&directory);
+            assert_eq!(records(&dig(server.dns(), &["example.com", "AXFR"])), transferred, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn changes_are_signed_in_part_and_outlive_processes() {
+    check_changes_in_part("dnssec = true");
+    check_changes_in_part("dnssec = { nsec3 = true }");
 }

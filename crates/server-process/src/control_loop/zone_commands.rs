@@ -9,9 +9,11 @@ use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_dns::{NameBuf, ZoneEntry};
+use sanderling_ipc::agent::zone_changes_from_memfd;
 use sanderling_ipc::{Command, Connection, FdKind, IncomingFds, ZoneCommand};
 use sanderling_zone_files::{Denial, wire_name};
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
@@ -30,14 +32,22 @@ pub(super) struct ZoneResult {
 impl ControlLoop<'_> {
     /// Carries out a command whose client came with it.
     pub(super) fn handle_zone_command(&mut self, command: ZoneCommand, descriptors: IncomingFds) {
-        let requester = descriptors.into_iter().find(|(kind, _)| *kind == FdKind::Requester);
-        match requester.map(|(_, descriptor)| Connection::from_fd(descriptor)) {
-            Some(Ok(connection)) => self.answer_zone_command(command, ZoneClient::new(connection)),
+        let (mut requester, mut changes) = (None, None);
+        for (kind, descriptor) in descriptors {
+            match kind {
+                FdKind::Requester => requester = Some(descriptor),
+                FdKind::ZoneChanges => changes = Some(descriptor),
+                _ => {}
+            }
+        }
+        match requester.map(Connection::from_fd) {
+            Some(Ok(connection)) => self.answer_zone_command(command, changes, ZoneClient::new(connection)),
             _ => log_warning(&format!("ignoring the command {command:?}, which came without a client")),
         }
     }
 
-    pub(super) fn answer_zone_command(&mut self, command: ZoneCommand, client: ZoneClient) {
+    /// `changes` come with the command to load a zone.
+    pub(super) fn answer_zone_command(&mut self, command: ZoneCommand, changes: Option<OwnedFd>, client: ZoneClient) {
         let (ZoneCommand::Reload { zone, .. }
         | ZoneCommand::Status { zone, .. }
         | ZoneCommand::Show { zone, .. }
@@ -48,24 +58,30 @@ impl ControlLoop<'_> {
         match DomainName::parse(zone) {
             Err(problem) => client.finish(Err(&problem.to_string())),
             Ok(name) => match command {
-                ZoneCommand::Reload { is_forced, .. } => self.reload_zone(name, is_forced, client),
+                ZoneCommand::Reload { is_forced, .. } => self.reload_zone(name, is_forced, changes, client),
                 command => self.answer(command, Some(name), client),
             },
         }
     }
 
-    /// Loads a zone on a new thread, when the loader is there.
-    fn reload_zone(&mut self, name: DomainName, is_forced: bool, client: ZoneClient) {
+    /// Loads a zone, or applies `changes` that lead on from the version in service, on a new thread, when the loader is there.
+    fn reload_zone(&mut self, name: DomainName, is_forced: bool, changes: Option<OwnedFd>, client: ZoneClient) {
         let Some(mut loader) = self.state.loader.take() else {
             if self.waiting.len() == WAITING_MAX {
                 return client.finish(Err("too many requests are waiting; try again later"));
             }
             let command = Command::Zone(ZoneCommand::Reload { zone: name.to_string(), is_forced });
-            return self.waiting.push_back((command, vec![(FdKind::Requester, client.into_fd())]));
+            let changes = changes.map(|changes| (FdKind::ZoneChanges, changes));
+            let descriptors = [(FdKind::Requester, client.into_fd())].into_iter().chain(changes).collect();
+            return self.waiting.push_back((command, descriptors));
         };
         loader.set_derived(Arc::clone(&self.state.derived));
         let config = Arc::clone(&self.state.config);
-        let load = move |loader: &mut Loader| loader.load_one(&config, &name, is_forced);
+        let load = move |loader: &mut Loader| {
+            let changes = changes.filter(|_| !is_forced).and_then(|changes| zone_changes_from_memfd(changes).ok());
+            let changed = changes.and_then(|changes| loader.apply_changes(&config, &name, &changes));
+            changed.map_or_else(|| loader.load_one(&config, &name, is_forced), Ok)
+        };
         let started = self.start_load(loader, load, |loader, result| {
             let result = result.unwrap_or_else(|| {
                 Err("loading the zone panicked; this is a bug in sanderling: report it with the zone".to_owned())

@@ -1,20 +1,29 @@
-//! Applies dynamic updates to a zone. The version that they make is served when the agent has stored them.
+//! Applies dynamic updates to a zone, whose version is served when the agent has stored them, and changes that the agent has stored before.
 
 use super::catalog_zones::MemberChanges;
 use super::{LoadedZone, Loader, OneZone, Report, StoreRequest, StoredParts};
 use crate::kept_zones::VersionInfo;
 use crate::load_status::ZoneState;
+use crate::zone_guard;
 use crate::zone_journals::ChangedJournals;
 use crate::zone_updates::UpdateRules;
 use sanderling_config::diagnostic::Diagnostic;
 use sanderling_config::log::log;
 use sanderling_config::{Config, DomainName, Zone as ZoneConfig};
+use sanderling_dns::change_log::{self, ChangeLog};
 use sanderling_dns::difference::MergeOutcome;
+use sanderling_dns::journal::RecordRole;
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, ZoneUpdate};
+use sanderling_dns::zone_edit::ZoneEdit;
 use sanderling_dns::zonefile::Severity;
 use sanderling_dns::{Name, Zone, ZoneEntry, ZoneLimits};
+use sanderling_os::clock::unix_seconds;
 use sanderling_zone_files::{Denial, MergedUpdates, PriorUpdates, ZoneUpdates, wire_name};
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Seconds for which the end of the first signature counts as known while a zone changes.
+const EXPIRATION_INTERVAL_S: u64 = 3600;
 
 /// Names that updates have changed before it is worth to build the zone as a whole: fewer make no difference to answers.
 const MERGED_NAMES_MIN: usize = 256;
@@ -130,6 +139,42 @@ impl Loader {
         Some((ZoneEntry::Served(merged), Arc::clone(&loaded.state)))
     }
 
+    /// Applies changes of a log that lead on from the version in service; `None` if they do not.
+    pub(crate) fn apply_changes(&mut self, config: &Config, apex: &DomainName, changes: &[u8]) -> Option<OneZone> {
+        let loaded = self.zones.get_mut(apex).filter(|loaded| loaded.state.problem.is_none())?;
+        let served = Arc::clone(loaded.last_good.as_ref()?);
+        let log = [&change_log::HEAD[..], changes].concat();
+        let changes = ChangeLog::read(&log, served.apex(), served.serial());
+        let mut edit = ZoneEdit::new(&served);
+        let mut fits = !changes.changes.is_empty() && changes.whole_bytes == log.len();
+        for change in &changes.changes {
+            change.each_record(|role, record| match role {
+                RecordRole::Removed => fits &= edit.remove(record),
+                RecordRole::Added | RecordRole::OfZone => edit.add(record),
+            });
+        }
+        if !fits {
+            return None;
+        }
+        let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
+        let mut zone = edit.finish(limits).zone?;
+        let before = self.zones.get(apex)?.info?;
+        let info = VersionInfo { serial: zone.serial(), record_count: zone.record_count() as u64, ..before };
+        // A version that the guard refuses is loaded as a whole, and refused then.
+        if zone_guard::refusal(&self.zone_named(config, apex)?, &before, &info, &config.limits).is_some() {
+            return None;
+        }
+        let mut journals = Vec::new();
+        let state_folder = self.state.clone();
+        let stored = StoredParts::new(config, state_folder.as_deref());
+        stored.journals.give(apex, Some(&served), &mut zone, &mut journals);
+        let loaded = self.zones.get_mut(apex)?;
+        let before = Some(Arc::clone(&loaded.state));
+        let entry = loaded.take_signed_version(zone)?;
+        let state = Arc::clone(&loaded.state);
+        Some(OneZone::changed(entry, state, before, journals))
+    }
+
     /// Takes a version that is stored; `None` if there is no such zone any more.
     pub(crate) fn take_updated(&mut self, version: UpdatedVersion) -> Option<OneZone> {
         let UpdatedVersion { apex, zone, updates, journals, .. } = version;
@@ -137,7 +182,19 @@ impl Loader {
         let before = Some(Arc::clone(&loaded.state));
         let entry = loaded.take_version(zone, updates)?;
         let state = Arc::clone(&loaded.state);
-        Some(OneZone {
+        Some(OneZone::changed(entry, state, before, journals))
+    }
+}
+
+impl OneZone {
+    /// A zone that was changed, without its files.
+    fn changed(
+        entry: ZoneEntry,
+        state: Arc<ZoneState>,
+        before: Option<Arc<ZoneState>>,
+        journals: ChangedJournals,
+    ) -> OneZone {
+        OneZone {
             entry,
             state,
             before,
@@ -149,11 +206,32 @@ impl Loader {
             kept: None,
             journals,
             updates: Vec::new(),
-        })
+        }
     }
 }
 
 impl LoadedZone {
+    /// Takes a version that the agent has signed and stored. The version that is kept for another process stays the earlier one: that process
+    /// reads what is stored.
+    fn take_signed_version(&mut self, zone: Zone) -> Option<ZoneEntry> {
+        let (serial, record_count) = (zone.serial(), zone.record_count() as u64);
+        let now = unix_seconds();
+        // It takes time in proportion to the zone, and signatures are made again long before they end.
+        let is_known = self.expiration_found_at.is_some_and(|at| now.saturating_sub(at) < EXPIRATION_INTERVAL_S);
+        let signatures_expire_at = match is_known {
+            true => self.state.signatures_expire_at,
+            false => zone.signatures_expire_at(now).map(|unix_s| UNIX_EPOCH + Duration::from_secs(unix_s)),
+        };
+        self.expiration_found_at = Some(if is_known { self.expiration_found_at? } else { now });
+        self.info = Some(VersionInfo { serial, record_count, loaded_at_unix_s: now, ..self.info? });
+        let (serial, loaded_at) = (Some(serial), Some(UNIX_EPOCH + Duration::from_secs(now)));
+        let state = ZoneState::clone(&self.state);
+        self.state = Arc::new(ZoneState { serial, record_count, loaded_at, signatures_expire_at, ..state });
+        let zone = Arc::new(zone);
+        self.last_good = Some(Arc::clone(&zone));
+        Some(ZoneEntry::Served(zone))
+    }
+
     fn take_version(&mut self, zone: Zone, updates: ZoneUpdates) -> Option<ZoneEntry> {
         let (serial, record_count) = (zone.serial(), zone.record_count() as u64);
         let zone = Arc::new(zone);

@@ -219,7 +219,8 @@ impl Supervisor {
     pub(super) fn handle_agent_events(&mut self) {
         for _ in 0..EVENTS_PER_ITERATION_MAX {
             let Some((event, descriptors)) = self.agent.next_event() else { break };
-            let descriptor = descriptors.into_iter().next().map(|(_, descriptor)| descriptor);
+            let mut descriptors = descriptors.into_iter();
+            let descriptor = descriptors.next().map(|(_, descriptor)| descriptor);
             match (event, descriptor) {
                 // What its sender can still change, another process must not trust.
                 (Event::ChallengesChanged { number }, Some(file)) if memfd::is_sealed(&file) => {
@@ -244,7 +245,8 @@ impl Supervisor {
                     let command = Command::Zone(ZoneCommand::Reload { zone, is_forced });
                     // Without a serving process, the agent notices that nobody answers, and the next one loads the zone.
                     if let Some(process) = self.serving_process() {
-                        process.send(command, vec![(FdKind::Requester, requester)]);
+                        let changes = descriptors.filter(|(kind, _)| *kind == FdKind::ZoneChanges);
+                        process.send(command, [(FdKind::Requester, requester)].into_iter().chain(changes).collect());
                     }
                 }
                 (Event::UpdatesStored(outcome), None) => {
