@@ -3,8 +3,9 @@
 use crate::http::{Head, parse_head};
 use crate::tls;
 use domain::base::iana::Rtype;
-use domain::base::{Message, MessageBuilder, Name};
-use std::io::{self, Read, Write};
+use domain::base::{Message, MessageBuilder, Name, ParsedName, Ttl};
+use domain::rdata::Soa;
+use std::io::{self, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -95,6 +96,52 @@ pub(crate) fn exchange_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u
     let mut reply = vec![0; usize::from(u16::from_be_bytes(length))];
     stream.read_exact(&mut reply)?;
     Ok(reply)
+}
+
+/// Transfers a zone by AXFR or, with the serial of the version before, by IXFR. Returns the number of records in the answer.
+///
+/// # Errors
+/// The failed call, an invalid name, or a reply that is none of a transfer.
+pub fn transfer(server: SocketAddr, apex: &str, from_serial: Option<u32>) -> io::Result<usize> {
+    let name: Name<Vec<u8>> = apex.parse().map_err(io::Error::other)?;
+    let query = match from_serial {
+        None => query(apex, Rtype::AXFR)?,
+        Some(serial) => {
+            let mut question = MessageBuilder::new_vec().question();
+            question.push((&name, Rtype::IXFR)).map_err(io::Error::other)?;
+            let mut authority = question.authority();
+            let soa = Soa::new(&name, &name, serial.into(), Ttl::ZERO, Ttl::ZERO, Ttl::ZERO, Ttl::ZERO);
+            authority.push((&name, Ttl::ZERO, soa)).map_err(io::Error::other)?;
+            authority.finish()
+        }
+    };
+    let mut stream = BufReader::with_capacity(1 << 17, connect(server)?);
+    stream.get_mut().write_all(&framed(&query))?;
+    let (mut record_count, mut first_serial) = (0, None);
+    loop {
+        let mut length = [0; 2];
+        stream.read_exact(&mut length)?;
+        let mut reply = vec![0; usize::from(u16::from_be_bytes(length))];
+        stream.read_exact(&mut reply)?;
+        let reply = Message::from_octets(reply).map_err(io::Error::other)?;
+        let mut last_serial = None;
+        for record in reply.answer().map_err(io::Error::other)? {
+            let record = record.map_err(io::Error::other)?;
+            let soa = record.to_record::<Soa<ParsedName<_>>>().map_err(io::Error::other)?;
+            last_serial = soa.map(|soa| soa.data().serial());
+            record_count += 1;
+            if record_count == 1 {
+                first_serial = last_serial;
+            }
+        }
+        if first_serial.is_none() {
+            return Err(io::Error::other(format!("a reply with {} is no transfer", reply.header().rcode())));
+        }
+        // The SOA that begins the transfer ends it.
+        if record_count > 1 && last_serial == first_serial {
+            return Ok(record_count);
+        }
+    }
 }
 
 /// A query with its length before it (RFC 1035 §4.2.2).

@@ -3,6 +3,7 @@
 //! The unit is the processor time of the server's processes divided by the requests answered. The servers take turns in
 //! random order, so that a disturbance affects all of them, and ratios are those of the same round.
 
+mod changes;
 mod starts;
 mod logs;
 mod chart;
@@ -66,6 +67,8 @@ enum Part {
     Starts,
     /// HTTP with and without an access log
     Logs,
+    /// Transfers of a large zone, and changes of one of its records
+    Changes,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
@@ -84,6 +87,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
             folder: folder.path().canonicalize()?,
             certificate: None,
             access_log: AccessLog::Off,
+            marks: &[],
             server_cpus: "0".to_owned(),
             load_cpus: if cpu_count > 1 { "1" } else { "0" }.to_owned(),
         },
@@ -104,6 +108,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
             Part::Growth => ("growth", growth_report(&growth::run(&mut rounds)?, is_record)?),
             Part::Starts => ("starts", starts::run(&mut rounds)?),
             Part::Logs => ("logs", logs::run(&mut rounds)?),
+            Part::Changes => ("changes", changes::run(&rounds)?),
         };
         let text = format!("{description}, after {}; {}.\n\n{text}", system::load_average(), packages());
         println!("\n{text}");

@@ -14,36 +14,47 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(2);
 const START_TIMEOUT: Duration = Duration::from_millis(20);
 
+/// The option of a client that has no cookie of the server yet (RFC 7873).
+const COOKIE: &str = "10:0123456789abcdef";
+
 struct Workload {
     title: &'static str,
     mode: &'static str,
     asked: Asked,
     name_count: usize,
     is_quick: bool,
+    /// The lines of the settings that count.
+    marks: &'static [&'static str],
+    /// Further arguments of the load generator.
+    options: &'static [&'static str],
 }
 
 const fn names(title: &'static str, name_count: usize) -> Workload {
-    Workload { title, mode: "udp", asked: Asked::Names, name_count, is_quick: false }
+    Workload { title, mode: "udp", asked: Asked::Names, name_count, is_quick: false, marks: &[], options: &[] }
 }
 
-/// Workloads with the same zone are adjacent.
+/// Workloads with the same zone and settings are adjacent.
 const WORKLOADS: &[Workload] = &[
     Workload { is_quick: true, ..names("100,000 names", 100_000) },
     Workload { asked: Asked::Missing, is_quick: true, ..names("name errors", 100_000) },
     Workload { asked: Asked::Referrals, ..names("referrals", 100_000) },
     Workload { asked: Asked::Wildcards, ..names("wildcards", 100_000) },
     Workload { mode: "tcp", ..names("over TCP", 100_000) },
+    Workload { marks: &["cookies"], options: &["-E", COOKIE], ..names("with cookies", 100_000) },
+    Workload { marks: &["limits"], ..names("with rate limits", 100_000) },
     names("1,000,000 names", 1_000_000),
 ];
 
 pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Vec<Outcome>> {
     let chosen: Vec<&Workload> = WORKLOADS.iter().filter(|it| !rounds.is_quick || it.is_quick).collect();
     let mut outcomes = Vec::new();
-    for same_zone in chosen.chunk_by(|a, b| a.name_count == b.name_count) {
+    for same_zone in chosen.chunk_by(|a, b| (a.name_count, a.marks) == (b.name_count, b.marks)) {
         let name_count = same_zone[0].name_count;
         let folder = rounds.bench.folder.join(format!("zone-{name_count}"));
         let (zone, _) = write_zone(&folder, name_count)?;
-        let servers = start_servers(&rounds.bench, &[zone], &format!("dns-{name_count}"), 1)?;
+        let marks = same_zone[0].marks;
+        let bench = Bench { marks, ..rounds.bench.clone() };
+        let servers = start_servers(&bench, &[zone], &format!("dns-{name_count}{}", marks.concat()), 1)?;
         for workload in same_zone {
             let queries = write_queries(&folder, workload.asked, name_count, rounds.random.u64(..))?;
             let mut contestants = Vec::new();
@@ -51,6 +62,7 @@ pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Vec<Outcome>> {
                 match check(workload.asked, server, &queries.first) {
                     Ok(()) => {
                         let load = dnsperf(server.address(), &queries.file, workload.mode, rounds.length);
+                        let load = load.with_arguments(workload.options);
                         contestants.push(Contestant { server, load });
                     }
                     Err(error) => println!("{}: without {}: {error:#}", workload.title, server.name),

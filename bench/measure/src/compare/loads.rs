@@ -102,6 +102,12 @@ impl Load {
         self
     }
 
+    /// The same load with further arguments.
+    pub(crate) fn with_arguments(mut self, arguments: &[&str]) -> Load {
+        self.arguments.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        self
+    }
+
     /// The same load for another time.
     pub(crate) fn for_time(&self, length: Duration) -> Load {
         Load { length, ..self.clone() }

@@ -2,7 +2,8 @@
 //!
 //! Fair means: one worker, no logs, persistent connections without limits, caches as large as allowed, deferred accepts
 //! and minimal responses where the server offers them, and no rate limits. The settings are in the folder `peers`; lines
-//! that begin with `#tls ` count for the comparison of TLS only, and those with `#log ` for that of access logs.
+//! that begin with `#tls ` count for the comparison of TLS only, those with `#log ` for that of access logs, and those with `#changes `,
+//! `#cookies ` and `#limits ` for the workloads with transfers and updates, with cookies, and with rate limits that are not reached.
 
 use crate::compare::zone::ZoneFile;
 use std::net::SocketAddr;
@@ -14,6 +15,8 @@ pub(crate) const FDS_MAX: usize = 20_000;
 const CONNECTIONS_MAX: usize = 12_000;
 /// Descriptors for anything else than connections and cached files.
 const FDS_RESERVED: usize = 500;
+/// The key of updates.
+pub(crate) const SECRET: &str = "c2VjcmV0IG9mIHRoZSBjb21wYXJpc29uIDEyMzQ1Njc=";
 /// The control socket of Sanderling, in the folder of the server.
 pub(crate) const CONTROL: &str = "control.sock";
 
@@ -91,6 +94,7 @@ pub(crate) struct Place {
     /// A second address, for TLS.
     pub(crate) tls: Option<(SocketAddr, Certificate)>,
     pub(crate) access_log: AccessLog,
+    pub(crate) marks: &'static [&'static str],
     pub(crate) worker_count: usize,
 }
 
@@ -121,7 +125,12 @@ fn fill(template: &str, place: &Place) -> String {
     let worker_count = place.worker_count;
     let are_many = worker_count > 1;
     let cached_files_max = FDS_MAX - CONNECTIONS_MAX - FDS_RESERVED;
+    let changes = |with: &str, without: &str| if place.marks.contains(&"changes") { with } else { without }.to_owned();
     let values = [
+        ("{secret}", SECRET.to_owned()),
+        ("{journal_content}", changes("changes", "none")),
+        ("{transfer}", changes("any", "none")),
+        ("{update}", changes("allow-update { key update; };", "")),
         ("{ip}", place.address.ip().to_string()),
         ("{port}", place.address.port().to_string()),
         ("{folder}", Path::display(&place.folder).to_string()),
@@ -136,6 +145,7 @@ fn fill(template: &str, place: &Place) -> String {
     ];
     let text = values.iter().fold(template.to_owned(), |text, (key, value)| text.replace(key, value));
     let text = if place.access_log == AccessLog::On { text.replace("#log ", "") } else { text };
+    let text = place.marks.iter().fold(text, |text, mark| text.replace(&format!("#{mark} "), ""));
     let Some((address, Certificate { chain, key })) = &place.tls else { return text };
     let text = text.replace("#tls ", "").replace("{tls_port}", &address.port().to_string());
     text.replace("{chain}", &chain.display().to_string()).replace("{key}", &key.display().to_string())

@@ -32,6 +32,8 @@ pub(crate) struct Bench {
     /// Servers listen for TLS as well.
     pub(crate) certificate: Option<Certificate>,
     pub(crate) access_log: AccessLog,
+    /// Which other lines of the settings count: those that begin with `#` and one of these words.
+    pub(crate) marks: &'static [&'static str],
     /// As for `taskset --cpu-list`.
     pub(crate) server_cpus: String,
     pub(crate) load_cpus: String,
@@ -45,7 +47,8 @@ impl Bench {
         let address = client::free_port(Ipv4Addr::LOCALHOST)?;
         let certificate = self.certificate.clone();
         let tls = certificate.map(|it| Ok::<_, anyhow::Error>((client::free_port(Ipv4Addr::LOCALHOST)?, it)));
-        Ok(Place { folder, address, tls: tls.transpose()?, access_log: self.access_log, worker_count })
+        let (access_log, marks) = (self.access_log, self.marks);
+        Ok(Place { folder, address, tls: tls.transpose()?, access_log, marks, worker_count })
     }
 
     /// The peers, and the earlier build if there is one, with the settings of this build.

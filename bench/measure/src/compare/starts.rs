@@ -26,7 +26,7 @@ const RELOAD_LIMIT: Duration = Duration::from_secs(60);
 const MEMORY_POLL_EVERY: Duration = Duration::from_millis(20);
 const QUERIES_PER_S: u32 = 1000;
 /// The zone file of a server, which is replaced before a reload.
-const SERVED: &str = "served.zone";
+pub(crate) const SERVED: &str = "served.zone";
 
 pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<String> {
     let (name_count, idle_count) = if rounds.is_quick { (100_000, 500) } else { (1_000_000, 5_000) };
@@ -161,11 +161,7 @@ fn reload(server: &Server, sanderling: &Path, changed: &Path, queries: &str) -> 
     load.dns = Some(DnsTarget { checks_records: false, ..DnsTarget::new(server.address(), questions) });
     let before = Load { length: MARGIN, ..load.clone() }.start()?.finish()?;
     let memory_before_mib = server.memory_mib();
-    // As an editor replaces a file. Some servers reload files only if they are newer than the last load.
-    let new = server.place.folder.join("new.zone");
-    fs::copy(changed, &new)?;
-    fs::rename(&new, server.place.folder.join(SERVED))?;
-
+    replace_zone(server, changed)?;
     let is_over = AtomicBool::new(false);
     let running = load.start()?;
     let start = Instant::now();
@@ -191,6 +187,22 @@ fn reload(server: &Server, sanderling: &Path, changed: &Path, queries: &str) -> 
         memory_peak_mib,
         server.memory_mib(),
     ])
+}
+
+/// Replaces the zone file by `changed` as an editor does. Some servers reload files only if they are newer than the last load.
+fn replace_zone(server: &Server, changed: &Path) -> anyhow::Result<()> {
+    let new = server.place.folder.join("new.zone");
+    fs::copy(changed, &new)?;
+    Ok(fs::rename(&new, server.place.folder.join(SERVED))?)
+}
+
+/// The time from the signal to reload to an answer with the new data, of a server that is reloaded by SIGHUP.
+pub(crate) fn change_by_reload(server: &Server, changed: &Path) -> anyhow::Result<Duration> {
+    replace_zone(server, changed)?;
+    let start = Instant::now();
+    ensure!(send_signal(server.pids[0], Signal::HUP), "{} has ended", server.name);
+    wait_for_new_data(server.address())?;
+    Ok(start.elapsed())
 }
 
 /// Sanderling is reloaded by its command, the others by SIGHUP.
