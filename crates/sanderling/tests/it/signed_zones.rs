@@ -348,7 +348,7 @@ fn keys_of_bind_are_imported_and_exported() {
     let [ksk, zsk] = files.map(|file| file.replace(&folder, &exports).replace(".private", ""));
     let public = |name: &str| fs::read_to_string(format!("{name}.key")).unwrap();
     directory.write("unsigned", format!("{}{}{}", zone(50, 2), public(&ksk), public(&zsk)).as_bytes());
-    let arguments = ["-o", "example.com", "-k", &ksk, &directory.argument("unsigned"), &zsk];
+    let arguments = ["-d", &exports, "-o", "example.com", "-k", &ksk, &directory.argument("unsigned"), &zsk];
     let signed = run_program("dnssec-signzone", "bind9-utils", &arguments);
     assert!(signed.status.success(), "{signed}");
 }
