@@ -30,8 +30,7 @@ pub(crate) enum Kind {
     RateLimited,
     /// Something is not as the authority needs it, which was not asked to look: another name server, or a CAA record.
     NotReady,
-    /// The same succeeds at once: its nonce was not valid any more (RFC 8555 §6.5), or the certificate that it was to replace was
-    /// replaced already (RFC 9773 §5).
+    /// The same succeeds at once: its nonce was not valid any more (RFC 8555 §6.5).
     Again,
     /// The order, or the account, does not exist any more.
     Gone,
@@ -79,7 +78,7 @@ impl Failure {
             cause += &format!("; {subproblem}");
         }
         let (kind, remedy) = match name {
-            Some("badNonce" | "alreadyReplaced") => (Kind::Again, ""),
+            Some("badNonce") => (Kind::Again, ""),
             Some("accountDoesNotExist") => (Kind::Gone, ""),
             Some("rateLimited") => (Kind::RateLimited, "wait; the server tries again later"),
             Some("caa") => {

@@ -107,9 +107,8 @@ impl Orders {
     /// Has a certificate issued, and stores it.
     pub(crate) async fn issue(&self, request: &OrderRequest) -> Result<(), Failure> {
         let mut resumption_count = 0;
-        let mut replaces = request.replaces.clone();
         loop {
-            let failure = match self.try_issue(request, replaces.take()).await {
+            let failure = match self.try_issue(request).await {
                 Ok(()) => return Ok(()),
                 Err(failure) => failure,
             };
@@ -136,15 +135,11 @@ impl Orders {
         }
     }
 
-    async fn try_issue(
-        &self,
-        request: &OrderRequest,
-        replaces: Option<CertificateIdentifier<'static>>,
-    ) -> Result<(), Failure> {
+    async fn try_issue(&self, request: &OrderRequest) -> Result<(), Failure> {
         self.check_caa(request).await?;
         self.progress.set(&request.name, "the authority has accepted it");
         let account = self.accounts.get(request.authority_index, &self.state).await?;
-        let (mut order, saved) = self.resume_or_begin(request, replaces, &account).await?;
+        let (mut order, saved) = self.resume_or_begin(request, &account).await?;
         if order.state().status == OrderStatus::Pending {
             let published = self.publish_challenges(request, &mut order).await?;
             self.progress.set(&request.name, "the authority has validated the names");
@@ -188,12 +183,7 @@ impl Orders {
     }
 
     /// The order in the state folder, if it is for the same, or a new one.
-    async fn resume_or_begin(
-        &self,
-        request: &OrderRequest,
-        replaces: Option<CertificateIdentifier<'static>>,
-        account: &Account,
-    ) -> Result<(Order, SavedOrder), Failure> {
+    async fn resume_or_begin(&self, request: &OrderRequest, account: &Account) -> Result<(Order, SavedOrder), Failure> {
         let (file, directory) =
             (order_file(&request.name), &self.accounts.authority(request.authority_index).directory);
         let saved: Option<SavedOrder> = self.state.read(&file)?.and_then(|text| serde_json::from_slice(&text).ok());
@@ -217,10 +207,10 @@ impl Orders {
                 None => new,
             }
         };
-        let order = match replaces {
+        let order = match request.replaces.clone() {
             None => account.new_order(&new()).await?,
             Some(replaces) => match account.new_order(&new().replaces(replaces)).await.map_err(Failure::from) {
-                // RFC 9773 §5: the authority does not know the certificate, or not as one of this account.
+                // RFC 9773 §5: it was replaced already, or the authority does not know it, or not as one of this account.
                 Err(failure) if failure.kind == Kind::Refused => {
                     log_warning(&format!("certificate {}: {failure}; requesting it as a new one", request.name));
                     account.new_order(&new()).await?

@@ -194,8 +194,6 @@ impl Drop for Unmount {
 #[test]
 fn renewal_comes_when_the_authority_suggests_it() {
     let mut setup = Setup::new("zone = \"example.com.zone\"");
-    // After a bad nonce, an order is made again without what it replaces.
-    setup.variables.push(("PEBBLE_WFE_NONCEREJECT", "0"));
     setup.start_pebble();
     setup.fetch_root();
     let mut server = setup.start_server();
