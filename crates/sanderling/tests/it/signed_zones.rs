@@ -284,7 +284,8 @@ fn derived_records_and_those_for_authorities_are_signed_with_the_zone() {
     check_whole_zone(&server, &setup.directory);
     let log = server.errors();
     assert!(!log.contains("certificate example.com: the name server"), "{log}");
-    assert!(log.matches("new signatures").count() >= 3, "{log}");
+    // Changes that come at once are signed together; but the record of the authority is removed after it was seen.
+    assert!(log.matches("new signatures").count() >= 2, "{log}");
 }
 
 #[test]
