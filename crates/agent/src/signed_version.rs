@@ -4,9 +4,10 @@
 
 use sanderling_config::SignedZone as SignedZoneConfig;
 use sanderling_dns::change_log::{self, ChangeLog};
+use sanderling_dns::journal::{RecordRole, ZoneChangeBuilder};
 use sanderling_dns::rdata;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
-use sanderling_dns::{Name, NameBuf, Rtype, ZoneChange};
+use sanderling_dns::{Name, NameBuf, Rtype};
 use sanderling_dnssec::sign::SignedChange;
 use sanderling_dnssec::{Record, Records, RecordsBuilder, ZoneVersion};
 use sanderling_state::{StateError, StateFolder};
@@ -138,8 +139,11 @@ impl SignedFiles {
         signed: &mut SignedVersion,
         change: &SignedChange,
     ) -> Result<Vec<u8>, String> {
-        let [removed, added] = [&change.removed, &change.added].map(|records| records.iter().map(record_of));
-        let encoded = ZoneChange::from_records(self.apex.as_name(), removed, added).ok_or("it is not a change")?;
+        let mut encoded = ZoneChangeBuilder::new(self.apex.as_name());
+        for (role, records) in [(RecordRole::Removed, &change.removed), (RecordRole::Added, &change.added)] {
+            records.iter().for_each(|record| encoded.add(role, &record_of(record)));
+        }
+        let encoded = encoded.finish().ok_or("it is not a change")?;
         let mut bytes = Vec::new();
         change_log::put_change(&encoded, &mut bytes);
         state.append(&self.log(), signed.log_bytes, &bytes).map_err(|error| error.to_string())?;

@@ -11,11 +11,13 @@ use crate::link::Link;
 use crate::signed_version::{SignedFiles, SignedVersion, WrittenVersion};
 use crate::signing_keys::SigningKeys;
 use crate::zone_observer::{ObserverContext, ZoneObserver};
-use sanderling_config::diagnostic::Diagnostic;
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{
-    Config, DomainName, Limits, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin,
+    Config, DomainName, Limits, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, update_file,
 };
+use sanderling_dns::change_log::{self, ChangeLog};
+use sanderling_dns::journal::RecordRole;
 use sanderling_dns::rdata::{self, PresentationFormat};
 use sanderling_dns::{HashSeed, Name, NameBuf, Rtype, is_later};
 use sanderling_dnssec::sign::{ChangeJob, KeysInUse, RecordChanges, SignedZone, SigningJob, ZoneTtls, due_signatures};
@@ -23,12 +25,13 @@ use sanderling_dnssec::zone_keys::{Observations, Rollover};
 use sanderling_dnssec::{
     Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters, ZoneKeys, ZoneVersion,
 };
-use sanderling_ipc::agent::SigningReport;
+use sanderling_ipc::agent::{SigningReport, StoreResult, UpdatesOutcome, UpdatesToStore, updates_from_memfd};
 use sanderling_state::{StateError, StateFolder};
-use sanderling_zone_files::{ReadZone, ZoneDerivation, ZoneText, wire_name};
+use sanderling_zone_files::{ReadZone, StoreRequest, ZoneDerivation, ZoneText, ZoneUpdates, read_updates, wire_name};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -77,6 +80,8 @@ struct Shared {
     served: Cell<Option<u32>>,
     /// Whether the records are to be read again.
     reread: RefCell<Option<Reread>>,
+    /// Dynamic updates that are to be signed and stored.
+    updates: RefCell<Vec<(UpdatesToStore, Option<OwnedFd>)>>,
     /// Rollovers that are to start.
     rollovers: RefCell<Vec<(Rollover, CommandAnswer)>>,
     /// What is shown of the keys.
@@ -139,6 +144,17 @@ impl SigningHandle {
         self.shared.wake.notify_one();
     }
 
+    /// Whether there is a signed version.
+    pub(crate) fn has_version(&self) -> bool {
+        self.shared.report.borrow().serial.is_some()
+    }
+
+    /// Signs and stores dynamic updates, which come as a change of the unsigned records.
+    pub(crate) fn update(&self, updates: UpdatesToStore, change: Option<OwnedFd>) {
+        self.shared.updates.borrow_mut().push((updates, change));
+        self.shared.wake.notify_one();
+    }
+
     /// Replaces keys.
     pub(crate) fn start_rollover(&self, rollover: Rollover, answer: CommandAnswer) {
         self.shared.rollovers.borrow_mut().push((rollover, answer));
@@ -187,7 +203,10 @@ impl SigningHandle {
 
 /// The records of the zone without signatures.
 struct Unsigned {
-    records: Arc<Records>,
+    /// `None` after dynamic updates: the signed version has them.
+    records: Option<Arc<Records>>,
+    /// What dynamic updates have made of the files; `None` if the zone has none.
+    updates: Option<ZoneUpdates>,
     derivation: Arc<ZoneDerivation>,
     /// The files, from which the records are read when others are derived: the operator may be changing those on the disk.
     files: Option<Vec<(PathBuf, Vec<u8>)>>,
@@ -323,6 +342,7 @@ impl SigningTask {
                     )),
                 }
             }
+            self.sign_updates().await;
             self.write_if_needed().await;
             self.hand_over_if_needed(reread.as_ref()).await;
             self.observer.ask(self.keys.questions());
@@ -416,14 +436,18 @@ impl SigningTask {
         let (source, limits) = (self.source.clone(), self.context.config.limits.clone());
         let read = {
             let derivation = Arc::clone(&derivation);
-            spawn_blocking(move || read_records(&source, &derivation, &limits, kept)).await
+            let state = Arc::clone(&self.context.state);
+            let has_updates = self.context.config.zone_updates.iter().any(|(apex, _)| *apex == self.zone.apex);
+            let updates = has_updates.then(|| state.path().join(update_file(&self.zone.apex)));
+            spawn_blocking(move || read_records(&source, &derivation, &limits, kept, updates, &state)).await
         };
         match read.expect("reading a zone does not panic") {
             Ok(read) => {
                 report(&read.warnings);
-                let is_same = |unsigned: &Unsigned| unsigned.records.iter().eq(read.records.iter());
-                self.is_outdated |= !self.unsigned.as_ref().is_some_and(is_same);
-                self.unsigned = Some(Unsigned { records: Arc::new(read.records), derivation, files: read.files });
+                let before = self.unsigned.as_ref().and_then(|unsigned| unsigned.records.as_ref());
+                self.is_outdated |= !before.is_some_and(|before| before.iter().eq(read.records.iter()));
+                let ReadRecords { records, updates, files, .. } = read;
+                self.unsigned = Some(Unsigned { records: Some(Arc::new(records)), updates, derivation, files });
                 self.file_problem = None;
             }
             Err(diagnostics) => {
@@ -518,12 +542,12 @@ impl SigningTask {
     /// The records of the file, or those of the signed version if the file could not be read since the start: its signatures must not expire.
     fn records_to_sign(&self) -> Option<Arc<Records>> {
         match (&self.unsigned, &self.signed) {
-            (Some(unsigned), _) => Some(Arc::clone(&unsigned.records)),
-            (None, Some(signed)) if self.file_problem.is_some() => {
+            (Some(Unsigned { records: Some(records), .. }), _) => Some(Arc::clone(records)),
+            (unsigned, Some(signed)) if self.file_problem.is_some() || unsigned.is_some() => {
                 let keys = self.keys.in_use();
                 Some(Arc::new(without_own_keys(&signed.stored.version, self.apex.as_name(), &keys)))
             }
-            (None, _) => None,
+            _ => None,
         }
     }
 
@@ -533,7 +557,7 @@ impl SigningTask {
         if let Some(signed) = &self.signed {
             return Some(Arc::new(signed.stored.version.to_records()));
         }
-        let unsigned = &self.unsigned.as_ref()?.records;
+        let unsigned = self.unsigned.as_ref()?.records.as_ref()?;
         let mut soa = RecordsBuilder::default();
         for record in unsigned.iter().filter(|record| record.rtype == Rtype::SOA) {
             let mut rdata = record.rdata.to_vec();
@@ -574,6 +598,112 @@ impl SigningTask {
 
     fn files(&self) -> SignedFiles {
         SignedFiles::new(&self.zone, self.apex)
+    }
+
+    /// Signs and stores the dynamic updates that wait, and tells the server process, which gets the version next.
+    async fn sign_updates(&mut self) {
+        for (UpdatesToStore { zone, id, .. }, change) in self.shared.updates.take() {
+            let stored = match change.map(updates_from_memfd) {
+                Some(Ok(change)) => self.sign_update(&change).await,
+                Some(Err(error)) => Err(error.to_string()),
+                None => Err("nothing came with the command".to_owned()),
+            };
+            let result = stored.unwrap_or_else(|problem| {
+                log_error(&format!("zone {zone}: a dynamic update is not signed and stored: {problem}"));
+                StoreResult::Failed
+            });
+            let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
+            self.context.link.updates_stored(UpdatesOutcome { zone, id, result, serial });
+        }
+    }
+
+    /// Signs a change of the unsigned records, as a log has it, and stores it: first what the zone file lacks, then the signed version.
+    ///
+    /// # Errors
+    /// Why it is not stored.
+    async fn sign_update(&mut self, change: &[u8]) -> Result<StoreResult, String> {
+        let not_ready = || "the zone is not signed yet, or its file has an error".to_owned();
+        let has_changed = self.keys.has_changed() || self.is_outdated;
+        let signed =
+            self.signed.take_if(|signed| !has_changed && signed.stored.has_log() && signed.signed_at_unix_s.is_some());
+        let Some(mut signed) = signed else { return Err(not_ready()) };
+        let Some(mut updates) = self.unsigned.as_ref().and_then(|unsigned| unsigned.updates.clone()) else {
+            self.signed = Some(signed);
+            return Err(not_ready());
+        };
+        let content = [&change_log::HEAD[..], change].concat();
+        let read = ChangeLog::read(&content, self.apex.as_name(), signed.stored.serial);
+        if read.changes.is_empty() {
+            // The server process has not got the last version yet.
+            self.signed = Some(signed);
+            return Ok(StoreResult::Outdated);
+        }
+        let (mut removed, mut added) = (RecordsBuilder::default(), RecordsBuilder::default());
+        for change in &read.changes {
+            change.each_record(|role, record| {
+                updates.difference.add(role, record);
+                let sanderling_dns::zonefile::Record { owner, rtype, ttl_s, rdata, .. } = *record;
+                let out = if role == RecordRole::Removed { &mut removed } else { &mut added };
+                out.push(Record { owner, rtype, ttl_s, rdata });
+            });
+        }
+        if updates.difference.encoded_bytes() > self.context.config.limits.zone_updates_bytes_max {
+            self.signed = Some(signed);
+            return Err("the zone would have more of them than `zone_updates_max` allows".to_owned());
+        }
+        let content = updates.encode(self.apex.as_name());
+        updates.stored = content.last_chunk().copied();
+        let changes = RecordChanges { removed: removed.finish(), added: added.finish() };
+        let keys = self.keys.in_use();
+        let (zone, files, before) = (self.zone.clone(), self.files(), signed.stored.serial);
+        let (keeper, state) = (Arc::clone(&self.context.keeper), Arc::clone(&self.context.state));
+        let sign = move || {
+            let parameters = parameters(&zone.signing);
+            let signer = KeeperSigner { keeper: &keeper, zone: &zone.apex };
+            let mut signing = PartSigning { signer, files, state: &state, keys: &keys, parameters: &parameters };
+            let file = update_file(&zone.apex).display().to_string();
+            let mut done =
+                SignedInPart { sign_again_at_unix_s: signed.sign_again_at_unix_s, ..SignedInPart::default() };
+            let store = || state.write(&file, &content).map_err(|error| error.to_string());
+            let result = signing.sign_change(&mut signed, &changes, &[], store, &mut done);
+            signed.sign_again_at_unix_s = done.sign_again_at_unix_s;
+            (signed, result.map(|is_in_part| (is_in_part, done, content)))
+        };
+        let (signed, result) = spawn_blocking(sign).await.expect("signing does not panic");
+        let (serial, ttls) = (signed.stored.serial, signed.ttls);
+        self.signed = Some(signed);
+        match result {
+            Ok((true, mut done, _)) => {
+                if let Some(unsigned) = &mut self.unsigned {
+                    (unsigned.records, unsigned.updates) = (None, Some(updates));
+                }
+                log(&format!(
+                    "zone {}: serial {before} -> {serial} by a dynamic update, {} new signatures",
+                    self.zone.apex, done.made_count
+                ));
+                self.changes.append(&mut done.changes);
+                (self.is_handed_over, self.refused) = (false, None);
+                self.keys.on_signed(serial, ttls).await?;
+                Ok(StoreResult::Stored)
+            }
+            Ok((false, _, content)) => {
+                // All of the zone is signed, from the file with this update.
+                let (state, file) =
+                    (Arc::clone(&self.context.state), update_file(&self.zone.apex).display().to_string());
+                let write = move || state.write(&file, &content).map_err(|error| error.to_string());
+                spawn_blocking(write).await.expect("the state folder does not panic")?;
+                self.unsigned = None;
+                self.read_if_needed(None).await;
+                self.is_outdated = true;
+                self.sign_if_needed().await?;
+                Ok(StoreResult::Stored)
+            }
+            Err(problem) => {
+                // What is in memory may be later than what is stored.
+                self.restore_version().await?;
+                Err(problem)
+            }
+        }
     }
 
     /// Signs what has changed in the records, and signatures that end soon, and stores that; whether it was possible. With other keys, after a
@@ -723,6 +853,7 @@ impl SigningTask {
 /// Records that were read.
 struct ReadRecords {
     records: Records,
+    updates: Option<ZoneUpdates>,
     files: Option<Vec<(PathBuf, Vec<u8>)>>,
     warnings: Vec<Diagnostic>,
 }
@@ -733,25 +864,39 @@ fn read_records(
     derivation: &ZoneDerivation,
     limits: &Limits,
     kept: Option<Vec<(PathBuf, Vec<u8>)>>,
+    updates_file: Option<PathBuf>,
+    state: &StateFolder,
 ) -> Result<ReadRecords, Vec<Diagnostic>> {
     let seed = HashSeed(RandomState::new().build_hasher().finish());
     let mut warnings = Vec::new();
-    let (ReadZone { zone, text, .. }, files) = match kept {
+    let prior = updates_file.map(|file| read_updates(&source.apex, &file)).transpose().map_err(|error| vec![error])?;
+    let (ReadZone { zone, text, updates, .. }, files) = match kept {
         Some(files) => {
-            (sanderling_zone_files::restore(&source.apex, derivation, None, files.clone(), limits, seed)?, Some(files))
+            (sanderling_zone_files::restore(&source.apex, derivation, prior, files.clone(), limits, seed)?, Some(files))
         }
         None => {
             source.check_file().map_err(|diagnostic| vec![diagnostic])?;
             let text_bytes_max = limits.kept_zones_bytes_max;
             let read =
-                sanderling_zone_files::load(source, derivation, None, limits, seed, text_bytes_max, &mut warnings)
+                sanderling_zone_files::load(source, derivation, prior, limits, seed, text_bytes_max, &mut warnings)
                     .map_err(|failure| failure.diagnostics)?;
             (read, None)
         }
     };
     let mut records = RecordsBuilder::default();
     zone.each_record(|owner, rtype, ttl_s, rdata| records.push(Record { owner, rtype, ttl_s, rdata }));
-    Ok(ReadRecords { records: records.finish(), files: files.or_else(|| split_files(text)), warnings })
+    let (updates, to_store) = updates.map(|updates| updates.finish(wire_name(&source.apex).as_name())).unzip();
+    if let Some(StoreRequest { content, .. }) = to_store.flatten() {
+        let file = update_file(&source.apex).display().to_string();
+        let stored = if content.is_empty() { state.remove(&file) } else { state.write(&file, &content) };
+        let message = "cannot store the dynamic updates for the changed file";
+        stored.map_err(|error| {
+            let problem = Problem::new(format!("{message}: {error}"), "see the message");
+            vec![Diagnostic::error(Location::File(source.file.clone()), problem)]
+        })?;
+    }
+    let files = files.or_else(|| split_files(text));
+    Ok(ReadRecords { records: records.finish(), updates, files, warnings })
 }
 
 /// The text of each file; `None` if it was not kept.
@@ -798,14 +943,14 @@ impl PartSigning<'_> {
         let mut done = SignedInPart { sign_again_at_unix_s: signed.sign_again_at_unix_s, ..SignedInPart::default() };
         let changes = RecordChanges::between(&signed.stored.version, unsigned, apex.as_name(), policy);
         let Some(changes) = changes else { return Ok(None) };
-        if !changes.is_empty() && !self.sign_change(signed, &changes, &[], &mut done)? {
+        if !changes.is_empty() && !self.sign_change(signed, &changes, &[], || Ok(()), &mut done)? {
             return Ok(None);
         }
         if signed.sign_again_at_unix_s.is_none_or(|at| at <= unix_s()) {
             let due = due_signatures(&signed.stored.version, self.parameters, unix_s());
             done.sign_again_at_unix_s = due.sign_again_at_unix_s;
             for names in due.names.chunks(RENEWED_NAMES_MAX) {
-                if !self.sign_change(signed, &RecordChanges::default(), names, &mut done)? {
+                if !self.sign_change(signed, &RecordChanges::default(), names, || Ok(()), &mut done)? {
                     return Ok(None);
                 }
             }
@@ -814,18 +959,20 @@ impl PartSigning<'_> {
         Ok(Some(done))
     }
 
-    /// Whether it was possible in part.
+    /// Signs a change, calls `store_before`, and stores the change; whether it was possible in part.
     fn sign_change(
         &mut self,
         signed: &mut Signed,
         changes: &RecordChanges,
         renewed: &[NameBuf],
+        store_before: impl FnOnce() -> Result<(), String>,
         done: &mut SignedInPart,
     ) -> Result<bool, String> {
         let (apex, keys, parameters) = (self.files.apex(), self.keys, self.parameters);
         let job = ChangeJob { apex: apex.as_name(), changes, renewed, keys, parameters, now_unix_s: unix_s() };
         let change = sanderling_dnssec::sign_change(&mut signed.stored.version, &job, &mut self.signer);
         let Some(change) = change.map_err(|error| error.to_string())? else { return Ok(false) };
+        store_before()?;
         done.changes.append(&mut self.files.append(self.state, &mut signed.stored, &change)?);
         done.made_count += change.made_count;
         done.kept_count += change.kept_count;

@@ -32,7 +32,7 @@ impl Updates {
                     log_error(&format!("zone {zone}: its dynamic updates are not stored: {problem}"));
                     StoreResult::Failed
                 });
-                link.updates_stored(UpdatesOutcome { zone, id, result });
+                link.updates_stored(UpdatesOutcome { zone, id, result, serial: None });
             }
         });
         Updates { queue }

@@ -214,7 +214,11 @@ impl Zones {
 
     /// Stores what dynamic updates have made of a zone.
     pub(crate) fn store_updates(&self, updates: UpdatesToStore, content: Option<OwnedFd>) {
-        self.updates.store(updates, content);
+        let name = DomainName::parse(&updates.zone).ok();
+        match name.and_then(|name| self.signed.get(&name)).filter(|signed| signed.has_version()) {
+            Some(signed) => signed.update(updates, content),
+            None => self.updates.store(updates, content),
+        }
     }
 
     /// A primary says that a zone has changed.

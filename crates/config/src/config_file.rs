@@ -371,7 +371,7 @@ impl ConfigBuilder<'_, '_> {
             (None, Some(entry)) => self.read_primaries(name, offset, entry),
             (None, None) => {}
         }
-        self.read_dnssec(name, zone.is_some() || primaries.is_some(), has_update, dnssec);
+        self.read_dnssec(name, zone.is_some() || primaries.is_some(), dnssec);
         let has_zone = zone.is_some() || primaries.is_some() || has_update;
         if transfers != ZoneTransfers::default() {
             self.config.zone_transfers.push((name.clone(), transfers.clone()));

@@ -77,23 +77,23 @@ fn read_change<'b>(bytes: &'b [u8], apex: Name<'_>) -> Option<(ZoneChange, &'b [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::{RecordRole, ZoneChangeBuilder};
     use crate::rtype::Rtype;
     use crate::zonefile::{Position, Record};
 
     fn change(from: u32, to: u32) -> ZoneChange {
         let soa = |serial: u32| [&[0, 0][..], &serial.to_be_bytes(), &[0; 16]].concat();
         let (before, after) = (soa(from), soa(to));
-        let record = |rtype, rdata| Record {
-            position: Position { file_index: 0, line: 0, column: 1 },
-            owner: Name::ROOT,
-            rtype,
-            ttl_s: 60,
-            rdata,
-        };
+        fn record(rtype: Rtype, rdata: &[u8]) -> Record<'_> {
+            let position = Position { file_index: 0, line: 0, column: 1 };
+            Record { position, owner: Name::ROOT, rtype, ttl_s: 60, rdata }
+        }
         let address = [192, 0, 2, to as u8];
-        let added = [record(Rtype::A, &address[..]), record(Rtype::SOA, &after)];
-        let removed = [record(Rtype::SOA, &before[..])];
-        ZoneChange::from_records(Name::ROOT, removed.into_iter(), added.into_iter()).expect("a change")
+        let mut change = ZoneChangeBuilder::new(Name::ROOT);
+        change.add(RecordRole::Added, &record(Rtype::A, &address));
+        change.add(RecordRole::Added, &record(Rtype::SOA, &after));
+        change.add(RecordRole::Removed, &record(Rtype::SOA, &before));
+        change.finish().expect("a change")
     }
 
     #[test]

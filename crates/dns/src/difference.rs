@@ -94,7 +94,8 @@ impl ZoneDifference {
         update.each_change(|role, record| self.add(role, record));
     }
 
-    fn add(&mut self, role: RecordRole, record: &Record<'_>) {
+    /// Adds a record by which the version differs from the one before.
+    pub fn add(&mut self, role: RecordRole, record: &Record<'_>) {
         let ttl_s = (role != RecordRole::Removed).then_some(record.ttl_s);
         if record.rtype == Rtype::SOA {
             // Another one takes its place.

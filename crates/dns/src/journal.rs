@@ -4,7 +4,7 @@
 //! A change has the records of RFC 1995 §4, in wire form without compression: the SOA before, the records that were removed, the
 //! SOA after, the records that were added.
 
-use crate::name::Name;
+use crate::name::{Name, NameBuf};
 use crate::packed_rrset::{CLASS_IN, RECORD_FIXED_BYTES};
 use crate::rdata;
 use crate::rtype::Rtype;
@@ -134,25 +134,6 @@ impl ZoneChange {
         is_later(to_serial, from_serial).then_some(ZoneChange { from_serial, to_serial, records })
     }
 
-    /// The change of the zone at `apex` that removes and adds these records, with one SOA each; `None` if these are not such.
-    pub fn from_records<'r>(
-        apex: Name<'_>,
-        removed: impl Iterator<Item = Record<'r>>,
-        added: impl Iterator<Item = Record<'r>>,
-    ) -> Option<ZoneChange> {
-        let (mut all, mut others) = (Vec::new(), Vec::new());
-        let put = |out: &mut Vec<u8>, record: &Record<'_>| {
-            put_record(out, record.owner, record.rtype, CLASS_IN, record.ttl_s.to_be_bytes(), record.rdata);
-        };
-        let is_soa = |record: &Record<'_>| record.rtype == Rtype::SOA && record.owner.eq_ignore_case(apex);
-        removed.for_each(|record| put(if is_soa(&record) { &mut all } else { &mut others }, &record));
-        all.append(&mut others);
-        let mut last = Vec::new();
-        added.for_each(|record| put(if is_soa(&record) { &mut all } else { &mut last }, &record));
-        all.append(&mut last);
-        ZoneChange::new(apex, all)
-    }
-
     /// The serial of the version that it leads on from.
     pub fn from_serial(&self) -> u32 {
         self.from_serial
@@ -184,6 +165,35 @@ impl ZoneChange {
 
     fn encoded_bytes(&self) -> usize {
         LENGTH_BYTES + self.records.len()
+    }
+}
+
+/// Collects the records of a change in any order.
+#[derive(Debug)]
+pub struct ZoneChangeBuilder {
+    apex: NameBuf,
+    /// The SOA before and after, each with the records that are removed or added.
+    parts: [(Vec<u8>, Vec<u8>); 2],
+}
+
+impl ZoneChangeBuilder {
+    /// No change of the zone at `apex` yet.
+    pub fn new(apex: Name<'_>) -> ZoneChangeBuilder {
+        ZoneChangeBuilder { apex: apex.to_owned(), parts: Default::default() }
+    }
+
+    /// Adds a record that is removed or added.
+    pub fn add(&mut self, role: RecordRole, record: &Record<'_>) {
+        let is_soa = record.rtype == Rtype::SOA && record.owner.eq_ignore_case(self.apex.as_name());
+        let (soa, others) = &mut self.parts[usize::from(role != RecordRole::Removed)];
+        let out = if is_soa { soa } else { others };
+        put_record(out, record.owner, record.rtype, CLASS_IN, record.ttl_s.to_be_bytes(), record.rdata);
+    }
+
+    /// The change; `None` if it has not one SOA before and a later one after, or records that cannot be in the zone.
+    pub fn finish(self) -> Option<ZoneChange> {
+        let [(soa_before, removed), (soa_after, added)] = self.parts;
+        ZoneChange::new(self.apex.as_name(), [soa_before, removed, soa_after, added].concat())
     }
 }
 

@@ -315,6 +315,8 @@ type Names = BTreeMap<Vec<u8>, Rrsets>;
 #[derive(Debug)]
 pub struct ZoneUpdate<'z> {
     zone: &'z Zone,
+    /// Whether another process adds the signatures to what the updates make.
+    is_signed_elsewhere: bool,
     names: Names,
     is_changed: bool,
 }
@@ -322,7 +324,13 @@ pub struct ZoneUpdate<'z> {
 impl<'z> ZoneUpdate<'z> {
     /// No updates of `zone` yet.
     pub fn new(zone: &'z Zone) -> ZoneUpdate<'z> {
-        ZoneUpdate { zone, names: Names::new(), is_changed: false }
+        ZoneUpdate { zone, is_signed_elsewhere: false, names: Names::new(), is_changed: false }
+    }
+
+    /// No updates yet of the unsigned records of `zone`: the records that come with signatures and keys are not there for updates, and must not be
+    /// changed by them.
+    pub fn of_unsigned(zone: &'z Zone) -> ZoneUpdate<'z> {
+        ZoneUpdate { is_signed_elsewhere: true, ..ZoneUpdate::new(zone) }
     }
 
     /// Carries out `message`, whose sender may change the RRsets of those names and types for which `allows` returns true.
@@ -339,6 +347,9 @@ impl<'z> ZoneUpdate<'z> {
         // §3.3: the permissions come after the prerequisites. Deleting all RRsets of a name needs those of each of them.
         for change in &changes {
             let owner = change.owner.as_name();
+            if self.is_signed_elsewhere && is_of_signer(change.rtype, self.is_apex(owner)) {
+                return Err(UpdateRefusal::NotAllowed);
+            }
             let is_allowed = match change.action {
                 Action::DeleteName => self
                     .rrsets(owner)
@@ -372,6 +383,13 @@ impl<'z> ZoneUpdate<'z> {
         }
         let position = Position { file_index: 0, line: 0, column: 1 };
         let mut edit = ZoneEdit::new(self.zone);
+        if self.is_signed_elsewhere {
+            self.each_change(|role, record| match role {
+                RecordRole::Removed => drop(edit.remove(record)),
+                RecordRole::Added | RecordRole::OfZone => edit.add(record),
+            });
+            return Some(edit.finish(limits));
+        }
         for (owner, rrsets) in &self.names {
             let owner = Name::parse(owner).expect("of a record");
             edit.clear(owner);
@@ -391,7 +409,7 @@ impl<'z> ZoneUpdate<'z> {
         let position = Position { file_index: 0, line: 0, column: 1 };
         for (name, after) in &self.names {
             let owner = Name::parse(name).expect("of a record");
-            let before = stored_rrsets(self.zone, owner);
+            let before = self.stored_rrsets(owner);
             for (role, rrsets, others) in [(RecordRole::Removed, &before, after), (RecordRole::Added, after, &before)] {
                 for (&rtype, rrset) in rrsets {
                     let other = others.get(&rtype);
@@ -410,10 +428,26 @@ impl<'z> ZoneUpdate<'z> {
 
     /// The RRsets of a name at or below the apex.
     fn rrsets(&mut self, owner: Name<'_>) -> &mut Rrsets {
-        let zone = self.zone;
         let owner = owner.to_lowercase();
-        let stored = || stored_rrsets(zone, owner.as_name());
-        self.names.entry(owner.as_name().as_bytes().to_vec()).or_insert_with(stored)
+        let key = owner.as_name().as_bytes().to_vec();
+        if !self.names.contains_key(&key) {
+            let stored = self.stored_rrsets(owner.as_name());
+            self.names.insert(key.clone(), stored);
+        }
+        self.names.get_mut(&key).expect("it is there")
+    }
+
+    fn is_apex(&self, owner: Name<'_>) -> bool {
+        owner.eq_ignore_case(self.zone.apex())
+    }
+
+    /// The RRsets that the version before has at `owner`, which is in lower case.
+    fn stored_rrsets(&self, owner: Name<'_>) -> Rrsets {
+        let mut rrsets = stored_rrsets(self.zone, owner);
+        if self.is_signed_elsewhere {
+            rrsets.retain(|&rtype, _| !is_of_signer(Rtype(rtype), self.is_apex(owner)));
+        }
+        rrsets
     }
 
     /// §3.2.
@@ -529,6 +563,15 @@ impl<'z> ZoneUpdate<'z> {
         soa.rdata[at..at + 4].copy_from_slice(&serial_after(self.serial()).to_be_bytes());
         let apex = self.zone.apex();
         self.rrsets(apex).insert(Rtype::SOA.0, rrset_of(soa));
+    }
+}
+
+/// Whether the process that signs a zone makes the records of this type.
+fn is_of_signer(rtype: Rtype, is_apex: bool) -> bool {
+    match rtype {
+        Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM | Rtype::ZONEMD => true,
+        Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY => is_apex,
+        _ => false,
     }
 }
 

@@ -136,6 +136,9 @@ pub struct UpdatesOutcome {
     pub id: UpdatesId,
     /// Whether it is stored.
     pub result: StoreResult,
+    /// The serial of the version that the agent has signed with it, which it hands over next; `None` if it does not sign the zone.
+    #[serde(default)]
+    pub serial: Option<u32>,
 }
 
 /// Whether something is stored.

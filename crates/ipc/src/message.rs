@@ -587,7 +587,7 @@ pub(crate) mod tests {
         let others = [reload, site, Command::Upgrade, Command::Stop, Command::Drain, Command::HandOver];
         let id = UpdatesId { pid: u32::MAX, number: u64::MAX };
         let made = UpdatesToStore { zone: zone(), id, replaces: Some([255; 32]) };
-        let outcome = UpdatesOutcome { zone: zone(), id, result: StoreResult::Outdated };
+        let outcome = UpdatesOutcome { zone: zone(), id, result: StoreResult::Outdated, serial: Some(7) };
         let of_agent = [
             Command::UpdateChallenges { number: 1 },
             Command::ChallengesServed { number: 1 },

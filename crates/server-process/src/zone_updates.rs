@@ -1,14 +1,11 @@
 //! Dynamic updates of zones: which keys may make them, and where they are stored (docs/decisions/0041-dynamic-update.md).
 
-use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
+use sanderling_config::diagnostic::Diagnostic;
 use sanderling_config::{Config, DomainName, UPDATES, UpdateRule, update_file};
-use sanderling_dns::difference::{HASH_BYTES, ZoneDifference};
 use sanderling_dns::{Name, NameBuf, Rtype};
 use sanderling_server::{UpdateInbox, UpdatePolicy};
-use sanderling_zone_files::{PriorUpdates, ZoneUpdates, wire_name};
+use sanderling_zone_files::{PriorUpdates, ZoneUpdates, read_updates, wire_name};
 use std::collections::HashMap;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,7 +63,13 @@ impl<'c> UpdateFiles<'c> {
     /// Without a state folder there are none.
     pub(crate) fn new(config: &'c Config, state: Option<&Path>) -> UpdateFiles<'c> {
         let file = |apex: &'c DomainName| Some((apex, state?.join(update_file(apex))));
-        UpdateFiles { zones: config.zone_updates.iter().filter_map(|(apex, _)| file(apex)).collect() }
+        // A signed version has them.
+        let is_signed = |apex: &DomainName| {
+            let file = config.signed_zone(apex).zip(state).map(|(signed, state)| state.join(signed.file()));
+            file.is_some_and(|file| file.exists())
+        };
+        let zones = config.zone_updates.iter().map(|(apex, _)| apex).filter(|apex| !is_signed(apex));
+        UpdateFiles { zones: zones.filter_map(file).collect() }
     }
 
     /// Whether the zone at `apex` may have updates.
@@ -79,20 +82,7 @@ impl<'c> UpdateFiles<'c> {
     /// # Errors
     /// They cannot be read. The zone must not be served without them.
     pub(crate) fn read(&self, apex: &DomainName) -> Result<Option<PriorUpdates>, Diagnostic> {
-        let Some(file) = self.zones.get(apex) else { return Ok(None) };
-        let fail = |problem: String| {
-            let remedy = "restore it from a backup, or remove it to serve the zone file without the updates";
-            let message = format!("cannot read the dynamic updates of the zone {apex}: {problem}");
-            Diagnostic::error(Location::File(file.clone()), Problem::new(message, remedy))
-        };
-        let content = match fs::read(file) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            read => read.map_err(|error| fail(error.to_string()))?,
-        };
-        let decoded = ZoneDifference::decode(&content, wire_name(apex).as_name());
-        let (difference, made_for) = decoded.map_err(|_| fail("it is damaged".to_owned()))?;
-        let stored = content.last_chunk::<HASH_BYTES>().copied();
-        Ok(Some(PriorUpdates { updates: ZoneUpdates { difference, digest: made_for, stored }, file: file.clone() }))
+        self.zones.get(apex).map(|file| read_updates(apex, file)).transpose()
     }
 
     /// As [`UpdateFiles::read`], of a zone whose updates are known.

@@ -1,10 +1,15 @@
 //! Makes of the records of a zone file those of the version with the dynamic updates, while the file is read.
 
+use crate::wire_name::wire_name;
+use sanderling_config::DomainName;
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_dns::difference::{DifferenceMerge, HASH_BYTES, MergeOutcome, Merged, ZoneDifference};
 use sanderling_dns::zonefile::{Position, Record};
 use sanderling_dns::{Name, ZoneBuilder};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 /// What updates have made of a zone.
 #[derive(Clone, Debug)]
@@ -40,6 +45,26 @@ pub struct UpdateState {
     /// There were no updates since the file was written.
     #[serde(skip)]
     pub is_none: bool,
+}
+
+/// Reads the updates of the zone `apex` that are stored in `file`.
+///
+/// # Errors
+/// They cannot be read. The zone must not be served without them.
+pub fn read_updates(apex: &DomainName, file: &Path) -> Result<PriorUpdates, Diagnostic> {
+    let fail = |problem: String| {
+        let remedy = "restore it from a backup, or remove it to serve the zone file without the updates";
+        let message = format!("cannot read the dynamic updates of the zone {apex}: {problem}");
+        Diagnostic::error(Location::File(file.to_owned()), Problem::new(message, remedy))
+    };
+    let content = match fs::read(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        read => read.map_err(|error| fail(error.to_string()))?,
+    };
+    let decoded = ZoneDifference::decode(&content, wire_name(apex).as_name());
+    let (difference, digest) = decoded.map_err(|_| fail("it is damaged".to_owned()))?;
+    let stored = content.last_chunk::<HASH_BYTES>().copied();
+    Ok(PriorUpdates { updates: ZoneUpdates { difference, digest, stored }, file: file.to_owned() })
 }
 
 /// The updates of a zone whose file is read.

@@ -30,18 +30,12 @@ const LIFETIME_S_MIN: u64 = DAY_S;
 const LIFETIME_S_MAX: u64 = 36_500 * DAY_S;
 
 impl ConfigBuilder<'_, '_> {
-    /// Reads `dnssec` of the domain `name`, which has a zone or not, and dynamic updates or not.
-    pub(super) fn read_dnssec(
-        &mut self,
-        name: &DomainName,
-        has_zone: bool,
-        has_update: bool,
-        entry: Option<Entry<'_, '_>>,
-    ) {
+    /// Reads `dnssec` of the domain `name`, which has a zone or not.
+    pub(super) fn read_dnssec(&mut self, name: &DomainName, has_zone: bool, entry: Option<Entry<'_, '_>>) {
         let Some(entry) = entry else { return };
         let (signing, is_leaving) = match entry.value.get_ref() {
             // Such a zone was never signed here.
-            DeValue::Boolean(false) if !has_zone || has_update => return,
+            DeValue::Boolean(false) if !has_zone => return,
             DeValue::Boolean(is_signed) => (Signing::default(), !is_signed),
             DeValue::Table(_) => self.read_signing(entry),
             _ => {
@@ -52,11 +46,6 @@ impl ConfigBuilder<'_, '_> {
         if !has_zone {
             let message = format!("{name} has `dnssec`, but no zone");
             return self.error(entry.offset, message, "add zone = \"FILE\" or `primaries`");
-        }
-        if has_update {
-            let message =
-                format!("{name} has `dnssec` and `update`: a zone that is signed here takes no dynamic updates");
-            return self.error(entry.offset, message, "remove one of both");
         }
         let location = self.reader.location(entry.offset);
         self.config.signed_zones.push(SignedZone { apex: name.clone(), signing, is_leaving, location });

@@ -411,3 +411,76 @@ fn acknowledged_updates_are_there_whatever_is_killed() {
         assert!(serials > 1);
     });
 }
+
+/// Kills the processes that serve, sign and have the keys.
+fn kill_children(server: &TestServer) {
+    for child in children_of(server.process_id()).unwrap() {
+        assert!(send_signal("KILL", &child.to_string()));
+    }
+}
+
+/// Updates of a zone that is signed here: each version that is acknowledged is signed, and the zone is the same after kills.
+#[test]
+fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
+    for dnssec in ["dnssec = true", "dnssec = { nsec3 = true, zonemd = true }"] {
+        let directory = configure(&format!("{dnssec}\ntransfer_allow = [{{ network = \"127.0.0.1\" }}]\n"), "");
+        let server = start(&directory);
+        let is_signed = || dig(server.dns(), &["+dnssec", "example.com", "SOA"]).text().contains("RRSIG");
+        wait_until("the zone is signed", is_signed);
+        let mut random = fastrand::Rng::with_seed(sanderling_testkit::seed());
+        let mut texts = BTreeMap::new();
+        for round in 0..24 {
+            let name = format!("n{}.{}", random.u8(0..6), ["a", "b.a", "c"][random.usize(0..3)]);
+            let lines = match random.u8(0..4) {
+                0 => {
+                    texts.remove(&name);
+                    format!("delete {name}")
+                }
+                _ => {
+                    texts.insert(name.clone(), round);
+                    format!("delete {name} TXT\nadd {name} TXT t{round}")
+                }
+            };
+            if round == 5 {
+                kill_children(&server);
+                wait_until("the zone is updated", || {
+                    nsupdate(&server, &directory, Some("transfer"), &lines).code() == Some(0)
+                });
+            } else {
+                update(&server, &directory, &lines);
+            }
+            for (name, round) in &texts {
+                let answer = dig(server.dns(), &["+short", &format!("{name}.example.com"), "TXT"]).text();
+                assert_eq!(answer.trim(), format!("\"t{round}\""), "{name}: {}", server.errors());
+            }
+            if round % 3 == 0 {
+                let zone =
+                    dig(server.dns(), &["+nocomments", "+nostats", "+nocmd", "+onesoa", "example.com", "AXFR"]).text();
+                directory.write("transferred", zone.as_bytes());
+                let file = directory.argument("transferred");
+                let ended = run_program("dnssec-verify", "bind9-utils", &["-z", "-o", "example.com", &file]);
+                assert!(ended.status.success(), "{ended}\n{zone}");
+            }
+        }
+        // What comes with the signatures is not for updates.
+        for refused in [
+            "add x RRSIG A 13 3 60 20261207142553 20261123185630 1 example.com. AAAA",
+            "delete @ DNSKEY",
+            "delete www NSEC",
+        ] {
+            let ended = nsupdate(&server, &directory, Some("transfer"), &refused.replace("@", "example.com."));
+            assert!(ended.to_string().contains("REFUSED"), "{refused}: {ended}");
+        }
+        // The file has changed, and is applied with the updates.
+        directory.replace("example.com.zone", format!("{ZONE}later TXT later\n").as_bytes());
+        let reload = directory.control("reload");
+        assert!(reload.status.success(), "{reload}");
+        wait_until("the file is signed", || {
+            dig(server.dns(), &["+short", "later.example.com", "TXT"]).text().contains("later")
+        });
+        for (name, round) in &texts {
+            let answer = dig(server.dns(), &["+short", &format!("{name}.example.com"), "TXT"]).text();
+            assert_eq!(answer.trim(), format!("\"t{round}\""), "{name}");
+        }
+    }
+}

@@ -11,7 +11,7 @@ use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning};
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult};
-use sanderling_dns::{Name, ZoneEntry};
+use sanderling_dns::{Name, ZoneEntry, is_later};
 use sanderling_ipc::agent::{StoreResult, UpdatesId, UpdatesOutcome, UpdatesToStore, updates_to_memfd};
 use sanderling_ipc::{Event, FdKind, Message};
 use sanderling_os::event_fd::EventFd;
@@ -36,6 +36,8 @@ pub(super) struct UpdateQueue {
     last_number: u64,
     /// Zones of which something else is stored than what is served: another process has stored updates, or the agent was late.
     outdated: BTreeSet<DomainName>,
+    /// Versions that the agent has signed and stored, and hands over next.
+    signed: Vec<SignedUpdates>,
     /// The number of the last version that was not stored in time.
     given_up: u64,
     timeout: Duration,
@@ -43,6 +45,15 @@ pub(super) struct UpdateQueue {
     next_log_at: Option<Instant>,
     /// Zones that updates have changed, with the time of the last one.
     changed: BTreeMap<DomainName, Instant>,
+}
+
+/// Updates whose version the agent hands over.
+struct SignedUpdates {
+    apex: DomainName,
+    /// The serial of the version; `None` if another one is to come before, and the updates are applied to that.
+    serial: Option<u32>,
+    updates: Vec<(ReceivedUpdate, UpdateResult)>,
+    deadline: Instant,
 }
 
 /// A version that the agent is to store. The loader is here, so that nothing else is loaded.
@@ -80,6 +91,7 @@ impl UpdateQueue {
             storing: None,
             last_number: 0,
             outdated: BTreeSet::new(),
+            signed: Vec::new(),
             given_up: 0,
             timeout,
             next_log_at: None,
@@ -94,7 +106,8 @@ impl UpdateQueue {
     /// When the next update is answered although it is not stored.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let oldest = self.inbox.oldest().map(|since| since + self.timeout);
-        self.storing.as_ref().map(|storing| storing.deadline).into_iter().chain(oldest).min()
+        let signed = self.signed.iter().map(|signed| signed.deadline);
+        self.storing.as_ref().map(|storing| storing.deadline).into_iter().chain(oldest).chain(signed).min()
     }
 
     /// Logs why updates of a zone fail, unless another failure was logged shortly before: clients cause them.
@@ -135,6 +148,13 @@ impl ControlLoop<'_> {
             ));
             self.give_up(*storing);
         }
+        let expired: Vec<_> = self.updates.signed.extract_if(.., |signed| signed.deadline <= now).collect();
+        for SignedUpdates { apex, updates, .. } in expired {
+            self.updates.log_failure(&format!(
+                "zone {apex}: a dynamic update gets SERVFAIL: the agent has not handed over its version in time (`dns_update_timeout`)"
+            ));
+            self.answer_updates(updates.into_iter().map(|(update, _)| (update, FAILED)));
+        }
         if let Some(before) = now.checked_sub(self.updates.timeout) {
             let expired = self.updates.inbox.take_older_than(before);
             if let Some(first) = expired.first() {
@@ -148,7 +168,8 @@ impl ControlLoop<'_> {
         // After updates, what has waited for the loader comes first.
         self.load_derived();
         self.handle_waiting();
-        if self.state.loader.is_none() {
+        // The next updates are for the version that the agent hands over.
+        if self.state.loader.is_none() || !self.updates.signed.is_empty() {
             return;
         }
         if let Some(apex) = self.updates.outdated.pop_first() {
@@ -254,10 +275,15 @@ impl ControlLoop<'_> {
 
     /// Serves the version that is stored now, and answers its updates.
     pub(super) fn on_updates_stored(&mut self, outcome: &UpdatesOutcome) {
-        let UpdatesOutcome { zone, id, result } = outcome;
+        let UpdatesOutcome { zone, id, result, serial } = outcome;
         let is_own = id.pid == std::process::id();
         let storing = self.updates.storing.take_if(|storing| is_own && storing.number == id.number);
         match (storing, result) {
+            (Some(storing), result) if storing.version.is_signed_by_agent() => {
+                self.wait_for_signed(*storing, *result, *serial);
+            }
+            // Each process serves what the agent hands over.
+            (None, _) if serial.is_some() => {}
             (Some(storing), StoreResult::Stored) => self.serve_updated(*storing),
             (Some(storing), StoreResult::Outdated) => {
                 // They are applied again to what another process has stored.
@@ -272,6 +298,32 @@ impl ControlLoop<'_> {
             (None, StoreResult::Stored) if is_own && id.number != self.updates.given_up => {}
             (None, StoreResult::Stored | StoreResult::Outdated) => {
                 self.updates.outdated.extend(DomainName::parse(zone));
+            }
+        }
+    }
+
+    /// Answers the updates of a zone that the agent signs when the version is in service.
+    fn wait_for_signed(&mut self, storing: Storing, result: StoreResult, serial: Option<u32>) {
+        if result == StoreResult::Failed {
+            return self.give_up(storing);
+        }
+        let Storing { loader, apex, updates, deadline, .. } = storing;
+        self.return_loader(loader);
+        let serial = serial.filter(|_| result == StoreResult::Stored);
+        self.updates.signed.push(SignedUpdates { apex, serial, updates, deadline });
+    }
+
+    /// Answers the updates of the version that is in service now, or applies them to it.
+    pub(super) fn answer_signed_updates(&mut self, name: &str, served: Option<u32>) {
+        let is_of_zone = |signed: &mut SignedUpdates| {
+            let is_late = |serial| served.is_none_or(|served| is_later(serial, served));
+            signed.apex.as_str() == name && !signed.serial.is_some_and(is_late)
+        };
+        let of_zone: Vec<_> = self.updates.signed.extract_if(.., is_of_zone).collect();
+        for SignedUpdates { serial, updates, .. } in of_zone {
+            match serial {
+                Some(_) => self.answer_updates(updates),
+                None => self.updates.inbox.put_back(updates.into_iter().map(|(update, _)| update).collect()),
             }
         }
     }
@@ -344,6 +396,9 @@ impl ControlLoop<'_> {
     pub(super) fn end_updates(&mut self) {
         if let Some(storing) = self.updates.storing.take() {
             self.give_up(*storing);
+        }
+        for SignedUpdates { updates, .. } in std::mem::take(&mut self.updates.signed) {
+            self.answer_updates(updates.into_iter().map(|(update, _)| (update, FAILED)));
         }
         let waiting = self.updates.inbox.close();
         self.answer_updates(waiting.into_iter().map(|update| (update, FAILED)));

@@ -153,6 +153,7 @@ impl ControlLoop<'_> {
             None => states.push(Arc::clone(state)),
         }
         self.report_zone(state);
+        self.answer_signed_updates(&state.name, state.serial);
     }
 
     /// Serves what catalogs have brought, and no longer what they have removed.

@@ -12,7 +12,7 @@ use sanderling_config::log::log;
 use sanderling_config::{Config, DomainName, Zone as ZoneConfig};
 use sanderling_dns::change_log::{self, ChangeLog};
 use sanderling_dns::difference::MergeOutcome;
-use sanderling_dns::journal::RecordRole;
+use sanderling_dns::journal::{RecordRole, ZoneChangeBuilder};
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, ZoneUpdate};
 use sanderling_dns::zone_edit::ZoneEdit;
 use sanderling_dns::zonefile::Severity;
@@ -43,10 +43,16 @@ pub(crate) struct UpdatedZone {
 #[derive(Debug)]
 pub(crate) struct UpdatedVersion {
     apex: DomainName,
-    zone: Zone,
-    updates: ZoneUpdates,
     /// What the agent must store before it is served.
     pub(crate) to_store: StoreRequest,
+    /// `None` if the agent signs the zone: it makes the version, and hands it over.
+    made: Option<MadeVersion>,
+}
+
+#[derive(Debug)]
+struct MadeVersion {
+    zone: Zone,
+    updates: ZoneUpdates,
     journals: ChangedJournals,
 }
 
@@ -93,10 +99,14 @@ impl Loader {
         let Some(served) = loaded.and_then(|loaded| loaded.last_good.as_ref()) else {
             return Err("the zone has no version that can be served".to_owned());
         };
-        let Some(updates) = loaded.and_then(|loaded| loaded.updates.as_ref()) else {
-            return Err("the stored updates of the zone are not loaded".to_owned());
-        };
-        let mut update = ZoneUpdate::new(served);
+        let signed = config.signed_zone(apex);
+        let signed_file = signed.zip(self.state.as_ref()).map(|(signed, state)| state.join(signed.file()));
+        let is_signed = loaded.is_some_and(|loaded| signed_file.as_ref() == Some(&loaded.state.file));
+        if signed.is_some_and(|signed| !signed.is_leaving) && !is_signed {
+            return Err("the zone is not signed yet".to_owned());
+        }
+        let updates = loaded.and_then(|loaded| loaded.updates.as_ref());
+        let mut update = if is_signed { ZoneUpdate::of_unsigned(served) } else { ZoneUpdate::new(served) };
         let apply = |message: &&UpdateMessage<'_>| {
             let is_allowed = |owner: Name<'_>, rtype| message.key().is_some_and(|key| rules.allow(key, owner, rtype));
             match update.apply(message, is_allowed) {
@@ -105,7 +115,10 @@ impl Loader {
             }
         };
         let results = messages.iter().map(apply).collect();
-        let mut updates = updates.clone();
+        if is_signed {
+            return changes_to_sign(apex, served, update, results, config);
+        }
+        let mut updates = updates.cloned().ok_or("the stored updates of the zone are not loaded")?;
         updates.difference.add_changes(&update);
         let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
         let Some(built) = update.finish(limits) else {
@@ -125,7 +138,8 @@ impl Loader {
         let state_folder = self.state.clone();
         let stored = StoredParts::new(config, state_folder.as_deref());
         stored.journals.give(apex, Some(served), &mut zone, &mut journals);
-        let version = UpdatedVersion { apex: apex.clone(), zone, updates, to_store, journals };
+        let made = Some(MadeVersion { zone, updates, journals });
+        let version = UpdatedVersion { apex: apex.clone(), to_store, made };
         Ok(UpdatedZone { results, version: Some(version), problem: None })
     }
 
@@ -177,13 +191,51 @@ impl Loader {
 
     /// Takes a version that is stored; `None` if there is no such zone any more.
     pub(crate) fn take_updated(&mut self, version: UpdatedVersion) -> Option<OneZone> {
-        let UpdatedVersion { apex, zone, updates, journals, .. } = version;
+        let UpdatedVersion { apex, made, .. } = version;
+        let MadeVersion { zone, updates, journals } = made?;
         let loaded = self.zones.get_mut(&apex)?;
         let before = Some(Arc::clone(&loaded.state));
         let entry = loaded.take_version(zone, updates)?;
         let state = Arc::clone(&loaded.state);
         Some(OneZone::changed(entry, state, before, journals))
     }
+}
+
+impl UpdatedVersion {
+    /// Whether the agent signs the zone, and hands over the version.
+    pub(crate) fn is_signed_by_agent(&self) -> bool {
+        self.made.is_none()
+    }
+}
+
+/// What `update` changes in a signed zone, for the agent to sign.
+///
+/// # Errors
+/// The changed zone cannot be served: why.
+fn changes_to_sign(
+    apex: &DomainName,
+    served: &Zone,
+    update: ZoneUpdate<'_>,
+    results: Vec<UpdateResult>,
+    config: &Config,
+) -> Result<UpdatedZone, String> {
+    let mut change = ZoneChangeBuilder::new(served.apex());
+    update.each_change(|role, record| change.add(role, record));
+    let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
+    // With signatures that are not right any more: it shows whether the zone can be served.
+    let Some(built) = update.finish(limits) else {
+        return Ok(UpdatedZone { results, version: None, problem: None });
+    };
+    if built.zone.is_none() {
+        let error = built.diagnostics.into_iter().find(|diagnostic| diagnostic.severity == Severity::Error);
+        return Err(error.map_or_else(String::new, |error| error.problem));
+    }
+    let change = change.finish().ok_or("the serial of the zone does not rise")?;
+    let mut content = Vec::new();
+    change_log::put_change(&change, &mut content);
+    let to_store = StoreRequest { replaces: None, content };
+    let version = UpdatedVersion { apex: apex.clone(), to_store, made: None };
+    Ok(UpdatedZone { results, version: Some(version), problem: None })
 }
 
 impl OneZone {
