@@ -4,6 +4,9 @@
 //! Each zone has a task, which is one loop: it compares what is with what is to be, and waits. What it must know after a restart is in the
 //! state folder: the signed version, and the state of the keys beside it, which is stored before a version that follows from it.
 
+mod in_part;
+mod reading;
+
 use crate::clock::unix_s;
 use crate::command_answer::CommandAnswer;
 use crate::keeper_client::{KeeperClient, KeeperSigner};
@@ -11,26 +14,21 @@ use crate::link::Link;
 use crate::signed_version::{SignedFiles, SignedVersion, WrittenVersion};
 use crate::signing_keys::SigningKeys;
 use crate::zone_observer::{ObserverContext, ZoneObserver};
-use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
+use reading::{ReadRecords, read_records, without_own_keys};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{
-    Config, DomainName, Limits, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, update_file,
+    Config, DomainName, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, update_file,
 };
-use sanderling_dns::change_log::{self, ChangeLog};
-use sanderling_dns::journal::RecordRole;
 use sanderling_dns::rdata::{self, PresentationFormat};
-use sanderling_dns::{HashSeed, Name, NameBuf, Rtype, is_later};
-use sanderling_dnssec::sign::{ChangeJob, KeysInUse, RecordChanges, SignedZone, SigningJob, ZoneTtls, due_signatures};
+use sanderling_dns::{NameBuf, Rtype, is_later};
+use sanderling_dnssec::sign::{SignedZone, SigningJob, ZoneTtls};
 use sanderling_dnssec::zone_keys::{Observations, Rollover};
-use sanderling_dnssec::{
-    Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters, ZoneKeys, ZoneVersion,
-};
-use sanderling_ipc::agent::{SigningReport, StoreResult, UpdatesOutcome, UpdatesToStore, updates_from_memfd};
+use sanderling_dnssec::{Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters, ZoneKeys};
+use sanderling_ipc::agent::{SigningReport, UpdatesToStore};
 use sanderling_state::{StateError, StateFolder};
-use sanderling_zone_files::{ReadZone, StoreRequest, ZoneDerivation, ZoneText, ZoneUpdates, read_updates, wire_name};
+use sanderling_zone_files::{ZoneDerivation, ZoneUpdates, wire_name};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -39,8 +37,6 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::{AbortHandle, spawn_blocking};
 
-/// Names whose signatures are made again in one change.
-const RENEWED_NAMES_MAX: usize = 128;
 /// The clock of the machine may be set meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time until what has failed is tried again.
@@ -228,16 +224,6 @@ enum Writing {
     None,
     InProgress,
     Done(Result<WrittenVersion, StateError>),
-}
-
-/// Changes that were signed and stored.
-#[derive(Default)]
-struct SignedInPart {
-    /// As the log has them.
-    changes: Vec<u8>,
-    made_count: usize,
-    kept_count: usize,
-    sign_again_at_unix_s: Option<u64>,
 }
 
 /// The server process does not load the last version.
@@ -600,157 +586,6 @@ impl SigningTask {
         SignedFiles::new(&self.zone, self.apex)
     }
 
-    /// Signs and stores the dynamic updates that wait, and tells the server process, which gets the version next.
-    async fn sign_updates(&mut self) {
-        for (UpdatesToStore { zone, id, .. }, change) in self.shared.updates.take() {
-            let stored = match change.map(updates_from_memfd) {
-                Some(Ok(change)) => self.sign_update(&change).await,
-                Some(Err(error)) => Err(error.to_string()),
-                None => Err("nothing came with the command".to_owned()),
-            };
-            let result = stored.unwrap_or_else(|problem| {
-                log_error(&format!("zone {zone}: a dynamic update is not signed and stored: {problem}"));
-                StoreResult::Failed
-            });
-            let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
-            self.context.link.updates_stored(UpdatesOutcome { zone, id, result, serial });
-        }
-    }
-
-    /// Signs a change of the unsigned records, as a log has it, and stores it: first what the zone file lacks, then the signed version.
-    ///
-    /// # Errors
-    /// Why it is not stored.
-    async fn sign_update(&mut self, change: &[u8]) -> Result<StoreResult, String> {
-        let not_ready = || "the zone is not signed yet, or its file has an error".to_owned();
-        let has_changed = self.keys.has_changed() || self.is_outdated;
-        let signed =
-            self.signed.take_if(|signed| !has_changed && signed.stored.has_log() && signed.signed_at_unix_s.is_some());
-        let Some(mut signed) = signed else { return Err(not_ready()) };
-        let Some(mut updates) = self.unsigned.as_ref().and_then(|unsigned| unsigned.updates.clone()) else {
-            self.signed = Some(signed);
-            return Err(not_ready());
-        };
-        let content = [&change_log::HEAD[..], change].concat();
-        let read = ChangeLog::read(&content, self.apex.as_name(), signed.stored.serial);
-        if read.changes.is_empty() {
-            // The server process has not got the last version yet.
-            self.signed = Some(signed);
-            return Ok(StoreResult::Outdated);
-        }
-        let (mut removed, mut added) = (RecordsBuilder::default(), RecordsBuilder::default());
-        for change in &read.changes {
-            change.each_record(|role, record| {
-                updates.difference.add(role, record);
-                let sanderling_dns::zonefile::Record { owner, rtype, ttl_s, rdata, .. } = *record;
-                let out = if role == RecordRole::Removed { &mut removed } else { &mut added };
-                out.push(Record { owner, rtype, ttl_s, rdata });
-            });
-        }
-        if updates.difference.encoded_bytes() > self.context.config.limits.zone_updates_bytes_max {
-            self.signed = Some(signed);
-            return Err("the zone would have more of them than `zone_updates_max` allows".to_owned());
-        }
-        let content = updates.encode(self.apex.as_name());
-        updates.stored = content.last_chunk().copied();
-        let changes = RecordChanges { removed: removed.finish(), added: added.finish() };
-        let keys = self.keys.in_use();
-        let (zone, files, before) = (self.zone.clone(), self.files(), signed.stored.serial);
-        let (keeper, state) = (Arc::clone(&self.context.keeper), Arc::clone(&self.context.state));
-        let sign = move || {
-            let parameters = parameters(&zone.signing);
-            let signer = KeeperSigner { keeper: &keeper, zone: &zone.apex };
-            let mut signing = PartSigning { signer, files, state: &state, keys: &keys, parameters: &parameters };
-            let file = update_file(&zone.apex).display().to_string();
-            let mut done =
-                SignedInPart { sign_again_at_unix_s: signed.sign_again_at_unix_s, ..SignedInPart::default() };
-            let store = || state.write(&file, &content).map_err(|error| error.to_string());
-            let result = signing.sign_change(&mut signed, &changes, &[], store, &mut done);
-            signed.sign_again_at_unix_s = done.sign_again_at_unix_s;
-            (signed, result.map(|is_in_part| (is_in_part, done, content)))
-        };
-        let (signed, result) = spawn_blocking(sign).await.expect("signing does not panic");
-        let (serial, ttls) = (signed.stored.serial, signed.ttls);
-        self.signed = Some(signed);
-        match result {
-            Ok((true, mut done, _)) => {
-                if let Some(unsigned) = &mut self.unsigned {
-                    (unsigned.records, unsigned.updates) = (None, Some(updates));
-                }
-                log(&format!(
-                    "zone {}: serial {before} -> {serial} by a dynamic update, {} new signatures",
-                    self.zone.apex, done.made_count
-                ));
-                self.changes.append(&mut done.changes);
-                (self.is_handed_over, self.refused) = (false, None);
-                self.keys.on_signed(serial, ttls).await?;
-                Ok(StoreResult::Stored)
-            }
-            Ok((false, _, content)) => {
-                // All of the zone is signed, from the file with this update.
-                let (state, file) =
-                    (Arc::clone(&self.context.state), update_file(&self.zone.apex).display().to_string());
-                let write = move || state.write(&file, &content).map_err(|error| error.to_string());
-                spawn_blocking(write).await.expect("the state folder does not panic")?;
-                self.unsigned = None;
-                self.read_if_needed(None).await;
-                self.is_outdated = true;
-                self.sign_if_needed().await?;
-                Ok(StoreResult::Stored)
-            }
-            Err(problem) => {
-                // What is in memory may be later than what is stored.
-                self.restore_version().await?;
-                Err(problem)
-            }
-        }
-    }
-
-    /// Signs what has changed in the records, and signatures that end soon, and stores that; whether it was possible. With other keys, after a
-    /// start, and with a clock that was ahead, all signatures are looked at.
-    async fn sign_in_part(&mut self, unsigned: Arc<Records>) -> Result<bool, String> {
-        let has_changed = self.keys.has_changed();
-        let is_known = |signed: &mut Signed| {
-            !has_changed && signed.stored.has_log() && signed.signed_at_unix_s.is_some_and(|at| at <= unix_s())
-        };
-        let Some(mut signed) = self.signed.take_if(is_known) else { return Ok(false) };
-        let keys = self.keys.in_use();
-        let (context, zone, files) = (Rc::clone(&self.context), self.zone.clone(), self.files());
-        let (keeper, state) = (Arc::clone(&context.keeper), Arc::clone(&context.state));
-        let before = signed.stored.serial;
-        let sign = move || {
-            let parameters = parameters(&zone.signing);
-            let signer = KeeperSigner { keeper: &keeper, zone: &zone.apex };
-            let mut signing = PartSigning { signer, files, state: &state, keys: &keys, parameters: &parameters };
-            let result = signing.sign(&mut signed, &unsigned);
-            (signed, result)
-        };
-        let (signed, result) = spawn_blocking(sign).await.expect("signing does not panic");
-        let (serial, ttls) = (signed.stored.serial, signed.ttls);
-        self.signed = Some(signed);
-        let SignedInPart { mut changes, made_count, kept_count, .. } = match result {
-            Ok(Some(in_part)) => in_part,
-            Ok(None) => return Ok(false),
-            Err(problem) => {
-                // What is in memory may be later than what is stored.
-                self.restore_version().await?;
-                return Err(problem);
-            }
-        };
-        self.is_outdated = false;
-        if before == serial {
-            return Ok(true);
-        }
-        log(&format!(
-            "zone {}: serial {before} -> {serial} signed in part, {made_count} new signatures, {kept_count} kept beside them",
-            self.zone.apex
-        ));
-        self.changes.append(&mut changes);
-        (self.is_handed_over, self.refused) = (false, None);
-        self.keys.on_signed(serial, ttls).await?;
-        Ok(true)
-    }
-
     /// Writes the whole version in the background if the log is long, and shortens the log when that is done.
     async fn write_if_needed(&mut self) {
         let Some(signed) = &mut self.signed else { return };
@@ -847,139 +682,6 @@ impl SigningTask {
         if self.shared.report.replace(report.clone()) != report {
             self.context.changed.notify_one();
         }
-    }
-}
-
-/// Records that were read.
-struct ReadRecords {
-    records: Records,
-    updates: Option<ZoneUpdates>,
-    files: Option<Vec<(PathBuf, Vec<u8>)>>,
-    warnings: Vec<Diagnostic>,
-}
-
-/// Reads the records of a zone and those that are derived, from `kept` if there are such files.
-fn read_records(
-    source: &Zone,
-    derivation: &ZoneDerivation,
-    limits: &Limits,
-    kept: Option<Vec<(PathBuf, Vec<u8>)>>,
-    updates_file: Option<PathBuf>,
-    state: &StateFolder,
-) -> Result<ReadRecords, Vec<Diagnostic>> {
-    let seed = HashSeed(RandomState::new().build_hasher().finish());
-    let mut warnings = Vec::new();
-    let prior = updates_file.map(|file| read_updates(&source.apex, &file)).transpose().map_err(|error| vec![error])?;
-    let (ReadZone { zone, text, updates, .. }, files) = match kept {
-        Some(files) => {
-            (sanderling_zone_files::restore(&source.apex, derivation, prior, files.clone(), limits, seed)?, Some(files))
-        }
-        None => {
-            source.check_file().map_err(|diagnostic| vec![diagnostic])?;
-            let text_bytes_max = limits.kept_zones_bytes_max;
-            let read =
-                sanderling_zone_files::load(source, derivation, prior, limits, seed, text_bytes_max, &mut warnings)
-                    .map_err(|failure| failure.diagnostics)?;
-            (read, None)
-        }
-    };
-    let mut records = RecordsBuilder::default();
-    zone.each_record(|owner, rtype, ttl_s, rdata| records.push(Record { owner, rtype, ttl_s, rdata }));
-    let (updates, to_store) = updates.map(|updates| updates.finish(wire_name(&source.apex).as_name())).unzip();
-    if let Some(StoreRequest { content, .. }) = to_store.flatten() {
-        let file = update_file(&source.apex).display().to_string();
-        let stored = if content.is_empty() { state.remove(&file) } else { state.write(&file, &content) };
-        let message = "cannot store the dynamic updates for the changed file";
-        stored.map_err(|error| {
-            let problem = Problem::new(format!("{message}: {error}"), "see the message");
-            vec![Diagnostic::error(Location::File(source.file.clone()), problem)]
-        })?;
-    }
-    let files = files.or_else(|| split_files(text));
-    Ok(ReadRecords { records: records.finish(), updates, files, warnings })
-}
-
-/// The text of each file; `None` if it was not kept.
-fn split_files(text: ZoneText) -> Option<Vec<(PathBuf, Vec<u8>)>> {
-    let mut rest = &text.content?[..];
-    let split = |(path, length_bytes): (String, u64)| {
-        let (content, after) = rest.split_at_checked(length_bytes as usize)?;
-        rest = after;
-        Some((PathBuf::from(path), content.to_vec()))
-    };
-    text.files.into_iter().map(split).collect()
-}
-
-/// The records of a signed version but for those that `keys` has added.
-fn without_own_keys(signed: &ZoneVersion, apex: Name<'_>, keys: &KeysInUse) -> Records {
-    let is_added = |record: &Record<'_>| {
-        let is_of = |added: &[Vec<u8>]| added.iter().any(|rdata| rdata == record.rdata);
-        record.owner == apex
-            && match record.rtype {
-                Rtype::DNSKEY => keys.keys.iter().any(|key| key.key.rdata() == record.rdata),
-                Rtype::CDS => is_of(&keys.cds),
-                Rtype::CDNSKEY => is_of(&keys.cdnskey),
-                _ => false,
-            }
-    };
-    let mut records = RecordsBuilder::default();
-    signed.iter().filter(|record| !is_added(record)).for_each(|record| records.push(record));
-    records.finish()
-}
-
-/// Signs changes of a zone, and stores each.
-struct PartSigning<'p> {
-    signer: KeeperSigner<'p>,
-    files: SignedFiles,
-    state: &'p StateFolder,
-    keys: &'p KeysInUse,
-    parameters: &'p SigningParameters,
-}
-
-impl PartSigning<'_> {
-    /// Signs what leads to `unsigned`, and signatures that end soon; `None` if the zone is to be signed as a whole.
-    fn sign(&mut self, signed: &mut Signed, unsigned: &Records) -> Result<Option<SignedInPart>, String> {
-        let (apex, policy) = (self.files.apex(), self.parameters.serial_policy);
-        let mut done = SignedInPart { sign_again_at_unix_s: signed.sign_again_at_unix_s, ..SignedInPart::default() };
-        let changes = RecordChanges::between(&signed.stored.version, unsigned, apex.as_name(), policy);
-        let Some(changes) = changes else { return Ok(None) };
-        if !changes.is_empty() && !self.sign_change(signed, &changes, &[], || Ok(()), &mut done)? {
-            return Ok(None);
-        }
-        if signed.sign_again_at_unix_s.is_none_or(|at| at <= unix_s()) {
-            let due = due_signatures(&signed.stored.version, self.parameters, unix_s());
-            done.sign_again_at_unix_s = due.sign_again_at_unix_s;
-            for names in due.names.chunks(RENEWED_NAMES_MAX) {
-                if !self.sign_change(signed, &RecordChanges::default(), names, || Ok(()), &mut done)? {
-                    return Ok(None);
-                }
-            }
-        }
-        signed.sign_again_at_unix_s = done.sign_again_at_unix_s;
-        Ok(Some(done))
-    }
-
-    /// Signs a change, calls `store_before`, and stores the change; whether it was possible in part.
-    fn sign_change(
-        &mut self,
-        signed: &mut Signed,
-        changes: &RecordChanges,
-        renewed: &[NameBuf],
-        store_before: impl FnOnce() -> Result<(), String>,
-        done: &mut SignedInPart,
-    ) -> Result<bool, String> {
-        let (apex, keys, parameters) = (self.files.apex(), self.keys, self.parameters);
-        let job = ChangeJob { apex: apex.as_name(), changes, renewed, keys, parameters, now_unix_s: unix_s() };
-        let change = sanderling_dnssec::sign_change(&mut signed.stored.version, &job, &mut self.signer);
-        let Some(change) = change.map_err(|error| error.to_string())? else { return Ok(false) };
-        store_before()?;
-        done.changes.append(&mut self.files.append(self.state, &mut signed.stored, &change)?);
-        done.made_count += change.made_count;
-        done.kept_count += change.kept_count;
-        signed.ttls.longest_s = signed.ttls.longest_s.max(change.longest_ttl_s);
-        let times = [done.sign_again_at_unix_s, change.sign_again_at_unix_s];
-        done.sign_again_at_unix_s = times.into_iter().flatten().min();
-        Ok(true)
     }
 }
 

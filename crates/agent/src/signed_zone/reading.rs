@@ -1,0 +1,88 @@
+//! Reads the records that are to be signed.
+
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
+use sanderling_config::{Limits, Zone, update_file};
+use sanderling_dns::{HashSeed, Name, Rtype};
+use sanderling_dnssec::sign::KeysInUse;
+use sanderling_dnssec::{Record, Records, RecordsBuilder, ZoneVersion};
+use sanderling_state::StateFolder;
+use sanderling_zone_files::{ReadZone, StoreRequest, ZoneDerivation, ZoneText, ZoneUpdates, read_updates, wire_name};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
+
+/// Records that were read.
+pub(super) struct ReadRecords {
+    pub(super) records: Records,
+    pub(super) updates: Option<ZoneUpdates>,
+    pub(super) files: Option<Vec<(PathBuf, Vec<u8>)>>,
+    pub(super) warnings: Vec<Diagnostic>,
+}
+
+/// Reads the records of a zone and those that are derived, from `kept` if there are such files.
+pub(super) fn read_records(
+    source: &Zone,
+    derivation: &ZoneDerivation,
+    limits: &Limits,
+    kept: Option<Vec<(PathBuf, Vec<u8>)>>,
+    updates_file: Option<PathBuf>,
+    state: &StateFolder,
+) -> Result<ReadRecords, Vec<Diagnostic>> {
+    let seed = HashSeed(RandomState::new().build_hasher().finish());
+    let mut warnings = Vec::new();
+    let prior = updates_file.map(|file| read_updates(&source.apex, &file)).transpose().map_err(|error| vec![error])?;
+    let (ReadZone { zone, text, updates, .. }, files) = match kept {
+        Some(files) => {
+            (sanderling_zone_files::restore(&source.apex, derivation, prior, files.clone(), limits, seed)?, Some(files))
+        }
+        None => {
+            source.check_file().map_err(|diagnostic| vec![diagnostic])?;
+            let text_bytes_max = limits.kept_zones_bytes_max;
+            let read =
+                sanderling_zone_files::load(source, derivation, prior, limits, seed, text_bytes_max, &mut warnings)
+                    .map_err(|failure| failure.diagnostics)?;
+            (read, None)
+        }
+    };
+    let mut records = RecordsBuilder::default();
+    zone.each_record(|owner, rtype, ttl_s, rdata| records.push(Record { owner, rtype, ttl_s, rdata }));
+    let (updates, to_store) = updates.map(|updates| updates.finish(wire_name(&source.apex).as_name())).unzip();
+    if let Some(StoreRequest { content, .. }) = to_store.flatten() {
+        let file = update_file(&source.apex).display().to_string();
+        let stored = if content.is_empty() { state.remove(&file) } else { state.write(&file, &content) };
+        let message = "cannot store the dynamic updates for the changed file";
+        stored.map_err(|error| {
+            let problem = Problem::new(format!("{message}: {error}"), "see the message");
+            vec![Diagnostic::error(Location::File(source.file.clone()), problem)]
+        })?;
+    }
+    let files = files.or_else(|| split_files(text));
+    Ok(ReadRecords { records: records.finish(), updates, files, warnings })
+}
+
+/// The text of each file; `None` if it was not kept.
+fn split_files(text: ZoneText) -> Option<Vec<(PathBuf, Vec<u8>)>> {
+    let mut rest = &text.content?[..];
+    let split = |(path, length_bytes): (String, u64)| {
+        let (content, after) = rest.split_at_checked(length_bytes as usize)?;
+        rest = after;
+        Some((PathBuf::from(path), content.to_vec()))
+    };
+    text.files.into_iter().map(split).collect()
+}
+
+/// The records of a signed version but for those that `keys` has added.
+pub(super) fn without_own_keys(signed: &ZoneVersion, apex: Name<'_>, keys: &KeysInUse) -> Records {
+    let is_added = |record: &Record<'_>| {
+        let is_of = |added: &[Vec<u8>]| added.iter().any(|rdata| rdata == record.rdata);
+        record.owner == apex
+            && match record.rtype {
+                Rtype::DNSKEY => keys.keys.iter().any(|key| key.key.rdata() == record.rdata),
+                Rtype::CDS => is_of(&keys.cds),
+                Rtype::CDNSKEY => is_of(&keys.cdnskey),
+                _ => false,
+            }
+    };
+    let mut records = RecordsBuilder::default();
+    signed.iter().filter(|record| !is_added(record)).for_each(|record| records.push(record));
+    records.finish()
+}
