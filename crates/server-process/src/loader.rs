@@ -726,8 +726,8 @@ impl LoadedZone {
     }
 
     fn serve(&mut self, zone: &ZoneConfig, mut good: Zone, added: AddedRecords, info: VersionInfo) {
-        if self.updates.is_some() {
-            // The first dynamic update is as quick as the others.
+        if self.updates.is_some() || zone.origin == ZoneOrigin::Signer {
+            // The first change is as quick as the others.
             good.prepare_edits();
         }
         let expiration = good.signatures_expire_at(unix_seconds());
