@@ -8,7 +8,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// Bytes of inputs after which a request has no further one.
 const INPUTS_BYTES_MIN: usize = 256 * 1024;
@@ -23,7 +23,8 @@ pub(crate) struct KeeperClient {
     stream: Mutex<Option<UnixStream>>,
     /// What takes the place of `stream` before the next exchange. Nobody waits while holding its lock.
     next_stream: Mutex<Option<UnixStream>>,
-    connected: Notify,
+    /// Counts the connections.
+    connected: watch::Sender<u64>,
     lost: Notify,
 }
 
@@ -31,16 +32,16 @@ impl KeeperClient {
     /// Asks at this socket from now on.
     pub(crate) fn connect(&self, socket: OwnedFd) {
         *self.next_stream() = Some(socket.into());
-        self.connected.notify_waiters();
+        self.connected.send_modify(|count| *count += 1);
     }
 
     fn next_stream(&self) -> MutexGuard<'_, Option<UnixStream>> {
         self.next_stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when there is another keeper.
-    pub(crate) async fn connected(&self) {
-        self.connected.notified().await;
+    /// Reports each connection from now on, also one that was made before somebody waits for it.
+    pub(crate) fn connections(&self) -> watch::Receiver<u64> {
+        self.connected.subscribe()
     }
 
     /// Returns when the connection is of no use any more.

@@ -292,6 +292,7 @@ impl SigningTask {
     }
 
     async fn run(mut self) {
+        let mut connections = self.context.keeper.connections();
         // Without its state, new keys would be introduced that the parent does not know.
         while let Err(problem) = self.restore().await {
             let reread = self.shared.reread.take();
@@ -335,10 +336,9 @@ impl SigningTask {
             // The clients that wait get their answer.
             drop(reread);
             self.report();
-            let keeper = Arc::clone(&self.context.keeper);
             tokio::select! {
                 () = self.shared.wake.notified() => {}
-                () = keeper.connected(), if self.failed_at.is_some() => self.failed_at = None,
+                Ok(()) = connections.changed(), if self.failed_at.is_some() => self.failed_at = None,
                 () = tokio::time::sleep(self.wait_time()) => {}
             }
         }
