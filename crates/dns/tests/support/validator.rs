@@ -162,14 +162,15 @@ impl Proofs {
     /// Those that the zone at `apex` has signed, or all.
     fn of(authority: &[ReplyRecord], apex: Option<&Labels>) -> Proofs {
         let (mut nsec, mut nsec3) = (vec![], vec![]);
-        let is_of_zone = |record: &&ReplyRecord| {
+        let is_of_zone = |(index, record): &(usize, &ReplyRecord)| {
             let is_signature = |other: &&ReplyRecord| {
                 other.rtype == Rtype::RRSIG && other.owner == record.owner && covered(other) == record.rtype
             };
-            let signature = authority.iter().find(is_signature);
+            // The next one: two zones may have the name.
+            let signature = authority[*index..].iter().find(is_signature);
             apex.is_none_or(|apex| signature.is_some_and(|record| labels_from_root(&record.rdata[18..]) == *apex))
         };
-        for record in authority.iter().filter(is_of_zone) {
+        for (_, record) in authority.iter().enumerate().filter(is_of_zone) {
             let text = record.to_string();
             let words: Vec<&str> = text.split_whitespace().collect();
             let types = |from: usize| {
