@@ -2,7 +2,7 @@
 
 use crate::DEADLINE;
 use crate::command::{CONTROL_DIRECTORY, Ended, Errors, lines_of, sanderling};
-use crate::processes::{send_signal, server_pids};
+use crate::processes::{children_of, send_signal, server_pids};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -165,6 +165,22 @@ impl TestServer {
     pub fn signal(&self, name: &str) {
         assert!(!self.has_ended, "the program has ended; another process may have its ID");
         assert!(send_signal(name, &self.child.id().to_string()), "cannot send SIG{name}{}", self.stderr());
+    }
+
+    /// Kills all processes but the supervisor, which starts others.
+    #[track_caller]
+    pub fn kill_children(&self) {
+        let children = children_of(self.process_id()).expect("the list of processes");
+        children.iter().for_each(|child| assert!(send_signal("KILL", &child.to_string()), "cannot kill {child}"));
+    }
+
+    /// Kills all processes, and waits for their end.
+    #[track_caller]
+    pub fn kill_all(mut self) -> Ended {
+        let children = children_of(self.process_id()).expect("the list of processes");
+        self.signal("KILL");
+        children.iter().for_each(|child| assert!(send_signal("KILL", &child.to_string()), "cannot kill {child}"));
+        self.wait_for_end()
     }
 
     /// Ends the program with SIGTERM, and waits for the end of all its processes.

@@ -3,8 +3,8 @@
 use super::name_servers::{NameServer, Program, SECRET, TSIG, records};
 use sanderling_testkit::dns::{Question, Reply, TXT};
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, kdig, run_program, run_to_end,
-    sanderling, send_signal, wait_until,
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, dig, free_address, kdig, run_program, run_to_end, sanderling,
+    wait_until,
 };
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};
@@ -182,7 +182,7 @@ fn knot_bind_and_nsd_serve_the_zones_of_a_catalog() {
         assert!(version(options).text().contains("\"2\""), "{}", version(options));
     }
     // A restart changes nothing.
-    children_of(server.process_id()).unwrap().iter().for_each(|child| assert!(send_signal("KILL", &child.to_string())));
+    server.kill_children();
     wait_until("it serves again", || dig(primary, &["txt.z0.test", "TXT"]).text().contains("content 0"));
     wait_until("the catalog is served again", || listed(primary).len() == count);
     assert_eq!(serial(primary), first_serial);

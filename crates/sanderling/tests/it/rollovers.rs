@@ -4,8 +4,7 @@
 //! Records are valid for a second or two, so that caches hold them for their whole time. `SANDERLING_KILLS` is the number of kills, for long runs.
 
 use sanderling_testkit::{
-    ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, run_program, run_to_end, sanderling,
-    seed, send_signal, wait_until,
+    ListenerCounts, TestDirectory, TestServer, dig, free_address, run_program, run_to_end, sanderling, seed, wait_until,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -301,17 +300,13 @@ fn kills_at_random_moments_of_a_rollover_leave_a_zone_that_is_valid() {
         }
         std::thread::sleep(Duration::from_millis(random.u64(0..1500)));
         let server = domains.server.take().expect("it runs");
-        let children = children_of(server.process_id()).unwrap();
         let is_whole = random.u8(0..4) == 0;
         if is_whole {
-            server.signal("KILL");
-        }
-        children.iter().for_each(|child| assert!(send_signal("KILL", &child.to_string())));
-        if is_whole {
-            server.end();
+            server.kill_all();
             wait_until("nothing runs", || !domains.directory.control("status").status.success());
             domains.restart();
         } else {
+            server.kill_children();
             domains.server = Some(server);
         }
         let start = dig(domains.address, &["+tries=5", "+time=5", CHILD, "SOA"]);

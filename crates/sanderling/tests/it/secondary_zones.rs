@@ -2,8 +2,7 @@
 
 use super::name_servers::{NameServer, Peer, Program, SECRET, records};
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, kdig, run_to_end, sanderling,
-    send_signal, wait_until,
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, dig, free_address, kdig, run_to_end, sanderling, wait_until,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -57,13 +56,6 @@ fn wait_for_version(server: &TestServer, primary: &NameServer, serial: u32) {
     wait_until("the secondary has the version", || served(server) == expected);
 }
 
-/// Kills the processes of `server` that serve and transfer.
-fn kill_children(server: &TestServer) {
-    for child in children_of(server.process_id()).unwrap() {
-        assert!(send_signal("KILL", &child.to_string()));
-    }
-}
-
 #[track_caller]
 fn check_secondary_of(program: Program) {
     let address = free_address();
@@ -80,7 +72,7 @@ fn check_secondary_of(program: Program) {
     // It has a journal of its own for its secondaries.
     let changes = records(&kdig(server.dns(), &["+tcp", "example.com", &format!("IXFR={}", u32::MAX)]));
     assert!((5..20).contains(&changes.len()), "{changes:?}");
-    kill_children(&server);
+    server.kill_children();
     primary.replace_zone(&zone(1, 2));
     wait_for_version(&server, &primary, 1);
     let status = zone_status(&directory);
@@ -88,10 +80,7 @@ fn check_secondary_of(program: Program) {
     let before = served(&server);
     // A new start without the primary.
     primary.kill();
-    let children = children_of(server.process_id()).unwrap();
-    server.signal("KILL");
-    children.iter().for_each(|child| assert!(send_signal("KILL", &child.to_string())));
-    let ended = server.end();
+    let ended = server.kill_all();
     assert!(!ended.status.success());
     let server = start(&directory);
     assert_eq!(served(&server), before);
@@ -339,7 +328,7 @@ fn zone_expires_and_comes_back() {
     primary.behave(Behaviour::Silent);
     wait_until("the zone expires", || answer().contains("SERVFAIL"));
     server.wait_for_error("zone example.com: serial 4 has expired; answering SERVFAIL");
-    kill_children(&server);
+    server.kill_children();
     wait_until("a new process answers SERVFAIL as well", || answer().contains("SERVFAIL"));
     // A version of any serial is better than none.
     primary.behave(Behaviour::Transfers(3, 3));

@@ -3,8 +3,8 @@
 use super::certificates::Setup;
 use super::name_servers::{Peer, Program, SECRET, records};
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, run_program, run_to_end,
-    sanderling, seed, send_signal, wait_until,
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, dig, free_address, run_program, run_to_end, sanderling, seed,
+    wait_until,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -103,13 +103,6 @@ fn check_whole_zone(server: &TestServer, directory: &TestDirectory) {
     }
 }
 
-/// Kills the processes of `server` that serve, sign and have the keys.
-fn kill_children(server: &TestServer) {
-    for child in children_of(server.process_id()).unwrap() {
-        assert!(send_signal("KILL", &child.to_string()));
-    }
-}
-
 #[track_caller]
 fn check_signed_with(line: &str) {
     let directory = configure(line);
@@ -168,7 +161,7 @@ fn keys_and_versions_outlive_processes() {
     wait_until_signed(&server, &directory);
     let before = entry_points(&server);
     assert_eq!(before.len(), 1);
-    kill_children(&server);
+    server.kill_children();
     directory.replace("example.com.zone", zone(30, 5).as_bytes());
     wait_until("the server process is back", || directory.control("reload").status.success());
     wait_until("the new version is served", || serial(&server) == 30);
@@ -176,10 +169,7 @@ fn keys_and_versions_outlive_processes() {
     assert_eq!(entry_points(&server), before);
 
     let transferred = records(&dig(server.dns(), &["example.com", "AXFR"]));
-    let children = children_of(server.process_id()).unwrap();
-    server.signal("KILL");
-    children.iter().for_each(|child| assert!(send_signal("KILL", &child.to_string())));
-    server.end();
+    server.kill_all();
     let server = start(&directory);
     // It is signed from the first answer on, with the same signatures.
     assert_eq!(records(&dig(server.dns(), &["example.com", "AXFR"])), transferred);
@@ -257,7 +247,7 @@ fn zone_of_a_hidden_primary_is_signed_on_the_way() {
     primary.replace_zone(&zone(20, 3));
     wait_until("the next version is signed", || serial(&server) == 20);
     check_is_valid(&server, &directory);
-    kill_children(&server);
+    server.kill_children();
     primary.replace_zone(&zone(21, 4));
     wait_until("the server process is back", || dig(server.dns(), &["example.com", "SOA"]).text().contains("NOERROR"));
     wait_until("the next version is signed", || serial(&server) == 21);
@@ -383,7 +373,7 @@ fn check_changes_in_part(line: &str) {
         directory.replace("example.com.zone", text.as_bytes());
         let before = serial(&server);
         if round > 8 {
-            kill_children(&server);
+            server.kill_children();
         }
         wait_until("the zone is read again", || directory.control("reload").status.success());
         let answer = || dig(server.dns(), &["+short", "round.example.com", "TXT"]).text();
@@ -395,10 +385,7 @@ fn check_changes_in_part(line: &str) {
             let log = fs::metadata(directory.path().join("state/signed/example.com.changes")).unwrap();
             assert!(log.len() > 1000, "{} bytes", log.len());
             let transferred = records(&dig(server.dns(), &["example.com", "AXFR"]));
-            let children = children_of(server.process_id()).unwrap();
-            server.signal("KILL");
-            children.iter().for_each(|child| assert!(send_signal("KILL", &child.to_string())));
-            server.end();
+            server.kill_all();
             server = start(&directory);
             assert_eq!(records(&dig(server.dns(), &["example.com", "AXFR"])), transferred, "seed {seed}");
         }

@@ -412,13 +412,6 @@ fn acknowledged_updates_are_there_whatever_is_killed() {
     });
 }
 
-/// Kills the processes that serve, sign and have the keys.
-fn kill_children(server: &TestServer) {
-    for child in children_of(server.process_id()).unwrap() {
-        assert!(send_signal("KILL", &child.to_string()));
-    }
-}
-
 /// Updates of a zone that is signed here: each version that is acknowledged is signed, and the zone is the same after kills.
 #[test]
 fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
@@ -442,7 +435,7 @@ fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
                 }
             };
             if round == 5 {
-                kill_children(&server);
+                server.kill_children();
                 wait_until("the zone is updated", || {
                     nsupdate(&server, &directory, Some("transfer"), &lines).code() == Some(0)
                 });

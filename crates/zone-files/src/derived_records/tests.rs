@@ -16,14 +16,12 @@ fn config(text: &str) -> Config {
     ConfigSource::File(PathBuf::from("sanderling.toml")).parse(text.as_bytes()).expect("a configuration")
 }
 
+fn record(kind: DerivedKind, owner: &str, data: &str) -> DerivedRecord {
+    DerivedRecord { kind, owner: owner.to_owned(), ttl_s: 300, data: data.to_owned() }
+}
+
 /// What the agent has derived for `a.test` in three changes.
 fn set() -> DerivedSet {
-    let record = |kind, owner: &str, data: &str| DerivedRecord {
-        kind,
-        owner: owner.to_owned(),
-        ttl_s: 300,
-        data: data.to_owned(),
-    };
     let records = vec![
         record(DerivedKind::Https, "a.test", "1 . alpn=h2"),
         record(DerivedKind::Https, "www.a.test", "1 . alpn=h2"),
@@ -174,12 +172,6 @@ fn challenges_are_added_to_records_of_the_file_unless_the_name_is_delegated_or_a
 
 /// The zone of the file with a policy for mail servers of this head.
 fn with_policy(head: &str, file: &str) -> (Vec<String>, Vec<String>) {
-    let record = |kind, owner: &str, data: &str| DerivedRecord {
-        kind,
-        owner: owner.to_owned(),
-        ttl_s: 300,
-        data: data.to_owned(),
-    };
     let records = vec![
         record(DerivedKind::MtaSts, "_mta-sts.a.test", head),
         record(DerivedKind::MtaStsHost, "mta-sts.a.test", ""),
