@@ -64,15 +64,10 @@ fn kill_after_storing(directory: &TestDirectory, server: &TestServer, serial: u3
 }
 
 fn kill_server_process(server: &TestServer) {
-    let children = children_of(server.process_id()).unwrap();
-    let serving = children.iter().find(|child| {
-        let arguments = std::fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
-        arguments.contains("internal-server-process")
-    });
-    assert!(send_signal("KILL", &serving.expect("a server process").to_string()));
+    let killed = server.server_process_id();
+    assert!(send_signal("KILL", &killed.to_string()));
     wait_until("another one serves", || {
-        let now = children_of(server.process_id()).unwrap();
-        !serving.is_some_and(|child| now.contains(child))
+        !children_of(server.process_id()).unwrap().contains(&killed)
             && dig(server.dns(), &["example.com", "SOA"]).text().contains("NOERROR")
     });
 }
