@@ -26,26 +26,28 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/agent", &["zone-files", "ipc", "config", "os", "state", "tls", "dnssec", "dns"]),
     ("crates/keeper", &["ipc", "state", "config", "os", "tls", "dnssec", "dns"]),
     ("crates/state", &[]),
-    ("crates/dnssec", &["dns"]),
+    ("crates/dnssec", &["dns", "calendar"]),
     ("crates/zone-files", &["ipc", "config", "os", "dns"]),
     ("crates/listeners", &["config", "os"]),
     ("crates/ipc", &["config", "os"]),
     ("crates/config", &["os", "log-format", "site-rules"]),
-    ("crates/log-format", &[]),
+    ("crates/log-format", &["calendar"]),
     ("crates/site-rules", &[]),
     ("crates/testkit", &[]),
     ("crates/server", &["os", "table", "dns", "http", "http2", "tls", "log-format", "site-rules"]),
-    ("crates/tls", &[]),
+    ("crates/tls", &["calendar"]),
     ("crates/http2", &["http"]),
-    ("crates/http", &[]),
-    ("crates/dns", &[]),
+    ("crates/http", &["calendar"]),
+    ("crates/dns", &["calendar"]),
+    ("crates/calendar", &[]),
     ("crates/table", &[]),
     ("crates/os", &[]),
     ("bench/loadgen", &[]),
     ("bench/soak", &["loadgen"]),
     ("bench/measure", &["loadgen", "soak"]),
 ];
-const NO_STD_ROOTS: &[&str] = &["crates/dns/src/lib.rs", "crates/http/src/lib.rs", "crates/http2/src/lib.rs"];
+const NO_STD_ROOTS: &[&str] =
+    &["crates/dns/src/lib.rs", "crates/http/src/lib.rs", "crates/calendar/src/lib.rs", "crates/http2/src/lib.rs"];
 const MAY_BE_UNSAFE: &[&str] =
     &["crates/os/src/lib.rs", "crates/table/src/lib.rs", "bench/floor/src/main.rs", "bench/loadgen/src/lib.rs"];
 /// clippy checks the lines of functions.

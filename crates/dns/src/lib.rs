@@ -54,7 +54,6 @@ mod name_hash;
 pub mod zonefile;
 pub mod rdata;
 pub mod rtype;
-pub mod calendar;
 pub mod name;
 
 pub use answer::{Answer, DnsTransport, RequestInfo, answer, answer_parsed, answer_with_options};

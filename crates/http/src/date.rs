@@ -2,10 +2,11 @@
 
 use core::fmt;
 
+use sanderling_calendar::{DAY_S, DateTime};
+
 /// Length of an IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub(crate) const DATE_BYTES: usize = 29;
 
-const SECONDS_PER_DAY: u64 = 86_400;
 /// 31 December 9999, 23:59:59: the last second that an IMF-fixdate can express.
 const UNIX_S_MAX: u64 = 253_402_300_799;
 
@@ -21,18 +22,17 @@ impl HttpDate {
     /// Formats seconds since 1970-01-01 00:00:00 UTC; dates after the year 9999 become its last second.
     pub fn from_unix_s(unix_s: u64) -> HttpDate {
         let unix_s = unix_s.min(UNIX_S_MAX);
-        let (day, second) = (unix_s / SECONDS_PER_DAY, unix_s % SECONDS_PER_DAY);
-        let (year, month, day_of_month) = civil_of_day(day);
+        let DateTime { year, month, day, hour, minute, second } = DateTime::from_unix_s(unix_s);
         let mut date = *b"Thu, 00 Jan 0000 00:00:00 GMT";
         // 1970-01-01 was a Thursday.
-        date[..3].copy_from_slice(&WEEKDAYS[(day + 3) as usize % 7][..3]);
-        put_two_digits(&mut date[5..7], day_of_month);
+        date[..3].copy_from_slice(&WEEKDAYS[(unix_s / DAY_S + 3) as usize % 7][..3]);
+        put_two_digits(&mut date[5..7], day);
         date[8..11].copy_from_slice(MONTHS[month as usize - 1]);
         put_two_digits(&mut date[12..14], year / 100);
         put_two_digits(&mut date[14..16], year % 100);
-        put_two_digits(&mut date[17..19], second / 3600);
-        put_two_digits(&mut date[20..22], second / 60 % 60);
-        put_two_digits(&mut date[23..25], second % 60);
+        put_two_digits(&mut date[17..19], hour);
+        put_two_digits(&mut date[20..22], minute);
+        put_two_digits(&mut date[23..25], second);
         HttpDate(date)
     }
 
@@ -76,7 +76,7 @@ fn parse_imf_fixdate(text: &[u8]) -> Option<u64> {
         && &text[25..] == b" GMT";
     let year = number(&text[12..16])?;
     has_separators.then_some(())?;
-    unix_s(year, month(&text[8..11])?, number(&text[5..7])?, second_of_day(&text[17..25])?)
+    unix_s(year, month(&text[8..11])?, number(&text[5..7])?, time_of_day(&text[17..25])?)
 }
 
 /// `Sunday, 06-Nov-94 08:49:37 GMT`, with its comma at `comma`.
@@ -96,7 +96,7 @@ fn parse_rfc_850_date(text: &[u8], comma: usize) -> Option<u64> {
         year @ 70.. => 1900 + year,
         year => 2000 + year,
     };
-    unix_s(year, month(&rest[5..8])?, number(&rest[2..4])?, second_of_day(&rest[12..20])?)
+    unix_s(year, month(&rest[5..8])?, number(&rest[2..4])?, time_of_day(&rest[12..20])?)
 }
 
 /// `Sun Nov  6 08:49:37 1994`
@@ -106,7 +106,7 @@ fn parse_asctime_date(text: &[u8]) -> Option<u64> {
         is_weekday(&text[..3], 3) && text[3] == b' ' && text[7] == b' ' && text[10] == b' ' && text[19] == b' ';
     has_separators.then_some(())?;
     let day = if text[8] == b' ' { number(&text[9..10])? } else { number(&text[8..10])? };
-    unix_s(number(&text[20..24])?, month(&text[4..7])?, day, second_of_day(&text[11..19])?)
+    unix_s(number(&text[20..24])?, month(&text[4..7])?, day, time_of_day(&text[11..19])?)
 }
 
 fn is_weekday(text: &[u8], length_bytes: usize) -> bool {
@@ -118,11 +118,10 @@ fn month(text: &[u8]) -> Option<u64> {
     MONTHS.iter().position(|name| name.as_slice() == text).map(|index| index as u64 + 1)
 }
 
-/// `08:49:37`; the second may be 60, in a leap second.
-fn second_of_day(text: &[u8]) -> Option<u64> {
-    let (hour, minute, second) = (number(&text[..2])?, number(&text[3..5])?, number(&text[6..8])?);
-    let is_valid = text[2] == b':' && text[5] == b':' && hour < 24 && minute < 60 && second <= 60;
-    is_valid.then_some(hour * 3600 + minute * 60 + second)
+/// `08:49:37`: hour, minute and second.
+fn time_of_day(text: &[u8]) -> Option<[u64; 3]> {
+    let parts = [number(&text[..2])?, number(&text[3..5])?, number(&text[6..8])?];
+    (text[2] == b':' && text[5] == b':').then_some(parts)
 }
 
 /// Parses decimal digits, few enough not to overflow.
@@ -130,57 +129,20 @@ fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0, |value, digit| digit.is_ascii_digit().then(|| value * 10 + u64::from(digit - b'0')))
 }
 
-fn unix_s(year: u64, month: u64, day_of_month: u64, second: u64) -> Option<u64> {
-    let is_leap_year = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let day_count = match month {
-        2 => 28 + u64::from(is_leap_year),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    };
-    let is_valid = year >= 1970 && (1..=day_count).contains(&day_of_month);
-    is_valid.then(|| day_of_civil(year, month, day_of_month) * SECONDS_PER_DAY + second)
+fn unix_s(year: u64, month: u64, day: u64, [hour, minute, second]: [u64; 3]) -> Option<u64> {
+    DateTime { year, month, day, hour, minute, second }.unix_s()
 }
-
-// The two functions below count days from 1 March of the year 0, so that a leap day is the last day of its year, in
-// eras of 400 years, the period of the Gregorian calendar.
-const DAYS_PER_ERA: u64 = 146_097;
-/// Days from 0000-03-01 to 1970-01-01.
-const DAYS_TO_1970: u64 = 719_468;
 
 /// A time of RFC 3339: `2026-11-23T05:40:00Z`.
 pub(crate) fn rfc_3339(unix_s: u64) -> [u8; 20] {
     let unix_s = unix_s.min(UNIX_S_MAX);
-    let (year, month, day) = civil_of_day(unix_s / SECONDS_PER_DAY);
-    let second = unix_s % SECONDS_PER_DAY;
+    let DateTime { year, month, day, hour, minute, second } = DateTime::from_unix_s(unix_s);
     let mut date = *b"0000-00-00T00:00:00Z";
-    let values = [year / 100, year % 100, month, day, second / 3600, second / 60 % 60, second % 60];
+    let values = [year / 100, year % 100, month, day, hour, minute, second];
     for (start, value) in [0, 2, 5, 8, 11, 14, 17].into_iter().zip(values) {
         put_two_digits(&mut date[start..start + 2], value);
     }
     date
-}
-
-/// Days since 1970-01-01.
-fn day_of_civil(year: u64, month: u64, day_of_month: u64) -> u64 {
-    // January and February count to the previous year.
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (year / 400, year % 400);
-    // This line yields the cumulated lengths of the months from March on: 31 30 31 30 31, 31 30 31 30 31, 31.
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day_of_month - 1;
-    era * DAYS_PER_ERA + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - DAYS_TO_1970
-}
-
-/// Year, month (1 to 12) and day of the month (1 to 31).
-fn civil_of_day(day: u64) -> (u64, u64, u64) {
-    let day = day + DAYS_TO_1970;
-    let (era, day_of_era) = (day / DAYS_PER_ERA, day % DAYS_PER_ERA);
-    // Without leap days each year has 365 days.
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day_of_month)
 }
 
 fn put_two_digits(place: &mut [u8], value: u64) {
@@ -215,23 +177,6 @@ mod tests {
             (u64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
         ] {
             assert_eq!(format!("{}", HttpDate::from_unix_s(unix_s)), text);
-        }
-    }
-
-    #[test]
-    fn every_day_until_2400_follows_the_previous_day() {
-        let mut expected = (1970, 1, 1);
-        for day in 0..157_420 {
-            assert_eq!(civil_of_day(day), expected);
-            assert_eq!(day_of_civil(expected.0, expected.1, expected.2), day);
-            let (year, month, day_of_month) = expected;
-            expected = if unix_s(year, month, day_of_month + 1, 0).is_some() {
-                (year, month, day_of_month + 1)
-            } else if month < 12 {
-                (year, month + 1, 1)
-            } else {
-                (year + 1, 1, 1)
-            };
         }
     }
 

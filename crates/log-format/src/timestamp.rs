@@ -2,10 +2,9 @@
 
 use std::io::Write;
 
+use sanderling_calendar::DateTime;
+
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-const DAYS_PER_ERA: u64 = 146_097;
-/// From 1 March of the year 0, with which an era of 400 years begins, to 1 January 1970.
-const DAYS_BEFORE_1970: u64 = 719_468;
 
 /// A second in UTC, in the two forms that logs have.
 #[derive(Debug, Default)]
@@ -29,9 +28,7 @@ impl Timestamp {
     #[cold]
     fn write(&mut self, unix_s: u64) {
         self.unix_s = unix_s;
-        let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-        let (year, month, day) = date_of(days);
-        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        let DateTime { year, month, day, hour, minute, second } = DateTime::from_unix_s(unix_s);
         self.common.clear();
         self.iso.clear();
         let name = MONTHS[month as usize - 1];
@@ -47,21 +44,6 @@ impl Timestamp {
     pub(crate) fn iso(&self) -> &[u8] {
         &self.iso
     }
-}
-
-/// Year, month and day of a day since 1970, in the Gregorian calendar. A year begins with March here, so that the leap day is
-/// its last one.
-fn date_of(days: u64) -> (u64, u64, u64) {
-    let days = days + DAYS_BEFORE_1970;
-    let (era, day_of_era) = (days / DAYS_PER_ERA, days % DAYS_PER_ERA);
-    let leap_days = day_of_era / 1_460 + day_of_era / 146_096 - day_of_era / 36_524;
-    let year_of_era = (day_of_era - leap_days) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    // Five months from March have 153 days, as have the next five.
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
@@ -83,19 +65,6 @@ mod tests {
             timestamp.set(unix_s);
             assert_eq!(str::from_utf8(timestamp.common()), Ok(common));
             assert_eq!(str::from_utf8(timestamp.iso()), Ok(iso));
-        }
-    }
-
-    #[test]
-    fn each_day_follows_the_one_before() {
-        let mut previous = date_of(0);
-        for days in 1..200_000 {
-            let date = date_of(days);
-            let (year, month, day) = previous;
-            let next = [(year, month, day + 1), (year, month + 1, 1), (year + 1, 1, 1)];
-            assert!(next.contains(&date), "{previous:?} {date:?}");
-            assert!((1..=31).contains(&date.2) && (1..=12).contains(&date.1));
-            previous = date;
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The elements of DER (X.690) that a certificate consists of. It checks nothing that webpki has checked before.
 
+use sanderling_calendar::DateTime;
+
 pub(crate) const INTEGER: u8 = 0x02;
 pub(crate) const BIT_STRING: u8 = 0x03;
 pub(crate) const OCTET_STRING: u8 = 0x04;
@@ -20,8 +22,6 @@ pub(crate) const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 pub(crate) const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 29, 17];
 /// Of a curve (RFC 5480 §2.1.1.1).
 pub(crate) const P521: &[u8] = &[0x2b, 0x81, 4, 0, 35];
-
-const SECONDS_PER_DAY: u64 = 86_400;
 
 /// Elements one after another.
 #[derive(Clone, Copy, Debug)]
@@ -92,38 +92,24 @@ pub(crate) fn unix_s(tag: u8, text: &[u8]) -> Option<u64> {
     };
     let two = |index: usize| number(rest + 2 * index..rest + 2 * index + 2);
     let (month, day, hour, minute, second) = (two(0)?, two(1)?, two(2)?, two(3)?, two(4)?);
-    if year < 1970 || digits.len() != rest + 10 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return (year < 1970).then_some(0);
+    match year {
+        ..1970 => Some(0),
+        _ if digits.len() != rest + 10 => None,
+        _ => DateTime { year, month, day, hour, minute, second }.unix_s(),
     }
-    Some((day_of(year, month, day) * 24 + hour) * 3600 + minute * 60 + second)
 }
 
 /// A GeneralizedTime. RFC 5280 demands a UTCTime until 2049, but all readers accept this one.
 pub(crate) fn time(unix_s: u64) -> Vec<u8> {
-    let (day, second) = (unix_s / SECONDS_PER_DAY, unix_s % SECONDS_PER_DAY);
-    // At most one year too late.
-    let mut year = 1970 + day / 365;
-    while day_of(year, 1, 1) > day {
-        year -= 1;
-    }
-    let month = (1..=12).rev().find(|&month| day_of(year, month, 1) <= day).expect("January has begun");
-    let day = day - day_of(year, month, 1) + 1;
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let DateTime { year, month, day, hour, minute, second } = DateTime::from_unix_s(unix_s);
     let text = format!("{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}Z");
     element(GENERALIZED_TIME, &[text.as_bytes()])
-}
-
-/// The days from 1970-01-01 to a date of the Gregorian calendar after it.
-fn day_of(year: u64, month: u64, day: u64) -> u64 {
-    // Years begin in March, so that the day of a leap year is the last one.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    // 719,469 days from 0000-03-01 to the day before 1970-01-01.
-    year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 719_469
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sanderling_calendar::DAY_S;
 
     #[test]
     fn dates_are_seconds_since_1970() {
@@ -145,7 +131,7 @@ mod tests {
 
     #[test]
     fn written_date_is_read_as_the_same() {
-        for seconds in (0..400 * 366).map(|day| day * SECONDS_PER_DAY + day % SECONDS_PER_DAY) {
+        for seconds in (0..400 * 366).map(|day| day * DAY_S + day % DAY_S) {
             let time = time(seconds);
             let (tag, text) = Elements(&time).next().expect("an element");
             assert_eq!(unix_s(tag, text), Some(seconds));

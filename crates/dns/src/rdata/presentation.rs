@@ -4,11 +4,11 @@ use super::base::Base;
 use super::svc_param::{self, SvcParamKey, ValueKind};
 use super::{FieldKind, FieldSlices};
 use super::{bitmap, check, fields};
-use crate::calendar::date;
 use crate::name::Name;
 use crate::rtype::Rtype;
 use core::fmt::{self, Display, Formatter, Write};
 use core::net::{Ipv4Addr, Ipv6Addr};
+use sanderling_calendar::DateTime;
 
 /// RDATA in presentation format: the fields of its type or, for an unknown type or malformed RDATA, the form of
 /// RFC 3597 §5.
@@ -191,8 +191,7 @@ fn write_groups(bytes: &[u8], group_bytes: usize, separator: &str, out: &mut For
 
 /// Writes `YYYYMMDDHHmmSS`, from 1970 to 2106 (RFC 4034 §3.2).
 fn write_time(seconds: u64, out: &mut Formatter<'_>) -> fmt::Result {
-    let ((year, month, day), second_of_day) = (date(seconds), seconds % 86_400);
-    let (hour, minute, second) = (second_of_day / 3_600, second_of_day / 60 % 60, second_of_day % 60);
+    let DateTime { year, month, day, hour, minute, second } = DateTime::from_unix_s(seconds);
     write!(out, "{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}")
 }
 

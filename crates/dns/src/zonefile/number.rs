@@ -1,5 +1,7 @@
 //! Parses numbers, durations and timestamps.
 
+use sanderling_calendar::DateTime;
+
 /// A decimal number up to `max`.
 pub(super) fn parse_decimal(text: &[u8], max: u64) -> Option<u64> {
     if text.is_empty() {
@@ -45,32 +47,11 @@ pub(super) fn parse_timestamp(text: &[u8]) -> Option<u32> {
     if text.len() != 14 {
         return parse_decimal(text, u64::from(u32::MAX)).map(|value| value as u32);
     }
-    let part = |start: usize, end: usize| parse_decimal(&text[start..end], 9_999).map(|value| value as i64);
+    let part = |start: usize, end: usize| parse_decimal(&text[start..end], 9_999);
     let (year, month, day) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);
     let (hour, minute, second) = (part(8, 10)?, part(10, 12)?, part(12, 14)?);
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let day_max = match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    // 32 bits of seconds end in 2106; a later year would come back as an earlier one.
-    let in_range = (1970..=2106).contains(&year) && (1..=day_max).contains(&day);
-    if !in_range || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
-    u32::try_from(seconds).ok()
-}
-
-/// Days from 1970-01-01 in the Gregorian calendar. Years are counted from March, so that the leap day is their last.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year_from_march = year - i64::from(month <= 2);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let leap_days = year_from_march / 4 - year_from_march / 100 + year_from_march / 400;
-    // There are 719,468 days between 0000-03-01 and 1970-01-01.
-    year_from_march * 365 + leap_days + day_of_year - 719_468
+    // 32 bits of seconds end in 2106.
+    u32::try_from(DateTime { year, month, day, hour, minute, second }.unix_s()?).ok()
 }
 
 #[cfg(test)]

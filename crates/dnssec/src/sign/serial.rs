@@ -1,7 +1,7 @@
 //! The serial of a signed version.
 
 use super::SerialPolicy;
-use sanderling_dns::calendar;
+use sanderling_calendar::DateTime;
 use sanderling_dns::is_later;
 
 /// The serial of a version. `unsigned` is that of the unsigned records, `previous` that of the signed version before.
@@ -31,7 +31,7 @@ pub(super) fn next(
 
 /// `YYYYMMDD00` in UTC. It fits into 32 bits until the year 4294.
 fn date_serial(unix_s: u64) -> u32 {
-    let (year, month, day) = calendar::date(unix_s);
+    let DateTime { year, month, day, .. } = DateTime::from_unix_s(unix_s);
     (((year * 100 + month) * 100 + day) * 100) as u32
 }
 

@@ -1,9 +1,8 @@
 //! The state of the keys of a zone, in words.
 
-use super::DAY_S;
 use super::{Goal, Presence, ZoneKey, ZoneKeys};
 use crate::key::{Algorithm, KeyRole};
-use sanderling_dns::calendar::date;
+use sanderling_calendar::DateTime;
 use sanderling_dns::rdata::PresentationFormat;
 use sanderling_dns::{Name, Rtype};
 
@@ -82,8 +81,7 @@ fn of_caches(presence: Presence, subject: &str) -> Option<String> {
 
 /// `2026-11-23 16:00:00 UTC`
 fn utc(unix_s: u64) -> String {
-    let (year, month, day) = date(unix_s);
-    let (hour, minute, second) = (unix_s % DAY_S / 3600, unix_s / 60 % 60, unix_s % 60);
+    let DateTime { year, month, day, hour, minute, second } = DateTime::from_unix_s(unix_s);
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
