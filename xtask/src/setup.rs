@@ -21,6 +21,8 @@ const NEEDED: &[Needed] = &[
     ("lego", "lego"),
     ("kzonesign", "knot-dnssecutils"),
     ("unbound", "unbound"),
+    ("fstrm_capture", "fstrm-bin"),
+    ("dnstap", "golang-github-dnstap-golang-dnstap-cli"),
     ("openssl", "openssl"),
     ("nghttp", "nghttp2-client"),
     ("chromium", "chromium"),

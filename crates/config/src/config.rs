@@ -9,7 +9,7 @@ use crate::limits::Limits;
 use crate::paths::{
     CookieSecret, check_control_path, check_key_mode, has_private_key, read_cookie_secrets, read_secret_file,
 };
-use crate::request_log::{AccessLog, LogOutput, QueryLog};
+use crate::request_log::{AccessLog, Dnstap, LogOutput, QueryLog};
 use crate::service::Service;
 use crate::signing::SignedZone;
 use crate::site::Site;
@@ -113,6 +113,8 @@ pub struct Config {
     pub access_log: Option<AccessLog>,
     /// The log of DNS queries; `None` if there is none.
     pub query_log: Option<QueryLog>,
+    /// What is passed on as dnstap messages.
+    pub dnstap: Option<Dnstap>,
     /// Detailed metrics; `None` if there are none.
     pub metrics: Option<Metrics>,
     /// The limits.
@@ -160,6 +162,7 @@ impl Default for Config {
             trusted_proxies: None,
             access_log: None,
             query_log: None,
+            dnstap: None,
             metrics: None,
             limits: Limits::default(),
         }
@@ -172,6 +175,7 @@ impl Config {
         match kind {
             LogKind::Access => self.access_log.as_ref().map(|log| &log.output),
             LogKind::Queries => self.query_log.as_ref().map(|log| &log.output),
+            LogKind::Dnstap => self.dnstap.as_ref().map(|dnstap| &dnstap.output),
         }
     }
 

@@ -8,6 +8,9 @@ use crate::similar::most_similar;
 /// A configuration file with all keys except the limits, for the help.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
+const LOG_KEYS: [&str; 9] =
+    ["access", "format", "one_of", "queries", "queries_format", "queries_one_of", "rotate", "keep", "dnstap"];
+
 /// A section of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
@@ -131,9 +134,7 @@ impl Section {
             ],
             Section::Tsig => vec!["algorithm", "secret_file"],
             Section::Catalog => vec!["primaries", "groups", "secondaries"],
-            Section::Log => {
-                vec!["access", "format", "one_of", "queries", "queries_format", "queries_one_of", "rotate", "keep"]
-            }
+            Section::Log => LOG_KEYS.to_vec(),
             Section::Metrics => vec!["listen"],
             Section::Limits => limits::keys(),
         }

@@ -58,7 +58,7 @@ pub use path_rules::{AccessRule, AuthRule, PathRules};
 pub use paths::{COOKIE_SECRET_BYTES, CookieSecret};
 pub use private_files::PrivateFile;
 pub use releases::{PREVIOUS_RELEASES_MAX, ReleaseLink};
-pub use request_log::{AccessLog, LogOutput, LogTarget, QueryLog, Rotation, RotationTime};
+pub use request_log::{AccessLog, Dnstap, LogOutput, LogTarget, QueryLog, Rotation, RotationTime};
 pub use sanderling_log_format::LogKind;
 pub use service::{ListenerRole, Service};
 pub use signing::{

@@ -22,6 +22,19 @@ pub struct RequestLog<V> {
     pub one_of: u32,
 }
 
+/// Queries and replies of DNS that are passed on as dnstap messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dnstap {
+    /// Where they go: [`LogTarget::Dnstap`].
+    pub output: LogOutput,
+    /// Whether queries are passed on.
+    pub queries: bool,
+    /// Whether replies are.
+    pub replies: bool,
+    /// The name of the server in each message, if it has one.
+    pub identity: Option<String>,
+}
+
 /// Where the lines of a log go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOutput {
@@ -50,6 +63,8 @@ pub enum LogTarget {
     Stdout,
     /// The syslog daemon of this machine, which journald replaces.
     Syslog,
+    /// A program that listens at the Unix socket with this path and reads dnstap messages.
+    Dnstap(PathBuf),
 }
 
 /// How the supervisor rotates a log.

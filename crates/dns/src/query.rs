@@ -100,6 +100,11 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         ParsedQuery { message, question, reply_kind, zones: Some(zones), slot: Slot::EMPTY }
     }
 
+    /// The whole message; nothing of one that is dropped.
+    pub fn message(&self) -> &'q [u8] {
+        self.message
+    }
+
     /// The name that is asked for; `None` if the question was not parsed.
     pub fn qname(&self) -> Option<Name<'q>> {
         self.parsed_question().map(|question| question.qname)
@@ -197,6 +202,13 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         let Some(secrets) = &options.cookies else { return false };
         let cookie = QueryOptions::read(self.message, self.options_offset()).ok().and_then(|asked| asked.cookie);
         cookie.is_some_and(|(_, cookie)| secrets.is_valid(cookie, client, now_unix_s as u32))
+    }
+
+    /// Whether the query is signed with one of the keys of `options`, so that its source address is not forged.
+    #[cold]
+    pub fn has_valid_signature(&self, options: &ReplyOptions, now_unix_s: u64) -> bool {
+        self.tsig()
+            .is_some_and(|(tsig, offset)| tsig.verify(self.message, offset, &options.tsig_keys, now_unix_s).0.is_ok())
     }
 
     /// Whether the query asks for a zone, or its changes, and may get them (RFC 5936, RFC 1995).

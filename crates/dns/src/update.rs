@@ -202,11 +202,6 @@ impl<'q> UpdateMessage<'q> {
         self.signer.as_ref().map(|signer| signer.key().name())
     }
 
-    /// The name of the key by which the message says that it is signed.
-    pub fn claimed_key(&self) -> Option<NameBuf> {
-        Some(MessageRecord::parse(&self.message, self.tsig_offset?).ok()?.owner)
-    }
-
     fn tsig(&self) -> Option<Tsig<'_>> {
         MessageRecord::parse(&self.message, self.tsig_offset?).ok()?.tsig()
     }

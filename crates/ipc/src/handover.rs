@@ -21,7 +21,7 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
-const NAMES: [(&str, FdKind); 17] = [
+const NAMES: [(&str, FdKind); 18] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
@@ -33,6 +33,7 @@ const NAMES: [(&str, FdKind); 17] = [
     ("derived-records", FdKind::DerivedRecords),
     ("access-log", FdKind::Log(LogKind::Access)),
     ("query-log", FdKind::Log(LogKind::Queries)),
+    ("dnstap", FdKind::Log(LogKind::Dnstap)),
     ("control", FdKind::ControlSocket),
     ("http", FdKind::Listener(ListenerRole { service: Service::Http, is_external: false })),
     ("https", FdKind::Listener(ListenerRole { service: Service::Https, is_external: false })),

@@ -686,6 +686,7 @@ pub(crate) mod tests {
             FdKind::AgentReport,
             FdKind::Log(LogKind::Access),
             FdKind::Log(LogKind::Queries),
+            FdKind::Log(LogKind::Dnstap),
             FdKind::ControlSocket,
             FdKind::Process(process),
             FdKind::Requester,

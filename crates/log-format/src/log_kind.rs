@@ -10,11 +10,21 @@ pub enum LogKind {
     Access,
     /// The log of DNS queries.
     Queries,
+    /// DNS messages for a program that reads dnstap.
+    Dnstap,
 }
 
 impl LogKind {
     /// All of them.
-    pub const ALL: [LogKind; 2] = [LogKind::Access, LogKind::Queries];
+    pub const ALL: [LogKind; 3] = [LogKind::Access, LogKind::Queries, LogKind::Dnstap];
+
+    /// What it consists of.
+    pub fn records(self) -> &'static str {
+        match self {
+            LogKind::Access | LogKind::Queries => "lines",
+            LogKind::Dnstap => "messages",
+        }
+    }
 }
 
 impl fmt::Display for LogKind {
@@ -22,6 +32,7 @@ impl fmt::Display for LogKind {
         formatter.write_str(match self {
             LogKind::Access => "access log",
             LogKind::Queries => "query log",
+            LogKind::Dnstap => "dnstap stream",
         })
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
-use rustix::net::{getsockname, sockopt};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, connect, getsockname, socket_with, sockopt};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 
 /// The type of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,19 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
         SocketAddr::V6(v6) => v6.ip().to_ipv4_mapped().map_or(address, |ip| SocketAddr::new(ip.into(), v6.port())),
         SocketAddr::V4(_) => address,
     }
+}
+
+/// A stream that is connected to the listener at the Unix socket `path`: close-on-exec, and non-blocking, also for the processes that it is
+/// passed to. `WouldBlock` means that the backlog of the listener is full.
+pub fn connect_to_path(path: &Path) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path).map_err(|errno| with_context("connect", path.display(), &errno.into()))?;
+    count(Syscall::Socket);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, rustix::net::SocketType::STREAM, flags, None)
+        .map_err(|errno| with_context("socket", "SOCK_STREAM", &errno.into()))?;
+    count(Syscall::Connect);
+    connect(&socket, &address).map_err(|errno| with_context("connect", path.display(), &errno.into()))?;
+    Ok(socket)
 }
 
 /// Makes `socket` non-blocking, for every process that has it.

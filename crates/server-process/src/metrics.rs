@@ -189,12 +189,15 @@ impl Metrics<'_> {
         // The one is counted before the other.
         let of_1_3 = handshakes.saturating_sub(of_1_2);
         families.insert("sanderling_tls_handshakes", vec![(&["1.2"], of_1_2), (&["1.3"], of_1_3)]);
-        const LOG_LINES: [[[&str; 2]; 2]; LogKind::ALL.len()] =
-            [[["access", "written"], ["access", "dropped"]], [["queries", "written"], ["queries", "dropped"]]];
+        const LOG_LINES: [[[&str; 2]; 2]; LogKind::ALL.len()] = [
+            [["access", "written"], ["access", "dropped"]],
+            [["queries", "written"], ["queries", "dropped"]],
+            [["dnstap", "written"], ["dnstap", "dropped"]],
+        ];
         for (labels, status) in LOG_LINES.iter().zip(&self.logs) {
             if let Some(status) = status {
                 let samples = families.entry("sanderling_log_lines").or_default();
-                samples.extend([(&labels[0][..], status.written_lines), (&labels[1][..], status.dropped_lines)]);
+                samples.extend([(&labels[0][..], status.written_count), (&labels[1][..], status.dropped_count)]);
             }
         }
         for (name, counts) in families {

@@ -1,12 +1,13 @@
-//! The logs of requests of a server process: their targets come from the supervisor, their formats from the configuration.
+//! The logs of requests of a server process, and dnstap: their targets come from the supervisor, their formats from the configuration.
 
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
 use sanderling_config::{Config, LogKind, LogTarget as Target};
-use sanderling_server::{LogStatus, LogTarget, RequestLog, Server, Snapshot};
+use sanderling_server::{Dnstap, FrameStream, LogStatus, LogTarget, RequestLog, Server, Snapshot};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
 
 /// Has `snapshot` log what `config` says.
 pub(crate) fn set_logs(config: &Config, snapshot: &mut Snapshot) {
@@ -14,6 +15,11 @@ pub(crate) fn set_logs(config: &Config, snapshot: &mut Snapshot) {
     let query_log = config.query_log.as_ref();
     snapshot.access_log = access_log.map(|log| RequestLog { format: log.format.clone(), one_of: log.one_of });
     snapshot.query_log = query_log.map(|log| RequestLog { format: log.format.clone(), one_of: log.one_of });
+    snapshot.dnstap = config.dnstap.as_ref().map(|dnstap| {
+        let version = concat!("sanderling ", env!("CARGO_PKG_VERSION")).to_owned();
+        let (queries, replies, identity) = (dnstap.queries, dnstap.replies, dnstap.identity.clone());
+        Arc::new(Dnstap { queries, replies, identity, version })
+    });
 }
 
 /// Writes the logs to the targets that came from the supervisor. A log whose target did not come keeps its current one.
@@ -22,6 +28,7 @@ pub(crate) fn set_targets(server: &Server, config: &Config, descriptors: Vec<(Lo
         let Some(output) = config.log_output(kind) else { continue };
         let target = match output.target {
             Target::Syslog => LogTarget::Syslog(UnixDatagram::from(descriptor)),
+            Target::Dnstap(_) => LogTarget::Dnstap(FrameStream::new(descriptor)),
             Target::File(_) | Target::Stdout => LogTarget::Stream(File::from(descriptor)),
         };
         if let Err(error) = server.set_log_target(kind, target) {
@@ -36,12 +43,12 @@ pub(crate) struct LostLines {
     kind: LogKind,
     error: Option<String>,
     /// The count when the last line could be written.
-    dropped_lines_before: u64,
+    dropped_before: u64,
 }
 
 impl LostLines {
     pub(crate) fn new(kind: LogKind) -> LostLines {
-        LostLines { kind, error: None, dropped_lines_before: 0 }
+        LostLines { kind, error: None, dropped_before: 0 }
     }
 
     /// The message if lines begin to be lost, are lost for another reason, or are written again.
@@ -49,17 +56,17 @@ impl LostLines {
         let kind = self.kind;
         let message = match (&status.error, &self.error) {
             (Some(error), known) if known.as_ref() != Some(error) => {
-                Some(format!("cannot write the {kind}: {error}; its lines are dropped"))
+                Some(format!("cannot write the {kind}: {error}; its {} are dropped", kind.records()))
             }
             (None, Some(_)) => {
-                let count = status.dropped_lines - self.dropped_lines_before;
-                Some(format!("the {kind} can be written again; {count} of its lines were dropped"))
+                let count = status.dropped_count - self.dropped_before;
+                Some(format!("the {kind} can be written again; {count} of its {} were dropped", kind.records()))
             }
             _ => None,
         };
         self.error.clone_from(&status.error);
         if self.error.is_none() {
-            self.dropped_lines_before = status.dropped_lines;
+            self.dropped_before = status.dropped_count;
         }
         message
     }
@@ -72,8 +79,8 @@ mod tests {
     #[test]
     fn beginning_and_end_of_lost_lines_are_reported_once() {
         let mut lost = LostLines::new(LogKind::Access);
-        let mut check = |error: Option<&str>, dropped_lines, expected: Option<&str>| {
-            let status = LogStatus { dropped_lines, written_lines: 0, error: error.map(str::to_owned) };
+        let mut check = |error: Option<&str>, dropped_count, expected: Option<&str>| {
+            let status = LogStatus { dropped_count, written_count: 0, error: error.map(str::to_owned) };
             assert_eq!(lost.line(&status).as_deref(), expected);
         };
         check(None, 7, None);

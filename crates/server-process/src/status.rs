@@ -76,6 +76,7 @@ pub(crate) struct ProcessStatus<'d> {
     connection_buffers_bytes: usize,
     access_log: Option<LogState>,
     query_log: Option<LogState>,
+    dnstap: Option<LogState>,
     counters: Map<u64>,
     worker_count: usize,
     threads: Vec<Thread>,
@@ -94,8 +95,8 @@ struct LogState {
 }
 
 impl From<LogStatus> for LogState {
-    fn from(LogStatus { dropped_lines, error, .. }: LogStatus) -> LogState {
-        LogState { dropped: dropped_lines, error }
+    fn from(LogStatus { dropped_count, error, .. }: LogStatus) -> LogState {
+        LogState { dropped: dropped_count, error }
     }
 }
 
@@ -154,6 +155,7 @@ impl<'d> ProcessStatus<'d> {
             connection_buffers_bytes: status.buffers_bytes,
             access_log: server.log_status(LogKind::Access).map(LogState::from),
             query_log: server.log_status(LogKind::Queries).map(LogState::from),
+            dnstap: server.log_status(LogKind::Dnstap).map(LogState::from),
             counters: counters(&|counter| status.sum(counter)),
             worker_count,
             threads: threads.collect(),
@@ -204,10 +206,11 @@ impl<'d> ProcessStatus<'d> {
             ),
         );
         line("buffers", format!("{} bytes", self.connection_buffers_bytes));
-        for (kind, state) in [(LogKind::Access, &self.access_log), (LogKind::Queries, &self.query_log)] {
+        let logs = [&self.access_log, &self.query_log, &self.dnstap];
+        for (kind, state) in LogKind::ALL.into_iter().zip(logs) {
             if let Some(LogState { dropped, error }) = state {
                 let error = error.as_ref().map_or(String::new(), |error| format!("; ERROR: {error}"));
-                line(&kind.to_string(), format!("{dropped} lines dropped{error}"));
+                line(&kind.to_string(), format!("{dropped} {} dropped{error}", kind.records()));
             }
         }
         if let Some(FolderState { files, zone_count, problem, .. }) = self.zone_folder {

@@ -150,9 +150,8 @@ impl<'s> Connections<'s> {
 
     /// Begins or ends to log and count responses, as the snapshot says.
     fn update_log(&mut self) {
-        let Snapshot { access_log, query_log, slots, http_clients, .. } = &self.snapshot;
-        let queue = self.shared.log_queue(LogKind::Queries);
-        ThreadQueryLog::update(&mut self.query_log, query_log.as_ref(), queue);
+        let Snapshot { access_log, slots, http_clients, .. } = &self.snapshot;
+        self.shared.update_query_log(&mut self.query_log, &self.snapshot);
         let has_log = access_log.is_some() || self.metrics.statistics.is_some();
         self.inspection = if self.shared.request_budget.is_some() || (has_log && http_clients.are_named_by_fields()) {
             Inspection::Rules

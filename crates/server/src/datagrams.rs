@@ -17,7 +17,6 @@ use sanderling_dns::transfer::TransferRequest;
 use sanderling_dns::{
     Answer, DnsTransport, ParsedQuery, ReplyOptions, RequestInfo, answer_parsed, answer_with_options,
 };
-use sanderling_log_format::LogKind;
 use sanderling_os::clock::{unix_ms, unix_seconds};
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
@@ -127,8 +126,7 @@ impl<'s> Datagrams<'s> {
 
     /// Begins or ends what the snapshot has for all queries.
     fn follow_snapshot(&mut self) {
-        let queue = self.shared.log_queue(LogKind::Queries);
-        ThreadQueryLog::update(&mut self.query_log, self.snapshot.query_log.as_ref(), queue);
+        self.shared.update_query_log(&mut self.query_log, &self.snapshot);
         self.concerns_all = self.rate_limit.limits_replies()
             || self.snapshot.reply_options.concern_all()
             || self.metrics.statistics.is_some()
@@ -272,15 +270,29 @@ impl Limiter<'_> {
 
     fn verdict(&mut self, index: usize, query: &ParsedQuery<'_, '_>) -> Verdict {
         let Some(class) = query.reply_class() else { return Verdict::Send };
-        if let Some(updates) = updates::policy_for(self.updates, self.queries.get(index).bytes)
-            && updates.has_known_key(self.queries.get(index).bytes)
-        {
-            return Verdict::Send;
-        }
         let client = self.queries.peer_address(index).ip();
-        let is_exempt =
-            self.policy.is_exempt(client) || query.has_valid_cookie(self.reply_options, client, self.now_unix_s);
+        let is_exempt = self.policy.is_exempt(client)
+            || query.has_valid_cookie(self.reply_options, client, self.now_unix_s)
+            || self.is_signed(index, query);
         if is_exempt { Verdict::Send } else { self.rate_limit.take(self.policy, client, class, self.now_unix_s) }
+    }
+}
+
+impl Limiter<'_> {
+    /// Whether a query, an update or NOTIFY has a signature that is accepted: only then its sender is the one that has the key.
+    fn is_signed(&self, index: usize, query: &ParsedQuery<'_, '_>) -> bool {
+        let (options, now_unix_s) = (self.reply_options, self.now_unix_s);
+        if options.tsig_keys.is_empty() {
+            return false;
+        }
+        let message = self.queries.get(index).bytes;
+        if let Some(updates) = updates::policy_for(self.updates, message) {
+            return updates.is_signed(message, options, now_unix_s);
+        }
+        match NotifyRequest::new(query) {
+            Some(mut notify) => notify.verify(&options.tsig_keys, now_unix_s).is_ok() && notify.key().is_some(),
+            None => query.has_valid_signature(options, now_unix_s),
+        }
     }
 }
 
@@ -316,8 +328,13 @@ impl QueryBatch<'_> {
         } else {
             answer_parsed(query, &info, out)
         };
-        if let Answer::Reply(length_bytes) = answer {
-            self.record(&info, query, &out[..length_bytes]);
+        match answer {
+            Answer::Reply(length_bytes) => self.record(&info, query, &out[..length_bytes]),
+            Answer::NoReply => {
+                if let Some(log) = self.query_log {
+                    log.log_query(&info, self.queries.get(index).bytes, unix_ms());
+                }
+            }
         }
         answer
     }
@@ -352,8 +369,7 @@ impl QueryBatch<'_> {
             let context = UpdateContext {
                 zones: &self.snapshot.zones,
                 options: &self.snapshot.reply_options,
-                client: info.client.ip(),
-                now_unix_s: info.now_unix_s,
+                info: *info,
                 metrics: self.metrics,
             };
             let path = || Box::new(self.queries.reply_path(index));

@@ -46,7 +46,12 @@ pub(crate) fn answer<'r, 'b>(
                 Ok(length_bytes)
             }
             // It is no query.
-            Answer::NoReply => Err(Status::BadRequest),
+            Answer::NoReply => {
+                if let Some(log) = query_log {
+                    log.log_query(&info, message, now_unix_ms);
+                }
+                Err(Status::BadRequest)
+            }
         }
     });
     match answered {

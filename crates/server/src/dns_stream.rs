@@ -82,10 +82,10 @@ impl DnsStream {
         let reply_options = &context.snapshot.reply_options;
         let answer = if query.is_concerned_by(reply_options) {
             if let Some(request) = TransferRequest::new(&query) {
-                return self.begin_transfer(request, input, connection, context);
+                return self.begin_transfer(&query, request, info, input, connection, context);
             }
             if let Some(policy) = updates::policy_for(context.snapshot.updates.as_ref(), message) {
-                return self.begin_update(message, policy, input, connection, context);
+                return self.begin_update(&query, policy, info, input, connection, context);
             }
             if let Some(policy) = &context.snapshot.notify
                 && let Some(request) = NotifyRequest::new(&query)
@@ -111,17 +111,10 @@ impl DnsStream {
         };
         match answer {
             Answer::Reply(length_bytes) => {
-                if let Some(statistics) = &context.metrics.statistics {
-                    statistics.count_reply(transport, &query, &reply[..length_bytes], &context.snapshot.slots);
-                }
-                if let Some(log) = context.query_log {
-                    log.log_reply(&info, &query, &reply[..length_bytes], context.clock.unix_ms());
-                }
-                let output = &mut context.buffers.output;
-                output.extend_from_slice(&(length_bytes as u16).to_be_bytes());
-                output.extend_from_slice(&reply[..length_bytes]);
+                record(&query, info, length_bytes, context);
+                put_message(context, length_bytes);
             }
-            Answer::NoReply => context.metrics.add(Counter::DnsDropped, 1),
+            Answer::NoReply => record_unanswered(&query, info, context),
         }
         after_answer(input, connection, context)
     }
@@ -130,7 +123,9 @@ impl DnsStream {
     #[inline(never)]
     fn begin_transfer<'s>(
         &mut self,
+        query: &ParsedQuery<'_, '_>,
         request: TransferRequest<'_, '_>,
+        info: RequestInfo,
         input: &mut Input<'_>,
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
@@ -146,11 +141,15 @@ impl DnsStream {
         };
         match transfers::begin(request, transfer_context, &mut context.buffers.scratch) {
             Begun::Transfer(transfer) => {
+                log_query(query, info, context);
                 self.task = Some(Task::Transfer(transfer));
                 return self.continue_task(input, connection, context);
             }
-            Begun::Reply(Some(length_bytes)) => put_message(context, length_bytes),
-            Begun::Reply(None) => context.metrics.add(Counter::DnsDropped, 1),
+            Begun::Reply(Some(length_bytes)) => {
+                record(query, info, length_bytes, context);
+                put_message(context, length_bytes);
+            }
+            Begun::Reply(None) => record_unanswered(query, info, context),
         }
         after_answer(input, connection, context)
     }
@@ -159,8 +158,9 @@ impl DnsStream {
     #[inline(never)]
     fn begin_update<'s>(
         &mut self,
-        message: &[u8],
+        query: &ParsedQuery<'_, '_>,
         policy: &UpdatePolicy,
+        info: RequestInfo,
         input: &mut Input<'_>,
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
@@ -168,19 +168,22 @@ impl DnsStream {
         let update_context = UpdateContext {
             zones: &context.snapshot.zones,
             options: &context.snapshot.reply_options,
-            client: connection.client.ip(),
-            now_unix_s: context.clock.unix_s(),
+            info,
             metrics: context.metrics,
         };
         let reply = Arc::<LateReply>::default();
         let place = || ReplyPlace::Stream { waiter: context.waiter, reply: Arc::clone(&reply) };
-        match policy.receive(message, update_context, place, &mut context.buffers.scratch) {
+        match policy.receive(query.message(), update_context, place, &mut context.buffers.scratch) {
             Received::Queued => {
+                log_query(query, info, context);
                 self.task = Some(Task::Update(reply));
                 return Step::WaitForJob;
             }
-            Received::Reply(Some(length_bytes)) => put_message(context, length_bytes),
-            Received::Reply(None) => context.metrics.add(Counter::DnsDropped, 1),
+            Received::Reply(Some(length_bytes)) => {
+                record(query, info, length_bytes, context);
+                put_message(context, length_bytes);
+            }
+            Received::Reply(None) => record_unanswered(query, info, context),
         }
         after_answer(input, connection, context)
     }
@@ -219,6 +222,33 @@ impl DnsStream {
         }
         self.task = None;
         after_answer(input, connection, context)
+    }
+}
+
+/// Counts and logs the reply of this length in the scratch buffer.
+#[inline]
+fn record(query: &ParsedQuery<'_, '_>, info: RequestInfo, length_bytes: usize, context: &Context<'_, '_>) {
+    let reply = &context.buffers.scratch[..length_bytes];
+    if let Some(statistics) = &context.metrics.statistics {
+        statistics.count_reply(info.transport, query, reply, &context.snapshot.slots);
+    }
+    if let Some(log) = context.query_log {
+        log.log_reply(&info, query, reply, context.clock.unix_ms());
+    }
+}
+
+/// Counts and logs a query that gets no reply.
+#[cold]
+#[inline(never)]
+fn record_unanswered(query: &ParsedQuery<'_, '_>, info: RequestInfo, context: &Context<'_, '_>) {
+    context.metrics.add(Counter::DnsDropped, 1);
+    log_query(query, info, context);
+}
+
+/// Logs a query that gets no reply, or not the next one.
+fn log_query(query: &ParsedQuery<'_, '_>, info: RequestInfo, context: &Context<'_, '_>) {
+    if let Some(log) = context.query_log {
+        log.log_query(&info, query.message(), context.clock.unix_ms());
     }
 }
 

@@ -1,4 +1,4 @@
-//! The lines of one thread for a log of requests, until they are passed on.
+//! The lines of one thread for a log of requests, or its dnstap messages, until they are passed on.
 
 use crate::log_queue::{LogQueue, LogSlot};
 use sanderling_log_format::{Format, HttpRecord, HttpVariable, LineWriter, Variable};
@@ -13,17 +13,42 @@ pub struct RequestLog<V> {
     pub one_of: u32,
 }
 
+/// What one thread has written for a log and not passed on.
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    queue: Arc<LogQueue>,
+    slot: Arc<LogSlot>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Unsent {
+    pub(crate) fn new(queue: &Arc<LogQueue>) -> Unsent {
+        Unsent { queue: Arc::clone(queue), slot: queue.add_slot(), bytes: Vec::new() }
+    }
+
+    /// Passes it on to the thread that writes it.
+    pub(crate) fn pass_on(&mut self) {
+        if !self.bytes.is_empty() {
+            self.queue.pass_on(&self.slot, &mut self.bytes);
+        }
+    }
+}
+
+/// The last lines are passed on, also those of responses that end after the log.
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.pass_on();
+    }
+}
+
 /// The lines of one thread.
 #[derive(Debug)]
 pub(crate) struct LogLines<V> {
-    queue: Arc<LogQueue>,
-    slot: Arc<LogSlot>,
+    unsent: Unsent,
     writer: LineWriter<V>,
     one_of: u32,
     /// Requests since the last one that was logged.
     skipped_count: u32,
-    /// Lines that have not been passed on.
-    unsent: Vec<u8>,
 }
 
 impl<V: Variable> LogLines<V> {
@@ -35,12 +60,10 @@ impl<V: Variable> LogLines<V> {
 
     pub(crate) fn new(log: &RequestLog<V>, queue: &Arc<LogQueue>) -> Self {
         LogLines {
-            queue: Arc::clone(queue),
-            slot: queue.add_slot(),
+            unsent: Unsent::new(queue),
             writer: LineWriter::new(Arc::clone(&log.format)),
             one_of: log.one_of,
             skipped_count: 0,
-            unsent: Vec::new(),
         }
     }
 
@@ -56,16 +79,14 @@ impl<V: Variable> LogLines<V> {
 
     /// Writes a line.
     pub(crate) fn write(&mut self, record: &V::Record<'_>) {
-        self.writer.write(record, &mut self.unsent);
+        self.writer.write(record, &mut self.unsent.bytes);
     }
 }
 
 impl<V> LogLines<V> {
     /// Passes the lines on to the thread that writes them.
     pub(crate) fn pass_on(&mut self) {
-        if !self.unsent.is_empty() {
-            self.queue.pass_on(&self.slot, &mut self.unsent);
-        }
+        self.unsent.pass_on();
     }
 }
 
@@ -73,12 +94,5 @@ impl LogLines<HttpVariable> {
     /// What must be kept of the fields of `record` until its line is written.
     pub(crate) fn needed_fields(&self, record: &HttpRecord<'_>) -> Vec<u8> {
         self.writer.needed_fields(record)
-    }
-}
-
-/// The last lines are passed on, also those of responses that end after the log.
-impl<V> Drop for LogLines<V> {
-    fn drop(&mut self) {
-        self.pass_on();
     }
 }

@@ -1,9 +1,12 @@
-//! Lines of a log on their way from the threads that serve to a thread that writes them.
+//! Lines of a log, or dnstap messages, on their way from the threads that serve to a thread that writes them.
 //!
 //! A thread that serves never waits. It gathers lines by itself and passes them on after an iteration, unless the writer takes
 //! earlier ones at this moment; then it keeps them until the next iteration. If the target takes nothing, lines beyond a limit
 //! are dropped and counted.
 
+use crate::frame_stream::{FrameStream, write_all};
+use sanderling_log_format::LogKind;
+use sanderling_log_format::frame_streams::frame_count;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
@@ -18,8 +21,6 @@ const GATHER_TIME: Duration = Duration::from_millis(100);
 const GATHERED_BYTES_MAX: usize = 256 * 1024;
 /// Attempts to take the lock that the writer holds for the time of an exchange.
 const LOCK_ATTEMPTS_MAX: usize = 100;
-/// Before a full target is tried again, if it does not block.
-const RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// What precedes a line in a datagram to syslog: facility `local0`, severity `info` (RFC 5424 §6.2.1), and the program.
 const SYSLOG_PREFIX: &[u8] = b"<134>sanderling: ";
 
@@ -30,9 +31,24 @@ pub enum LogTarget {
     Stream(File),
     /// A socket that is connected to a syslog daemon, such as that of journald, which takes one line in a datagram.
     Syslog(UnixDatagram),
+    /// A connection to a program that reads dnstap.
+    Dnstap(FrameStream),
 }
 
 impl LogTarget {
+    /// Does what precedes the first line.
+    fn begin(&mut self, is_over: &impl Fn() -> bool) -> io::Result<()> {
+        match self {
+            LogTarget::Stream(_) | LogTarget::Syslog(_) => Ok(()),
+            LogTarget::Dnstap(stream) => stream.begin(is_over),
+        }
+    }
+
+    /// Whether nothing can be written after an error: the reader of a stream would not find the next frame.
+    fn ends_with_error(&self) -> bool {
+        matches!(self, LogTarget::Dnstap(_))
+    }
+
     /// Writes whole lines; the lines that were not written, and the last error. `is_over` says that a full target is not waited
     /// for any longer.
     fn write(
@@ -70,6 +86,13 @@ impl LogTarget {
                 }
                 (lost_count, last_error)
             }
+            LogTarget::Dnstap(stream) => match write_all(lines, |rest| stream.write(rest), is_over) {
+                Ok(()) => (0, None),
+                Err((written_bytes, error)) => {
+                    stream.abort();
+                    (frame_count(lines) - frame_count(&lines[..written_bytes]), Some(error))
+                }
+            },
         }
     }
 }
@@ -78,33 +101,13 @@ fn line_count(lines: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', lines).count()
 }
 
-/// Writes `bytes`; an error comes with the number of those that were written before it.
-fn write_all(
-    bytes: &[u8],
-    mut write: impl FnMut(&[u8]) -> io::Result<usize>,
-    is_over: &impl Fn() -> bool,
-) -> Result<(), (usize, io::Error)> {
-    let mut written_bytes = 0;
-    while written_bytes < bytes.len() {
-        match write(&bytes[written_bytes..]) {
-            Ok(0) => return Err((written_bytes, io::ErrorKind::WriteZero.into())),
-            Ok(count) => written_bytes += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Another program has made a pipe that it shares non-blocking.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_over() => thread::sleep(RETRY_PAUSE),
-            Err(error) => return Err((written_bytes, error)),
-        }
-    }
-    Ok(())
-}
-
 /// The state of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogStatus {
-    /// Lines that were dropped: the target took nothing, or writing failed.
-    pub dropped_lines: u64,
-    /// Lines that were written.
-    pub written_lines: u64,
+    /// Lines or messages that were dropped: the target took nothing, or writing failed.
+    pub dropped_count: u64,
+    /// Those that were written.
+    pub written_count: u64,
     /// Why the last lines could not be written; `None` if they were.
     pub error: Option<String>,
 }
@@ -112,16 +115,15 @@ pub struct LogStatus {
 /// The queue of a log, with a slot for each thread that serves.
 #[derive(Debug)]
 pub(crate) struct LogQueue {
-    /// The name of the thread that writes.
-    name: &'static str,
+    kind: LogKind,
     /// Bytes that wait in one slot.
     slot_bytes_max: usize,
     slots: Mutex<Vec<Arc<LogSlot>>>,
     /// A target that replaces the writer's.
     next_target: Mutex<Option<LogTarget>>,
     writer: OnceLock<Thread>,
-    dropped_lines: AtomicU64,
-    written_lines: AtomicU64,
+    dropped_count: AtomicU64,
+    written_count: AtomicU64,
     error: Mutex<Option<String>>,
     is_closing: AtomicBool,
     /// Whether the writer waits for further lines, and for no wakeup.
@@ -137,15 +139,15 @@ pub(crate) struct LogSlot {
 }
 
 impl LogQueue {
-    pub(crate) fn new(name: &'static str, slot_bytes_max: usize) -> LogQueue {
+    pub(crate) fn new(kind: LogKind, slot_bytes_max: usize) -> LogQueue {
         LogQueue {
-            name,
+            kind,
             slot_bytes_max,
             slots: Mutex::default(),
             next_target: Mutex::default(),
             writer: OnceLock::new(),
-            dropped_lines: AtomicU64::new(0),
-            written_lines: AtomicU64::new(0),
+            dropped_count: AtomicU64::new(0),
+            written_count: AtomicU64::new(0),
             error: Mutex::default(),
             is_closing: AtomicBool::new(false),
             is_gathering: AtomicBool::new(false),
@@ -169,7 +171,12 @@ impl LogQueue {
         *lock(&self.next_target) = Some(target);
         if self.writer.get().is_none() {
             let queue = Arc::clone(self);
-            let handle = thread::Builder::new().name(self.name.into()).spawn(move || queue.run_writer())?;
+            let name = match self.kind {
+                LogKind::Access => "access-log",
+                LogKind::Queries => "query-log",
+                LogKind::Dnstap => "dnstap",
+            };
+            let handle = thread::Builder::new().name(name.into()).spawn(move || queue.run_writer())?;
             let _ = self.writer.set(handle.thread().clone());
         }
         self.wake_writer();
@@ -180,8 +187,8 @@ impl LogQueue {
     pub(crate) fn status(&self) -> Option<LogStatus> {
         self.writer.get()?;
         Some(LogStatus {
-            dropped_lines: self.dropped_lines.load(Ordering::Relaxed),
-            written_lines: self.written_lines.load(Ordering::Relaxed),
+            dropped_count: self.dropped_count.load(Ordering::Relaxed),
+            written_count: self.written_count.load(Ordering::Relaxed),
             error: lock(&self.error).clone(),
         })
     }
@@ -231,8 +238,15 @@ impl LogQueue {
     }
 
     fn drop_lines(&self, lines: &mut Vec<u8>) {
-        self.dropped_lines.fetch_add(line_count(lines) as u64, Ordering::Relaxed);
+        self.dropped_count.fetch_add(self.record_count(lines) as u64, Ordering::Relaxed);
         lines.clear();
+    }
+
+    fn record_count(&self, records: &[u8]) -> usize {
+        match self.kind {
+            LogKind::Access | LogKind::Queries => line_count(records),
+            LogKind::Dnstap => frame_count(records),
+        }
     }
 
     fn wake_writer(&self) {
@@ -259,9 +273,13 @@ impl LogQueue {
 
     /// `target` comes with whether part of a line was written to it.
     fn write_waiting(&self, target: &mut (Option<LogTarget>, bool), lines: &mut Vec<u8>) {
-        if let Some(next) = lock(&self.next_target).take() {
+        let is_over = || self.is_closing.load(Ordering::Relaxed) || lock(&self.next_target).is_some();
+        let next = lock(&self.next_target).take();
+        if let Some(mut next) = next {
             // The same file may have been opened again: an empty line does no harm.
-            target.0 = Some(next);
+            let begun = next.begin(&is_over);
+            target.0 = begun.is_ok().then_some(next);
+            *lock(&self.error) = begun.err().map(|error| error.to_string());
         }
         for slot in lock(&self.slots).clone() {
             lines.clear();
@@ -269,14 +287,20 @@ impl LogQueue {
             if lines.is_empty() {
                 continue;
             }
-            let is_over = || self.is_closing.load(Ordering::Relaxed) || lock(&self.next_target).is_some();
-            let (lost_count, error) = match target {
-                (Some(target), is_line_open) => target.write(lines, is_line_open, &is_over),
-                (None, _) => (line_count(lines), None),
+            let count = self.record_count(lines);
+            let lost_count = match target {
+                (Some(open), is_line_open) => {
+                    let (lost_count, error) = open.write(lines, is_line_open, &is_over);
+                    if error.is_some() && open.ends_with_error() {
+                        target.0 = None;
+                    }
+                    *lock(&self.error) = error.map(|error| error.to_string());
+                    lost_count
+                }
+                (None, _) => count,
             };
-            self.dropped_lines.fetch_add(lost_count as u64, Ordering::Relaxed);
-            self.written_lines.fetch_add((line_count(lines) - lost_count) as u64, Ordering::Relaxed);
-            *lock(&self.error) = error.map(|error| error.to_string());
+            self.dropped_count.fetch_add(lost_count as u64, Ordering::Relaxed);
+            self.written_count.fetch_add((count - lost_count) as u64, Ordering::Relaxed);
         }
         // Threads that have ended, or log no more.
         lock(&self.slots).retain(|slot| Arc::strong_count(slot) > 1 || !lock(&slot.lines).is_empty());
@@ -290,8 +314,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sanderling_log_format::frame_streams;
     use std::io::{BufRead, BufReader};
     use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
 
     const LIMIT: Duration = Duration::from_secs(10);
 
@@ -308,7 +334,7 @@ mod tests {
 
     #[test]
     fn lines_of_each_thread_keep_their_order() {
-        let queue = Arc::new(LogQueue::new("log", 1024));
+        let queue = Arc::new(LogQueue::new(LogKind::Access, 1024));
         let (mut reader, target) = pipe();
         queue.set_target(target).expect("a thread");
         let slot = queue.add_slot();
@@ -320,12 +346,12 @@ mod tests {
         }
         assert_eq!([(); 3].map(|()| read_line(&mut reader)).concat(), "a\nb\nc\n");
         queue.close(LIMIT);
-        assert_eq!(queue.status(), Some(LogStatus { written_lines: 3, ..LogStatus::default() }));
+        assert_eq!(queue.status(), Some(LogStatus { written_count: 3, ..LogStatus::default() }));
     }
 
     #[test]
     fn lines_are_written_before_the_end_and_to_the_newest_target() {
-        let queue = Arc::new(LogQueue::new("log", 1024));
+        let queue = Arc::new(LogQueue::new(LogKind::Access, 1024));
         let (mut old, target) = pipe();
         queue.set_target(target).expect("a thread");
         let (mut new, target) = pipe();
@@ -341,13 +367,13 @@ mod tests {
 
     #[test]
     fn full_target_drops_lines_and_no_thread_waits_for_it() {
-        let queue = Arc::new(LogQueue::new("log", 4096));
+        let queue = Arc::new(LogQueue::new(LogKind::Access, 4096));
         let (mut reader, target) = pipe();
         queue.set_target(target).expect("a thread");
         let slot = queue.add_slot();
         let text = [b"x".repeat(99), b"\n".to_vec()].concat();
         let mut passed_on = 0;
-        while queue.status().expect("a target").dropped_lines == 0 {
+        while queue.status().expect("a target").dropped_count == 0 {
             queue.pass_on(&slot, &mut text.clone());
             passed_on += 1;
         }
@@ -359,20 +385,20 @@ mod tests {
 
     #[test]
     fn failure_to_write_is_reported() {
-        let queue = Arc::new(LogQueue::new("log", 4096));
+        let queue = Arc::new(LogQueue::new(LogKind::Access, 4096));
         let full = File::options().write(true).open("/dev/full").expect("the device");
         queue.set_target(LogTarget::Stream(full)).expect("a thread");
         let slot = queue.add_slot();
         queue.pass_on(&slot, &mut b"a\nb\n".to_vec());
         queue.close(LIMIT);
         let status = queue.status().expect("a target");
-        assert_eq!((status.dropped_lines, status.written_lines), (2, 0));
+        assert_eq!((status.dropped_count, status.written_count), (2, 0));
         assert!(status.error.expect("an error").contains("No space left"));
     }
 
     #[test]
     fn line_that_was_cut_off_does_not_become_part_of_the_next_one() {
-        let queue = Arc::new(LogQueue::new("log", 1024 * 1024));
+        let queue = Arc::new(LogQueue::new(LogKind::Access, 1024 * 1024));
         let (mut reader, writer) = io::pipe().expect("a pipe");
         rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).expect("set");
         let mut target = LogTarget::Stream(File::from(OwnedFd::from(writer)));
@@ -392,7 +418,7 @@ mod tests {
     #[test]
     fn line_that_is_too_long_for_a_datagram_costs_no_other() {
         let (socket, daemon) = UnixDatagram::pair().expect("sockets");
-        let queue = Arc::new(LogQueue::new("log", 16 * 1024 * 1024));
+        let queue = Arc::new(LogQueue::new(LogKind::Access, 16 * 1024 * 1024));
         queue.set_target(LogTarget::Syslog(socket)).expect("a thread");
         let long = vec![b'x'; 8 * 1024 * 1024];
         queue.pass_on(&queue.add_slot(), &mut [b"a\n", &long[..], b"\n", b"b\n"].concat());
@@ -402,12 +428,12 @@ mod tests {
             let length = daemon.recv(&mut room).expect("a datagram");
             assert_eq!(str::from_utf8(&room[..length]), Ok(expected));
         }
-        assert_eq!(queue.status().expect("a target").dropped_lines, 1);
+        assert_eq!(queue.status().expect("a target").dropped_count, 1);
     }
 
     #[test]
     fn full_pipe_that_does_not_block_is_given_up_for_another_target() {
-        let queue = Arc::new(LogQueue::new("log", 1024 * 1024));
+        let queue = Arc::new(LogQueue::new(LogKind::Access, 1024 * 1024));
         let (reader, writer) = io::pipe().expect("a pipe");
         rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).expect("set");
         queue.set_target(LogTarget::Stream(File::from(OwnedFd::from(writer)))).expect("a thread");
@@ -426,10 +452,89 @@ mod tests {
         queue.close(LIMIT);
     }
 
+    /// A connection without blocking, as the supervisor makes it.
+    fn dnstap_target() -> (UnixStream, LogTarget) {
+        let (reader, writer) = UnixStream::pair().expect("sockets");
+        writer.set_nonblocking(true).expect("set");
+        reader.set_read_timeout(Some(LIMIT)).expect("set");
+        (reader, LogTarget::Dnstap(FrameStream::new(writer.into())))
+    }
+
+    const ACCEPT: &[u8] = b"\0\0\0\0\0\0\0\x04\0\0\0\x01";
+
+    fn read_bytes(reader: &mut UnixStream, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        io::Read::read_exact(reader, &mut bytes).expect("as many bytes");
+        bytes
+    }
+
+    #[test]
+    fn frames_follow_the_handshake_and_the_end_is_announced() {
+        let queue = Arc::new(LogQueue::new(LogKind::Dnstap, 4096));
+        let (mut reader, target) = dnstap_target();
+        queue.set_target(target).expect("a thread");
+        queue.pass_on(&queue.add_slot(), &mut b"\0\0\0\x01a\0\0\0\x02bc".to_vec());
+        assert_eq!(read_bytes(&mut reader, frame_streams::ready().len()), frame_streams::ready());
+        reader.write_all(&ACCEPT[..5]).and_then(|()| reader.write_all(&ACCEPT[5..])).expect("written");
+        assert_eq!(read_bytes(&mut reader, frame_streams::start().len()), frame_streams::start());
+        assert_eq!(read_bytes(&mut reader, 11), b"\0\0\0\x01a\0\0\0\x02bc");
+        queue.close(LIMIT);
+        assert_eq!(read_bytes(&mut reader, frame_streams::stop().len()), frame_streams::stop());
+        assert_eq!(queue.status(), Some(LogStatus { written_count: 2, ..LogStatus::default() }));
+    }
+
+    #[test]
+    fn reader_that_does_not_accept_gets_no_frame_and_another_one_does() {
+        let queue = Arc::new(LogQueue::new(LogKind::Dnstap, 4096));
+        let slot = queue.add_slot();
+        for (answer, expected) in [(&b"SSH-2.0"[..], "does not speak Frame Streams"), (b"", "closed the connection")] {
+            let (mut reader, target) = dnstap_target();
+            reader.write_all(answer).expect("written");
+            reader.shutdown(std::net::Shutdown::Write).expect("shut down");
+            queue.set_target(target).expect("a thread");
+            while !queue.status().and_then(|status| status.error).is_some_and(|error| error.contains(expected)) {
+                thread::yield_now();
+            }
+            let mut rest = Vec::new();
+            io::Read::read_to_end(&mut reader, &mut rest).expect("the end");
+            assert_eq!(rest, frame_streams::ready());
+        }
+        // Without a reader, messages are dropped, and the error stays.
+        queue.pass_on(&slot, &mut b"\0\0\0\x01a".to_vec());
+        while queue.status().expect("a thread").dropped_count == 0 {
+            thread::yield_now();
+        }
+        assert!(queue.status().expect("a thread").error.is_some());
+        let (mut reader, target) = dnstap_target();
+        reader.write_all(ACCEPT).expect("written");
+        queue.set_target(target).expect("the same thread");
+        queue.pass_on(&slot, &mut b"\0\0\0\x01b".to_vec());
+        queue.close(LIMIT);
+        assert_eq!(queue.status(), Some(LogStatus { written_count: 1, dropped_count: 1, error: None }));
+    }
+
+    #[test]
+    fn frames_that_a_full_connection_does_not_take_are_counted() {
+        let queue = Arc::new(LogQueue::new(LogKind::Dnstap, 4 * 1024 * 1024));
+        let (mut reader, target) = dnstap_target();
+        reader.write_all(ACCEPT).expect("written");
+        queue.set_target(target).expect("a thread");
+        let frame = [&1_000_u32.to_be_bytes(), &[7; 1_000][..]].concat();
+        queue.pass_on(&queue.add_slot(), &mut frame.repeat(2_000));
+        queue.close(LIMIT);
+        let status = queue.status().expect("a thread");
+        assert_eq!(status.written_count + status.dropped_count, 2_000);
+        let mut read = Vec::new();
+        io::Read::read_to_end(&mut reader, &mut read).expect("the end");
+        let (handshake, frames) = read.split_at(frame_streams::ready().len() + frame_streams::start().len());
+        assert_eq!(handshake, [frame_streams::ready(), frame_streams::start()].concat());
+        assert_eq!(frame_count(frames) as u64, status.written_count);
+    }
+
     #[test]
     fn syslog_gets_one_datagram_for_each_line() {
         let (socket, daemon) = UnixDatagram::pair().expect("sockets");
-        let queue = Arc::new(LogQueue::new("log", 4096));
+        let queue = Arc::new(LogQueue::new(LogKind::Access, 4096));
         queue.set_target(LogTarget::Syslog(socket)).expect("a thread");
         queue.pass_on(&queue.add_slot(), &mut b"a\nb\n".to_vec());
         for expected in ["<134>sanderling: a", "<134>sanderling: b"] {

@@ -149,10 +149,11 @@ impl Server {
 
     /// Answers a dynamic update. A client over UDP that cannot be reached sends it again. `socket_sets` are those that are served.
     pub fn reply_to_update(&self, socket_sets: &[SocketSet], update: ReceivedUpdate, result: UpdateResult) {
-        let ReceivedUpdate { message, place, .. } = update;
+        let ReceivedUpdate { message, info, place, .. } = update;
         let mut out = [0; updates::REPLY_BYTES_MAX];
         let length_bytes = message.reply(result, unix_seconds(), &mut out).unwrap_or(0);
         let reply = &out[..length_bytes];
+        self.shared.record_late_reply(&info, reply);
         match place {
             ReplyPlace::Datagram { socket, path } => {
                 let mut sockets = socket_sets.iter().flat_map(|set| &set.dns_datagrams);

@@ -7,15 +7,17 @@ use crate::connection::Protocol;
 use crate::file_cache::FileCache;
 use crate::file_reads::FileReads;
 use crate::jobs::JobQueue;
+use crate::late_replies::LateReplies;
 use crate::lifecycle::Lifecycle;
 use crate::log_queue::LogQueue;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::permits::Permits;
+use crate::query_log::ThreadQueryLog;
 use crate::request_budget::RequestBudget;
 use crate::snapshot::Snapshot;
-use crate::statistics::{SlotNames, Statistics};
-use sanderling_dns::{ZoneEntry, ZoneMap};
+use crate::statistics::{SlotNames, Statistics, ThreadStatistics};
+use sanderling_dns::{RequestInfo, ZoneEntry, ZoneMap};
 use sanderling_log_format::LogKind;
 use sanderling_os::clock::monotonic_ms;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,6 +38,7 @@ pub(crate) struct Shared {
     /// For each [`LogKind`]. Shared with the threads that write the logs, which may outlive the server.
     log_queues: [Arc<LogQueue>; LogKind::ALL.len()],
     pub(crate) metrics: Metrics,
+    late_replies: Mutex<LateReplies>,
     pub(crate) lifecycle: Lifecycle,
     /// For connections of each [`Protocol`].
     permits: [Permits; 2],
@@ -64,9 +67,12 @@ impl Shared {
             authenticator: Arc::new(Authenticator::new(options.passwords, Arc::clone(&jobs))),
             reads: Arc::new(FileReads::new(Arc::clone(&jobs))),
             jobs,
-            log_queues: ["access-log", "query-log"]
-                .map(|name| Arc::new(LogQueue::new(name, options.request_log_queue_bytes_max))),
+            log_queues: LogKind::ALL.map(|kind| Arc::new(LogQueue::new(kind, options.request_log_queue_bytes_max))),
             metrics: Metrics::new(options.statistics),
+            late_replies: Mutex::new(LateReplies {
+                statistics: options.statistics.map(|options| Box::new(ThreadStatistics::new(options))),
+                ..LateReplies::default()
+            }),
             lifecycle: Lifecycle::default(),
             permits: [
                 Permits::new(options.http.connections_max, options.http.connections_per_client_max),
@@ -87,11 +93,18 @@ impl Shared {
         shared
     }
 
-    /// Says where the sites and zones of a new snapshot are counted.
     pub(crate) fn log_queue(&self, log: LogKind) -> &Arc<LogQueue> {
         &self.log_queues[log as usize]
     }
 
+    /// Begins, changes or ends `log`, as `snapshot` says.
+    pub(crate) fn update_query_log(&self, log: &mut Option<ThreadQueryLog>, snapshot: &Snapshot) {
+        let query_log = (snapshot.query_log.as_ref(), self.log_queue(LogKind::Queries));
+        let dnstap = (snapshot.dnstap.as_deref(), self.log_queue(LogKind::Dnstap));
+        ThreadQueryLog::update(log, query_log, dnstap);
+    }
+
+    /// Says where the sites and zones of a new snapshot are counted.
     fn assign_slots(&self, snapshot: &mut Snapshot) {
         let Some(options) = self.options.statistics else { return };
         let sites = snapshot.sites.all().iter().map(|site| site.hosts.first().map_or("*", String::as_str));
@@ -100,11 +113,24 @@ impl Shared {
         snapshot.slots = names.assign(sites, zones, options);
     }
 
+    /// Counts and logs a reply that is sent later than the others.
+    pub(crate) fn record_late_reply(&self, info: &RequestInfo, reply: &[u8]) {
+        let mut late = self.late_replies.lock().unwrap_or_else(PoisonError::into_inner);
+        let (snapshot, version) = self.snapshot();
+        if late.snapshot_version != Some(version) {
+            late.snapshot_version = Some(version);
+            self.update_query_log(&mut late.log, &snapshot);
+        }
+        late.record(info, reply, &snapshot.slots);
+    }
+
     /// The sums of the detailed counts; `None` if there are none.
     pub(crate) fn statistics(&self) -> Option<Statistics> {
         let threads = self.metrics.threads();
+        let late = self.late_replies.lock().unwrap_or_else(PoisonError::into_inner);
         let names = self.slot_names.lock().unwrap_or_else(PoisonError::into_inner);
-        names.sum(threads.iter().filter_map(|thread| thread.statistics.as_deref()))
+        let of_threads = threads.iter().filter_map(|thread| thread.statistics.as_deref());
+        names.sum(of_threads.chain(late.statistics.as_deref()))
     }
 
     /// The current snapshot and its version.

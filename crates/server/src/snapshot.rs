@@ -2,6 +2,7 @@
 
 use crate::access_log::AccessLog;
 use crate::challenges::Challenges;
+use crate::dnstap::Dnstap;
 use crate::http_clients::HttpClients;
 use crate::mail_policies::MailPolicies;
 use crate::notify::NotifyPolicy;
@@ -44,6 +45,8 @@ pub struct Snapshot {
     pub access_log: Option<AccessLog>,
     /// The log of DNS queries; `None` if there is none.
     pub query_log: Option<QueryLog>,
+    /// What is passed on as dnstap messages; `None` if nothing is.
+    pub dnstap: Option<Arc<Dnstap>>,
     /// Where its sites and zones are counted, which the server sets.
     pub slots: Arc<Slots>,
 }
@@ -75,6 +78,7 @@ impl Snapshot {
             mail_policies: None,
             access_log: None,
             query_log: None,
+            dnstap: None,
             slots: Arc::default(),
         }
     }

@@ -4,7 +4,7 @@
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::waiter::Waiter;
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, is_update, reply_to_malformed};
-use sanderling_dns::{Name, NameBuf, ReplyOptions, ZoneMap};
+use sanderling_dns::{Name, NameBuf, ReplyOptions, RequestInfo, ZoneMap};
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::udp::ReplyPath;
 use std::collections::{HashMap, VecDeque};
@@ -44,11 +44,18 @@ struct Waiting {
 pub struct ReceivedUpdate {
     /// The message, whose signature was checked.
     pub message: UpdateMessage<'static>,
-    /// The sender.
-    pub client: IpAddr,
+    /// The sender and the transport.
+    pub(crate) info: RequestInfo,
     /// When it came.
     pub received_at: Instant,
     pub(crate) place: ReplyPlace,
+}
+
+impl ReceivedUpdate {
+    /// The sender.
+    pub fn client(&self) -> IpAddr {
+        self.info.client.ip()
+    }
 }
 
 /// Where the reply goes.
@@ -149,8 +156,7 @@ impl UpdateInbox {
 pub(crate) struct UpdateContext<'c> {
     pub(crate) zones: &'c ZoneMap,
     pub(crate) options: &'c ReplyOptions,
-    pub(crate) client: IpAddr,
-    pub(crate) now_unix_s: u64,
+    pub(crate) info: RequestInfo,
     pub(crate) metrics: &'c ThreadMetrics,
 }
 
@@ -169,15 +175,18 @@ impl UpdatePolicy {
         UpdatePolicy { zones: zones.into_iter().map(by_name).collect(), inbox }
     }
 
-    /// Whether `message` is an update with the name of a key that may change its zone. Its reply is not longer than it, and the limit of
-    /// error replies is not for it.
+    /// Whether `message` is an update that is signed with a key that may change its zone. The limit of error replies is not for it.
     #[cold]
     #[inline(never)]
-    pub(crate) fn has_known_key(&self, message: &[u8]) -> bool {
-        UpdateMessage::parse(message).is_some_and(|update| {
-            let key = update.claimed_key();
-            key.is_some_and(|key| self.is_key_of(update.apex(), key.as_name()).unwrap_or(false))
+    pub(crate) fn is_signed(&self, message: &[u8], options: &ReplyOptions, now_unix_s: u64) -> bool {
+        UpdateMessage::parse(message).is_some_and(|mut update| {
+            update.verify(&options.tsig_keys, now_unix_s).is_ok() && self.is_allowed_key(&update)
         })
+    }
+
+    /// Whether a rule of the zone is for the key of a signature that was accepted.
+    fn is_allowed_key(&self, update: &UpdateMessage<'_>) -> bool {
+        update.key().is_some_and(|key| self.is_key_of(update.apex(), key).unwrap_or(false))
     }
 
     /// Whether a rule of the zone is for the key; `None` if the zone has no rules.
@@ -196,7 +205,7 @@ impl UpdatePolicy {
         place: impl FnOnce() -> ReplyPlace,
         out: &mut [u8],
     ) -> Received {
-        let UpdateContext { client, now_unix_s, metrics, .. } = context;
+        let UpdateContext { info, metrics, .. } = context;
         let Some(mut update) = UpdateMessage::parse(message) else {
             metrics.add(Counter::DnsUpdatesRefused, 1);
             return Received::Reply(reply_to_malformed(message, out));
@@ -208,7 +217,7 @@ impl UpdatePolicy {
             }
             Ok(()) => {
                 let message = update.into_owned();
-                let received = ReceivedUpdate { message, client, received_at: Instant::now(), place: place() };
+                let received = ReceivedUpdate { message, info, received_at: Instant::now(), place: place() };
                 match self.inbox.add(received) {
                     Ok(()) => {
                         metrics.add(Counter::DnsUpdates, 1);
@@ -221,17 +230,16 @@ impl UpdatePolicy {
                 }
             }
         };
-        Received::Reply(update.reply(result, now_unix_s, out))
+        Received::Reply(update.reply(result, info.now_unix_s, out))
     }
 
     fn decide(&self, update: &mut UpdateMessage<'_>, context: UpdateContext<'_>) -> Result<(), UpdateResult> {
         if !update.has_known_edns() {
             return Err(UpdateResult::BadVersion);
         }
-        update.verify(&context.options.tsig_keys, context.now_unix_s).map_err(UpdateResult::Tsig)?;
-        let is_key_of = |key| self.is_key_of(update.apex(), key).unwrap_or(false);
+        update.verify(&context.options.tsig_keys, context.info.now_unix_s).map_err(UpdateResult::Tsig)?;
         let is_served = update.is_of_internet() && context.zones.get(update.apex()).is_some();
-        match (is_served, update.key().is_some_and(is_key_of)) {
+        match (is_served, self.is_allowed_key(update)) {
             (false, _) => Err(UpdateResult::Refused(UpdateRefusal::NotAuthoritative)),
             (true, false) => Err(UpdateResult::Refused(UpdateRefusal::NotAllowed)),
             (true, true) => Ok(()),

@@ -3,7 +3,7 @@
 use super::ConfigBuilder;
 use crate::config_reader::{Entry, entries};
 use crate::keys::Section;
-use crate::request_log::{LogOutput, LogTarget, RequestLog, Rotation, RotationTime};
+use crate::request_log::{Dnstap, LogOutput, LogTarget, RequestLog, Rotation, RotationTime};
 use crate::units::Quantity;
 use sanderling_log_format::{Format, LogKind, Variable};
 use std::ops::RangeInclusive;
@@ -42,6 +42,10 @@ const QUERIES: LogKeys = LogKeys {
     one_of: "queries_one_of",
 };
 
+const DNSTAP: &str = "dnstap";
+const DNSTAP_EXAMPLE: &str = "dnstap = { socket = \"/run/dnstap.sock\" }";
+const IDENTITY_BYTES_MAX: usize = 255;
+
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_log(&mut self, section: Entry<'_, '_>) {
         let Some(table) = self.reader.table(section, "[log] on a line of its own") else { return };
@@ -50,17 +54,19 @@ impl ConfigBuilder<'_, '_> {
             self.reader.error(entry.offset, Section::Log.unknown_key(entry.key));
         }
         let (access, queries) = (entry_of(&entries, ACCESS.target), entry_of(&entries, QUERIES.target));
-        if access.is_none() && queries.is_none() {
-            let remedy = format!("write {} or {}", ACCESS.target_example, QUERIES.target_example);
-            self.error(section.offset, "[log] has neither `access` nor `queries`", remedy);
+        let dnstap = entry_of(&entries, DNSTAP);
+        if access.is_none() && queries.is_none() && dnstap.is_none() {
+            let remedy = format!("write {}, {} or {DNSTAP_EXAMPLE}", ACCESS.target_example, QUERIES.target_example);
+            self.error(section.offset, "[log] has none of `access`, `queries` and `dnstap`", remedy);
             return;
         }
+        self.config.dnstap = dnstap.and_then(|entry| self.read_dnstap(entry));
         let rotation = self.read_rotation(&entries);
         self.config.access_log = self.read_request_log(&entries, &ACCESS, rotation);
         self.config.query_log = self.read_request_log(&entries, &QUERIES, rotation);
         let is_file = |output: &LogOutput| matches!(output.target, LogTarget::File(_));
-        let outputs: Vec<&LogOutput> =
-            LogKind::ALL.into_iter().filter_map(|kind| self.config.log_output(kind)).collect();
+        let outputs = [LogKind::Access, LogKind::Queries].into_iter().filter_map(|kind| self.config.log_output(kind));
+        let outputs: Vec<&LogOutput> = outputs.collect();
         let has_file = outputs.iter().any(|output| is_file(output));
         let has_one_file = matches!(outputs[..], [one, other] if is_file(one) && one.target == other.target);
         if let (false, Some(rotate)) = (has_file || outputs.is_empty(), entry_of(&entries, "rotate")) {
@@ -107,6 +113,57 @@ impl ConfigBuilder<'_, '_> {
         let one_of = one_of.and_then(|entry| self.read_log_number(entry, ONE_OF_MAX, 100)).unwrap_or(1);
         let rotation = rotation.filter(|_| matches!(target, LogTarget::File(_)));
         Some(RequestLog { output: LogOutput { target, location, rotation }, format: Arc::new(format), one_of })
+    }
+
+    fn read_dnstap(&mut self, section: Entry<'_, '_>) -> Option<Dnstap> {
+        let table = self.reader.table(section, DNSTAP_EXAMPLE)?;
+        let (mut socket, mut messages, mut identity) = (None, None, None);
+        for entry in entries(table) {
+            match entry.key {
+                "socket" => socket = self.read_path(entry, "socket = \"/run/dnstap.sock\""),
+                "messages" => messages = Some(self.read_dnstap_messages(entry)),
+                "identity" => {
+                    let (offset, text) = self.reader.string(entry, "identity = \"ns1.example.com\"")?;
+                    if text.is_empty() || text.len() > IDENTITY_BYTES_MAX {
+                        let message = format!("`identity` has {} bytes", text.len());
+                        self.error(
+                            offset,
+                            message,
+                            format!("write 1 to {IDENTITY_BYTES_MAX} bytes, or remove the key"),
+                        );
+                    }
+                    identity = Some(text.to_owned());
+                }
+                other => {
+                    let message = format!("unknown key `{other}` in `{DNSTAP}`");
+                    self.error(entry.offset, message, "the keys are `socket`, `messages` and `identity`");
+                }
+            }
+        }
+        let Some((path, location)) = socket else {
+            self.error(section.offset, "`socket` missing in `dnstap`", format!("write {DNSTAP_EXAMPLE}"));
+            return None;
+        };
+        let (queries, replies) = messages.unwrap_or((true, true));
+        let output = LogOutput { target: LogTarget::Dnstap(path), location, rotation: None };
+        Some(Dnstap { output, queries, replies, identity })
+    }
+
+    /// Whether queries are passed on, and whether replies are.
+    fn read_dnstap_messages(&mut self, entry: Entry<'_, '_>) -> (bool, bool) {
+        const EXAMPLE: &str = "messages = [\"query\", \"response\"]";
+        let (mut queries, mut replies) = (false, false);
+        for (offset, text) in self.reader.strings(entry, EXAMPLE) {
+            match text {
+                "query" => queries = true,
+                "response" => replies = true,
+                _ => self.error(offset, format!("{text:?} is no kind of messages"), format!("write {EXAMPLE}")),
+            }
+        }
+        if !queries && !replies && !self.reader.has_problems() {
+            self.error(entry.offset, "`messages` is empty", format!("write {EXAMPLE}, or remove the key"));
+        }
+        (queries, replies)
     }
 
     fn read_format<V: Variable>(&mut self, entry: Entry<'_, '_>, keys: &LogKeys) -> Option<Format<V>> {
@@ -212,6 +269,16 @@ mod tests {
     }
 
     #[test]
+    fn dnstap_has_all_messages_by_default() {
+        let dnstap = |keys: &str| read(&format!("dnstap = {{ {keys} }}")).expect("valid").dnstap.expect("dnstap");
+        let target = LogTarget::Dnstap(PathBuf::from("/etc/tap.sock"));
+        let all = dnstap("socket = \"tap.sock\"");
+        assert_eq!((all.output.target, all.queries, all.replies, all.identity), (target, true, true, None));
+        let replies = dnstap("socket = \"/tap\", messages = [\"response\"], identity = \"ns1\"");
+        assert_eq!((replies.queries, replies.replies, replies.identity.as_deref()), (false, true, Some("ns1")));
+    }
+
+    #[test]
     fn rotation_is_by_day_or_size() {
         for (keys, expected) in [
             ("rotate = \"daily\"", Rotation { time: RotationTime::Daily, keep: 7 }),
@@ -225,7 +292,20 @@ mod tests {
     #[test]
     fn mistakes_are_reported_with_a_remedy() {
         for (keys, expected) in [
-            ("rotate = \"daily\"", "[log] has neither `access` nor `queries`"),
+            ("rotate = \"daily\"", "[log] has none of `access`, `queries` and `dnstap`"),
+            ("dnstap = \"/run/dnstap.sock\"", "`dnstap` must be a table"),
+            ("dnstap = { identity = \"a\" }", "`socket` missing in `dnstap`; write dnstap = { socket = "),
+            ("dnstap = { socket = \"\" }", "`socket` is empty"),
+            (
+                "dnstap = { socket = \"a\", messages = [] }",
+                "`messages` is empty; write messages = [\"query\", \"response\"]",
+            ),
+            (
+                "dnstap = { socket = \"a\", messages = [\"queries\"] }",
+                "\"queries\" is no kind of messages; write messages = ",
+            ),
+            ("dnstap = { socket = \"a\", identity = \"\" }", "`identity` has 0 bytes; write 1 to 255 bytes"),
+            ("dnstap = { socket = \"a\", name = \"b\" }", "unknown key `name` in `dnstap`; the keys are `socket`"),
             ("queries = \"q\"\nformat = \"json\"", "`format` is set, but `access` is not"),
             ("access = \"a\"\nqueries_one_of = 2", "`queries_one_of` is set, but `queries` is not"),
             ("access = \"a\"\nqueries = \"a\"", "both logs have the same file; write queries = \"queries.log\""),

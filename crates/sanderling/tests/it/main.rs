@@ -14,6 +14,7 @@ mod dns_large_zone;
 mod dns_malformed;
 mod dns_options;
 mod dns_probes;
+mod dnstap;
 mod exposed_files;
 mod features;
 mod floods;

@@ -222,7 +222,7 @@ impl ControlLoop<'_> {
         };
         if let (Some(problem), Some(update)) = (problem, updates.first()) {
             let key = update.message.key().map(without_final_dot).unwrap_or_default();
-            let client = update.client;
+            let client = update.client();
             self.updates.log_failure(&format!(
                 "zone {apex}: a dynamic update of {client} with the key {key} gets SERVFAIL: {problem}"
             ));

@@ -3,10 +3,11 @@
 use super::{Requester, Supervisor};
 use crate::log_rotation::{MODE, compress, rotate};
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{log_error, log_warning};
+use sanderling_config::log::{log, log_error, log_warning};
 use sanderling_config::{Config, LogKind, LogOutput, LogTarget, Rotation, RotationTime};
 use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::error::with_context;
+use sanderling_os::socket::connect_to_path;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -67,9 +68,9 @@ impl LogFiles {
         }
     }
 
-    /// What the operator is told of a log that could not be opened.
+    /// What the operator is told of a log that could not be opened. A program that reads dnstap may be absent.
     pub(super) fn problem(&self) -> Option<String> {
-        self.0.iter().find_map(LogFile::problem)
+        self.0.iter().filter(|log_file| log_file.kind != LogKind::Dnstap).find_map(LogFile::problem)
     }
 
     /// What a server process with `config` needs: nothing of a log that cannot be opened.
@@ -85,6 +86,9 @@ impl LogFile {
         let output = config.log_output(self.kind)?;
         let opened = self.open(output);
         match &opened {
+            Ok(_) if known_problem.is_some() && self.kind == LogKind::Dnstap => {
+                log(&format!("the {} has a reader now", self.kind));
+            }
             Ok(_) if was_removed => log_warning(&format!("the {} was removed; it is created again", self.kind)),
             Ok(_) => {}
             Err(error) => {
@@ -125,6 +129,7 @@ impl LogFile {
                 socket.connect(SYSLOG_PATH).map_err(|error| with_context("connect", SYSLOG_PATH, &error))?;
                 Ok(socket.into())
             }
+            LogTarget::Dnstap(path) => connect_to_path(path),
             LogTarget::File(path) => {
                 // Without blocking: the path may be a FIFO that nobody reads.
                 let file = sanderling_os::file::open_for_append(path, MODE)
@@ -203,8 +208,12 @@ fn open_problem(kind: LogKind, output: &LogOutput, error: &io::Error, was_remove
     if let Some(cause) = output.path_problem() {
         text += &format!("; {}", cause.problem);
     }
-    let lines = if was_removed { "are lost" } else { "go to the target before, or are dropped if there is none" };
-    format!("{text}; until it can be opened, lines {lines}")
+    let lines = match output.target {
+        LogTarget::Dnstap(_) => "are dropped",
+        _ if was_removed => "are lost",
+        _ => "go to the target before, or are dropped if there is none",
+    };
+    format!("{text}; until it can be opened, {} {lines}", kind.records())
 }
 
 fn day(time: SystemTime) -> u64 {
@@ -223,7 +232,7 @@ impl Supervisor {
             if log_file.is_to_be_opened(&config)
                 && let Some((kind, descriptor)) = log_file.descriptor(&config)
             {
-                self.pass_log(&kind, &descriptor);
+                self.pass_log(&kind, descriptor);
             }
         }
     }
@@ -243,13 +252,22 @@ impl Supervisor {
     /// Opens the logs, and passes them to all server processes: those that drain write their last lines to them.
     pub(super) fn pass_logs(&mut self) {
         for (kind, descriptor) in self.logs.descriptors(&self.active.config) {
-            self.pass_log(&kind, &descriptor);
+            self.pass_log(&kind, descriptor);
         }
     }
 
-    fn pass_log(&mut self, kind: &FdKind, descriptor: &OwnedFd) {
+    fn pass_log(&mut self, kind: &FdKind, descriptor: OwnedFd) {
+        let mut opened = Some(descriptor);
+        let dnstap = self.active.config.dnstap.as_ref().filter(|_| *kind == FdKind::Log(LogKind::Dnstap));
         for process in &mut self.processes {
-            match descriptor.try_clone() {
+            let descriptor = match (dnstap.map(|dnstap| &dnstap.output.target), opened.take()) {
+                (Some(LogTarget::Dnstap(path)), None) => connect_to_path(path),
+                // Frames of two processes must not be mixed: the next one gets a connection of its own.
+                (Some(_), Some(descriptor)) => Ok(descriptor),
+                (None, Some(descriptor)) => descriptor.try_clone().inspect(|_| opened = Some(descriptor)),
+                (_, None) => return,
+            };
+            match descriptor {
                 Ok(descriptor) => process.send(Command::UpdateLogs, vec![(kind.clone(), descriptor)]),
                 Err(error) => log_error(&format!("cannot pass on a log: {}", error_text(&error))),
             }
