@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use sanderling_dns::Name;
 use sanderling_dns::rdata::{self, PresentationFormat};
-use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Record};
+use sanderling_dns::zonefile::{AliasRecord, Entry, Parser, ParserLimits, Record};
 
 /// Low limits, so that an input takes little time.
 const LIMITS: ParserLimits =
@@ -16,6 +16,7 @@ fuzz_target!(|text: &[u8]| {
     while let Some(entry) = parser.next() {
         match entry {
             Ok(Entry::Record(record)) => check_record(&record),
+            Ok(Entry::Alias(alias)) => check_alias(&alias),
             Ok(Entry::Include { .. }) => parser.include("included".into(), text.to_vec()),
             Err(_) => {}
         }
@@ -25,6 +26,14 @@ fuzz_target!(|text: &[u8]| {
 fn parser(text: Vec<u8>) -> Parser {
     let apex = Name::parse(APEX).expect("the apex is a name");
     Parser::new("fuzz.zone".into(), text, apex, LIMITS)
+}
+
+fn check_alias(alias: &AliasRecord<'_>) {
+    let line = format!("{} ALIAS {}\n", alias.owner, alias.target);
+    match parser(line.clone().into_bytes()).next() {
+        Some(Ok(Entry::Alias(again))) => assert_eq!((again.owner, again.target), (alias.owner, alias.target), "{line}"),
+        other => panic!("{line}: {other:?}"),
+    }
 }
 
 fn check_record(record: &Record<'_>) {

@@ -5,6 +5,7 @@
 //! servers when one for its host is.
 
 use crate::accounts::Accounts;
+use crate::alias_targets::AliasTargets;
 use crate::certificates::zone_of;
 use crate::link::Link;
 use crate::pinned_keys::{PinnedKeys, read_json};
@@ -15,7 +16,7 @@ use sanderling_ipc::derived::{
     DERIVED_BYTES_MAX, DERIVED_FILE, DerivedRecord, DerivedSet, ServedCertificate, served_certificates_from_memfd,
 };
 use sanderling_state::StateFolder;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -75,7 +76,7 @@ impl DerivedZones {
     }
 
     /// Derives the records again if they may be others, and stores them; whether they are.
-    pub(crate) fn update(&mut self, accounts: &Accounts, pinned: &PinnedKeys) -> bool {
+    pub(crate) fn update(&mut self, accounts: &Accounts, pinned: &PinnedKeys, aliases: &AliasTargets) -> bool {
         // What is in service is unknown: the records stay as they are.
         let Some(served) = self.served.as_ref().filter(|_| self.is_outdated) else { return false };
         self.is_outdated = false;
@@ -92,8 +93,12 @@ impl DerivedZones {
                 .filter(|rrset| is_served(rrset, &names))
                 .flat_map(|rrset| records(rrset, ttl_s, &self.config, authorities.as_deref(), pinned))
                 .chain(challenges.remove(&zone.apex).unwrap_or_default())
+                .chain(self.alias_records(&zone.apex, aliases))
                 .collect();
             change(&mut set, zone.apex.as_str(), records);
+        }
+        for apex in self.alias_zones_of_folder(aliases) {
+            change(&mut set, apex.as_str(), self.alias_records(&apex, aliases));
         }
         if set == self.set {
             return false;
@@ -121,12 +126,35 @@ impl DerivedZones {
     }
 }
 
+impl DerivedZones {
+    /// The addresses of the targets of `ALIAS` in the zone. While it is not known which ones it has, they are those that are stored.
+    fn alias_records(&self, apex: &DomainName, aliases: &AliasTargets) -> Vec<DerivedRecord> {
+        aliases.records(apex, self.config.signed_zone(apex).is_some()).unwrap_or_else(|| {
+            let stored = self.set.zones.get(apex.as_str()).into_iter().flat_map(|zone| &zone.records);
+            stored.filter(|record| record.kind == DerivedKind::Alias).cloned().collect()
+        })
+    }
+
+    /// The zones without a section of their own that have `ALIAS`, or had it.
+    fn alias_zones_of_folder(&self, aliases: &AliasTargets) -> BTreeSet<DomainName> {
+        let of_config: HashSet<&DomainName> = self.config.zones.iter().map(|zone| &zone.apex).collect();
+        let is_alias = |record: &DerivedRecord| record.kind == DerivedKind::Alias;
+        let stored = self.set.zones.iter().filter(|(_, zone)| zone.records.iter().any(is_alias));
+        let stored = stored.filter_map(|(name, _)| DomainName::parse(name).ok());
+        stored.chain(aliases.zones()).filter(|apex| !of_config.contains(apex)).collect()
+    }
+}
+
 /// Whether the server does what the records say, with certificates for these `names` in service.
 fn is_served(rrset: &DerivedRrset, names: &HashSet<&str>) -> bool {
     match rrset.kind {
         DerivedKind::Https => names.contains(rrset.host.as_str()),
         DerivedKind::MtaSts => names.contains(&*MailPolicy::host(&rrset.host)),
-        DerivedKind::Caa | DerivedKind::Tlsa | DerivedKind::MtaStsHost | DerivedKind::Challenge => true,
+        DerivedKind::Caa
+        | DerivedKind::Tlsa
+        | DerivedKind::MtaStsHost
+        | DerivedKind::Alias
+        | DerivedKind::Challenge => true,
     }
 }
 
@@ -209,7 +237,7 @@ fn records(
         }
         // The zone file has the addresses.
         DerivedKind::MtaStsHost => vec![String::new()],
-        DerivedKind::Challenge => Vec::new(),
+        DerivedKind::Alias | DerivedKind::Challenge => Vec::new(),
     };
     let record = |data| DerivedRecord { kind: rrset.kind, owner: rrset.owner.clone(), ttl_s, data };
     data.into_iter().map(record).collect()

@@ -1,5 +1,6 @@
 //! The loop of the agent: waits for the earliest entry of the schedule, for orders in progress, and for the supervisor.
 
+use crate::alias_targets::AliasTargets;
 use crate::certificates::{ManagedCertificate, Revocation};
 use crate::clock::{ClockWatch, unix_s};
 use crate::command_answer::CommandAnswer;
@@ -59,6 +60,7 @@ pub(crate) struct MainLoop {
     running: JoinSet<Finished>,
     zones: Zones,
     derived: DerivedZones,
+    aliases: AliasTargets,
     pinned: PinnedKeys,
     /// Name servers that are asked whether they answer with pinned keys.
     asking: JoinSet<(Question, bool)>,
@@ -73,6 +75,7 @@ impl MainLoop {
         certificates: Vec<ManagedCertificate>,
         zones: Zones,
         derived: DerivedZones,
+        aliases: AliasTargets,
         pinned: PinnedKeys,
     ) -> MainLoop {
         let mut main_loop = MainLoop {
@@ -82,6 +85,7 @@ impl MainLoop {
             running: JoinSet::new(),
             zones,
             derived,
+            aliases,
             pinned,
             asking: JoinSet::new(),
             last_report: None,
@@ -98,10 +102,12 @@ impl MainLoop {
             if self.clock.was_set_back(unix_s()) {
                 log_warning("the clock was set back: everything with a date is scheduled again");
                 self.schedule_all();
+                self.aliases.on_clock_set_back();
             }
             self.start_due();
+            self.aliases.start_due();
             self.rotate_keys();
-            if self.derived.update(&self.orders.accounts, &self.pinned) {
+            if self.derived.update(&self.orders.accounts, &self.pinned, &self.aliases) {
                 self.zones.on_derived(self.derived.set());
             }
             let report_wait = self.report();
@@ -111,10 +117,12 @@ impl MainLoop {
                 .next_at(is_possible)
                 .into_iter()
                 .chain(self.pinned.next_at())
+                .chain(self.aliases.next_at())
                 .min()
                 .map_or(WAIT_MAX, |at| Duration::from_secs(at.saturating_sub(unix_s())).min(WAIT_MAX))
                 .min(report_wait.unwrap_or(WAIT_MAX));
             let orders = Rc::clone(&self.orders);
+            let alias_names = Rc::clone(self.zones.alias_names());
             tokio::select! {
                 incoming = orders.link.receive() => match incoming {
                     Incoming::Command(command, descriptors) => self.handle(command, descriptors),
@@ -127,6 +135,14 @@ impl MainLoop {
                     let (question, is_answered) = asked.expect("a task that panics ends the agent, and the next one goes on");
                     let changed = self.pinned.on_asked(&question, is_answered);
                     self.on_rotated(&changed);
+                }
+                Some((target, answer)) = self.aliases.answered() => {
+                    self.aliases.on_answer(&target, answer);
+                    self.derived.on_change();
+                }
+                () = alias_names.changed() => {
+                    self.aliases.update_names();
+                    self.derived.on_change();
                 }
                 () = tokio::time::sleep(wait) => {}
                 () = self.zones.changed(), if report_wait.is_none() => {}
@@ -398,7 +414,7 @@ impl MainLoop {
             let progress = self.orders.progress.of(&certificate.name);
             certificate.report(&self.orders.accounts.authority(index).name, progress)
         });
-        let (certificates, zones) = (certificates.collect(), self.zones.report());
+        let (certificates, zones) = (certificates.collect(), self.zones.report(self.aliases.reports()));
         let schedule = self.schedule.report(self.zones.tasks().into_iter());
         let report = AgentReport { certificates, zones, schedule };
         if self.last_report.as_ref() != Some(&report) {

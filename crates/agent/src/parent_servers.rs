@@ -2,17 +2,15 @@
 
 use crate::clock::unix_s;
 use crate::dns_exchange::{ExchangeError, REPLY_TIMEOUT, exchange};
+use crate::resolvers::{Records, Resolvers};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError};
 use sanderling_dns::{Name, NameBuf, Rtype};
 use sanderling_dnssec::Ds;
 use sanderling_dnssec::zone_keys::ParentDs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use tokio::task::JoinSet;
 
 const PORT: u16 = 53;
-const RESOLVER_FILE: &str = "/etc/resolv.conf";
-/// As the C library.
-const RESOLVERS_MAX: usize = 3;
 /// Addresses of servers of the parent zone that are asked: the zones of the top level have up to 26.
 const SERVERS_MAX: usize = 64;
 const RCODE_NXDOMAIN: u8 = 3;
@@ -22,33 +20,15 @@ const NO_DS_TTL_S: u32 = 24 * 3600;
 /// Finds the servers of parent zones.
 #[derive(Debug)]
 pub(crate) struct ParentServers {
-    resolvers: Vec<SocketAddr>,
+    resolvers: Resolvers,
     /// The port of the servers that are found.
     port: u16,
 }
 
-/// The records of a name, and how long they may be kept.
-struct Records {
-    rdatas: Vec<Vec<u8>>,
-    ttl_s: Option<u32>,
-}
-
-impl Records {
-    const NONE: Records = Records { rdatas: Vec::new(), ttl_s: None };
-
-    fn read(reply: &Reply<'_>, name: Name<'_>, rtype: Rtype) -> Result<Records, ReplyError> {
-        if reply.is_truncated() {
-            return Err(ReplyError::Malformed("it is longer than a datagram"));
-        }
-        Ok(Records { rdatas: reply.records(name, rtype)?, ttl_s: reply.ttl_s(name, rtype)? })
-    }
-}
-
 impl ParentServers {
-    /// They are found by the resolvers of the system.
-    pub(crate) fn of_system() -> ParentServers {
-        let text = std::fs::read_to_string(RESOLVER_FILE).unwrap_or_default();
-        ParentServers { resolvers: resolvers(&text), port: PORT }
+    /// They are found by `resolvers`.
+    pub(crate) fn new(resolvers: Resolvers) -> ParentServers {
+        ParentServers { resolvers, port: PORT }
     }
 
     /// What all servers of the parent zone of `apex` answer: those of `configured`, or all that are found if there are none. One that is
@@ -87,14 +67,14 @@ impl ParentServers {
     /// The addresses of the servers of the parent zone.
     async fn find(&self, apex: Name<'_>) -> Result<Vec<SocketAddr>, String> {
         let mut parent = apex.parent().ok_or("the root has no parent zone")?;
-        while self.resolve(parent, Rtype::SOA).await?.rdatas.is_empty() {
+        while self.resolvers.records(parent, Rtype::SOA).await?.rdatas.is_empty() {
             parent = parent.parent().ok_or("the parent zone is not found")?;
         }
         let mut servers = Vec::new();
-        for target in self.resolve(parent, Rtype::NS).await?.rdatas {
+        for target in self.resolvers.records(parent, Rtype::NS).await?.rdatas {
             let Ok(host) = Name::parse(&target) else { continue };
             for rtype in [Rtype::A, Rtype::AAAA] {
-                for address in self.resolve(host, rtype).await?.rdatas.iter().filter_map(|rdata| address(rdata)) {
+                for address in self.resolvers.records(host, rtype).await?.addresses() {
                     let server = SocketAddr::new(address, self.port);
                     if !servers.contains(&server) && servers.len() < SERVERS_MAX {
                         servers.push(server);
@@ -107,20 +87,6 @@ impl ParentServers {
         } else {
             Ok(servers)
         }
-    }
-
-    /// The records of `name` that the first resolver which answers has found.
-    async fn resolve(&self, name: Name<'_>, rtype: Rtype) -> Result<Records, String> {
-        let mut problem = format!("{RESOLVER_FILE} names no resolver; write `parent_servers` in `dnssec`");
-        for &resolver in &self.resolvers {
-            let read = |reply: &Reply<'_>| Records::read(reply, name, rtype);
-            match exchange(resolver, (QueryKind::Resolve(rtype), name), None, REPLY_TIMEOUT, read).await {
-                Ok(records) => return Ok(records),
-                Err(ExchangeError::Reply(ReplyError::Refused(RCODE_NXDOMAIN))) => return Ok(Records::NONE),
-                Err(error) => problem = format!("asking the resolver {resolver} for {name} {rtype}: {error}"),
-            }
-        }
-        Err(problem)
     }
 }
 
@@ -138,20 +104,6 @@ async fn ask_for_ds(server: SocketAddr, apex: Name<'_>) -> Result<ParentDs, Exch
     let mut ds: Vec<Ds> = rdatas.iter().filter_map(|rdata| Ds::from_rdata(rdata)).collect();
     ds.sort_unstable();
     Ok(ParentDs { ds, ttl_s: ttl_s.unwrap_or(NO_DS_TTL_S), at_unix_s: unix_s() })
-}
-
-fn address(rdata: &[u8]) -> Option<IpAddr> {
-    let of_v4 = <[u8; 4]>::try_from(rdata).map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)));
-    of_v4.or_else(|_| <[u8; 16]>::try_from(rdata).map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes)))).ok()
-}
-
-/// The resolvers that the text of a file `resolv.conf` names.
-fn resolvers(text: &str) -> Vec<SocketAddr> {
-    let resolver = |line: &str| {
-        let address = line.strip_prefix("nameserver")?.split_whitespace().next()?.parse().ok()?;
-        Some(SocketAddr::new(address, PORT))
-    };
-    text.lines().filter_map(resolver).take(RESOLVERS_MAX).collect()
 }
 
 #[cfg(test)]
@@ -175,7 +127,7 @@ mod tests {
             // A server of the parent zone is a resolver for what is in that zone. There is no zone at b.test.
             let zone = Rc::new(RefCell::new(zone_map(&name("test"), PARENT)));
             let resolver = serve([127, 0, 0, 3], zone).await;
-            let parents = ParentServers { resolvers: vec![resolver], port: 5353 };
+            let parents = ParentServers { resolvers: Resolvers::at(vec![resolver]), port: 5353 };
             let expected: [SocketAddr; 2] = [([127, 0, 0, 4], 5353).into(), ([127, 0, 0, 5], 5353).into()];
             for child in ["a.test", "x.b.test"] {
                 let found = parents.find(wire_name(&name(child)).as_name()).await;
@@ -189,7 +141,7 @@ mod tests {
     #[test]
     fn ds_records_are_those_on_which_all_servers_agree() {
         run(async {
-            let parents = ParentServers { resolvers: Vec::new(), port: PORT };
+            let parents = ParentServers { resolvers: Resolvers::at(Vec::new()), port: PORT };
             let zones = [0, 0].map(|_| Rc::new(RefCell::new(zone_map(&name("test"), PARENT))));
             let mut servers = Vec::new();
             for zone in &zones {
@@ -211,16 +163,7 @@ mod tests {
             let error = ask().await.expect_err("one is not responsible");
             assert!(error.contains("it answers REFUSED"), "{error}");
             let unknown = parents.ds(&apex, &[]).await;
-            assert!(unknown.expect_err("no resolver").contains("write `parent_servers` in `dnssec`"));
+            assert!(unknown.expect_err("no resolver").contains("write `resolvers` into [dns]"));
         });
-    }
-
-    #[test]
-    fn resolvers_are_those_of_resolv_conf() {
-        let text =
-            "# nameserver 192.0.2.1\nsearch a.test\nnameserver 192.0.2.2\nnameserver\t2001:db8::1 # x\nnameserver x\n";
-        let expected: [SocketAddr; 2] = ["192.0.2.2:53".parse().unwrap(), "[2001:db8::1]:53".parse().unwrap()];
-        assert_eq!(resolvers(text), expected);
-        assert_eq!(resolvers(&"nameserver 192.0.2.1\n".repeat(9)).len(), RESOLVERS_MAX);
     }
 }

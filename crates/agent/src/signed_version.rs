@@ -97,7 +97,7 @@ impl SignedFiles {
                     let sanderling_dns::zonefile::Record { owner, rtype, rdata, .. } = record;
                     ttl_s.into_iter().for_each(|ttl_s| records.push(Record { owner, rtype, ttl_s, rdata }));
                 }
-                Ok(Entry::Include { .. }) => return Err("it includes another file".to_owned()),
+                Ok(Entry::Include { .. } | Entry::Alias(_)) => return Err("it is no signed version".to_owned()),
                 Err(diagnostic) => return Err(diagnostic.problem),
             }
         }

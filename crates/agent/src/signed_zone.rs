@@ -7,6 +7,7 @@
 mod in_part;
 mod reading;
 
+use crate::alias_names::AliasNames;
 use crate::clock::unix_s;
 use crate::command_answer::CommandAnswer;
 use crate::keeper_client::{KeeperClient, KeeperSigner};
@@ -50,6 +51,8 @@ pub(crate) struct SigningContext {
     pub(crate) state: Arc<StateFolder>,
     pub(crate) link: Rc<Link>,
     pub(crate) keeper: Arc<KeeperClient>,
+    /// Gets the targets of `ALIAS`.
+    pub(crate) alias_names: Rc<AliasNames>,
     /// What is derived for zones.
     pub(crate) derivations: RefCell<HashMap<DomainName, Arc<ZoneDerivation>>>,
     /// Loads by the server process at once.
@@ -432,7 +435,8 @@ impl SigningTask {
                 report(&read.warnings);
                 let before = self.unsigned.as_ref().and_then(|unsigned| unsigned.records.as_ref());
                 self.is_outdated |= !before.is_some_and(|before| before.iter().eq(read.records.iter()));
-                let ReadRecords { records, updates, files, .. } = read;
+                let ReadRecords { records, updates, files, alias_targets, .. } = read;
+                self.context.alias_names.set(&self.zone.apex, &alias_targets);
                 self.unsigned = Some(Unsigned { records: Some(Arc::new(records)), updates, derivation, files });
                 self.file_problem = None;
             }

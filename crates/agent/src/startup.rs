@@ -1,6 +1,7 @@
 //! The start of the agent: inherit, give up privileges, open the state folder, enter the sandbox.
 
 use crate::accounts::Accounts;
+use crate::alias_targets::AliasTargets;
 use crate::certificates::ManagedCertificate;
 use crate::derived::DerivedZones;
 use crate::link::Link;
@@ -8,6 +9,7 @@ use crate::main_loop::MainLoop;
 use crate::name_servers::NameServers;
 use crate::order::{Orders, Progress};
 use crate::pinned_keys::PinnedKeys;
+use crate::resolvers::Resolvers;
 use crate::tsig_keys::TsigSecrets;
 use crate::zones::Zones;
 use sanderling_config::diagnostic::error_text;
@@ -80,6 +82,9 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
         let pinned = PinnedKeys::load(Rc::clone(&config), Arc::clone(&state));
         let derived = DerivedZones::load(Rc::clone(&config), Arc::clone(&state), Rc::clone(&link));
         let zones = Zones::new(Rc::clone(&config), keys, Arc::clone(&state), Rc::clone(&link), derived.set());
+        let resolvers = Rc::new(Resolvers::new(&config));
+        let aliases =
+            AliasTargets::new(Rc::clone(zones.alias_names()), resolvers, config.limits.clone(), derived.set());
         let orders = Orders {
             state,
             link,
@@ -88,7 +93,7 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
             config: Rc::clone(&config),
             progress: Progress::default(),
         };
-        MainLoop::new(orders, certificates, zones, derived, pinned).run().await;
+        MainLoop::new(orders, certificates, zones, derived, aliases, pinned).run().await;
         Ok(())
     })
 }

@@ -4,6 +4,7 @@
 use crate::clock::unix_s;
 use crate::name_servers::NameServers;
 use crate::parent_servers::ParentServers;
+use crate::resolvers::Resolvers;
 use sanderling_config::DomainName;
 use sanderling_dnssec::zone_keys::{Observations, ServedSerial};
 use sanderling_zone_files::wire_name;
@@ -64,9 +65,9 @@ impl Drop for ZoneObserver {
 }
 
 impl ObserverContext {
-    pub(crate) fn new(name_servers: NameServers) -> ObserverContext {
+    pub(crate) fn new(name_servers: NameServers, resolvers: Resolvers) -> ObserverContext {
         let questions = Semaphore::new(QUESTIONS_MAX);
-        ObserverContext { name_servers, parent_servers: ParentServers::of_system(), questions }
+        ObserverContext { name_servers, parent_servers: ParentServers::new(resolvers), questions }
     }
 }
 

@@ -224,7 +224,9 @@ fn patched(
                     builder.add(&Record { ttl_s, ..record });
                 }
             }
-            Ok(Entry::Include { .. }) => return Err(Failure::Stored("it has an $INCLUDE".to_owned())),
+            Ok(Entry::Include { .. } | Entry::Alias(_)) => {
+                return Err(Failure::Stored("it has an $INCLUDE or ALIAS".to_owned()));
+            }
             Err(diagnostic) if diagnostic.severity == Severity::Warning => {}
             Err(diagnostic) => return Err(Failure::Stored(diagnostic.problem)),
         }

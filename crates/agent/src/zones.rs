@@ -1,5 +1,6 @@
 //! The zones that are signed, or have primary or secondary servers: routes what the server process reports about them.
 
+use crate::alias_names::AliasNames;
 use crate::catalogs::{Catalogs, Secondaries};
 use crate::clock::unix_s;
 use crate::command_answer::CommandAnswer;
@@ -9,6 +10,7 @@ use crate::link::Link;
 use crate::name_servers::NameServers;
 use crate::notifier::Notifier;
 use crate::produced_catalogs::ProducedCatalogs;
+use crate::resolvers::Resolvers;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle};
 use crate::served_zones::ServedMap;
 use crate::signed_zone::{RETRY_INTERVAL, SigningContext, SigningHandle};
@@ -19,7 +21,7 @@ use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName, SecondaryZone, SignedZone};
 use sanderling_dnssec::zone_keys::Rollover;
 use sanderling_ipc::agent::{
-    ScheduledTask, ServedZone, SigningReport, TransferReport, UpdatesToStore, ZoneNotify, ZoneReport,
+    AliasReport, ScheduledTask, ServedZone, SigningReport, TransferReport, UpdatesToStore, ZoneNotify, ZoneReport,
     served_zones_from_memfd,
 };
 use sanderling_ipc::derived::DerivedSet;
@@ -48,6 +50,7 @@ pub(crate) struct Zones {
     notifier: Notifier,
     secondary: Secondaries,
     served: Rc<ServedMap>,
+    alias_names: Rc<AliasNames>,
     signed: BTreeMap<DomainName, SigningHandle>,
     signing: Rc<SigningContext>,
     journals: Journals,
@@ -68,16 +71,18 @@ impl Zones {
         let notifier = Notifier::new(Rc::clone(&keys), Rc::clone(&changed));
         let journals = Journals::new(Arc::clone(&state));
         let updates = Updates::new(Arc::clone(&state), Rc::clone(&link));
+        let alias_names = Rc::new(AliasNames::default());
         let hand_overs = Rc::new(Semaphore::new(HAND_OVERS_MAX));
         let signing = Rc::new(SigningContext {
             config: Rc::clone(&config),
             state: Arc::clone(&state),
             link: Rc::clone(&link),
             keeper: Arc::new(KeeperClient::default()),
+            alias_names: Rc::clone(&alias_names),
             derivations: RefCell::new(signed_derivations(&config, derived)),
             hand_overs: Rc::clone(&hand_overs),
             signings: Semaphore::new(SIGNINGS_MAX),
-            observers: Rc::new(ObserverContext::new(NameServers::new(Rc::clone(&config)))),
+            observers: Rc::new(ObserverContext::new(NameServers::new(Rc::clone(&config)), Resolvers::new(&config))),
             changed: Rc::clone(&changed),
         });
         let of_primaries = |apex: &DomainName| config.secondary_zones.iter().find(|zone| zone.apex == *apex);
@@ -113,13 +118,18 @@ impl Zones {
         }
         let (state, link) = (Arc::clone(&context.state), Rc::clone(&context.link));
         tokio::task::spawn_local(ProducedCatalogs::load(Rc::clone(&config), state, link, Rc::clone(&served)).run());
-        Zones { config, keys, notifier, secondary, served, signed, signing, journals, updates, changed }
+        Zones { config, keys, notifier, secondary, served, alias_names, signed, signing, journals, updates, changed }
     }
 
     /// Returns when the report may have changed.
     pub(crate) fn changed(&self) -> impl Future<Output = ()> + use<> {
         let changed = Rc::clone(&self.changed);
         async move { changed.notified().await }
+    }
+
+    /// The targets of `ALIAS` of all zones.
+    pub(crate) fn alias_names(&self) -> &Rc<AliasNames> {
+        &self.alias_names
     }
 
     /// Takes new secrets of keys.
@@ -136,6 +146,7 @@ impl Zones {
             Some(Err(error)) => return log_warning(&format!("ignoring a malformed list of zones: {error}")),
             None => return,
         };
+        self.alias_names.set_served(&zones, |name| self.signed.contains_key(name));
         self.served.replace(zones);
         let served = self.served.state();
         self.notifier.retain(|name| served.zones.contains_key(name));
@@ -152,6 +163,9 @@ impl Zones {
             let transfers = self.config.transfers_by_zone();
             self.notifier.on_served(&name, zone, &transfers.of(&name).secondaries);
             self.tell_tasks(&name, zone.serial);
+            if !self.signed.contains_key(&name) {
+                self.alias_names.set(&name, &zone.alias_targets);
+            }
             self.served.insert(name, zone.clone());
         }
     }
@@ -248,7 +262,8 @@ impl Zones {
         transfers.chain(signatures).collect()
     }
 
-    pub(crate) fn report(&self) -> Vec<ZoneReport> {
+    /// What is known of the zones; `aliases` is that of their targets of `ALIAS`.
+    pub(crate) fn report(&self, aliases: Vec<(String, Vec<AliasReport>)>) -> Vec<ZoneReport> {
         let mut reports: BTreeMap<String, ZoneReport> =
             self.notifier.report().map(|zone| (zone.name.clone(), zone)).collect();
         for (name, secondary) in &*self.secondary.borrow() {
@@ -260,6 +275,10 @@ impl Zones {
             let report = reports.entry(name.to_string()).or_default();
             report.name = name.to_string();
             report.signing = Some(signed.report());
+        }
+        for (name, aliases) in aliases {
+            let report = reports.entry(name.clone()).or_default();
+            (report.name, report.aliases) = (name, aliases);
         }
         reports.into_values().collect()
     }

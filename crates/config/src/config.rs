@@ -103,6 +103,8 @@ pub struct Config {
     pub has_self_signed_certificate: bool,
     /// What replies of DNS have besides records.
     pub replies: DnsReplies,
+    /// The resolvers that the agent asks, for the targets of `ALIAS` among others. Without one, no zone may have `ALIAS`.
+    pub resolvers: Vec<Resolver>,
     /// Exemptions from the limits of DNS replies.
     pub dns_rate_limit: RateLimit,
     /// Exemptions from the limit of HTTP requests.
@@ -157,6 +159,7 @@ impl Default for Config {
             refuses_unknown_names: false,
             has_self_signed_certificate: false,
             replies: DnsReplies::default(),
+            resolvers: Vec::new(),
             dns_rate_limit: RateLimit::default(),
             http_rate_limit: RateLimit::default(),
             trusted_proxies: None,
@@ -295,11 +298,21 @@ impl Config {
         self.catalogs.iter().any(|catalog| matches!(catalog.role, CatalogRole::Consumer { .. }))
     }
 
-    /// Whether the state folder has zones, journals of zones, or dynamic updates.
+    /// Whether a zone file may have `ALIAS`, whose targets the agent resolves.
+    pub fn resolves_aliases(&self) -> bool {
+        !self.resolvers.is_empty()
+    }
+
+    /// Whether the agent may derive records for zones.
+    pub fn has_derived_records(&self) -> bool {
+        !self.derived.is_empty() || self.resolves_aliases()
+    }
+
+    /// Whether the state folder has zones, journals of zones, or dynamic updates, or the agent needs to know which zones are served.
     pub fn has_stored_zones(&self) -> bool {
         !(self.signed_zones.is_empty() && self.zone_updates.is_empty())
             || self.has_transferred_zones()
-            || self.has_zones() && self.has_secondaries()
+            || self.has_zones() && (self.has_secondaries() || self.resolves_aliases())
     }
 
     /// How the zone `apex` is signed; `None` if it is not.
@@ -388,7 +401,10 @@ impl Config {
             (self.has_stored_zones() && self.state != running.state, "`state` has changed"),
             (!self.signed_zones.is_empty() && running.signed_zones.is_empty(), "`dnssec` was added"),
             // The running one was started without the state folder.
-            (self.has_stored_zones() && !running.has_stored_zones(), "`update` or `secondaries` was added"),
+            (
+                self.has_stored_zones() && !running.has_stored_zones(),
+                "`update`, `secondaries` or `resolvers` was added",
+            ),
             // The sandbox does not allow the running one to protect its memory.
             (
                 self.has_secrets() && !running.has_secrets(),
@@ -520,6 +536,15 @@ impl Default for DnsReplies {
             error_report_agent: None,
         }
     }
+}
+
+/// A resolver that the agent asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolver {
+    /// Those that `/etc/resolv.conf` names.
+    System,
+    /// The one at this address.
+    At(SocketAddr),
 }
 
 /// Exemptions from a limit of requests, or of replies.

@@ -23,6 +23,8 @@ pub enum DerivedKind {
     MtaSts,
     /// The addresses of the host that serves the policy. It comes with the one before, and is not chosen.
     MtaStsHost,
+    /// The addresses of the target of an `ALIAS` of the zone file, at the names that have it. It is not chosen.
+    Alias,
     /// What authorities look for while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. It is not chosen.
     Challenge,
 }
@@ -39,13 +41,14 @@ impl DerivedKind {
             DerivedKind::Tlsa => "tlsa",
             DerivedKind::MtaSts => "mta-sts",
             DerivedKind::MtaStsHost => "mta-sts-host",
+            DerivedKind::Alias => "alias",
             DerivedKind::Challenge => "challenge",
         }
     }
 
     /// The kind of this name.
     pub fn from_name(name: &str) -> Option<DerivedKind> {
-        let not_chosen = [DerivedKind::MtaStsHost, DerivedKind::Challenge];
+        let not_chosen = [DerivedKind::MtaStsHost, DerivedKind::Alias, DerivedKind::Challenge];
         DerivedKind::ALL.into_iter().chain(not_chosen).find(|kind| kind.name() == name)
     }
 
@@ -55,7 +58,7 @@ impl DerivedKind {
             DerivedKind::Https => &["HTTPS"],
             DerivedKind::Caa => &["CAA"],
             DerivedKind::Tlsa => &["TLSA"],
-            DerivedKind::MtaStsHost => &["A", "AAAA"],
+            DerivedKind::MtaStsHost | DerivedKind::Alias => &["A", "AAAA"],
             DerivedKind::MtaSts | DerivedKind::Challenge => &["TXT"],
         }
     }
@@ -164,7 +167,7 @@ fn owners(kind: DerivedKind, host: &DomainName, ports: &[u16]) -> impl Iterator<
         DerivedKind::Caa => vec![(host.as_str().strip_prefix("*.").unwrap_or(host.as_str()).to_owned(), 0)],
         DerivedKind::MtaSts => vec![(format!("_mta-sts.{host}"), 0)],
         DerivedKind::MtaStsHost => vec![(MailPolicy::host(host), 0)],
-        DerivedKind::Challenge => Vec::new(),
+        DerivedKind::Alias | DerivedKind::Challenge => Vec::new(),
     };
     owners.into_iter()
 }

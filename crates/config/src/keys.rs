@@ -94,6 +94,7 @@ impl Section {
                 "tcp_keepalive",
                 "extended_errors",
                 "error_report_agent",
+                "resolvers",
                 "rate_limit_exempt",
                 "rate_limit_dry_run",
             ],

@@ -42,7 +42,7 @@ pub use account::lookup_user;
 pub use authorities::{Acme, Authority, ExternalAccount};
 pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole};
 pub use config::{
-    CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, Metrics, RateLimit,
+    CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, Metrics, RateLimit, Resolver,
     SocketsPerAddress, TrustedProxies, UserAndGroup,
 };
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};

@@ -243,6 +243,14 @@ limits! {
         "Time until a dynamic update is applied and stored; then it gets SERVFAIL.";
     derived_record_ttl_s: u32 = 300 in 1..=86_400,
         "TTL of records that `derive` adds to a zone, in seconds.";
+    alias_ttl_s_min: u32 = 60 in 1..=86_400,
+        "Lowest TTL of the addresses of ALIAS, and time between two questions about a target, in seconds.";
+    alias_ttl_s_max: u32 = 86_400 in 1..=604_800,
+        "Highest TTL of the addresses of ALIAS, in seconds.";
+    alias_kept_ms: u64 = 259_200_000 in 0..=2_592_000_000,
+        "Time for which the addresses of an ALIAS are kept while no resolver answers.";
+    alias_targets_max: usize = 1_000 in 1..=100_000,
+        "Targets of ALIAS in all zones; further ones have no addresses.";
     zone_guarded_records_min: u64 = 20 in 0..=1_000_000_000,
         "Records of a zone above which a reload must not remove too many at once.";
     zone_lost_records_percent_max: u64 = 50 in 0..=100,

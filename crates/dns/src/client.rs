@@ -21,6 +21,8 @@ const OPCODE_NOTIFY: u8 = 4;
 /// Bytes of the longest reply over UDP that is asked for, except to queries about whole zones: it is not fragmented
 /// (<https://www.dnsflagday.net/2020/>).
 const EDNS_PAYLOAD_BYTES: u16 = 1232;
+/// CNAME records that are followed in one reply.
+const CNAME_CHAIN_MAX: usize = 16;
 /// Where the opcode is in the flags.
 const OPCODE_SHIFT: u8 = 3;
 /// AA, TC and RD.
@@ -319,6 +321,30 @@ impl<'m> Reply<'m> {
             }
         }
         Ok(None)
+    }
+
+    /// The records of `rtype` that `owner` leads to, by the CNAME records of the answer if there are some, and how long they may be kept:
+    /// the lowest TTL on the way, as [`Reply::ttl_s`].
+    ///
+    /// # Errors
+    /// A record is malformed, or there are too many CNAME records.
+    pub fn resolved(&self, owner: Name<'_>, rtype: Rtype) -> Result<(Vec<Vec<u8>>, Option<u32>), ReplyError> {
+        let mut name = owner.to_owned();
+        let mut chain_ttl_s = u32::MAX;
+        for _ in 0..=CNAME_CHAIN_MAX {
+            let records = self.records(name.as_name(), rtype)?;
+            let target = match records.is_empty() {
+                true => self.records(name.as_name(), Rtype::CNAME)?.into_iter().next(),
+                false => None,
+            };
+            let Some(target) = target else {
+                let ttl_s = self.ttl_s(name.as_name(), rtype)?.map(|ttl_s| ttl_s.min(chain_ttl_s));
+                return Ok((records, ttl_s));
+            };
+            chain_ttl_s = chain_ttl_s.min(self.ttl_s(name.as_name(), Rtype::CNAME)?.unwrap_or(0));
+            name = Name::parse(&target).map_err(|_| ReplyError::Malformed("a CNAME record is malformed"))?.to_owned();
+        }
+        Err(ReplyError::Malformed("it has too many CNAME records"))
     }
 
     /// Whether the server refers to the name servers of a zone below `apex` that has `name` (RFC 1034 §4.3.2).

@@ -1,6 +1,7 @@
 //! Builds a zone from its records and reports what is wrong with them as a zone.
 
 mod checks;
+mod alias_records;
 mod target_checks;
 mod signed_checks;
 mod part;
@@ -9,7 +10,7 @@ mod names;
 
 use crate::journal::ZoneJournal;
 use crate::layout::{self, Form, NodeIndex, NodeRef, NodeWriter};
-use crate::name::Name;
+use crate::name::{Name, NameBuf};
 use crate::name_hash::{HashSeed, IndexedName};
 use crate::packed_rrset::{OwnerRole, RrsetPacker};
 use crate::rdata::{self, serial_of};
@@ -59,6 +60,8 @@ pub struct ZoneBuilder {
     now_unix_s: Option<u64>,
     /// The position of the first record beyond [`ZONE_BYTES_MAX`].
     overflow: Option<Position>,
+    /// The owners of `ALIAS`, in lower case.
+    alias_owners: Vec<(NameBuf, Position)>,
     /// Filled by `group_records`: the RRsets, by owner.
     rrsets: Vec<RrsetRange>,
     /// Filled by `find_authority`, for each name.
@@ -118,6 +121,7 @@ impl ZoneBuilder {
             seed,
             now_unix_s: None,
             overflow: None,
+            alias_owners: Vec::new(),
             rrsets: Vec::new(),
             authority: Vec::new(),
         }

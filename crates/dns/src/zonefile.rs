@@ -2,7 +2,7 @@
 //!
 //! The dialect is that of BIND's `named-checkzone`: a file that BIND loads has the same meaning here, with these
 //! differences. Additionally accepted: any field in quotes, TXT strings over 255 bytes (they are split), all text after
-//! the type of `$GENERATE` as RDATA, and a quoted `@` as a label. Rejected: the text form of A6, ATMA, NXT and SINK (the
+//! the type of `$GENERATE` as RDATA, a quoted `@` as a label, and `ALIAS` as in PowerDNS. Rejected: the text form of A6, ATMA, NXT and SINK (the
 //! form of RFC 3597 is accepted), flags and protocols of keys as words, the SvcParamKey 65535, an empty `ech`, and
 //! coordinates of GPOS that are not numbers.
 //!
@@ -10,6 +10,7 @@
 
 mod entry;
 mod generate;
+mod record_type;
 mod rdata_text;
 mod svc_params_text;
 mod location_text;
@@ -91,11 +92,24 @@ pub struct Record<'p> {
     pub rdata: &'p [u8],
 }
 
+/// An `ALIAS` of a zone file: its owner is to have the addresses of another name. No such record exists in the DNS.
+#[derive(Clone, Copy, Debug)]
+pub struct AliasRecord<'p> {
+    /// The position of the word `ALIAS` or, for a line of `$GENERATE`, of the directive.
+    pub position: Position,
+    /// The absolute owner, in the case of the file. It is at or below the apex.
+    pub owner: Name<'p>,
+    /// The absolute name that has the addresses, in the case of the file. It is not at or below the apex.
+    pub target: Name<'p>,
+}
+
 /// What the parser returns for an entry (RFC 1035 §5.1).
 #[derive(Debug)]
 pub enum Entry<'p> {
     /// A record.
     Record(Record<'p>),
+    /// An `ALIAS`.
+    Alias(AliasRecord<'p>),
     /// `$INCLUDE`: the caller passes the text of the file to [`Parser::include`], or reports that it cannot be read.
     Include {
         /// The position of the file name.
@@ -300,6 +314,11 @@ impl Parser {
             EntryKind::Record { position, rtype, ttl_s } => {
                 let (owner, rdata) = self.context.owner_and_rdata();
                 Entry::Record(Record { position, owner, rtype, ttl_s, rdata })
+            }
+            EntryKind::Alias { position } => {
+                let (owner, target) = self.context.owner_and_rdata();
+                let target = Name::parse(target).expect("put_name writes a name");
+                Entry::Alias(AliasRecord { position, owner, target })
             }
             EntryKind::Include { position, path, origin } => {
                 self.included_origin = Some(*origin);

@@ -95,6 +95,9 @@ pub struct ServedZone {
     /// Whether the operator writes it.
     #[serde(default)]
     pub is_of_operator: bool,
+    /// The targets of `ALIAS` in its file, in lower case and without a dot at the end.
+    #[serde(default)]
+    pub alias_targets: Vec<String>,
 }
 
 /// The zones that are served.
@@ -201,6 +204,9 @@ pub struct ZoneReport {
     /// Its signed version, if it is signed.
     #[serde(default)]
     pub signing: Option<SigningReport>,
+    /// The targets of `ALIAS` in its file.
+    #[serde(default)]
+    pub aliases: Vec<AliasReport>,
     /// Its secondary servers, in the order of the configuration.
     pub secondaries: Vec<NotifyReport>,
 }
@@ -223,6 +229,19 @@ pub struct TransferReport {
     /// Rounds through all primaries without success since the last one.
     pub failure_count: u32,
     /// Why the last one was without success, or what is wrong with the version.
+    pub problem: Option<String>,
+}
+
+/// The target of an `ALIAS`. Times are in seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AliasReport {
+    /// The name that has the addresses.
+    pub target: String,
+    /// The addresses that are served.
+    pub addresses: Vec<IpAddr>,
+    /// When resolvers are asked again.
+    pub next_at_unix_s: u64,
+    /// Why it has no addresses, or why they may be old.
     pub problem: Option<String>,
 }
 
@@ -391,7 +410,8 @@ mod tests {
         let secondaries = outcomes.map(|outcome| NotifyReport { address, serial: 7, outcome }).to_vec();
         let transfer = Some(TransferReport { from: Some(address), ..TransferReport::default() });
         let signing = Some(SigningReport { serial: Some(7), ..SigningReport::default() });
-        let zone = ZoneReport { name: "example.com".to_owned(), transfer, signing, secondaries };
+        let aliases = vec![AliasReport { target: "www.example.net".to_owned(), ..AliasReport::default() }];
+        let zone = ZoneReport { name: "example.com".to_owned(), transfer, signing, aliases, secondaries };
         let report = AgentReport { certificates: vec![certificate], zones: vec![zone], schedule: vec![task] };
         assert_eq!(AgentReport::from_memfd(report.to_memfd().expect("created")).expect("read"), report);
     }

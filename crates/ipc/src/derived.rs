@@ -38,7 +38,7 @@ pub struct DerivedRecord {
     /// Its kind, by its name in `derive`.
     #[serde(with = "kind_name")]
     pub kind: DerivedKind,
-    /// Its owner, in lower case and without a dot at the end.
+    /// Its owner, in lower case and without a dot at the end; the target of an `ALIAS`, which several names may have.
     pub owner: String,
     /// Its TTL in seconds.
     pub ttl_s: u32,

@@ -36,8 +36,8 @@ use sanderling_os::error::with_second_try;
 use sanderling_server::{Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
 use sanderling_site_rules::{FileOptions, RuleSet};
 use sanderling_zone_files::{
-    self as zone_files, AddedRecords, Denial, Failure, ReadZone, StoreRequest, ZoneDerivation, ZoneSources,
-    ZoneUpdates, all_derivations,
+    self as zone_files, AddedRecords, Denial, Derivations, Failure, ReadZone, StoreRequest, ZoneDerivation,
+    ZoneSources, ZoneUpdates,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -244,10 +244,10 @@ impl Loader {
         let zones = own_zones.iter().chain(&of_folder).chain(&members);
         let state = self.state.clone();
         let stored = StoredParts::new(config, state.as_deref());
-        let derivations = all_derivations(config, &self.derived);
+        let derived = Arc::clone(&self.derived);
+        let derivations = Derivations::new(config, &derived);
         let load = |zone: &ZoneConfig| {
-            let derivation = derivations.get(&zone.apex).cloned().unwrap_or_default();
-            self.load_zone(zone, derivation, &config.limits, forced_zones, &stored, &mut report)
+            self.load_zone(zone, derivations.of(zone), &config.limits, forced_zones, &stored, &mut report)
         };
         let entries: Vec<ZoneEntry> = zones.map(load).collect();
         let removed = self.zones.extract_if(|_, loaded| loaded.load_count != self.load_count);

@@ -6,12 +6,13 @@ use crate::loader::unknown_zone;
 use sanderling_config::DomainName;
 use sanderling_dns::{LineForm, Name, Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
 use sanderling_http::HttpDate;
-use sanderling_ipc::agent::{NotifyOutcome, NotifyReport, ZoneReport};
+use sanderling_ipc::agent::{AliasReport, NotifyOutcome, NotifyReport, ZoneReport};
 use sanderling_ipc::{Connection, Event, Message, Text};
 use sanderling_os::clock::unix_seconds;
 use sanderling_zone_files::{UpdateState, ZoneSources, wire_name};
 use serde::Serialize;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -182,7 +183,10 @@ impl ZoneAnswers {
             };
             let form_of =
                 |owner: Name<'_>, rtype| if is_derived(owner, rtype) { LineForm::LeftOut } else { LineForm::Plain };
-            write_zone(client, zone, None, form_of).map(Ok)
+            write_zone(client, zone, None, form_of)?;
+            let aliases = state.iter().flat_map(|state| &state.added.aliases);
+            let text: String = aliases.map(|alias| format!("{} IN ALIAS {}\n", alias.owner, alias.target)).collect();
+            client.write(&text).map(Ok)
         });
     }
 
@@ -313,6 +317,12 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
         if let Some(problem) = &transfer.problem {
             line("problem", format!("{problem} (failures: {})", transfer.failure_count));
         }
+    }
+    for AliasReport { target, addresses, next_at_unix_s, problem } in &report.aliases {
+        let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+        let addresses = if addresses.is_empty() { "no addresses".to_owned() } else { addresses.join(" ") };
+        let problem = problem.as_ref().map_or(String::new(), |problem| format!("; {problem}"));
+        line("alias", format!("{target}: {addresses}, asked {}{problem}", ahead(*next_at_unix_s)));
     }
     if let Some(signing) = &report.signing {
         if let Some(serial) = signing.serial {

@@ -1,19 +1,20 @@
 //! Adds the records that follow the server to a zone: after its file was read, and before it is built. What is added comes from the
 //! agent, except for addresses, which are those of the file.
 //!
-//! A record of the file has precedence: where the file has the type at the name, or a CNAME, nothing is added.
+//! A record of the file has precedence: where the file has the type at the name, or a CNAME, nothing is added. Where the file has an
+//! `ALIAS`, the addresses of its target are added.
 
 use crate::mail_policies::{mail_policy_record, mail_server};
 use crate::record_sink::RecordSink;
 use crate::wire_name::wire_name_of;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::log::log_error;
-use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName};
-use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position, Record};
+use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName, Zone as ZoneConfig, ZoneOrigin};
+use sanderling_dns::zonefile::{AliasRecord, Entry, Parser, ParserLimits, Position, Record};
 use sanderling_dns::{Name, NameBuf, Rtype};
 use sanderling_ipc::derived::{DerivedRecord, DerivedSet};
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Bytes of a SOA after its serial (RFC 1035 §3.3.13).
@@ -28,12 +29,19 @@ pub struct ZoneDerivation {
     records: Vec<DerivedRecord>,
     /// It is added to the serial of the file.
     change_count: u32,
+    /// Whether the agent resolves the targets of `ALIAS`.
+    resolves_aliases: bool,
 }
 
 impl ZoneDerivation {
-    fn new(rrsets: Vec<DerivedRrset>, zone: &DomainName, set: &DerivedSet) -> ZoneDerivation {
+    fn new(rrsets: Vec<DerivedRrset>, zone: &DomainName, set: &DerivedSet, resolves_aliases: bool) -> ZoneDerivation {
         let zone = set.zones.get(zone.as_str()).cloned().unwrap_or_default();
-        ZoneDerivation { rrsets, records: zone.records, change_count: zone.change_count }
+        ZoneDerivation { rrsets, records: zone.records, change_count: zone.change_count, resolves_aliases }
+    }
+
+    /// Whether a zone may have `ALIAS`.
+    pub(crate) fn resolves_aliases(&self) -> bool {
+        self.resolves_aliases
     }
 
     fn is_empty(&self) -> bool {
@@ -46,29 +54,65 @@ impl ZoneDerivation {
     }
 }
 
-/// What is derived for all zones of `config` for which something is, of which the agent has made `set`. Those that are signed are without: their
-/// signed versions have the records.
-pub fn all_derivations(config: &Config, set: &DerivedSet) -> HashMap<DomainName, Arc<ZoneDerivation>> {
-    derivations(config, set, |apex| config.signed_zone(apex).is_none())
+/// What is derived for the zones of a server process.
+pub struct Derivations<'c> {
+    config: &'c Config,
+    set: &'c DerivedSet,
+    by_zone: HashMap<&'c DomainName, Vec<DerivedRrset>>,
 }
 
-/// The same for the zones that are signed.
+impl<'c> Derivations<'c> {
+    /// For the zones of `config` and of its folder, of which the agent has made `set`.
+    pub fn new(config: &'c Config, set: &'c DerivedSet) -> Derivations<'c> {
+        Derivations { config, set, by_zone: config.derived_rrsets() }
+    }
+
+    /// What is derived for `zone`. One that is signed is without: its signed version has the records. Nothing is derived for zones that
+    /// the agent writes.
+    pub fn of(&self, zone: &ZoneConfig) -> Arc<ZoneDerivation> {
+        let resolves_aliases = self.config.resolves_aliases();
+        if zone.origin != ZoneOrigin::Operator {
+            return Arc::default();
+        }
+        if self.config.signed_zone(&zone.apex).is_some() {
+            return Arc::new(ZoneDerivation { resolves_aliases, ..ZoneDerivation::default() });
+        }
+        let rrsets = self.by_zone.get(&zone.apex).cloned().unwrap_or_default();
+        Arc::new(ZoneDerivation::new(rrsets, &zone.apex, self.set, resolves_aliases))
+    }
+}
+
+/// What is derived for the zones of `config` that are signed, of which the agent has made `set`.
 pub fn signed_derivations(config: &Config, set: &DerivedSet) -> HashMap<DomainName, Arc<ZoneDerivation>> {
-    derivations(config, set, |apex| config.signed_zone(apex).is_some())
+    let mut by_zone = config.derived_rrsets();
+    let of_zone = |zone: &ZoneConfig| {
+        let rrsets = by_zone.remove(&zone.apex).unwrap_or_default();
+        let derivation = ZoneDerivation::new(rrsets, &zone.apex, set, config.resolves_aliases());
+        (zone.apex.clone(), Arc::new(derivation))
+    };
+    config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_some()).map(of_zone).collect()
 }
 
-fn derivations(
-    config: &Config,
-    set: &DerivedSet,
-    is_wanted: impl Fn(&DomainName) -> bool,
-) -> HashMap<DomainName, Arc<ZoneDerivation>> {
-    let mut by_zone = config.derived_rrsets();
-    let of_zone = |zone: &sanderling_config::Zone| {
-        let rrsets = by_zone.remove(&zone.apex).unwrap_or_default();
-        (zone.apex.clone(), Arc::new(ZoneDerivation::new(rrsets, &zone.apex, set)))
-    };
-    let zones = config.zones.iter().filter(|zone| is_wanted(&zone.apex));
-    zones.map(of_zone).filter(|(_, derivation)| !derivation.is_empty()).collect()
+/// An `ALIAS` of a zone file.
+#[derive(Clone, Debug)]
+pub struct Alias {
+    pub(crate) position: Position,
+    /// The name that has it, in lower case.
+    pub owner: NameBuf,
+    /// The name that has the addresses, in lower case.
+    pub target: NameBuf,
+}
+
+impl Alias {
+    pub(crate) fn new(record: &AliasRecord<'_>) -> Alias {
+        let AliasRecord { position, owner, target } = *record;
+        Alias { position, owner: owner.to_lowercase(), target: target.to_lowercase() }
+    }
+
+    /// The target without a dot at its end, as [`DerivedRecord::owner`] has it.
+    pub fn target_text(&self) -> String {
+        self.target.to_string().trim_end_matches('.').to_owned()
+    }
 }
 
 /// What was added to a zone.
@@ -76,6 +120,8 @@ fn derivations(
 pub struct AddedRecords {
     /// By how much the serial is higher than that of the file.
     pub serial_raise: u32,
+    /// The `ALIAS` of the file, which are not records of the zone.
+    pub aliases: Vec<Alias>,
     rrsets: Vec<AddedRrset>,
 }
 
@@ -91,6 +137,14 @@ impl AddedRecords {
     pub fn origin(&self, owner: Name<'_>, rtype: Rtype) -> Option<&str> {
         let added = self.rrsets.iter().find(|added| added.rtype == rtype && added.owner.as_name() == owner)?;
         Some(&added.origin)
+    }
+
+    /// The targets of `ALIAS`, each once, as [`Alias::target_text`].
+    pub fn alias_targets(&self) -> Vec<String> {
+        let mut targets: Vec<String> = self.aliases.iter().map(Alias::target_text).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets
     }
 
     fn add(&mut self, owner: Name<'_>, rtype: Rtype, origin: String) {
@@ -165,11 +219,12 @@ impl<'d> RecordMerge<'d> {
         false
     }
 
-    /// Adds what is derived, and the SOA. `location` is that of a position in the file, and `notes` gets what follows for the
+    /// Adds the addresses of `aliases`, what is derived, and the SOA. `location` is that of a position in the file, and `notes` gets what follows for the
     /// operator.
     pub(crate) fn finish(
-        self,
+        mut self,
         sink: &mut RecordSink<'_>,
+        aliases: &[Alias],
         location: impl Fn(Position) -> Location,
         notes: &mut Vec<Diagnostic>,
     ) -> AddedRecords {
@@ -189,6 +244,7 @@ impl<'d> RecordMerge<'d> {
             }
         }
         let Some(signed_at) = signed_at else {
+            self.add_aliases(aliases, sink, &mut added);
             for rrset in &self.derivation.rrsets {
                 self.add_rrset(rrset, sink, &mut added, &location, notes);
             }
@@ -210,6 +266,37 @@ impl<'d> RecordMerge<'d> {
             });
         }
         added
+    }
+
+    /// Adds the addresses of the targets, which count as those of the file from then on.
+    fn add_aliases(&mut self, aliases: &[Alias], sink: &mut RecordSink<'_>, added: &mut AddedRecords) {
+        let mut by_target: HashMap<&str, Vec<(IpAddr, u32)>> = HashMap::new();
+        for record in self.derivation.records.iter().filter(|record| record.kind == DerivedKind::Alias) {
+            let Ok(address) = record.data.parse() else {
+                log_error(&format!("cannot add an address of {}: malformed data", record.owner));
+                continue;
+            };
+            by_target.entry(&record.owner).or_default().push((address, record.ttl_s));
+        }
+        for alias in aliases {
+            let owner = alias.owner.as_name();
+            let target = alias.target_text();
+            for &(address, ttl_s) in by_target.get(&*target).into_iter().flatten() {
+                let mut in_file = self.names.get_mut(owner.as_bytes());
+                let (rtype, rdata) = match address {
+                    IpAddr::V4(address) => {
+                        in_file.iter_mut().for_each(|name| name.v4.push(address));
+                        (Rtype::A, address.octets().to_vec())
+                    }
+                    IpAddr::V6(address) => {
+                        in_file.iter_mut().for_each(|name| name.v6.push(address));
+                        (Rtype::AAAA, address.octets().to_vec())
+                    }
+                };
+                sink.add(&Record { position: alias.position, owner, rtype, ttl_s, rdata: &rdata });
+                added.add(owner, rtype, format!("derived: alias of {target}"));
+            }
+        }
     }
 
     fn add_rrset(
@@ -314,6 +401,8 @@ fn complete_data(record: &DerivedRecord, host: Option<&NameInFile>) -> Option<Ve
             v4.chain(host.v6.iter().map(|address| (Rtype::AAAA, address.to_string()))).collect()
         }
         DerivedKind::Challenge => vec![(Rtype::TXT, record.data.clone())],
+        // `add_aliases` adds them.
+        DerivedKind::Alias => Vec::new(),
     })
 }
 

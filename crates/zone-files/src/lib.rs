@@ -12,7 +12,7 @@ mod record_sink;
 mod wire_name;
 mod zone_sources;
 
-pub use derived_records::{AddedRecords, ZoneDerivation, all_derivations, signed_derivations};
+pub use derived_records::{AddedRecords, Alias, Derivations, ZoneDerivation, signed_derivations};
 pub use mail_policies::served_mail_policies;
 pub use record_sink::{MergedUpdates, PriorUpdates, StoreRequest, UpdateState, ZoneUpdates, read_updates};
 pub use wire_name::wire_name;

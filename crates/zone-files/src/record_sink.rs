@@ -4,7 +4,7 @@ use crate::wire_name::wire_name;
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_dns::difference::{DifferenceMerge, HASH_BYTES, MergeOutcome, Merged, ZoneDifference};
-use sanderling_dns::zonefile::{Position, Record};
+use sanderling_dns::zonefile::{AliasRecord, Diagnostic as ZoneDiagnostic, Position, Record};
 use sanderling_dns::{Name, ZoneBuilder};
 use serde::Serialize;
 use std::fs;
@@ -126,6 +126,15 @@ impl<'b> RecordSink<'b> {
         if !self.updates.as_mut().is_some_and(|updates| updates.holds_back(record)) {
             self.builder.add(record);
         }
+    }
+
+    pub(crate) fn add_alias_record(&mut self, alias: &AliasRecord<'_>) {
+        self.builder.add_alias_record(alias);
+    }
+
+    /// What is wrong with `ALIAS`, before records are added that the file does not have.
+    pub(crate) fn check_alias_records(&mut self) -> Vec<ZoneDiagnostic> {
+        self.builder.check_alias_records()
     }
 
     /// Adds the records of updates, which get the position `of_updates`. The serial is `serial_raise` higher than in the file.

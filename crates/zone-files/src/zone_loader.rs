@@ -1,6 +1,6 @@
 //! Reads zone files, with the files that they include, and builds the zones that are served.
 
-use crate::derived_records::{AddedRecords, RecordMerge, ZoneDerivation};
+use crate::derived_records::{AddedRecords, Alias, RecordMerge, ZoneDerivation};
 use crate::record_sink::{MergedUpdates, PriorUpdates, RecordSink};
 use crate::wire_name::wire_name;
 use crate::zone_sources::{ZoneSources, ZoneSourcesBuilder, ZoneText};
@@ -153,6 +153,7 @@ struct ZoneLoader<'l> {
     /// The files read so far, by the index in positions.
     files: Vec<PathBuf>,
     diagnostics: Vec<Diagnostic>,
+    aliases: Vec<Alias>,
     sources: ZoneSourcesBuilder,
     /// What has changed since the file was written.
     patch: Option<ZonePatch>,
@@ -174,6 +175,7 @@ impl<'l> ZoneLoader<'l> {
             parser: Parser::new(file.display().to_string(), text, wire_name(apex).as_name(), parser_limits),
             files: vec![file.to_owned()],
             diagnostics: Vec::new(),
+            aliases: Vec::new(),
             sources: ZoneSourcesBuilder::new(0),
             patch: None,
             kept_includes: None,
@@ -198,8 +200,10 @@ impl<'l> ZoneLoader<'l> {
         let (updates, updates_file) = updates.map(|prior| (prior.updates, prior.file)).unzip();
         let mut sink = RecordSink::new(wire_name(apex).as_name(), &mut builder, updates);
         let end = self.read_records(&mut sink, merge.as_mut());
+        self.check_aliases(&mut sink, derivation);
         let mut notes = Vec::new();
-        let added = merge.map(|merge| merge.finish(&mut sink, |position| self.location(position), &mut notes));
+        let added =
+            merge.map(|merge| merge.finish(&mut sink, &self.aliases, |position| self.location(position), &mut notes));
         self.diagnostics.append(&mut notes);
         let of_updates = Position { file_index: self.files.len() as u32, line: 1, column: 1 };
         self.files.extend(updates_file);
@@ -214,7 +218,9 @@ impl<'l> ZoneLoader<'l> {
             if let Some(zone) = built.zone {
                 warnings.append(&mut self.diagnostics);
                 let (sources, text) = self.sources.build();
-                return Ok(ReadZone { zone, added: added.unwrap_or_default(), updates: merged, sources, text });
+                let mut added = added.unwrap_or_default();
+                added.aliases = self.aliases;
+                return Ok(ReadZone { zone, added, updates: merged, sources, text });
             }
         }
         Err(Failure { diagnostics: self.diagnostics, denial: self.denial })
@@ -240,6 +246,11 @@ impl<'l> ZoneLoader<'l> {
                         sink.add(&record);
                     }
                 }
+                Some(Ok(Entry::Alias(record))) => {
+                    end = record.position;
+                    self.aliases.push(Alias::new(&record));
+                    sink.add_alias_record(&record);
+                }
                 Some(Ok(Entry::Include { position, path })) => self.include(position, &path),
                 Some(Err(diagnostic)) => self.add(&diagnostic),
             }
@@ -249,6 +260,19 @@ impl<'l> ZoneLoader<'l> {
             self.add_patch_error(&error);
         }
         end
+    }
+
+    /// Reports what is wrong with `ALIAS`.
+    fn check_aliases(&mut self, sink: &mut RecordSink<'_>, derivation: &ZoneDerivation) {
+        let Some(first) = self.aliases.first() else { return };
+        if !derivation.resolves_aliases() {
+            let message = "ALIAS has no effect here: no resolver is asked for the addresses of its target";
+            let remedy = "write resolvers = [\"system\"] into [dns], or those to ask; there must be a state folder";
+            self.diagnostics.push(Diagnostic::error(self.location(first.position), Problem::new(message, remedy)));
+        }
+        for diagnostic in sink.check_alias_records() {
+            self.add(&diagnostic);
+        }
     }
 
     fn add_patch_error(&mut self, error: &PatchError) {

@@ -16,6 +16,8 @@ pub(super) struct ReadRecords {
     pub(super) updates: Option<ZoneUpdates>,
     pub(super) files: Option<Vec<(PathBuf, Vec<u8>)>>,
     pub(super) warnings: Vec<Diagnostic>,
+    /// The targets of `ALIAS`.
+    pub(super) alias_targets: Vec<String>,
 }
 
 /// Reads the records of a zone and those that are derived, from `kept` if there are such files.
@@ -30,7 +32,7 @@ pub(super) fn read_records(
     let seed = HashSeed(RandomState::new().build_hasher().finish());
     let mut warnings = Vec::new();
     let prior = updates_file.map(|file| read_updates(&source.apex, &file)).transpose().map_err(|error| vec![error])?;
-    let (ReadZone { zone, text, updates, .. }, files) = match kept {
+    let (ReadZone { zone, added, text, updates, .. }, files) = match kept {
         Some(files) => {
             (sanderling_zone_files::restore(&source.apex, derivation, prior, files.clone(), limits, seed)?, Some(files))
         }
@@ -56,7 +58,7 @@ pub(super) fn read_records(
         })?;
     }
     let files = files.or_else(|| split_files(text));
-    Ok(ReadRecords { records: records.finish(), updates, files, warnings })
+    Ok(ReadRecords { records: records.finish(), updates, files, warnings, alias_targets: added.alias_targets() })
 }
 
 /// The text of each file; `None` if it was not kept.

@@ -137,9 +137,13 @@ impl ConfigBuilder<'_, '_> {
                 self.error(offset, message, "remove it, or write certificate = \"auto\"");
             }
             let source = match kind {
-                DerivedKind::Https | DerivedKind::MtaSts | DerivedKind::MtaStsHost | DerivedKind::Challenge => None,
                 DerivedKind::Caa => Some("authorities"),
                 DerivedKind::Tlsa => Some("keys"),
+                DerivedKind::Https
+                | DerivedKind::MtaSts
+                | DerivedKind::MtaStsHost
+                | DerivedKind::Alias
+                | DerivedKind::Challenge => None,
             };
             if let Some(source) = source.filter(|_| !is_automatic) {
                 let message = format!(

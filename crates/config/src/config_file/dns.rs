@@ -1,7 +1,8 @@
 //! The section `[dns]`.
 
 use super::ConfigBuilder;
-use crate::config::CookieSecretFile;
+use super::transfers::parse_address;
+use crate::config::{CookieSecretFile, Resolver};
 use crate::config_reader::{Entry, entries};
 use crate::diagnostic::{Diagnostic, Problem};
 use crate::domain_name::DomainName;
@@ -42,6 +43,7 @@ impl ConfigBuilder<'_, '_> {
                 "tcp_keepalive" => self.config.replies.tcp_keepalive = self.reader.boolean(entry).unwrap_or(true),
                 "extended_errors" => self.config.replies.extended_errors = self.reader.boolean(entry).unwrap_or(true),
                 "error_report_agent" => self.read_error_report_agent(entry),
+                "resolvers" => self.read_resolvers(entry),
                 "rate_limit_exempt" => self.config.dns_rate_limit.exempt = self.read_networks(entry),
                 "rate_limit_dry_run" => {
                     self.config.dns_rate_limit.dry_run = self.reader.boolean(entry).unwrap_or(false);
@@ -75,6 +77,22 @@ impl ConfigBuilder<'_, '_> {
             return String::new();
         }
         text.to_owned()
+    }
+
+    fn read_resolvers(&mut self, entry: Entry<'_, '_>) {
+        const EXAMPLE: &str = "resolvers = [\"system\"]";
+        let resolvers = self.reader.strings(entry, EXAMPLE);
+        for (offset, text) in resolvers {
+            match (text, parse_address(text)) {
+                ("system", _) => self.config.resolvers.push(Resolver::System),
+                (_, Some(address)) => self.config.resolvers.push(Resolver::At(address)),
+                (_, None) => {
+                    let remedy =
+                        format!("write {EXAMPLE} for those of /etc/resolv.conf, or addresses: [\"192.0.2.53\"]");
+                    self.error(offset, format!("`{text}` is not the address of a resolver"), remedy);
+                }
+            }
+        }
     }
 
     fn read_error_report_agent(&mut self, entry: Entry<'_, '_>) {

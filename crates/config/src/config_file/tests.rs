@@ -164,7 +164,7 @@ fn unknown_key_has_a_suggestion() {
         (
             "[dns]\nudp = true",
             "2:1: unknown key `udp` in [dns]; the keys are `listen`, `tls`, `zones`, `secondaries`, `transfer_allow`, `nsid`, `version`, `cookies`, `cookie_secret_file`, \
-            `tcp_keepalive`, `extended_errors`, `error_report_agent`, `rate_limit_exempt`, `rate_limit_dry_run`",
+            `tcp_keepalive`, `extended_errors`, `error_report_agent`, `resolvers`, `rate_limit_exempt`, `rate_limit_dry_run`",
         ),
         ("[limits]\nx = 1", "2:1: unknown key `x` in [limits]; `sanderling help check` lists the limits"),
         ("colour = 1", &format!("1:1: unknown key `colour`; {TOP_KEYS}")),
@@ -543,7 +543,7 @@ fn process_that_is_given_its_first_stored_zones_is_a_new_one() {
         "secondaries = [{ address = \"192.0.2.1\" }]",
     ] {
         let with = config(&format!("{zone}{of_domain}"));
-        assert_eq!(with.needs_new_process(&without).unwrap(), "`update` or `secondaries` was added");
+        assert_eq!(with.needs_new_process(&without).unwrap(), "`update`, `secondaries` or `resolvers` was added");
         assert_eq!((with.needs_new_process(&with), without.needs_new_process(&with)), (None, None));
     }
 }

@@ -111,7 +111,7 @@ impl ZoneBuilder {
 
     /// The end of the sentence `target`, which …
     fn target_problem(&self, owner: NameId, rtype: Rtype, target: Name<'_>) -> Option<&'static str> {
-        if target.is_root() || !target.is_at_or_below(self.names.name(self.apex)) {
+        if target.is_root() || !target.is_at_or_below(self.names.name(self.apex)) || self.has_alias_record(target) {
             return None;
         }
         if rtype == Rtype::CNAME || rtype == Rtype::DNAME {

@@ -4,6 +4,7 @@ use super::field_text::{self, RdataReader};
 use super::generate::Generate;
 use super::name_text::{self, NameForm};
 use super::number;
+use super::record_type::RecordType;
 use super::scanner::{EntryStart, Excerpt, Scanner, Token, TokenKind};
 use super::{Diagnostic, ParserLimits, Position};
 use crate::name::{Name, NameBuf};
@@ -23,6 +24,8 @@ pub(super) enum EntryKind {
     Ignored,
     /// A record. The context has its owner and RDATA.
     Record { position: Position, rtype: Rtype, ttl_s: u32 },
+    /// An `ALIAS`. The context has its owner and, as RDATA, its target.
+    Alias { position: Position },
     /// `$INCLUDE`.
     Include { position: Position, path: String, origin: Box<NameBuf> },
     /// `$GENERATE`.
@@ -209,6 +212,7 @@ pub(super) fn read(
 /// Reads TTL, class, type and RDATA.
 fn record(scanner: &mut Scanner, context: &mut Context) -> Result<EntryKind, Diagnostic> {
     let RecordHead { explicit_ttl_s, position, rtype } = head(scanner, context)?;
+    let RecordType::Data(rtype) = rtype else { return alias(scanner, context, position) };
     if !rtype.is_data() {
         let problem = format!("{rtype} is not a type that a zone can hold");
         return Err(Diagnostic::error(position, problem, "remove the record"));
@@ -229,11 +233,37 @@ fn record(scanner: &mut Scanner, context: &mut Context) -> Result<EntryKind, Dia
     }
 }
 
+/// Reads the target of an `ALIAS`. A TTL before it has no effect, since the addresses have that of the target.
+fn alias(scanner: &mut Scanner, context: &mut Context, position: Position) -> Result<EntryKind, Diagnostic> {
+    const REMEDY: &str = "write the name of a host of another zone; an absolute name ends with a dot";
+    let Some(token) = scanner.token()? else {
+        return Err(Diagnostic::error(scanner.position(), "ALIAS has no target", REMEDY));
+    };
+    context.rdata.clear();
+    name_text::put_name(scanner.text_of(token), token.kind, context.origin.as_name(), &mut context.rdata)
+        .map_err(|error| error.about("target", scanner, token))?;
+    let target = Name::parse(&context.rdata).expect("put_name writes a name");
+    if target.is_root() {
+        return Err(Diagnostic::error(scanner.position_of(token), "the target of ALIAS is the root", REMEDY));
+    }
+    if target.is_at_or_below(context.apex.as_name()) {
+        let problem = format!("the target {target} of ALIAS is in the zone itself");
+        let remedy =
+            "write the addresses as A and AAAA records, or the name of a host of another zone, with a dot at its end";
+        return Err(Diagnostic::error(scanner.position_of(token), problem, remedy));
+    }
+    field_text::expect_end(scanner)?;
+    match context.owner {
+        Owner::InZone(_) => Ok(EntryKind::Alias { position }),
+        Owner::None | Owner::OutOfZone | Owner::Invalid => Ok(EntryKind::Ignored),
+    }
+}
+
 /// The fields between owner and RDATA.
 struct RecordHead {
     explicit_ttl_s: Option<u32>,
     position: Position,
-    rtype: Rtype,
+    rtype: RecordType,
 }
 
 /// Reads TTL and class, in any order, and the type (RFC 1035 §5.1).
@@ -248,7 +278,7 @@ fn head(scanner: &mut Scanner, context: &mut Context) -> Result<RecordHead, Diag
         let text = scanner.text_of(token);
         if explicit_ttl_s.is_none() && text.first().is_some_and(u8::is_ascii_digit) {
             explicit_ttl_s = Some(ttl(scanner, token, context)?);
-        } else if let Some(rtype) = Rtype::from_text(text) {
+        } else if let Some(rtype) = RecordType::from_text(text) {
             return Ok(RecordHead { explicit_ttl_s, position: scanner.position_of(token), rtype });
         } else if !class_given && is_class(text) {
             class_given = true;
@@ -266,9 +296,8 @@ fn head(scanner: &mut Scanner, context: &mut Context) -> Result<RecordHead, Diag
 #[cold]
 fn unknown_type(scanner: &Scanner, token: Token) -> Diagnostic {
     let text = scanner.text_of(token);
-    if text.eq_ignore_ascii_case(b"ALIAS") || text.eq_ignore_ascii_case(b"ANAME") {
-        let remedy = "write A and AAAA records with the addresses of the target, or a CNAME below the apex";
-        return Diagnostic::about(scanner, token, "records are not supported", remedy);
+    if text.eq_ignore_ascii_case(b"ANAME") {
+        return Diagnostic::about(scanner, token, "records are not supported", "write ALIAS instead");
     }
     let remedy = "write a type such as A or MX, or TYPE65280 for a type without a name";
     Diagnostic::about(scanner, token, "is not a record type", remedy)

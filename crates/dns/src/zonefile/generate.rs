@@ -1,6 +1,7 @@
 //! Expands `$GENERATE range owner [TTL] [class] type RDATA` into lines, as BIND does.
 
 use super::number;
+use super::record_type::RecordType;
 use super::scanner::{Excerpt, Scanner, Token, TokenKind};
 use super::{Diagnostic, ParserLimits, Position};
 use alloc::format;
@@ -60,7 +61,7 @@ impl Generate {
         loop {
             let token = argument(scanner, "type")?;
             let text = scanner.text_of(token);
-            let is_type = crate::rtype::Rtype::from_text(text).is_some();
+            let is_type = RecordType::from_text(text).is_some();
             head.extend_from_slice(text);
             head.push(b' ');
             if is_type {

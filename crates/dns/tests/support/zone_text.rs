@@ -79,6 +79,7 @@ fn read(apex: &[u8], text: &str, mut take: impl FnMut(&sanderling_dns::zonefile:
         match entry {
             Ok(Entry::Record(record)) => take(&record),
             Ok(Entry::Include { path, .. }) => panic!("unexpected $INCLUDE {path}"),
+            Ok(Entry::Alias(_)) => panic!("unexpected ALIAS"),
             Err(error) => panic!("{error:?}\n{text}"),
         }
     }

@@ -187,3 +187,19 @@ fn generate_expands_placeholders() {
     );
     check("$GENERATE 2147483647-2147483647 a${0} TXT $\n", &["a2147483647.example. 300 TXT \"2147483647\""]);
 }
+
+#[test]
+fn alias_is_a_line_as_a_record_and_its_ttl_has_no_effect() {
+    check(
+        "@ ALIAS www.host.test.\n 1h IN alias b.\nx IN 5 Alias www.host.test. ; comment\n\
+         $GENERATE 1-2 y$ ALIAS h$.host.test.\n$ORIGIN other.\nz.example. ALIAS h\n",
+        &[
+            "example. ALIAS www.host.test.",
+            "example. ALIAS b.",
+            "x.example. ALIAS www.host.test.",
+            "y1.example. ALIAS h1.host.test.",
+            "y2.example. ALIAS h2.host.test.",
+            "z.example. ALIAS h.other.",
+        ],
+    );
+}

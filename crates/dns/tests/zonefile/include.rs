@@ -13,6 +13,7 @@ fn lines(files: &[(&str, &str)], limits: ParserLimits) -> Vec<String> {
     while let Some(entry) = parser.next() {
         match entry {
             Ok(Entry::Record(record)) => lines.push(record_line(&record)),
+            Ok(Entry::Alias(alias)) => lines.push(format!("{} ALIAS {}", alias.owner, alias.target)),
             Ok(Entry::Include { path, position }) => match text_of(&path) {
                 Some(text) => parser.include(path, text),
                 None => lines.push(format!("{}:{}: no file {path}", position.line, position.column)),

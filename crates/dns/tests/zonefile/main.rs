@@ -53,6 +53,7 @@ fn lines(text: &[u8]) -> Vec<String> {
     while let Some(entry) = parser.next() {
         lines.push(match entry {
             Ok(Entry::Record(record)) => record_line(&record),
+            Ok(Entry::Alias(alias)) => format!("{} ALIAS {}", alias.owner, alias.target),
             Ok(Entry::Include { path, .. }) => panic!("unexpected $INCLUDE {path:?}"),
             Err(error) => error_line(&error),
         });

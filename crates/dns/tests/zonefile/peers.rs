@@ -34,6 +34,7 @@ fn records(text: &[u8]) -> Result<Vec<String>, String> {
         match entry {
             Ok(Entry::Record(record)) => records.push(record_line(&record)),
             Ok(Entry::Include { path, .. }) => return Err(format!("$INCLUDE {path}")),
+            Ok(Entry::Alias(_)) => return Err("ALIAS".to_owned()),
             Err(error) if error.severity == Severity::Warning => {}
             Err(error) => return Err(format!("{}:{}", error.position.line, error.problem)),
         }

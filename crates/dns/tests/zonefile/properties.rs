@@ -21,6 +21,10 @@ fn read_to_the_end(text: &[u8]) {
                 assert!(record.ttl_s < 1 << 31 && record.rtype.is_data());
                 assert_eq!(rdata::check(record.rtype, record.rdata), Ok(()), "{}", record.rtype);
             }
+            Ok(Entry::Alias(alias)) => {
+                assert!(alias.owner.is_at_or_below(apex()) && !alias.target.is_at_or_below(apex()));
+                check_alias(alias.owner, alias.target);
+            }
             Ok(Entry::Include { .. }) => {
                 include_count += 1;
                 if include_count < 4 {
@@ -35,6 +39,15 @@ fn read_to_the_end(text: &[u8]) {
         }
     }
     assert!(error_count <= 101);
+}
+
+/// Checks that a printed `ALIAS` is read as the same.
+fn check_alias(owner: Name<'_>, target: Name<'_>) {
+    let text = format!("{owner} ALIAS {target}\n");
+    match parser(text.as_bytes()).next() {
+        Some(Ok(Entry::Alias(again))) => assert_eq!((again.owner, again.target), (owner, target), "{text}"),
+        other => panic!("{text}: {other:?}"),
+    }
 }
 
 /// A byte that is replaced (0), inserted (1) or removed (2).

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 mod access_log;
+mod alias_records;
 mod catalogs;
 mod certificates;
 mod clients;

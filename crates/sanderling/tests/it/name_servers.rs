@@ -1,6 +1,6 @@
 //! NSD, Knot and BIND as primary and as secondary servers of `example.com`.
 
-use sanderling_testkit::{Ended, TestDirectory, dig, send_signal};
+use sanderling_testkit::{Ended, TestDirectory, dig, send_signal, wait_until};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -200,6 +200,54 @@ impl Drop for NameServer {
             let lines: Vec<&str> = log.lines().collect();
             eprintln!("{:?}:\n{}", self.program, lines[lines.len().saturating_sub(40)..].join("\n"));
         }
+    }
+}
+
+/// unbound, as the resolver of other zones.
+pub(crate) struct Unbound {
+    child: Child,
+    address: SocketAddr,
+    home: TestDirectory,
+}
+
+impl Drop for Unbound {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Unbound {
+    /// Starts it at `address`, with `options` for its section `server`. It asks the servers of `zones` for what is in these.
+    pub(crate) fn start(address: SocketAddr, options: &str, zones: &[(&str, SocketAddr)]) -> Unbound {
+        let home = TestDirectory::new();
+        let (folder, port) = (home.path().display(), address.port());
+        let stub = |(name, server): &(&str, SocketAddr)| {
+            format!("stub-zone:\n name: {name}\n stub-addr: 127.0.0.1@{}\n", server.port())
+        };
+        let config = format!(
+            "server:\n interface: 127.0.0.1@{port}\n username: \"\"\n chroot: \"\"\n directory: \"{folder}\"\n pidfile: \"{folder}/pid\"\n \
+             do-daemonize: no\n use-syslog: no\n do-not-query-localhost: no\n local-zone: \"test.\" nodefault\n {options}\n\
+             remote-control:\n control-enable: no\n{}",
+            zones.iter().map(stub).collect::<String>()
+        );
+        home.write("config", config.as_bytes());
+        let log = std::fs::File::create(home.path().join("log")).unwrap();
+        let mut command = Command::new("/usr/sbin/unbound");
+        command.args(["-d", "-c", &home.argument("config")]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let child = command.spawn().unwrap_or_else(|error| panic!("unbound: {error}; `cargo xtask setup` installs it"));
+        let unbound = Unbound { child, address, home };
+        let (zone, _) = zones.first().expect("there is a zone");
+        wait_until("unbound answers", || dig(address, &[zone, "SOA"]).text().contains("ANSWER: 1"));
+        unbound
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.home.path().join("log")).unwrap()
     }
 }
 

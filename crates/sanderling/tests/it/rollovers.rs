@@ -3,13 +3,13 @@
 //!
 //! Records are valid for a second or two, so that caches hold them for their whole time. `SANDERLING_KILLS` is the number of kills, for long runs.
 
+use super::name_servers::Unbound;
 use sanderling_testkit::{
     ListenerCounts, TestDirectory, TestServer, dig, free_address, run_program, run_to_end, sanderling, seed, wait_until,
 };
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longer than a rollover takes on a machine with other work.
@@ -31,43 +31,16 @@ struct Domains {
 }
 
 /// unbound, with the key of the parent zone as its only trust anchor.
-struct Resolver {
-    child: Child,
-    address: SocketAddr,
-    home: TestDirectory,
-}
-
-impl Drop for Resolver {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+struct Resolver(Unbound);
 
 impl Resolver {
     fn start(zones: SocketAddr, anchor: &str) -> Resolver {
-        let (home, address) = (TestDirectory::new(), free_address());
-        let (folder, port) = (home.path().display(), address.port());
-        let stub = |name: &str| format!("stub-zone:\n name: {name}\n stub-addr: 127.0.0.1@{}\n", zones.port());
-        let config = format!(
-            "server:\n interface: 127.0.0.1@{port}\n username: \"\"\n chroot: \"\"\n directory: \"{folder}\"\n pidfile: \"{folder}/pid\"\n \
-             do-daemonize: no\n use-syslog: no\n val-log-level: 2\n do-not-query-localhost: no\n local-zone: \"test.\" nodefault\n \
-             val-bogus-ttl: 1\n trust-anchor: \"{anchor}\"\nremote-control:\n control-enable: no\n{}{}",
-            stub("parent.test"),
-            stub(CHILD)
-        );
-        home.write("config", config.as_bytes());
-        let log = fs::File::create(home.path().join("log")).unwrap();
-        let mut command = Command::new("/usr/sbin/unbound");
-        command.args(["-d", "-c", &home.argument("config")]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let child = command.spawn().unwrap_or_else(|error| panic!("unbound: {error}; `cargo xtask setup` installs it"));
-        let resolver = Resolver { child, address, home };
-        wait_until("unbound answers", || dig(address, &["parent.test", "SOA"]).text().contains("ANSWER: 1"));
-        resolver
+        let options = format!("val-log-level: 2\n val-bogus-ttl: 1\n trust-anchor: \"{anchor}\"");
+        Resolver(Unbound::start(free_address(), &options, &[("parent.test", zones), (CHILD, zones)]))
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(self.home.path().join("log")).unwrap()
+        self.0.log()
     }
 
     /// Whether answers are secure, if they may be insecure. A bogus one is an error.
@@ -77,7 +50,7 @@ impl Resolver {
             [("www", "A", "NOERROR"), ("www", "MX", "NOERROR"), ("no", "A", "NXDOMAIN"), ("x.wild", "TXT", "NOERROR")]
         {
             let reply =
-                dig(self.address, &["+dnssec", "+tries=1", "+time=10", &format!("{name}.{CHILD}"), rtype]).text();
+                dig(self.0.address(), &["+dnssec", "+tries=1", "+time=10", &format!("{name}.{CHILD}"), rtype]).text();
             let is_secure = reply.lines().any(|line| line.starts_with(";; flags:") && line.contains(" ad"));
             assert!(
                 reply.contains(&format!("status: {expected}")) && (is_secure || !must_be_secure),

@@ -54,7 +54,7 @@ fn entry_points(server: &TestServer) -> Vec<String> {
 }
 
 /// What validates with these keys, and with no other trust anchor.
-fn validate(server: &TestServer, directory: &TestDirectory, name: &str, rtype: &str) -> String {
+pub(crate) fn validate(server: &TestServer, directory: &TestDirectory, name: &str, rtype: &str) -> String {
     let mut anchors = String::new();
     for key in entry_points(server) {
         let fields: Vec<&str> = key.split(' ').collect();
@@ -89,7 +89,7 @@ fn check_is_valid(server: &TestServer, directory: &TestDirectory) {
 
 /// All signatures and the chain of denials are right.
 #[track_caller]
-fn check_whole_zone(server: &TestServer, directory: &TestDirectory) {
+pub(crate) fn check_whole_zone(server: &TestServer, directory: &TestDirectory) {
     let zone = dig(server.dns(), &["+nocomments", "+nostats", "+nocmd", "+onesoa", "example.com", "AXFR"]).text();
     directory.write("transferred", zone.as_bytes());
     let file = directory.argument("transferred");

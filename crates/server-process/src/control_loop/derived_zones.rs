@@ -75,7 +75,7 @@ impl ControlLoop<'_> {
 
     /// Tells the agent which certificates are in service.
     pub(super) fn report_certificates(&mut self) {
-        if self.state.config.derived.is_empty() {
+        if !self.state.config.has_derived_records() {
             return;
         }
         match served_certificates_to_memfd(&self.state.certificates.served) {

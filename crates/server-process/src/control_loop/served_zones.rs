@@ -1,4 +1,4 @@
-//! Tells the agent, through the supervisor, which versions of zones are served: those that are signed, or have primary or secondary servers, and
+//! Tells the agent, through the supervisor, which versions of zones are served: those that are signed, or have primary or secondary servers, or may have `ALIAS`, and
 //! which primaries have sent NOTIFY.
 
 use super::ControlLoop;
@@ -99,6 +99,10 @@ impl ControlLoop<'_> {
 
     /// Tells which version of a zone is served, if it is one of them.
     pub(super) fn report_zone(&mut self, zone: &ZoneState) {
+        if !zone.added.aliases.is_empty() {
+            // Its targets may not fit into a message.
+            return self.report_zones();
+        }
         let config = &self.state.config;
         if let Some(served) = served_zone(zone, config, &config.transfers_by_zone()) {
             self.send(Event::ZoneServed(served));
@@ -114,6 +118,8 @@ fn served_zone(zone: &ZoneState, config: &Config, transfers: &TransfersByZone<'_
     let is_concerned = !is_of_operator
         || config.signed_zone(&name).is_some()
         || config.consumes_catalogs()
+        || config.resolves_aliases()
         || !transfers.of(&name).secondaries.is_empty();
-    is_concerned.then(|| ServedZone { name: zone.name.clone(), serial: zone.serial, is_of_operator })
+    let alias_targets = zone.added.alias_targets();
+    is_concerned.then(|| ServedZone { name: zone.name.clone(), serial: zone.serial, is_of_operator, alias_targets })
 }

@@ -5,23 +5,38 @@ use super::{LoadedZone, Loader, OneZone, Report, StoredParts, ZoneContext};
 use crate::kept_zones::VersionInfo;
 use crate::load_status::ZoneState;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
-use sanderling_config::{Config, DomainName, Zone as ZoneConfig};
-use sanderling_zone_files::{self as zone_files, Denial, ReadZone, ZoneDerivation, all_derivations};
+use sanderling_config::{Config, DomainName, Zone as ZoneConfig, ZoneOrigin};
+use sanderling_zone_files::{self as zone_files, Denial, Derivations, ReadZone, ZoneDerivation};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 impl Loader {
     /// Builds the zones again for which something else is derived than for the versions in service.
     pub(crate) fn load_derived(&mut self, config: &Config) -> Vec<OneZone> {
-        let mut derivations = all_derivations(config, &self.derived);
+        let derived = Arc::clone(&self.derived);
+        let derivations = Derivations::new(config, &derived);
         let mut built = Vec::new();
-        for zone in config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_none()) {
-            let derivation = derivations.remove(&zone.apex).unwrap_or_default();
+        let own = config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_none()).cloned();
+        for zone in own.chain(self.derived_zones_of_folder(config)).collect::<Vec<_>>() {
+            let derivation = derivations.of(&zone);
             let Some(loaded) = self.zones.get(&zone.apex) else { continue };
             if loaded.derivation != derivation && loaded.last_good.is_some() {
-                built.extend(self.build_again(config, zone, derivation, "change the derived records"));
+                built.extend(self.build_again(config, &zone, derivation, "change the derived records"));
             }
         }
         built
+    }
+
+    /// The zones of the folder for which the agent has derived something.
+    fn derived_zones_of_folder(&self, config: &Config) -> impl Iterator<Item = ZoneConfig> {
+        let of_config: HashSet<&DomainName> = config.zones.iter().map(|zone| &zone.apex).collect();
+        let names = self.derived.zones.keys().filter_map(|name| DomainName::parse(name).ok());
+        names.filter(move |name| !of_config.contains(name)).filter_map(|apex| {
+            let ZoneState { file, origin, .. } = &*self.zones.get(&apex)?.state;
+            let (file, origin) = (file.clone(), *origin);
+            let location = Location::File(file.clone());
+            (origin == ZoneOrigin::Operator).then_some(ZoneConfig { apex, location, file, origin })
+        })
     }
 
     /// Builds the zone `apex` again with the dynamic updates that are stored: another process has stored some.

@@ -8,7 +8,7 @@ use crate::zone_journals::ChangedJournals;
 use sanderling_config::diagnostic::{Diagnostic, Location};
 use sanderling_config::{Config, DomainName, Zone as ZoneConfig, ZoneOrigin, most_similar};
 use sanderling_dns::ZoneEntry;
-use sanderling_zone_files::{Denial, ZoneSources, all_derivations};
+use sanderling_zone_files::{Denial, Derivations, ZoneSources};
 use std::sync::Arc;
 
 /// A zone that was loaded again.
@@ -46,7 +46,7 @@ impl Loader {
             unknown_zone(name, known.map(DomainName::as_str))
         })?;
         let before = self.zones.get(name).map(|loaded| Arc::clone(&loaded.state));
-        let derivation = all_derivations(config, &self.derived).remove(name).unwrap_or_default();
+        let derivation = Derivations::new(config, &self.derived).of(&zone);
         let mut is_unchanged = false;
         if let Some(loaded) = self.zones.get_mut(name)
             && !is_forced

@@ -387,7 +387,7 @@ impl Supervisor {
 
 /// Whether there is something to request, to transfer or to derive, or a server to notify.
 pub(super) fn needs_agent(config: &Config) -> bool {
-    requests_certificates(config) || config.has_stored_zones() || !config.derived.is_empty()
+    requests_certificates(config) || config.has_stored_zones() || config.has_derived_records()
 }
 
 /// Creates the state folder, unless it exists.
@@ -425,7 +425,7 @@ fn has_same_agent(one: &Config, other: &Config) -> bool {
         && one.signed_zones == other.signed_zones
         && files(one) == files(other)
         && one.limits == other.limits
-        && (&one.derived, &one.https_listen) == (&other.derived, &other.https_listen)
+        && (&one.derived, &one.https_listen, &one.resolvers) == (&other.derived, &other.https_listen, &other.resolvers)
 }
 
 #[cfg(test)]

@@ -371,7 +371,7 @@ impl Supervisor {
 
 /// Whether a server process with `config` needs something of what is passed on here.
 fn has_secrets(config: &Config) -> bool {
-    has_keys(config) || !config.tsig_keys.is_empty() || !config.derived.is_empty()
+    has_keys(config) || !config.tsig_keys.is_empty() || config.has_derived_records()
 }
 
 /// Whether a server process with `config` needs the keys.
@@ -389,7 +389,7 @@ fn versions(config: &Config, state: Option<&Path>) -> Vec<Option<FileVersion>> {
     });
     let of_cookies = config.replies.cookie_secret_file.iter().map(|file| file.path.clone());
     let of_tsig = config.tsig_keys.iter().map(|key| key.path.clone());
-    let derived = state.filter(|_| !config.derived.is_empty()).map(|state| state.join(DERIVED_FILE));
+    let derived = state.filter(|_| config.has_derived_records()).map(|state| state.join(DERIVED_FILE));
     of_certificates
         .chain(of_cookies)
         .chain(of_tsig)

@@ -5,7 +5,7 @@ use super::certificates::when;
 use super::{Requester, StatusRequest, Supervisor};
 use crate::phase::Phase;
 use sanderling_config::ConfigSource;
-use sanderling_ipc::agent::{AgentReport, NotifyOutcome, NotifyReport};
+use sanderling_ipc::agent::{AgentReport, AliasReport, NotifyOutcome, NotifyReport};
 use sanderling_ipc::control_socket::ClientId;
 use sanderling_ipc::signing::Refusal;
 use sanderling_ipc::{Command, KeeperSupervision, StatusFormat, Supervision};
@@ -228,6 +228,11 @@ fn agent_text(agent: &AgentStatus) -> String {
     for zone in &report.zones {
         if let Some(problem) = zone.transfer.as_ref().and_then(|transfer| transfer.problem.as_ref()) {
             out += &format!("  zone {}: {problem}\n", zone.name);
+        }
+        for AliasReport { target, problem, .. } in &zone.aliases {
+            if let Some(problem) = problem {
+                out += &format!("  zone {}: ALIAS {target}: {problem}\n", zone.name);
+            }
         }
         for NotifyReport { address, serial, outcome } in &zone.secondaries {
             if let NotifyOutcome::GivenUp(problem) = outcome {

@@ -1,7 +1,8 @@
 //! What is added to the text of a zone.
 
-use crate::derived_records::all_derivations;
+use crate::derived_records::Derivations;
 use crate::zone_loader;
+use sanderling_config::diagnostic::Diagnostic;
 use sanderling_config::{Config, ConfigSource, DerivedKind};
 use sanderling_dns::{HashSeed, LineForm, ZoneTextWriter};
 use sanderling_ipc::derived::{DerivedRecord, DerivedSet, DerivedZone};
@@ -40,23 +41,31 @@ fn merged(config_text: &str, text: &str) -> (String, Vec<String>) {
 }
 
 fn merged_with(set: &DerivedSet, config_text: &str, text: &str) -> (String, Vec<String>) {
+    merge(set, config_text, text).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+/// The zone with all diagnostics, or all errors.
+fn merge(set: &DerivedSet, config_text: &str, text: &str) -> Result<(String, Vec<String>), Vec<String>> {
     let config = config(config_text);
-    let derivation = all_derivations(&config, set).remove(&config.zones[0].apex).unwrap_or_default();
+    let derivation = Derivations::new(&config, set).of(&config.zones[0]);
     let folder = tempfile::tempdir().expect("created");
     let file = folder.path().join("a.zone");
     std::fs::write(&file, text).expect("written");
     let zone = sanderling_config::Zone { file, ..config.zones[0].clone() };
     let mut warnings = Vec::new();
-    let read =
-        zone_loader::load(&zone, &derivation, None, &config.limits, HashSeed(1), 0, &mut warnings).expect("a zone");
+    let read = zone_loader::load(&zone, &derivation, None, &config.limits, HashSeed(1), 0, &mut warnings);
+    let texts = |diagnostics: &[Diagnostic]| -> Vec<String> {
+        let path = folder.path().display().to_string();
+        diagnostics.iter().map(|diagnostic| diagnostic.to_string().replace(&path, "")).collect()
+    };
+    let read = read.map_err(|failure| texts(&failure.diagnostics))?;
     read.zone.check();
     let mut shown = String::new();
     let form_of = |owner: sanderling_dns::Name<'_>, rtype| {
         read.added.origin(owner, rtype).map_or(LineForm::Plain, LineForm::Commented)
     };
     while ZoneTextWriter::default().write_with_forms(&read.zone, None, &mut shown, usize::MAX, form_of) {}
-    let texts = warnings.iter().map(|warning| warning.to_string());
-    (shown, texts.map(|text| text.replace(&folder.path().display().to_string(), "")).collect())
+    Ok((shown, texts(&warnings)))
 }
 
 #[track_caller]
@@ -230,4 +239,85 @@ fn records_of_the_file_have_precedence_over_a_policy_and_its_host() {
     let (lines, notes) = with_policy(head, "_mta-sts 60 TXT \"v=STSv1; id=1;\"\nmta-sts 60 CNAME ns\n");
     assert_eq!(lines, ["_mta-sts.a.test. 60 IN TXT \"v=STSv1; id=1;\"", "mta-sts.a.test. 60 IN CNAME ns.a.test."]);
     assert!(notes.len() == 1 && notes[0].contains("no TXT record is derived for _mta-sts.a.test"), "{notes:?}");
+}
+
+/// A configuration that resolves `ALIAS`, and what the agent knows of two targets.
+fn with_aliases() -> (String, DerivedSet) {
+    let address = |owner: &str, data: &str| DerivedRecord { ttl_s: 70, ..record(DerivedKind::Alias, owner, data) };
+    let mut set = set();
+    let zone = set.zones.get_mut("a.test").expect("it is there");
+    zone.records.extend([
+        address("www.host.example", "192.0.2.7"),
+        address("www.host.example", "192.0.2.8"),
+        address("www.host.example", "2001:db8::7"),
+        // The file does not have it any more.
+        address("old.host.example", "192.0.2.9"),
+    ]);
+    (CONFIG.replacen("[https]", "[dns]\nlisten = [\"127.0.0.1:53\"]\nresolvers = [\"system\"]\n[https]", 1), set)
+}
+
+const WITHOUT_ADDRESSES: &str = "@ 60 SOA ns host 10 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n@ 60 MX 10 mail\n";
+
+#[test]
+fn names_with_alias_have_the_addresses_of_the_target() {
+    let (config, set) = with_aliases();
+    let file = format!(
+        "{WITHOUT_ADDRESSES}@ ALIAS WWW.host.example.\nmail 60 IN ALIAS www.host.example.\nx ALIAS new.host.example.\n"
+    );
+    let (shown, notes) = merged_with(&set, &config, &file);
+    let alias = "derived: alias of www.host.example";
+    for line in [
+        "a.test. 60 IN SOA ns.a.test. host.a.test. 13 1 1 1 1 ; derived: the serial of the file is 10".to_owned(),
+        format!("a.test. 70 IN A 192.0.2.7 ; {alias}"),
+        format!("a.test. 70 IN A 192.0.2.8 ; {alias}"),
+        format!("a.test. 70 IN AAAA 2001:db8::7 ; {alias}"),
+        "a.test. 60 IN MX 10 mail.a.test.".to_owned(),
+        format!("mail.a.test. 70 IN AAAA 2001:db8::7 ; {alias}"),
+        // Hints are these addresses.
+        "a.test. 300 IN HTTPS 1 . alpn=\"h2\" ipv4hint=192.0.2.7,192.0.2.8 ipv6hint=2001:db8::7 ; derived: https"
+            .to_owned(),
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");
+    }
+    assert!(!shown.contains("192.0.2.9") && !shown.contains("x.a.test") && notes.is_empty(), "{shown}{notes:?}");
+    // Before there is an answer, the MX record has a target nevertheless.
+    let (shown, notes) = merged_with(&DerivedSet::default(), &config, &file);
+    assert!(!shown.contains("192.0.2.7") && notes.is_empty(), "{shown}{notes:?}");
+}
+
+#[test]
+fn alias_beside_addresses_or_without_resolvers_is_an_error() {
+    let (config, set) = with_aliases();
+    let alias = format!("{WITHOUT_ADDRESSES}x ALIAS www.host.example.\n");
+    let own = |rtype: &str| {
+        format!(
+            "x.a.test. has ALIAS and {rtype}; remove one of them: by ALIAS, the name gets the A and AAAA records of the target"
+        )
+    };
+    for (line, expected) in [
+        ("x 60 A 192.0.2.1\n", own("A")),
+        ("X 60 AAAA 2001:db8::1\n", own("AAAA")),
+        ("x 60 CNAME www\n", own("CNAME")),
+        ("x ALIAS other.host.example.\n", "x.a.test. has two ALIAS records; remove one of them".to_owned()),
+        (
+            "@ 60 DNSKEY 257 3 13 GzSvWQ==\n",
+            "the zone file is signed (DNSSEC): the addresses of ALIAS would have no signatures; write A and AAAA records \
+             instead, or have this server sign the zone: `dnssec = true`"
+                .to_owned(),
+        ),
+    ] {
+        for set in [&set, &DerivedSet::default()] {
+            let errors = merge(set, &config, &format!("{alias}{line}")).expect_err(line);
+            assert!(errors[0].ends_with(&expected), "{line}: {errors:?}");
+        }
+    }
+    for line in ["x 60 TXT text\n", "x 60 MX 0 .\n"] {
+        merge(&set, &config, &format!("{alias}{line}")).expect(line);
+    }
+    let errors = merge(&set, CONFIG, &alias).expect_err("no resolver");
+    assert_eq!(
+        errors,
+        ["/a.zone:5:3: ALIAS has no effect here: no resolver is asked for the addresses of its target; write \
+          resolvers = [\"system\"] into [dns], or those to ask; there must be a state folder"]
+    );
 }

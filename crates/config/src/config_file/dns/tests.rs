@@ -34,6 +34,10 @@ fn options_of_dns_replies_are_read() {
             "2:17: `tcp_keepalive` must be true or false, not the number 1; write tcp_keepalive = true",
         ),
         (
+            "resolvers = [\"system\", \"ns\"]",
+            "2:24: `ns` is not the address of a resolver; write resolvers = [\"system\"] for those of /etc/resolv.conf, or addresses: [\"192.0.2.53\"]",
+        ),
+        (
             "extended_errors = 1",
             "2:19: `extended_errors` must be true or false, not the number 1; write extended_errors = true",
         ),
@@ -114,4 +118,17 @@ fn cookie_secret_file_has_one_or_two_secrets() {
         let error = read(content).expect_err(content);
         assert!(error.contains(&format!("`{}` {reason}; write one or two lines", path.display())), "{error}");
     }
+}
+
+#[test]
+fn resolvers_are_those_of_the_system_or_addresses() {
+    const ZONE: &str = "[domain.\"example.com\"]\nzone = \"a.zone\"\n";
+    let text = "[dns]\nresolvers = [\"system\", \"192.0.2.53\", \"[2001:db8::1]:5353\"]\n";
+    let with = config(&format!("{text}{ZONE}"));
+    let [v4, v6] = ["192.0.2.53:53", "[2001:db8::1]:5353"].map(|text| Resolver::At(text.parse().expect("an address")));
+    assert_eq!(with.resolvers, [Resolver::System, v4, v6]);
+    // The agent asks them, and the server process tells it what for.
+    assert!(with.has_stored_zones() && with.has_derived_records());
+    let without = config(ZONE);
+    assert!(!without.has_stored_zones() && !without.has_derived_records());
 }

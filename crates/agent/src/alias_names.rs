@@ -1,0 +1,70 @@
+//! Which names the zone files have as targets of `ALIAS`, as the server process and the signer have read them.
+
+use sanderling_config::DomainName;
+use sanderling_ipc::agent::ServedZones;
+use std::cell::{Ref, RefCell};
+use std::collections::BTreeMap;
+use tokio::sync::Notify;
+
+/// The targets by zone.
+#[derive(Default)]
+pub(crate) struct AliasNames {
+    state: RefCell<NamesState>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+pub(crate) struct NamesState {
+    /// The targets of the zones that are known, in lower case and without a dot at the end.
+    by_zone: BTreeMap<DomainName, Vec<String>>,
+    /// Whether further zones that are not signed have none.
+    is_complete: bool,
+}
+
+impl NamesState {
+    /// The targets of `zone`; `None` if they are not known.
+    pub(crate) fn of(&self, zone: &DomainName, is_signed: bool) -> Option<&[String]> {
+        match self.by_zone.get(zone) {
+            Some(targets) => Some(targets),
+            None => (self.is_complete && !is_signed).then_some(&[]),
+        }
+    }
+
+    /// The zones that have some, with them.
+    pub(crate) fn zones(&self) -> impl Iterator<Item = (&DomainName, &[String])> {
+        self.by_zone.iter().filter(|(_, targets)| !targets.is_empty()).map(|(zone, targets)| (zone, &**targets))
+    }
+}
+
+impl AliasNames {
+    /// The file of a zone has these targets.
+    pub(crate) fn set(&self, zone: &DomainName, targets: &[String]) {
+        let before = self.state.borrow_mut().by_zone.insert(zone.clone(), targets.to_owned());
+        if before.is_none_or(|before| before != targets) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// These zones are served. Those that are signed are skipped: their signed versions have no `ALIAS`.
+    pub(crate) fn set_served(&self, served: &ServedZones, is_signed: impl Fn(&DomainName) -> bool) {
+        let named = served.zones.iter().filter_map(|zone| Some((DomainName::parse(&zone.name).ok()?, zone)));
+        let named: BTreeMap<DomainName, Vec<String>> =
+            named.filter(|(name, _)| !is_signed(name)).map(|(name, zone)| (name, zone.alias_targets.clone())).collect();
+        let mut state = self.state.borrow_mut();
+        if served.is_complete {
+            state.by_zone.retain(|zone, _| is_signed(zone) || named.contains_key(zone));
+        }
+        state.is_complete = served.is_complete;
+        state.by_zone.extend(named);
+        self.changed.notify_one();
+    }
+
+    /// Returns when they may have changed.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    pub(crate) fn state(&self) -> Ref<'_, NamesState> {
+        self.state.borrow()
+    }
+}
