@@ -24,17 +24,63 @@ pub(crate) fn is_of_handshake(input: &[u8]) -> bool {
     PARAMETERS.iter().any(is_key_exchange) && !is_certificate_or_request(input)
 }
 
-/// Whether `input` is one DER element that begins as a certificate or the request for one does. The parameters of a key exchange
+/// Tags of ASN.1: class, whether the element has elements, and number (X.690 §8.1.2).
+const INTEGER: Tag = (0, 2);
+const SEQUENCE: Tag = (0x20, 16);
+const VERSION_OF_CERTIFICATE: Tag = (0xa0, 0);
+
+/// Class and form, and number.
+type Tag = (u8, u64);
+
+/// Whether `input` is one element of ASN.1 that begins as a certificate or the request for one does. The parameters of a key exchange
 /// could be within a name or an extension of it. Random values begin so once in 2^40 handshakes or less often.
+///
+/// Forms that only BER has are read too: there are programs that accept them in a request.
 fn is_certificate_or_request(input: &[u8]) -> bool {
-    const SEQUENCE: u8 = 0x30;
-    let content = match *input {
-        [SEQUENCE, length @ 0..=0x7f, ref content @ ..] if content.len() == usize::from(length) => content,
-        [SEQUENCE, 0x81, length, ref content @ ..] if content.len() == usize::from(length) => content,
-        _ => return false,
-    };
+    let is_whole = |(length, content): &(Option<u64>, &[u8])| length.is_none_or(|bytes| bytes == content.len() as u64);
+    let content = after_tag(input, SEQUENCE).and_then(after_length).filter(is_whole);
+    let Some((_, content)) = content else { return false };
     // A request has the version 0 and a name (RFC 2986 §4.1), a certificate the version 2 or 3 (RFC 5280 §4.1).
-    content.starts_with(&[2, 1, 0, SEQUENCE]) || content.starts_with(&[0xa0, 3, 2, 1])
+    let is_request = after_version(content).is_some_and(|rest| after_tag(rest, SEQUENCE).is_some());
+    let of_certificate = after_tag(content, VERSION_OF_CERTIFICATE).and_then(after_length);
+    is_request || of_certificate.is_some_and(|(_, version)| after_version(version).is_some())
+}
+
+/// What follows a version: a number from 0 to 2.
+fn after_version(input: &[u8]) -> Option<&[u8]> {
+    let (length, content) = after_length(after_tag(input, INTEGER)?)?;
+    let (number, rest) = content.split_at_checked(usize::try_from(length?).ok()?)?;
+    let (&last, leading) = number.split_last()?;
+    (last <= 2 && leading.iter().all(|&byte| byte == 0)).then_some(rest)
+}
+
+/// What follows the tag that `input` begins with, if it is this one (X.690 §8.1.2).
+fn after_tag(input: &[u8], tag: Tag) -> Option<&[u8]> {
+    const NUMBER: u8 = 0x1f;
+    const MORE: u8 = 0x80;
+    let (&first, mut rest) = input.split_first()?;
+    let mut number = u64::from(first & NUMBER);
+    if first & NUMBER == NUMBER {
+        // The number follows.
+        let digit_count = rest.iter().position(|byte| byte & MORE == 0)? + 1;
+        let (digits, after) = rest.split_at(digit_count);
+        rest = after;
+        let add = |number: u64, digit: &u8| Some(number.checked_mul(128)? + u64::from(digit & !MORE));
+        number = digits.iter().try_fold(0, add)?;
+    }
+    ((first & !NUMBER, number) == tag).then_some(rest)
+}
+
+/// The length that `input` begins with, and what follows it; an indefinite length is `None` (X.690 §8.1.3).
+fn after_length(input: &[u8]) -> Option<(Option<u64>, &[u8])> {
+    const INDEFINITE: u8 = 0x80;
+    let (&first, rest) = input.split_first()?;
+    if first <= INDEFINITE {
+        return Some(((first < INDEFINITE).then_some(first.into()), rest));
+    }
+    let (digits, content) = rest.split_at_checked(usize::from(first & !INDEFINITE))?;
+    let add = |length: u64, &digit: &u8| length.checked_mul(256)?.checked_add(digit.into());
+    Some((Some(digits.iter().try_fold(0, add)?), content))
 }
 
 #[cfg(test)]
@@ -106,8 +152,24 @@ mod tests {
         check(p256, 64, &[0x30, 0x81, 130, 2, 1, 0, 0x30], false);
         check(p384, 96, &[0x30, 0x81, 162, 2, 1, 0, 0x30], false);
         check(p384, 96, &[0x30, 0x81, 162, 0xa0, 3, 2, 1, 2], false);
+        // Forms that only BER has: lengths with leading zeros, or in more bytes than needed, without a length, and long tags.
+        check(x25519, 32, &[0x30, 0x81, 97, 2, 1, 0, 0x30, 1], false);
+        check(p384, 96, &[0x30, 0x82, 0, 161, 2, 1, 0, 0x30, 1], false);
+        check(p384, 96, &[0x30, 0x83, 0, 0, 160, 2, 1, 0, 0x30, 1], false);
+        check(p384, 96, &[0x30, 0x84, 0, 0, 0, 159, 2, 1, 0, 0x30, 1], false);
+        check(p384, 96, &[0x30, 0x89, 0, 0, 0, 0, 0, 0, 0, 0, 154, 2, 1, 0, 0x30, 1], false);
+        check(p384, 96, &[0x30, 0x80, 2, 1, 0, 0x30, 1], false);
+        check(p384, 96, &[0x3f, 16, 0x81, 161, 2, 1, 0, 0x30, 1], false);
+        check(p384, 96, &[0x3f, 0x80, 16, 0x81, 160, 2, 1, 0, 0x30, 1], false);
+        check(p384, 96, &[0x30, 0x81, 162, 2, 0x81, 1, 0, 0x30, 1], false);
+        check(p384, 96, &[0x30, 0x81, 162, 2, 2, 0, 0, 0x30, 1], false);
+        check(p384, 96, &[0x30, 0x81, 162, 2, 1, 0, 0x3f, 16, 1], false);
+        check(p384, 96, &[0x30, 0x81, 162, 0xa0, 0x80, 2, 1, 2], false);
+        check(p384, 96, &[0x30, 0x81, 162, 0xa0, 0x81, 3, 2, 1, 2], false);
         // Neither of them has the length, or the beginning, of a whole element.
         check(p384, 96, &[0x30, 0x81, 161, 2, 1, 0, 0x30], true);
-        check(p384, 96, &[0x30, 0x81, 162, 2, 1, 1], true);
+        check(p384, 96, &[0x30, 0x81, 162, 2, 1, 3, 0x30], true);
+        check(p384, 96, &[0x30, 0x82, 0, 162, 2, 1, 0, 0x30], true);
+        check(p384, 96, &[0x30, 0xff], true);
     }
 }
