@@ -9,6 +9,8 @@ use std::fmt;
 
 const MINUTE_S: u64 = 60;
 const DAY_S: u64 = 24 * 3600;
+/// Characters of the longest cause: much of it is text of an authority, which has no limit of its own.
+const CAUSE_CHARS_MAX: usize = 500;
 /// The first delay after a failure that costs the authority nothing; it doubles up to the last one.
 const UNREACHABLE_DELAY_S_MIN: u64 = 5;
 const UNREACHABLE_DELAY_S_MAX: u64 = 3600;
@@ -56,8 +58,9 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    pub(crate) fn new(kind: Kind, cause: impl Into<String>, remedy: &'static str) -> Failure {
-        Failure { kind, cause: cause.into(), remedy, retry_after_s: None }
+    /// A failure of this kind. `cause` may have text of others.
+    pub(crate) fn new(kind: Kind, cause: impl AsRef<str>, remedy: &'static str) -> Failure {
+        Failure { kind, cause: printable(cause.as_ref()), remedy, retry_after_s: None }
     }
 
     /// The same, when the authority lets the server ask again after so many seconds.
@@ -145,6 +148,22 @@ impl From<StateError> for Failure {
     }
 }
 
+/// The beginning of `text` for the log and for terminals: no line ends in it, and no character controls anything.
+fn printable(text: &str) -> String {
+    let mut escaped = text.chars().flat_map(|character| {
+        let (plain, escaped) = match character {
+            '"' | '\'' => (Some(character), None),
+            _ => (None, Some(character.escape_debug())),
+        };
+        plain.into_iter().chain(escaped.into_iter().flatten())
+    });
+    let mut printable: String = escaped.by_ref().take(CAUSE_CHARS_MAX).collect();
+    if escaped.next().is_some() {
+        printable += "...";
+    }
+    printable
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +185,22 @@ mod tests {
         check("rateLimited", Kind::RateLimited, "; wait");
         check("badNonce", Kind::Again, "no");
         check("serverInternal", Kind::Unreachable, "no");
+    }
+
+    #[test]
+    fn text_of_an_authority_is_short_and_has_no_control_characters() {
+        let hostile = format!("no \"name\"\nsanderling: stopped\x1b[2J\u{9b}\u{202e}{}", "x".repeat(1 << 20));
+        let detail = serde_json::to_string(&hostile).expect("text");
+        let subproblem = format!("{{\"type\":\"urn:ietf:params:acme:error:caa\",\"detail\":{detail}}}");
+        let text = format!("{{\"type\":\"x\",\"detail\":{detail},\"subproblems\":[{subproblem}]}}");
+        let problem: Problem = serde_json::from_str(&text).expect("a problem");
+        for failure in [Failure::of_problem(&problem), Failure::from(Error::Other(hostile.into()))] {
+            let shown = failure.to_string();
+            let start = "no \"name\"\\nsanderling: stopped\\u{1b}[2J\\u{9b}\\u{202e}xxx";
+            assert!(shown.contains(start) && shown.chars().count() < CAUSE_CHARS_MAX + 50, "{shown}");
+        }
+        let long = "x".repeat(CAUSE_CHARS_MAX);
+        assert_eq!(Failure::new(Kind::Refused, &long, "").to_string(), long);
     }
 
     #[test]
