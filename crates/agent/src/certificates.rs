@@ -206,6 +206,18 @@ impl ManagedCertificate {
         self.store(state);
     }
 
+    /// The clock was ahead until now. What has failed with it is forgotten, unless an order is due to the right clock as well.
+    pub(crate) fn on_clock_set_back(&mut self, state: &StateFolder) {
+        let Some(issued) = self.issued.as_ref().filter(|issued| issued.covers_names) else { return };
+        let renew_at = self.record.renew_at_unix_s.unwrap_or_else(|| issued.default_renewal());
+        if renew_at > unix_s() {
+            let record = std::mem::take(&mut self.record);
+            let Record { renew_at_unix_s, is_suggested, issued_by, .. } = record;
+            self.record = Record { renew_at_unix_s, is_suggested, issued_by, ..Record::default() };
+            self.store(state);
+        }
+    }
+
     /// The authority suggests a time to renew from `start` to `end` (RFC 9773 §4.2). A time that was chosen stays while it is in
     /// between.
     pub(crate) fn on_suggestion(&mut self, start_unix_s: u64, end_unix_s: u64, state: &StateFolder) {

@@ -101,6 +101,7 @@ impl MainLoop {
         loop {
             if self.clock.was_set_back(unix_s()) {
                 log_warning("the clock was set back: everything with a date is scheduled again");
+                self.certificates.iter_mut().for_each(|one| one.on_clock_set_back(&self.orders.state));
                 self.schedule_all();
                 self.aliases.on_clock_set_back();
             }

@@ -137,13 +137,15 @@ impl PinnedKeys {
         })
     }
 
-    /// Makes the keys that are due. The names of the certificates whose rotations have changed.
+    /// Makes the keys that are due, and corrects times of a clock that was ahead. The names of the certificates whose rotations have
+    /// changed.
     pub(crate) fn make_keys(&mut self) -> Vec<String> {
         let handshake_s = self.handshake_s();
         self.change_all(|name, entry, config| {
             let mut stored = entry.stored.clone()?;
+            stored.rotation.on_time(unix_s());
             if stored.rotation.step(unix_s(), handshake_s) != Step::MakeKey {
-                return None;
+                return Some(stored);
             }
             let (digest, next_key) = new_key()?;
             stored.rotation.on_key_made(digest, config.limits.derived_record_ttl_s);

@@ -81,6 +81,13 @@ impl Rotation {
         }
     }
 
+    /// Waits that began later than now are of a clock that was ahead. They begin again.
+    pub(crate) fn on_time(&mut self, now_unix_s: u64) {
+        if let Phase::Caching { since_unix_s } | Phase::Overlapping { since_unix_s } = &mut self.phase {
+            *since_unix_s = now_unix_s.min(*since_unix_s);
+        }
+    }
+
     /// The records have this TTL from now on.
     pub(crate) fn on_ttl(&mut self, ttl_s: u32) {
         self.ttl_s = self.ttl_s.max(ttl_s);

@@ -53,6 +53,8 @@ struct World {
     random: Random,
     fault: Fault,
     now: u64,
+    /// By how much the clock of the agent is ahead.
+    ahead_s: u64,
     ttl_s: u32,
     key_count: u64,
     /// In the state folder.
@@ -83,6 +85,7 @@ impl World {
         World {
             fault,
             now: 1_000,
+            ahead_s: if random.one_in(2) { 90 * 24 * 3600 } else { 0 },
             ttl_s,
             key_count: 2,
             agent: None,
@@ -112,19 +115,21 @@ impl World {
     fn run_agent_once(&mut self) {
         let rotation = self.agent.get_or_insert_with(|| self.stored.clone()).clone();
         let mut changed = rotation.clone();
+        let agent_now = self.now + self.ahead_s;
+        changed.on_time(agent_now);
         changed.on_ttl(self.ttl_s);
         // The certificate that the server process says is in service: all workers have been given it.
         let (key, stored_at) = &self.certificate;
         if self.now > *stored_at {
-            changed.on_served(key, self.now);
+            changed.on_served(key, agent_now);
         }
         let mut publishes = true;
-        match changed.step(self.now, HANDSHAKE_S) {
+        match changed.step(agent_now, HANDSHAKE_S) {
             Step::AskNameServers => {
                 let keys: Vec<KeyDigest> = changed.pinned().map(Clone::clone).to_vec();
                 let all_answer = self.primary.keys == keys && self.secondaries.iter().all(|(it, _)| it.keys == keys);
                 if all_answer || self.fault == Fault::NotAsked {
-                    changed.on_answered(self.now);
+                    changed.on_answered(agent_now);
                 }
             }
             Step::WaitUntil(_) if self.fault == Fault::NoWait => self.begin_order(&changed),
@@ -178,6 +183,10 @@ impl World {
 
     /// What the others do in one second.
     fn run_others(&mut self) {
+        if self.random.one_in(200) {
+            // The clock is set right.
+            self.ahead_s = 0;
+        }
         if self.random.one_in(300) {
             // Another configuration.
             self.ttl_s = 1 + self.random.below(100) as u32;
@@ -282,6 +291,20 @@ fn an_order_may_be_made_when_the_records_have_been_in_all_caches() {
     assert_eq!(rotation.pinned(), ["b", "c"]);
     rotation.on_answered(3_000);
     assert_eq!(rotation.step(3_000, 10), Step::WaitUntil(3_112));
+}
+
+#[test]
+fn wait_of_a_clock_that_was_ahead_begins_again() {
+    let digest = |name: &str| name.to_owned();
+    let mut rotation = Rotation::new(digest("a"), digest("b"), 100);
+    rotation.on_answered(9_000_000);
+    rotation.on_time(9_000_050);
+    assert_eq!(rotation.step(9_000_050, 10), Step::WaitUntil(9_000_112));
+    rotation.on_time(1_000);
+    assert_eq!([1_000, 1_112].map(|now| rotation.step(now, 10)), [Step::WaitUntil(1_112), Step::Order]);
+    rotation.on_served(&digest("b"), 9_000_000);
+    rotation.on_time(1_200);
+    assert_eq!([1_200, 1_212].map(|now| rotation.step(now, 10)), [Step::WaitUntil(1_212), Step::MakeKey]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! up names by the DNS server under test.
 
 mod authorities;
+mod clock;
 mod dns_clients;
 mod failures;
 mod other_programs;

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 impl Setup {
-    fn renew(&self) -> Ended {
+    pub(super) fn renew(&self) -> Ended {
         self.directory.control_with("renew", &["example.com"])
     }
 
@@ -28,7 +28,7 @@ impl Setup {
         dig(server, &["+short", "_acme-challenge.example.com", "TXT"]).text()
     }
 
-    fn chain(&self) -> Vec<u8> {
+    pub(super) fn chain(&self) -> Vec<u8> {
         fs::read(self.directory.path().join("state/certificates/example.com/fullchain.pem")).unwrap_or_default()
     }
 }
@@ -281,27 +281,6 @@ fn authority_that_asks_for_a_pause_gets_it() {
     let is_paused = |shown: &str| (66..=74).any(|minutes| shown.contains(&format!("  next order in {minutes} min: ")));
     wait_until("the error is shown", || shown().contains("answers with status 429"));
     assert!(is_paused(&shown()), "{}", shown());
-}
-
-#[test]
-fn clock_that_is_months_ahead_is_named_and_its_correction_needs_no_restart() {
-    // What a machine sees whose clock is months ahead: the certificate of the authority itself has expired.
-    let mut setup = Setup::new("zone = \"example.com.zone\"");
-    crate::https::issue_at("20200101000000Z 20200301000000Z", &setup.directory, "old");
-    let roots = ["old.pem", "pebble.pem"].map(|name| fs::read(setup.directory.argument(name)).unwrap()).concat();
-    setup.directory.write("roots.pem", &roots);
-    setup.replace_in_config("root = \"pebble.pem\"", "root = \"roots.pem\"");
-    let expired = Answering::spawn(&setup, "old", &[]);
-    wait_until("it listens", || TcpStream::connect(("127.0.0.1", setup.acme_port)).is_ok());
-    let mut server = setup.start_server();
-    let shown = || setup.directory.control("certificates").text();
-    wait_until("the clock is named", || shown().contains("check the clock of this machine"));
-    server.wait_for_error("check the clock of this machine");
-    drop(expired);
-    // The clock is right again.
-    setup.start_pebble();
-    setup.fetch_root();
-    setup.wait_for_page(server.encrypted("https"), "example.com");
 }
 
 #[test]
