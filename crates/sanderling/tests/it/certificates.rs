@@ -274,3 +274,23 @@ fn unusable_state_folder_is_reported_and_the_site_is_served() {
     fs::remove_file(setup.directory.path().join("state")).unwrap();
     wait_until("the agent runs", || setup.agent().is_some());
 }
+
+#[test]
+fn last_report_of_an_agent_that_has_ended_is_shown_as_such() {
+    let setup = Setup::new("zone = \"example.com.zone\"");
+    let _server = setup.start_server();
+    let shown = |command: &str| setup.directory.control(command).text();
+    wait_until("it has reported", || shown("certificates").contains("Connection refused"));
+    let agent = setup.agent().expect("it runs");
+    // The next agent cannot start.
+    fs::rename(setup.directory.path().join("state"), setup.directory.path().join("state-before")).unwrap();
+    setup.directory.write("state", b"a file");
+    assert!(send_signal("KILL", &agent));
+    wait_until("it has ended", || shown("status").contains("agent does not run; "));
+    assert!(shown("status").contains("; it is being restarted, and this is its last report:\n"), "{}", shown("status"));
+    let text = shown("certificates");
+    assert!(text.starts_with("the agent is being restarted; this is its last report\nexample.com\n"), "{text}");
+    fs::remove_file(setup.directory.path().join("state")).unwrap();
+    fs::rename(setup.directory.path().join("state-before"), setup.directory.path().join("state")).unwrap();
+    wait_until("the next one has reported", || shown("certificates").starts_with("example.com\n"));
+}

@@ -55,6 +55,8 @@ pub(super) struct Agent {
     /// The last challenges and their number, for the next server process.
     challenges: Option<(u64, OwnedFd)>,
     pub(super) report: Option<AgentReport>,
+    /// The process ID of the agent that has sent the report.
+    reporter: Option<i32>,
 }
 
 #[derive(Debug)]
@@ -82,6 +84,11 @@ impl Agent {
 
     pub(super) fn pid(&self) -> Option<i32> {
         self.process.as_ref().map(|process| process.handle.pid())
+    }
+
+    /// Whether the report is of an agent that has ended, while the next one has not reported yet.
+    pub(super) fn is_report_old(&self) -> bool {
+        self.report.is_some() && self.reporter != self.pid()
     }
 
     pub(super) fn restart_count(&self) -> u64 {
@@ -228,7 +235,7 @@ impl Supervisor {
                     self.pass_on_challenges();
                 }
                 (Event::AgentReport, Some(file)) => match AgentReport::from_memfd(file) {
-                    Ok(report) => self.agent.report = Some(report),
+                    Ok(report) => (self.agent.report, self.agent.reporter) = (Some(report), self.agent.pid()),
                     Err(error) => log_error(&format!("the agent sends a malformed report: {}", error_text(&error))),
                 },
                 (Event::DerivedStored, None) => {

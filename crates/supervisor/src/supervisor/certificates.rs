@@ -32,7 +32,10 @@ impl Supervisor {
         let text = if is_json {
             serde_json::to_string(&report).expect("a report has no map") + "\n"
         } else {
-            report.certificates.iter().map(|one| text_of(one, &report.schedule, unix_seconds())).collect()
+            let old = "the agent is being restarted; this is its last report\n";
+            let first = self.agent.is_report_old().then(|| old.to_owned());
+            let texts = report.certificates.iter().map(|one| text_of(one, &report.schedule, unix_seconds()));
+            first.into_iter().chain(texts).collect()
         };
         // A text of the supervisor may be longer than a packet.
         let parts: Vec<Text> = Text::parts(&text).collect();

@@ -56,6 +56,8 @@ struct AgentStatus {
     pid: Option<i32>,
     restarts: u64,
     report: Option<AgentReport>,
+    /// The report is of an agent that has ended.
+    is_report_old: bool,
 }
 
 #[derive(Serialize)]
@@ -147,6 +149,7 @@ impl Supervisor {
                 pid: self.agent.pid(),
                 restarts: self.agent.restart_count(),
                 report: self.agent.report.clone(),
+                is_report_old: self.agent.is_report_old(),
             }),
             keeper: self.active.config.has_keeper().then(|| {
                 let KeeperSupervision { restarts, counts } = self.keeper.supervision();
@@ -216,7 +219,8 @@ impl Supervisor {
 /// The agent, the tasks that are due first, certificates with errors, and secondary servers that do not answer.
 fn agent_text(agent: &AgentStatus) -> String {
     let process = agent.pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
-    let mut out = format!("agent {process}; restarts: {}\n", agent.restarts);
+    let old = if agent.is_report_old { "; it is being restarted, and this is its last report:" } else { "" };
+    let mut out = format!("agent {process}; restarts: {}{old}\n", agent.restarts);
     let Some(report) = &agent.report else { return out };
     let now_unix_s = unix_s(SystemTime::now());
     for task in report.schedule.iter().take(TASKS_SHOWN_MAX) {
