@@ -6,6 +6,7 @@
 mod changes;
 mod starts;
 mod logs;
+mod keeper;
 mod chart;
 mod growth;
 mod tls;
@@ -67,6 +68,8 @@ enum Part {
     Starts,
     /// HTTP with and without an access log
     Logs,
+    /// Full handshakes whose private key is in the keeper, and in the server process
+    Keeper,
     /// Transfers of a large zone, and changes of one of its records
     Changes,
 }
@@ -108,6 +111,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
             Part::Growth => ("growth", growth_report(&growth::run(&mut rounds)?, is_record)?),
             Part::Starts => ("starts", starts::run(&mut rounds)?),
             Part::Logs => ("logs", logs::run(&mut rounds)?),
+            Part::Keeper => ("keeper", keeper::run(&mut rounds)?),
             Part::Changes => ("changes", changes::run(&rounds)?),
         };
         let text = format!("{description}, after {}; {}.\n\n{text}", system::load_average(), packages());

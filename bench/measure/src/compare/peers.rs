@@ -3,7 +3,8 @@
 //! Fair means: one worker, no logs, persistent connections without limits, caches as large as allowed, deferred accepts
 //! and minimal responses where the server offers them, and no rate limits. The settings are in the folder `peers`; lines
 //! that begin with `#tls ` count for the comparison of TLS only, those with `#log ` for that of access logs, and those with `#changes `,
-//! `#cookies ` and `#limits ` for the workloads with transfers and updates, with cookies, and with rate limits that are not reached.
+//! `#cookies ` and `#limits ` for the workloads with transfers and updates, with cookies, and with rate limits that are not reached;
+//! `#in-process ` for private keys in the server process.
 
 use crate::compare::zone::ZoneFile;
 use std::net::SocketAddr;

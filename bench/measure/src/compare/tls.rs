@@ -11,7 +11,7 @@ use crate::compare::zone::{APEX, Asked, CHANGED_NAME, write_queries, write_zone}
 use anyhow::{Context, ensure};
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -105,9 +105,7 @@ const WORKLOADS: &[Workload] = &[
 
 pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Report> {
     let folder = rounds.bench.folder.join("tls");
-    fs::create_dir_all(&folder)?;
-    let openssl = folder.join("openssl.cnf");
-    fs::write(&openssl, OPENSSL)?;
+    let openssl = openssl_config(&folder)?;
     let bench = Bench { certificate: Some(certificate(&folder, &openssl)?), ..rounds.bench.clone() };
     let site = Site::create(&folder.join("site"), 0)?;
     let servers = http::start_servers(&bench, &site, "tls", 1)?;
@@ -129,8 +127,16 @@ pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Report> {
     Ok(Report { settings, https, dns: vec![dns], idle })
 }
 
+/// Writes the settings of OpenSSL into a new folder.
+pub(crate) fn openssl_config(folder: &Path) -> anyhow::Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    let file = folder.join("openssl.cnf");
+    fs::write(&file, OPENSSL)?;
+    Ok(file)
+}
+
 /// A key of P-256 with a certificate of its own.
-fn certificate(folder: &Path, openssl: &Path) -> anyhow::Result<Certificate> {
+pub(crate) fn certificate(folder: &Path, openssl: &Path) -> anyhow::Result<Certificate> {
     let (chain, key) = (folder.join("chain.pem"), folder.join("key.pem"));
     let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc -days 30 -config";
     let files = [openssl.as_os_str(), "-keyout".as_ref(), key.as_os_str(), "-out".as_ref(), chain.as_os_str()];
