@@ -309,16 +309,16 @@ impl Orders {
         match (is_here, name.starts_with("*."), !self.config.http_listen.is_empty()) {
             (true, false, true) if prefers_http && has_site => Ok(ChallengeType::Http01),
             (true, ..) => Ok(ChallengeType::Dns01),
-            (false, false, true) => Ok(ChallengeType::Http01),
+            (false, false, true) if has_site => Ok(ChallengeType::Http01),
             (false, true, _) => Err(Failure::new(
                 Kind::Refused,
                 format!("{name} can only be validated by a record in its zone, which is not served here"),
                 "add `zone` to its domain, or remove the name",
             )),
-            (false, false, false) => Err(Failure::new(
+            (false, false, _) => Err(Failure::new(
                 Kind::Refused,
                 format!("{name} can be validated neither over HTTP nor by DNS"),
-                "add `listen` to [http], or serve the zone of the name here",
+                "serve the zone of the name here, or add a site with this name and `listen` to [http]",
             )),
         }
     }

@@ -372,7 +372,7 @@ impl ConfigBuilder<'_, '_> {
             (None, None) => {}
         }
         self.read_dnssec(name, zone.is_some() || primaries.is_some(), dnssec);
-        let has_zone = zone.is_some() || primaries.is_some() || has_update;
+        let has_content = zone.is_some() || primaries.is_some() || has_update || options.has_automatic_certificate;
         if transfers != ZoneTransfers::default() {
             self.config.zone_transfers.push((name.clone(), transfers.clone()));
         }
@@ -383,7 +383,7 @@ impl ConfigBuilder<'_, '_> {
                 self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
             }
             // An unknown key is probably the missing one, misspelt.
-            (None, None) if !has_zone && !has_unknown && transfers == ZoneTransfers::default() => self.error(
+            (None, None) if !has_content && !has_unknown && transfers == ZoneTransfers::default() => self.error(
                 offset,
                 format!("{name} has neither a site nor a zone"),
                 "add site = \"FOLDER\" or zone = \"FILE\"",

@@ -1,7 +1,7 @@
 //! The command `check`: reports everything that `serve` could not serve. It binds no socket.
 
 use crate::access;
-use crate::certificate_state::{CertificateState, InService};
+use crate::certificate_state::CertificateState;
 use crate::certificates::Certificates;
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader};
@@ -186,8 +186,12 @@ fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_
         text += &format!("site {} for {}\n", site.document_root.display(), site.hosts_text());
     }
     for certificate in certificates {
-        let version = certificate.in_service.as_ref().map_or_else(|| "not issued yet".to_owned(), InService::text);
-        text += &format!("certificate {} of {}: {version}\n", certificate.file.display(), certificate.domain_text());
+        let domain = certificate.domain_text();
+        text += &match &certificate.in_service {
+            Some(version) => format!("certificate {} of {domain}: {}\n", certificate.file.display(), version.text()),
+            // It may be in a folder that only the server knows.
+            None => format!("certificate of {domain}: automatic; `sanderling certificates` shows it\n"),
+        };
     }
     for zone in &load_status.zones {
         let ZoneState { name, file, origin, serial, record_count, .. } = zone.as_ref();

@@ -215,6 +215,9 @@ mod tests {
         }
         let of_zone = config(&format!("{ACME}[domain.\"example.com\"]\nzone = \"a.zone\"\ncertificate = \"auto\"\n"));
         assert!(of_zone.certificates[0].is_automatic);
+        // That of a mail server, for instance.
+        let alone = config(&format!("{ACME}{DOMAIN}[domain.\"mail.example.com\"]\ncertificate = \"auto\"\n"));
+        assert!(alone.certificates[1].is_automatic && alone.sites.len() == 1);
     }
 
     #[test]
