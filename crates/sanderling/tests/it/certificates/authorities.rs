@@ -95,6 +95,26 @@ fn caa_records_that_forbid_it_are_named_before_the_authority_is_asked() {
 }
 
 #[test]
+fn name_that_leads_elsewhere_is_reported_with_what_to_do() {
+    let mut setup = Setup::new("");
+    // The agent does not take the zone of a folder for that of the domain.
+    setup.edit_config("[dns]\n", "[dns]\nzones = \"zones/*.zone\"\n");
+    let zone = fs::read_to_string(setup.directory.path().join("example.com.zone")).unwrap();
+    let elsewhere = zone.replace("@ 60 A 127.0.0.1", "@ 60 A 127.0.0.9");
+    assert_ne!(zone, elsewhere);
+    setup.directory.write("zones/example.com.zone", elsewhere.as_bytes());
+    setup.start_pebble();
+    setup.fetch_root();
+    let mut server = setup.start_server();
+    server.wait_for_error("let port 80 of this name lead to this server, or serve the zone of the name here");
+    setup.directory.replace("zones/example.com.zone", zone.as_bytes());
+    let reloaded = setup.directory.control("reload");
+    assert!(reloaded.code() == Some(0), "{reloaded}");
+    setup.renew_until_issued();
+    setup.wait_for_page(server.encrypted("https"), "example.com");
+}
+
+#[test]
 fn account_of_the_operator_is_proven_and_the_next_authority_is_asked_after_failures() {
     let mut setup = Setup::new("zone = \"example.com.zone\"");
     let pebble = fs::read_to_string(setup.directory.path().join("pebble.json")).unwrap();

@@ -18,7 +18,7 @@ impl Setup {
     }
 
     /// The number of orders that the authority has got.
-    fn order_count(&self) -> usize {
+    pub(super) fn order_count(&self) -> usize {
         self.pebble_log().matches("Added order ").count()
     }
 

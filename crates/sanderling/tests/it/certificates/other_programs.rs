@@ -1,7 +1,7 @@
 //! Certificates for other programs, and copies: `on_renew`, `export`, `backup`, and `revoke`.
 
-use super::{DEADLINE, Setup};
-use sanderling_testkit::{Ended, curl, run_program, run_to_end, sanderling, wait_until};
+use super::{BOTH, DEADLINE, Setup};
+use sanderling_testkit::{Ended, TestServer, curl, run_program, run_to_end, sanderling, wait_until};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -70,12 +70,29 @@ fn certificates_are_exported_copied_and_revoked() {
     assert_eq!(fs::metadata(target.join("combined.pem")).unwrap().mode() & 0o777, 0o600);
     let missing = setup.run(&["export", "other.example", &setup.directory.argument("target")]);
     assert!(missing.code() == Some(1) && missing.errors.contains("has no certificate of other.example"), "{missing}");
-    // A server with the copy has the certificate, and requests none.
     let copied = setup.run(&["backup", &setup.directory.argument("copy")]);
     assert!(copied.code() == Some(0), "{copied}");
     assert_eq!(setup.read("copy/certificates/example.com/fullchain.pem"), chain);
     let again = setup.run(&["backup", &setup.directory.argument("copy")]);
     assert!(again.code() == Some(1) && again.errors.contains("name a folder that does not exist"), "{again}");
+    // A server with the copy has the certificate, and requests none; so has one whose folder is that of the service manager.
+    drop(server);
+    if sanderling_os::process::effective_uid() == 0 {
+        let owned = run_program("chown", "coreutils", &["-R", "nobody", &setup.directory.argument("copy")]);
+        assert!(owned.status.success(), "{owned}");
+    }
+    let mut with_copy = setup.directory.serve_command();
+    with_copy.args(["--state", &setup.directory.argument("copy")]);
+    let mut server = TestServer::start_command(with_copy, BOTH);
+    setup.wait_for_page(server.encrypted("https"), "example.com");
+    drop(server);
+    setup.replace_in_config("state = \"state\"\n", "");
+    let mut as_service = setup.directory.serve_command();
+    as_service.env("STATE_DIRECTORY", setup.directory.argument("state"));
+    let mut server = TestServer::start_command(as_service, BOTH);
+    let https = server.encrypted("https");
+    setup.wait_for_page(https, "example.com");
+    assert_eq!(setup.order_count(), 1);
     // The revoked certificate has a successor.
     let revoked = setup.directory.control_with("revoke", &["example.com", "--key-compromised"]);
     assert!(revoked.code() == Some(0) && revoked.text().contains("has revoked the one before"), "{revoked}");
