@@ -8,6 +8,7 @@ use crate::accounts::Accounts;
 use crate::alias_targets::AliasTargets;
 use crate::certificates::zone_of;
 use crate::link::Link;
+use crate::listener_addresses::{ListenerAddresses, listens_on_all_addresses};
 use crate::pinned_keys::{PinnedKeys, read_json};
 use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName, MailPolicy};
@@ -17,6 +18,7 @@ use sanderling_ipc::derived::{
 };
 use sanderling_state::StateFolder;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,6 +35,9 @@ pub(crate) struct DerivedZones {
     set: DerivedSet,
     /// The certificates in service; `None` until the server process has told.
     served: Option<Vec<ServedCertificate>>,
+    listeners: ListenerAddresses,
+    /// Whether the addresses of the machine are derived.
+    needs_machine_addresses: bool,
     /// Something that records are derived from may have changed.
     is_outdated: bool,
 }
@@ -46,7 +51,10 @@ impl DerivedZones {
             None
         });
         let set = set.unwrap_or_default();
-        DerivedZones { config, state, link, set, served: None, is_outdated: true }
+        let has_addresses = config.derived.iter().any(|derived| derived.kinds.contains(&DerivedKind::Addresses));
+        let needs_machine_addresses = has_addresses && listens_on_all_addresses(&config);
+        let listeners = ListenerAddresses::default();
+        DerivedZones { config, state, link, set, served: None, listeners, needs_machine_addresses, is_outdated: true }
     }
 
     /// These certificates are in service, and no others.
@@ -77,12 +85,14 @@ impl DerivedZones {
 
     /// Derives the records again if they may be others, and stores them; whether they are.
     pub(crate) fn update(&mut self, accounts: &Accounts, pinned: &PinnedKeys, aliases: &AliasTargets) -> bool {
+        self.is_outdated |= self.needs_machine_addresses && self.listeners.look();
         // What is in service is unknown: the records stay as they are.
         let Some(served) = self.served.as_ref().filter(|_| self.is_outdated) else { return false };
         self.is_outdated = false;
         let names: HashSet<&str> = served.iter().flat_map(|it| &it.names).map(String::as_str).collect();
         let authorities = authorities(accounts, &self.state);
         let ttl_s = self.config.limits.derived_record_ttl_s;
+        let addresses = self.listeners.of(&self.config);
         let mut set = self.set.clone();
         let mut by_zone = self.config.derived_rrsets();
         let mut challenges = challenges_by_zone(&self.config, &self.link.challenges());
@@ -91,7 +101,7 @@ impl DerivedZones {
             let records: Vec<DerivedRecord> = rrsets
                 .iter()
                 .filter(|rrset| is_served(rrset, &names))
-                .flat_map(|rrset| records(rrset, ttl_s, &self.config, authorities.as_deref(), pinned))
+                .flat_map(|rrset| records(rrset, ttl_s, &self.config, authorities.as_deref(), &addresses, pinned))
                 .chain(challenges.remove(&zone.apex).unwrap_or_default())
                 .chain(self.alias_records(&zone.apex, aliases))
                 .collect();
@@ -152,6 +162,7 @@ fn is_served(rrset: &DerivedRrset, names: &HashSet<&str>) -> bool {
         DerivedKind::MtaSts => names.contains(&*MailPolicy::host(&rrset.host)),
         DerivedKind::Caa
         | DerivedKind::Tlsa
+        | DerivedKind::Addresses
         | DerivedKind::MtaStsHost
         | DerivedKind::Alias
         | DerivedKind::Challenge => true,
@@ -219,6 +230,7 @@ fn records(
     ttl_s: u32,
     config: &Config,
     authorities: Option<&[CaaAuthority]>,
+    addresses: &[IpAddr],
     pinned: &PinnedKeys,
 ) -> Vec<DerivedRecord> {
     let data = match rrset.kind {
@@ -231,6 +243,7 @@ fn records(
             let keys = pinned.of_host(&rrset.host).into_iter().flatten();
             keys.map(|key| format!("3 1 1 {key}")).collect()
         }
+        DerivedKind::Addresses => addresses.iter().map(IpAddr::to_string).collect(),
         DerivedKind::MtaSts => {
             let of_domain = config.derived.iter().find(|derived| derived.names.first() == Some(&rrset.host));
             of_domain.and_then(|derived| derived.mail_policy.as_ref()).map(MailPolicy::head).into_iter().collect()

@@ -11,6 +11,7 @@ mod startup;
 mod main_loop;
 mod derived;
 mod alias_targets;
+mod listener_addresses;
 mod pinned_keys;
 mod rotation;
 mod order;

@@ -15,7 +15,7 @@ const RCODE_NXDOMAIN: u8 = 3;
 /// The resolvers, in the order in which they are asked.
 #[derive(Debug)]
 pub(crate) struct Resolvers {
-    addresses: Vec<SocketAddr>,
+    configured: Vec<Resolver>,
 }
 
 /// The records of a name, and how long they may be kept.
@@ -54,17 +54,21 @@ impl Records {
 impl Resolvers {
     /// Those of the configuration; those of the system if it has none.
     pub(crate) fn new(config: &Config) -> Resolvers {
-        let configured = if config.resolvers.is_empty() { &[Resolver::System][..] } else { &config.resolvers };
-        let addresses = configured.iter().flat_map(|resolver| match resolver {
+        let configured = if config.resolvers.is_empty() { vec![Resolver::System] } else { config.resolvers.clone() };
+        Resolvers { configured }
+    }
+
+    /// Their addresses. The file of the system is read each time, since it changes with the network that a machine is in.
+    fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.configured.iter().flat_map(|resolver| match resolver {
             Resolver::System => system_resolvers(&std::fs::read_to_string(RESOLVER_FILE).unwrap_or_default()),
             Resolver::At(address) => vec![*address],
-        });
-        Resolvers { addresses: addresses.collect() }
+        })
     }
 
     #[cfg(test)]
     pub(crate) fn at(addresses: Vec<SocketAddr>) -> Resolvers {
-        Resolvers { addresses }
+        Resolvers { configured: addresses.into_iter().map(Resolver::At).collect() }
     }
 
     /// The records at `name` that the first resolver which answers has found.
@@ -84,7 +88,7 @@ impl Resolvers {
         read: impl Fn(&Reply<'_>, Name<'_>, Rtype) -> Result<Records, ReplyError>,
     ) -> Result<Records, String> {
         let mut problem = format!("{RESOLVER_FILE} names no resolver; write `resolvers` into [dns]");
-        for &resolver in &self.addresses {
+        for resolver in self.addresses() {
             let read = |reply: &Reply<'_>| read(reply, name, rtype);
             match exchange(resolver, (QueryKind::Resolve(rtype), name), None, REPLY_TIMEOUT, read).await {
                 Ok(records) => return Ok(records),

@@ -19,6 +19,8 @@ pub enum DerivedKind {
     Caa,
     /// The keys of the certificate in service and of the next one (RFC 6698, RFC 7671).
     Tlsa,
+    /// The addresses of the listeners of HTTP and HTTPS.
+    Addresses,
     /// That the domain has a policy for mail servers, and which version (RFC 8461 §3.1).
     MtaSts,
     /// The addresses of the host that serves the policy. It comes with the one before, and is not chosen.
@@ -31,7 +33,8 @@ pub enum DerivedKind {
 
 impl DerivedKind {
     /// All kinds that are chosen by `derive`.
-    pub const ALL: [DerivedKind; 4] = [DerivedKind::Https, DerivedKind::Caa, DerivedKind::Tlsa, DerivedKind::MtaSts];
+    pub const ALL: [DerivedKind; 5] =
+        [DerivedKind::Https, DerivedKind::Caa, DerivedKind::Tlsa, DerivedKind::Addresses, DerivedKind::MtaSts];
 
     /// Its name in `derive`.
     pub fn name(self) -> &'static str {
@@ -39,6 +42,7 @@ impl DerivedKind {
             DerivedKind::Https => "https",
             DerivedKind::Caa => "caa",
             DerivedKind::Tlsa => "tlsa",
+            DerivedKind::Addresses => "addresses",
             DerivedKind::MtaSts => "mta-sts",
             DerivedKind::MtaStsHost => "mta-sts-host",
             DerivedKind::Alias => "alias",
@@ -58,7 +62,7 @@ impl DerivedKind {
             DerivedKind::Https => &["HTTPS"],
             DerivedKind::Caa => &["CAA"],
             DerivedKind::Tlsa => &["TLSA"],
-            DerivedKind::MtaStsHost | DerivedKind::Alias => &["A", "AAAA"],
+            DerivedKind::Addresses | DerivedKind::MtaStsHost | DerivedKind::Alias => &["A", "AAAA"],
             DerivedKind::MtaSts | DerivedKind::Challenge => &["TXT"],
         }
     }
@@ -165,6 +169,7 @@ fn owners(kind: DerivedKind, host: &DomainName, ports: &[u16]) -> impl Iterator<
         DerivedKind::Tlsa => ports.iter().map(|port| (format!("_{port}._tcp.{host}"), *port)).collect(),
         // RFC 8659 §3: a wildcard is looked up at the name above.
         DerivedKind::Caa => vec![(host.as_str().strip_prefix("*.").unwrap_or(host.as_str()).to_owned(), 0)],
+        DerivedKind::Addresses => vec![(host.as_str().to_owned(), 0)],
         DerivedKind::MtaSts => vec![(format!("_mta-sts.{host}"), 0)],
         DerivedKind::MtaStsHost => vec![(MailPolicy::host(host), 0)],
         DerivedKind::Alias | DerivedKind::Challenge => Vec::new(),

@@ -245,7 +245,14 @@ impl<'d> RecordMerge<'d> {
         }
         let Some(signed_at) = signed_at else {
             self.add_aliases(aliases, sink, &mut added);
-            for rrset in &self.derivation.rrsets {
+            let derivation = self.derivation;
+            let (of_listeners, others): (Vec<_>, Vec<_>) =
+                derivation.rrsets.iter().partition(|rrset| rrset.kind == DerivedKind::Addresses);
+            for rrset in of_listeners {
+                self.add_rrset(rrset, sink, &mut added, &location, notes);
+                self.count_addresses(rrset, &added);
+            }
+            for rrset in others {
                 self.add_rrset(rrset, sink, &mut added, &location, notes);
             }
             for record in self.derivation.challenges() {
@@ -281,6 +288,9 @@ impl<'d> RecordMerge<'d> {
         for alias in aliases {
             let owner = alias.owner.as_name();
             let target = alias.target_text();
+            if let Some(name) = self.names.get_mut(owner.as_bytes()) {
+                name.types.extend([Rtype::A, Rtype::AAAA].map(|rtype| (rtype, alias.position)));
+            }
             for &(address, ttl_s) in by_target.get(&*target).into_iter().flatten() {
                 let mut in_file = self.names.get_mut(owner.as_bytes());
                 let (rtype, rdata) = match address {
@@ -295,6 +305,22 @@ impl<'d> RecordMerge<'d> {
                 };
                 sink.add(&Record { position: alias.position, owner, rtype, ttl_s, rdata: &rdata });
                 added.add(owner, rtype, format!("derived: alias of {target}"));
+            }
+        }
+    }
+
+    /// Counts the addresses of listeners, if they were added, as those of the file: other records have them as well.
+    fn count_addresses(&mut self, rrset: &DerivedRrset, added: &AddedRecords) {
+        let Some(owner) = wire_name_of(&rrset.owner) else { return };
+        let Some(name) = self.names.get_mut(owner.as_name().as_bytes()) else { return };
+        let origin = format!("derived: {}", rrset.kind.name());
+        let is_added = |rtype| added.origin(owner.as_name(), rtype) == Some(&origin);
+        let records = self.derivation.records.iter();
+        for record in records.filter(|record| record.kind == rrset.kind && record.owner == rrset.owner) {
+            match record.data.parse() {
+                Ok(IpAddr::V4(address)) if is_added(Rtype::A) => name.v4.push(address),
+                Ok(IpAddr::V6(address)) if is_added(Rtype::AAAA) => name.v6.push(address),
+                _ => {}
             }
         }
     }
@@ -391,6 +417,10 @@ fn complete_data(record: &DerivedRecord, host: Option<&NameInFile>) -> Option<Ve
         DerivedKind::Https => vec![(Rtype::HTTPS, format!("{}{}", record.data, hints(host_with_address?)))],
         DerivedKind::Caa => vec![(Rtype::CAA, record.data.clone())],
         DerivedKind::Tlsa => vec![(Rtype::TLSA, record.data.clone())],
+        DerivedKind::Addresses => {
+            let rtype = if record.data.contains(':') { Rtype::AAAA } else { Rtype::A };
+            vec![(rtype, record.data.clone())]
+        }
         DerivedKind::MtaSts => {
             let mail_servers = host.map_or(&[][..], |host| &host.mail_servers);
             vec![(Rtype::TXT, mail_policy_record(&record.data, mail_servers.to_vec())?)]

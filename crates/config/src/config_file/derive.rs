@@ -140,6 +140,7 @@ impl ConfigBuilder<'_, '_> {
                 DerivedKind::Caa => Some("authorities"),
                 DerivedKind::Tlsa => Some("keys"),
                 DerivedKind::Https
+                | DerivedKind::Addresses
                 | DerivedKind::MtaSts
                 | DerivedKind::MtaStsHost
                 | DerivedKind::Alias
@@ -180,7 +181,15 @@ impl ConfigBuilder<'_, '_> {
                 |kind: &&DerivedKind| matches!(kind, DerivedKind::Https | DerivedKind::Tlsa | DerivedKind::MtaSts);
             let without_listener =
                 derived.kinds.iter().find(of_listeners).filter(|_| self.config.https_listen.is_empty());
-            if let Some(kind) = without_listener {
+            let has_listener = !(self.config.http_listen.is_empty() && self.config.https_listen.is_empty());
+            if derived.kinds.contains(&DerivedKind::Addresses) && !has_listener {
+                let message = "\"addresses\" are those of [http] and [https], and neither has a `listen`".to_owned();
+                problems.push((
+                    *offset,
+                    message,
+                    "add [http] with listen = [\"0.0.0.0:80\", \"[::]:80\"], or remove it from `derive`",
+                ));
+            } else if let Some(kind) = without_listener {
                 let name = kind.name();
                 let message = format!("\"{name}\" is derived from the addresses of [https], which has no `listen`");
                 let remedy = "add [https] with listen = [\"0.0.0.0:443\", \"[::]:443\"], or remove it from `derive`";
@@ -243,6 +252,19 @@ mod tests {
         assert!(derived(&format!("{all}certificate = \"none\"\n").replace(HTTPS, "")).is_empty());
         assert!(derived(&all.replace("zone = \"a.zone\"\n", "")).is_empty());
         assert_eq!(derived(&format!("{ACME}{DOMAIN}")), ["example.com caa example.com"]);
+    }
+
+    #[test]
+    fn addresses_of_listeners_are_for_each_name_and_need_no_certificate() {
+        const HTTP: &str = "[http]\nlisten = [\"0.0.0.0:80\"]\n";
+        let text =
+            format!("{HTTP}{DOMAIN}aliases = [\"www.example.com\", \"other.example\"]\nderive = [\"addresses\"]\n");
+        assert_eq!(derived(&text), ["example.com addresses example.com", "example.com addresses www.example.com"]);
+        check(
+            "[domain.\"example.com\"]\nzone = \"a.zone\"\nderive = [\"addresses\"]\n",
+            &["3:1: \"addresses\" are those of [http] and [https], and neither has a `listen`; \
+               add [http] with listen = [\"0.0.0.0:80\", \"[::]:80\"], or remove it from `derive`"],
+        );
     }
 
     #[test]

@@ -3,7 +3,9 @@
 mod rotation;
 
 use crate::certificates::Setup;
-use sanderling_testkit::{DEADLINE, TestServer, curl, dig, free_address, run_to_end, sanderling, wait_until};
+use sanderling_testkit::{
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, free_address, run_to_end, sanderling, wait_until,
+};
 use std::fs;
 use std::net::SocketAddr;
 
@@ -132,4 +134,28 @@ fn withdraw(setup: &Setup, server: &TestServer, https_name: &str, before: u32) {
     setup.directory.control("reload");
     wait_until("the serial is raised", || serial(server.dns()) == before + 1);
     assert_eq!(records(server.dns(), https_name, "HTTPS"), "");
+}
+
+#[test]
+fn addresses_follow_the_listeners() {
+    let directory = TestDirectory::new();
+    std::fs::create_dir(directory.path().join("public")).unwrap();
+    directory.write("a.zone", b"$TTL 60\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 127.0.0.1\n");
+    let configure = |http: &str| {
+        let config = format!(
+            "workers = 1\nstate = \"state\"\n[http]\nlisten = [{http}]\n[dns]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"a.test\"]\n\
+             site = \"public\"\nzone = \"a.zone\"\naliases = [\"www.a.test\"]\nderive = [\"addresses\"]\n"
+        );
+        directory.replace("sanderling.toml", config.as_bytes());
+    };
+    configure("\"127.0.0.1:0\"");
+    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 1, dns: 1 });
+    for name in ["a.test", "www.a.test"] {
+        wait_until("the address is derived", || records(server.dns(), name, "A") == "127.0.0.1\n");
+    }
+    drop(server);
+    configure("\"127.0.0.1:0\", \"[::1]:0\"");
+    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 2, dns: 1 });
+    wait_until("the other address is derived", || records(server.dns(), "www.a.test", "AAAA") == "::1\n");
+    assert_eq!(records(server.dns(), "www.a.test", "A"), "127.0.0.1\n");
 }

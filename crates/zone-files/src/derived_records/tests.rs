@@ -321,3 +321,38 @@ fn alias_beside_addresses_or_without_resolvers_is_an_error() {
           resolvers = [\"system\"] into [dns], or those to ask; there must be a state folder"]
     );
 }
+
+#[test]
+fn addresses_of_listeners_are_added_and_other_records_have_them() {
+    let address = |owner: &str, data: &str| record(DerivedKind::Addresses, owner, data);
+    let mut set = set();
+    let zone = set.zones.get_mut("a.test").expect("it is there");
+    for name in ["a.test", "www.a.test"] {
+        zone.records.extend([address(name, "192.0.2.7"), address(name, "2001:db8::7")]);
+    }
+    let config = format!("{CONFIG}derive = [\"https\", \"addresses\"]\n");
+    let file = format!("{WITHOUT_ADDRESSES}www 60 A 192.0.2.99\nmail 60 A 192.0.2.5\n");
+    let (shown, notes) = merged_with(&set, &config, &file);
+    let expected = [
+        "a.test. 300 IN A 192.0.2.7 ; derived: addresses",
+        "a.test. 300 IN AAAA 2001:db8::7 ; derived: addresses",
+        "a.test. 300 IN HTTPS 1 . alpn=\"h2\" ipv4hint=192.0.2.7 ipv6hint=2001:db8::7 ; derived: https",
+        // The file has precedence.
+        "www.a.test. 60 IN A 192.0.2.99",
+        "www.a.test. 300 IN HTTPS 1 . alpn=\"h2\" ipv4hint=192.0.2.99 ; derived: https",
+    ];
+    for line in expected {
+        assert!(shown.lines().any(|shown| shown == line), "{line}\n{shown}");
+    }
+    assert!(!shown.contains("www.a.test. 300 IN A"), "{shown}");
+    assert!(notes.len() == 1 && notes[0].contains("no A record is derived for www.a.test"), "{notes:?}");
+    // ALIAS is a record of the file as well.
+    let (aliases, _) = with_aliases();
+    let config = format!("{aliases}derive = [\"addresses\"]\n");
+    let (shown, notes) =
+        merged_with(&set, &config, &format!("{WITHOUT_ADDRESSES}@ ALIAS x.host.example.\nmail 60 A 192.0.2.5\n"));
+    assert!(
+        !shown.contains("a.test. 300 IN A 192.0.2.7\n") && notes[0].contains("no A record is derived for a.test"),
+        "{notes:?}"
+    );
+}
