@@ -288,13 +288,15 @@ impl StateFolder {
         create_folder(path).map_err(|error| failed("create", path, &error))
     }
 
-    /// Removes generations that no link has led to: the switch to them was not reached.
+    /// Removes generations that no link leads to, except the one before: the switch to later ones was not reached, and the removal of
+    /// older ones.
     fn remove_unused_generations(&self) -> Result<(), StateError> {
         let generations = self.root.join(GENERATIONS);
         for (path, _) in entries(&generations).map_err(|error| failed("read", &generations, &error))? {
             let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('-'));
             let current = name.and_then(|(name, _)| fs::read_link(self.root.join(CERTIFICATES).join(name)).ok());
-            if current.is_none_or(|current| generation_of(&current) < generation_of(&path)) {
+            let is_kept = |current: u64| (current.saturating_sub(1)..=current).contains(&generation_of(&path));
+            if !current.is_some_and(|current| is_kept(generation_of(&current))) {
                 remove_folder(&path).map_err(|error| failed("remove", &path, &error))?;
             }
         }

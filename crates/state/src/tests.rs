@@ -47,6 +47,23 @@ fn chain_and_key_change_together() {
 }
 
 #[test]
+fn private_key_that_a_crash_has_left_is_removed_with_its_generation() {
+    let (_directory, path) = folder();
+    let state = StateFolder::open(&path).expect("opened");
+    (0..4).for_each(|_| state.store_certificate("a-1.example", b"chain", b"key").expect("stored"));
+    drop(state);
+    for old in [1, 2] {
+        let old = path.join(format!("generations/a-1.example-{old}"));
+        fs::create_dir(&old).expect("created");
+        fs::write(old.join(KEY_FILE), b"old key").expect("written");
+    }
+    let state = StateFolder::open(&path).expect("opened");
+    let exists = |number: u64| path.join(format!("generations/a-1.example-{number}")).exists();
+    assert_eq!([1, 2, 3, 4].map(exists), [false, false, true, true]);
+    assert_eq!(state.chain("a-1.example").expect("read"), Some(b"chain".to_vec()));
+}
+
+#[test]
 fn crash_leaves_the_content_before_or_after_a_change() {
     let (_directory, path) = folder();
     let state = StateFolder::open(&path).expect("opened");
