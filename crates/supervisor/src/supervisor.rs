@@ -296,17 +296,20 @@ impl Supervisor {
             [heartbeat, retry, process.drain_deadline(drain_limit), process.termination_deadline()]
         });
         let task = self.task.as_ref().and_then(Task::deadline);
+        // What waits for the end of the task, or for a serving process, is looked at then: its time may be over meanwhile.
+        let is_idle = self.task.is_none();
+        let is_serving = self.processes.iter().any(|process| process.phase() == Phase::Serving);
         let control = self.control.as_ref().and_then(ControlSocket::deadline);
         processes
             .chain([
                 task,
                 control,
-                self.restart_at,
+                self.restart_at.filter(|_| is_idle),
                 self.next_watchdog,
-                self.agent.next_deadline(),
+                self.agent.next_deadline(is_serving),
                 self.keeper.next_erasure(),
                 self.keeper.next_start().filter(|at| now < *at),
-                self.secrets.next_check(),
+                self.secrets.next_check().filter(|_| is_idle),
                 self.logs.next_check(),
             ])
             .flatten()

@@ -76,10 +76,11 @@ impl Agent {
         })
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Instant> {
+    /// When it needs the supervisor: a start counts only if it `can_start` now.
+    pub(super) fn next_deadline(&self, can_start: bool) -> Option<Instant> {
         let has_unsent = |process: &AgentProcess| process.is_connected && process.connection.unsent_count() > 0;
         let retry = self.process.as_ref().filter(|it| has_unsent(it)).map(|_| Instant::now() + RETRY_INTERVAL);
-        [self.start_at.filter(|_| self.process.is_none()), retry].into_iter().flatten().min()
+        [self.start_at.filter(|_| can_start && self.process.is_none()), retry].into_iter().flatten().min()
     }
 
     pub(super) fn pid(&self) -> Option<i32> {
@@ -443,6 +444,12 @@ mod tests {
     fn config(text: &str) -> Config {
         let source = ConfigSource::File("sanderling.toml".into());
         source.parse(text.as_bytes()).unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
+    }
+
+    #[test]
+    fn start_that_must_wait_for_a_serving_process_does_not_wake_the_supervisor() {
+        let agent = Agent { start_at: Some(Instant::now()), ..Agent::default() };
+        assert_eq!((agent.next_deadline(false), agent.next_deadline(true)), (None, agent.start_at));
     }
 
     #[test]
