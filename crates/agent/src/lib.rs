@@ -21,6 +21,7 @@ mod schedule;
 mod caa;
 mod zones;
 mod produced_catalogs;
+mod resolver_files;
 mod catalogs;
 mod catalog_members;
 mod secondary_zone;

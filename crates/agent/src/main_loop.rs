@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::link::Incoming;
 use crate::order::{OrderRequest, Orders};
 use crate::pinned_keys::{PinnedKeys, Question};
+use crate::resolver_files::ResolverFiles;
 use crate::schedule::Schedule;
 use crate::zones::Zones;
 use instant_acme::{CertificateIdentifier, Error, RevocationReason, RevocationRequest};
@@ -67,6 +68,7 @@ pub(crate) struct MainLoop {
     last_report: Option<AgentReport>,
     next_report_at: Instant,
     clock: ClockWatch,
+    resolver_files: ResolverFiles,
 }
 
 impl MainLoop {
@@ -77,6 +79,7 @@ impl MainLoop {
         derived: DerivedZones,
         aliases: AliasTargets,
         pinned: PinnedKeys,
+        resolver_files: ResolverFiles,
     ) -> MainLoop {
         let mut main_loop = MainLoop {
             orders: Rc::new(orders),
@@ -91,12 +94,13 @@ impl MainLoop {
             last_report: None,
             next_report_at: Instant::now(),
             clock: ClockWatch::new(unix_s()),
+            resolver_files,
         };
         main_loop.schedule_all();
         main_loop
     }
 
-    /// Runs until the supervisor ends. To be called in a [`tokio::task::LocalSet`].
+    /// Runs until the supervisor ends, or is to start another agent. To be called in a [`tokio::task::LocalSet`].
     pub(crate) async fn run(mut self) {
         loop {
             if self.clock.was_set_back(unix_s()) {
@@ -104,6 +108,12 @@ impl MainLoop {
                 self.certificates.iter_mut().for_each(|one| one.on_clock_set_back(&self.orders.state));
                 self.schedule_all();
                 self.aliases.on_clock_set_back();
+            }
+            if let Some(path) = self.resolver_files.replaced() {
+                let path = path.display();
+                return log_warning(&format!(
+                    "{path} was replaced; the agent exits, since its sandbox knows the file before"
+                ));
             }
             self.start_due();
             self.aliases.start_due();

@@ -9,6 +9,7 @@ use crate::main_loop::MainLoop;
 use crate::name_servers::NameServers;
 use crate::order::{Orders, Progress};
 use crate::pinned_keys::PinnedKeys;
+use crate::resolver_files::ResolverFiles;
 use crate::resolvers::Resolvers;
 use crate::tsig_keys::TsigSecrets;
 use crate::zones::Zones;
@@ -29,10 +30,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::LocalSet;
-
-/// What the resolver of the C library reads.
-const RESOLVER_FILES: [&str; 5] =
-    ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"];
 
 /// Runs the agent with what the supervisor has passed on, until the supervisor ends. `state` is the state folder.
 pub fn run(source: &ConfigSource, state: &Path) -> Exit {
@@ -67,7 +64,8 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     sandbox::drop_privileges(user.as_ref(), sandbox::CoreDumps::Forbidden)?;
     let state = StateFolder::open(state).map_err(|error| io::Error::other(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-    confine(&config, state.path())?;
+    let resolver_files = ResolverFiles::of_system();
+    confine(&config, &resolver_files, state.path())?;
     log::set_queue_limit(config.limits.log_queue_bytes_max);
     log::start_writer()?;
     let certificates =
@@ -93,20 +91,19 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
             config: Rc::clone(&config),
             progress: Progress::default(),
         };
-        MainLoop::new(orders, certificates, zones, derived, aliases, pinned).run().await;
+        MainLoop::new(orders, certificates, zones, derived, aliases, pinned, resolver_files).run().await;
         Ok(())
     })
 }
 
 /// Restricts this process: it connects to other machines, reads and writes its folders of the state folder, and reads the files of zones
 /// that it signs.
-fn confine(config: &Config, state: &Path) -> io::Result<()> {
+fn confine(config: &Config, resolver_files: &ResolverFiles, state: &Path) -> io::Result<()> {
     let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
     let zone_folders = config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_some()).map(folder_of);
-    let readable = RESOLVER_FILES.iter().map(|path| readable_path(path)).chain(zone_folders);
-    let readable: Vec<File> = readable.filter_map(|path| File::open(path).ok()).collect();
-    let sandbox =
-        SandboxConfig { readable_fds: readable.iter().map(AsFd::as_fd).collect(), landlock: layer, seccomp: layer };
+    let zone_folders: Vec<File> = zone_folders.filter_map(|path| File::open(path).ok()).collect();
+    let readable_fds = resolver_files.opened().chain(&zone_folders).map(AsFd::as_fd).collect();
+    let sandbox = SandboxConfig { readable_fds, landlock: layer, seccomp: layer };
     let writable: Vec<File> =
         sanderling_state::FOLDERS.iter().map(|name| File::open(state.join(name))).collect::<io::Result<_>>()?;
     let writable: Vec<BorrowedFd<'_>> = writable.iter().map(AsFd::as_fd).collect();
@@ -118,14 +115,5 @@ fn folder_of(zone: &Zone) -> PathBuf {
     match zone.file.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
-    }
-}
-
-/// A file of `/etc`, or the folder that a link there leads to: a resolver replaces the file in it.
-fn readable_path(path: &str) -> PathBuf {
-    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
-    match real.parent() {
-        Some(folder) if folder != Path::new("/etc") && folder != Path::new("/") => folder.to_owned(),
-        _ => real,
     }
 }
