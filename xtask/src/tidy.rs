@@ -23,7 +23,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ),
     // It reads nothing from the network, so it depends on no protocol crate.
     ("crates/supervisor", &["listeners", "ipc", "config", "os", "state"]),
-    ("crates/agent", &["zone-files", "ipc", "config", "os", "state", "tls", "dnssec", "dns"]),
+    ("crates/agent", &["zone-files", "ipc", "config", "os", "state", "tls", "dnssec", "dns", "http"]),
     ("crates/keeper", &["ipc", "state", "config", "os", "tls", "dnssec", "dns"]),
     ("crates/state", &[]),
     ("crates/dnssec", &["dns", "calendar"]),

@@ -50,11 +50,6 @@ impl Accounts {
         self.entries.iter().position(|entry| entry.authority.directory == directory)
     }
 
-    /// When an authority that has refused too many requests lets the server ask again, if it has said so since the last call.
-    pub(crate) fn take_retry_after(&self, index: usize) -> Option<u64> {
-        self.entries[index].client.as_ref().ok()?.retry_after().take()
-    }
-
     /// The account at an authority, which is registered if there is none.
     pub(crate) async fn get(&self, index: usize, state: &StateFolder) -> Result<Account, Failure> {
         let entry = &self.entries[index];

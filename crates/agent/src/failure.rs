@@ -1,11 +1,12 @@
 //! Why a certificate was not issued, what the operator can do, and when the next attempt is.
 
 use crate::clock::random_between;
-use crate::https_client::StatusError;
+use crate::https_client::AnswerError;
 use hyper::StatusCode;
 use instant_acme::{Error, Problem};
 use sanderling_state::StateError;
 use std::fmt;
+use std::time::Instant;
 
 const MINUTE_S: u64 = 60;
 const DAY_S: u64 = 24 * 3600;
@@ -16,8 +17,8 @@ const UNREACHABLE_DELAY_S_MIN: u64 = 5;
 const UNREACHABLE_DELAY_S_MAX: u64 = 3600;
 /// Authorities count refusals over hours.
 const RATE_LIMITED_DELAY_S: u64 = 3 * 3600;
-/// The longest delay that an authority may ask for.
-const RETRY_AFTER_S_MAX: u64 = 7 * DAY_S;
+/// The longest delay that an authority may ask for without a limit of its own.
+const OUTAGE_S_MAX: u64 = DAY_S;
 /// Delays after refusals, as Let's Encrypt recommends (its integration guide); then daily.
 const REFUSED_DELAYS_S: [u64; 3] = [MINUTE_S, 10 * MINUTE_S, 100 * MINUTE_S];
 
@@ -64,7 +65,7 @@ impl Failure {
     }
 
     /// The same, when the authority lets the server ask again after so many seconds.
-    pub(crate) fn with_retry_after(self, retry_after_s: Option<u64>) -> Failure {
+    fn with_retry_after(self, retry_after_s: Option<u64>) -> Failure {
         Failure { retry_after_s, ..self }
     }
 
@@ -106,6 +107,20 @@ impl Failure {
         Failure::new(kind, cause, remedy)
     }
 
+    /// An answer that the library for ACME does not see.
+    fn of_answer(error: &AnswerError) -> Failure {
+        let failure = match &error.problem {
+            Some(problem) if problem.r#type.is_some() => Failure::of_problem(problem),
+            _ => Failure::new(Kind::Unreachable, error.to_string(), "the server tries again"),
+        };
+        let kind = match (error.status, failure.kind) {
+            (StatusCode::TOO_MANY_REQUESTS, _) => Kind::RateLimited,
+            (status, Kind::Refused) if status.is_server_error() => Kind::Unreachable,
+            (_, kind) => kind,
+        };
+        Failure { kind, ..failure }.with_retry_after(error.retry_after_s)
+    }
+
     /// Seconds until the next attempt after `failure_count` failures, this one included.
     pub(crate) fn delay_s(&self, failure_count: u32) -> u64 {
         let before = failure_count.saturating_sub(1);
@@ -113,10 +128,12 @@ impl Failure {
             Kind::Unreachable | Kind::NotReady | Kind::Again | Kind::State => {
                 UNREACHABLE_DELAY_S_MIN.saturating_mul(1 << before.min(32)).min(UNREACHABLE_DELAY_S_MAX)
             }
-            Kind::RateLimited => {
-                self.retry_after_s.map_or(RATE_LIMITED_DELAY_S, |seconds| seconds.clamp(MINUTE_S, RETRY_AFTER_S_MAX))
-            }
+            Kind::RateLimited => self.retry_after_s.map_or(RATE_LIMITED_DELAY_S, |seconds| seconds.max(MINUTE_S)),
             Kind::Refused | Kind::Gone => *REFUSED_DELAYS_S.get(before as usize).unwrap_or(&DAY_S),
+        };
+        let delay_s = match (self.kind, self.retry_after_s) {
+            (Kind::RateLimited, _) | (_, None) => delay_s,
+            (_, Some(seconds)) => delay_s.max(seconds.min(OUTAGE_S_MAX)),
         };
         // Not at the same time as others that have failed because of the same authority.
         random_between(delay_s, delay_s + delay_s / 10)
@@ -126,16 +143,21 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         if let Error::Other(other) = &error
-            && let Some(StatusError(status)) = other.downcast_ref()
+            && let Some(error) = other.downcast_ref()
         {
-            let kind = match *status {
-                StatusCode::TOO_MANY_REQUESTS => Kind::RateLimited,
-                _ => Kind::Unreachable,
-            };
-            return Failure::new(kind, other.to_string(), "the server tries again");
+            return Failure::of_answer(error);
         }
         match error {
             Error::Api(problem) => Failure::of_problem(&problem),
+            Error::Timeout(next) => {
+                let time = next.map(|at| at.saturating_duration_since(Instant::now()));
+                Failure::new(
+                    Kind::Unreachable,
+                    "the authority has not finished the order in time",
+                    "the server tries again",
+                )
+                .with_retry_after(time.map(|time| time.as_secs()))
+            }
             Error::Json(_) => Failure::new(Kind::Unreachable, "the authority answers something else than ACME", ""),
             other => Failure::new(Kind::Unreachable, other.to_string(), "the server tries again"),
         }
@@ -216,9 +238,42 @@ mod tests {
         }
         assert!(delay(Kind::RateLimited, 1) >= 3_600);
         let limited = |seconds| Failure::new(Kind::RateLimited, "", "").with_retry_after(Some(seconds));
-        for (asked_s, expected_s) in [(0, 60), (7_200, 7_200), (u64::MAX, 7 * DAY_S)] {
-            let delay_s = limited(asked_s).delay_s(1);
-            assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{asked_s}: {delay_s}");
+        let outage = |seconds| Failure::new(Kind::Unreachable, "", "").with_retry_after(Some(seconds));
+        for (failure, expected_s) in [
+            (limited(0), 60),
+            (limited(7_200), 7_200),
+            (limited(7 * DAY_S), 7 * DAY_S),
+            (outage(0), 5),
+            (outage(600), 600),
+            (outage(7 * DAY_S), DAY_S),
+        ] {
+            let delay_s = failure.delay_s(1);
+            assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{failure:?}: {delay_s}");
         }
+    }
+
+    #[test]
+    fn delay_is_that_of_the_answer_with_the_error() {
+        let limited = || Some(problem("rateLimited"));
+        for (status, problem, retry_after_s, kind) in [
+            (429, limited(), Some(4_000), Kind::RateLimited),
+            (429, None, None, Kind::RateLimited),
+            (403, limited(), Some(60), Kind::RateLimited),
+            (403, Some(problem("unauthorized")), Some(60), Kind::Refused),
+            (503, None, Some(60), Kind::Unreachable),
+            (500, Some(problem("malformed")), None, Kind::Unreachable),
+        ] {
+            let status = StatusCode::from_u16(status).expect("a status");
+            let error = AnswerError { status, problem, retry_after_s };
+            let failure = Failure::from(Error::Other(Box::new(error)));
+            assert_eq!((failure.kind, failure.retry_after_s), (kind, retry_after_s), "{status}: {failure}");
+        }
+        let later = Instant::now() + std::time::Duration::from_secs(100);
+        assert!(
+            Failure::from(Error::Timeout(Some(later)))
+                .retry_after_s
+                .is_some_and(|seconds| (90..=100).contains(&seconds))
+        );
+        assert_eq!(Failure::from(Error::Timeout(None)).retry_after_s, None);
     }
 }

@@ -1,28 +1,33 @@
 //! The client of HTTPS for certificate authorities: one connection for each request, over HTTP/1.1. Time and size of an answer are
 //! limited.
 
+use crate::clock::unix_s;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER};
-use hyper::{Request, Response, StatusCode, Uri};
+use hyper::header::{HOST, HeaderValue, RETRY_AFTER};
+use hyper::{HeaderMap, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
+use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
 use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
+use sanderling_http::HttpDate;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 /// Bytes of the longest answer: a certificate chain.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 const PORT: u16 = 443;
+/// The longest delay that an authority may ask for.
+const RETRY_AFTER_S_MAX: u64 = 7 * 24 * 3600;
 
 /// A client that trusts some roots.
 #[derive(Clone)]
@@ -30,26 +35,13 @@ pub(crate) struct HttpsClient {
     tls: TlsConnector,
     /// For a request and its answer.
     timeout: Duration,
-    retry_after: Arc<RetryAfter>,
-}
-
-/// When an authority that has refused a request because of too many lets the client ask again (RFC 6585 §4), in seconds; 0 if it has not
-/// said so.
-#[derive(Default)]
-pub(crate) struct RetryAfter(AtomicU64);
-
-impl RetryAfter {
-    /// What the authority has said since the last call.
-    pub(crate) fn take(&self) -> Option<u64> {
-        Some(self.0.swap(0, Ordering::Relaxed)).filter(|seconds| *seconds > 0)
-    }
 }
 
 impl HttpsClient {
     /// A client that trusts the roots in the file `root`, or those of the system, and waits for `timeout` for an answer.
     ///
     /// # Errors
-    /// There are none.
+    /// The file cannot be read, or there is no root.
     pub(crate) fn new(root: Option<&Path>, timeout: Duration) -> io::Result<HttpsClient> {
         let mut roots = RootCertStore::empty();
         match root {
@@ -82,11 +74,15 @@ impl HttpsClient {
             .map_err(io::Error::other)?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        Ok(HttpsClient { tls: TlsConnector::from(Arc::new(config)), timeout, retry_after: Arc::default() })
+        Ok(HttpsClient { tls: TlsConnector::from(Arc::new(config)), timeout })
     }
 
-    pub(crate) fn retry_after(&self) -> &RetryAfter {
-        &self.retry_after
+    /// Half of the time of a request is for all addresses: one that does not answer leaves time for the next one.
+    async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, String> {
+        let addresses = lookup_host((host, port)).await.map_err(|error| error.to_string())?;
+        let addresses: Vec<SocketAddr> = addresses.collect();
+        let time_max = self.timeout / 2 / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+        connect_to_first(&addresses, time_max).await
     }
 
     async fn exchange<B>(&self, mut request: Request<B>) -> Result<BytesResponse, BoxError>
@@ -100,9 +96,10 @@ impl HttpsClient {
             uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or("the authority names no https URL")?;
         let port = uri.port_u16().unwrap_or(PORT);
         let address = host.trim_matches(['[', ']']);
-        let stream = TcpStream::connect((address, port))
+        let stream = self
+            .connect(address, port)
             .await
-            .map_err(|error| format!("cannot connect to {host}, port {port}: {error}"))?;
+            .map_err(|problem| format!("cannot connect to {host}, port {port}: {problem}"))?;
         stream.set_nodelay(true)?;
         let name = ServerName::try_from(address.to_owned())?;
         let stream = self
@@ -116,20 +113,15 @@ impl HttpsClient {
         *request.uri_mut() =
             Uri::builder().path_and_query(uri.path_and_query().map_or("/", |path| path.as_str())).build()?;
         let answer = async {
-            let (parts, body) = sender.send_request(request).await.map_err(described)?.into_parts();
-            if parts.status == StatusCode::TOO_MANY_REQUESTS {
-                let seconds = parts.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-                self.retry_after.0.store(seconds.unwrap_or(0), Ordering::Relaxed);
-            }
-            let is_described = parts
-                .headers
-                .get(CONTENT_TYPE)
-                .is_some_and(|value| value.to_str().is_ok_and(|text| text.contains("json")));
-            let is_error = parts.status.is_server_error() || parts.status == StatusCode::TOO_MANY_REQUESTS;
-            if is_error && !is_described {
-                return Err(StatusError(parts.status).into());
-            }
+            let (mut parts, body) = sender.send_request(request).await.map_err(described)?.into_parts();
+            let retry_after_s = normalize_retry_after(&mut parts.headers, unix_s());
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
+            let (status, is_delayed) = (parts.status, retry_after_s.is_some());
+            let is_error = status.is_server_error() || status.is_client_error() && is_delayed;
+            if is_error || status == StatusCode::TOO_MANY_REQUESTS {
+                let problem = serde_json::from_slice(&body).ok();
+                return Err(AnswerError { status, problem, retry_after_s }.into());
+            }
             Ok::<_, BoxError>(BytesResponse::from(Response::from_parts(parts, Full::new(body))))
         };
         tokio::pin!(answer);
@@ -142,6 +134,37 @@ impl HttpsClient {
             }
         }
     }
+}
+
+/// Tries the addresses one after the other, each for at most `time_max`.
+///
+/// # Errors
+/// Why the last one did not accept the connection.
+async fn connect_to_first(addresses: &[SocketAddr], time_max: Duration) -> Result<TcpStream, String> {
+    let mut problem = "it has no address".to_owned();
+    for address in addresses {
+        match timeout(time_max, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => problem = format!("{error} ({})", address.ip()),
+            Err(_) => problem = format!("no answer within {} s ({})", time_max.as_secs_f64(), address.ip()),
+        }
+    }
+    Err(problem)
+}
+
+/// Gives the field Retry-After the form of a number of seconds, which is the result; removes it if it has no form of RFC 9110 §10.2.3.
+fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64) -> Option<u64> {
+    let text = headers.remove(RETRY_AFTER)?;
+    let text = text.as_bytes().trim_ascii();
+    let seconds = if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {
+        // One with too many digits is as long as possible.
+        std::str::from_utf8(text).ok()?.parse().unwrap_or(u64::MAX)
+    } else {
+        HttpDate::parse_unix_s(text)?.saturating_sub(now_unix_s)
+    };
+    let seconds = seconds.min(RETRY_AFTER_S_MAX);
+    headers.insert(RETRY_AFTER, seconds.into());
+    Some(seconds)
 }
 
 /// What to do if the certificate of the authority is not valid at this time: it is the clock of this machine more often than the authority.
@@ -162,17 +185,23 @@ fn described(error: hyper::Error) -> BoxError {
     }
 }
 
-/// The authority has answered with a status of an error, and not described it (RFC 8555 §6.7).
+/// The authority answers with an error of its own, or that it is asked too often.
 #[derive(Debug)]
-pub(crate) struct StatusError(pub(crate) StatusCode);
+pub(crate) struct AnswerError {
+    pub(crate) status: StatusCode,
+    /// How it describes the error, if it does (RFC 8555 §6.7).
+    pub(crate) problem: Option<Problem>,
+    /// In how many seconds it lets the server ask again, if it says so (RFC 8555 §6.6).
+    pub(crate) retry_after_s: Option<u64>,
+}
 
-impl fmt::Display for StatusError {
+impl fmt::Display for AnswerError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "the authority answers with status {}", self.0)
+        write!(out, "the authority answers with status {}", self.status)
     }
 }
 
-impl std::error::Error for StatusError {}
+impl std::error::Error for AnswerError {}
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -183,7 +212,7 @@ impl HttpClient for HttpsClient {
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
         let client = self.clone();
         Box::pin(async move {
-            match tokio::time::timeout(client.timeout, client.exchange(request)).await {
+            match timeout(client.timeout, client.exchange(request)).await {
                 Ok(answered) => answered.map_err(Error::Other),
                 Err(_) => {
                     let time = client.timeout.as_secs_f64();
@@ -191,5 +220,61 @@ impl HttpClient for HttpsClient {
                 }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpSocket;
+
+    #[test]
+    fn address_that_does_not_answer_leaves_time_for_the_next_one() {
+        crate::testing::run(async {
+            let socket = TcpSocket::new_v4().expect("created");
+            socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("bound");
+            let silent = socket.listen(0).expect("listens");
+            let silent_address = silent.local_addr().expect("bound");
+            let time_max = Duration::from_millis(100);
+            // The kernel drops the requests for connections that its queue has no room for.
+            let mut waiting = Vec::new();
+            while let Ok(connected) = timeout(time_max, TcpStream::connect(silent_address)).await {
+                waiting.push(connected.expect("connected"));
+            }
+            let good = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+            let good = good.local_addr().expect("bound");
+            let stream = connect_to_first(&[silent_address, good], time_max).await.expect("connected");
+            assert_eq!(stream.peer_addr().expect("connected"), good);
+            let problem = connect_to_first(&[silent_address], time_max).await.expect_err("silent");
+            assert_eq!(problem, "no answer within 0.1 s (127.0.0.1)");
+        });
+    }
+
+    #[test]
+    fn delay_is_a_number_or_a_date() {
+        let check = |text: &str, expected: Option<u64>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, HeaderValue::from_str(text).expect("a value"));
+            assert_eq!(normalize_retry_after(&mut headers, 784_111_777), expected, "{text}");
+            let normalized = headers.get(RETRY_AFTER).map(|value| value.to_str().expect("text").to_owned());
+            assert_eq!(normalized, expected.map(|seconds| seconds.to_string()), "{text}");
+        };
+        for (text, expected) in [
+            ("0", Some(0)),
+            (" 120 ", Some(120)),
+            ("18446744073709551615", Some(RETRY_AFTER_S_MAX)),
+            ("99999999999999999999999", Some(RETRY_AFTER_S_MAX)),
+            ("Sun, 06 Nov 1994 09:49:37 GMT", Some(3_600)),
+            ("Sunday, 06-Nov-94 08:49:38 GMT", Some(1)),
+            ("Sun, 06 Nov 1994 07:49:37 GMT", Some(0)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", Some(RETRY_AFTER_S_MAX)),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("soon", None),
+        ] {
+            check(text, expected);
+        }
+        assert_eq!(normalize_retry_after(&mut HeaderMap::new(), 0), None);
     }
 }

@@ -112,7 +112,6 @@ impl Orders {
                 Ok(()) => return Ok(()),
                 Err(failure) => failure,
             };
-            let failure = failure.with_retry_after(self.accounts.take_retry_after(request.authority_index));
             resumption_count += 1;
             match failure.kind {
                 _ if resumption_count == RESUMPTIONS_MAX => return Err(failure),
