@@ -83,6 +83,19 @@ impl Zone {
         Some(merged)
     }
 
+    /// The version `latest`, which changes of this one have led to, with the store of `merged`, which is this version merged. It takes time
+    /// and memory in proportion to the changes. `None` if `latest` shares no store with this version, or it cannot be made.
+    pub fn rebased(&self, merged: &Zone, latest: &Zone, limits: ZoneLimits) -> Option<Zone> {
+        let mut edit = ZoneEdit::new(merged);
+        for node in latest.nodes_beside(self)?.iter().chain(&self.nodes_beside(latest)?) {
+            let now = latest.node_named(node.name()).map_or_else(Rrsets::new, |node| rrsets_of(&node));
+            edit.names.insert(node.name().as_bytes().to_vec(), now);
+        }
+        let mut rebased = edit.finish(limits).zone?;
+        rebased.journal = latest.journal.clone();
+        Some(rebased)
+    }
+
     /// Whether the next change makes a version that shares nothing with this one, since they differ from the store in too much.
     fn has_large_delta(&self) -> bool {
         let Some(delta) = &self.delta else { return false };

@@ -136,6 +136,7 @@ enum Finished {
     Zone(Box<zone_commands::ZoneResult>),
     DerivedZones(Box<derived_zones::DerivedResult>),
     Updates(Box<updates::UpdateApplication>),
+    Built(Box<updates::BuiltVersion>),
     Merged(Box<updates::MergedZone>),
 }
 

@@ -127,6 +127,8 @@ proptest! {
             zone.prepare_edits();
         }
         let mut zone = Arc::new(zone);
+        // A version in the middle is merged while others follow.
+        let mut built_beside = None;
         for (index, step) in steps.iter().enumerate() {
             for place in step {
                 // A record goes, or one of the others comes.
@@ -142,8 +144,12 @@ proptest! {
             version.continue_journal(&zone, JOURNAL_BYTES_MAX);
             let merged = version.merged(ZoneLimits::default()).expect("without errors");
             prop_assert_eq!((merged.delta_name_count(), merged.journal()), (0, version.journal()));
-            check_same(merged, zone_of(&next), &questions, "merged");
+            let merged = check_same(merged, zone_of(&next), &questions, "merged");
             zone = check_same(version, zone_of(&next), &questions, &format!("{text}→\n{next}"));
+            let (base, merged) = built_beside.get_or_insert_with(|| (Arc::clone(&zone), merged));
+            let rebased = base.rebased(merged, &zone, ZoneLimits::default()).expect("without errors");
+            prop_assert_eq!((rebased.delta_name_count() > 0, rebased.journal()), (index > 0, zone.journal()));
+            check_same(rebased, zone_of(&next), &questions, &format!("rebased {next}"));
             text = next;
         }
     }

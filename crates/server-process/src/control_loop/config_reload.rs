@@ -88,17 +88,19 @@ impl ControlLoop<'_> {
 
     /// Applies what was loaded, if there is something.
     pub(super) fn handle_loaded(&mut self) {
-        match self.results.1.try_recv() {
-            Ok(Finished::Config(result)) => self.handle_config(*result),
-            Ok(Finished::Site(result)) => self.apply_site(*result),
-            Ok(Finished::Zone(result)) => self.apply_zone(*result),
-            Ok(Finished::DerivedZones(result)) => self.apply_derived(*result),
-            Ok(Finished::Updates(application)) => self.finish_updates(*application),
-            Ok(Finished::Merged(merged)) => self.serve_merged(*merged),
-            Err(_) => return,
+        while let Ok(finished) = self.results.1.try_recv() {
+            match finished {
+                Finished::Config(result) => self.handle_config(*result),
+                Finished::Site(result) => self.apply_site(*result),
+                Finished::Zone(result) => self.apply_zone(*result),
+                Finished::DerivedZones(result) => self.apply_derived(*result),
+                Finished::Updates(application) => self.finish_updates(*application),
+                Finished::Built(built) => self.on_built(built),
+                Finished::Merged(merged) => self.serve_merged(*merged),
+            }
+            self.load_derived();
+            self.handle_waiting();
         }
-        self.load_derived();
-        self.handle_waiting();
     }
 
     pub(super) fn handle_config(&mut self, result: LoadResult) {

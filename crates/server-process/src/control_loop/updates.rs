@@ -11,22 +11,26 @@ use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning};
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult};
-use sanderling_dns::{Name, ZoneEntry, is_later};
+use sanderling_dns::{Name, Zone, ZoneEntry, ZoneLimits, is_later};
 use sanderling_ipc::agent::{StoreResult, UpdatesId, UpdatesOutcome, UpdatesToStore, updates_to_memfd};
 use sanderling_ipc::{Event, FdKind, Message};
 use sanderling_os::event_fd::EventFd;
 use sanderling_server::{ReceivedUpdate, UpdateInbox};
 use sanderling_zone_files::StoreRequest;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Updates that are applied together.
 const GROUP_MAX: usize = 256;
 /// Time between two messages about updates that fail.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// Time after the last update of a zone until its version is built as a whole. Updates that come meanwhile wait.
+/// Time after the last update of a zone until its version is built as a whole.
 const MERGE_AFTER: Duration = Duration::from_secs(60);
+/// The same after the first update, of a zone whose updates go on.
+const MERGE_AT_LATEST_AFTER: Duration = Duration::from_secs(300);
 const FAILED: UpdateResult = UpdateResult::Refused(UpdateRefusal::Failed);
 
 /// The updates that wait, and those whose version is being stored.
@@ -43,8 +47,33 @@ pub(super) struct UpdateQueue {
     timeout: Duration,
     /// When the next failure of an update is logged at the earliest.
     next_log_at: Option<Instant>,
-    /// Zones that updates have changed, with the time of the last one.
-    changed: BTreeMap<DomainName, Instant>,
+    /// Zones that updates have changed since they were built as a whole.
+    changed: BTreeMap<DomainName, ChangeTimes>,
+    merge: Merge,
+}
+
+/// When the first and the last updates of a zone were made.
+#[derive(Clone, Copy, Debug)]
+struct ChangeTimes {
+    first: Instant,
+    last: Instant,
+}
+
+/// A version that is built as a whole while updates go on.
+enum Merge {
+    None,
+    /// A thread builds it.
+    Running,
+    /// It waits for the loader, which adds the changes that have been made meanwhile.
+    Built(Box<BuiltVersion>),
+}
+
+/// A version that was built as a whole.
+pub(super) struct BuiltVersion {
+    apex: DomainName,
+    base: Arc<Zone>,
+    /// `None` after a panic.
+    merged: Option<Zone>,
 }
 
 /// Updates whose version the agent hands over.
@@ -75,7 +104,7 @@ pub(super) struct UpdateApplication {
     updated: Option<UpdatedZone>,
 }
 
-/// A zone that was built as a whole, if there was a reason to.
+/// A zone with a version that was built as a whole, unless it was too late.
 pub(super) struct MergedZone {
     loader: Loader,
     merged: Option<(ZoneEntry, Arc<ZoneState>)>,
@@ -96,6 +125,7 @@ impl UpdateQueue {
             timeout,
             next_log_at: None,
             changed: BTreeMap::new(),
+            merge: Merge::None,
         }
     }
 
@@ -119,10 +149,18 @@ impl UpdateQueue {
         }
     }
 
-    /// Takes a zone whose last update was made some time before `now`.
-    fn take_settled(&mut self, now: Instant) -> Option<DomainName> {
-        let is_settled = |(_, at): &(&DomainName, &Instant)| now.saturating_duration_since(**at) >= MERGE_AFTER;
-        let apex = self.changed.iter().find(is_settled).map(|(apex, _)| apex.clone())?;
+    /// Notes an update of a zone.
+    fn note_change(&mut self, apex: DomainName, now: Instant) {
+        self.changed.entry(apex).or_insert(ChangeTimes { first: now, last: now }).last = now;
+    }
+
+    /// Takes a zone whose version is to be built as a whole.
+    fn take_due(&mut self, now: Instant) -> Option<DomainName> {
+        let is_due = |(_, times): &(&DomainName, &ChangeTimes)| {
+            let since = |time| now.saturating_duration_since(time);
+            since(times.last) >= MERGE_AFTER || since(times.first) >= MERGE_AT_LATEST_AFTER
+        };
+        let apex = self.changed.iter().find(is_due).map(|(apex, _)| apex.clone())?;
         self.changed.remove(&apex);
         Some(apex)
     }
@@ -175,9 +213,14 @@ impl ControlLoop<'_> {
         if let Some(apex) = self.updates.outdated.pop_first() {
             return self.load_stored_updates(apex);
         }
+        match std::mem::replace(&mut self.updates.merge, Merge::None) {
+            Merge::Built(built) => return self.take_built(*built),
+            Merge::Running => self.updates.merge = Merge::Running,
+            Merge::None => self.begin_merge(now),
+        }
         let updates = self.updates.inbox.take_of_one_zone(GROUP_MAX);
         let name = updates.first().map(|update| update.message.apex().to_string());
-        let Some(name) = name else { return self.merge_settled(now) };
+        let Some(name) = name else { return };
         let Ok(apex) = DomainName::parse(&name) else {
             return self.answer_updates(updates.into_iter().map(|update| (update, FAILED)));
         };
@@ -331,7 +374,7 @@ impl ControlLoop<'_> {
     fn serve_updated(&mut self, storing: Storing) {
         let Storing { mut loader, apex, version, updates, .. } = storing;
         let taken = loader.take_updated(version);
-        self.updates.changed.insert(apex, Instant::now());
+        self.updates.note_change(apex, Instant::now());
         self.return_loader(loader);
         if let Some(one) = taken {
             self.report_journals(&one.journals);
@@ -340,13 +383,36 @@ impl ControlLoop<'_> {
         self.answer_updates(updates);
     }
 
-    /// Begins to build a zone as a whole that updates have changed. It is looked for at each heartbeat, at least.
-    fn merge_settled(&mut self, now: Instant) {
-        let Some(apex) = self.updates.take_settled(now) else { return };
+    /// Begins to build a zone as a whole that updates have changed, on a thread of its own: updates go on meanwhile. It is looked for at each
+    /// heartbeat, at least.
+    fn begin_merge(&mut self, now: Instant) {
+        let Some(apex) = self.updates.take_due(now) else { return };
+        let Some(base) = self.state.loader.as_ref().and_then(|loader| loader.version_to_merge(&apex)) else { return };
+        let limits = ZoneLimits { records_per_rrset_max: self.state.config.limits.zone_records_per_rrset_max };
+        let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
+        let build = move || {
+            let merged = catch_unwind(AssertUnwindSafe(|| base.merged(limits))).ok().flatten();
+            // Fails only if the process exits.
+            let _ = sender.send(Finished::Built(Box::new(BuiltVersion { apex, base, merged })));
+            let _ = finished.signal();
+        };
+        match thread::Builder::new().name("merge".to_owned()).spawn(build) {
+            Ok(_) => self.updates.merge = Merge::Running,
+            Err(error) => log_error(&format!("cannot start a thread to build a zone: {}", error_text(&error))),
+        }
+    }
+
+    pub(super) fn on_built(&mut self, built: Box<BuiltVersion>) {
+        self.updates.merge = if built.merged.is_some() { Merge::Built(built) } else { Merge::None };
+    }
+
+    /// Has the loader add to a version that was built as a whole what has changed meanwhile.
+    fn take_built(&mut self, built: BuiltVersion) {
+        let BuiltVersion { apex, base, merged: Some(merged) } = built else { return };
         let Some(loader) = self.state.loader.take() else { return };
         let config = Arc::clone(&self.state.config);
-        let merge = move |loader: &mut Loader| loader.merge(&config, &apex);
-        let started = self.start_load(loader, merge, |loader, merged| {
+        let take = move |loader: &mut Loader| loader.take_merged(&config, &apex, &base, merged);
+        let started = self.start_load(loader, take, |loader, merged| {
             Finished::Merged(Box::new(MergedZone { loader, merged: merged.flatten() }))
         });
         self.loads_one = started.is_ok();
@@ -409,15 +475,33 @@ impl ControlLoop<'_> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn zone_settles_after_its_last_update() {
+    fn queue() -> UpdateQueue {
         let wakeup = Arc::new(EventFd::new().expect("a descriptor"));
-        let mut queue = UpdateQueue::new(wakeup, 1, Duration::from_secs(1));
+        UpdateQueue::new(wakeup, 1, Duration::from_secs(1))
+    }
+
+    #[test]
+    fn zone_is_built_as_a_whole_after_its_last_update() {
+        let (mut queue, second) = (queue(), Duration::from_secs(1));
         let (start, apex) = (Instant::now(), DomainName::parse("example.com").expect("a name"));
-        queue.changed.insert(apex.clone(), start);
-        queue.changed.insert(apex.clone(), start + Duration::from_secs(1));
-        assert_eq!(queue.take_settled(start + MERGE_AFTER), None);
-        let settled = start + MERGE_AFTER + Duration::from_secs(1);
-        assert_eq!((queue.take_settled(settled), queue.take_settled(settled)), (Some(apex), None));
+        queue.note_change(apex.clone(), start);
+        queue.note_change(apex.clone(), start + second);
+        assert_eq!(queue.take_due(start + MERGE_AFTER), None);
+        let due = start + MERGE_AFTER + second;
+        assert_eq!((queue.take_due(due), queue.take_due(due)), (Some(apex), None));
+    }
+
+    #[test]
+    fn zone_whose_updates_go_on_is_built_as_a_whole_too() {
+        let (mut queue, second) = (queue(), Duration::from_secs(1));
+        let (start, apex) = (Instant::now(), DomainName::parse("example.com").expect("a name"));
+        let mut now = start;
+        let mut built = Vec::new();
+        while now < start + 2 * MERGE_AT_LATEST_AFTER + MERGE_AFTER {
+            queue.note_change(apex.clone(), now);
+            built.extend(queue.take_due(now).map(|_| now.duration_since(start).as_secs()));
+            now += second;
+        }
+        assert_eq!(built, [300, 601]);
     }
 }

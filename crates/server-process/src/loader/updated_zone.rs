@@ -143,12 +143,29 @@ impl Loader {
         Ok(UpdatedZone { results, version: Some(version), problem: None })
     }
 
-    /// Builds the version of the zone `apex` as a whole, if updates have changed many names; `None` if the version in service stays.
-    pub(crate) fn merge(&mut self, config: &Config, apex: &DomainName) -> Option<(ZoneEntry, Arc<ZoneState>)> {
+    /// The version of the zone `apex` that is in service, if updates have changed so many names that it is worth to build it as a whole.
+    pub(crate) fn version_to_merge(&self, apex: &DomainName) -> Option<Arc<Zone>> {
+        let served = self.zones.get(apex)?.last_good.as_ref();
+        served.filter(|zone| zone.delta_name_count() >= MERGED_NAMES_MIN).map(Arc::clone)
+    }
+
+    /// Takes `merged`, the version `base` of the zone `apex` that was built as a whole, with the changes that have been made meanwhile; `None`
+    /// if the version in service stays, since another one does not lead on from `base`.
+    pub(crate) fn take_merged(
+        &mut self,
+        config: &Config,
+        apex: &DomainName,
+        base: &Zone,
+        merged: Zone,
+    ) -> Option<(ZoneEntry, Arc<ZoneState>)> {
         let loaded = self.zones.get_mut(apex)?;
-        let served = loaded.last_good.as_ref().filter(|zone| zone.delta_name_count() >= MERGED_NAMES_MIN)?;
+        let served = loaded.last_good.as_ref()?;
         let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
-        let merged = Arc::new(served.merged(limits)?);
+        let merged = match std::ptr::eq(Arc::as_ptr(served), base) {
+            true => merged,
+            false => base.rebased(&merged, served, limits)?,
+        };
+        let merged = Arc::new(merged);
         loaded.last_good = Some(Arc::clone(&merged));
         Some((ZoneEntry::Served(merged), Arc::clone(&loaded.state)))
     }
