@@ -2,6 +2,7 @@
 
 use super::name_servers::{Peer, Program, SECRET, Unbound};
 use super::signed_zones::{check_whole_zone, validate};
+use super::updates::update;
 use sanderling_testkit::{
     DEADLINE, ListenerCounts, TestDirectory, TestServer, dig, free_address, run_to_end, sanderling, wait_until,
 };
@@ -174,4 +175,28 @@ fn zone_of_the_folder_may_have_aliases_and_a_later_version_none() {
     assert_eq!(reload.code(), Some(0), "{reload}");
     assert_eq!(dig(server.dns(), &["+short", "example.com", "A"]).text(), "192.0.2.99\n");
     assert_eq!(dig(server.dns(), &["+short", "shop.example.com", "A"]).text(), "192.0.2.1\n");
+}
+
+#[test]
+fn updates_stay_when_the_target_changes() {
+    let targets = Targets::start();
+    let rule = "update = [{ key = \"transfer\", names = [\"**\"], types = [\"ANY\"] }]";
+    let directory = targets.configure(free_address(), rule);
+    let server = start(&directory);
+    wait_for(server.dns(), 1);
+    update(&server, &directory, "update add shop 60 A 192.0.2.50\nupdate add text 60 TXT text");
+    let of_shop = |server: &TestServer| {
+        let text = dig(server.dns(), &["+short", "shop.example.com", "A"]).text();
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        lines.join(" ")
+    };
+    let text = |server: &TestServer| dig(server.dns(), &["+short", "text.example.com", "TXT"]).text();
+    assert_eq!((of_shop(&server), text(&server)), ("192.0.2.1 192.0.2.50".to_owned(), "\"text\"\n".to_owned()));
+    targets.change(2);
+    wait_until("the target has another address", || of_shop(&server) == "192.0.2.2 192.0.2.50");
+    assert_eq!(text(&server), "\"text\"\n");
+    drop(server);
+    let server = start(&directory);
+    assert_eq!((of_shop(&server), text(&server)), ("192.0.2.2 192.0.2.50".to_owned(), "\"text\"\n".to_owned()));
 }

@@ -75,7 +75,7 @@ fn nsupdate_with(server: SocketAddr, directory: &TestDirectory, file: &str, key:
 }
 
 #[track_caller]
-fn update(server: &TestServer, directory: &TestDirectory, lines: &str) {
+pub(crate) fn update(server: &TestServer, directory: &TestDirectory, lines: &str) {
     let ended = nsupdate(server, directory, Some("transfer"), lines);
     assert_eq!(ended.code(), Some(0), "{lines}: {ended}\n{}", server.errors());
 }
