@@ -35,6 +35,11 @@ impl SignedZone {
     pub fn changes_file(&self) -> PathBuf {
         changes_file(&self.file())
     }
+
+    /// The folder that has its private keys, below the state folder.
+    pub fn keys_folder(&self) -> PathBuf {
+        Path::new(ZONE_KEYS).join(zone_file_name(&self.apex))
+    }
 }
 
 /// The file with the changes since the signed version in the file `zone`.

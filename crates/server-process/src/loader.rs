@@ -271,22 +271,34 @@ impl Loader {
         let Some(state) = &self.state else {
             return ZoneConfig { file: PathBuf::new(), ..zone.zone(Path::new("")) };
         };
+        let zone = zone.zone(state);
         match config.signed_zone(&zone.apex) {
-            Some(signed) => ZoneConfig { file: state.join(signed.file()), ..zone.zone(state) },
-            None => zone.zone(state),
+            // Without signatures, it is not served. The version before stays, unless what was transferred has expired.
+            Some(signed) => {
+                let file = state.join(signed.file());
+                let is_awaited = zone.file.exists() && !file.exists();
+                let origin = if is_awaited { ZoneOrigin::Signer } else { zone.origin };
+                ZoneConfig { file, origin, ..zone }
+            }
+            None => zone,
         }
     }
 
-    /// `zone`, or its signed version if it is signed. Until there is a signed version, the parent zone has no DS records, and the zone
-    /// is served as the operator writes it.
+    /// `zone`, or its signed version if it is signed. Until there is a first signed version, the zone is served as the operator writes it;
+    /// but not if the parent zone may have DS records: keys were imported, or the version in service has signatures.
     fn in_service(&self, config: &Config, zone: &ZoneConfig) -> ZoneConfig {
-        let signed = config.signed_zone(&zone.apex).zip(self.state.as_ref());
-        let file = signed.map(|(signed, state)| state.join(signed.file()));
+        let Some((signed, state)) = config.signed_zone(&zone.apex).zip(self.state.as_ref()) else {
+            return zone.clone();
+        };
+        let file = state.join(signed.file());
+        let served = self.zones.get(&zone.apex);
+        let may_have_ds = !signed.is_leaving
+            && (state.join(signed.keys_folder()).exists()
+                || served.is_some_and(|served| served.state.signatures_expire_at.is_some()));
         // If it cannot be told, the zone may be signed: the file of the operator would be bogus.
-        let file = file.filter(|file| file.try_exists().unwrap_or(true));
-        match file {
-            Some(file) => ZoneConfig { file, origin: ZoneOrigin::Signer, ..zone.clone() },
-            None => zone.clone(),
+        match may_have_ds || file.try_exists().unwrap_or(true) {
+            true => ZoneConfig { file, origin: ZoneOrigin::Signer, ..zone.clone() },
+            false => zone.clone(),
         }
     }
 
@@ -589,6 +601,8 @@ impl Loader {
         let is_unchanged = std::mem::take(&mut loaded.is_unchanged);
         if zone.origin.is_agent() && !zone.file.exists() {
             loaded.withdraw(zone, &mut context);
+        } else if zone.origin == ZoneOrigin::Signer && !zone.file.exists() {
+            loaded.await_signed(zone);
         } else if !is_unchanged
             || loaded.state.file.as_os_str() != zone.file.as_os_str()
             || loaded.derivation != context.derivation
@@ -661,6 +675,11 @@ impl LoadedZone {
         }
         let load_count = self.load_count;
         *self = LoadedZone { load_count, ..LoadedZone::new(zone, context) };
+    }
+
+    /// The agent signs the zone: until then, the last good version stays.
+    fn await_signed(&mut self, zone: &ZoneConfig) {
+        self.state = Arc::new(ZoneState { origin: zone.origin, problem: None, ..ZoneState::clone(&self.state) });
     }
 
     /// Reads the files of the zone. After an error the last good version stays.

@@ -3,7 +3,7 @@
 use crate::certificate_state::CertificateState;
 use crate::load_status::{FolderState, LoadStatus, ReleaseState, SiteService, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
-use sanderling_config::LogKind;
+use sanderling_config::{LogKind, ZoneOrigin};
 use sanderling_http::HttpDate;
 use sanderling_os::features::FEATURES;
 use sanderling_server::{Counter, DrainMode, LogStatus, Server, State, Status};
@@ -291,6 +291,10 @@ const SIGNATURE_WARNING: Duration = Duration::from_secs(3 * 24 * 3600);
 
 fn zone_text(zone: &ZoneState) -> String {
     let ZoneState { name, serial, record_count, loaded_at, problem, .. } = zone;
+    let of_problem = match zone.origin {
+        ZoneOrigin::Signer => "the next version is not served",
+        ZoneOrigin::Operator | ZoneOrigin::Primaries | ZoneOrigin::Catalog => "the file has errors",
+    };
     let version = match (serial, loaded_at, problem) {
         (Some(serial), Some(loaded_at), None) => {
             let age_s = loaded_at.elapsed().map_or(0, |age| age.as_secs());
@@ -298,9 +302,12 @@ fn zone_text(zone: &ZoneState) -> String {
         }
         (Some(serial), Some(loaded_at), Some(problem)) => {
             let date = date_text(*loaded_at);
-            format!("serving serial {serial} of {date}; the file has errors: {problem}")
+            format!("serving serial {serial} of {date}; {of_problem}: {problem}")
         }
-        (.., Some(problem)) => format!("UNAVAILABLE, answered with SERVFAIL; the file has errors: {problem}"),
+        (.., Some(problem)) => format!("UNAVAILABLE, answered with SERVFAIL; {of_problem}: {problem}"),
+        (.., None) if zone.origin == ZoneOrigin::Signer => {
+            "UNAVAILABLE, answered with SERVFAIL: not signed yet".to_owned()
+        }
         (.., None) => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),
     };
     format!("  zone          {name}: {version}\n")

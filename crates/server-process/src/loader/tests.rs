@@ -231,3 +231,50 @@ fn a_site_with_a_wrong_path_keeps_its_last_good_directory_until_the_path_is_corr
     assert_eq!((served(&loaded), loaded.load_status.problem_count()), ("other".into(), 0));
     assert_eq!(served(&load_with("publicc")), "other");
 }
+
+#[test]
+fn a_zone_with_keys_or_signatures_is_not_served_unsigned() {
+    let mut fixture = Fixture::new(2);
+    fixture.loader.state = Some(fixture.path("state"));
+    let text = fs::read_to_string(fixture.path("z1.zone")).unwrap();
+    // Inception and expiration are in 2025 and 2100.
+    let rrsig = "@ 60 RRSIG SOA 13 2 60 21000101000000 20250101000000 1 z1.example. AAAA\n";
+    fs::write(fixture.path("z1.zone"), format!("{text}{rrsig}")).unwrap();
+    check(&fixture.load(), 1, Some(1), None);
+    let config = fs::read_to_string(fixture.path("sanderling.toml")).unwrap();
+    let lines = config.replace(".zone\"\n", ".zone\"\ndnssec = true\n");
+    fs::write(fixture.path("sanderling.toml"), lines).unwrap();
+    fixture.write(0, 2);
+    fixture.write(1, 2);
+    let loaded = fixture.load();
+    check(&loaded, 0, Some(2), None);
+    check(&loaded, 1, Some(1), None);
+    assert!(loaded.errors.is_empty(), "{:?}", loaded.errors);
+    fs::create_dir_all(fixture.path("state/keys/z0.example")).unwrap();
+    fixture.write(0, 3);
+    check(&fixture.load(), 0, Some(2), None);
+    // A new process has no version before.
+    fixture.loader = Loader::new();
+    fixture.loader.state = Some(fixture.path("state"));
+    check(&fixture.load(), 0, None, None);
+    fs::create_dir(fixture.path("state/signed")).unwrap();
+    fs::copy(fixture.path("z0.zone"), fixture.path("state/signed/z0.example.zone")).unwrap();
+    check(&fixture.load(), 0, Some(3), None);
+}
+
+#[test]
+fn a_transferred_zone_that_is_to_be_signed_keeps_its_version_before() {
+    let mut fixture = Fixture::new(1);
+    fixture.loader.state = Some(fixture.path("state"));
+    fs::create_dir_all(fixture.path("state/zones")).unwrap();
+    let transferred = fixture.path("state/zones/z0.example.zone");
+    fs::rename(fixture.path("z0.zone"), &transferred).unwrap();
+    let lines = "[domain.\"z0.example\"]\nprimaries = [{ address = \"192.0.2.7\" }]\n";
+    fs::write(fixture.path("sanderling.toml"), lines).unwrap();
+    check(&fixture.load(), 0, Some(1), None);
+    fs::write(fixture.path("sanderling.toml"), format!("{lines}dnssec = true\n")).unwrap();
+    check(&fixture.load(), 0, Some(1), None);
+    // It has expired.
+    fs::remove_file(transferred).unwrap();
+    check(&fixture.load(), 0, None, None);
+}
