@@ -498,6 +498,7 @@ impl SigningTask {
         // With a clock that was ahead, its signatures are not valid yet.
         let is_early = signed.signed_at_unix_s.is_some_and(|at| at > now);
         self.is_outdated
+            || self.is_behind()
             || self.keys.has_changed()
             || is_early
             || signed.sign_again_at_unix_s.is_some_and(|at| at <= now)
@@ -541,23 +542,31 @@ impl SigningTask {
         }
     }
 
-    /// The version before. Before the first one, the server process may have answered with the serial of the file: the first signed version
-    /// has a later one. If the version before is not there any more, its serial still is.
+    /// Whether the server process answers with a later serial than that of the stored version, which it then refuses. Another policy has
+    /// given it such a serial.
+    fn is_behind(&self) -> bool {
+        let counts = self.zone.signing.serial != SignedSerial::Keep;
+        let serials = self.signed.as_ref().zip(self.shared.served.get());
+        counts && serials.is_some_and(|(signed, served)| is_later(served, signed.stored.serial))
+    }
+
+    /// The version before, with the serial from which the next one counts. Before the first one, the server process may have answered with
+    /// the serial of the file: the first signed version has a later one. If the version before is not there any more, its serial still is.
     fn previous(&self) -> Option<Arc<Records>> {
+        let served = self.shared.served.get();
         if let Some(signed) = &self.signed {
-            return Some(Arc::new(signed.stored.version.to_records()));
+            let records = signed.stored.version.to_records();
+            let serial = served.filter(|_| self.is_behind());
+            return match serial {
+                Some(serial) => with_serial(records.iter(), |_| serial).map(Arc::new),
+                None => Some(Arc::new(records)),
+            };
         }
         let unsigned = self.unsigned.as_ref()?.records.as_ref()?;
-        let mut soa = RecordsBuilder::default();
-        for record in unsigned.iter().filter(|record| record.rtype == Rtype::SOA) {
-            let mut rdata = record.rdata.to_vec();
-            let at = rdata.len().checked_sub(rdata::SOA_NUMBERS_BYTES)?;
-            let (of_file, last) = (rdata::serial_of(&rdata)?, self.keys.last_serial());
-            let serial = last.filter(|last| is_later(*last, of_file)).unwrap_or(of_file);
-            rdata[at..at + size_of::<u32>()].copy_from_slice(&serial.to_be_bytes());
-            soa.push(Record { rdata: &rdata, ..record });
-        }
-        Some(Arc::new(soa.finish()))
+        let soa = unsigned.iter().filter(|record| record.rtype == Rtype::SOA);
+        let latest = |one, other| if is_later(other, one) { other } else { one };
+        let others = || self.keys.last_serial().into_iter().chain(served);
+        with_serial(soa, |of_file| others().fold(of_file, latest)).map(Arc::new)
     }
 
     async fn store(&mut self, signed: SignedZone) -> Result<(), String> {
@@ -687,6 +696,24 @@ impl SigningTask {
             self.context.changed.notify_one();
         }
     }
+}
+
+/// `records` with the serial that `serial` gives for that of the SOA, which loses its signature.
+fn with_serial<'r>(records: impl Iterator<Item = Record<'r>>, serial: impl Fn(u32) -> u32) -> Option<Records> {
+    let mut out = RecordsBuilder::default();
+    for record in records {
+        let is_of_soa = record.rtype == Rtype::RRSIG && record.rdata.starts_with(&Rtype::SOA.0.to_be_bytes());
+        if record.rtype == Rtype::SOA {
+            let mut rdata = record.rdata.to_vec();
+            let at = rdata.len().checked_sub(rdata::SOA_NUMBERS_BYTES)?;
+            let next = serial(rdata::serial_of(&rdata)?);
+            rdata[at..at + size_of::<u32>()].copy_from_slice(&next.to_be_bytes());
+            out.push(Record { rdata: &rdata, ..record });
+        } else if !is_of_soa {
+            out.push(record);
+        }
+    }
+    Some(out.finish())
 }
 
 fn parameters(signing: &Signing) -> SigningParameters {

@@ -2,12 +2,13 @@
 
 use crate::kept_zones::VersionInfo;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
-use sanderling_config::{Limits, Zone};
+use sanderling_config::{Limits, Zone, ZoneOrigin};
 
 /// Why `new` must not replace `old`, which is served; `None` if it may.
 pub(crate) fn refusal(zone: &Zone, old: &VersionInfo, new: &VersionInfo, limits: &Limits) -> Option<Diagnostic> {
     let message = problem(old, new, limits)?;
-    let remedy = format!("correct it, or accept it with `sanderling reload --force-zone {}`", zone.apex);
+    let what = if zone.origin == ZoneOrigin::Signer { "the zone file" } else { "it" };
+    let remedy = format!("correct {what}, or accept it with `sanderling reload --force-zone {}`", zone.apex);
     Some(Diagnostic::error(Location::File(zone.file.clone()), Problem::new(message, remedy)))
 }
 

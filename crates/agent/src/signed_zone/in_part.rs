@@ -140,7 +140,7 @@ impl SigningTask {
     /// Signs what has changed in the records, and signatures that end soon, and stores that; whether it was possible. With other keys, after a
     /// start, and with a clock that was ahead, all signatures are looked at.
     pub(super) async fn sign_in_part(&mut self, unsigned: Arc<Records>) -> Result<bool, String> {
-        let has_changed = self.keys.has_changed();
+        let has_changed = self.keys.has_changed() || self.is_behind();
         let is_known = |signed: &mut Signed| {
             !has_changed && signed.stored.has_log() && signed.signed_at_unix_s.is_some_and(|at| at <= unix_s())
         };

@@ -228,6 +228,32 @@ fn damaged_state_of_keys_is_an_error_until_it_is_repaired() {
 }
 
 #[test]
+fn another_serial_policy_counts_from_the_serial_in_service() {
+    let directory = configure("dnssec = { serial = \"unixtime\" }");
+    let server = start(&directory);
+    wait_until_signed(&server, &directory);
+    let signed = serial(&server);
+    let text = fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
+    let reload_with = |policy: &str| {
+        directory.replace("sanderling.toml", text.replace("unixtime", policy).as_bytes());
+        directory.control("reload")
+    };
+    let reload = reload_with("keep");
+    assert_eq!(reload.code(), Some(1), "{reload}");
+    assert!(reload.errors.contains("the serial went back"), "{reload}");
+    // The version of `keep` is still stored.
+    reload_with("increment");
+    wait_until("a later version is in service", || serial(&server) > signed);
+    check_is_valid(&server, &directory);
+    let before = serial(&server);
+    directory.replace("example.com.zone", zone(7, 3).as_bytes());
+    let reload = reload_with("date");
+    assert!(reload.status.success(), "{reload}");
+    assert_ne!(serial(&server), before);
+    check_is_valid(&server, &directory);
+}
+
+#[test]
 fn zone_of_a_hidden_primary_is_signed_on_the_way() {
     let address = free_address();
     let directory = TestDirectory::new();
