@@ -9,7 +9,8 @@ use sanderling_dns::{Name, Rtype};
 impl ZoneKeys {
     /// The keys, and what waits for what and until when: a sentence each.
     pub fn status(&self, apex: Name<'_>) -> Vec<String> {
-        let mut out: Vec<String> = self.keys.iter().flat_map(|key| of_key(key, apex)).collect();
+        let has_new_ds = self.keys.iter().any(|key| matches!(key.ds, Presence::Added(_)));
+        let mut out: Vec<String> = self.keys.iter().flat_map(|key| of_key(key, apex, has_new_ds)).collect();
         if self.keys.is_empty() {
             out.push("the zone has no keys: it is not signed".into());
         }
@@ -20,7 +21,8 @@ impl ZoneKeys {
     }
 }
 
-fn of_key(key: &ZoneKey, apex: Name<'_>) -> Vec<String> {
+/// `has_new_ds` is whether the parent zone is to add a DS record: without any, the zone would be insecure.
+fn of_key(key: &ZoneKey, apex: Name<'_>, has_new_ds: bool) -> Vec<String> {
     let role = match key.public.role {
         KeyRole::Csk => "CSK",
         KeyRole::Ksk => "KSK",
@@ -49,6 +51,9 @@ fn of_key(key: &ZoneKey, apex: Name<'_>) -> Vec<String> {
             let rdata = PresentationFormat::new(Rtype::DS, &rdata);
             Some(format!("the parent zone does not have {ds} yet: give the registrar \"{apex} DS {rdata}\""))
         }
+        Presence::Removed(_) if has_new_ds => Some(format!(
+            "the parent zone still has {ds}: have the registrar remove it, but not before the new one is there"
+        )),
         Presence::Removed(_) => Some(format!("the parent zone still has {ds}: have the registrar remove it")),
         other => of_caches(other, &ds),
     });

@@ -486,6 +486,29 @@ fn an_imported_key_is_in_use_at_once() {
     assert_eq!(keys.start(Rollover::All), Ok(()));
 }
 
+#[test]
+fn the_old_ds_record_is_removed_after_the_new_one_is_there() {
+    let apex = apex("example.");
+    let apex = apex.as_name();
+    let mut keys = ZoneKeys::default();
+    let request = KeyRequest { algorithm: Algorithm::EcdsaP256, role: KeyRole::Csk };
+    keys.import_key(request, vec![9; 64], START).expect("a new tag");
+    let old = keys.ds_wanted(apex);
+    advance(&mut keys, apex, None, Some(old.clone()), START);
+    keys.start(Rollover::All).expect("it starts");
+    let status_after = |step: u32| {
+        let now = START + u64::from(step) * 200_000;
+        for request in advance(&mut keys, apex, Some(step), Some(old.clone()), now).keys_needed {
+            keys.add_key(request, vec![7; 64], now).expect("a new tag");
+        }
+        keys.on_signed(step + 1, ZoneTtls { dnskey_s: 60, longest_s: 60 }, now);
+        keys.status(apex).join("\n")
+    };
+    let status = (1..10).map(status_after).find(|status| status.contains("have the registrar remove it"));
+    let status = status.expect("the old one is to go");
+    assert!(status.contains("remove it, but not before the new one is there"), "{status}");
+}
+
 /// A version with longer TTLs than the last one is in caches for as long as these.
 #[test]
 fn waits_are_as_long_as_the_ttls_of_versions_before() {
