@@ -64,8 +64,11 @@ pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
 /// Why nothing has changed.
 pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Result<Vec<u16>, String> {
     let file = state_file(state, zone);
-    if !read_state(&file)?.keys.is_empty() {
-        return Err(format!("the zone {zone} has keys already; replace them with `sanderling dnssec rollover {zone}`"));
+    let before = read_state(&file)?;
+    if before.serial.is_some() {
+        return Err(format!(
+            "the zone {zone} is signed here with other keys; replace them with `sanderling dnssec rollover {zone}`"
+        ));
     }
     let found = private_files.iter().map(|path| read_files(zone, path)).collect::<Result<Vec<_>, _>>()?;
     let has_zsk = found.iter().any(|(flags, ..)| *flags == ZSK_FLAGS);
@@ -89,6 +92,9 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
         let path = keys.store(zone, algorithm.number(), pkcs8)?;
         own_as(state, &[path.parent().expect("it is in a folder"), &path])?;
     }
+    // Nothing was signed with those before.
+    let known = before.keys.public_keys().map(PublicKey::id).chain(before.keys_to_erase);
+    next.keys_to_erase = known.filter(|id| next.keys.public_keys().all(|key| key.id() != *id)).collect();
     let text = serde_json::to_vec_pretty(&next).expect("the keys of its maps are strings");
     let written = sanderling_state::create_folder(file.parent().expect("it is in a folder"))
         .and_then(|()| sanderling_state::write_durably(&file, &text));
@@ -195,8 +201,18 @@ mod tests {
         assert!(error.contains("give the KSK or CSK too"), "{error}");
         let tags = import(one.path(), &zone, &private_files).expect("imported");
         assert_eq!(tags.len(), 2);
-        let error = import(one.path(), &zone, &private_files).expect_err("again");
-        assert!(error.contains("has keys already"), "{error}");
+        // Nothing is signed yet: the keys take the place of those before.
+        assert_eq!(import(one.path(), &zone, &private_files[..1]), Ok(tags[..1].to_vec()));
+        let file = state_file(one.path(), &zone);
+        let mut state = read_state(&file).expect("written");
+        assert_eq!((state.keys.public_keys().count(), state.keys_to_erase.len()), (1, 1));
+        assert_eq!(import(one.path(), &zone, &private_files), Ok(tags.clone()));
+        state = read_state(&file).expect("written");
+        assert_eq!((state.keys.public_keys().count(), state.keys_to_erase.len()), (2, 0));
+        state.serial = Some(7);
+        fs::write(&file, serde_json::to_vec(&state).expect("written")).expect("written");
+        let error = import(one.path(), &zone, &private_files).expect_err("it is signed");
+        assert!(error.contains("is signed here with other keys"), "{error}");
         let exported = export(one.path(), &zone).expect("exported");
         let mut again = Vec::new();
         for key in &exported {
