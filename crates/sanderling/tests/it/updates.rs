@@ -7,7 +7,9 @@ use sanderling_testkit::{
     run_to_end, sanderling, send_signal, wait_until,
 };
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -171,6 +173,60 @@ fn updates_are_answered_as_rfc_2136_says() {
         std::fs::read_to_string(directory.path().join("example.com.zone")).unwrap() == ZONE,
         "the file is the operator's"
     );
+}
+
+/// A listener whose first connection is passed on to `peer` over TLS, by `openssl`: nsupdate speaks TLS in no version that Debian 12 has.
+fn tls_proxy(peer: SocketAddr) -> (SocketAddr, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let serve = move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let peer = peer.to_string();
+        let arguments = ["s_client", "-quiet", "-alpn", "dot", "-servername", "example.com", "-connect", &peer];
+        let mut command = Command::new("openssl");
+        let command = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut openssl = command.spawn().unwrap();
+        let (mut to_server, mut from_server) = (openssl.stdin.take().unwrap(), openssl.stdout.take().unwrap());
+        let mut to_client = client.try_clone().unwrap();
+        let back = thread::spawn(move || pass_on(&mut from_server, &mut to_client));
+        pass_on(&mut client, &mut to_server);
+        let _ = openssl.kill();
+        let _ = openssl.wait();
+        let _ = back.join();
+    };
+    (address, thread::spawn(serve))
+}
+
+/// Passes each piece on when it arrives; `std::io::copy` may wait for more.
+fn pass_on(from: &mut impl Read, to: &mut impl Write) {
+    let mut piece = [0; 4_096];
+    while let Ok(length @ 1..) = from.read(&mut piece) {
+        if to.write_all(&piece[..length]).and_then(|()| to.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn update_over_tls_is_applied_and_its_reply_is_signed() {
+    let certificate = "certificate = { chain = \"chain.pem\", key = \"key.pem\" }\n";
+    let directory = configure(certificate, "");
+    super::https::issue_for("example.com", &directory, "chain.pem", "key.pem", "example.com");
+    let config = std::fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
+    let config = config.replace("[dns]\n", "[dns]\ntls = [\"127.0.0.1:0\"]\n");
+    directory.replace("sanderling.toml", config.as_bytes());
+    let mut server = start(&directory);
+    let dot = server.encrypted("dot");
+    for (key, is_accepted) in [("transfer", true), ("hmac-sha256:transfer:b3RoZXI=", false)] {
+        let (address, proxy) = tls_proxy(dot);
+        let lines = format!(";tcp\nadd {}.example.com. TXT \"tls\"\nsend\n", key.len());
+        // nsupdate verifies the signature of the reply.
+        let ended = nsupdate_with(address, &directory, "tls.txt", Some(key), &lines);
+        assert_eq!(ended.code() == Some(0), is_accepted, "{key}: {ended}\n{}", server.errors());
+        let found = data(&server, &key.len().to_string(), "TXT");
+        assert_eq!(found, if is_accepted { "\"tls\"" } else { "" });
+        proxy.join().unwrap();
+    }
 }
 
 #[test]
