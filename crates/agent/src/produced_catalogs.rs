@@ -7,7 +7,7 @@ use crate::link::Link;
 use crate::served_zones::{ServedMap, ServedState};
 use sanderling_config::log::{log, log_error};
 use sanderling_config::{Catalog, CatalogRole, Config, DomainName, stored_zone_file};
-use sanderling_dns::catalog::catalog_text;
+use sanderling_dns::catalog::{CatalogMember, catalog_text};
 use sanderling_dns::{NameBuf, is_later};
 use sanderling_state::StateFolder;
 use sanderling_zone_files::wire_name;
@@ -33,13 +33,15 @@ pub(crate) struct ProducedCatalogs {
     stored: BTreeMap<DomainName, StoredCatalog>,
 }
 
+/// Zones by their names in the DNS, with their groups.
+type ListedZones = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
+
 /// The version in the state folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct StoredCatalog {
     /// `None` if there is no version.
     serial: Option<u32>,
-    /// The zones, by their names in the DNS.
-    zones: BTreeSet<Vec<u8>>,
+    zones: ListedZones,
     handed_over_at: Option<tokio::time::Instant>,
 }
 
@@ -106,24 +108,33 @@ impl ProducedCatalogs {
     }
 
     /// The zones that all secondaries of the catalog may transfer. While the folder of zones cannot be listed, none is removed.
-    fn zones_of(&self, catalog: &Catalog, served: &ServedState, stored: &StoredCatalog) -> BTreeSet<Vec<u8>> {
+    fn zones_of(&self, catalog: &Catalog, served: &ServedState, stored: &StoredCatalog) -> ListedZones {
         let transfers = self.config.transfers_by_zone();
         let is_catalog = |name: &DomainName| self.config.catalogs.iter().any(|one| one.apex == *name);
         let listed = |name: &&DomainName| catalog.lists(&transfers.of(name).secondaries) && !is_catalog(name);
-        let mut zones: BTreeSet<Vec<u8>> =
-            served.zones.keys().filter(listed).map(|name| wire_name(name).as_name().as_bytes().to_vec()).collect();
+        let with_groups = |name: &DomainName| {
+            let groups: BTreeSet<&str> = catalog.groups_of(name).collect();
+            let groups = groups.into_iter().map(|group| group.as_bytes().to_vec()).collect();
+            (wire_name(name).as_name().as_bytes().to_vec(), groups)
+        };
+        let mut zones: ListedZones = served.zones.keys().filter(listed).map(with_groups).collect();
         if !served.is_complete {
-            zones.extend(stored.zones.iter().cloned());
+            for (zone, groups) in &stored.zones {
+                zones.entry(zone.clone()).or_insert_with(|| groups.clone());
+            }
         }
         zones
     }
 
-    async fn store(&mut self, catalog: &Catalog, stored: &StoredCatalog, zones: BTreeSet<Vec<u8>>) -> bool {
+    async fn store(&mut self, catalog: &Catalog, stored: &StoredCatalog, zones: ListedZones) -> bool {
         let serial = next_serial(stored.serial, unix_s());
-        let names: Vec<NameBuf> = zones.iter().filter_map(|zone| name_of(zone)).collect();
+        let written = zones.clone();
         let (apex, state) = (wire_name(&catalog.apex), Arc::clone(&self.state));
         let file = stored_zone_file(&catalog.apex).display().to_string();
-        let write = move || state.write(&file, catalog_text(apex.as_name(), serial, names).as_bytes());
+        let write = move || {
+            let zones = written.iter().filter_map(|(zone, groups)| Some((name_of(zone)?, &groups[..])));
+            state.write(&file, catalog_text(apex.as_name(), serial, zones).as_bytes())
+        };
         match spawn_blocking(write).await.expect("the state folder does not panic") {
             Ok(()) => {
                 log(&format!("catalog {}: serial {serial}, {} zones", catalog.apex, zones.len()));
@@ -161,7 +172,12 @@ fn read_stored(state: &StateFolder, apex: &DomainName) -> Option<StoredCatalog> 
     let read = read.and_then(|reader| {
         let serial = reader.serial();
         let members = reader.finish().map_err(|error| error.to_string())?;
-        let zones = members.iter().map(|member| member.zone.as_name().as_bytes().to_vec()).collect();
+        let listed = |member: CatalogMember| {
+            let mut groups = member.groups;
+            groups.sort_unstable();
+            (member.zone.as_name().as_bytes().to_vec(), groups)
+        };
+        let zones = members.into_iter().map(listed).collect();
         Ok(StoredCatalog { serial, zones, handed_over_at: None })
     });
     read.inspect_err(|error| log_error(&format!("catalog {apex}: not using the stored version: {error}"))).ok()

@@ -31,6 +31,8 @@ pub enum CatalogRole {
     Producer {
         /// The servers that transfer the catalog, and the zones in it. There is one at least.
         secondaries: Vec<Secondary>,
+        /// The zones of each group, which the catalog says of them (RFC 9432 §4.3.2).
+        groups: Vec<(String, Vec<DomainName>)>,
     },
 }
 
@@ -67,9 +69,18 @@ impl Catalog {
     /// Whether this server lists a zone with these secondaries in the catalog: all that the catalog is for have it.
     pub fn lists(&self, zone_secondaries: &[Secondary]) -> bool {
         match &self.role {
-            CatalogRole::Producer { secondaries } => secondaries.iter().all(|one| zone_secondaries.contains(one)),
+            CatalogRole::Producer { secondaries, .. } => secondaries.iter().all(|one| zone_secondaries.contains(one)),
             CatalogRole::Consumer { .. } => false,
         }
+    }
+
+    /// The groups of a zone that this server lists in the catalog, in the order of the file.
+    pub fn groups_of<'c>(&'c self, zone: &'c DomainName) -> impl Iterator<Item = &'c str> {
+        let groups = match &self.role {
+            CatalogRole::Producer { groups, .. } => &groups[..],
+            CatalogRole::Consumer { .. } => &[],
+        };
+        groups.iter().filter(|(_, zones)| zones.contains(zone)).map(|(group, _)| group.as_str())
     }
 
     /// All servers that may be the primary of a member.

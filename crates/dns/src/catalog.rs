@@ -218,8 +218,12 @@ pub fn member_label(zone: Name<'_>) -> String {
     label
 }
 
-/// The text of the catalog at `apex` with these members.
-pub fn catalog_text(apex: Name<'_>, serial: u32, zones: impl IntoIterator<Item = NameBuf>) -> String {
+/// The text of the catalog at `apex` with these members, each with its groups.
+pub fn catalog_text<'g>(
+    apex: Name<'_>,
+    serial: u32,
+    zones: impl IntoIterator<Item = (NameBuf, &'g [Vec<u8>])>,
+) -> String {
     // RFC 9432 §4.1: the NS record and the names of the SOA are not used. Secondaries ask each hour beside NOTIFY, and the
     // catalog expires as late as possible.
     let mut text = String::new();
@@ -227,8 +231,17 @@ pub fn catalog_text(apex: Name<'_>, serial: u32, zones: impl IntoIterator<Item =
         text,
         "$ORIGIN {apex}\n@ 0 IN SOA invalid. invalid. {serial} 3600 600 2147483646 0\n@ 0 IN NS invalid.\nversion 0 IN TXT \"2\"\n"
     );
-    for zone in zones {
-        let _ = writeln!(text, "{}.zones 0 IN PTR {zone}", member_label(zone.as_name()));
+    for (zone, groups) in zones {
+        let label = member_label(zone.as_name());
+        let _ = writeln!(text, "{label}.zones 0 IN PTR {zone}");
+        for group in groups {
+            let _ = write!(text, "group.{label}.zones 0 IN TXT \"");
+            for byte in group {
+                // RFC 1035 §5.1
+                let _ = write!(text, "\\{byte:03}");
+            }
+            text.push_str("\"\n");
+        }
     }
     text
 }
@@ -310,9 +323,13 @@ mod tests {
         let apex = Name::parse(APEX).expect("a name");
         let names = [&b"\x01a\x07example\0"[..], b"\x04a.\x01\"\x07example\0", b"\0"];
         let zones = || names.iter().map(|name| Name::parse(name).expect("a name").to_owned());
-        let text = catalog_text(apex, 7, zones());
-        let mut expected: Vec<String> =
-            zones().map(|zone| format!("{} {zone}", member_label(zone.as_name()))).collect();
+        let groups = [vec![], vec![b"one".to_vec(), b"t\"w\\ o".to_vec()], vec![b"root".to_vec()]];
+        let text = catalog_text(apex, 7, zones().zip(groups.iter().map(Vec::as_slice)));
+        let shown_groups = |groups: &Vec<Vec<u8>>| groups.iter().map(|group| format!(" {}", shown(group))).collect();
+        let mut expected: Vec<String> = zones()
+            .zip(groups.iter().map(shown_groups))
+            .map(|(zone, groups): (_, String)| format!("{} {zone}{groups}", member_label(zone.as_name())))
+            .collect();
         expected.sort();
         assert_eq!(read(&text, 3), Ok(expected));
         let upper = Name::parse(b"\x01A\x07EXAMPLE\0").expect("a name");

@@ -11,6 +11,9 @@ const EXAMPLE: &str =
     "[catalog.\"catalog.example\"] with secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }]";
 const PRIMARIES_EXAMPLE: &str = "primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }]";
 const GROUPS_EXAMPLE: &str = "groups.internal = [{ address = \"192.0.2.7\", key = \"transfer\" }]";
+const PRODUCED_GROUPS_EXAMPLE: &str = "groups.internal = [\"example.com\"]";
+/// Bytes of the name of a group, which is one string of a TXT record.
+const GROUP_BYTES_MAX: usize = 255;
 
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_catalogs(&mut self, section: Entry<'_, '_>) {
@@ -24,7 +27,7 @@ impl ConfigBuilder<'_, '_> {
                     "primaries" => {
                         primaries = Some(self.read_primary_list(entry, &format!("write {PRIMARIES_EXAMPLE}")));
                     }
-                    "groups" => groups = Some((entry.offset, self.read_groups(entry))),
+                    "groups" => groups = Some(entry),
                     "secondaries" => {
                         secondaries = Some(entry.offset);
                         self.read_transfers(entry, &mut transfers);
@@ -47,15 +50,14 @@ impl ConfigBuilder<'_, '_> {
                     self.error(offset, message, "remove one of both; `secondaries` in [dns] may transfer its zones");
                     continue;
                 }
-                (Some(primaries), groups, None) => {
-                    CatalogRole::Consumer { primaries, groups: groups.map_or(Vec::new(), |(_, groups)| groups) }
-                }
-                (None, Some((offset, _)), _) => {
-                    let message = format!("the catalog {apex} has groups, but no primaries");
-                    self.error(offset, message, format!("write {PRIMARIES_EXAMPLE}"));
-                    continue;
-                }
-                (None, None, _) => CatalogRole::Producer { secondaries: transfers.secondaries },
+                (Some(primaries), groups, None) => CatalogRole::Consumer {
+                    primaries,
+                    groups: groups.map_or(Vec::new(), |entry| self.read_groups(entry)),
+                },
+                (None, groups, _) => CatalogRole::Producer {
+                    secondaries: transfers.secondaries,
+                    groups: groups.map_or(Vec::new(), |entry| self.read_produced_groups(entry)),
+                },
             };
             let location = self.reader.location(catalog.offset);
             self.catalog_uses.push(catalog.offset);
@@ -70,12 +72,34 @@ impl ConfigBuilder<'_, '_> {
         entries(table).into_iter().map(|group| (group.key.to_owned(), self.read_primary_list(group, &remedy))).collect()
     }
 
+    /// The zones of each group of a catalog that this server produces.
+    fn read_produced_groups(&mut self, section: Entry<'_, '_>) -> Vec<(String, Vec<DomainName>)> {
+        let Some(table) = self.reader.table(section, PRODUCED_GROUPS_EXAMPLE) else { return Vec::new() };
+        let mut groups = Vec::new();
+        for group in entries(table) {
+            if group.key.is_empty() || group.key.len() > GROUP_BYTES_MAX {
+                let message = format!("the name of a group has {} bytes", group.key.len());
+                self.error(group.offset, message, format!("write 1 to {GROUP_BYTES_MAX} bytes"));
+            }
+            let mut zones = Vec::new();
+            for (offset, text) in self.reader.strings(group, PRODUCED_GROUPS_EXAMPLE) {
+                match DomainName::parse(text) {
+                    Ok(zone) => zones.push(zone),
+                    Err(problem) => self.reader.error(offset, problem),
+                }
+            }
+            groups.push((group.key.to_owned(), zones));
+        }
+        groups
+    }
+
     /// Allows the secondaries of a catalog what they need: to transfer it, and the zones without rules of their own.
     pub(super) fn add_catalog_transfers(&mut self) {
         let default = self.config.transfers.secondaries.clone();
         let offsets = std::mem::take(&mut self.catalog_uses);
         for (index, offset) in offsets.into_iter().enumerate() {
-            let Catalog { apex, role: CatalogRole::Producer { secondaries }, .. } = &mut self.config.catalogs[index]
+            let Catalog { apex, role: CatalogRole::Producer { secondaries, .. }, .. } =
+                &mut self.config.catalogs[index]
             else {
                 continue;
             };
@@ -116,6 +140,8 @@ mod tests {
             [catalog."of.dns"]
             [catalog."own.example"]
             secondaries = [{ address = "192.0.2.2", key = "k" }, { address = "192.0.2.1" }]
+            groups.one = ["a.example", "b.example"]
+            groups."t w o" = ["B.example."]
             [catalog."other.example"]
             primaries = [{ address = "192.0.2.7", key = "k" }]
             groups.b = [{ address = "192.0.2.8" }]
@@ -146,6 +172,15 @@ mod tests {
         assert_eq!([lists(0, "a.example"), lists(0, "b.example")], [true, true]);
         assert_eq!([lists(1, "a.example"), lists(1, "b.example")], [true, false]);
         assert_eq!([lists(2, "a.example"), config.consumes_catalogs()], [false, true]);
+        let groups = |catalog: usize, zone: &str| -> Vec<String> {
+            let zone = DomainName::parse(zone).unwrap();
+            config.catalogs[catalog].groups_of(&zone).map(str::to_owned).collect()
+        };
+        assert_eq!(
+            [groups(1, "a.example"), groups(0, "a.example"), groups(1, "c.example")],
+            [vec!["one"], vec![], vec![]]
+        );
+        assert_eq!(groups(1, "b.example"), ["one", "t w o"]);
         let catalog = &config.catalogs[2];
         let member = |groups: &[&str]| {
             let groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
@@ -174,7 +209,7 @@ mod tests {
             ),
             (
                 "[catalog.\"c.example\"]\ngroups.a = [{ address = \"192.0.2.7\" }]",
-                "2:1: the catalog c.example has groups, but no primaries; write primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }]",
+                "2:13: `a` must be a list of strings, not a table; write groups.internal = [\"example.com\"]",
             ),
             (
                 "[catalog.\"c.example\"]\nprimaries = [{ address = \"192.0.2.7\" }]\ngroups.a = []",

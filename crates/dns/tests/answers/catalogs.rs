@@ -32,7 +32,7 @@ proptest! {
         let name = |label: &Vec<u8>| NameBuf::child(label, Name::parse(&parent).expect("a name")).expect("short enough");
         let zones: BTreeSet<Vec<u8>> =
             labels.iter().map(|label| name(label).as_name().as_bytes().to_ascii_lowercase()).collect();
-        let names = || zones.iter().map(|zone| Name::parse(zone).expect("a name").to_owned());
+        let names = || zones.iter().map(|zone| (Name::parse(zone).expect("a name").to_owned(), &[][..]));
         let apex = name_bytes(APEX);
         let text = catalog_text(Name::parse(&apex).expect("a name"), serial, names());
         let reader = read(text.clone(), zones.len().max(1));

@@ -152,6 +152,33 @@ fn update_nsd(nsd: &NameServer, zones: &mut BTreeSet<String>) {
 }
 
 #[test]
+fn produced_catalog_has_the_groups_of_the_configuration() {
+    let (directory, server) = producer(3, &[free_address()]);
+    let primary = server.dns();
+    let groups = || -> Vec<String> {
+        let lines = records(&dig(primary, &["-y", TSIG, CATALOG, "AXFR"]));
+        let group = |line: &String| line.split_once(" txt ").map(|(_, text)| text.to_owned());
+        lines.iter().filter(|line| line.starts_with("group.")).filter_map(group).collect()
+    };
+    wait_until("the catalog lists all zones", || listed(primary).len() == 3);
+    assert_eq!(groups(), [""; 0]);
+    let before = serial(primary);
+    let config = std::fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
+    for (keys, expected) in [
+        ("groups.internal = [\"z1.test\"]\ngroups.other = [\"absent.test\"]\n", &["\"internal\""][..]),
+        ("groups.\"t w o\" = [\"z1.test\"]\n", &["\"t w o\""]),
+        ("", &[]),
+    ] {
+        let config = config.replace("[domain.\"private.test\"]", &format!("{keys}[domain.\"private.test\"]"));
+        directory.replace("sanderling.toml", config.as_bytes());
+        assert_eq!(directory.control("reload").code(), Some(0));
+        wait_until("the groups have changed", || groups() == expected);
+        assert_eq!(listed(primary).len(), 3);
+    }
+    assert!(serial(primary) > before);
+}
+
+#[test]
 fn knot_bind_and_nsd_serve_the_zones_of_a_catalog() {
     let count = zone_count();
     let addresses = [free_address(), free_address(), free_address()];
