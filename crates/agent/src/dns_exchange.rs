@@ -1,4 +1,4 @@
-//! One query to another DNS server over UDP, and its reply.
+//! One query to another DNS server, and its reply: over UDP and, if it does not fit, over TCP.
 
 use crate::clock::{random_between, unix_s};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError, query};
@@ -7,11 +7,16 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
+pub(crate) const DNS_PORT: u16 = 53;
+pub(crate) const RCODE_NXDOMAIN: u8 = 3;
 /// Time for the reply to a question about records.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time for a connection, and between two messages over it.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of the longest datagram that is read.
 const REPLY_BYTES_MAX: usize = 4096;
 /// Replies to other queries, or forged ones, that are read before the right one.
@@ -45,7 +50,7 @@ impl fmt::Display for ExchangeError {
     }
 }
 
-/// Asks `server` once, and reads its reply with `read`.
+/// Asks `server` once, over TCP too if the reply over UDP is truncated, and reads its reply with `read`.
 pub(crate) async fn exchange<T>(
     server: SocketAddr,
     (kind, apex): (QueryKind, Name<'_>),
@@ -68,12 +73,64 @@ async fn try_exchange<T>(
     let mut reply = vec![0; REPLY_BYTES_MAX];
     for _ in 0..UNRELATED_REPLIES_MAX {
         let length_bytes = socket.recv(&mut reply).await.map_err(ExchangeError::Network)?;
-        match reader.read(&reply[..length_bytes], unix_s()).and_then(|reply| read(&reply)) {
+        let reply = reader.read(&reply[..length_bytes], unix_s());
+        if reply.as_ref().is_ok_and(Reply::is_truncated) {
+            return exchange_over_tcp(server, (kind, apex), key, read).await;
+        }
+        match reply.and_then(|reply| read(&reply)) {
             Err(ReplyError::Unrelated) => {}
             result => return result.map_err(ExchangeError::Reply),
         }
     }
     Err(ExchangeError::Reply(ReplyError::Unrelated))
+}
+
+async fn exchange_over_tcp<T>(
+    server: SocketAddr,
+    (kind, apex): (QueryKind, Name<'_>),
+    key: Option<&TsigKey>,
+    mut read: impl FnMut(&Reply<'_>) -> Result<T, ReplyError>,
+) -> Result<T, ExchangeError> {
+    let (message, mut reader) = query(kind, apex, random_id(), key, unix_s());
+    let mut stream = DnsStream::open(server).await.map_err(ExchangeError::Network)?;
+    stream.send(&message).await.map_err(ExchangeError::Network)?;
+    let reply = stream.receive().await.map_err(ExchangeError::Network)?;
+    let read_complete = |reply: Reply<'_>| match reply.is_truncated() {
+        true => Err(ReplyError::Malformed("it is truncated, although it is over TCP")),
+        false => read(&reply),
+    };
+    reader.read(reply, unix_s()).and_then(read_complete).map_err(ExchangeError::Reply)
+}
+
+/// Messages over TCP, each with its length before it (RFC 1035 §4.2.2).
+pub(crate) struct DnsStream {
+    tcp: TcpStream,
+    message: Vec<u8>,
+}
+
+impl DnsStream {
+    pub(crate) async fn open(server: SocketAddr) -> io::Result<DnsStream> {
+        Ok(DnsStream { tcp: in_time(TcpStream::connect(server)).await?, message: Vec::new() })
+    }
+
+    pub(crate) async fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let length = u16::try_from(message.len()).expect("a query is short");
+        in_time(self.tcp.write_all(&[&length.to_be_bytes(), message].concat())).await
+    }
+
+    pub(crate) async fn receive(&mut self) -> io::Result<&[u8]> {
+        let read = async {
+            let length = self.tcp.read_u16().await?;
+            self.message.resize(usize::from(length), 0);
+            self.tcp.read_exact(&mut self.message).await
+        };
+        in_time(read).await?;
+        Ok(&self.message)
+    }
+}
+
+async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(IDLE_TIMEOUT, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The ID of a query, which others cannot predict.

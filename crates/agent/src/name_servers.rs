@@ -1,7 +1,7 @@
 //! The other name servers of the zones of this server, asked directly: whether each of them answers what this server answers. A
 //! resolver would not do, since it keeps what it has heard.
 
-use crate::dns_exchange::{ExchangeError, REPLY_TIMEOUT, exchange};
+use crate::dns_exchange::{DNS_PORT, ExchangeError, RCODE_NXDOMAIN, REPLY_TIMEOUT, exchange};
 use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError};
@@ -15,8 +15,6 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-const PORT: u16 = 53;
-const RCODE_NXDOMAIN: u8 = 3;
 /// The first pause between two questions to a server; the next ones are longer.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -92,7 +90,7 @@ pub(crate) struct Unanswered {
 impl fmt::Display for NameServer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.address.port() {
-            PORT => write!(out, "{} ({})", self.host, self.address.ip()),
+            DNS_PORT => write!(out, "{} ({})", self.host, self.address.ip()),
             _ => write!(out, "{} ({})", self.host, self.address),
         }
     }
@@ -193,7 +191,7 @@ impl NameServers {
             });
             for address in addresses {
                 let secondary = secondaries.iter().find(|secondary| secondary.address.ip() == address);
-                let address = secondary.map_or(SocketAddr::new(address, PORT), |secondary| secondary.address);
+                let address = secondary.map_or(SocketAddr::new(address, DNS_PORT), |secondary| secondary.address);
                 let is_known = servers.iter().any(|server: &NameServer| server.address == address);
                 if !is_known && !self.is_own(address.ip()) && servers.len() < ADDRESSES_MAX {
                     let host = host.to_lowercase().to_string();
@@ -219,11 +217,11 @@ impl NameServers {
     /// The addresses of a name server. This server knows those of its own zone; others come from the resolver of the system.
     ///
     /// # Errors
-    /// There are none, or nobody says.
+    /// The name server has no addresses, or nobody says which.
     async fn addresses_of(&self, host: Name<'_>, apex: Name<'_>) -> Result<Vec<IpAddr>, String> {
         if !host.is_at_or_below(apex) {
             let text = host.to_string();
-            let found = tokio::net::lookup_host((text.trim_end_matches('.'), PORT)).await;
+            let found = tokio::net::lookup_host((text.trim_end_matches('.'), DNS_PORT)).await;
             return found.map(|found| found.map(|address| address.ip()).collect()).map_err(|error| error.to_string());
         }
         let mut addresses = Vec::new();
@@ -274,7 +272,7 @@ fn reachable(address: IpAddr) -> IpAddr {
 
 /// Whether `address` is of this machine: the kernel sends to it from itself.
 fn is_local(address: IpAddr) -> bool {
-    let socket = sanderling_os::udp::connect(SocketAddr::new(address, PORT));
+    let socket = sanderling_os::udp::connect(SocketAddr::new(address, DNS_PORT));
     address.is_loopback() || socket.and_then(|socket| socket.local_addr()).is_ok_and(|local| local.ip() == address)
 }
 
@@ -286,9 +284,6 @@ pub(crate) async fn ask(
     apex: Name<'_>,
 ) -> Result<Answer, ExchangeError> {
     let read = |reply: &Reply<'_>| {
-        if reply.is_truncated() {
-            return Err(ReplyError::Malformed("it is longer than a datagram"));
-        }
         if reply.is_referral(name, apex)? {
             return Ok(Answer::Referral);
         }
@@ -345,7 +340,7 @@ async fn wait_for(server: NameServer, expectations: &[Expectation], deadline: In
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{run, serve};
+    use crate::testing::{run, serve, serve_over_tcp};
     use sanderling_config::ConfigSource;
     use sanderling_dns::ZoneMap;
     use std::cell::RefCell;
@@ -446,6 +441,19 @@ mod tests {
             }
             *zone.borrow_mut() = zone_map(&format!("{ZONE}t TXT old\n{RECORD}"));
             check_all_answered(&wait.await);
+        });
+    }
+
+    #[test]
+    fn server_whose_datagrams_are_truncated_is_asked_over_tcp() {
+        run(async {
+            let own = serve([127, 0, 0, 1], Rc::new(RefCell::new(zone_map(ZONE)))).await;
+            let zone = Rc::new(RefCell::new(zone_map(ZONE)));
+            let name_servers = name_servers(own, serve_over_tcp([127, 0, 0, 2], Rc::clone(&zone)).await);
+            let unanswered = name_servers.wait_until_answered(&[expectation()], SHORT).await;
+            assert!(unanswered.lags.len() == 1 && !unanswered.lags[0].is_silent, "{unanswered:?}");
+            *zone.borrow_mut() = zone_map(&format!("{ZONE}{RECORD}"));
+            check_all_answered(&name_servers.wait_until_answered(&[expectation()], REPLY_TIMEOUT * 10).await);
         });
     }
 

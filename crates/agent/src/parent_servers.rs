@@ -1,7 +1,7 @@
 //! The DS records of a zone, asked from all servers of its parent zone directly: a resolver would answer from its cache.
 
 use crate::clock::unix_s;
-use crate::dns_exchange::{ExchangeError, REPLY_TIMEOUT, exchange};
+use crate::dns_exchange::{DNS_PORT, ExchangeError, RCODE_NXDOMAIN, REPLY_TIMEOUT, exchange};
 use crate::resolvers::{Records, Resolvers};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError};
 use sanderling_dns::{Name, NameBuf, Rtype};
@@ -10,10 +10,8 @@ use sanderling_dnssec::zone_keys::ParentDs;
 use std::net::SocketAddr;
 use tokio::task::JoinSet;
 
-const PORT: u16 = 53;
 /// Addresses of servers of the parent zone that are asked: the zones of the top level have up to 26.
 const SERVERS_MAX: usize = 64;
-const RCODE_NXDOMAIN: u8 = 3;
 /// How long an answer without DS records is taken to be in caches if it does not say.
 const NO_DS_TTL_S: u32 = 24 * 3600;
 
@@ -28,7 +26,7 @@ pub(crate) struct ParentServers {
 impl ParentServers {
     /// They are found by `resolvers`.
     pub(crate) fn new(resolvers: Resolvers) -> ParentServers {
-        ParentServers { resolvers, port: PORT }
+        ParentServers { resolvers, port: DNS_PORT }
     }
 
     /// What all servers of the parent zone of `apex` answer: those of `configured`, or all that are found if there are none. One that is
@@ -141,7 +139,7 @@ mod tests {
     #[test]
     fn ds_records_are_those_on_which_all_servers_agree() {
         run(async {
-            let parents = ParentServers { resolvers: Resolvers::at(Vec::new()), port: PORT };
+            let parents = ParentServers { resolvers: Resolvers::at(Vec::new()), port: DNS_PORT };
             let zones = [0, 0].map(|_| Rc::new(RefCell::new(zone_map(&name("test"), PARENT))));
             let mut servers = Vec::new();
             for zone in &zones {

@@ -1,16 +1,14 @@
 //! The resolvers that are asked for records of other zones.
 
-use crate::dns_exchange::{ExchangeError, REPLY_TIMEOUT, exchange};
+use crate::dns_exchange::{DNS_PORT, ExchangeError, RCODE_NXDOMAIN, REPLY_TIMEOUT, exchange};
 use sanderling_config::{Config, Resolver};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError};
 use sanderling_dns::{Name, Rtype};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-const PORT: u16 = 53;
 const RESOLVER_FILE: &str = "/etc/resolv.conf";
 /// Resolvers of that file, as the C library.
 const SYSTEM_RESOLVERS_MAX: usize = 3;
-const RCODE_NXDOMAIN: u8 = 3;
 
 /// The resolvers, in the order in which they are asked.
 #[derive(Debug)]
@@ -32,15 +30,13 @@ impl Records {
     /// Those that have `name` as their owner.
     ///
     /// # Errors
-    /// A record is malformed, or there are more than the reply has.
+    /// A record is malformed.
     pub(crate) fn read(reply: &Reply<'_>, name: Name<'_>, rtype: Rtype) -> Result<Records, ReplyError> {
-        check_complete(reply)?;
         Ok(Records { rdatas: reply.records(name, rtype)?, ttl_s: reply.ttl_s(name, rtype)? })
     }
 
     /// Those that `name` leads to, by CNAME records if there are some.
     fn read_resolved(reply: &Reply<'_>, name: Name<'_>, rtype: Rtype) -> Result<Records, ReplyError> {
-        check_complete(reply)?;
         let (rdatas, ttl_s) = reply.resolved(name, rtype)?;
         Ok(Records { rdatas, ttl_s })
     }
@@ -100,10 +96,6 @@ impl Resolvers {
     }
 }
 
-fn check_complete(reply: &Reply<'_>) -> Result<(), ReplyError> {
-    if reply.is_truncated() { Err(ReplyError::Malformed("it is longer than a datagram")) } else { Ok(()) }
-}
-
 fn address(rdata: &[u8]) -> Option<IpAddr> {
     let of_v4 = <[u8; 4]>::try_from(rdata).map(|bytes| IpAddr::V4(Ipv4Addr::from(bytes)));
     of_v4.or_else(|_| <[u8; 16]>::try_from(rdata).map(|bytes| IpAddr::V6(Ipv6Addr::from(bytes)))).ok()
@@ -113,7 +105,7 @@ fn address(rdata: &[u8]) -> Option<IpAddr> {
 fn system_resolvers(text: &str) -> Vec<SocketAddr> {
     let resolver = |line: &str| {
         let address = line.strip_prefix("nameserver")?.split_whitespace().next()?.parse().ok()?;
-        Some(SocketAddr::new(address, PORT))
+        Some(SocketAddr::new(address, DNS_PORT))
     };
     text.lines().filter_map(resolver).take(SYSTEM_RESOLVERS_MAX).collect()
 }

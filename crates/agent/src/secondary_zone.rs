@@ -465,13 +465,10 @@ impl ZoneTask {
         let _permit = self.context.questions.acquire().await;
         let apex = source.apex.as_name();
         for time_max in UDP_TIMEOUTS {
-            let read = |reply: &sanderling_dns::client::Reply<'_>| match reply.is_truncated() {
-                true => Ok(None),
-                false => reply.soa(apex).map(Some),
-            };
+            let read = |reply: &sanderling_dns::client::Reply<'_>| reply.soa(apex);
             match exchange(source.server, (QueryKind::Soa, apex), source.key.as_ref(), time_max, read).await {
-                Ok(Some(soa)) => return Ok(soa),
-                Ok(None) | Err(ExchangeError::Network(_) | ExchangeError::Reply(_)) => break,
+                Ok(soa) => return Ok(soa),
+                Err(ExchangeError::Network(_) | ExchangeError::Reply(_)) => break,
                 Err(ExchangeError::NoAnswer) => {}
             }
         }

@@ -9,7 +9,8 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::LocalSet;
 
 const SEED: HashSeed = HashSeed(1);
@@ -49,4 +50,47 @@ pub(crate) async fn serve(address: [u8; 4], zone: Rc<RefCell<ZoneMap>>) -> Socke
         }
     });
     bound
+}
+
+/// The same over TCP. Over UDP, all replies are empty and truncated.
+pub(crate) async fn serve_over_tcp(address: [u8; 4], zone: Rc<RefCell<ZoneMap>>) -> SocketAddr {
+    let (udp, tcp) = loop {
+        let tcp = TcpListener::bind(SocketAddr::from((address, 0))).await.expect("bound");
+        // Another socket may have the port.
+        if let Ok(udp) = UdpSocket::bind(tcp.local_addr().expect("bound")).await {
+            break (udp, tcp);
+        }
+    };
+    let bound = tcp.local_addr().expect("bound");
+    tokio::task::spawn_local(async move {
+        const RESPONSE_AUTHORITATIVE_TRUNCATED: u8 = 0x86;
+        let mut message = [0; 512];
+        while let Ok((length_bytes, client)) = udp.recv_from(&mut message).await {
+            message[2] |= RESPONSE_AUTHORITATIVE_TRUNCATED;
+            let _ = udp.send_to(&message[..length_bytes], client).await;
+        }
+    });
+    tokio::task::spawn_local(async move {
+        while let Ok((mut stream, client)) = tcp.accept().await {
+            while let Ok(reply) = answer_over_tcp(&mut stream, client, &zone).await {
+                let _ = stream.write_all(&reply).await;
+            }
+        }
+    });
+    bound
+}
+
+async fn answer_over_tcp(
+    stream: &mut TcpStream,
+    client: SocketAddr,
+    zone: &RefCell<ZoneMap>,
+) -> std::io::Result<Vec<u8>> {
+    let mut query = vec![0; usize::from(stream.read_u16().await?)];
+    stream.read_exact(&mut query).await?;
+    let mut out = vec![0; usize::from(u16::MAX)];
+    let info = RequestInfo { client, transport: DnsTransport::Tcp, now_unix_s: 0 };
+    let Answer::Reply(length_bytes) = answer(&zone.borrow(), &info, &query, &mut out) else {
+        return Err(std::io::ErrorKind::InvalidData.into());
+    };
+    Ok([&(length_bytes as u16).to_be_bytes(), &out[..length_bytes]].concat())
 }

@@ -2,7 +2,7 @@
 //! it, so that what the server would refuse is refused here. Of IXFR, the changes are applied to the stored version.
 
 use crate::clock::unix_s;
-use crate::dns_exchange::random_id;
+use crate::dns_exchange::{DnsStream, IDLE_TIMEOUT, random_id};
 use sanderling_config::Limits;
 use sanderling_dns::client::{QueryKind, ReplyError, SoaTimers, query};
 use sanderling_dns::transfer_in::{Progress, RecordRole, TransferError, TransferReceiver};
@@ -16,15 +16,11 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// Bytes of changes that are accepted although the stored version has fewer.
 const CHANGES_BYTES_MIN: u64 = 64 * 1024;
-/// Time for a connection, and between two messages.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a server has not given what it was asked for.
 #[derive(Debug)]
@@ -74,7 +70,10 @@ impl fmt::Display for Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        Failure::Network(error)
+        match error.kind() {
+            io::ErrorKind::TimedOut => Failure::TimedOut(IDLE_TIMEOUT),
+            _ => Failure::Network(error),
+        }
     }
 }
 
@@ -127,7 +126,7 @@ impl TransferSource {
         let ask = async {
             let apex = self.apex.as_name();
             let (message, mut reader) = query(QueryKind::Soa, apex, random_id(), self.key.as_ref(), unix_s());
-            let mut stream = Stream::open(self.server).await?;
+            let mut stream = DnsStream::open(self.server).await?;
             stream.send(&message).await?;
             Ok(reader.read(stream.receive().await?, unix_s())?.soa(apex)?)
         };
@@ -169,7 +168,7 @@ impl TransferSource {
         let zone_limits = ZoneLimits { records_per_rrset_max: limits.zone_records_per_rrset_max };
         let mut builder = ZoneBuilder::new(self.apex.as_name(), seed, zone_limits);
         let (mut patch, mut changes_bytes) = (ZonePatch::default(), 0);
-        let mut stream = Stream::open(self.server).await?;
+        let mut stream = DnsStream::open(self.server).await?;
         stream.send(&message).await?;
         loop {
             let message = stream.receive().await?;
@@ -249,37 +248,6 @@ fn text_of(zone: &Zone) -> String {
     let (mut writer, mut text) = (ZoneTextWriter::default(), String::new());
     while writer.write(zone, None, &mut text, usize::MAX) {}
     text
-}
-
-/// Messages over TCP, each with its length before it (RFC 1035 §4.2.2).
-struct Stream {
-    tcp: TcpStream,
-    message: Vec<u8>,
-}
-
-impl Stream {
-    async fn open(server: SocketAddr) -> Result<Stream, Failure> {
-        let connected = timeout(IDLE_TIMEOUT, TcpStream::connect(server)).await;
-        let tcp = connected.map_err(|_| Failure::TimedOut(IDLE_TIMEOUT))??;
-        Ok(Stream { tcp, message: Vec::new() })
-    }
-
-    async fn send(&mut self, message: &[u8]) -> Result<(), Failure> {
-        let length = u16::try_from(message.len()).expect("a query is short");
-        let packet = [&length.to_be_bytes(), message].concat();
-        timeout(IDLE_TIMEOUT, self.tcp.write_all(&packet)).await.map_err(|_| Failure::TimedOut(IDLE_TIMEOUT))??;
-        Ok(())
-    }
-
-    async fn receive(&mut self) -> Result<&[u8], Failure> {
-        let read = async {
-            let length = self.tcp.read_u16().await?;
-            self.message.resize(usize::from(length), 0);
-            self.tcp.read_exact(&mut self.message).await
-        };
-        timeout(IDLE_TIMEOUT, read).await.map_err(|_| Failure::TimedOut(IDLE_TIMEOUT))??;
-        Ok(&self.message)
-    }
 }
 
 #[cfg(test)]
