@@ -12,13 +12,24 @@ const CRITICAL: u8 = 0x80;
 const ISSUE: &[u8] = b"issue";
 const ISSUE_WILDCARD: &[u8] = b"issuewild";
 
-/// Why `authority`, a name in CAA records, may not issue for `name`, which is in the zone at `apex` and may be a wildcard, and the
-/// remedy. Records above the zone are not looked for.
+/// The authority that is to issue a certificate, the account there, and the way to validate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Issuance<'i> {
+    /// The name of the authority in CAA records.
+    pub(crate) authority: &'i str,
+    /// The URL of the account there; not known if it cannot be read.
+    pub(crate) account: Option<&'i str>,
+    /// How the name is validated, as `dns-01`.
+    pub(crate) method: &'i str,
+}
+
+/// Why this may not be issued for `name`, which is in the zone at `apex` and may be a wildcard, and the remedy. Records above the zone are
+/// not looked for.
 pub(crate) async fn problem(
     name_servers: &NameServers,
     name: &str,
     apex: &DomainName,
-    authority: &str,
+    issuance: Issuance<'_>,
 ) -> Option<(String, &'static str)> {
     let (host, is_wildcard) = name.strip_prefix("*.").map_or((name, false), |host| (host, true));
     let mut owner = DomainName::parse(host).ok()?;
@@ -27,19 +38,27 @@ pub(crate) async fn problem(
             Ok(Answer::Records(records)) if records.is_empty() => {}
             Ok(Answer::Records(records)) => {
                 let property = if is_wildcard { "issuewild" } else { "issue" };
-                return match verdict(&records, authority, is_wildcard) {
-                    Verdict::Allowed => None,
-                    Verdict::NotNamed => Some((
-                        format!(
-                            "the CAA records at {owner} forbid it for {name}: there is no 0 {property} \"{authority}\""
-                        ),
+                let Issuance { authority, account, method } = issuance;
+                let (why, remedy) = match verdict(&records, issuance, is_wildcard) {
+                    Verdict::Allowed => return None,
+                    Verdict::NotNamed => (
+                        format!("forbid it for {name}: there is no 0 {property} \"{authority}\""),
                         "add it to the zone, or remove the others",
-                    )),
-                    Verdict::UnknownProperty => Some((
-                        format!("the CAA records at {owner} have a critical property that is not known"),
-                        "remove it",
-                    )),
+                    ),
+                    Verdict::OtherAccount => (
+                        format!(
+                            "let {authority} issue for another account alone: `accounturi` is not {}",
+                            account.unwrap_or("known")
+                        ),
+                        "write this one, or remove `accounturi`",
+                    ),
+                    Verdict::OtherMethod => (
+                        format!("forbid {authority} to validate {name} by {method}: it is not in `validationmethods`"),
+                        "add it there, or remove `validationmethods`",
+                    ),
+                    Verdict::UnknownProperty => ("have a critical property that is not known".to_owned(), "remove it"),
                 };
+                return Some((format!("the CAA records at {owner} {why}"), remedy));
             }
             // The authority looks at other places, or this server cannot be asked.
             Ok(Answer::Alias | Answer::Referral) | Err(_) => return None,
@@ -57,21 +76,32 @@ enum Verdict {
     Allowed,
     /// They name others.
     NotNamed,
+    /// They name the authority, with another account.
+    OtherAccount,
+    /// They name the authority and the account, with other ways to validate.
+    OtherMethod,
     /// One is critical, and an authority that does not know it may not issue.
     UnknownProperty,
 }
 
-/// Whether the CAA records of a name, of which there is one, let `authority` issue (RFC 8659 §4.2, §4.3).
-fn verdict(records: &[Vec<u8>], authority: &str, is_wildcard: bool) -> Verdict {
+/// Whether the CAA records of a name, of which there is one, let this be issued (RFC 8659 §4.2, §4.3).
+fn verdict(records: &[Vec<u8>], issuance: Issuance<'_>, is_wildcard: bool) -> Verdict {
     let parsed = || records.iter().filter_map(|rdata| Property::parse(rdata));
     if parsed().any(|property| property.is_critical && !property.is_known()) {
         return Verdict::UnknownProperty;
     }
     let has_wildcard_rules = is_wildcard && parsed().any(|property| property.has_tag(ISSUE_WILDCARD));
     let tag = if has_wildcard_rules { ISSUE_WILDCARD } else { ISSUE };
-    let mut rules = parsed().filter(|property| property.has_tag(tag)).peekable();
-    let is_named = |property: Property<'_>| property.issuer().eq_ignore_ascii_case(authority.as_bytes());
-    if rules.peek().is_none() || rules.any(is_named) { Verdict::Allowed } else { Verdict::NotNamed }
+    let rules: Vec<Property<'_>> = parsed().filter(|property| property.has_tag(tag)).collect();
+    let named: Vec<&Property<'_>> = rules.iter().filter(|property| property.names(issuance.authority)).collect();
+    let of_account: Vec<_> = named.iter().filter(|property| property.allows_account(issuance.account)).collect();
+    match () {
+        () if rules.is_empty() => Verdict::Allowed,
+        () if named.is_empty() => Verdict::NotNamed,
+        () if of_account.is_empty() => Verdict::OtherAccount,
+        () if of_account.iter().any(|property| property.allows_method(issuance.method)) => Verdict::Allowed,
+        () => Verdict::OtherMethod,
+    }
 }
 
 /// A CAA record.
@@ -96,15 +126,65 @@ impl<'r> Property<'r> {
         [ISSUE, ISSUE_WILDCARD, b"iodef"].iter().any(|tag| self.has_tag(tag))
     }
 
-    /// The name of the authority, without parameters.
-    fn issuer(&self) -> &'r [u8] {
-        self.value.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii()
+    fn names(&self, authority: &str) -> bool {
+        let issuer = self.value.split(|&byte| byte == b';').next().unwrap_or_default();
+        issuer.trim_ascii().eq_ignore_ascii_case(authority.as_bytes())
+    }
+
+    /// RFC 8657 §3. An account that is not known may be the right one.
+    fn allows_account(&self, account: Option<&str>) -> bool {
+        account.is_none_or(|account| self.parameters(b"accounturi").all(|uri| uri == account.as_bytes()))
+    }
+
+    /// RFC 8657 §4.
+    fn allows_method(&self, method: &str) -> bool {
+        let is_listed =
+            |methods: &[u8]| methods.split(|&byte| byte == b',').any(|one| one.trim_ascii() == method.as_bytes());
+        self.parameters(b"validationmethods").all(is_listed)
+    }
+
+    /// The values of the parameters with this name.
+    fn parameters(&self, name: &'static [u8]) -> impl Iterator<Item = &'r [u8]> {
+        let value_of = move |parameter: &'r [u8]| {
+            let equals = parameter.iter().position(|&byte| byte == b'=')?;
+            let (found, value) = parameter.split_at(equals);
+            found.trim_ascii().eq_ignore_ascii_case(name).then(|| value[1..].trim_ascii())
+        };
+        self.value.split(|&byte| byte == b';').skip(1).filter_map(value_of)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ISSUANCE: Issuance<'static> =
+        Issuance { authority: "ca.example", account: Some("https://ca.example/acct/1"), method: "dns-01" };
+
+    #[test]
+    fn parameters_restrict_the_account_and_the_validation() {
+        const OWN: &str = "accounturi=https://ca.example/acct/1";
+        let check_with = |issuance: Issuance<'_>, parameters: &[&str], expected: Verdict| {
+            let record = |parameters: &&str| [b"\0\x05issueca.example; ", parameters.as_bytes()].concat();
+            let records: Vec<Vec<u8>> = parameters.iter().map(record).collect();
+            assert_eq!(verdict(&records, issuance, false), expected, "{parameters:?}");
+        };
+        let check = |parameters: &[&str], expected: Verdict| check_with(ISSUANCE, parameters, expected);
+        check(&[OWN], Verdict::Allowed);
+        check(&[&format!(" {OWN} ;validationmethods = http-01 , dns-01;")], Verdict::Allowed);
+        check(&["unknown=1"], Verdict::Allowed);
+        check(&["accounturi=https://ca.example/acct/12"], Verdict::OtherAccount);
+        check(&["AccountURI="], Verdict::OtherAccount);
+        check(&[&format!("accounturi=https://ca.example/acct/2; {OWN}")], Verdict::OtherAccount);
+        check(&["accounturi=https://ca.example/acct/2", OWN], Verdict::Allowed);
+        check(&["validationmethods=http-01"], Verdict::OtherMethod);
+        check(&["validationmethods=http-01", "validationmethods=dns-01"], Verdict::Allowed);
+        // Each of them fails for another reason.
+        check(&["accounturi=https://ca.example/acct/2", &format!("{OWN}; validationmethods=")], Verdict::OtherMethod);
+        let unknown = Issuance { account: None, ..ISSUANCE };
+        check_with(unknown, &["accounturi=https://ca.example/acct/2"], Verdict::Allowed);
+        check_with(unknown, &["validationmethods=http-01"], Verdict::OtherMethod);
+    }
 
     #[test]
     fn records_allow_the_authorities_that_they_name() {
@@ -113,7 +193,7 @@ mod tests {
                 [&[*flags, tag.len() as u8], tag.as_bytes(), value.as_bytes()].concat()
             };
             let rdatas: Vec<Vec<u8>> = records.iter().map(rdata).collect();
-            assert_eq!(verdict(&rdatas, "ca.example", is_wildcard), expected, "{records:?}");
+            assert_eq!(verdict(&rdatas, ISSUANCE, is_wildcard), expected, "{records:?}");
         };
         for is_wildcard in [false, true] {
             check(&[(0, "issue", "ca.example")], is_wildcard, Verdict::Allowed);
@@ -133,7 +213,7 @@ mod tests {
     #[test]
     fn malformed_records_say_nothing() {
         for rdata in [&[][..], &[0], &[0, 9, b'i']] {
-            assert_eq!(verdict(&[rdata.to_vec()], "ca.example", false), Verdict::Allowed);
+            assert_eq!(verdict(&[rdata.to_vec()], ISSUANCE, false), Verdict::Allowed);
         }
     }
 }

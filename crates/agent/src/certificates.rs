@@ -82,6 +82,9 @@ pub(crate) struct Record {
     not_before_unix_s: u64,
     #[serde(default)]
     delay_s: u64,
+    /// When the authority is asked again when to renew (RFC 9773 §4.3.2).
+    #[serde(default)]
+    ask_again_at_unix_s: u64,
 }
 
 impl Record {
@@ -230,6 +233,17 @@ impl ManagedCertificate {
         self.store(state);
     }
 
+    /// The authority is asked again when to renew in so many seconds.
+    pub(crate) fn on_asked(&mut self, ask_again_s: u64, state: &StateFolder) {
+        self.record.ask_again_at_unix_s = unix_s() + ask_again_s;
+        self.store(state);
+    }
+
+    /// When the authority is asked when to renew; not later than `wait_s_max` from now, also if the clock was set back.
+    pub(crate) fn next_question(&self, wait_s_max: u64) -> u64 {
+        self.record.ask_again_at_unix_s.min(unix_s() + wait_s_max)
+    }
+
     fn store(&self, state: &StateFolder) {
         let text = serde_json::to_vec_pretty(&self.record).expect("a record has no map");
         if let Err(error) = state.write(&record_file(&self.name), &text) {
@@ -366,6 +380,21 @@ mod tests {
         assert_eq!(certificate.next_order().0, chosen);
         certificate.on_suggestion(START - 9, START - 9, &state);
         assert_eq!(certificate.next_order().0, START - 9);
+    }
+
+    #[test]
+    fn authority_is_not_asked_again_at_once_after_a_restart() {
+        let (_directory, state) = folder();
+        let mut certificate = managed(Some(issued(90 * DAY_S)));
+        assert_eq!(certificate.next_question(DAY_S), 0);
+        certificate.on_asked(3_600, &state);
+        let text = state.read("renewals/example.com.json").expect("read").expect("stored");
+        certificate.record = serde_json::from_slice(&text).expect("a record");
+        let in_s = |certificate: &ManagedCertificate, wait_s_max| certificate.next_question(wait_s_max) - unix_s();
+        assert!((3_590..=3_600).contains(&in_s(&certificate, DAY_S)));
+        assert!(in_s(&certificate, 60) <= 60, "the clock was set back");
+        certificate.on_new("https://ca.example/dir", &state);
+        assert_eq!(certificate.next_question(DAY_S), 0);
     }
 
     #[test]

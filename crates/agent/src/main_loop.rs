@@ -14,7 +14,7 @@ use crate::schedule::Schedule;
 use crate::zones::Zones;
 use instant_acme::{CertificateIdentifier, Error, RevocationReason, RevocationRequest};
 use sanderling_config::log::{log, log_error, log_warning};
-use sanderling_ipc::agent::AgentReport;
+use sanderling_ipc::agent::{AgentReport, ScheduledTask};
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::{Command, Connection, Event, IncomingFds, Message, Text};
 use std::rc::Rc;
@@ -170,7 +170,8 @@ impl MainLoop {
             if !self.certificates[index].is_in_progress {
                 self.schedule_order(index);
             }
-            self.schedule_suggestion(index, unix_s());
+            let at_unix_s = self.certificates[index].next_question(SUGGESTION_INTERVAL_S_MAX);
+            self.schedule_suggestion(index, at_unix_s.max(unix_s()));
         }
     }
 
@@ -234,6 +235,7 @@ impl MainLoop {
             Finished::Suggestion(index, suggestion) => {
                 let Some(Suggestion { window, ask_again_s }) = suggestion else { return };
                 let certificate = &mut self.certificates[index];
+                certificate.on_asked(ask_again_s, &self.orders.state);
                 if let Some((start, end)) = window {
                     certificate.on_suggestion(start, end, &self.orders.state);
                     if !certificate.is_in_progress {
@@ -319,10 +321,7 @@ impl MainLoop {
                     (ready_at, "its next key must have been in the TLSA records of all caches before".to_owned());
             }
         }
-        let what = match certificate.issued {
-            Some(_) => format!("renew the certificate of {}", certificate.name),
-            None => format!("request the certificate of {}", certificate.name),
-        };
+        let what = ScheduledTask::order(&certificate.name, certificate.issued.is_some());
         self.schedule.set(Task::Order(index), at, what, why);
     }
 

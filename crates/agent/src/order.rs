@@ -2,14 +2,14 @@
 //! authority knows it, so that another agent goes on with it.
 
 use crate::accounts::Accounts;
-use crate::caa;
+use crate::caa::{self, Issuance};
 use crate::certificates::zone_of;
 use crate::failure::{Failure, Kind};
 use crate::link::{Link, Published};
 use crate::name_servers::{Expectation, NameServers, Unanswered};
 use instant_acme::{
-    Account, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, ChallengeType, Identifier, NewOrder, Order,
-    OrderStatus,
+    Account, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, ChallengeType, Error, Identifier, NewOrder,
+    Order, OrderStatus, RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use sanderling_config::log::log_warning;
@@ -28,11 +28,9 @@ use tokio::sync::Notify;
 
 /// Times that an order goes on after a failure that needs no pause, such as a nonce that was not valid any more.
 const RESUMPTIONS_MAX: u32 = 100;
-/// The first pause between two looks at an order; the next ones are longer.
-const POLL_PAUSE_MIN: Duration = Duration::from_millis(100);
-const POLL_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Looks at an order before it is given up for now: some minutes.
-const POLLS_MAX: u32 = 60;
+/// How an order is looked at until it is given up for now. Pauses that the authority asks for have precedence (RFC 8555 §7.4).
+const POLLS: RetryPolicy =
+    RetryPolicy::new().initial_delay(Duration::from_millis(100)).backoff(1.2).timeout(Duration::from_secs(300));
 
 /// For an order that another name server delays.
 const LAG_REMEDY: &str =
@@ -135,14 +133,16 @@ impl Orders {
     }
 
     async fn try_issue(&self, request: &OrderRequest) -> Result<(), Failure> {
-        self.check_caa(request).await?;
         self.progress.set(&request.name, "the authority has accepted it");
         let account = self.accounts.get(request.authority_index, &self.state).await?;
+        // CAA records may name the account.
+        self.check_caa(request).await?;
         let (mut order, saved) = self.resume_or_begin(request, &account).await?;
         if order.state().status == OrderStatus::Pending {
             let published = self.publish_challenges(request, &mut order).await?;
             self.progress.set(&request.name, "the authority has validated the names");
-            self.wait_while(&mut order, &[OrderStatus::Pending, OrderStatus::Processing]).await?;
+            let polled = order.poll_ready(&POLLS).await;
+            self.check_polled(&mut order, polled).await?;
             drop(published);
         }
         let key = KeyPair::from_pem(&saved.key)
@@ -151,15 +151,9 @@ impl Orders {
             self.progress.set(&request.name, "the authority has issued the certificate");
             let csr = signing_request(&request.names, &key)?;
             order.finalize_csr(&csr).await?;
-            self.wait_while(&mut order, &[OrderStatus::Ready, OrderStatus::Processing]).await?;
         }
-        let chain = order.certificate().await?.ok_or_else(|| {
-            Failure::new(
-                Kind::Unreachable,
-                "the authority has not issued the certificate in time",
-                "the server tries again",
-            )
-        })?;
+        let polled = order.poll_certificate(&POLLS).await;
+        let chain = self.check_polled(&mut order, polled).await?;
         check_issued(&chain, &saved.key, &request.names)?;
         self.state.store_certificate(&request.name, chain.as_bytes(), saved.key.as_bytes())?;
         self.state.remove(&order_file(&request.name))?;
@@ -171,9 +165,15 @@ impl Orders {
     async fn check_caa(&self, request: &OrderRequest) -> Result<(), Failure> {
         let authority = self.accounts.authority(request.authority_index);
         let Some(caa) = &authority.caa else { return Ok(()) };
+        let account = self.accounts.url(request.authority_index, &self.state);
         for name in &request.names {
             let Some(apex) = zone_of(name, self.zones()) else { continue };
-            if let Some((problem, remedy)) = caa::problem(&self.name_servers, name, apex, caa).await {
+            let method = match self.method(name, request.prefers_http)? {
+                ChallengeType::Http01 => "http-01",
+                _ => "dns-01",
+            };
+            let issuance = Issuance { authority: caa, account: account.as_deref(), method };
+            if let Some((problem, remedy)) = caa::problem(&self.name_servers, name, apex, issuance).await {
                 let cause = format!("{} may not issue: {problem}", authority.name);
                 return Err(Failure::new(Kind::NotReady, cause, remedy));
             }
@@ -322,25 +322,12 @@ impl Orders {
         }
     }
 
-    /// Looks at the order until it has another status than these.
-    async fn wait_while(&self, order: &mut Order, statuses: &[OrderStatus]) -> Result<(), Failure> {
-        let mut pause = POLL_PAUSE_MIN;
-        for _ in 0..POLLS_MAX {
-            let state = order.refresh().await?;
-            if state.status == OrderStatus::Invalid {
-                return Err(self.cause_of_invalid(order).await);
-            }
-            if !statuses.contains(&state.status) {
-                return Ok(());
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 3 / 2).min(POLL_PAUSE_MAX);
+    /// What polling an order has led to, unless the authority has given it up.
+    async fn check_polled<T>(&self, order: &mut Order, polled: Result<T, Error>) -> Result<T, Failure> {
+        match order.state().status {
+            OrderStatus::Invalid => Err(self.cause_of_invalid(order).await),
+            _ => Ok(polled?),
         }
-        Err(Failure::new(
-            Kind::Unreachable,
-            "the authority has not finished the order in time",
-            "the server tries again",
-        ))
     }
 
     /// Why the authority has given up the order: the error of a challenge, or of the order itself.

@@ -290,6 +290,19 @@ pub struct ScheduledTask {
     pub why: String,
 }
 
+impl ScheduledTask {
+    /// What an order of the certificate `name` is: the first one, or a renewal.
+    pub fn order(name: &str, is_renewal: bool) -> String {
+        let verb = if is_renewal { "renew" } else { "request" };
+        format!("{verb} the certificate of {name}")
+    }
+
+    /// Whether it is an order of the certificate `name`.
+    pub fn is_order_of(&self, name: &str) -> bool {
+        [false, true].iter().any(|&is_renewal| self.what == ScheduledTask::order(name, is_renewal))
+    }
+}
+
 /// Writes challenges.
 pub fn challenges_to_memfd(challenges: &[Challenge]) -> io::Result<OwnedFd> {
     memfd::create("challenges", &serde_json::to_vec(challenges)?)

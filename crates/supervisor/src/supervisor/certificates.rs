@@ -68,10 +68,7 @@ fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix
             )
         }
     };
-    let next = schedule.iter().find(|task| {
-        // As the agent names its tasks.
-        task.what.ends_with(&format!("the certificate of {name}")) && !task.what.starts_with("ask")
-    });
+    let next = schedule.iter().find(|task| task.is_order_of(name));
     match (is_in_progress, next) {
         (true, _) => {
             let step = progress.as_ref().map_or(String::new(), |progress| format!("; it waits until {progress}"));

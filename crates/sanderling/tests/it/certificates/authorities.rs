@@ -50,7 +50,7 @@ fn name_server_without_the_record_is_named_and_the_authority_is_not_asked_before
     let secondaries = format!("secondaries = [{{ address = \"{address}\" }}]");
     // A wildcard is not validated over HTTP.
     let domain = format!("zone = \"example.com.zone\"\n{secondaries}\naliases = [\"*.example.com\"]\n");
-    let mut setup = Setup::new(&format!("{domain}[limits]\nname_servers_timeout = \"1s\""));
+    let mut setup = Setup::new(&format!("{domain}[limits]\nname_servers_timeout = \"4s\""));
     setup.add_to_zone("@ 60 NS ns2\nns2 60 A 127.0.0.2\n");
     setup.start_pebble();
     setup.fetch_root();
@@ -87,9 +87,16 @@ fn caa_records_that_forbid_it_are_named_before_the_authority_is_asked() {
          add it to the zone, or remove the others",
     );
     assert!(!setup.pebble_log().contains("new-order"), "{}", setup.pebble_log());
-    setup.add_to_zone("@ 60 CAA 0 issue \"ca.example\"\n");
-    let reloaded = setup.directory.control("reload");
-    assert!(reloaded.code() == Some(0), "{reloaded}");
+    let reload_with = |record: &str| {
+        setup.add_to_zone(&format!("@ 60 CAA 0 issue \"ca.example{record}\"\n"));
+        let reloaded = setup.directory.control("reload");
+        assert!(reloaded.code() == Some(0), "{reloaded}");
+    };
+    reload_with("; accounturi=https://ca.example/acct/1");
+    let expected = "let ca.example issue for another account alone: `accounturi` is not https://127.0.0.1:";
+    wait_until("the account is compared", || setup.renew().errors.contains(expected));
+    assert!(!setup.pebble_log().contains("new-order"), "{}", setup.pebble_log());
+    reload_with("");
     setup.renew_until_issued();
     setup.wait_for_page(server.encrypted("https"), "example.com");
 }

@@ -215,7 +215,12 @@ fn renewal_comes_when_the_authority_suggests_it() {
     let body = format!("@{}", setup.directory.argument("suggestion"));
     let set = curl(&["-sSk", "-w", "%{http_code}", "-d", &body, &url]);
     assert!(set.text().ends_with("200"), "{set}");
-    // The agent asks again in hours, and when it starts.
+    // The agent asks again in hours, unless the state folder does not say so when it starts.
+    let path = "state/renewals/example.com.json";
+    let record = fs::read_to_string(setup.directory.path().join(path)).unwrap();
+    let forgotten = record.replace("\"ask_again_at_unix_s\": 1", "\"ask_again_at_unix_s\": 0, \"before\": 1");
+    assert_ne!(record, forgotten);
+    setup.directory.write(path, forgotten.as_bytes());
     assert!(send_signal("KILL", &agent));
     wait_until("the certificate is renewed", || setup.chain() != chain);
     setup.wait_for_page(server.encrypted("https"), "example.com");
