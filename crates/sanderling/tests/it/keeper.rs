@@ -190,7 +190,8 @@ fn killed_keeper_is_replaced_while_connections_go_on() {
         println!("at most {longest:?} until another keeper has signed; failed and successful clients: {counts:?}");
     });
     assert_eq!(server.server_process_id(), server_process);
-    assert_eq!(count(&directory, "restarts"), 5);
+    // On a slow machine, one that has answered nothing for `hang_timeout` was replaced besides.
+    assert!(count(&directory, "restarts") >= 5, "{}", server.errors());
     assert!(server.errors().contains("was killed by signal 9; restarting"), "{}", server.errors());
 }
 

@@ -136,6 +136,7 @@ fn check_renewals(
     assert!(seen.mismatches.is_empty(), "{:#?}\n{}", seen.mismatches, server.errors());
     // It may end before a handshake with the last key.
     assert!(seen.handshakes > 10 && seen.keys >= renewal_count, "{seen:?}");
+    assert!(seen.comparisons > 10 && seen.failed_handshakes <= seen.handshakes / 100, "{seen:?}");
 }
 
 /// What the client has seen.
