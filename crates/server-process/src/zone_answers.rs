@@ -3,7 +3,7 @@
 
 use crate::load_status::ZoneState;
 use crate::loader::unknown_zone;
-use sanderling_config::DomainName;
+use sanderling_config::{DomainName, ZoneOrigin};
 use sanderling_dns::{LineForm, Name, Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
 use sanderling_http::HttpDate;
 use sanderling_ipc::agent::{AliasReport, NotifyOutcome, NotifyReport, ZoneReport};
@@ -181,8 +181,11 @@ impl ZoneAnswers {
             let is_derived = |owner: Name<'_>, rtype| {
                 rtype != Rtype::SOA && state.is_some_and(|state| state.added.origin(owner, rtype).is_some())
             };
-            let form_of =
-                |owner: Name<'_>, rtype| if is_derived(owner, rtype) { LineForm::LeftOut } else { LineForm::Plain };
+            let is_signed = state.is_some_and(|state| state.origin == ZoneOrigin::Signer);
+            let form_of = |owner: Name<'_>, rtype| match is_derived(owner, rtype) || is_signed && is_of_signer(rtype) {
+                true => LineForm::LeftOut,
+                false => LineForm::Plain,
+            };
             write_zone(client, zone, None, form_of)?;
             let aliases = state.iter().flat_map(|state| &state.added.aliases);
             let text: String = aliases.map(|alias| format!("{} IN ALIAS {}\n", alias.owner, alias.target)).collect();
@@ -248,6 +251,13 @@ fn answer(mut client: ZoneClient, write: impl FnOnce(&mut ZoneClient) -> io::Res
         }
         let _ = client.send_and_wait(Event::Done { is_success: result.is_ok() });
     }
+}
+
+/// Types of the records that a zone has because it is signed here.
+fn is_of_signer(rtype: Rtype) -> bool {
+    let of_keys = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY];
+    let of_version = [Rtype::RRSIG, Rtype::NSEC, Rtype::NSEC3, Rtype::NSEC3PARAM, Rtype::ZONEMD];
+    of_keys.contains(&rtype) || of_version.contains(&rtype)
 }
 
 fn state_name(zone: &ZoneState) -> &'static str {
@@ -360,7 +370,10 @@ fn duration_text(seconds: u64) -> String {
 /// What is served, and how it differs from the file.
 fn state_text(state: &ZoneState, file: &Path, is_current: bool) -> String {
     let name = &state.name;
+    let is_signed = state.origin == ZoneOrigin::Signer;
     match (state_name(state), &state.problem, is_current) {
+        ("served", _, true) if is_signed => "served as it was signed last".to_owned(),
+        ("unavailable", None, _) if is_signed => "UNAVAILABLE, answered with SERVFAIL: not signed yet".to_owned(),
         ("served", _, true) => "served as it is in the file".to_owned(),
         ("unavailable", None, _) => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),
         ("served", _, false) if file.exists() => {

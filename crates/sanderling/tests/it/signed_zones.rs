@@ -122,6 +122,11 @@ fn zone_is_signed_by_one_line_and_follows_its_file() {
     assert_eq!(dig(server.dns(), &["+short", "example.com", "CDS"]).text(), "");
     // The version of the file may have been served before.
     assert_eq!(serial(&server), 8);
+    let mut export = sanderling();
+    export.args(["zone", "export", "example.com", "--control", &directory.argument("control")]);
+    let exported = run_to_end(export, DEADLINE).text();
+    let has = |rtype: &str| exported.contains(&format!(" IN {rtype} "));
+    assert!(has("SOA") && has("AAAA") && !["RRSIG", "NSEC", "DNSKEY"].into_iter().any(has), "{exported}");
     let keys = directory.path().join("state/keys/example.com");
     let key = fs::read_dir(&keys).unwrap().next().unwrap().unwrap();
     assert_eq!(key.metadata().unwrap().permissions().mode() & 0o777, 0o600);
