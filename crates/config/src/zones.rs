@@ -6,6 +6,8 @@ use crate::domain_name::DomainName;
 use crate::folder_pattern;
 use crate::paths::check_zone_file;
 use crate::transfers::Primary;
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs;
@@ -81,10 +83,23 @@ pub fn stored_zone_file(apex: &DomainName) -> PathBuf {
     Path::new(TRANSFERRED_ZONES).join(format!("{}.zone", zone_file_name(apex)))
 }
 
-/// The name of a zone in names of files.
+/// Bytes of the longest name of a zone in names of files: 255 without the longest extension and the start of the name of a file that is being written.
+const FILE_NAME_BYTES_MAX: usize = 255 - ".new-".len() - ".journal".len();
+
+/// The name of a zone in names of files of the state folder. Different zones have different ones.
 pub fn zone_file_name(apex: &DomainName) -> String {
-    // Names of zones may have slashes (RFC 2317 §4).
-    apex.as_str().replace('/', "%2F")
+    // Names of zones have no `%`. They may have slashes (RFC 2317 §4).
+    let mut name = match apex.as_str() {
+        "." => "%2E".to_owned(),
+        name => name.replace('/', "%2F"),
+    };
+    if name.len() > FILE_NAME_BYTES_MAX {
+        // The digits are in lower case, so that it is not the name of a zone with a slash.
+        let digest = HEXLOWER.encode(&Sha256::digest(apex.as_str()));
+        name.truncate(FILE_NAME_BYTES_MAX - 1 - digest.len());
+        name += &format!("%{digest}");
+    }
+    name
 }
 
 impl SecondaryZone {
@@ -224,6 +239,31 @@ mod tests {
 
     fn location() -> Location {
         Location::Argument("test".to_owned())
+    }
+
+    #[test]
+    fn each_zone_has_file_names_of_its_own_in_its_folder() {
+        let long = format!("{0}.{0}.{0}", "a".repeat(63));
+        let (longest, other) = (format!("{long}.{}", "b".repeat(61)), format!("{long}.{}c", "b".repeat(60)));
+        let slashes = format!("{long}.{}", "/".repeat(61));
+        let names = [".", "a.test", "a/b.test", "a.b.test", "*.test", &long, &longest, &other, &slashes];
+        let mut files = std::collections::BTreeSet::new();
+        for name in names {
+            let apex = DomainName::parse(name).expect(name);
+            for (folder, file) in [
+                (JOURNALS, journal_file(&apex)),
+                (UPDATES, update_file(&apex)),
+                (TRANSFERRED_ZONES, stored_zone_file(&apex)),
+                (TRANSFERRED_ZONES, stored_zone_file(&apex).with_extension("json")),
+            ] {
+                let parts: Vec<_> = file.components().collect();
+                assert_eq!(parts.len(), 2, "{}", file.display());
+                assert!(file.starts_with(folder) && parts[1].as_os_str().len() + ".new-".len() <= 255, "{name}");
+                assert!(files.insert(file.clone()), "{} is of two zones", file.display());
+            }
+        }
+        let shown = |name: &str| zone_file_name(&DomainName::parse(name).expect(name));
+        assert_eq!([".", "a.test", "0/25.test"].map(shown), ["%2E", "a.test", "0%2F25.test"]);
     }
 
     #[test]

@@ -379,11 +379,14 @@ fn zones_are_added_removed_reset_and_handed_over() {
     primary.replace("one", &catalog_text(7, &members(["m1", "m2"])).replace("version TXT 2\n", ""));
     server.wait_for_error("catalog one.catalog: not used: it has no version; its zones stay as they are");
     check("a.test", Some("a"));
+    // The root zone is a zone as others: it comes, and leaves with the next version.
+    primary.replace("one", &catalog_text(8, &(members(["m1", "m2"]) + "m3.zones PTR .\n")));
+    server.wait_for_error("catalogs: 3 zones; 1 added, 0 removed, 0 reset");
     // Another label: what is stored is dropped, and transferred again.
     let before = transferred_at(&directory, "a.test").expect("a version");
     let unchanged = transferred_at(&directory, "b.test").expect("a version");
-    primary.replace("one", &catalog_text(8, &members(["m8", "m2"])));
-    server.wait_for_error("catalogs: 2 zones; 0 added, 0 removed, 1 reset");
+    primary.replace("one", &catalog_text(9, &members(["m8", "m2"])));
+    server.wait_for_error("catalogs: 2 zones; 0 added, 1 removed, 1 reset");
     wait_until("a.test is transferred again", || transferred_at(&directory, "a.test").is_some_and(|now| now > before));
     check("a.test", Some("a"));
     assert_eq!(transferred_at(&directory, "b.test"), Some(unchanged.clone()));
@@ -391,19 +394,19 @@ fn zones_are_added_removed_reset_and_handed_over() {
     primary.replace("two", &catalog_text(2, "m2.zones PTR b.test.\nm3.zones PTR c.test.\n"));
     check("c.test", Some("c"));
     server.wait_for_error("catalog two.catalog: ignoring the zone b.test, which the catalog one.catalog has brought");
-    primary.replace("one", &catalog_text(9, &(members(["m8", "m2"]) + "coo.m2.zones PTR two.catalog.\n")));
+    primary.replace("one", &catalog_text(10, &(members(["m8", "m2"]) + "coo.m2.zones PTR two.catalog.\n")));
     let owner = |zone: &str| {
         let list = std::fs::read_to_string(directory.path().join("state/zones/members")).unwrap();
         let (_, after) = list.split_once(&format!("\"zone\":\"{zone}\",\"catalog\":\"")).unwrap();
         after.split('"').next().unwrap().to_owned()
     };
     wait_until("b.test has another owner", || owner("b.test") == "two.catalog");
-    primary.replace("one", &catalog_text(10, "m8.zones PTR a.test.\n"));
-    server.wait_for_error("serial 9 -> 10 transferred");
+    primary.replace("one", &catalog_text(11, "m8.zones PTR a.test.\n"));
+    server.wait_for_error("serial 10 -> 11 transferred");
     check("b.test", Some("b"));
     assert_eq!(transferred_at(&directory, "b.test"), Some(unchanged));
     // A group has primaries of its own: the zone is kept until it expires.
-    primary.replace("one", &catalog_text(11, "m8.zones PTR a.test.\ngroup.m8.zones TXT elsewhere\n"));
+    primary.replace("one", &catalog_text(12, "m8.zones PTR a.test.\ngroup.m8.zones TXT elsewhere\n"));
     wait_until("the group is known", || {
         std::fs::read_to_string(directory.path().join("state/zones/members")).unwrap().contains("elsewhere")
     });
