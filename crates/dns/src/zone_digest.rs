@@ -14,6 +14,13 @@ impl Zone {
         self.links.as_ref().map_or_else(|| self.computed_digest(), |links| links.digest)
     }
 
+    /// Whether this version has the records of `other`, in any order.
+    pub fn has_same_records(&self, other: &Zone) -> bool {
+        self.serial() == other.serial()
+            && self.record_count() == other.record_count()
+            && self.digest() == other.digest()
+    }
+
     pub(crate) fn computed_digest(&self) -> u64 {
         let mut sum = 0_u64;
         let mut rdata = Vec::new();

@@ -722,7 +722,10 @@ impl LoadedZone {
             Ok((ReadZone { zone: mut good, added, updates, sources, text }, info)) => {
                 self.take_updates(zone, updates, report);
                 context.stored.journals.give(&zone.apex, self.last_good.as_deref(), &mut good, &mut report.journals);
-                report.changes.zone_loaded(&zone.apex, self.state.serial, good.serial());
+                // The files of a version that has come in another way are read as well.
+                if !self.last_good.as_ref().is_some_and(|before| good.has_same_records(before)) {
+                    report.changes.zone_loaded(&zone.apex, self.state.serial, good.serial());
+                }
                 if let Some(Err(error)) = context
                     .kept
                     .as_mut()

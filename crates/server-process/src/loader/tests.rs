@@ -192,6 +192,11 @@ fn a_changed_include_is_a_change_of_the_zone() {
     let loaded = fixture.load();
     assert_eq!((loaded.load_status.zones[0].record_count, loaded.changes.parsed_count), (5, 2));
     assert!(loaded.changes.to_text().contains("its serial is still 1"));
+    // Another order is no change.
+    fs::write(fixture.path("more"), "ftp 60 A 192.0.2.2\n\nwww 60 A 192.0.2.2\n").unwrap();
+    let loaded = fixture.load();
+    assert_eq!(loaded.changes.parsed_count, 3);
+    assert_eq!(loaded.changes.to_text(), "zones: 0 added, 0 changed, 0 removed\n");
 }
 
 #[test]
