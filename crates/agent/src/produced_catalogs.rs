@@ -107,7 +107,8 @@ impl ProducedCatalogs {
         false
     }
 
-    /// The zones that all secondaries of the catalog may transfer. While the folder of zones cannot be listed, none is removed.
+    /// The zones that all secondaries of the catalog may transfer. While the folder of zones cannot be listed, or the file of a zone has
+    /// errors, none is removed.
     fn zones_of(&self, catalog: &Catalog, served: &ServedState, stored: &StoredCatalog) -> ListedZones {
         let transfers = self.config.transfers_by_zone();
         let is_catalog = |name: &DomainName| self.config.catalogs.iter().any(|one| one.apex == *name);
@@ -118,7 +119,8 @@ impl ProducedCatalogs {
             (wire_name(name).as_name().as_bytes().to_vec(), groups)
         };
         let mut zones: ListedZones = served.zones.keys().filter(listed).map(with_groups).collect();
-        if !served.is_complete {
+        let has_error = served.zones.values().any(|zone| zone.is_of_operator && zone.has_error);
+        if !served.is_complete || has_error {
             for (zone, groups) in &stored.zones {
                 zones.entry(zone.clone()).or_insert_with(|| groups.clone());
             }

@@ -95,6 +95,9 @@ pub struct ServedZone {
     /// Whether the operator writes it.
     #[serde(default)]
     pub is_of_operator: bool,
+    /// Whether its current file has errors, and an earlier version or none is served.
+    #[serde(default)]
+    pub has_error: bool,
     /// The targets of `ALIAS` in its file, in lower case and without a dot at the end.
     #[serde(default)]
     pub alias_targets: Vec<String>,

@@ -121,5 +121,11 @@ fn served_zone(zone: &ZoneState, config: &Config, transfers: &TransfersByZone<'_
         || config.resolves_aliases()
         || !transfers.of(&name).secondaries.is_empty();
     let alias_targets = zone.added.alias_targets();
-    is_concerned.then(|| ServedZone { name: zone.name.clone(), serial: zone.serial, is_of_operator, alias_targets })
+    is_concerned.then(|| ServedZone {
+        name: zone.name.clone(),
+        serial: zone.serial,
+        is_of_operator,
+        has_error: zone.problem.is_some(),
+        alias_targets,
+    })
 }
