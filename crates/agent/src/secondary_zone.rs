@@ -244,6 +244,20 @@ enum ZoneChange {
     Removed,
 }
 
+/// The server process was asked to load what is stored.
+struct HandOver {
+    at: tokio::time::Instant,
+    /// The stored version; `None` if there was none.
+    serial: Option<u32>,
+}
+
+impl HandOver {
+    /// Whether it is to be asked again, since another version is stored or it has not loaded this one for long.
+    fn is_to_be_repeated(&self, stored: Option<u32>) -> bool {
+        self.serial != stored || self.at.elapsed() >= HAND_OVER_INTERVAL
+    }
+}
+
 struct ZoneTask {
     zone: SecondaryZone,
     signer: Option<SourceChanged>,
@@ -256,7 +270,7 @@ struct ZoneTask {
     earlier_s: u64,
     /// The first one to ask: the last one that was of use.
     primary_index: usize,
-    handed_over_at: Option<tokio::time::Instant>,
+    handed_over: Option<HandOver>,
     /// Why the last round was without success.
     problem: Option<String>,
     /// Why the server process does not answer from the stored version.
@@ -280,7 +294,7 @@ impl ZoneTask {
             record: Record::default(),
             earlier_s: 0,
             primary_index: 0,
-            handed_over_at: None,
+            handed_over: None,
             problem: None,
             load_problem: None,
             round_at: None,
@@ -327,8 +341,10 @@ impl ZoneTask {
         let expires_at = self.record.version.map_or(u64::MAX, |version| version.expires_at_unix_s());
         let wait = Duration::from_secs(self.next_at_unix_s().min(expires_at).saturating_sub(unix_s()));
         let wait = wait.clamp(WAIT_MIN, WAIT_MAX);
-        match self.handed_over_at {
-            Some(at) => wait.min((at + HAND_OVER_INTERVAL).saturating_duration_since(tokio::time::Instant::now())),
+        match &self.handed_over {
+            Some(HandOver { at, .. }) => {
+                wait.min((*at + HAND_OVER_INTERVAL).saturating_duration_since(tokio::time::Instant::now()))
+            }
             None => wait,
         }
     }
@@ -363,17 +379,17 @@ impl ZoneTask {
         match self.shared.served.get() {
             Served::Unknown => return,
             Served::Known(served) if served == stored => {
-                (self.handed_over_at, self.load_problem) = (None, None);
+                (self.handed_over, self.load_problem) = (None, None);
                 return;
             }
             Served::Known(_) => {}
         }
-        if self.handed_over_at.is_some_and(|at| at.elapsed() < HAND_OVER_INTERVAL) {
+        if self.handed_over.as_ref().is_some_and(|last| !last.is_to_be_repeated(stored)) {
             return;
         }
         let _permit = self.context.hand_overs.acquire().await;
         let result = self.context.link.zone_stored(self.zone.apex.as_str(), false, &[]).await;
-        self.handed_over_at = Some(tokio::time::Instant::now());
+        self.handed_over = Some(HandOver { at: tokio::time::Instant::now(), serial: stored });
         self.load_problem = result.err().map(|error| format!("the server process does not load it: {error}"));
     }
 
@@ -598,6 +614,15 @@ mod tests {
             check(None, failure_count, expected);
         }
         assert_eq!(version(300, 60, 3_600).expires_at_unix_s(), 4_600);
+    }
+
+    #[test]
+    fn a_version_that_was_stored_since_is_handed_over_at_once() {
+        // A zone that is transferred anew is withdrawn first.
+        let withdrawn = HandOver { at: tokio::time::Instant::now(), serial: None };
+        assert!(withdrawn.is_to_be_repeated(Some(1)) && !withdrawn.is_to_be_repeated(None));
+        let at = withdrawn.at.checked_sub(HAND_OVER_INTERVAL).expect("the machine runs for longer");
+        assert!(HandOver { at, serial: Some(1) }.is_to_be_repeated(Some(1)));
     }
 
     #[test]
