@@ -37,6 +37,11 @@ impl ConfigBuilder<'_, '_> {
         for entry in entries(table) {
             match entry.key {
                 "key" => key = Some(self.read_key_use(entry, EXAMPLE)?),
+                "names" | "types" if entry.value.get_ref().as_array().is_some_and(|list| list.is_empty()) => {
+                    let message = format!("`{}` in `update` is empty, so the rule allows nothing", entry.key);
+                    self.error(entry.offset, message, format!("write {EXAMPLE}, or remove the rule"));
+                    return None;
+                }
                 "names" => names = Some(self.read_update_names(entry, apex)),
                 "types" => types = Some(self.read_update_types(entry)),
                 other => {
@@ -140,6 +145,14 @@ mod tests {
             ("[{ names = [\"a\"], types = [\"A\"] }]", format!("5:11: `key` missing in `update`; {write}")),
             ("[{ key = \"acme\", types = [\"A\"] }]", format!("5:11: `names` missing in `update`; {write}")),
             ("[{ key = \"acme\", names = [\"a\"] }]", format!("5:11: `types` missing in `update`; {write}")),
+            (
+                "[{ key = \"acme\", names = [], types = [\"A\"] }]",
+                format!("5:27: `names` in `update` is empty, so the rule allows nothing; {write}, or remove the rule"),
+            ),
+            (
+                "[{ key = \"acme\", names = [\"a\"], types = [] }]",
+                format!("5:42: `types` in `update` is empty, so the rule allows nothing; {write}, or remove the rule"),
+            ),
             (
                 "[{ key = \"other\", names = [\"a\"], types = [\"A\"] }]",
                 "5:19: there is no key other; add [tsig.\"other\"] with secret_file".to_owned(),
