@@ -112,7 +112,7 @@ impl ProducedCatalogs {
     fn zones_of(&self, catalog: &Catalog, served: &ServedState, stored: &StoredCatalog) -> ListedZones {
         let transfers = self.config.transfers_by_zone();
         let is_catalog = |name: &DomainName| self.config.catalogs.iter().any(|one| one.apex == *name);
-        let listed = |name: &&DomainName| catalog.lists(&transfers.of(name).secondaries) && !is_catalog(name);
+        let listed = |name: &&DomainName| catalog.lists(transfers.of(name)) && !is_catalog(name);
         let with_groups = |name: &DomainName| {
             let groups: BTreeSet<&str> = catalog.groups_of(name).collect();
             let groups = groups.into_iter().map(|group| group.as_bytes().to_vec()).collect();

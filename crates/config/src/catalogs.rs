@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Location;
 use crate::domain_name::DomainName;
-use crate::transfers::{Primary, Secondary};
+use crate::transfers::{Primary, Secondary, ZoneTransfers};
 use crate::zones::{SecondaryZone, Zone, ZoneOrigin, stored_zone_file};
 use std::path::Path;
 
@@ -66,10 +66,12 @@ impl Catalog {
         Some(SecondaryZone { apex: apex.clone(), primaries, location: self.location.clone() })
     }
 
-    /// Whether this server lists a zone with these secondaries in the catalog: all that the catalog is for have it.
-    pub fn lists(&self, zone_secondaries: &[Secondary]) -> bool {
+    /// Whether this server lists a zone with these transfers in the catalog: all that the catalog is for may transfer it.
+    pub fn lists(&self, transfers: &ZoneTransfers) -> bool {
         match &self.role {
-            CatalogRole::Producer { secondaries, .. } => secondaries.iter().all(|one| zone_secondaries.contains(one)),
+            CatalogRole::Producer { secondaries, .. } => {
+                secondaries.iter().all(|one| transfers.rules().any(|rule| rule.is_for(one)))
+            }
             CatalogRole::Consumer { .. } => false,
         }
     }

@@ -113,6 +113,22 @@ pub struct TransferRule {
     pub key: Option<DomainName>,
 }
 
+impl TransferRule {
+    /// Whether it is for this server.
+    pub(super) fn is_for(&self, server: &Secondary) -> bool {
+        let has_address = |(network, bits): (IpAddr, u8)| match (network, server.address.ip()) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                (network.to_bits() ^ address.to_bits()).leading_zeros() >= u32::from(bits)
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                (network.to_bits() ^ address.to_bits()).leading_zeros() >= u32::from(bits)
+            }
+            _ => false,
+        };
+        self.network.is_none_or(has_address) && (self.key.is_none() || self.key == server.key)
+    }
+}
+
 /// The transfers of each zone.
 #[derive(Debug)]
 pub struct TransfersByZone<'c> {

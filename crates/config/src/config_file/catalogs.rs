@@ -151,6 +151,12 @@ mod tests {
             [domain."b.example"]
             zone = "b.zone"
             secondaries = [{ address = "192.0.2.1" }]
+            [domain."k.example"]
+            zone = "a.zone"
+            transfer_allow = [{ key = "k" }]
+            [domain."n.example"]
+            zone = "a.zone"
+            transfer_allow = [{ network = "192.0.2.2/31", key = "k" }, { network = "192.0.2.0/31" }]
         "#,
         );
         let shown = |secondaries: &[Secondary]| -> Vec<String> {
@@ -166,11 +172,12 @@ mod tests {
         assert_eq!(of("a.example"), ["192.0.2.1", "192.0.2.2"]);
         assert_eq!(of("b.example"), ["192.0.2.1"]);
         let lists = |catalog: usize, zone: &str| {
-            let secondaries = &transfers.of(&DomainName::parse(zone).unwrap()).secondaries;
-            config.catalogs[catalog].lists(secondaries)
+            config.catalogs[catalog].lists(transfers.of(&DomainName::parse(zone).unwrap()))
         };
         assert_eq!([lists(0, "a.example"), lists(0, "b.example")], [true, true]);
         assert_eq!([lists(1, "a.example"), lists(1, "b.example")], [true, false]);
+        // One of both has no key.
+        assert_eq!([lists(1, "k.example"), lists(1, "n.example")], [false, true]);
         assert_eq!([lists(2, "a.example"), config.consumes_catalogs()], [false, true]);
         let groups = |catalog: usize, zone: &str| -> Vec<String> {
             let zone = DomainName::parse(zone).unwrap();

@@ -119,7 +119,8 @@ fn served_zone(zone: &ZoneState, config: &Config, transfers: &TransfersByZone<'_
         || config.signed_zone(&name).is_some()
         || config.consumes_catalogs()
         || config.resolves_aliases()
-        || !transfers.of(&name).secondaries.is_empty();
+        || !transfers.of(&name).secondaries.is_empty()
+        || config.catalogs.iter().any(|catalog| catalog.lists(transfers.of(&name)));
     let alias_targets = zone.added.alias_targets();
     is_concerned.then(|| ServedZone {
         name: zone.name.clone(),
