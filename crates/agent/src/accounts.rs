@@ -2,11 +2,12 @@
 
 use crate::failure::{Failure, Kind};
 use crate::https_client::HttpsClient;
+use crate::json_files::read_json;
 use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
 use sanderling_config::{Acme, Authority, ExternalAccount};
 use sanderling_state::StateFolder;
 use serde::Deserialize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 /// The authorities of the configuration.
@@ -21,7 +22,27 @@ struct Entry {
     /// The account of the operator there, or why it cannot be used.
     external: Option<Result<ExternalAccountKey, String>>,
     /// Locked while it is registered, so that there is one.
-    account: Mutex<Option<Account>>,
+    registration: Mutex<Registration>,
+}
+
+/// What is known of an account.
+#[derive(Default)]
+struct Registration {
+    account: Option<Account>,
+    /// Its credentials, while they could not be stored: it is not registered again.
+    unstored: Option<Vec<u8>>,
+    /// The last failure, and when it was: those that have waited for it get the same.
+    failure: Option<(Instant, Failure)>,
+}
+
+impl Registration {
+    fn store(&mut self, file: &str, state: &StateFolder) -> Result<(), Failure> {
+        if let Some(credentials) = &self.unstored {
+            state.write(file, credentials)?;
+            self.unstored = None;
+        }
+        Ok(())
+    }
 }
 
 impl Accounts {
@@ -32,7 +53,7 @@ impl Accounts {
             authority: authority.clone(),
             client: HttpsClient::new(authority.root.as_deref(), timeout).map_err(|error| error.to_string()),
             external: authority.external_account.as_ref().map(external_account_key),
-            account: Mutex::default(),
+            registration: Mutex::default(),
         };
         Accounts { contacts: acme.contacts.clone(), entries: acme.authorities.iter().map(entry).collect() }
     }
@@ -53,18 +74,38 @@ impl Accounts {
     /// The account at an authority, which is registered if there is none.
     pub(crate) async fn get(&self, index: usize, state: &StateFolder) -> Result<Account, Failure> {
         let entry = &self.entries[index];
-        let mut account = entry.account.lock().await;
-        if let Some(account) = &*account {
+        let asked_at = Instant::now();
+        let mut registration = entry.registration.lock().await;
+        registration.store(&entry.file(), state)?;
+        if let Some(account) = &registration.account {
             return Ok(account.clone());
         }
+        if let Some((at, failure)) = &registration.failure
+            && *at > asked_at
+        {
+            return Err(failure.clone());
+        }
+        let result = self.connect(entry, &mut registration, state).await;
+        registration.failure = result.as_ref().err().map(|failure| (Instant::now(), failure.clone()));
+        result
+    }
+
+    /// Reads the account from the state folder, or registers it.
+    async fn connect(
+        &self,
+        entry: &Entry,
+        registration: &mut Registration,
+        state: &StateFolder,
+    ) -> Result<Account, Failure> {
         let client = entry.client.clone().map_err(|error| {
             Failure::new(Kind::Refused, error, "correct `authorities` in [certificates], and reload")
         })?;
         let builder = Account::builder_with_http(Box::new(client));
         let file = entry.file();
-        let stored: Option<AccountCredentials> =
-            state.read(&file)?.and_then(|credentials| serde_json::from_slice(&credentials).ok());
-        let found = match stored {
+        let stored: Option<AccountCredentials> = read_json(state, &file).map_err(|problem| {
+            Failure::new(Kind::State, problem, "restore it from a backup, or remove it for another account")
+        })?;
+        let account = match stored {
             Some(credentials) => builder.from_credentials(credentials).await?,
             None => {
                 let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
@@ -80,11 +121,13 @@ impl Accounts {
                 })?;
                 let text = serde_json::to_vec(&credentials)
                     .map_err(|error| Failure::new(Kind::State, format!("cannot store the account: {error}"), ""))?;
-                state.write(&file, &text)?;
+                registration.unstored = Some(text);
                 created
             }
         };
-        Ok(account.insert(found).clone())
+        registration.account = Some(account.clone());
+        registration.store(&file, state)?;
+        Ok(account)
     }
 
     /// The URL of the account at an authority, if there is one.
@@ -99,13 +142,13 @@ impl Accounts {
 
     /// The authority does not know the account any more: another one is registered.
     pub(crate) async fn forget(&self, index: usize, state: &StateFolder) -> Result<(), Failure> {
-        self.entries[index].account.lock().await.take();
+        *self.entries[index].registration.lock().await = Registration::default();
         Ok(state.remove(&self.entries[index].file())?)
     }
 
     /// The directory of the authority may have changed.
     pub(crate) async fn reconnect(&self, index: usize) {
-        self.entries[index].account.lock().await.take();
+        self.entries[index].registration.lock().await.account = None;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::clock::{random_between, unix_s};
 use crate::failure::{Failure, Kind};
+use crate::json_files::read_json;
 use instant_acme::CertificateIdentifier;
 use rustls::pki_types::CertificateDer;
 use sanderling_config::log::{log_error, log_warning};
@@ -11,15 +12,15 @@ use sanderling_ipc::agent::{CertificateReport, IssuedReport};
 use sanderling_state::{CERTIFICATES, KEY_FILE, StateFolder};
 use sanderling_tls::Certificate;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 const DAY_S: u64 = 24 * 3600;
 /// Certificates that are valid for less are renewed when half of that has passed, others after two thirds.
 const SHORT_LIFETIME_S: u64 = 10 * DAY_S;
 /// After so many failures in a row the next authority is tried.
 const FAILURES_PER_AUTHORITY: u32 = 3;
-/// When a new certificate that looks as if it were to be renewed is: to a clock that is ahead each one does, and authorities limit their
-/// number.
-const CLOCK_AHEAD_DELAY_S: u64 = 3600;
+/// The part of the lifetime before its end in which a certificate is renewed whatever its authority suggests.
+const LAST_PART: u64 = 6;
 const CLOCK_AHEAD: &str = "it is to be renewed although it is new; check the clock of this machine";
 /// When the next one is tried if an authority has refused because of too many requests.
 const OTHER_AUTHORITY_DELAY_S: u64 = 60;
@@ -34,18 +35,20 @@ pub(crate) struct ManagedCertificate {
     pub(crate) is_in_progress: bool,
     /// The clients that wait for the order.
     pub(crate) waiting: Vec<Connection>,
-    /// The certificates that are revoked when the order has succeeded.
-    pub(crate) revocations: Vec<Revocation>,
+    /// The clients that wait for the revocations.
+    pub(crate) waiting_for_revocation: Vec<Connection>,
+    /// Seconds between two renewals at the least, so that no suggestion leads to an endless sequence of orders.
+    interval_s: u64,
 }
 
-/// A certificate that is to be revoked.
+/// A certificate that is revoked when there is another one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Revocation {
-    pub(crate) certificate: CertificateDer<'static>,
+    /// As DER.
+    pub(crate) certificate: Vec<u8>,
     pub(crate) is_key_compromised: bool,
-    /// The index of the authority that has issued it.
-    pub(crate) authority_index: usize,
-    /// The client that waits for it.
-    pub(crate) client: Connection,
+    /// The directory of the authority that has issued it, if it is known.
+    pub(crate) issued_by: Option<String>,
 }
 
 /// What was issued.
@@ -75,8 +78,13 @@ pub(crate) struct Record {
     /// Failed attempts at that authority.
     #[serde(default)]
     authority_failures: u32,
-    /// Failed attempts since the last success.
+    /// Failed attempts since the last success, and how many of them the authority has refused.
     pub(crate) failure_count: u32,
+    #[serde(default)]
+    refusal_count: u32,
+    /// Until when authorities, by their indexes, want no requests.
+    #[serde(default)]
+    limited_until_unix_s: BTreeMap<usize, u64>,
     pub(crate) last_error: Option<String>,
     /// No attempt is made before, and the delay that has led to it.
     not_before_unix_s: u64,
@@ -85,6 +93,8 @@ pub(crate) struct Record {
     /// When the authority is asked again when to renew (RFC 9773 §4.3.2).
     #[serde(default)]
     ask_again_at_unix_s: u64,
+    #[serde(default)]
+    pub(crate) revocations: Vec<Revocation>,
 }
 
 impl Record {
@@ -100,17 +110,21 @@ impl Record {
 }
 
 impl ManagedCertificate {
-    pub(crate) fn load(configured: &CertificateFiles, state: &StateFolder) -> ManagedCertificate {
+    pub(crate) fn load(configured: &CertificateFiles, interval_s: u64, state: &StateFolder) -> ManagedCertificate {
         let names: Vec<String> = configured.names.iter().map(|name| name.as_str().to_owned()).collect();
         let name = configured.names.first().map_or(String::new(), |name| name.as_str().to_owned());
-        let text = state.read(&record_file(&name)).unwrap_or_default().unwrap_or_default();
+        let record = read_json(state, &record_file(&name)).unwrap_or_else(|problem| {
+            log_error(&format!("certificate {name}: {problem}; the time of its renewal is chosen again"));
+            None
+        });
         let mut certificate = ManagedCertificate {
             names: without_redundant(&names),
-            record: serde_json::from_slice(&text).unwrap_or_default(),
+            record: record.unwrap_or_default(),
             issued: None,
             is_in_progress: false,
             waiting: Vec::new(),
-            revocations: Vec::new(),
+            waiting_for_revocation: Vec::new(),
+            interval_s,
             name,
         };
         certificate.load_issued(state);
@@ -127,18 +141,28 @@ impl ManagedCertificate {
     /// When the next order is, and why.
     pub(crate) fn next_order(&self) -> (u64, String) {
         let not_before = self.record.not_before();
-        let Some(issued) = &self.issued else {
-            let why = self.retry_reason().unwrap_or_else(|| "there is no certificate yet".to_owned());
-            return (not_before, why);
+        let reason = match &self.issued {
+            None => "there is no certificate yet",
+            Some(issued) if !issued.covers_names => "the names of the domain have changed",
+            Some(_) if self.is_to_be_revoked() => "the certificate is to be revoked",
+            Some(issued) => return self.next_renewal(issued, not_before),
         };
-        if !issued.covers_names {
-            let why = self.retry_reason().unwrap_or_else(|| "the names of the domain have changed".to_owned());
-            return (not_before, why);
+        match self.retry_reason() {
+            Some(why) => (not_before, why),
+            None => (0, reason.to_owned()),
         }
+    }
+
+    fn next_renewal(&self, issued: &Issued, not_before: u64) -> (u64, String) {
         let renew_at = self.record.renew_at_unix_s.unwrap_or_else(|| issued.default_renewal());
+        let latest = issued.report.not_after_unix_s.saturating_sub(issued.lifetime_s() / LAST_PART);
         match self.retry_reason() {
             Some(why) if not_before > renew_at => (not_before, why),
-            None if not_before > renew_at => (not_before, CLOCK_AHEAD.to_owned()),
+            None if not_before > renew_at && issued.default_renewal() <= unix_s() => {
+                (not_before, CLOCK_AHEAD.to_owned())
+            }
+            None if not_before > renew_at => (not_before, "the certificate is new".to_owned()),
+            _ if renew_at > latest => (latest, "a sixth of the lifetime is left".to_owned()),
             _ if self.record.is_suggested => (renew_at, "the authority suggests this time (ARI)".to_owned()),
             _ if issued.lifetime_s() < SHORT_LIFETIME_S => (renew_at, "half of the lifetime has passed".to_owned()),
             _ => (renew_at, "two thirds of the lifetime have passed".to_owned()),
@@ -149,6 +173,37 @@ impl ManagedCertificate {
     pub(crate) fn overdue_at(&self, due_unix_s: u64) -> u64 {
         let expires_at = self.issued.as_ref().map_or(0, |issued| issued.report.not_after_unix_s);
         due_unix_s + expires_at.saturating_sub(due_unix_s) / 2
+    }
+
+    /// Whether the certificate in service is to be revoked when there is another one.
+    pub(crate) fn is_to_be_revoked(&self) -> bool {
+        let certificate = self.issued.as_ref().and_then(|issued| issued.certificate.as_deref());
+        certificate.is_some_and(|certificate| self.record.revocations.iter().any(|one| one.certificate == certificate))
+    }
+
+    /// Has the certificate in service revoked when there is another one.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(crate) fn begin_revocation(&mut self, is_key_compromised: bool, state: &StateFolder) -> Result<(), String> {
+        let certificate = self.issued.as_ref().and_then(|issued| issued.certificate.as_deref());
+        let certificate = certificate.ok_or("none is issued")?.to_vec();
+        if !self.is_to_be_revoked() {
+            let issued_by = self.record.issued_by.clone();
+            self.record.revocations.push(Revocation { certificate, is_key_compromised, issued_by });
+            let stored = self.try_store(state);
+            if stored.is_err() {
+                self.record.revocations.pop();
+            }
+            return stored;
+        }
+        Ok(())
+    }
+
+    /// A revocation is done, or refused.
+    pub(crate) fn on_revoked(&mut self, revocation: &Revocation, state: &StateFolder) {
+        self.record.revocations.retain(|one| one != revocation);
+        self.store(state);
     }
 
     fn retry_reason(&self) -> Option<String> {
@@ -166,9 +221,11 @@ impl ManagedCertificate {
         self.record.issued_by.as_deref()
     }
 
-    /// The certificate that an order at the authority with this directory replaces, if that authority makes suggestions.
+    /// The certificate that an order at the authority with this directory replaces, if that authority makes suggestions. After a
+    /// failure the order does not say so, since some authorities fail because of it.
     pub(crate) fn replaced(&self, directory: &str) -> Option<CertificateIdentifier<'static>> {
-        let is_same = self.record.is_suggested && self.issued_by() == Some(directory);
+        let is_first = self.record.failure_count == 0;
+        let is_same = is_first && self.record.is_suggested && self.issued_by() == Some(directory);
         self.issued.as_ref().filter(|_| is_same)?.identifier.clone()
     }
 
@@ -180,12 +237,13 @@ impl ManagedCertificate {
 
     /// The certificate is a new one.
     fn on_new(&mut self, directory: &str, state: &StateFolder) {
-        self.record = Record { issued_by: Some(directory.to_owned()), ..Record::default() };
+        let revocations = std::mem::take(&mut self.record.revocations);
+        self.record = Record { issued_by: Some(directory.to_owned()), revocations, ..Record::default() };
         self.record.renew_at_unix_s = self.issued.as_ref().map(Issued::default_renewal);
         if self.record.renew_at_unix_s.is_some_and(|at| at <= unix_s()) {
             log_warning(&format!("certificate {}: {CLOCK_AHEAD}", self.name));
-            self.record.delay(CLOCK_AHEAD_DELAY_S);
         }
+        self.record.delay(self.interval_s);
         self.store(state);
     }
 
@@ -193,16 +251,24 @@ impl ManagedCertificate {
     pub(crate) fn on_failure(&mut self, failure: &Failure, authority_count: usize, state: &StateFolder) {
         let record = &mut self.record;
         record.failure_count = record.failure_count.saturating_add(1);
-        let is_at_fault = failure.kind != Kind::NotReady;
+        let is_at_fault = !matches!(failure.kind, Kind::NotReady | Kind::State | Kind::Again);
         record.authority_failures += u32::from(is_at_fault);
         record.last_error = Some(failure.to_string());
-        let mut delay_s = failure.delay_s(record.failure_count);
+        let is_refused = matches!(failure.kind, Kind::Refused | Kind::Gone);
+        record.refusal_count += u32::from(is_refused);
+        let other_count = record.failure_count - record.refusal_count;
+        let mut delay_s = failure.delay_s(if is_refused { record.refusal_count } else { other_count });
         let is_limited = failure.kind == Kind::RateLimited;
+        if is_limited {
+            record.limited_until_unix_s.insert(record.authority, unix_s() + delay_s);
+        }
         if is_at_fault && (is_limited || record.authority_failures >= FAILURES_PER_AUTHORITY) {
             record.authority = (record.authority + 1) % authority_count.max(1);
             record.authority_failures = 0;
+            let limited_until = record.limited_until_unix_s.get(&record.authority).copied().unwrap_or_default();
+            let limited_s = limited_until.saturating_sub(unix_s());
             if is_limited && authority_count > 1 {
-                delay_s = OTHER_AUTHORITY_DELAY_S;
+                delay_s = OTHER_AUTHORITY_DELAY_S.max(limited_s);
             }
         }
         record.delay(delay_s);
@@ -215,8 +281,8 @@ impl ManagedCertificate {
         let renew_at = self.record.renew_at_unix_s.unwrap_or_else(|| issued.default_renewal());
         if renew_at > unix_s() {
             let record = std::mem::take(&mut self.record);
-            let Record { renew_at_unix_s, is_suggested, issued_by, .. } = record;
-            self.record = Record { renew_at_unix_s, is_suggested, issued_by, ..Record::default() };
+            let Record { renew_at_unix_s, is_suggested, issued_by, revocations, .. } = record;
+            self.record = Record { renew_at_unix_s, is_suggested, issued_by, revocations, ..Record::default() };
             self.store(state);
         }
     }
@@ -245,10 +311,14 @@ impl ManagedCertificate {
     }
 
     fn store(&self, state: &StateFolder) {
-        let text = serde_json::to_vec_pretty(&self.record).expect("a record has no map");
-        if let Err(error) = state.write(&record_file(&self.name), &text) {
+        if let Err(error) = self.try_store(state) {
             log_error(&format!("certificate {}: {error}", self.name));
         }
+    }
+
+    fn try_store(&self, state: &StateFolder) -> Result<(), String> {
+        let text = serde_json::to_vec_pretty(&self.record).expect("its keys are numbers");
+        state.write(&record_file(&self.name), &text).map_err(|error| error.to_string())
     }
 
     /// What the operator sees of it. An order in progress is at `authority`, and waits for what `progress` says.
@@ -350,7 +420,8 @@ mod tests {
             record: Record::default(),
             is_in_progress: false,
             waiting: Vec::new(),
-            revocations: Vec::new(),
+            waiting_for_revocation: Vec::new(),
+            interval_s: 3_600,
         }
     }
 
@@ -395,6 +466,77 @@ mod tests {
         assert!(in_s(&certificate, 60) <= 60, "the clock was set back");
         certificate.on_new("https://ca.example/dir", &state);
         assert_eq!(certificate.next_question(DAY_S), 0);
+    }
+
+    #[test]
+    fn no_suggestion_leads_to_endless_orders_or_to_none() {
+        let (_directory, state) = folder();
+        let now = unix_s();
+        let mut certificate = managed(Some(issued_at(now, 90 * DAY_S)));
+        certificate.on_new("https://ca.example/dir", &state);
+        certificate.on_suggestion(now - DAY_S, now - 1, &state);
+        let (at, why) = certificate.next_order();
+        assert!((now + 3_600..=unix_s() + 3_600).contains(&at) && why == "the certificate is new", "{at} {why}");
+        // After it has expired.
+        certificate.on_suggestion(now + 900 * DAY_S, now + 901 * DAY_S, &state);
+        assert_eq!(certificate.next_order().0, now + 75 * DAY_S);
+        // Another name needs another certificate at once.
+        certificate.issued.as_mut().expect("one").covers_names = false;
+        assert_eq!(certificate.next_order().0, 0);
+    }
+
+    #[test]
+    fn delays_count_failures_of_the_same_kind() {
+        let (_directory, state) = folder();
+        let mut certificate = managed(None);
+        let failure = |kind| Failure::new(kind, "", "");
+        (0..4).for_each(|_| certificate.on_failure(&failure(Kind::Unreachable), 1, &state));
+        certificate.on_failure(&failure(Kind::Refused), 1, &state);
+        let delay_s = certificate.next_order().0 - unix_s();
+        assert!((59..=66).contains(&delay_s), "{delay_s}");
+        // A full disk is no fault of the authority.
+        let mut certificate = managed(None);
+        (0..9).for_each(|_| certificate.on_failure(&failure(Kind::State), 2, &state));
+        assert_eq!(certificate.authority_index(2), 0);
+    }
+
+    #[test]
+    fn authorities_that_limit_are_not_asked_in_turns() {
+        let (_directory, state) = folder();
+        let limited = Failure::new(Kind::RateLimited, "too many", "wait").with_retry_after(Some(7_200));
+        let mut certificate = managed(None);
+        for (authority, wait_s) in [(1, 60), (0, 7_200), (1, 7_200)] {
+            certificate.on_failure(&limited, 2, &state);
+            let delay_s = certificate.next_order().0 - unix_s();
+            let is_expected = (wait_s - 2..=wait_s + wait_s / 10).contains(&delay_s);
+            assert!(certificate.authority_index(2) == authority && is_expected, "{authority}: {delay_s}");
+        }
+    }
+
+    #[test]
+    fn revocation_is_not_forgotten_and_not_of_another_certificate() {
+        let (_directory, state) = folder();
+        let with = |der: u8| {
+            let mut issued = issued(90 * DAY_S);
+            issued.certificate = Some(CertificateDer::from(vec![der]));
+            managed(Some(issued))
+        };
+        assert!(managed(None).begin_revocation(false, &state).is_err_and(|problem| problem == "none is issued"));
+        let mut certificate = with(1);
+        (0..2).for_each(|_| certificate.begin_revocation(true, &state).expect("stored"));
+        let (at, why) = certificate.next_order();
+        assert_eq!((at, why.as_str()), (0, "the certificate is to be revoked"));
+        // The next certificate, and another agent.
+        let read = || read_json::<Record>(&state, "renewals/example.com.json").expect("read").expect("stored");
+        let mut certificate = with(2);
+        certificate.record = read();
+        certificate.on_new("https://ca.example/dir", &state);
+        assert!(!certificate.is_to_be_revoked() && certificate.next_order().0 > unix_s() + 3_000);
+        let pending = read().revocations;
+        let revoked = Revocation { certificate: vec![1], is_key_compromised: true, issued_by: None };
+        assert_eq!(pending, std::slice::from_ref(&revoked));
+        certificate.on_revoked(&revoked, &state);
+        assert_eq!(read().revocations, []);
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Failure {
     }
 
     /// The same, when the authority lets the server ask again after so many seconds.
-    fn with_retry_after(self, retry_after_s: Option<u64>) -> Failure {
+    pub(crate) fn with_retry_after(self, retry_after_s: Option<u64>) -> Failure {
         Failure { retry_after_s, ..self }
     }
 

@@ -45,6 +45,7 @@ mod tsig_keys;
 mod failure;
 mod https_client;
 mod link;
+mod json_files;
 mod clock;
 #[cfg(test)]
 mod testing;

@@ -5,7 +5,7 @@ use crate::certificates::{ManagedCertificate, Revocation};
 use crate::clock::{ClockWatch, unix_s};
 use crate::command_answer::CommandAnswer;
 use crate::derived::DerivedZones;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::link::Incoming;
 use crate::order::{OrderRequest, Orders};
 use crate::pinned_keys::{PinnedKeys, Question};
@@ -13,6 +13,7 @@ use crate::resolver_files::ResolverFiles;
 use crate::schedule::Schedule;
 use crate::zones::Zones;
 use instant_acme::{CertificateIdentifier, Error, RevocationReason, RevocationRequest};
+use rustls::pki_types::CertificateDer;
 use sanderling_config::log::{log, log_error, log_warning};
 use sanderling_ipc::agent::{AgentReport, ScheduledTask};
 use sanderling_ipc::handover::Descriptors;
@@ -31,6 +32,10 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 const SUGGESTION_INTERVAL_S: u64 = 6 * 3600;
 const SUGGESTION_INTERVAL_S_MIN: u64 = 60;
 const SUGGESTION_INTERVAL_S_MAX: u64 = 24 * 3600;
+/// Time after which an authority that did not answer is asked again to revoke.
+const REVOCATION_RETRY_S: u64 = 300;
+/// The error of an authority that has revoked before (RFC 8555 §7.6).
+const ALREADY_REVOKED: &str = "urn:ietf:params:acme:error:alreadyRevoked";
 
 /// What is done at a time: the index of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +43,15 @@ enum Task {
     Order(usize),
     /// Asks the authority when to renew.
     Suggestion(usize),
+    /// Revokes a certificate that has a successor.
+    Revocation(usize),
 }
 
 /// What has ended.
 enum Finished {
-    /// With the index of the authority.
-    Order(usize, usize, Result<(), Failure>),
-    Suggestion(usize, Option<Suggestion>),
-    Revocation,
+    Order { index: usize, authority_index: usize, result: Result<(), Failure> },
+    Suggestion { index: usize, suggestion: Option<Suggestion> },
+    Revocation { index: usize, authority_index: usize, revocation: Revocation, result: Result<(), Failure> },
 }
 
 /// When an authority suggests to renew, and when to ask it again.
@@ -96,6 +102,7 @@ impl MainLoop {
             clock: ClockWatch::new(unix_s()),
             resolver_files,
         };
+        main_loop.finish_stored();
         main_loop.schedule_all();
         main_loop
     }
@@ -164,6 +171,17 @@ impl MainLoop {
         }
     }
 
+    /// Finishes the orders of an agent that was killed after it had stored their certificates.
+    fn finish_stored(&mut self) {
+        for certificate in &mut self.certificates {
+            if let Some(directory) = self.orders.stored_by(&certificate.name) {
+                self.orders.link.certificate_stored(&certificate.name);
+                certificate.on_issued(&directory, &self.orders.state);
+                self.orders.finish(&certificate.name);
+            }
+        }
+    }
+
     /// Schedules what the certificates need, instead of what was scheduled.
     fn schedule_all(&mut self) {
         for index in 0..self.certificates.len() {
@@ -172,6 +190,7 @@ impl MainLoop {
             }
             let at_unix_s = self.certificates[index].next_question(SUGGESTION_INTERVAL_S_MAX);
             self.schedule_suggestion(index, at_unix_s.max(unix_s()));
+            self.schedule_revocation(index, unix_s());
         }
     }
 
@@ -186,6 +205,7 @@ impl MainLoop {
             match task {
                 Task::Order(index) => self.start_order(index),
                 Task::Suggestion(index) => self.start_suggestion(index),
+                Task::Revocation(index) => self.start_revocation(index),
             }
         }
     }
@@ -206,33 +226,48 @@ impl MainLoop {
         let authority = &self.orders.accounts.authority(authority_index).name;
         log(&format!("certificate {}: requesting it from {authority}", certificate.name));
         let orders = Rc::clone(&self.orders);
-        self.running.spawn_local(async move { Finished::Order(index, authority_index, orders.issue(&request).await) });
+        self.running.spawn_local(async move {
+            Finished::Order { index, authority_index, result: orders.issue(&request).await }
+        });
     }
 
     fn start_suggestion(&mut self, index: usize) {
         let certificate = &self.certificates[index];
         let identifier = certificate.issued.as_ref().and_then(|issued| issued.identifier.clone());
         let Some(identifier) = identifier else { return };
-        let authority_index = self.issuer_index(certificate);
+        let authority_index = self.index_of(certificate.issued_by());
         let orders = Rc::clone(&self.orders);
         self.running.spawn_local(async move {
-            Finished::Suggestion(index, ask_for_suggestion(&orders, authority_index, &identifier).await)
+            let suggestion = ask_for_suggestion(&orders, authority_index, &identifier).await;
+            Finished::Suggestion { index, suggestion }
         });
     }
 
-    /// The authority that has issued a certificate; the first one if it is not known.
-    fn issuer_index(&self, certificate: &ManagedCertificate) -> usize {
-        certificate.issued_by().and_then(|directory| self.orders.accounts.index_of(directory)).unwrap_or(0)
+    fn start_revocation(&mut self, index: usize) {
+        let Some(revocation) = self.certificates[index].record.revocations.first().cloned() else { return };
+        let authority_index = self.index_of(revocation.issued_by.as_deref());
+        let orders = Rc::clone(&self.orders);
+        self.running.spawn_local(async move {
+            let result = revoke(&orders, authority_index, &revocation).await;
+            Finished::Revocation { index, authority_index, revocation, result }
+        });
+    }
+
+    /// The index of the authority with this directory; of the first one if it is not known.
+    fn index_of(&self, directory: Option<&str>) -> usize {
+        directory.and_then(|directory| self.orders.accounts.index_of(directory)).unwrap_or(0)
     }
 
     fn finish(&mut self, finished: Finished) {
         match finished {
-            Finished::Revocation => {}
-            Finished::Order(index, authority_index, result) => {
+            Finished::Revocation { index, authority_index, revocation, result } => {
+                self.finish_revocation(index, authority_index, &revocation, &result);
+            }
+            Finished::Order { index, authority_index, result } => {
                 self.finish_order(index, authority_index, &result);
                 self.derived.on_change();
             }
-            Finished::Suggestion(index, suggestion) => {
+            Finished::Suggestion { index, suggestion } => {
                 let Some(Suggestion { window, ask_again_s }) = suggestion else { return };
                 let certificate = &mut self.certificates[index];
                 certificate.on_asked(ask_again_s, &self.orders.state);
@@ -259,6 +294,7 @@ impl MainLoop {
             Ok(()) => {
                 log(&text);
                 certificate.on_issued(&self.orders.accounts.authority(authority_index).directory, &self.orders.state);
+                self.orders.finish(&certificate.name);
             }
             Err(failure) => {
                 log_error(&text);
@@ -268,27 +304,51 @@ impl MainLoop {
         for client in std::mem::take(&mut certificate.waiting) {
             answer(client, &text, result.is_ok());
         }
-        for revocation in std::mem::take(&mut certificate.revocations) {
-            match result {
-                Ok(()) => {
-                    let (orders, name) = (Rc::clone(&self.orders), certificate.name.clone());
-                    self.running.spawn_local(async move {
-                        revoke(&orders, &name, revocation).await;
-                        Finished::Revocation
-                    });
-                }
-                Err(_) => answer(revocation.client, &format!("{text}; nothing was revoked"), false),
+        if result.is_err() {
+            for client in std::mem::take(&mut certificate.waiting_for_revocation) {
+                answer(client, &format!("{text}; the one in service is revoked when there is another one"), false);
             }
         }
         self.schedule_order(index);
         if result.is_ok() {
             self.schedule_suggestion(index, unix_s());
+            self.schedule_revocation(index, unix_s());
         }
+    }
+
+    fn finish_revocation(
+        &mut self,
+        index: usize,
+        authority_index: usize,
+        revocation: &Revocation,
+        result: &Result<(), Failure>,
+    ) {
+        let certificate = &mut self.certificates[index];
+        let (name, authority) = (&certificate.name, &self.orders.accounts.authority(authority_index).name);
+        let text = match result {
+            Ok(()) => format!("certificate {name}: another one is issued; {authority} has revoked the one before"),
+            Err(failure) => {
+                format!("certificate {name}: another one is issued, but the one before was not revoked: {failure}")
+            }
+        };
+        let is_over = result.as_ref().err().is_none_or(|failure| failure.kind == Kind::Refused);
+        if is_over {
+            certificate.on_revoked(revocation, &self.orders.state);
+        }
+        match result {
+            Ok(()) => log(&text),
+            Err(_) => log_error(&text),
+        }
+        for client in std::mem::take(&mut certificate.waiting_for_revocation) {
+            answer(client, &text, result.is_ok());
+        }
+        self.schedule_revocation(index, if is_over { unix_s() } else { unix_s() + REVOCATION_RETRY_S });
     }
 
     /// Makes the keys that are due, and begins to ask name servers.
     fn rotate_keys(&mut self) {
-        let changed = self.pinned.make_keys();
+        let mut changed = self.pinned.make_keys();
+        changed.extend(self.pinned.on_served(self.derived.served()));
         self.on_rotated(&changed);
         for question in self.pinned.questions() {
             let orders = Rc::clone(&self.orders);
@@ -323,6 +383,15 @@ impl MainLoop {
         }
         let what = ScheduledTask::order(&certificate.name, certificate.issued.is_some());
         self.schedule.set(Task::Order(index), at, what, why);
+    }
+
+    /// Schedules the next revocation of a certificate that has a successor.
+    fn schedule_revocation(&mut self, index: usize, at_unix_s: u64) {
+        let certificate = &self.certificates[index];
+        if !certificate.record.revocations.is_empty() && !certificate.is_to_be_revoked() {
+            let what = format!("revoke the certificate of {} before the one in service", certificate.name);
+            self.schedule.set(Task::Revocation(index), at_unix_s, what, "the operator wants it".to_owned());
+        }
     }
 
     fn schedule_suggestion(&mut self, index: usize, at_unix_s: u64) {
@@ -395,13 +464,11 @@ impl MainLoop {
 
     fn begin_revocation(&mut self, name: &str, is_key_compromised: bool, client: Connection) {
         let Some((index, client)) = self.find(name, client) else { return };
-        let authority_index = self.issuer_index(&self.certificates[index]);
-        let certificate = self.certificates[index].issued.as_ref().and_then(|issued| issued.certificate.clone());
-        let Some(certificate) = certificate else {
-            return answer(client, &format!("certificate {name}: none is issued"), false);
-        };
-        let revocation = Revocation { certificate, is_key_compromised, authority_index, client };
-        self.certificates[index].revocations.push(revocation);
+        let certificate = &mut self.certificates[index];
+        if let Err(problem) = certificate.begin_revocation(is_key_compromised, &self.orders.state) {
+            return answer(client, &format!("certificate {}: {problem}", certificate.name), false);
+        }
+        certificate.waiting_for_revocation.push(client);
         self.order_now(index);
     }
 
@@ -436,27 +503,15 @@ impl MainLoop {
     }
 }
 
-/// Revokes a certificate that has a successor, and tells the client.
-async fn revoke(orders: &Orders, name: &str, revocation: Revocation) {
-    let Revocation { certificate, is_key_compromised, authority_index, client } = revocation;
-    let reason = is_key_compromised.then_some(RevocationReason::KeyCompromise);
-    let request = RevocationRequest { certificate: &certificate, reason };
-    let result = async {
-        let account = orders.accounts.get(authority_index, &orders.state).await?;
-        account.revoke(&request).await.map_err(Failure::from)
-    };
-    let authority = &orders.accounts.authority(authority_index).name;
-    let (text, is_success) = match result.await {
-        Ok(()) => (format!("certificate {name}: another one is issued; {authority} has revoked the one before"), true),
-        Err(failure) => {
-            (format!("certificate {name}: another one is issued, but the one before was not revoked: {failure}"), false)
-        }
-    };
-    match is_success {
-        true => log(&text),
-        false => log_error(&text),
+/// Revokes a certificate that has a successor.
+async fn revoke(orders: &Orders, authority_index: usize, revocation: &Revocation) -> Result<(), Failure> {
+    let certificate = CertificateDer::from(revocation.certificate.as_slice());
+    let reason = revocation.is_key_compromised.then_some(RevocationReason::KeyCompromise);
+    let account = orders.accounts.get(authority_index, &orders.state).await?;
+    match account.revoke(&RevocationRequest { certificate: &certificate, reason }).await {
+        Err(Error::Api(problem)) if problem.r#type.as_deref() == Some(ALREADY_REVOKED) => Ok(()),
+        result => Ok(result?),
     }
-    answer(client, &text, is_success);
 }
 
 /// `None` if the authority makes no suggestions.

@@ -5,6 +5,7 @@ use crate::accounts::Accounts;
 use crate::caa::{self, Issuance};
 use crate::certificates::zone_of;
 use crate::failure::{Failure, Kind};
+use crate::json_files::read_json;
 use crate::link::{Link, Published};
 use crate::name_servers::{Expectation, NameServers, Unanswered};
 use instant_acme::{
@@ -12,11 +13,11 @@ use instant_acme::{
     Order, OrderStatus, RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
-use sanderling_config::log::log_warning;
+use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{Config, DomainName};
 use sanderling_dns::Rtype;
 use sanderling_ipc::agent::Challenge;
-use sanderling_state::StateFolder;
+use sanderling_state::{CERTIFICATES, KEY_FILE, StateFolder};
 use sanderling_tls::Certificate;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -26,8 +27,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Times that an order goes on after a failure that needs no pause, such as a nonce that was not valid any more.
-const RESUMPTIONS_MAX: u32 = 100;
+/// Times that an order goes on after nonces that were not valid any more, besides the attempts of the library with each.
+const NONCE_FAILURES_MAX: u32 = 20;
+const NONCE_FAILURE_PAUSE: Duration = Duration::from_millis(100);
+/// Time for an order, besides that for other name servers.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
 /// How an order is looked at until it is given up for now. Pauses that the authority asks for have precedence (RFC 8555 §7.4).
 const POLLS: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(100)).backoff(1.2).timeout(Duration::from_secs(300));
@@ -83,10 +87,22 @@ pub(crate) struct OrderRequest {
     pub(crate) prefers_http: bool,
 }
 
+impl OrderRequest {
+    /// The name that an authority calls `identifier`. Only names that were ordered get records in zones.
+    fn ordered_name(&self, identifier: &str) -> Result<&str, Failure> {
+        let name = self.names.iter().find(|name| name.eq_ignore_ascii_case(identifier));
+        name.map(String::as_str).ok_or_else(|| {
+            let cause = format!("the authority wants to validate {identifier:?}, which was not ordered");
+            Failure::new(Kind::Refused, cause, "")
+        })
+    }
+}
+
 /// An order in the state folder.
 #[derive(Serialize, Deserialize)]
 struct SavedOrder {
     directory: String,
+    /// Empty until the authority has said it.
     url: String,
     names: Vec<String>,
     /// The private key of the certificate, as PEM.
@@ -94,27 +110,34 @@ struct SavedOrder {
 }
 
 impl SavedOrder {
-    /// Whether it is an order for what is requested.
+    /// Whether it is an order for what is requested, and the authority knows it.
     fn is_for(&self, request: &OrderRequest, directory: &str) -> bool {
-        let has_key = request.key.as_ref().is_none_or(|key| *key == self.key);
-        self.directory == directory && self.names == request.names && has_key
+        let has_key = request.key.as_ref().map_or(KeyPair::from_pem(&self.key).is_ok(), |key| *key == self.key);
+        self.directory == directory && self.names == request.names && has_key && !self.url.is_empty()
     }
 }
 
 impl Orders {
     /// Has a certificate issued, and stores it.
     pub(crate) async fn issue(&self, request: &OrderRequest) -> Result<(), Failure> {
-        let mut resumption_count = 0;
+        let (mut nonce_failure_count, mut has_new_account) = (0, false);
+        let time_max = ORDER_TIMEOUT + Duration::from_millis(self.config.limits.name_servers_timeout_ms);
         loop {
-            let failure = match self.try_issue(request).await {
-                Ok(()) => return Ok(()),
-                Err(failure) => failure,
+            let failure = match tokio::time::timeout(time_max, self.try_issue(request)).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(failure)) => failure,
+                Err(_) => {
+                    let cause = format!("the order has taken more than {} s", time_max.as_secs());
+                    Failure::new(Kind::Unreachable, cause, "the server tries again")
+                }
             };
-            resumption_count += 1;
             match failure.kind {
-                _ if resumption_count == RESUMPTIONS_MAX => return Err(failure),
-                Kind::Again => {}
-                Kind::Gone => {
+                Kind::Again if nonce_failure_count < NONCE_FAILURES_MAX => {
+                    nonce_failure_count += 1;
+                    tokio::time::sleep(NONCE_FAILURE_PAUSE).await;
+                }
+                Kind::Gone if !has_new_account => {
+                    has_new_account = true;
                     self.state.remove(&order_file(&request.name))?;
                     self.accounts.forget(request.authority_index, &self.state).await?;
                 }
@@ -127,7 +150,7 @@ impl Orders {
                     self.state.remove(&order_file(&request.name))?;
                     return Err(failure);
                 }
-                Kind::RateLimited | Kind::NotReady | Kind::State => return Err(failure),
+                Kind::RateLimited | Kind::NotReady | Kind::State | Kind::Again | Kind::Gone => return Err(failure),
             }
         }
     }
@@ -146,7 +169,7 @@ impl Orders {
             drop(published);
         }
         let key = KeyPair::from_pem(&saved.key)
-            .map_err(|error| Failure::new(Kind::Gone, format!("the key of the order cannot be used: {error}"), ""))?;
+            .map_err(|error| Failure::new(Kind::State, format!("the next key cannot be used: {error}"), ""))?;
         if order.state().status == OrderStatus::Ready {
             self.progress.set(&request.name, "the authority has issued the certificate");
             let csr = signing_request(&request.names, &key)?;
@@ -156,9 +179,30 @@ impl Orders {
         let chain = self.check_polled(&mut order, polled).await?;
         check_issued(&chain, &saved.key, &request.names)?;
         self.state.store_certificate(&request.name, chain.as_bytes(), saved.key.as_bytes())?;
-        self.state.remove(&order_file(&request.name))?;
         self.link.certificate_stored(&request.name);
         Ok(())
+    }
+
+    /// The directory of the authority whose order is in the state folder although its certificate is stored: the agent was
+    /// killed in between.
+    pub(crate) fn stored_by(&self, name: &str) -> Option<String> {
+        let saved = self.saved_order(name)?;
+        let key = self.state.read(&format!("{CERTIFICATES}/{name}/{KEY_FILE}")).ok().flatten()?;
+        (key == saved.key.as_bytes()).then_some(saved.directory)
+    }
+
+    /// The certificate of an order is stored, and so is all that follows from it.
+    pub(crate) fn finish(&self, name: &str) {
+        if let Err(error) = self.state.remove(&order_file(name)) {
+            log_error(&format!("certificate {name}: {error}"));
+        }
+    }
+
+    fn saved_order(&self, name: &str) -> Option<SavedOrder> {
+        read_json(&self.state, &order_file(name)).unwrap_or_else(|problem| {
+            log_warning(&format!("certificate {name}: {problem}; the order is not continued"));
+            None
+        })
     }
 
     /// Whether the zones of this server let the authority issue.
@@ -185,8 +229,7 @@ impl Orders {
     async fn resume_or_begin(&self, request: &OrderRequest, account: &Account) -> Result<(Order, SavedOrder), Failure> {
         let (file, directory) =
             (order_file(&request.name), &self.accounts.authority(request.authority_index).directory);
-        let saved: Option<SavedOrder> = self.state.read(&file)?.and_then(|text| serde_json::from_slice(&text).ok());
-        if let Some(saved) = saved.filter(|saved| saved.is_for(request, directory)) {
+        if let Some(saved) = self.saved_order(&request.name).filter(|saved| saved.is_for(request, directory)) {
             match account.order(saved.url.clone()).await.map_err(Failure::from) {
                 Ok(mut order) => {
                     if order.state().status != OrderStatus::Invalid {
@@ -206,6 +249,15 @@ impl Orders {
                 None => new,
             }
         };
+        let new_key = || KeyPair::generate().map(|key| key.serialize_pem());
+        let key = request.key.clone().map_or_else(new_key, Ok);
+        let key = key.map_err(|error| Failure::new(Kind::State, format!("cannot make a private key: {error}"), ""))?;
+        let mut saved =
+            SavedOrder { directory: directory.clone(), url: String::new(), names: request.names.clone(), key };
+        let write =
+            |saved: &SavedOrder| self.state.write(&file, &serde_json::to_vec(saved).expect("an order has no map"));
+        // If nothing can be written, the authority is not asked for an order that would be lost.
+        write(&saved)?;
         let order = match request.replaces.clone() {
             None => account.new_order(&new()).await?,
             Some(replaces) => match account.new_order(&new().replaces(replaces)).await.map_err(Failure::from) {
@@ -217,18 +269,17 @@ impl Orders {
                 order => order?,
             },
         };
-        let new_key = || KeyPair::generate().map(|key| key.serialize_pem());
-        let key = request.key.clone().map_or_else(new_key, Ok);
-        let key = key.map_err(|error| Failure::new(Kind::State, format!("cannot make a private key: {error}"), ""))?;
-        let saved =
-            SavedOrder { directory: directory.clone(), url: order.url().to_owned(), names: request.names.clone(), key };
-        let text = serde_json::to_vec(&saved).expect("an order has no map");
-        self.state.write(&file, &text)?;
+        order.url().clone_into(&mut saved.url);
+        write(&saved)?;
         Ok((order, saved))
     }
 
     /// Has the server answer what the authority looks for, and lets it look.
     async fn publish_challenges(&self, request: &OrderRequest, order: &mut Order) -> Result<Published<'_>, Failure> {
+        if order.state().authorizations.len() > request.names.len() {
+            let cause = "the authority wants to validate more names than were ordered";
+            return Err(Failure::new(Kind::Refused, cause, ""));
+        }
         let mut challenges = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
@@ -236,8 +287,8 @@ impl Orders {
             if authorization.status != AuthorizationStatus::Pending {
                 continue;
             }
-            let name = authorization.identifier().to_string();
-            let method = self.method(&name, request.prefers_http)?;
+            let name = request.ordered_name(&authorization.identifier().to_string())?;
+            let method = self.method(name, request.prefers_http)?;
             let Some(challenge) = authorization.challenge(method.clone()) else {
                 let cause = format!("the authority offers no validation of {name} that this server can do");
                 return Err(Failure::new(Kind::Refused, cause, "serve the zone of the name here"));
@@ -245,7 +296,7 @@ impl Orders {
             let key = challenge.key_authorization();
             challenges.push(match method {
                 ChallengeType::Dns01 => {
-                    let owner = name.strip_prefix("*.").unwrap_or(&name);
+                    let owner = name.strip_prefix("*.").unwrap_or(name);
                     Challenge::Dns { name: format!("_acme-challenge.{owner}"), text: key.dns_value() }
                 }
                 _ => Challenge::Http { token: challenge.token.clone(), content: key.as_str().to_owned() },
@@ -270,7 +321,8 @@ impl Orders {
             if authorization.status != AuthorizationStatus::Pending {
                 continue;
             }
-            let method = self.method(&authorization.identifier().to_string(), request.prefers_http)?;
+            let name = request.ordered_name(&authorization.identifier().to_string())?;
+            let method = self.method(name, request.prefers_http)?;
             if let Some(mut challenge) = authorization.challenge(method)
                 && challenge.status == ChallengeStatus::Pending
             {
@@ -366,5 +418,26 @@ fn check_issued(chain: &str, key: &str, names: &[String]) -> Result<(), Failure>
     match names.iter().find(|name| !certificate.is_valid_for_host(name.as_bytes())) {
         Some(name) => Err(unusable(format!("is not for {name}"))),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_were_ordered_are_validated() {
+        let request = OrderRequest {
+            name: "example.com".to_owned(),
+            names: vec!["example.com".to_owned(), "*.example.com".to_owned()],
+            authority_index: 0,
+            key: None,
+            replaces: None,
+            prefers_http: false,
+        };
+        let name = |identifier| request.ordered_name(identifier).map_err(|failure| failure.to_string());
+        assert_eq!(name("*.EXAMPLE.com"), Ok("*.example.com"));
+        let expected = "the authority wants to validate \"example.com. 5 IN NS x. ;\", which was not ordered";
+        assert_eq!(name("example.com. 5 IN NS x. ;"), Err(expected.to_owned()));
     }
 }

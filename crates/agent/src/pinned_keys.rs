@@ -2,17 +2,19 @@
 //! anything is done that follows from it.
 
 use crate::clock::unix_s;
+use crate::json_files::read_json;
 use crate::name_servers::{Answer, Expectation, NameServers, Unanswered};
 use crate::rotation::{KeyDigest, Rotation, Step};
 use rcgen::{KeyPair, PublicKeyData};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use sanderling_config::log::{log, log_error, log_warning};
 use sanderling_config::{Config, DerivedKind, DomainName};
 use sanderling_dns::Rtype;
 use sanderling_ipc::derived::ServedCertificate;
 use sanderling_state::StateFolder;
-use sanderling_tls::KeyId;
+use sanderling_tls::{Certificate, KeyId};
 use sanderling_zone_files::wire_name;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,6 +26,8 @@ use tokio::time::Instant;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two questions to this server.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Pause after the state folder could not be written.
+const WRITE_RETRY: Duration = Duration::from_secs(10);
 /// Usage, selector and matching type: the certificate of the service, its public key, SHA-256 (RFC 7671 §5.1).
 const TLSA_FIELDS: [u8; 3] = [3, 1, 1];
 
@@ -42,6 +46,8 @@ struct Entry {
     stored: Option<StoredRotation>,
     /// The name servers are being asked.
     is_asked: bool,
+    /// When the state folder could not be written.
+    failed_at: Option<Instant>,
 }
 
 /// A rotation in the state folder.
@@ -79,7 +85,7 @@ impl PinnedKeys {
                 ));
                 None
             });
-            Some((name, Entry { names: names.clone(), records, stored, is_asked: false }))
+            Some((name, Entry { names: names.clone(), records, stored, is_asked: false, failed_at: None }))
         };
         let entries = config.automatic_certificates().filter_map(|certificate| entry(&certificate.names)).collect();
         PinnedKeys { config, state, entries }
@@ -99,7 +105,10 @@ impl PinnedKeys {
     /// When an order of a certificate may be made, if not now. The time may not be known yet.
     pub(crate) fn order_at(&self, name: &str) -> Option<Option<u64>> {
         let entry = self.entries.get(name).filter(|entry| !entry.records.is_empty())?;
-        match entry.stored.as_ref()?.rotation.step(unix_s(), self.handshake_s()) {
+        let rotation = &entry.stored.as_ref()?.rotation;
+        match rotation.step(unix_s(), self.handshake_s()) {
+            // The next certificate is stored, and will be in service.
+            Step::Order if stored_key(&self.state, name).as_ref() == Some(rotation.pinned()[1]) => Some(None),
             Step::Order => None,
             Step::WaitUntil(at) => Some(Some(at)),
             Step::AskNameServers | Step::MakeKey => Some(None),
@@ -116,13 +125,22 @@ impl PinnedKeys {
         stored.filter_map(wait).min()
     }
 
-    /// These certificates are in service. The names of those whose rotations have changed.
+    /// These certificates are in service, as the server process says. It is believed only what can be: that they have a key
+    /// which is pinned, or that of the certificate in the state folder. The names of those whose rotations have changed.
     pub(crate) fn on_served(&mut self, served: &[ServedCertificate]) -> Vec<String> {
+        let state = Arc::clone(&self.state);
         self.change_all(|name, entry, config| {
             let certificate = served.iter().find(|certificate| certificate.domain == name)?;
+            let is_pinned = |stored: &StoredRotation| stored.rotation.pinned().contains(&&certificate.key);
+            let is_expected = match &entry.stored {
+                None if entry.records.is_empty() => return None,
+                stored => stored.as_ref().is_some_and(is_pinned) || stored_key(&state, name)? == certificate.key,
+            };
+            if !is_expected {
+                return None;
+            }
             let ttl_s = config.limits.derived_record_ttl_s;
             match &entry.stored {
-                None if entry.records.is_empty() => None,
                 None => {
                     let (digest, next_key) = new_key()?;
                     Some(StoredRotation { rotation: Rotation::new(certificate.key.clone(), digest, ttl_s), next_key })
@@ -141,7 +159,7 @@ impl PinnedKeys {
     /// changed.
     pub(crate) fn make_keys(&mut self) -> Vec<String> {
         let handshake_s = self.handshake_s();
-        self.change_all(|name, entry, config| {
+        self.change_all(|_, entry, config| {
             let mut stored = entry.stored.clone()?;
             stored.rotation.on_time(unix_s());
             if stored.rotation.step(unix_s(), handshake_s) != Step::MakeKey {
@@ -150,7 +168,6 @@ impl PinnedKeys {
             let (digest, next_key) = new_key()?;
             stored.rotation.on_key_made(digest, config.limits.derived_record_ttl_s);
             stored.next_key = next_key;
-            log(&format!("certificate {name}: the key in service and the next one are pinned (TLSA)"));
             Some(stored)
         })
     }
@@ -194,6 +211,9 @@ impl PinnedKeys {
     fn change_all(&mut self, change: impl Fn(&str, &Entry, &Config) -> Option<StoredRotation>) -> Vec<String> {
         let mut changed = Vec::new();
         for (name, entry) in &mut self.entries {
+            if entry.failed_at.is_some_and(|at| at.elapsed() < WRITE_RETRY) {
+                continue;
+            }
             let Some(stored) = change(name, entry, &self.config).filter(|new| entry.stored.as_ref() != Some(new))
             else {
                 continue;
@@ -201,10 +221,17 @@ impl PinnedKeys {
             let text = serde_json::to_vec_pretty(&stored).expect("a rotation has no map");
             match self.state.write(&rotation_file(name), &text) {
                 Ok(()) => {
-                    entry.stored = Some(stored);
+                    let had_next = entry.stored.as_ref().map(|stored| &stored.next_key);
+                    if had_next != Some(&stored.next_key) {
+                        log(&format!("certificate {name}: the key in service and the next one are pinned (TLSA)"));
+                    }
+                    (entry.stored, entry.failed_at) = (Some(stored), None);
                     changed.push(name.clone());
                 }
-                Err(error) => log_error(&format!("certificate {name}: {error}")),
+                Err(error) => {
+                    log_error(&format!("certificate {name}: {error}"));
+                    entry.failed_at = Some(Instant::now());
+                }
             }
         }
         changed
@@ -254,14 +281,11 @@ impl Question {
     }
 }
 
-/// The content of the file `name` in the state folder, if there is one.
-///
-/// # Errors
-/// It cannot be read, or is malformed.
-pub(crate) fn read_json<T: DeserializeOwned>(state: &StateFolder, name: &str) -> Result<Option<T>, String> {
-    let text = state.read(name).map_err(|error| error.to_string())?;
-    let parsed = text.map(|text| serde_json::from_slice(&text)).transpose();
-    parsed.map_err(|error| format!("cannot read {name}: {error}"))
+/// The key of the certificate in the state folder.
+fn stored_key(state: &StateFolder, name: &str) -> Option<KeyDigest> {
+    let chain = state.chain(name).ok().flatten()?;
+    let first = CertificateDer::pem_slice_iter(&chain).next()?.ok()?;
+    Certificate::key_id_of(&first).map(|key| key.to_string())
 }
 
 /// A new key: the digest of its public key, and the private key as PEM.
@@ -280,4 +304,50 @@ fn tlsa_rdata(key: &KeyDigest) -> Vec<u8> {
 
 fn rotation_file(name: &str) -> String {
     format!("rotations/{name}.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sanderling_config::ConfigSource;
+
+    #[test]
+    fn only_keys_that_can_be_in_service_are_believed() {
+        let directory = tempfile::tempdir().expect("created");
+        let state = Arc::new(StateFolder::open(directory.path()).expect("opened"));
+        std::fs::write(directory.path().join("a.zone"), "@ 60 SOA a a 1 1 1 1 1\n@ 60 NS a\n").expect("written");
+        let text = format!(
+            "[dns]\nlisten = [\"127.0.0.1:53\"]\n[https]\nlisten = [\"127.0.0.1:443\"]\n[certificates]\n\
+             agree_to_terms = true\n[domain.\"example.com\"]\nzone = \"{}\"\ncertificate = \"auto\"\n\
+             derive = [\"tlsa\"]\n",
+            directory.path().join("a.zone").display()
+        );
+        let config = ConfigSource::File("sanderling.toml".into()).parse(text.as_bytes()).expect("a configuration");
+        let mut pinned = PinnedKeys::load(Rc::new(config), Arc::clone(&state));
+        let host = DomainName::parse("example.com").expect("a name");
+        let served = |key: &str| {
+            let domain = "example.com".to_owned();
+            vec![ServedCertificate { domain, names: Vec::new(), key: key.to_owned() }]
+        };
+        let issue = || {
+            let key = KeyPair::generate().expect("a key");
+            let parameters = rcgen::CertificateParams::new(vec!["example.com".to_owned()]).expect("parameters");
+            let chain = parameters.self_signed(&key).expect("signed").pem();
+            state.store_certificate("example.com", chain.as_bytes(), key.serialize_pem().as_bytes()).expect("stored");
+            KeyId::of(&key.subject_public_key_info()).to_string()
+        };
+        let foreign = "a\u{e9}b".to_owned();
+        assert!(pinned.on_served(&served(&foreign)).is_empty());
+        let first = issue();
+        assert!(pinned.on_served(&served(&foreign)).is_empty() && pinned.of_host(&host).is_none());
+        assert_eq!(pinned.on_served(&served(&first)), ["example.com"]);
+        assert_eq!(pinned.of_host(&host).expect("pinned")[0], &first);
+        let third = "0".repeat(64);
+        assert!(pinned.on_served(&served(&third)).is_empty());
+        assert_eq!(pinned.of_host(&host).expect("pinned")[0], &first);
+        // One that was issued without this rotation.
+        let other = issue();
+        pinned.on_served(&served(&other));
+        assert_eq!(pinned.of_host(&host).expect("pinned")[0], &other);
+    }
 }

@@ -68,8 +68,11 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     confine(&config, &resolver_files, state.path())?;
     log::set_queue_limit(config.limits.log_queue_bytes_max);
     log::start_writer()?;
-    let certificates =
-        config.automatic_certificates().map(|configured| ManagedCertificate::load(configured, &state)).collect();
+    let interval_s = config.limits.renewal_interval_ms.div_ceil(1_000);
+    let certificates = config
+        .automatic_certificates()
+        .map(|configured| ManagedCertificate::load(configured, interval_s, &state))
+        .collect();
     let mut keys = TsigSecrets::default();
     if let Some(secrets) = tsig_secrets {
         keys.update(&config.tsig_keys, secrets)?;

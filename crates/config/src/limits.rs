@@ -221,6 +221,8 @@ limits! {
         "Time for a transfer from a primary; then it is aborted, and tried again later.";
     authority_timeout_ms: u64 = 30_000 in 1_000..=600_000,
         "Time in which a certificate authority answers a request; then it is tried again later.";
+    renewal_interval_ms: u64 = 3_600_000 in 1_000..=86_400_000,
+        "Time from a new certificate to its renewal at the least, whatever its authority suggests.";
     name_servers_timeout_ms: u64 = 300_000 in 1_000..=86_400_000,
         "Time in which all name servers of a zone answer a challenge; then it is tried again later.";
     on_renew_timeout_ms: u64 = 60_000 in 1_000..=3_600_000,

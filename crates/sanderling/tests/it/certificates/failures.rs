@@ -193,7 +193,7 @@ impl Drop for Unmount {
 
 #[test]
 fn renewal_comes_when_the_authority_suggests_it() {
-    let mut setup = Setup::new("zone = \"example.com.zone\"");
+    let mut setup = Setup::new("zone = \"example.com.zone\"\n[limits]\nrenewal_interval = \"1s\"");
     setup.start_pebble();
     setup.fetch_root();
     let mut server = setup.start_server();

@@ -114,6 +114,7 @@ fn check_renewals(
     let is_stopped = AtomicBool::new(false);
     let seen = thread::scope(|scope| {
         let checker = scope.spawn(|| compare(&is_stopped, &client, https, &addresses, &names));
+        let stop = StopOnDrop(&is_stopped);
         let mut key = wait_for_key(&client, https, |_| true);
         for renewal in 0..renewal_count {
             let deadline = Instant::now() + RENEWAL_DEADLINE;
@@ -129,7 +130,7 @@ fn check_renewals(
                 assert!(send_signal("KILL", &agent));
             }
         }
-        is_stopped.store(true, Ordering::Relaxed);
+        drop(stop);
         checker.join().expect("no panic")
     });
     println!("{seen:?}");
@@ -137,6 +138,15 @@ fn check_renewals(
     // It may end before a handshake with the last key.
     assert!(seen.handshakes > 10 && seen.keys >= renewal_count, "{seen:?}");
     assert!(seen.comparisons > 10 && seen.failed_handshakes <= seen.handshakes / 100, "{seen:?}");
+}
+
+/// Ends the comparison also if the test fails meanwhile.
+struct StopOnDrop<'s>(&'s AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// What the client has seen.
