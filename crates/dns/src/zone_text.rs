@@ -51,11 +51,11 @@ impl Zone {
         let Some(node) = self.node_named(owner.as_name()) else { return };
         let Some(rrset) = node.rrset(rtype) else { return };
         let found = FoundRrset { owner: owner.as_name(), rrset, node: node.index };
-        let mut rdata = Vec::new();
-        for index in 0..rrset.answer_count {
-            let record = rrset.answer_record(index.into()).expect("the RRset has as many records");
+        let (mut rdata, mut at) = (Vec::new(), 0);
+        while let Some(record) = found.rrset.answer_record(at) {
             copy_rdata(&found, &record, &mut rdata);
             visit(&rdata);
+            at = record.end;
         }
     }
 }

@@ -80,3 +80,15 @@ fn one_type_can_be_selected() {
     assert_eq!(text_of(&zone, Rtype::from_text(b"MX"), 1), expected);
     assert_eq!(text_of(&zone, Rtype::from_text(b"TYPE65280"), 1), "");
 }
+
+#[test]
+fn each_record_of_an_rrset_is_visited_by_name_and_type() {
+    let zone = zone(
+        "a.test.",
+        "@ 60 SOA ns h 1 1 1 1 1\n@ 60 NS ns\n@ 60 MX 5 mail\n@ 60 MX 10 mail.b.test.\nns 60 A 192.0.2.1\n",
+    );
+    let mut found = Vec::new();
+    zone.each_rdata_of(zone.apex(), Rtype::MX, |rdata| found.push(rdata.to_vec()));
+    found.sort();
+    assert_eq!(found, [b"\0\x05\x04mail\x01a\x04test\0".to_vec(), b"\0\x0a\x04mail\x01b\x04test\0".to_vec()]);
+}
