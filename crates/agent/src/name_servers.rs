@@ -1,11 +1,14 @@
 //! The other name servers of the zones of this server, asked directly: whether each of them answers what this server answers. A
 //! resolver would not do, since it keeps what it has heard.
 
+use crate::clock::unix_s;
 use crate::dns_exchange::{DNS_PORT, ExchangeError, RCODE_NXDOMAIN, REPLY_TIMEOUT, exchange};
 use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName};
 use sanderling_dns::client::{QueryKind, Reply, ReplyError};
+use sanderling_dns::rdata::PresentationFormat;
 use sanderling_dns::{Name, NameBuf, Rtype, is_later, rdata};
+use sanderling_dnssec::zone_keys::{DnskeyRdatas, ServedSerial};
 use sanderling_zone_files::wire_name;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -139,11 +142,16 @@ impl NameServers {
     }
 
     /// The oldest serial with which any name server of the zone answers, this one included. One that is unreachable from this machine, for
-    /// example as it has no IPv6, is left out.
+    /// example as it has no IPv6, is left out. Those of other signers have serials of their own: they must have the DNSKEY records.
     ///
     /// # Errors
-    /// A server does not answer, or is not known.
-    pub(crate) async fn oldest_serial(&self, apex: &DomainName) -> Result<u32, String> {
+    /// A server does not answer, or is not known; or one of another signer has other DNSKEY records.
+    pub(crate) async fn oldest_version(
+        &self,
+        apex: &DomainName,
+        dnskeys: &DnskeyRdatas,
+    ) -> Result<ServedSerial, String> {
+        let other_signers = self.config.signed_zone(apex).map_or(&[][..], |zone| &zone.signing.other_signers);
         let mut not_found = Vec::new();
         let mut servers = self.others_of(apex, &mut not_found).await?;
         if let Some(problem) = not_found.pop() {
@@ -153,24 +161,35 @@ impl NameServers {
         let mut tasks = JoinSet::new();
         for server in servers {
             let name = wire_name(apex);
+            let is_of_other = other_signers.iter().any(|host| host.as_str() == server.host);
+            let rtype = if is_of_other { Rtype::DNSKEY } else { Rtype::SOA };
             tasks.spawn_local(async move {
-                let answer = ask(server.address, name.as_name(), Rtype::SOA, name.as_name()).await;
-                (server, answer)
+                let answer = ask_with_ttl(server.address, name.as_name(), rtype, name.as_name()).await;
+                (server, is_of_other, answer)
             });
         }
-        let mut oldest: Option<u32> = None;
+        let (mut oldest, mut other_dnskey_ttl_s) = (None::<u32>, 0);
         while let Some(asked) = tasks.join_next().await {
-            let (server, answer) = asked.expect("a task that panics ends the agent, and the next one goes on");
-            let records = match answer {
-                Ok(answer) => answer.into_records(),
+            let (server, is_of_other, answer) =
+                asked.expect("a task that panics ends the agent, and the next one goes on");
+            let (records, ttl_s) = match answer {
+                Ok((answer, ttl_s)) => (answer.into_records(), ttl_s),
                 Err(error) if error.is_unreachable() => continue,
                 Err(error) => return Err(format!("the name server {server}: {error}")),
             };
+            if is_of_other {
+                check_dnskeys(&records, dnskeys)
+                    .map_err(|problem| format!("the name server {server}, of another signer, {problem}"))?;
+                other_dnskey_ttl_s = other_dnskey_ttl_s.max(ttl_s.unwrap_or(0));
+                continue;
+            }
             let serial = records.first().and_then(|soa| rdata::serial_of(soa));
             let serial = serial.ok_or_else(|| format!("the name server {server} has no SOA record of the zone"))?;
             oldest = Some(oldest.filter(|oldest| is_later(serial, *oldest)).unwrap_or(serial));
         }
-        oldest.ok_or_else(|| "no name server of the zone can be reached".to_owned())
+        let serial = oldest.ok_or_else(|| "no name server of the zone can be reached".to_owned())?;
+        // Until now, and a part of this second, servers may have answered from an older version.
+        Ok(ServedSerial { serial, at_unix_s: unix_s() + 1, other_dnskey_ttl_s })
     }
 
     /// The name servers of the zone at `apex` besides this server. `not_found` gets why others have no known address.
@@ -276,6 +295,20 @@ fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || socket.and_then(|socket| socket.local_addr()).is_ok_and(|local| local.ip() == address)
 }
 
+/// Whether a name server of another signer has the DNSKEY records of this one.
+fn check_dnskeys(records: &[Vec<u8>], dnskeys: &DnskeyRdatas) -> Result<(), String> {
+    if let Some(missing) = dnskeys.wanted.iter().find(|rdata| !records.contains(rdata)) {
+        return Err(format!("lacks the record DNSKEY {}", PresentationFormat::new(Rtype::DNSKEY, missing)));
+    }
+    match dnskeys.unwanted.iter().find(|rdata| records.contains(rdata)) {
+        Some(left) => {
+            let text = PresentationFormat::new(Rtype::DNSKEY, left);
+            Err(format!("has the record DNSKEY {text}, which is to be removed there"))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Asks `server` once for the records at `name`, which is in the zone at `apex`.
 pub(crate) async fn ask(
     server: SocketAddr,
@@ -283,16 +316,26 @@ pub(crate) async fn ask(
     rtype: Rtype,
     apex: Name<'_>,
 ) -> Result<Answer, ExchangeError> {
+    ask_with_ttl(server, name, rtype, apex).await.map(|(answer, _)| answer)
+}
+
+/// The same, and how long the answer may be kept.
+async fn ask_with_ttl(
+    server: SocketAddr,
+    name: Name<'_>,
+    rtype: Rtype,
+    apex: Name<'_>,
+) -> Result<(Answer, Option<u32>), ExchangeError> {
     let read = |reply: &Reply<'_>| {
         if reply.is_referral(name, apex)? {
-            return Ok(Answer::Referral);
+            return Ok((Answer::Referral, None));
         }
         if !reply.is_authoritative() {
             return Err(ReplyError::Malformed("the server is not authoritative for the zone"));
         }
         let records = reply.records(name, rtype)?;
         let is_alias = records.is_empty() && !reply.records(name, Rtype::CNAME)?.is_empty();
-        Ok(if is_alias { Answer::Alias } else { Answer::Records(records) })
+        Ok((if is_alias { Answer::Alias } else { Answer::Records(records) }, reply.ttl_s(name, rtype)?))
     };
     exchange(server, (QueryKind::Records(rtype), name), None, REPLY_TIMEOUT, read).await
 }
@@ -368,8 +411,12 @@ mod tests {
     }
 
     fn name_servers(own: SocketAddr, other: SocketAddr) -> NameServers {
+        name_servers_with(own, other, "")
+    }
+
+    fn name_servers_with(own: SocketAddr, other: SocketAddr, line: &str) -> NameServers {
         let text = format!(
-            "[dns]\nlisten = [\"{own}\"]\n[domain.\"example.com\"]\nzone = \"a.zone\"\nsecondaries = [{{ address = \"{other}\" }}]\n"
+            "[dns]\nlisten = [\"{own}\"]\n[domain.\"example.com\"]\nzone = \"a.zone\"\nsecondaries = [{{ address = \"{other}\" }}]\n{line}"
         );
         let source = ConfigSource::File("sanderling.toml".into());
         NameServers::new(Rc::new(source.parse(text.as_bytes()).expect("a configuration")))
@@ -402,16 +449,45 @@ mod tests {
     fn oldest_serial_is_that_of_the_server_that_lags() {
         run(async {
             let (name_servers, zone, other) = servers(ZONE).await;
-            assert_eq!(name_servers.oldest_serial(&example()).await, Ok(1));
+            let oldest = async || {
+                let version = name_servers.oldest_version(&example(), &DnskeyRdatas::default()).await;
+                version.map(|version| version.serial)
+            };
+            assert_eq!(oldest().await, Ok(1));
             for (serial, expected) in [(0, 0), (2, 1), (u32::MAX, u32::MAX)] {
                 let text = ZONE.replace("host 1 ", &format!("host {serial} "));
                 *zone.borrow_mut() = zone_map(&text);
-                assert_eq!(name_servers.oldest_serial(&example()).await, Ok(expected));
+                assert_eq!(oldest().await, Ok(expected));
             }
             let apex = DomainName::parse("example.net").expect("a name");
             *zone.borrow_mut() = crate::testing::zone_map(&apex, ZONE);
             let expected = format!("the name server ns2.example.com ({other}): it answers REFUSED");
-            assert_eq!(name_servers.oldest_serial(&example()).await, Err(expected));
+            assert_eq!(oldest().await, Err(expected));
+        });
+    }
+
+    /// It has serials of its own, and must have the DNSKEY records.
+    #[test]
+    fn server_of_another_signer_is_asked_for_dnskey_records() {
+        run(async {
+            let (own, zone) = (Rc::new(RefCell::new(zone_map(ZONE))), Rc::new(RefCell::new(zone_map(ZONE))));
+            let (own, other) = (serve([127, 0, 0, 1], own).await, serve([127, 0, 0, 2], Rc::clone(&zone)).await);
+            let name_servers = name_servers_with(own, other, "dnssec = { other_signers = [\"ns2.example.com\"] }\n");
+            let [ours, theirs, old] = [b"\x01\x01\x03\x0fours", b"\x01\x01\x03\x0fthem", b"\x01\x01\x03\x0fold."];
+            let dnskeys = DnskeyRdatas { wanted: vec![ours.to_vec()], unwanted: vec![old.to_vec()] };
+            let text = |rdata: &[u8]| format!("DNSKEY {}", PresentationFormat::new(Rtype::DNSKEY, rdata));
+            for (rdatas, expected) in [
+                (vec![theirs], Err(format!("lacks the record {}", text(ours)))),
+                (vec![ours, theirs, old], Err(format!("has the record {}, which is to be removed there", text(old)))),
+                (vec![ours, theirs], Ok((1, 700))),
+            ] {
+                let records = rdatas.into_iter().map(|rdata| format!("@ 700 {}\n", text(rdata))).collect::<String>();
+                *zone.borrow_mut() = zone_map(&format!("{}{records}", ZONE.replace("host 1 ", "host 0 ")));
+                let found = name_servers.oldest_version(&example(), &dnskeys).await;
+                let server = format!("the name server ns2.example.com ({other}), of another signer, ");
+                let expected = expected.map_err(|problem| server + &problem);
+                assert_eq!(found.map(|version| (version.serial, version.other_dnskey_ttl_s)), expected);
+            }
         });
     }
 

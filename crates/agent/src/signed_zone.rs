@@ -15,7 +15,7 @@ use crate::link::Link;
 use crate::signed_version::{SignedFiles, SignedVersion, WrittenVersion};
 use crate::signing_keys::SigningKeys;
 use crate::zone_observer::{ObserverContext, ZoneObserver};
-use reading::{ReadRecords, read_records, without_own_keys};
+use reading::{ReadRecords, has_own_keys, read_records, without_own_keys};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{
     Config, DomainName, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, update_file,
@@ -23,7 +23,7 @@ use sanderling_config::{
 use sanderling_dns::rdata::{self, PresentationFormat};
 use sanderling_dns::{NameBuf, Rtype, is_later};
 use sanderling_dnssec::sign::{SignedZone, SigningJob, ZoneTtls};
-use sanderling_dnssec::zone_keys::{Observations, Rollover};
+use sanderling_dnssec::zone_keys::{Observations, Rollover, status_of_others};
 use sanderling_dnssec::{Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters, ZoneKeys};
 use sanderling_ipc::agent::{SigningReport, UpdatesToStore};
 use sanderling_state::{StateError, StateFolder};
@@ -85,6 +85,8 @@ struct Shared {
     rollovers: RefCell<Vec<(Rollover, CommandAnswer)>>,
     /// What is shown of the keys.
     keys: RefCell<ZoneKeys>,
+    /// The keys of other signers, for the operator.
+    others: RefCell<Vec<String>>,
     /// Why it is not known what name servers and the parent zone have.
     unknown: RefCell<Vec<String>>,
     report: RefCell<SigningReport>,
@@ -184,17 +186,18 @@ impl SigningHandle {
         }
         problem.into_iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
         keys.status(apex.as_name()).into_iter().for_each(|line| text += &format!("  {line}\n"));
-        self.shared.unknown.borrow().iter().for_each(|problem| text += &format!("  {problem}\n"));
-        let wanted = keys.ds_wanted(apex.as_name());
-        if wanted.is_empty() {
+        let (others, unknown) = (self.shared.others.borrow(), self.shared.unknown.borrow());
+        others.iter().chain(unknown.iter()).for_each(|line| text += &format!("  {line}\n"));
+        if keys.keys_of_ds().next().is_none() {
             return text;
         }
-        text += "  the parent zone is to have these records; give the registrar DS or DNSKEY, whichever it asks for:\n";
-        for ds in wanted {
-            text += &format!("    {name}. IN DS {}\n", PresentationFormat::new(Rtype::DS, &ds.rdata()));
-        }
-        for rdata in keys.keys_in_use(apex.as_name()).cdnskey {
-            text += &format!("    {name}. IN DNSKEY {}\n", PresentationFormat::new(Rtype::DNSKEY, &rdata));
+        text += "  the parent zone is to have a DS record of each key here; give the registrar the one with SHA-256 (2) or SHA-384 (4), or the \
+                 DNSKEY record, whichever it asks for:\n";
+        for key in keys.keys_of_ds() {
+            for ds in [key.ds(apex.as_name()), key.ds_sha384(apex.as_name())] {
+                text += &format!("    {name}. IN DS {}\n", PresentationFormat::new(Rtype::DS, &ds.rdata()));
+            }
+            text += &format!("    {name}. IN DNSKEY {}\n", PresentationFormat::new(Rtype::DNSKEY, &key.rdata()));
         }
         text
     }
@@ -532,11 +535,14 @@ impl SigningTask {
 
     /// The records of the file, or those of the signed version if the file could not be read since the start: its signatures must not expire.
     fn records_to_sign(&self) -> Option<Arc<Records>> {
+        let (apex, keys) = (self.apex.as_name(), self.keys.keys());
         match (&self.unsigned, &self.signed) {
+            (Some(Unsigned { records: Some(records), .. }), _) if has_own_keys(records, apex, keys) => {
+                Some(Arc::new(without_own_keys(records.iter(), apex, keys)))
+            }
             (Some(Unsigned { records: Some(records), .. }), _) => Some(Arc::clone(records)),
             (unsigned, Some(signed)) if self.file_problem.is_some() || unsigned.is_some() => {
-                let keys = self.keys.in_use();
-                Some(Arc::new(without_own_keys(&signed.stored.version, self.apex.as_name(), &keys)))
+                Some(Arc::new(without_own_keys(signed.stored.version.iter(), apex, keys)))
             }
             _ => None,
         }
@@ -686,6 +692,11 @@ impl SigningTask {
         self.shared.keys.replace(self.keys.keys().clone());
         self.shared.unknown.replace(self.observer.problems());
         let signed = self.signed.as_ref();
+        let others = signed.filter(|_| !self.zone.signing.other_signers.is_empty()).map(|signed| {
+            let apex = self.apex.as_name();
+            status_of_others(self.keys.keys(), apex, signed.stored.version.rdatas(apex, Rtype::DNSKEY))
+        });
+        self.shared.others.replace(others.unwrap_or_default());
         let refused = self.refused.as_ref().map(|refused| refused.problem.clone());
         let report = SigningReport {
             serial: signed.map(|signed| signed.stored.serial),

@@ -5,7 +5,7 @@
 
 use crate::clock::unix_s;
 use crate::keeper_client::KeeperClient;
-use crate::zone_observer::Questions;
+use crate::zone_observer::{AwaitedVersion, Questions};
 use sanderling_config::log::log;
 use sanderling_config::{DomainName, SignedZone, Signing, SigningAlgorithm, ZoneKeyLayout, zone_file_name};
 use sanderling_dns::NameBuf;
@@ -179,7 +179,8 @@ impl SigningKeys {
 
     /// What is to be found out.
     pub(crate) fn questions(&self) -> Questions {
-        let served = self.state.serial.filter(|_| self.advanced.asks_name_servers);
+        let awaited = |serial| AwaitedVersion { serial, dnskeys: self.state.keys.dnskeys() };
+        let served = self.state.serial.filter(|_| self.advanced.asks_name_servers).map(awaited);
         Questions { served, parent: self.advanced.asks_parent }
     }
 

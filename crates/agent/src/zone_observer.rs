@@ -1,12 +1,11 @@
 //! Asks what the state of the keys of a zone waits for: which version the name servers of the zone have, and which DS records the parent
 //! zone.
 
-use crate::clock::unix_s;
 use crate::name_servers::NameServers;
 use crate::parent_servers::ParentServers;
 use crate::resolvers::Resolvers;
 use sanderling_config::DomainName;
-use sanderling_dnssec::zone_keys::{Observations, ServedSerial};
+use sanderling_dnssec::zone_keys::{DnskeyRdatas, Observations};
 use sanderling_zone_files::wire_name;
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -32,12 +31,20 @@ pub(crate) struct ObserverContext {
 }
 
 /// What is to be found out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Questions {
-    /// Whether all name servers of the zone have the version with this serial, or a later one.
-    pub(crate) served: Option<u32>,
+    /// Whether all name servers of the zone have this version, or a later one.
+    pub(crate) served: Option<AwaitedVersion>,
     /// Which DS records the parent zone has.
     pub(crate) parent: bool,
+}
+
+/// A version of the zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AwaitedVersion {
+    pub(crate) serial: u32,
+    /// What name servers of other signers are to have of it.
+    pub(crate) dnskeys: DnskeyRdatas,
 }
 
 /// Asks about one zone, until this is dropped.
@@ -93,14 +100,14 @@ impl ZoneObserver {
             let name_servers = poll(
                 receiver.clone(),
                 NAME_SERVERS_PAUSE_MAX,
-                |questions| questions.served,
-                async || of_task.ask_name_servers().await,
+                |questions| questions.served.clone(),
+                async |awaited: &AwaitedVersion| of_task.ask_name_servers(&awaited.dnskeys).await,
             );
             let parent = poll(
                 receiver,
                 PARENT_PAUSE_MAX,
                 |questions| questions.parent.then_some(()),
-                async || of_task.ask_parent().await,
+                async |&()| of_task.ask_parent().await,
             );
             tokio::join!(name_servers, parent);
         };
@@ -109,10 +116,14 @@ impl ZoneObserver {
 
     /// Asks this from now on.
     pub(crate) fn ask(&self, questions: Questions) {
-        self.questions.send_if_modified(|current| std::mem::replace(current, questions) != questions);
         let [served, parent] = &mut *self.shared.problems.borrow_mut();
         served.take_if(|_| questions.served.is_none());
         parent.take_if(|_| !questions.parent);
+        self.questions.send_if_modified(|current| {
+            let is_modified = *current != questions;
+            *current = questions;
+            is_modified
+        });
     }
 
     /// What was observed since the last call.
@@ -127,12 +138,10 @@ impl ZoneObserver {
 }
 
 impl Shared {
-    async fn ask_name_servers(&self) {
+    async fn ask_name_servers(&self, dnskeys: &DnskeyRdatas) {
         let _permit = self.context.questions.acquire().await;
-        let answer = self.context.name_servers.oldest_serial(&self.zone).await;
-        // Until now, and a part of this second, servers may have answered from an older version.
-        let served = |&serial: &u32| ServedSerial { serial, at_unix_s: unix_s() + 1 };
-        self.observed.borrow_mut().served = answer.as_ref().ok().map(served);
+        let answer = self.context.name_servers.oldest_version(&self.zone, dnskeys).await;
+        self.observed.borrow_mut().served = answer.as_ref().ok().copied();
         self.problems.borrow_mut()[0] = answer.err();
         self.wake.notify_one();
     }
@@ -152,17 +161,18 @@ async fn poll<T: PartialEq>(
     mut questions: watch::Receiver<Questions>,
     pause_max: Duration,
     of: impl Fn(&Questions) -> Option<T>,
-    ask: impl AsyncFn(),
+    ask: impl AsyncFn(&T),
 ) {
     let mut pause = PAUSE_MIN;
     let mut asked = None;
     // It ends with the zone.
     while questions.wait_for(|questions| of(questions).is_some()).await.is_ok() {
-        let question = of(&questions.borrow());
-        if asked != question {
-            (asked, pause) = (question, PAUSE_MIN);
+        let Some(question) = of(&questions.borrow()) else { continue };
+        if asked.as_ref() != Some(&question) {
+            pause = PAUSE_MIN;
         }
-        ask().await;
+        ask(&question).await;
+        asked = Some(question);
         tokio::select! {
             () = tokio::time::sleep(pause) => pause = (pause * 2).min(pause_max),
             changed = questions.wait_for(|questions| of(questions) != asked) => if changed.is_err() { return },
@@ -180,18 +190,26 @@ mod tests {
     async fn questions_are_asked_less_and_less_often_until_they_change() {
         let (sender, receiver) = watch::channel(Questions::default());
         let (count, begin) = (Cell::new(0), Instant::now());
-        let asking = poll(receiver, PAUSE_MIN * 4, |questions| questions.served, async || count.set(count.get() + 1));
+        let asking = poll(
+            receiver,
+            PAUSE_MIN * 4,
+            |questions| questions.served.clone(),
+            async |_| {
+                count.set(count.get() + 1);
+            },
+        );
         let watching = async {
             tokio::time::sleep(PAUSE_MIN * 100).await;
             assert_eq!(count.take(), 0);
-            sender.send_replace(Questions { served: Some(7), parent: false });
+            let served = |serial| Some(AwaitedVersion { serial, dnskeys: DnskeyRdatas::default() });
+            sender.send_replace(Questions { served: served(7), parent: false });
             // After 0, 1, 3, 7, 11 pauses.
             tokio::time::sleep(PAUSE_MIN * 12).await;
             assert_eq!(count.take(), 5);
-            sender.send_replace(Questions { served: Some(7), parent: true });
+            sender.send_replace(Questions { served: served(7), parent: true });
             tokio::time::sleep(PAUSE_MIN * 2).await;
             assert_eq!(count.take(), 0);
-            sender.send_replace(Questions { served: Some(8), parent: true });
+            sender.send_replace(Questions { served: served(8), parent: true });
             tokio::time::sleep(PAUSE_MIN / 2).await;
             assert_eq!(count.take(), 1);
             sender.send_replace(Questions::default());

@@ -85,6 +85,8 @@ pub struct Signing {
     pub rollover_safety_s: u32,
     /// The servers of the parent zone; if there are none, the resolver of the system is asked for them.
     pub parent_servers: Vec<SocketAddr>,
+    /// The name servers of the zone whose versions others sign (RFC 8901). If there are any, the keys of these signers are kept in the zone.
+    pub other_signers: Vec<DomainName>,
 }
 
 impl Default for Signing {
@@ -101,6 +103,7 @@ impl Default for Signing {
             dnskey_ttl_s: HOUR_S,
             rollover_safety_s: HOUR_S,
             parent_servers: Vec::new(),
+            other_signers: Vec::new(),
         }
     }
 }

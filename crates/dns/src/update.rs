@@ -312,6 +312,8 @@ pub struct ZoneUpdate<'z> {
     zone: &'z Zone,
     /// Whether another process adds the signatures to what the updates make.
     is_signed_elsewhere: bool,
+    /// Whether updates may change the keys of other signers.
+    has_other_signers: bool,
     names: Names,
     is_changed: bool,
 }
@@ -319,13 +321,19 @@ pub struct ZoneUpdate<'z> {
 impl<'z> ZoneUpdate<'z> {
     /// No updates of `zone` yet.
     pub fn new(zone: &'z Zone) -> ZoneUpdate<'z> {
-        ZoneUpdate { zone, is_signed_elsewhere: false, names: Names::new(), is_changed: false }
+        ZoneUpdate {
+            zone,
+            is_signed_elsewhere: false,
+            has_other_signers: false,
+            names: Names::new(),
+            is_changed: false,
+        }
     }
 
     /// No updates yet of the unsigned records of `zone`: the records that come with signatures and keys are not there for updates, and must not be
-    /// changed by them.
-    pub fn of_unsigned(zone: &'z Zone) -> ZoneUpdate<'z> {
-        ZoneUpdate { is_signed_elsewhere: true, ..ZoneUpdate::new(zone) }
+    /// changed by them. With other signers (RFC 8901), DNSKEY, CDS and CDNSKEY records can be: the process that signs leaves out its own.
+    pub fn of_unsigned(zone: &'z Zone, has_other_signers: bool) -> ZoneUpdate<'z> {
+        ZoneUpdate { is_signed_elsewhere: true, has_other_signers, ..ZoneUpdate::new(zone) }
     }
 
     /// Carries out `message`, whose sender may change the RRsets of those names and types for which `allows` returns true.
@@ -342,7 +350,7 @@ impl<'z> ZoneUpdate<'z> {
         // §3.3: the permissions come after the prerequisites. Deleting all RRsets of a name needs those of each of them.
         for change in &changes {
             let owner = change.owner.as_name();
-            if self.is_signed_elsewhere && is_of_signer(change.rtype, self.is_apex(owner)) {
+            if self.is_of_signer(owner, change.rtype) {
                 return Err(UpdateRefusal::NotAllowed);
             }
             let is_allowed = match change.action {
@@ -436,12 +444,20 @@ impl<'z> ZoneUpdate<'z> {
         owner.eq_ignore_case(self.zone.apex())
     }
 
+    /// Whether the process that signs the zone makes the records of this type.
+    fn is_of_signer(&self, owner: Name<'_>, rtype: Rtype) -> bool {
+        self.is_signed_elsewhere
+            && match rtype {
+                Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM | Rtype::ZONEMD => true,
+                Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY => !self.has_other_signers && self.is_apex(owner),
+                _ => false,
+            }
+    }
+
     /// The RRsets that the version before has at `owner`, which is in lower case.
     fn stored_rrsets(&self, owner: Name<'_>) -> Rrsets {
         let mut rrsets = stored_rrsets(self.zone, owner);
-        if self.is_signed_elsewhere {
-            rrsets.retain(|&rtype, _| !is_of_signer(Rtype(rtype), self.is_apex(owner)));
-        }
+        rrsets.retain(|&rtype, _| !self.is_of_signer(owner, Rtype(rtype)));
         rrsets
     }
 
@@ -558,15 +574,6 @@ impl<'z> ZoneUpdate<'z> {
         soa.rdata[at..at + 4].copy_from_slice(&serial_after(self.serial()).to_be_bytes());
         let apex = self.zone.apex();
         self.rrsets(apex).insert(Rtype::SOA.0, rrset_of(soa));
-    }
-}
-
-/// Whether the process that signs a zone makes the records of this type.
-fn is_of_signer(rtype: Rtype, is_apex: bool) -> bool {
-    match rtype {
-        Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM | Rtype::ZONEMD => true,
-        Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY => is_apex,
-        _ => false,
     }
 }
 

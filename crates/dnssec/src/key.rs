@@ -126,6 +126,11 @@ impl PublicKey {
         Ds { key_tag: self.tag(), algorithm, digest_type: DIGEST_SHA256, digest }
     }
 
+    /// The DS record with SHA-384, which some registrars ask for.
+    pub fn ds_sha384(&self, apex: Name<'_>) -> Ds {
+        Ds { digest_type: DIGEST_SHA384, digest: self.digest::<Sha384>(apex), ..self.ds(apex) }
+    }
+
     /// Whether `ds` is a DS record of this key for the zone `apex`. With another digest than SHA-256 or SHA-384, it is taken to be: its key
     /// must not go while it is there.
     pub fn has_ds(&self, ds: &Ds, apex: Name<'_>) -> bool {

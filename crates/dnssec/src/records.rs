@@ -303,6 +303,11 @@ impl Records {
         Node { records: self, index }
     }
 
+    /// The RDATA of the records of this type at `owner`.
+    pub fn rdatas(&self, owner: Name<'_>, rtype: Rtype) -> impl Iterator<Item = &[u8]> {
+        self.rrset(owner, rtype).into_iter().flat_map(Rrset::rdatas)
+    }
+
     /// The RRset of the name `owner`.
     pub(crate) fn rrset(&self, owner: Name<'_>, rtype: Rtype) -> Option<Rrset<'_>> {
         self.node(owner)?.rrset(rtype)

@@ -59,6 +59,18 @@ pub struct KeysInUse {
     pub cdnskey: Vec<Vec<u8>>,
 }
 
+impl KeysInUse {
+    /// The RDATA of the records of this type that the zone has with the keys.
+    fn records(&self, rtype: Rtype) -> Vec<Vec<u8>> {
+        match rtype {
+            Rtype::DNSKEY => self.keys.iter().filter(|key| key.is_published).map(|key| key.key.rdata()).collect(),
+            Rtype::CDS => self.cds.clone(),
+            Rtype::CDNSKEY => self.cdnskey.clone(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// How the zone proves that a name does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
@@ -178,15 +190,16 @@ pub struct RecordChanges {
 }
 
 impl RecordChanges {
-    /// What leads from the records that `version` was signed for to `unsigned`; `None` if the zone is to be signed as a whole, since they have
-    /// records of keys. It takes time in proportion to the zone.
+    /// What leads from the records that `version` was signed for, with `keys`, to `unsigned`; `None` if the zone is to be signed as a whole, since
+    /// the records of keys are other ones. It takes time in proportion to the zone.
     pub fn between(
         version: &ZoneVersion,
         unsigned: &Records,
         apex: Name<'_>,
         policy: SerialPolicy,
+        keys: &KeysInUse,
     ) -> Option<RecordChanges> {
-        change::difference(version, unsigned, apex, policy)
+        change::difference(version, unsigned, apex, policy, keys)
     }
 
     /// Whether nothing changes.
@@ -266,9 +279,6 @@ pub enum SignError {
     /// A record that is to be removed is not there.
     #[error("the zone does not have the record {0} {1} that is to be removed")]
     OtherVersion(String, Rtype),
-    /// Records that come with the keys are to change.
-    #[error("{0} records at the apex come with the keys of the zone")]
-    KeyRecords(Rtype),
     /// The owners of NSEC3 records would have more than 255 bytes.
     #[error("the name of the zone is too long for NSEC3; use NSEC")]
     LongName,
@@ -289,8 +299,8 @@ pub fn sign(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result<Signed
 }
 
 /// Changes a signed version into the next one. It takes time in proportion to what changes; with a ZONEMD record, which is a digest of all
-/// records, in proportion to the zone. `None` if [`sign`] must make the next version, since the change concerns most of the zone, or the
-/// policy gives it no later serial; `version` is as before then, and after an error.
+/// records, in proportion to the zone. `None` if [`sign`] must make the next version, since the change concerns most of the zone or records of keys,
+/// or the policy gives it no later serial; `version` is as before then, and after an error.
 ///
 /// # Errors
 /// Why it is not signed.

@@ -9,9 +9,11 @@
 mod rules;
 mod status;
 
+pub use status::status_of_others;
+
 use crate::key::{Algorithm, Ds, KeyId, KeyRole, PublicKey};
 use crate::sign::{KeyInUse, KeysInUse, ZoneTtls};
-use sanderling_dns::{Name, is_later};
+use sanderling_dns::{Name, Rtype, is_later};
 use serde::{Deserialize, Serialize};
 
 const DAY_S: u64 = 24 * 3600;
@@ -274,6 +276,8 @@ pub struct ServedSerial {
     pub serial: u32,
     /// When the last of them answered, in seconds since 1970.
     pub at_unix_s: u64,
+    /// The longest TTL of the DNSKEY records of name servers whose versions other signers sign. These have the DNSKEY records of this version.
+    pub other_dnskey_ttl_s: u32,
 }
 
 /// The DS records of a zone.
@@ -285,6 +289,15 @@ pub struct ParentDs {
     pub ttl_s: u32,
     /// When the last of the servers answered, in seconds since 1970.
     pub at_unix_s: u64,
+}
+
+/// The RDATA of DNSKEY records of this signer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DnskeyRdatas {
+    /// Those that each server of the zone is to have.
+    pub wanted: Vec<Vec<u8>>,
+    /// Those that none is to have, not yet or not any more.
+    pub unwanted: Vec<Vec<u8>>,
 }
 
 /// A key to be made.
@@ -380,7 +393,8 @@ impl ZoneKeys {
         let ttls = self.ttls.longest(now_unix_s);
         if let Some(served) = observed.served {
             for key in &mut self.keys {
-                key.dnskey = key.dnskey.on_served(served, u64::from(ttls.dnskey_s) + safety_s);
+                let dnskey_ttl_s = u64::from(ttls.dnskey_s.max(served.other_dnskey_ttl_s));
+                key.dnskey = key.dnskey.on_served(served, dnskey_ttl_s + safety_s);
                 key.signatures = key.signatures.on_served(served, u64::from(ttls.longest_s) + safety_s);
             }
         }
@@ -541,9 +555,8 @@ impl ZoneKeys {
         if is_leaving {
             return KeysInUse { keys, cds: vec![CDS_DELETE.to_vec()], cdnskey: vec![CDNSKEY_DELETE.to_vec()] };
         }
-        let of_parent = || self.keys.iter().filter(|key| key.ds.is_wanted()).map(|key| &key.public);
-        let cds = of_parent().map(|key| key.ds(apex).rdata()).collect();
-        KeysInUse { keys, cds, cdnskey: of_parent().map(PublicKey::rdata).collect() }
+        let cds = self.keys_of_ds().map(|key| key.ds(apex).rdata()).collect();
+        KeysInUse { keys, cds, cdnskey: self.keys_of_ds().map(PublicKey::rdata).collect() }
     }
 
     /// The zone was signed with what [`ZoneKeys::keys_in_use`] returns now. To be called for each version.
@@ -561,6 +574,27 @@ impl ZoneKeys {
         self.keys.is_empty()
     }
 
+    /// Whether a record of the apex comes with a key of this signer, or asks the parent zone to remove all DS records, and is so not one of another
+    /// signer.
+    pub fn has_made(&self, apex: Name<'_>, rtype: Rtype, rdata: &[u8]) -> bool {
+        let has = |test: &dyn Fn(&PublicKey) -> bool| self.keys.iter().any(|key| test(&key.public));
+        match rtype {
+            Rtype::DNSKEY => has(&|key| key.rdata() == rdata),
+            Rtype::CDNSKEY => rdata == CDNSKEY_DELETE || has(&|key| key.rdata() == rdata),
+            Rtype::CDS => rdata == CDS_DELETE || has(&|key| key.ds(apex).rdata() == rdata),
+            _ => false,
+        }
+    }
+
+    /// The RDATA of the DNSKEY records that each server of the zone is to have, and of those that none is to have.
+    pub fn dnskeys(&self) -> DnskeyRdatas {
+        let of = |is_wanted| {
+            let keys = self.keys.iter().filter(move |key| key.dnskey.is_wanted() == is_wanted);
+            keys.map(|key| key.public.rdata()).collect()
+        };
+        DnskeyRdatas { wanted: of(true), unwanted: of(false) }
+    }
+
     /// The public keys.
     pub fn public_keys(&self) -> impl Iterator<Item = &PublicKey> {
         self.keys.iter().map(|key| &key.public)
@@ -568,7 +602,12 @@ impl ZoneKeys {
 
     /// The DS records that the parent zone is to have now.
     pub fn ds_wanted(&self, apex: Name<'_>) -> Vec<Ds> {
-        self.keys.iter().filter(|key| key.ds.is_wanted()).map(|key| key.public.ds(apex)).collect()
+        self.keys_of_ds().map(|key| key.ds(apex)).collect()
+    }
+
+    /// The keys whose DS records the parent zone is to have now.
+    pub fn keys_of_ds(&self) -> impl Iterator<Item = &PublicKey> {
+        self.keys.iter().filter(|key| key.ds.is_wanted()).map(|key| &key.public)
     }
 }
 

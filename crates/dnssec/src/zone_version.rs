@@ -1,7 +1,8 @@
 //! A version of a zone that changes into the next one at a cost that depends on the change: the records of a whole version, and the
 //! names that have other records since.
 
-use crate::records::{Node, Record, Records, write_text};
+use crate::records::{Node, Record, Records, Rrset, order_key, write_text};
+use sanderling_dns::{Name, Rtype};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::iter;
@@ -68,6 +69,11 @@ impl ZoneVersion {
     /// All records, in canonical order.
     pub fn iter(&self) -> impl Iterator<Item = Record<'_>> {
         self.nodes().flat_map(Node::records)
+    }
+
+    /// The RDATA of the records of this type at `owner`.
+    pub fn rdatas(&self, owner: Name<'_>, rtype: Rtype) -> impl Iterator<Item = &[u8]> {
+        self.node_of(&order_key(owner)).and_then(|node| node.rrset(rtype)).into_iter().flat_map(Rrset::rdatas)
     }
 
     /// As [`Records::write_text`].

@@ -104,7 +104,12 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
 }
 
 fn folder(state: &Path) -> ZoneKeys {
-    ZoneKeys::new(KeyFolder { path: state.join(ZONE_KEYS), zones: Vec::new(), leaving_zones: Vec::new() })
+    ZoneKeys::new(KeyFolder {
+        path: state.join(ZONE_KEYS),
+        zones: Vec::new(),
+        leaving_zones: Vec::new(),
+        shared_zones: Vec::new(),
+    })
 }
 
 fn state_file(state: &Path, zone: &DomainName) -> PathBuf {

@@ -60,9 +60,10 @@ impl SigningKeyName {
             _ => known().any(|key| key.rdata() == rdata),
         };
         match signing_input::records(input) {
-            Some((rtype, rdatas)) if !rdatas.iter().all(|rdata| is_known(rtype, rdata)) => {
-                Err(format!("a {rtype} record names a key that the keeper does not have; remove that record"))
-            }
+            Some((rtype, rdatas)) if !rdatas.iter().all(|rdata| is_known(rtype, rdata)) => Err(format!(
+                "a {rtype} record names a key that the keeper does not have; remove that record, or name the servers of the \
+                     other signer in `other_signers`"
+            )),
             _ => Ok(()),
         }
     }

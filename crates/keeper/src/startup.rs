@@ -4,7 +4,7 @@ use crate::main_loop::MainLoop;
 use crate::zone_keys::KeyFolder;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log_error, log_warning};
-use sanderling_config::{ConfigSource, Exit, ZONE_KEYS, lookup_user};
+use sanderling_config::{ConfigSource, Exit, SignedZone, ZONE_KEYS, lookup_user};
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection};
 use sanderling_os::memfd;
@@ -59,9 +59,15 @@ fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
             layers.landlock
         ));
     }
-    let zones = config.signed_zones.iter().map(|zone| zone.apex.clone()).collect();
-    let leaving = config.signed_zones.iter().filter(|zone| zone.is_leaving).map(|zone| zone.apex.clone());
-    let folder = |(path, _)| KeyFolder { path, zones, leaving_zones: leaving.collect() };
+    let zones_with = |test: fn(&SignedZone) -> bool| {
+        config.signed_zones.iter().filter(|zone| test(zone)).map(|zone| zone.apex.clone()).collect()
+    };
+    let folder = |(path, _)| KeyFolder {
+        path,
+        zones: zones_with(|_| true),
+        leaving_zones: zones_with(|zone| zone.is_leaving),
+        shared_zones: zones_with(|zone| !zone.signing.other_signers.is_empty()),
+    };
     MainLoop::new(supervisor, zone_keys.map(folder)).run()
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct KeyFolder {
     pub(crate) zones: Vec<DomainName>,
     /// The zones that are to be unsigned. They may ask the parent zone to remove their DS records.
     pub(crate) leaving_zones: Vec<DomainName>,
+    /// The zones that others sign too (RFC 8901). Their DNSKEY, CDS and CDNSKEY records may name keys of others.
+    pub(crate) shared_zones: Vec<DomainName>,
 }
 
 /// The keys, read when they are needed.
@@ -68,7 +70,8 @@ impl ZoneKeys {
                 Ok(ZoneKeyAnswer::Keys(Vec::new()))
             }
             ZoneKeyRequest::Sign { zone, key, inputs } => {
-                let is_leaving = self.folder.leaving_zones.iter().any(|leaving| leaving.as_str() == zone);
+                let is_of = |zones: &[DomainName]| zones.iter().any(|known| known.as_str() == zone);
+                let (is_leaving, is_shared) = (is_of(&self.folder.leaving_zones), is_of(&self.folder.shared_zones));
                 let apex = parse_zone(&zone)?;
                 let known = if inputs.iter().any(|input| names_keys(input)) { self.list(&apex)? } else { Vec::new() };
                 let LoadedKey { key, name } = self.load(apex, key)?;
@@ -76,7 +79,8 @@ impl ZoneKeys {
                 let sign = |input: &Vec<u8>| {
                     name.check(input, now_unix_s)
                         .map_err(|reason| format!("what is to be signed is not of the zone {zone}: {reason}"))?;
-                    if names_keys(input) && !(is_leaving && asks_for_removal(input)) {
+                    let is_allowed = if asks_for_removal(input) { is_leaving } else { is_shared };
+                    if names_keys(input) && !is_allowed {
                         name.check_named_keys(input, &known)?;
                     }
                     key.sign(input)
@@ -239,6 +243,9 @@ fn from_pem(pem: &str) -> Option<Zeroizing<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sanderling_dns::Rtype;
+    use sanderling_dnssec::zone_keys::CDS_DELETE;
+    use sanderling_dnssec::{Algorithm, KeyRole, PublicKey};
     use std::os::unix::fs::PermissionsExt;
 
     const ECDSAP256SHA256: u8 = 13;
@@ -246,7 +253,12 @@ mod tests {
 
     fn zone_keys(folder: &Path) -> ZoneKeys {
         let zones = ["a.test", "b.test", "0/25.2.0.192.in-addr.arpa"].map(|zone| parse_zone(zone).expect("a name"));
-        ZoneKeys::new(KeyFolder { path: folder.to_owned(), zones: zones.to_vec(), leaving_zones: Vec::new() })
+        ZoneKeys::new(KeyFolder {
+            path: folder.to_owned(),
+            zones: zones.to_vec(),
+            leaving_zones: Vec::new(),
+            shared_zones: vec![parse_zone("b.test").expect("a name")],
+        })
     }
 
     fn make(keys: &mut ZoneKeys, zone: &str, algorithm: u8) -> ZoneKey {
@@ -304,6 +316,34 @@ mod tests {
             keys.answer(ZoneKeyRequest::Sign { zone: "a.test".to_owned(), key: key.id, inputs: Vec::new() }),
             ZoneKeyAnswer::Signatures(Vec::new())
         );
+    }
+
+    /// The keeper signs keys of others only for a zone that has other signers, and never a request to remove all DS records for such a zone.
+    #[test]
+    fn keys_of_others_are_signed_for_shared_zones_alone() {
+        let folder = tempfile::tempdir().expect("created");
+        let mut keys = zone_keys(folder.path());
+        for (zone, apex, is_shared) in [("a.test", b"\x01a\x04test\0", false), ("b.test", b"\x01b\x04test\0", true)] {
+            let key = make(&mut keys, zone, ED25519);
+            let public = PublicKey { algorithm: Algorithm::Ed25519, role: KeyRole::Csk, bytes: key.public_key.clone() };
+            let expiration = (unix_seconds() as u32 + 60).to_be_bytes();
+            let mut sign = |rtype: Rtype, rdatas: &[&[u8]]| {
+                let head = [&rtype.0.to_be_bytes()[..], &[15, 2, 0, 0, 0, 60], &expiration, &[0; 4]].concat();
+                let mut input = [&head[..], &public.tag().to_be_bytes(), apex].concat();
+                for rdata in rdatas {
+                    input.extend(
+                        [&apex[..], &rtype.0.to_be_bytes(), &[0, 1, 0, 0, 0, 60, 0], &[rdata.len() as u8], rdata]
+                            .concat(),
+                    );
+                }
+                let answer =
+                    keys.answer(ZoneKeyRequest::Sign { zone: zone.to_owned(), key: key.id, inputs: vec![input] });
+                matches!(answer, ZoneKeyAnswer::Signatures(_))
+            };
+            assert!(sign(Rtype::DNSKEY, &[&public.rdata()]), "{zone}");
+            assert_eq!(sign(Rtype::DNSKEY, &[b"\x01\x01\x03\x0fkey of another"]), is_shared, "{zone}");
+            assert!(!sign(Rtype::CDS, &[&CDS_DELETE]), "{zone}");
+        }
     }
 
     #[test]

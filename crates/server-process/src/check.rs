@@ -5,6 +5,7 @@ use crate::certificate_state::CertificateState;
 use crate::certificates::Certificates;
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader};
+use crate::signed_zone_checks;
 use crate::site_lint;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{print, report};
@@ -150,6 +151,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let transfers = config.transfers_by_zone();
     let with_secondaries = config.signed_zones.iter().filter(|zone| !transfers.of(&zone.apex).secondaries.is_empty());
     loaded.warnings.extend(with_secondaries.filter_map(SignedZone::risk_with_secondaries));
+    loaded.warnings.extend(signed_zone_checks::risks(config, &loaded.snapshot));
     loaded.warnings.extend(switch_problem);
     for (site, opened) in config.sites.iter().zip(loaded.snapshot.sites.all()) {
         loaded.warnings.extend(site_lint::lint(opened, &site.document_root, &site.location, &config.limits));

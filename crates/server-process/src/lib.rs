@@ -28,6 +28,7 @@ mod client_policy;
 mod access;
 mod exposed_files;
 mod site_lint;
+mod signed_zone_checks;
 mod limit_log;
 mod heap_trim;
 mod load_status;

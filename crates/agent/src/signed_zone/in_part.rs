@@ -72,8 +72,11 @@ impl SigningTask {
         let (mut removed, mut added) = (RecordsBuilder::default(), RecordsBuilder::default());
         for change in &read.changes {
             change.each_record(|role, record| {
-                updates.difference.add(role, record);
                 let sanderling_dns::zonefile::Record { owner, rtype, ttl_s, rdata, .. } = *record;
+                if owner == self.apex.as_name() && self.keys.keys().has_made(owner, rtype, rdata) {
+                    return;
+                }
+                updates.difference.add(role, record);
                 let out = if role == RecordRole::Removed { &mut removed } else { &mut added };
                 out.push(Record { owner, rtype, ttl_s, rdata });
             });
@@ -197,7 +200,7 @@ impl PartSigning<'_> {
     fn sign(&mut self, signed: &mut Signed, unsigned: &Records) -> Result<Option<SignedInPart>, String> {
         let (apex, policy) = (self.files.apex(), self.parameters.serial_policy);
         let mut done = SignedInPart { sign_again_at_unix_s: signed.sign_again_at_unix_s, ..SignedInPart::default() };
-        let changes = RecordChanges::between(&signed.stored.version, unsigned, apex.as_name(), policy);
+        let changes = RecordChanges::between(&signed.stored.version, unsigned, apex.as_name(), policy, self.keys);
         let Some(changes) = changes else { return Ok(None) };
         if !changes.is_empty() && !self.sign_change(signed, &changes, &[], || Ok(()), &mut done)? {
             return Ok(None);

@@ -3,8 +3,7 @@
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Limits, Zone, update_file};
 use sanderling_dns::{HashSeed, Name, Rtype};
-use sanderling_dnssec::sign::KeysInUse;
-use sanderling_dnssec::{Record, Records, RecordsBuilder, ZoneVersion};
+use sanderling_dnssec::{Record, Records, RecordsBuilder, ZoneKeys};
 use sanderling_state::StateFolder;
 use sanderling_zone_files::{ReadZone, StoreRequest, ZoneDerivation, ZoneText, ZoneUpdates, read_updates, wire_name};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -72,19 +71,21 @@ fn split_files(text: ZoneText) -> Option<Vec<(PathBuf, Vec<u8>)>> {
     text.files.into_iter().map(split).collect()
 }
 
-/// The records of a signed version but for those that `keys` has added.
-pub(super) fn without_own_keys(signed: &ZoneVersion, apex: Name<'_>, keys: &KeysInUse) -> Records {
-    let is_added = |record: &Record<'_>| {
-        let is_of = |added: &[Vec<u8>]| added.iter().any(|rdata| rdata == record.rdata);
-        record.owner == apex
-            && match record.rtype {
-                Rtype::DNSKEY => keys.keys.iter().any(|key| key.key.rdata() == record.rdata),
-                Rtype::CDS => is_of(&keys.cds),
-                Rtype::CDNSKEY => is_of(&keys.cdnskey),
-                _ => false,
-            }
-    };
-    let mut records = RecordsBuilder::default();
-    signed.iter().filter(|record| !is_added(record)).for_each(|record| records.push(record));
-    records.finish()
+/// The records but for those that come with keys of this signer.
+pub(super) fn without_own_keys<'r>(
+    records: impl Iterator<Item = Record<'r>>,
+    apex: Name<'_>,
+    keys: &ZoneKeys,
+) -> Records {
+    let mut kept = RecordsBuilder::default();
+    let is_kept = |it: &Record<'_>| it.owner != apex || !keys.has_made(apex, it.rtype, it.rdata);
+    records.filter(is_kept).for_each(|record| kept.push(record));
+    kept.finish()
+}
+
+/// Whether records of the apex come with keys of this signer: the operator may keep them in the file for other signers.
+pub(super) fn has_own_keys(records: &Records, apex: Name<'_>, keys: &ZoneKeys) -> bool {
+    [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY]
+        .into_iter()
+        .any(|rtype| records.rdatas(apex, rtype).any(|rdata| keys.has_made(apex, rtype, rdata)))
 }

@@ -10,7 +10,7 @@ use crate::units::Quantity;
 use toml::de::DeValue;
 
 const EXAMPLE: &str = "dnssec = true";
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "signed",
     "algorithm",
     "keys",
@@ -22,8 +22,10 @@ const KEYS: [&str; 11] = [
     "dnskey_ttl",
     "rollover_safety",
     "parent_servers",
+    "other_signers",
 ];
 const PARENT_SERVERS_EXAMPLE: &str = "parent_servers = [\"192.0.2.53\"]";
+const OTHER_SIGNERS_EXAMPLE: &str = "other_signers = [\"ns1.example.net\"]";
 const DAY_S: u64 = 24 * 3600;
 /// Keys that are replaced more often would hardly ever be in use: a rollover takes days.
 const LIFETIME_S_MIN: u64 = DAY_S;
@@ -46,6 +48,12 @@ impl ConfigBuilder<'_, '_> {
         if !has_zone {
             let message = format!("{name} has `dnssec`, but no zone");
             return self.error(entry.offset, message, "add zone = \"FILE\" or `primaries`");
+        }
+        if is_leaving && !signing.other_signers.is_empty() {
+            let message = format!("{name} has other signers, and cannot be unsigned: resolvers expect signatures");
+            let remedy = "remove the keys of the other signers and `other_signers` first; or remove this server from the NS records, and then \
+                          the domain";
+            return self.error(entry.offset, message, remedy);
         }
         let location = self.reader.location(entry.offset);
         self.config.signed_zones.push(SignedZone { apex: name.clone(), signing, is_leaving, location });
@@ -100,6 +108,16 @@ impl ConfigBuilder<'_, '_> {
                             None => {
                                 let message = format!("`{text}` is not an address");
                                 self.error(offset, message, format!("write {PARENT_SERVERS_EXAMPLE}"));
+                            }
+                        }
+                    }
+                }
+                "other_signers" => {
+                    for (offset, text) in self.reader.strings(entry, OTHER_SIGNERS_EXAMPLE) {
+                        match DomainName::parse(text) {
+                            Ok(host) => signing.other_signers.push(host),
+                            Err(problem) => {
+                                self.error(offset, problem.message, format!("write {OTHER_SIGNERS_EXAMPLE}"));
                             }
                         }
                     }
@@ -170,13 +188,14 @@ mod tests {
         let line = "dnssec = { algorithm = \"ed25519\", keys = \"ksk-zsk\", nsec3 = true, serial = \"unixtime\", zonemd = true }";
         assert_eq!(signed(line), [all]);
         let line = "dnssec = { ksk_lifetime = \"365d\", zsk_lifetime = \"90d\", dnskey_ttl = \"10min\", rollover_safety = \"2h\", \
-                    parent_servers = [\"192.0.2.53\", \"[2001:db8::1]:5353\"] }";
+                    parent_servers = [\"192.0.2.53\", \"[2001:db8::1]:5353\"], other_signers = [\"NS1.example.net\"] }";
         let expected = Signing {
             ksk_lifetime_s: Some(365 * DAY_S),
             zsk_lifetime_s: Some(90 * DAY_S),
             dnskey_ttl_s: 600,
             rollover_safety_s: 7200,
             parent_servers: vec!["192.0.2.53:53".parse().unwrap(), "[2001:db8::1]:5353".parse().unwrap()],
+            other_signers: vec![DomainName::parse("ns1.example.net").unwrap()],
             ..Signing::default()
         };
         assert_eq!(signed(line), [expected]);
@@ -221,6 +240,15 @@ mod tests {
         check(
             "dnssec = { ksk_lifetime = \"1h\" }",
             "3:27: `ksk_lifetime` is out of range: \"1h\"; write \"1d\" to \"36500d\"",
+        );
+        check(
+            "dnssec = { signed = false, other_signers = [\"ns1.example.net\"] }",
+            "3:1: a.test has other signers, and cannot be unsigned: resolvers expect signatures; remove the keys of the other signers and \
+             `other_signers` first; or remove this server from the NS records, and then the domain",
+        );
+        check(
+            "dnssec = { other_signers = [\"ns1..net\"] }",
+            "3:29: invalid domain name `ns1..net`: it has an empty label; write other_signers = [\"ns1.example.net\"]",
         );
         check(
             "dnssec = { dnskey_ttl = \"long\" }",

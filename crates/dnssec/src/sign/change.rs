@@ -10,8 +10,8 @@
 //! They are made by the code that makes whole versions, with the signatures that they have, as far as these are right.
 
 use super::signatures::Signatures;
-use super::version::{Authority, Soa, is_made, listed_types};
-use super::{ChangeJob, Denial, RecordChanges, SerialPolicy, SignError, SignedChange, ZoneSigner, serial};
+use super::version::{Authority, KEY_RECORDS, Soa, is_made, listed_types};
+use super::{ChangeJob, Denial, KeysInUse, RecordChanges, SerialPolicy, SignError, SignedChange, ZoneSigner, serial};
 use crate::canonical::{end_of_names_below, is_below, keys_between};
 use crate::denial::{self, Hash};
 use crate::records::{Node, Record, Records, RecordsBuilder, Rrset, order_key};
@@ -86,7 +86,11 @@ impl<'v, 'j> Change<'v, 'j> {
 
     fn make(&mut self, signer: &mut impl ZoneSigner) -> Result<Option<SignedChange>, SignError> {
         let soa_before = Soa::of_node(self.version.node_of(&self.apex_key).ok_or(SignError::NoSoa)?)?;
-        if self.job.keys.keys.is_empty() {
+        let RecordChanges { removed, added } = self.job.changes;
+        let changes_keys = KEY_RECORDS
+            .iter()
+            .any(|&rtype| removed.rrset(self.job.apex, rtype).is_some() || added.rrset(self.job.apex, rtype).is_some());
+        if self.job.keys.keys.is_empty() || changes_keys {
             return Ok(None);
         }
         let cuts = self.change_records()?;
@@ -180,14 +184,10 @@ impl<'v, 'j> Change<'v, 'j> {
                 return Err(SignError::OutOfZone(owner.to_string(), rtype));
             }
             let is_apex = **key == self.apex_key[..];
-            let of_keys = |rtype| is_apex && matches!(rtype, Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY);
             let before = self.version.node_of(key);
             let expected = removed.node(owner).into_iter().flat_map(Node::rrsets);
             let mut expected: Vec<Rrset<'_>> =
                 expected.filter(|rrset| !is_made(rrset.rtype()) && rrset.rtype() != Rtype::SOA).collect();
-            if let Some(rrset) = expected.iter().find(|rrset| of_keys(rrset.rtype())) {
-                return Err(SignError::KeyRecords(rrset.rtype()));
-            }
             let name = content.put_name(before.map_or(owner, Node::owner));
             for rrset in before.into_iter().flat_map(Node::rrsets) {
                 let (rtype, ttl_s) = (rrset.rtype(), rrset.ttl_s());
@@ -209,9 +209,6 @@ impl<'v, 'j> Change<'v, 'j> {
             }
             for rrset in added.node(owner).into_iter().flat_map(Node::rrsets) {
                 let (rtype, ttl_s) = (rrset.rtype(), rrset.ttl_s());
-                if of_keys(rtype) {
-                    return Err(SignError::KeyRecords(rtype));
-                }
                 if rtype == Rtype::SOA && is_apex {
                     self.soa = Some(Soa::of_node(added.node(owner).expect("it has the RRset"))?);
                 } else if !is_made(rtype) {
@@ -502,6 +499,7 @@ pub(super) fn difference(
     unsigned: &Records,
     apex: Name<'_>,
     policy: SerialPolicy,
+    keys: &KeysInUse,
 ) -> Option<RecordChanges> {
     let (mut removed, mut added) = (RecordsBuilder::default(), RecordsBuilder::default());
     let put = |node: Node<'_>, rrset: Rrset<'_>, out: &mut RecordsBuilder| {
@@ -530,9 +528,10 @@ pub(super) fn difference(
             let missing = rrsets.iter().filter(|rrset| !others.iter().any(|other| is_same(rrset, other)));
             missing.for_each(|rrset| put(node.expect("it has RRsets"), *rrset, out));
         }
-        if new.is_some_and(|node| node.rrsets().any(|rrset| is_of_keys(node, rrset.rtype(), apex))) {
-            return None;
-        }
+    }
+    let same_keys = |rtype| has_key_records(version.node_of(&order_key(apex)), unsigned.node(apex), keys, rtype);
+    if !KEY_RECORDS.into_iter().all(same_keys) {
+        return None;
     }
     let soa_before = Soa::of_node(version.node_of(&order_key(apex))?).ok()?;
     let soa = Soa::of_node(unsigned.node(apex)?).ok()?;
@@ -548,7 +547,17 @@ pub(super) fn difference(
 }
 
 fn is_of_keys(node: Node<'_>, rtype: Rtype, apex: Name<'_>) -> bool {
-    matches!(rtype, Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY) && node.owner().eq_ignore_case(apex)
+    KEY_RECORDS.contains(&rtype) && node.owner().eq_ignore_case(apex)
+}
+
+/// Whether the signed apex has those records of `rtype` that come with the keys and those of the unsigned apex.
+fn has_key_records(signed: Option<Node<'_>>, unsigned: Option<Node<'_>>, keys: &KeysInUse, rtype: Rtype) -> bool {
+    let of = |node: Option<Node<'_>>| -> BTreeSet<Vec<u8>> {
+        node.and_then(|node| node.rrset(rtype)).into_iter().flat_map(Rrset::rdatas).map(<[u8]>::to_vec).collect()
+    };
+    let mut wanted = of(unsigned);
+    wanted.extend(keys.records(rtype));
+    of(signed) == wanted
 }
 
 /// The RRsets of a name that the unsigned records have, besides the SOA.

@@ -88,6 +88,9 @@ impl Authority {
     }
 }
 
+/// Types of records of the apex that come with the keys, beside those of other signers.
+pub(super) const KEY_RECORDS: [Rtype; 3] = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY];
+
 /// Types that a signed version has by itself: those of the unsigned records are left out.
 pub(super) fn is_made(rtype: Rtype) -> bool {
     matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM | Rtype::ZONEMD)
@@ -194,7 +197,7 @@ impl<'j> Content<'j> {
                 if !owner.is_at_or_below(job.apex) {
                     return Err(SignError::OutOfZone(owner.to_string(), rtype));
                 }
-                let is_of_keys = is_apex && matches!(rtype, Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY);
+                let is_of_keys = is_apex && KEY_RECORDS.contains(&rtype);
                 let ttl_s = if is_of_keys { job.parameters.dnskey_ttl_s } else { rrset.ttl_s() };
                 let name = builder.put_name(owner);
                 rrset.rdatas().for_each(|rdata| builder.put(name, rtype, ttl_s, rdata));
@@ -283,11 +286,9 @@ pub(super) fn listed_types(present: impl Iterator<Item = Rtype>, authority: Auth
 fn put_keys(job: &SigningJob<'_>, out: &mut RecordsBuilder) {
     let name = out.put_name(job.apex);
     let ttl_s = job.parameters.dnskey_ttl_s;
-    for key in job.keys.keys.iter().filter(|key| key.is_published) {
-        out.put(name, Rtype::DNSKEY, ttl_s, &key.key.rdata());
+    for rtype in KEY_RECORDS {
+        job.keys.records(rtype).iter().for_each(|rdata| out.put(name, rtype, ttl_s, rdata));
     }
-    job.keys.cds.iter().for_each(|rdata| out.put(name, Rtype::CDS, ttl_s, rdata));
-    job.keys.cdnskey.iter().for_each(|rdata| out.put(name, Rtype::CDNSKEY, ttl_s, rdata));
     if job.parameters.denial == Denial::Nsec3 && !job.keys.keys.is_empty() {
         // Only servers of the zone use the record, so that a TTL has no use.
         out.put(name, Rtype::NSEC3PARAM, 0, &NSEC3PARAM);

@@ -1,7 +1,7 @@
 //! The state of the keys of a zone, in words.
 
 use super::{Goal, Presence, ZoneKey, ZoneKeys};
-use crate::key::{Algorithm, KeyRole};
+use crate::key::{Algorithm, KeyRole, key_tag};
 use sanderling_calendar::DateTime;
 use sanderling_dns::rdata::PresentationFormat;
 use sanderling_dns::{Name, Rtype};
@@ -19,6 +19,21 @@ impl ZoneKeys {
         }
         out
     }
+}
+
+/// The keys of other signers, by the DNSKEY records that are not of `keys`: a sentence each.
+pub fn status_of_others<'r>(keys: &ZoneKeys, apex: Name<'_>, dnskeys: impl Iterator<Item = &'r [u8]>) -> Vec<String> {
+    let others = dnskeys.filter(|rdata| !keys.has_made(apex, Rtype::DNSKEY, rdata));
+    let is_ours = |number| keys.keys.iter().any(|key| key.public.algorithm.number() == number);
+    let of_other = |rdata: &[u8]| {
+        let (tag, number) = (key_tag(rdata), *rdata.get(3)?);
+        let advice = "some resolvers refuse answers that are not signed with each algorithm of the keys: have all signers use the same one";
+        Some(match is_ours(number) {
+            true => format!("another signer has the key {tag}, with the algorithm {number}"),
+            false => format!("another signer has the key {tag}, with another algorithm, {number}; {advice}"),
+        })
+    };
+    others.filter_map(of_other).collect()
 }
 
 /// `has_new_ds` is whether the parent zone is to add a DS record: without any, the zone would be insecure.

@@ -10,6 +10,8 @@ const START: u64 = 1_800_000_000;
 const DNSKEY_TTL_S: u64 = 1800;
 const ZONE_TTL_S: u64 = 3600;
 const DS_TTL_S: u64 = 2400;
+/// Of another signer.
+const OTHER_DNSKEY_TTL_S: u64 = 3000;
 const NAME_SERVER_COUNT: usize = 3;
 const PARENT_SERVER_COUNT: usize = 2;
 /// Random courses of each rollover.
@@ -40,6 +42,8 @@ enum Fault {
     NameServers,
     /// For the parent.
     Parent,
+    /// For name servers of another signer that do not have the DNSKEY records yet.
+    OtherSigner,
 }
 
 /// Servers that answer from the same content, each a while after it has changed.
@@ -112,12 +116,42 @@ struct World {
     fault: Fault,
     zone: Servers<Version>,
     parent: Servers<Vec<Ds>>,
+    /// Another one that signs the zone too (RFC 8901).
+    other: Option<OtherSigner>,
     /// All keys that there were.
     public: Vec<PublicKey>,
     erased: HashSet<KeyId>,
     must_sign: bool,
     /// The version whose CDS records the parent has seen last.
     cds_version: usize,
+}
+
+/// A signer with one key, which takes over the DNSKEY records of this one after a while.
+struct OtherSigner {
+    key: Key,
+    zone: Servers<Version>,
+}
+
+impl OtherSigner {
+    fn new(dnskeys: Vec<Key>) -> OtherSigner {
+        let public = PublicKey { algorithm: Algorithm::EcdsaP256, role: KeyRole::Csk, bytes: vec![1; 64] };
+        let key = (public.id(), public.algorithm);
+        OtherSigner { key, zone: Servers::new(NAME_SERVER_COUNT, OtherSigner::version(key, dnskeys)) }
+    }
+
+    fn version(key: Key, mut dnskeys: Vec<Key>) -> Version {
+        dnskeys.retain(|it| *it != key);
+        dnskeys.push(key);
+        Version { dnskeys, dnskey_signers: vec![key], zone_signers: vec![key], cds: vec![] }
+    }
+
+    fn step(&mut self, dnskeys: &[Key], random: &mut Rng, now: u64) {
+        let version = OtherSigner::version(self.key, dnskeys.to_vec());
+        if random.u8(0..30) == 0 && *self.zone.newest() != version {
+            self.zone.publish(version);
+        }
+        self.zone.step(random, now);
+    }
 }
 
 impl World {
@@ -132,6 +166,7 @@ impl World {
             fault,
             zone: Servers::new(NAME_SERVER_COUNT, unsigned),
             parent: Servers::new(PARENT_SERVER_COUNT, Vec::new()),
+            other: None,
             public: Vec::new(),
             erased: HashSet::new(),
             must_sign: false,
@@ -141,10 +176,12 @@ impl World {
 
     fn observe(&mut self) -> Observations {
         let mut observed = Observations::default();
-        if self.random.u8(0..4) == 0 {
+        if self.random.u8(0..4) == 0 && (self.fault == Fault::OtherSigner || self.other_has_dnskeys()) {
             let oldest =
                 if self.fault == Fault::NameServers { self.zone.versions.len() - 1 } else { self.zone.oldest() };
-            observed.served = Some(ServedSerial { serial: oldest as u32, at_unix_s: self.now });
+            let has_ttl = self.other.is_some() && self.fault != Fault::DnskeyTtl;
+            let other_dnskey_ttl_s = if has_ttl { OTHER_DNSKEY_TTL_S as u32 } else { 0 };
+            observed.served = Some(ServedSerial { serial: oldest as u32, at_unix_s: self.now, other_dnskey_ttl_s });
         }
         let (first, second) = (self.parent.current[0], self.parent.current[1]);
         if first == second && self.random.u8(0..4) == 0 {
@@ -157,6 +194,37 @@ impl World {
             observed.parent = Some(ParentDs { ds, ttl_s, at_unix_s: self.now });
         }
         observed
+    }
+
+    /// Whether all servers of the other signer have the DNSKEY records of this one.
+    fn other_has_dnskeys(&self) -> bool {
+        let DnskeyRdatas { wanted, unwanted } = self.keys.dnskeys();
+        let is_right = |version: &Version| {
+            self.public.iter().all(|key| {
+                let rdata = key.rdata();
+                if version.dnskeys.contains(&(key.id(), key.algorithm)) {
+                    !unwanted.contains(&rdata)
+                } else {
+                    !wanted.contains(&rdata)
+                }
+            })
+        };
+        let zone = self.other.as_ref().map(|other| &other.zone);
+        zone.is_none_or(|zone| zone.current.iter().all(|&index| is_right(&zone.versions[index].content)))
+    }
+
+    /// Another signer signs the zone too, and has prepared that.
+    fn join_other(&mut self) {
+        let other = OtherSigner::new(self.zone.newest().dnskeys.clone());
+        let key = other.key;
+        self.other = Some(other);
+        self.sign();
+        assert!(self.zone.newest().dnskeys.contains(&key));
+        let newest = self.zone.versions.len() - 1;
+        while self.zone.oldest() < newest {
+            self.zone.step(&mut self.random, self.now);
+        }
+        self.now += DNSKEY_TTL_S + ZONE_TTL_S;
     }
 
     /// What the agent does.
@@ -193,8 +261,9 @@ impl World {
         let of = |test: fn(&KeyInUse) -> bool| {
             in_use.keys.iter().filter(|it| test(it)).map(|it| (it.key.id(), it.key.algorithm)).collect::<Vec<Key>>()
         };
+        let other = self.other.as_ref().map(|other| other.key);
         let version = Version {
-            dnskeys: of(|it| it.is_published),
+            dnskeys: of(|it| it.is_published).into_iter().chain(other).collect(),
             dnskey_signers: of(|it| it.signs_keys),
             zone_signers: of(|it| it.signs_zone),
             cds: in_use.cds.clone(),
@@ -235,8 +304,36 @@ impl World {
         }
     }
 
+    /// A resolver with any combination of what caches may have, from servers of either signer, finds a chain.
+    fn check_with_other(&self, other: &OtherSigner) -> Result<(), String> {
+        for ds in self.parent.cached(DS_TTL_S, self.now) {
+            let is_trusted = |key: &&Key| {
+                let is_of = |public: &PublicKey| (public.id(), public.algorithm) == **key;
+                let ours = self.public.iter().find(|public| is_of(public));
+                **key == other.key
+                    || ours.is_some_and(|public| ds.iter().any(|ds| public.has_ds(ds, self.apex.as_name())))
+            };
+            let of_other = other.zone.cached(OTHER_DNSKEY_TTL_S, self.now);
+            for keys in self.zone.cached(DNSKEY_TTL_S, self.now).chain(of_other) {
+                if !keys.dnskey_signers.iter().filter(is_trusted).any(|key| keys.dnskeys.contains(key)) {
+                    return Err(format!("no DNSKEY record for a DS record: {ds:?}, {keys:?}"));
+                }
+                let of_other = other.zone.cached(ZONE_TTL_S, self.now);
+                for data in self.zone.cached(ZONE_TTL_S, self.now).chain(of_other) {
+                    if !data.zone_signers.iter().any(|key| keys.dnskeys.contains(key)) {
+                        return Err(format!("records without a signature of a key: {keys:?}, {data:?}"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// A resolver with any combination of what caches may have finds a chain for each algorithm.
     fn check(&self) -> Result<(), String> {
+        if let Some(other) = &self.other {
+            return self.check_with_other(other);
+        }
         for ds in self.parent.cached(DS_TTL_S, self.now).filter(|ds| !ds.is_empty()) {
             let trusted: Vec<Key> = self
                 .public
@@ -274,6 +371,9 @@ impl World {
         for _ in 0..STEP_COUNT_MAX {
             let advanced = self.run_agent();
             self.zone.step(&mut self.random, self.now);
+            if let Some(other) = &mut self.other {
+                other.step(&self.zone.newest().dnskeys, &mut self.random, self.now);
+            }
             self.parent.step(&mut self.random, self.now);
             self.run_parent();
             self.check()?;
@@ -330,9 +430,18 @@ fn scenarios(policy: KeyPolicy) -> Vec<Scenario> {
     ]
 }
 
-fn simulate(policy: KeyPolicy, scenario: Scenario, fault: Fault, seed: u64) -> Result<(), String> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signers {
+    One,
+    Two,
+}
+
+fn simulate(policy: KeyPolicy, scenario: Scenario, signers: Signers, fault: Fault, seed: u64) -> Result<(), String> {
     let mut world = World::new(policy, fault, seed);
     world.run(World::is_settled)?;
+    if signers == Signers::Two {
+        world.join_other();
+    }
     let before: Vec<KeyId> = world.keys.keys.iter().map(|key| key.public.id()).collect();
     let is_new = |world: &World| {
         let ids: HashSet<KeyId> = world.keys.keys.iter().map(|key| key.public.id()).collect();
@@ -376,7 +485,22 @@ fn no_resolver_finds_a_broken_chain_during_any_rollover() {
     for policy in [CSK, SPLIT] {
         for scenario in scenarios(policy) {
             for round in 0..ROUND_COUNT {
-                let result = simulate(policy, scenario, Fault::None, seed.wrapping_add(round));
+                let result = simulate(policy, scenario, Signers::One, Fault::None, seed.wrapping_add(round));
+                assert_eq!(result, Ok(()), "seed {seed}, round {round}, {:?}, {scenario:?}", policy.layout);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_resolver_finds_a_broken_chain_while_another_signer_signs_too() {
+    let seed = seed();
+    for policy in [CSK, SPLIT] {
+        // With another signer, the zone cannot become unsigned.
+        let is_possible = |it: &Scenario| !matches!(it, Scenario::Unsigned | Scenario::NearlyUnsigned(_));
+        for scenario in scenarios(policy).into_iter().filter(is_possible) {
+            for round in 0..ROUND_COUNT {
+                let result = simulate(policy, scenario, Signers::Two, Fault::None, seed.wrapping_add(round));
                 assert_eq!(result, Ok(()), "seed {seed}, round {round}, {:?}, {scenario:?}", policy.layout);
             }
         }
@@ -386,11 +510,19 @@ fn no_resolver_finds_a_broken_chain_during_any_rollover() {
 #[test]
 fn resolvers_find_a_broken_chain_if_a_wait_is_left_out() {
     let seed = seed();
-    for fault in [Fault::DnskeyTtl, Fault::ZoneTtl, Fault::DsTtl, Fault::NameServers, Fault::Parent] {
+    for (fault, signers) in [
+        (Fault::DnskeyTtl, Signers::One),
+        (Fault::ZoneTtl, Signers::One),
+        (Fault::DsTtl, Signers::One),
+        (Fault::NameServers, Signers::One),
+        (Fault::Parent, Signers::One),
+        (Fault::OtherSigner, Signers::Two),
+    ] {
         let is_found = |round| {
             let policy = if round % 2 == 0 { CSK } else { SPLIT };
-            let mut scenarios = scenarios(policy).into_iter();
-            scenarios.any(|scenario| simulate(policy, scenario, fault, seed.wrapping_add(round)).is_err())
+            let is_possible = |it: &Scenario| signers == Signers::One || matches!(it, Scenario::Command(_));
+            let mut scenarios = scenarios(policy).into_iter().filter(is_possible);
+            scenarios.any(|scenario| simulate(policy, scenario, signers, fault, seed.wrapping_add(round)).is_err())
         };
         assert!((0..20).any(is_found), "seed {seed}: nobody notices {fault:?}");
     }
@@ -409,7 +541,7 @@ fn settled(policy: &KeyPolicy) -> (ZoneKeys, sanderling_dns::NameBuf) {
 }
 
 fn advance(keys: &mut ZoneKeys, apex: Name<'_>, served: Option<u32>, ds: Option<Vec<Ds>>, now_unix_s: u64) -> Advanced {
-    let served = served.map(|serial| ServedSerial { serial, at_unix_s: now_unix_s });
+    let served = served.map(|serial| ServedSerial { serial, at_unix_s: now_unix_s, other_dnskey_ttl_s: 0 });
     let parent = ds.map(|ds| ParentDs { ds, ttl_s: 600, at_unix_s: now_unix_s });
     keys.advance(apex, Some(&CSK), &Observations { served, parent }, now_unix_s)
 }
@@ -432,7 +564,10 @@ fn first_signing_waits_for_name_servers_caches_and_parent_and_says_so() {
     keys.on_signed(5, ZoneTtls { dnskey_s: 3600, longest_s: 7200 }, START);
     // Neither an older version nor what was asked before the version was signed counts.
     assert!(advance(&mut keys, apex, Some(4), None, START + 10).asks_name_servers);
-    let early = Observations { served: Some(ServedSerial { serial: 5, at_unix_s: START - 1 }), parent: None };
+    let early = Observations {
+        served: Some(ServedSerial { serial: 5, at_unix_s: START - 1, other_dnskey_ttl_s: 0 }),
+        parent: None,
+    };
     assert!(!keys.advance(apex, Some(&CSK), &early, START + 10).is_changed);
     let advanced = advance(&mut keys, apex, Some(5), None, START + 100);
     assert_eq!((advanced.asks_name_servers, advanced.next_at_unix_s), (false, Some(START + 100 + 3600)));

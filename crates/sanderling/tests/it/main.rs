@@ -43,6 +43,7 @@ mod supervision;
 mod torture;
 mod transfers;
 mod updates;
+mod validated_zones;
 mod zone_changes;
 mod zones;
 

@@ -218,18 +218,20 @@ impl Drop for Unbound {
 }
 
 impl Unbound {
-    /// Starts it at `address`, with `options` for its section `server`. It asks the servers of `zones` for what is in these.
+    /// Starts it at `address`, with `options` for its section `server`. It asks the servers of `zones` for what is in these; several of
+    /// one zone follow each other.
     pub(crate) fn start(address: SocketAddr, options: &str, zones: &[(&str, SocketAddr)]) -> Unbound {
         let home = TestDirectory::new();
         let (folder, port) = (home.path().display(), address.port());
-        let stub = |(name, server): &(&str, SocketAddr)| {
-            format!("stub-zone:\n name: {name}\n stub-addr: 127.0.0.1@{}\n", server.port())
+        let stub = |servers: &[(&str, SocketAddr)]| {
+            let address = |(_, server): &(_, SocketAddr)| format!(" stub-addr: {}@{}\n", server.ip(), server.port());
+            format!("stub-zone:\n name: {}\n{}", servers[0].0, servers.iter().map(address).collect::<String>())
         };
         let config = format!(
             "server:\n interface: 127.0.0.1@{port}\n username: \"\"\n chroot: \"\"\n directory: \"{folder}\"\n pidfile: \"{folder}/pid\"\n \
              do-daemonize: no\n use-syslog: no\n do-not-query-localhost: no\n local-zone: \"test.\" nodefault\n {options}\n\
              remote-control:\n control-enable: no\n{}",
-            zones.iter().map(stub).collect::<String>()
+            zones.chunk_by(|one, other| one.0 == other.0).map(stub).collect::<String>()
         );
         home.write("config", config.as_bytes());
         let log = std::fs::File::create(home.path().join("log")).unwrap();

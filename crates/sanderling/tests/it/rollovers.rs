@@ -3,18 +3,23 @@
 //!
 //! Records are valid for a second or two, so that caches hold them for their whole time. `SANDERLING_KILLS` is the number of kills, for long runs.
 
-use super::name_servers::Unbound;
+use super::name_servers::{NameServer, Program, Unbound};
 use sanderling_testkit::{
     ListenerCounts, TestDirectory, TestServer, dig, free_address, run_program, run_to_end, sanderling, seed, wait_until,
 };
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Longer than a rollover takes on a machine with other work.
 const ROLLOVER_DEADLINE: Duration = Duration::from_secs(180);
 const CHILD: &str = "child.parent.test";
+const CHILD_RECORDS: &str =
+    "$TTL 2\n@ SOA ns1 host 1 3600 600 86400 1\n@ NS ns1\nns1 A 127.0.0.1\nwww A 192.0.2.2\n*.wild TXT \"wild\"\n";
+/// What is asked while a name server lags behind, so often that caches ask it again.
+const CHECKS_OF_LAG: usize = 30;
 /// What the status says as long as something is to happen.
 const UNSETTLED: [&str; 8] =
     ["is being", "until a new key", "caches may", " must ", "does not have", "still has", "will be", "will not be"];
@@ -28,15 +33,20 @@ struct Domains {
     ds: BTreeSet<String>,
     serial: u32,
     resolver: Option<Resolver>,
+    /// Another name server of the child zone.
+    other: Option<SocketAddr>,
 }
 
 /// unbound, with the key of the parent zone as its only trust anchor.
 struct Resolver(Unbound);
 
 impl Resolver {
-    fn start(zones: SocketAddr, anchor: &str) -> Resolver {
+    /// The child zone has the name server `other` besides.
+    fn start(zones: SocketAddr, other: Option<SocketAddr>, anchor: &str) -> Resolver {
         let options = format!("val-log-level: 2\n val-bogus-ttl: 1\n trust-anchor: \"{anchor}\"");
-        Resolver(Unbound::start(free_address(), &options, &[("parent.test", zones), (CHILD, zones)]))
+        let of_child = std::iter::once(zones).chain(other).map(|server| (CHILD, server));
+        let zones: Vec<_> = std::iter::once(("parent.test", zones)).chain(of_child).collect();
+        Resolver(Unbound::start(free_address(), &options, &zones))
     }
 
     fn log(&self) -> String {
@@ -65,29 +75,44 @@ impl Domains {
     /// The zones, with the options `dnssec` of the child zone, until its keys are in use and the parent zone has its DS records.
     fn start(dnssec: &str) -> Domains {
         let (directory, address) = (TestDirectory::new(), free_address());
-        let mut domains = Domains { directory, address, server: None, ds: BTreeSet::new(), serial: 1, resolver: None };
-        let records = "$TTL 2\n@ SOA ns1 host 1 3600 600 86400 1\n@ NS ns1\nns1 A 127.0.0.1\nwww A 192.0.2.2\n*.wild TXT \"wild\"\n";
-        domains.directory.write("child.zone", records.as_bytes());
+        let ds = BTreeSet::new();
+        let mut domains = Domains { directory, address, server: None, ds, serial: 1, resolver: None, other: None };
+        domains.directory.write("child.zone", CHILD_RECORDS.as_bytes());
         domains.write_parent();
         domains.configure(dnssec);
         domains.restart();
         domains.run_until("the zone is signed", |status| is_settled(status) && status.contains(" IN DS "));
-        let keys = dig(address, &["+short", "parent.test", "DNSKEY"]).text();
-        let key = keys.lines().find(|key| key.starts_with("257 ")).expect("the parent zone is signed");
-        let resolver = Resolver::start(address, &format!("parent.test. DNSKEY {key}"));
-        resolver.check(true);
-        domains.resolver = Some(resolver);
+        domains.start_resolver();
         domains
+    }
+
+    fn start_resolver(&mut self) {
+        let keys = dig(self.address, &["+short", "parent.test", "DNSKEY"]).text();
+        let key = keys.lines().find(|key| key.starts_with("257 ")).expect("the parent zone is signed");
+        let resolver = Resolver::start(self.address, self.other, &format!("parent.test. DNSKEY {key}"));
+        resolver.check(true);
+        self.resolver = Some(resolver);
+    }
+
+    /// Gives the child zone another name server, and these records besides.
+    fn add_name_server(&mut self, other: SocketAddr, records: &str, dnssec: &str) {
+        self.other = Some(other);
+        let text = format!("{CHILD_RECORDS}@ NS ns2\nns2 A {}\n{records}", other.ip());
+        self.directory.replace("child.zone", text.as_bytes());
+        self.change(dnssec);
     }
 
     /// The configuration with `dnssec` for the child zone.
     fn configure(&self, dnssec: &str) {
-        let Domains { address, .. } = self;
+        let Domains { address, other, .. } = self;
+        let secondaries = other.map_or(String::new(), |it| {
+            format!("secondaries = [{{ address = \"{it}\" }}]\ntransfer_allow = [{{ network = \"127.0.0.1\" }}]\n")
+        });
         let times = format!("dnskey_ttl = \"1s\", rollover_safety = \"1s\", parent_servers = [\"{address}\"]");
         let config = format!(
             "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"{address}\"]\ntransfer_allow = [{{ network = \"127.0.0.1\" }}]\n\
              [domain.\"parent.test\"]\nzone = \"parent.zone\"\ndnssec = {{ {times} }}\n\
-             [domain.\"{CHILD}\"]\nzone = \"child.zone\"\ndnssec = {{ {dnssec}{times} }}\n"
+             [domain.\"{CHILD}\"]\nzone = \"child.zone\"\ndnssec = {{ {dnssec}{times} }}\n{secondaries}"
         );
         self.directory.replace("sanderling.toml", config.as_bytes());
     }
@@ -251,8 +276,155 @@ fn one_key_takes_the_place_of_two_and_the_zone_becomes_unsigned_without_a_bogus_
     domains.resolver.as_ref().expect("it runs").check(false);
 }
 
+/// NSD as another name server of the child zone, with this text of the zone.
+fn start_nsd(address: SocketAddr, of_zone: &str, zone: &str) -> NameServer {
+    Program::Nsd.start_with(address, |home| {
+        fs::write(format!("{home}/zone"), zone).unwrap();
+        format!(
+            "server:\n ip-address: {}@{}\n username: \"\"\n zonesdir: \"{home}\"\n database: \"\"\n \
+             zonelistfile: \"{home}/zone.list\"\n xfrdfile: \"{home}/xfrd.state\"\n xfrdir: \"{home}\"\n \
+             pidfile: \"{home}/pid\"\n server-count: 1\nremote-control:\n control-enable: no\n\
+             zone:\n name: {CHILD}\n zonefile: \"{home}/zone\"\n {of_zone}",
+            address.ip(),
+            address.port()
+        )
+    })
+}
+
+fn other_address() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), free_address().port()))
+}
+
+impl Domains {
+    /// Replaces the ZSK or KSK, with another name server that follows each step only when `catch_up` is called, which is when the status has one
+    /// of the words of `behind`. Nothing goes on before.
+    #[track_caller]
+    fn run_rollover_with_lag(&mut self, option: &str, behind: &[&str], mut catch_up: impl FnMut(&Domains)) {
+        let before = self.keys();
+        let begun = self.dnssec(&["rollover", CHILD, option]);
+        assert!(begun.contains("the rollover has begun"), "{begun}");
+        let is_behind = |status: &str| behind.iter().any(|words| status.contains(words));
+        let mut lag_count = 0;
+        loop {
+            let is_done = |status: &str| is_settled(status) && status.contains(" IN DS ");
+            self.run_until("the rollover goes on", |status| is_behind(status) || is_done(status));
+            if is_done(&self.status()) {
+                break;
+            }
+            lag_count += 1;
+            let keys = self.keys();
+            for _ in 0..CHECKS_OF_LAG {
+                self.resolver.iter().for_each(|resolver| resolver.check(true));
+                assert!(is_behind(&self.status()) && self.keys() == keys, "{}", self.status());
+            }
+            catch_up(self);
+            self.run_until("it goes on", |status| !is_behind(status));
+        }
+        assert!(lag_count >= 2, "{lag_count}");
+        let after = self.keys();
+        assert_eq!((before.len(), before.intersection(&after).count()), (after.len(), before.len() - 1));
+        self.verify();
+    }
+}
+
+#[test]
+fn rollover_waits_for_a_secondary_that_lags() {
+    const DNSSEC: &str = "keys = \"ksk-zsk\", ";
+    let mut domains = Domains::start(DNSSEC);
+    let other = other_address();
+    // It has the zone that it gets when it starts: NOTIFY is refused, and an hour passes between two questions for the serial.
+    let start = |primary: SocketAddr| {
+        Program::Knot.start_with(other, |home| {
+            format!(
+                "server:\n  rundir: {home}\n  listen: {}@{}\n  udp-workers: 1\n  tcp-workers: 1\ndatabase:\n  storage: {home}\n\
+                 remote:\n  - id: primary\n    address: 127.0.0.1@{}\n    via: {}\n\
+                 zone:\n  - domain: {CHILD}\n    storage: {home}\n    file: zone\n    master: primary\n",
+                other.ip(),
+                other.port(),
+                primary.port(),
+                other.ip()
+            )
+        })
+    };
+    domains.add_name_server(other, "", DNSSEC);
+    let mut secondary: Option<NameServer> = None;
+    let mut catch_up = |domains: &Domains| {
+        drop(secondary.take());
+        secondary = Some(start(domains.address));
+        wait_until("it has transferred the zone", || dig(other, &[CHILD, "SOA"]).text().contains("NOERROR"));
+    };
+    catch_up(&domains);
+    domains.start_resolver();
+    domains.run_rollover_with_lag("--zsk", &["must reach", "must be gone"], &mut catch_up);
+    domains.run_rollover_with_lag("--ksk", &["must reach", "must be gone"], &mut catch_up);
+}
+
+/// A zone that two sign (RFC 8901): ldns signs the version of NSD, with a serial of its own.
+#[test]
+fn rollover_waits_for_another_signer_to_take_over_the_keys() {
+    const DNSSEC: &str = "keys = \"ksk-zsk\", other_signers = [\"ns2.child.parent.test\"], ";
+    let mut domains = Domains::start("keys = \"ksk-zsk\", ");
+    let (home, other) = (TestDirectory::new(), other_address());
+    let run = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(home.path());
+        let ended = run_to_end(command, ROLLOVER_DEADLINE);
+        assert!(ended.status.success(), "{program}: {ended}");
+        ended.text().trim().to_owned()
+    };
+    let key = run("ldns-keygen", &["-a", "ECDSAP256SHA256", "-k", CHILD]);
+    let data = |extension: &str, rtype: &str| {
+        let text = fs::read_to_string(home.path().join(format!("{key}.{extension}"))).unwrap();
+        let data = text.split(rtype).nth(1).unwrap_or_else(|| panic!("{text}"));
+        data.split(';').next().unwrap().trim().to_owned()
+    };
+    let (dnskey, ds) = (data("key", "DNSKEY\t"), data("ds", "DS\t"));
+    let mut server = None;
+    let mut serial = 1000;
+    // It takes over the DNSKEY records of this signer.
+    let mut take_over = |domains: &Domains| {
+        serial += 1;
+        let mut text = CHILD_RECORDS.replace("host 1 ", &format!("host {serial} "));
+        text += &format!("@ NS ns2\nns2 A {}\n@ DNSKEY {dnskey}\n", other.ip());
+        let ours = domains.keys();
+        ours.iter()
+            .filter(|key| !dnskey.ends_with(key.rsplit(' ').next().unwrap()))
+            .for_each(|key| text += &format!("@ DNSKEY {key}\n"));
+        home.replace("unsigned", text.as_bytes());
+        run("ldns-signzone", &["-o", CHILD, "-f", "signed", "unsigned", &key]);
+        let signed = fs::read_to_string(home.path().join("signed")).unwrap();
+        match &server {
+            Some(server) => NameServer::replace_zone(server, &signed),
+            None => server = Some(start_nsd(other, "", &signed)),
+        }
+        wait_until("it answers", || dig(other, &["+short", CHILD, "SOA"]).text().contains(&format!(" {serial} ")));
+    };
+    domains.add_name_server(other, &format!("@ 60 DNSKEY {dnskey}\n@ 60 CDS {ds}\n@ 60 CDNSKEY {dnskey}\n"), DNSSEC);
+    assert!(
+        domains.keys().len() == 3 && domains.status().contains("another signer has the key "),
+        "{}",
+        domains.status()
+    );
+    take_over(&domains);
+    domains.run_until("the parent zone refers to both", |_| true);
+    wait_until("both are there", || {
+        domains.follow_cds();
+        domains.ds.len() == 2
+    });
+    domains.start_resolver();
+    let behind = ["of another signer, lacks the record", "of another signer, has the record"];
+    domains.run_rollover_with_lag("--zsk", &behind, &mut take_over);
+    domains.run_rollover_with_lag("--ksk", &behind, &mut take_over);
+    assert!(domains.ds.iter().any(|it| it.to_lowercase().starts_with(&ds[..20])), "{:?}", domains.ds);
+    let refused = {
+        domains.configure("signed = false, other_signers = [\"ns2.child.parent.test\"], ");
+        domains.directory.control("reload")
+    };
+    assert!(refused.errors.contains("cannot be unsigned"), "{refused}");
+}
+
 /// The value of a variable of the environment for long runs.
-fn number_or(variable: &str, default: usize) -> usize {
+pub(crate) fn number_or(variable: &str, default: usize) -> usize {
     std::env::var(variable).ok().map_or(default, |text| text.parse().expect("a number"))
 }
 

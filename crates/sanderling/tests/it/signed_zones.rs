@@ -160,6 +160,30 @@ fn zone_is_signed_by_one_line_and_follows_its_file() {
 }
 
 #[test]
+fn check_warns_of_what_is_wrong_with_a_zone_to_be_signed() {
+    const KEY: &str = "@ DNSKEY 257 3 15 l02Woi0iS8Aa25FQkUd9RMzZHJpBoRQwAQEX1SxZJA4=\n";
+    let check = |line: &str, records: &str, expected: Option<&str>| {
+        let directory = configure(line);
+        directory.replace("example.com.zone", format!("{}{records}", zone(7, 2)).as_bytes());
+        let checked = sanderling_testkit::run(&["check", "--config", &directory.argument("sanderling.toml")]);
+        match expected {
+            Some(expected) => assert!(checked.errors.contains(expected), "{line}: {checked}"),
+            None => assert!(!checked.errors.contains("warning"), "{line}: {checked}"),
+        }
+    };
+    let others = "dnssec = { other_signers = [\"ns2.example.net\"] }";
+    check("dnssec = true", "", None);
+    check("dnssec = true", KEY, Some("example.com has DNSKEY records: unless all are of keys of this server"));
+    check(others, KEY, None);
+    check(others, "", Some("example.com has `other_signers`, and no DNSKEY records of them"));
+    let soa = "@ SOA ns1 host 7 3600 600 1209600 60\n@ NS ns1\n@ NS ns2.example.net.\n";
+    let directory = configure("dnssec = true");
+    directory.replace("example.com.zone", format!("$TTL 300\n{soa}ns1 A 192.0.2.1\n").as_bytes());
+    let checked = sanderling_testkit::run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    assert!(checked.errors.contains("answer for 1209600 s without a transfer"), "{checked}");
+}
+
+#[test]
 fn keys_and_versions_outlive_processes() {
     let directory = configure("dnssec = true");
     let server = start(&directory);

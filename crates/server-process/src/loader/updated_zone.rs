@@ -106,7 +106,9 @@ impl Loader {
             return Err("the zone is not signed yet".to_owned());
         }
         let updates = loaded.and_then(|loaded| loaded.updates.as_ref());
-        let mut update = if is_signed { ZoneUpdate::of_unsigned(served) } else { ZoneUpdate::new(served) };
+        let has_other_signers = signed.is_some_and(|signed| !signed.signing.other_signers.is_empty());
+        let mut update =
+            if is_signed { ZoneUpdate::of_unsigned(served, has_other_signers) } else { ZoneUpdate::new(served) };
         let apply = |message: &&UpdateMessage<'_>| {
             let is_allowed = |owner: Name<'_>, rtype| message.key().is_some_and(|key| rules.allow(key, owner, rtype));
             match update.apply(message, is_allowed) {

@@ -10,7 +10,7 @@ use crate::backoff::Backoff;
 use crate::program::{self, RUNNING};
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::{Config, ConfigSource};
+use sanderling_config::{Config, ConfigSource, SignedZone};
 use sanderling_ipc::secrets::{NoCertificate, PassedCertificate, certificates_to_memfd};
 use sanderling_ipc::signing::SigningCounts;
 use sanderling_ipc::{
@@ -314,7 +314,11 @@ impl KeeperProcess {
     /// Whether a keeper that was started with another configuration would do the same.
     fn is_for(&self, config: &Config) -> bool {
         let of = |config: &Config| {
-            let zones: Vec<_> = config.signed_zones.iter().map(|zone| (zone.apex.clone(), zone.is_leaving)).collect();
+            let of_zone = |zone: &SignedZone| {
+                let is_shared = !zone.signing.other_signers.is_empty();
+                (zone.apex.clone(), zone.is_leaving, is_shared)
+            };
+            let zones: Vec<_> = config.signed_zones.iter().map(of_zone).collect();
             (config.user_and_group.clone(), config.sandbox, zones, config.state.clone())
         };
         of(&self.config) == of(config) && !self.lacks_zone_keys
