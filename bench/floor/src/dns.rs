@@ -17,7 +17,7 @@ const HEADER_BYTES: usize = 12;
 /// Bytes of the length before a message over TCP (RFC 1035 §4.2.2).
 const LENGTH_BYTES: usize = 2;
 const BATCH_COUNT: usize = 32;
-const DATAGRAM_BYTES_MAX: usize = 1500;
+pub(crate) const DATAGRAM_BYTES_MAX: usize = 1500;
 
 /// Turns the query in the first `length_bytes` of `message` into its reply, which is longer by [`ANSWER`]. Queries must
 /// end with the question.
@@ -30,8 +30,8 @@ fn answer(message: &mut [u8], length_bytes: usize) {
     }
 }
 
-/// Receives and sends batches, and waits only when there is nothing to receive.
-pub(crate) fn serve(socket: &UdpSocket) -> io::Result<()> {
+/// Receives and sends batches, and waits only when there is nothing to receive. A reply has `reply_bytes` at least.
+pub(crate) fn serve(socket: &UdpSocket, reply_bytes: usize) -> io::Result<()> {
     let mut buffers = vec![[0_u8; DATAGRAM_BYTES_MAX]; BATCH_COUNT];
     // SAFETY: these structs consist of integers and pointers, for which zero is valid.
     let (mut peers, mut parts, mut messages): (
@@ -66,7 +66,7 @@ pub(crate) fn serve(socket: &UdpSocket) -> io::Result<()> {
             let length_bytes = message.msg_len as usize;
             // SAFETY: the buffer lives, and nothing else uses it between the calls of the kernel.
             answer(unsafe { &mut *part.iov_base.cast::<[u8; DATAGRAM_BYTES_MAX]>() }, length_bytes);
-            part.iov_len = length_bytes + ANSWER.len();
+            part.iov_len = (length_bytes + ANSWER.len()).max(reply_bytes);
         }
         // SAFETY: as for `recvmmsg`; the lengths end within the buffers. A reply that does not fit into the queue of the
         // client is lost, as datagrams may be.

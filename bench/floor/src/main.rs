@@ -14,10 +14,11 @@ use std::process::ExitCode;
 use std::thread;
 
 const USAGE: &str = "usage: floor http ADDR:PORT BODY_BYTES [STATUS] [close]
-       floor dns ADDR:PORT
+       floor dns ADDR:PORT [REPLY_BYTES]
 
   http  sends a prepared response for each empty line; `close` closes the connection after one response
-  dns   sends each datagram, and each message over TCP, back with one address appended
+  dns   sends each datagram, and each message over TCP, back with one address appended; a datagram has
+        REPLY_BYTES at least
 ";
 
 fn main() -> ExitCode {
@@ -31,7 +32,11 @@ fn main() -> ExitCode {
             }
             Err(_) => return usage(),
         },
-        ["dns", address] => serve_dns(address),
+        ["dns", address] => serve_dns(address, 0),
+        ["dns", address, reply_bytes] => match reply_bytes.parse() {
+            Ok(reply_bytes) if reply_bytes <= dns::DATAGRAM_BYTES_MAX => serve_dns(address, reply_bytes),
+            _ => return usage(),
+        },
         _ => return usage(),
     };
     match result {
@@ -53,11 +58,11 @@ fn serve_http(address: &str, body_bytes: usize, status: u16, closes: bool) -> io
     stream::serve(&TcpListener::bind(address)?, || http::Connection::new(&response))
 }
 
-fn serve_dns(address: &str) -> io::Result<()> {
+fn serve_dns(address: &str, reply_bytes: usize) -> io::Result<()> {
     let socket = UdpSocket::bind(address)?;
     let listener = TcpListener::bind(address)?;
     thread::scope(|scope| {
         scope.spawn(|| stream::serve(&listener, dns::Connection::default));
-        dns::serve(&socket)
+        dns::serve(&socket, reply_bytes)
     })
 }

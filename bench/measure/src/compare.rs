@@ -3,6 +3,7 @@
 //! The unit is the processor time of the server's processes divided by the requests answered. The servers take turns in
 //! random order, so that a disturbance affects all of them, and ratios are those of the same round.
 
+mod signed;
 mod changes;
 mod starts;
 mod logs;
@@ -72,6 +73,8 @@ enum Part {
     Keeper,
     /// Transfers of a large zone, and changes of one of its records
     Changes,
+    /// Signed zones: answers, signing, changes and memory
+    Signed,
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
@@ -113,6 +116,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
             Part::Logs => ("logs", logs::run(&mut rounds)?),
             Part::Keeper => ("keeper", keeper::run(&mut rounds)?),
             Part::Changes => ("changes", changes::run(&rounds)?),
+            Part::Signed => ("signed", signed_report(&signed::run(&mut rounds)?, is_record)?),
         };
         let text = format!("{description}, after {}; {}.\n\n{text}", system::load_average(), packages());
         println!("\n{text}");
@@ -168,6 +172,10 @@ fn tls_report(report: &tls::Report, is_record: bool) -> anyhow::Result<String> {
     text += &tables(&report.dns, is_record);
     text += "\nMemory of the server for each idle connection after one response, in bytes:\n\n";
     Ok(text + &page::table(&["protocol", "server", "bytes"], &report.idle))
+}
+
+fn signed_report(report: &signed::Report, is_record: bool) -> anyhow::Result<String> {
+    Ok(comparison("signed", &report.answers, is_record)? + "\n" + &report.text)
 }
 
 fn table(first: &str, outcomes: &[Outcome], cell: impl Fn(&Outcome, &Row) -> Option<String>) -> String {

@@ -1,7 +1,7 @@
 //! Transfers of a large zone, and the time from a change of one of its records to the answer.
 
 use crate::compare::dns;
-use crate::compare::peers::{self, Content, SECRET};
+use crate::compare::peers::{self, Content, Peer, SECRET};
 use crate::compare::rounds::{Rounds, Spread};
 use crate::compare::server::{Bench, Server, pinned};
 use crate::compare::starts::{SERVED, change_by_reload};
@@ -35,16 +35,7 @@ pub(crate) fn run(rounds: &Rounds) -> anyhow::Result<String> {
     let bench = Bench { marks: &["changes"], ..rounds.bench.clone() };
     let mut rows = Vec::new();
     for peer in &peers::DNS[1..] {
-        let place = bench.place(&format!("changes-{}", peer.name), 1)?;
-        let key = place.folder.join("update.key");
-        fs::write(&key, SECRET)?;
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
-        // Servers that give up root write beside the zone.
-        fs::set_permissions(&place.folder, fs::Permissions::from_mode(0o777))?;
-        let served = place.folder.join(SERVED);
-        fs::copy(&zone.file, &served)?;
-        let content = Content::Zones(vec![ZoneFile { apex: APEX.to_owned(), file: served }]);
-        let server = bench.start(peer, place, &content, |server| dns::answers(server, APEX));
+        let server = start(&bench, peer, &zone, &format!("changes-{}", peer.name), |server| dns::answers(server, APEX));
         match server.and_then(|server| measure(&server, &bench, &changed)) {
             Ok(cells) => rows.push([vec![peer.name.to_owned()], cells].concat()),
             Err(error) => println!("  {}: {error:#}", peer.name),
@@ -57,6 +48,26 @@ pub(crate) fn run(rounds: &Rounds) -> anyhow::Result<String> {
          reload the file.\n\n{}",
         page::table(&head, &rows)
     ))
+}
+
+/// Starts a server with a copy of the zone and the key of updates.
+pub(crate) fn start(
+    bench: &Bench,
+    peer: &Peer,
+    zone: &ZoneFile,
+    name: &str,
+    is_ready: impl Fn(SocketAddr) -> bool,
+) -> anyhow::Result<Server> {
+    let place = bench.place(name, 1)?;
+    let key = place.folder.join("update.key");
+    fs::write(&key, SECRET)?;
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+    // Servers that give up root write beside the zone.
+    fs::set_permissions(&place.folder, fs::Permissions::from_mode(0o777))?;
+    let served = place.folder.join(SERVED);
+    fs::copy(&zone.file, &served)?;
+    let content = Content::Zones(vec![ZoneFile { apex: APEX.to_owned(), file: served }]);
+    bench.start(peer, place, &content, is_ready)
 }
 
 fn measure(server: &Server, bench: &Bench, changed: &Path) -> anyhow::Result<Vec<String>> {
@@ -96,7 +107,7 @@ impl Drop for Nsupdate {
 }
 
 /// Changes the address of one name again and again; the time in ms until it is answered.
-fn update(server: SocketAddr, cpus: &str) -> anyhow::Result<Vec<f64>> {
+pub(crate) fn update(server: SocketAddr, cpus: &str) -> anyhow::Result<Vec<f64>> {
     let mut command = pinned(OsStr::new("nsupdate"), cpus);
     command.args(["-y", &format!("hmac-sha256:update:{SECRET}")]);
     let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().context("nsupdate")?;

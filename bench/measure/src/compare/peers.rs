@@ -3,8 +3,8 @@
 //! Fair means: one worker, no logs, persistent connections without limits, caches as large as allowed, deferred accepts
 //! and minimal responses where the server offers them, and no rate limits. The settings are in the folder `peers`; lines
 //! that begin with `#tls ` count for the comparison of TLS only, those with `#log ` for that of access logs, and those with `#changes `,
-//! `#cookies ` and `#limits ` for the workloads with transfers and updates, with cookies, and with rate limits that are not reached;
-//! `#in-process ` for private keys in the server process.
+//! `#signed `, `#cookies ` and `#limits ` for the workloads with transfers and updates, with zones that the server signs, with cookies, and with
+//! rate limits that are not reached; `#in-process ` for private keys in the server process.
 
 use crate::compare::zone::ZoneFile;
 use std::net::SocketAddr;
@@ -131,6 +131,7 @@ fn fill(template: &str, place: &Place) -> String {
         ("{secret}", SECRET.to_owned()),
         ("{journal_content}", changes("changes", "none")),
         ("{transfer}", changes("any", "none")),
+        ("{signing}", if place.marks.contains(&"signed") { "dnssec-policy default;" } else { "" }.to_owned()),
         ("{update}", changes("allow-update { key update; };", "")),
         ("{ip}", place.address.ip().to_string()),
         ("{port}", place.address.port().to_string()),

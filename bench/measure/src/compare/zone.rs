@@ -1,9 +1,11 @@
 //! Zone files with random names, and the queries for them.
 
+use anyhow::{Context, ensure};
 use fastrand::Rng;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The apex of the large zones.
 pub(crate) const APEX: &str = "example.com";
@@ -63,6 +65,46 @@ pub(crate) fn write_zone(folder: &Path, name_count: usize) -> anyhow::Result<(Zo
     out.flush()?;
     let record_count = 6 + name_count + 2 * name_count.div_ceil(NAMES_PER_DELEGATION) + WILDCARD_COUNT;
     Ok((ZoneFile { apex: APEX.to_owned(), file }, record_count))
+}
+
+/// How a signed zone proves that a name does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chain {
+    Nsec,
+    Nsec3,
+}
+
+/// Makes a key of the zone in `folder`, and returns the name of its files.
+pub(crate) fn make_key(folder: &Path) -> anyhow::Result<String> {
+    let key = run(folder, "dnssec-keygen", &["-q", "-a", "ECDSAP256SHA256", "-f", "KSK", APEX])?;
+    Ok(key.trim().to_owned())
+}
+
+/// Signs a zone by ECDSA P-256 with one key.
+pub(crate) fn sign_zone(zone: &ZoneFile, chain: Chain) -> anyhow::Result<ZoneFile> {
+    let folder = zone.file.parent().context("a folder")?;
+    let (key, file) = (make_key(folder)?, zone.file.display().to_string());
+    let mut arguments = vec!["-o", APEX, "-f", "signed"];
+    arguments.extend(if chain == Chain::Nsec3 { &["-n", "-t", "0"][..] } else { &[] });
+    run(folder, "ldns-signzone", &[&arguments[..], &[&file, &key]].concat())?;
+    Ok(ZoneFile { apex: APEX.to_owned(), file: folder.join("signed") })
+}
+
+/// Writes the configuration with which `kzonesign` signs the zone in the same way.
+pub(crate) fn write_kzonesign_config(folder: &Path, zone: &ZoneFile) -> anyhow::Result<()> {
+    let (home, file) = (folder.display(), zone.file.display());
+    let config = format!(
+        "server:\n  rundir: {home}\ndatabase:\n  storage: {home}\npolicy:\n  - id: p\n    algorithm: ECDSAP256SHA256\n    \
+         single-type-signing: on\n    signing-threads: 1\nzone:\n  - domain: {APEX}\n    file: {file}\n    dnssec-signing: on\n    dnssec-policy: p\n"
+    );
+    fs::create_dir_all(folder.join("out.knot"))?;
+    Ok(fs::write(folder.join("kzonesign.conf"), config)?)
+}
+
+fn run(folder: &Path, program: &str, arguments: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new(program).args(arguments).current_dir(folder).output().context(program.to_owned())?;
+    ensure!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Writes a copy of a zone with another serial and another address of [`CHANGED_NAME`].
