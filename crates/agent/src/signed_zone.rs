@@ -80,7 +80,7 @@ struct Shared {
     /// Whether the records are to be read again.
     reread: RefCell<Option<Reread>>,
     /// Dynamic updates that are to be signed and stored.
-    updates: RefCell<Vec<(UpdatesToStore, Option<OwnedFd>)>>,
+    updates: RefCell<Vec<WaitingUpdates>>,
     /// Rollovers that are to start.
     rollovers: RefCell<Vec<(Rollover, CommandAnswer)>>,
     /// What is shown of the keys.
@@ -90,6 +90,14 @@ struct Shared {
     /// Why it is not known what name servers and the parent zone have.
     unknown: RefCell<Vec<String>>,
     report: RefCell<SigningReport>,
+}
+
+/// Dynamic updates that are to be signed and stored, with their change.
+struct WaitingUpdates {
+    updates: UpdatesToStore,
+    change: Option<OwnedFd>,
+    /// Since when they wait.
+    since: tokio::time::Instant,
 }
 
 /// A command to read the records again.
@@ -152,7 +160,8 @@ impl SigningHandle {
 
     /// Signs and stores dynamic updates, which come as a change of the unsigned records.
     pub(crate) fn update(&self, updates: UpdatesToStore, change: Option<OwnedFd>) {
-        self.shared.updates.borrow_mut().push((updates, change));
+        let since = tokio::time::Instant::now();
+        self.shared.updates.borrow_mut().push(WaitingUpdates { updates, change, since });
         self.shared.wake.notify_one();
     }
 

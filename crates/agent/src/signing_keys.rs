@@ -7,7 +7,7 @@ use crate::clock::unix_s;
 use crate::keeper_client::KeeperClient;
 use crate::zone_observer::{AwaitedVersion, Questions};
 use sanderling_config::log::log;
-use sanderling_config::{DomainName, SignedZone, Signing, SigningAlgorithm, ZoneKeyLayout, zone_file_name};
+use sanderling_config::{DomainName, SignedZone, SigningAlgorithm, ZoneKeyLayout, zone_file_name};
 use sanderling_dns::NameBuf;
 use sanderling_dnssec::sign::{KeysInUse, ZoneTtls};
 use sanderling_dnssec::zone_keys::{Advanced, KeyRequest, Observations, Rollover};
@@ -24,8 +24,7 @@ const SIGNING: &str = "signing";
 pub(crate) struct SigningKeys {
     zone: DomainName,
     apex: NameBuf,
-    /// `None` if the zone is to be unsigned.
-    policy: Option<KeyPolicy>,
+    policy: KeyPolicy,
     folder: Arc<StateFolder>,
     keeper: Arc<KeeperClient>,
     state: SigningState,
@@ -42,7 +41,7 @@ impl SigningKeys {
         SigningKeys {
             zone: zone.apex.clone(),
             apex: wire_name(&zone.apex),
-            policy: (!zone.is_leaving).then(|| policy(&zone.signing)),
+            policy: policy(zone),
             folder,
             keeper,
             state: SigningState::default(),
@@ -73,8 +72,7 @@ impl SigningKeys {
     pub(crate) async fn advance(&mut self, observed: &Observations) -> Result<(), String> {
         let mut observed = observed.clone();
         loop {
-            let policy = self.policy.as_ref();
-            self.advanced = self.state.keys.advance(self.apex.as_name(), policy, &observed, unix_s());
+            self.advanced = self.state.keys.advance(self.apex.as_name(), &self.policy, &observed, unix_s());
             self.state.keys_to_erase.append(&mut self.advanced.keys_to_erase);
             self.has_changed |= self.advanced.is_changed;
             self.is_stored &= !self.advanced.is_changed;
@@ -138,7 +136,7 @@ impl SigningKeys {
     /// # Errors
     /// Why that cannot start.
     pub(crate) fn start(&mut self, rollover: Rollover) -> Result<(), String> {
-        if self.policy.is_none() {
+        if self.policy.layout == KeyLayout::Unsigned {
             return Err("the zone is to be unsigned".to_owned());
         }
         self.state.keys.start(rollover).map_err(|error| error.to_string())?;
@@ -194,7 +192,8 @@ impl SigningKeys {
     }
 }
 
-fn policy(signing: &Signing) -> KeyPolicy {
+fn policy(zone: &SignedZone) -> KeyPolicy {
+    let signing = &zone.signing;
     KeyPolicy {
         algorithm: match signing.algorithm {
             SigningAlgorithm::EcdsaP256Sha256 => Algorithm::EcdsaP256,
@@ -202,6 +201,7 @@ fn policy(signing: &Signing) -> KeyPolicy {
             SigningAlgorithm::RsaSha256 => Algorithm::RsaSha256,
         },
         layout: match signing.keys {
+            _ if zone.is_leaving => KeyLayout::Unsigned,
             ZoneKeyLayout::Csk => KeyLayout::Single,
             ZoneKeyLayout::KskZsk => KeyLayout::Split,
         },

@@ -40,8 +40,6 @@ use tokio::sync::{Notify, Semaphore};
 const QUESTIONS_MAX: usize = 64;
 /// Zones that the server process is asked to load at once; it loads them one after the other.
 const HAND_OVERS_MAX: usize = 4;
-/// Signed zones that are read or signed at once: each has its text and several versions in memory meanwhile.
-const SIGNINGS_MAX: usize = 4;
 
 /// The zones of the configuration that are signed, or have primary or secondary servers.
 pub(crate) struct Zones {
@@ -81,7 +79,7 @@ impl Zones {
             alias_names: Rc::clone(&alias_names),
             derivations: RefCell::new(signed_derivations(&config, derived)),
             hand_overs: Rc::clone(&hand_overs),
-            signings: Semaphore::new(SIGNINGS_MAX),
+            signings: Semaphore::new(config.limits.zone_signings_max),
             observers: Rc::new(ObserverContext::new(NameServers::new(Rc::clone(&config)), Resolvers::new(&config))),
             changed: Rc::clone(&changed),
         });

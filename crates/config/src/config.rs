@@ -11,7 +11,7 @@ use crate::paths::{
 };
 use crate::request_log::{AccessLog, Dnstap, LogOutput, QueryLog};
 use crate::service::Service;
-use crate::signing::SignedZone;
+use crate::signing::{SignedZone, abandoned_signatures};
 use crate::site::Site;
 use crate::transfers::{TransfersByZone, TsigKeyFile, ZoneTransfers};
 use crate::updates::UpdateRule;
@@ -21,7 +21,7 @@ use sanderling_site_rules::ClientFrom;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
 use zeroize::Zeroizing;
@@ -318,6 +318,12 @@ impl Config {
     /// How the zone `apex` is signed; `None` if it is not.
     pub fn signed_zone(&self, apex: &DomainName) -> Option<&SignedZone> {
         self.signed_zones.iter().find(|zone| zone.apex == *apex)
+    }
+
+    /// A warning for each zone that is signed according to the state folder `state`, and is served without signatures since its `dnssec` was removed.
+    pub fn abandoned_signatures(&self, state: &Path) -> Vec<Diagnostic> {
+        let zones = self.zones.iter().filter(|zone| self.signed_zone(&zone.apex).is_none());
+        zones.filter_map(|zone| abandoned_signatures(zone, state)).collect()
     }
 
     /// Whether `name` is in a zone that is signed.

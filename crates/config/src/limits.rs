@@ -215,6 +215,8 @@ limits! {
         "Time in which a client takes nothing of a zone transfer; then the connection is closed.";
     zone_transfers_in_max: usize = 8 in 1..=1_000,
         "Transfers of zones from their primaries at once; further ones wait.";
+    zone_signings_max: usize = 4 in 1..=64,
+        "Signed zones that are read or signed at once; further ones wait.";
     catalog_members_max: usize = 100_000 in 1..=1_000_000,
         "Zones of one catalog; a catalog with more is not used, and the zones that it had are kept.";
     zone_transfer_in_timeout_ms: u64 = 600_000 in 1_000..=86_400_000,

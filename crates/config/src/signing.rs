@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
-use crate::zones::zone_file_name;
+use crate::zones::{Zone, zone_file_name};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -60,6 +60,29 @@ impl SignedZone {
             Diagnostic::warning(self.location.clone(), Problem::new(message, remedy))
         })
     }
+}
+
+/// What the operator should know of a zone that is served from its file, although the state folder `state` has keys and a signed version of it:
+/// `dnssec` was removed from a zone that is signed.
+pub(crate) fn abandoned_signatures(zone: &Zone, state: &Path) -> Option<Diagnostic> {
+    let name = zone_file_name(&zone.apex);
+    let has_version = state.join(SIGNED_ZONES).join(format!("{name}.zone")).exists();
+    let mut keys = std::fs::read_dir(state.join(ZONE_KEYS).join(&name)).into_iter().flatten();
+    let is_abandoned = has_version && keys.next().is_some();
+    is_abandoned.then(|| {
+        let message = format!(
+            "{0} was signed here, and is served without signatures since it has no `dnssec`: as long as the parent zone has a DS record, resolvers refuse \
+             its answers",
+            zone.apex
+        );
+        let remedy = format!(
+            "write dnssec = false until `sanderling dnssec status {}` says that it has no keys; or, if another server signs it, remove its \
+             folder in {}",
+            zone.apex,
+            state.join(ZONE_KEYS).display()
+        );
+        Diagnostic::warning(zone.location.clone(), Problem::new(message, remedy))
+    })
 }
 
 /// How a zone is signed.

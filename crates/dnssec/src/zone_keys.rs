@@ -24,7 +24,7 @@ pub const CDS_DELETE: [u8; 5] = [0; 5];
 /// The same as a CDNSKEY record.
 pub const CDNSKEY_DELETE: [u8; 5] = [0, 0, 3, 0, 0];
 
-/// One key, or one for keys and one for the zone.
+/// One key, one for keys and one for the zone, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyLayout {
@@ -32,6 +32,8 @@ pub enum KeyLayout {
     Single,
     /// A KSK and a ZSK.
     Split,
+    /// None: the zone is to be unsigned.
+    Unsigned,
 }
 
 impl KeyLayout {
@@ -39,6 +41,7 @@ impl KeyLayout {
         match self {
             KeyLayout::Single => &[KeyRole::Csk],
             KeyLayout::Split => &[KeyRole::Ksk, KeyRole::Zsk],
+            KeyLayout::Unsigned => &[],
         }
     }
 }
@@ -48,7 +51,7 @@ impl KeyLayout {
 pub struct KeyPolicy {
     /// The algorithm of new keys.
     pub algorithm: Algorithm,
-    /// One key or two.
+    /// Which keys.
     pub layout: KeyLayout,
     /// Seconds after which a CSK or KSK is replaced; `None` for never.
     pub ksk_lifetime_s: Option<u64>,
@@ -354,11 +357,11 @@ pub enum RolloverError {
 pub struct KeyTagInUse(pub u16);
 
 impl ZoneKeys {
-    /// Takes up what was observed and what time has done. `policy` is `None` if the zone is to be unsigned.
+    /// Takes up what was observed and what time has done.
     pub fn advance(
         &mut self,
         apex: Name<'_>,
-        policy: Option<&KeyPolicy>,
+        policy: &KeyPolicy,
         observed: &Observations,
         now_unix_s: u64,
     ) -> Advanced {
@@ -376,7 +379,7 @@ impl ZoneKeys {
         });
         let has = |test: fn(&Presence) -> bool| self.keys.iter().any(|key| key.presences().iter().any(test));
         // New keys are requested when the last old one is gone.
-        let is_gone = self.keys.is_empty() && policy.is_some() && !keys_to_erase.is_empty();
+        let is_gone = self.keys.is_empty() && policy.layout != KeyLayout::Unsigned && !keys_to_erase.is_empty();
         let next_at_unix_s = self.next_at_unix_s(policy, now_unix_s).or(is_gone.then_some(now_unix_s));
         Advanced {
             is_changed: *self != before,
@@ -388,8 +391,8 @@ impl ZoneKeys {
         }
     }
 
-    fn observe(&mut self, apex: Name<'_>, policy: Option<&KeyPolicy>, observed: &Observations, now_unix_s: u64) {
-        let safety_s = u64::from(policy.map_or(0, |policy| policy.safety_s));
+    fn observe(&mut self, apex: Name<'_>, policy: &KeyPolicy, observed: &Observations, now_unix_s: u64) {
+        let safety_s = u64::from(policy.safety_s);
         let ttls = self.ttls.longest(now_unix_s);
         if let Some(served) = observed.served {
             for key in &mut self.keys {
@@ -416,11 +419,11 @@ impl ZoneKeys {
     }
 
     /// Decides which keys are replaced, and returns those that are to be made.
-    fn plan(&mut self, policy: Option<&KeyPolicy>, now_unix_s: u64) -> Vec<KeyRequest> {
-        let Some(policy) = policy else {
+    fn plan(&mut self, policy: &KeyPolicy, now_unix_s: u64) -> Vec<KeyRequest> {
+        if policy.layout == KeyLayout::Unsigned {
             self.keys.iter_mut().for_each(|key| key.goal = Goal::Retired);
             return Vec::new();
-        };
+        }
         let is_wanted = |key: &ZoneKey| {
             policy.layout.roles().contains(&key.public.role) && key.public.algorithm == policy.algorithm
         };
@@ -473,12 +476,10 @@ impl ZoneKeys {
         })
     }
 
-    fn next_at_unix_s(&self, policy: Option<&KeyPolicy>, now_unix_s: u64) -> Option<u64> {
+    fn next_at_unix_s(&self, policy: &KeyPolicy, now_unix_s: u64) -> Option<u64> {
         let untils = self.keys.iter().flat_map(|key| key.presences()).filter_map(Presence::until_unix_s);
-        let ends = policy.filter(|_| !self.is_changing()).into_iter().flat_map(|policy| {
-            let end = |key: &ZoneKey| Some(key.added_at_unix_s + lifetime_s(policy, key.public.role)?);
-            self.keys.iter().filter_map(end)
-        });
+        let end = |key: &ZoneKey| Some(key.added_at_unix_s + lifetime_s(policy, key.public.role)?);
+        let ends = self.keys.iter().filter(|_| !self.is_changing()).filter_map(end);
         // What has ended, and is still there, waits for the parent.
         untils.filter(|&until_unix_s| until_unix_s > now_unix_s).chain(ends).min()
     }

@@ -63,6 +63,12 @@ pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
 /// # Errors
 /// Why nothing has changed.
 pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Result<Vec<u16>, String> {
+    if !state.is_dir() {
+        return Err(format!(
+            "there is no state folder {}; name that of the server with `--state`, or start the server once",
+            state.display()
+        ));
+    }
     let file = state_file(state, zone);
     let before = read_state(&file)?;
     if before.serial.is_some() {
@@ -202,6 +208,8 @@ mod tests {
             fs::write(&path, private.as_bytes()).expect("written");
             private_files.push(path);
         }
+        let error = import(&one.path().join("no"), &zone, &private_files).expect_err("no folder");
+        assert!(error.contains("there is no state folder"), "{error}");
         let error = import(one.path(), &zone, &private_files[1..]).expect_err("the ZSK alone");
         assert!(error.contains("give the KSK or CSK too"), "{error}");
         let tags = import(one.path(), &zone, &private_files).expect("imported");

@@ -152,6 +152,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let with_secondaries = config.signed_zones.iter().filter(|zone| !transfers.of(&zone.apex).secondaries.is_empty());
     loaded.warnings.extend(with_secondaries.filter_map(SignedZone::risk_with_secondaries));
     loaded.warnings.extend(signed_zone_checks::risks(config, &loaded.snapshot));
+    loaded.warnings.extend(config.state.iter().flat_map(|state| config.abandoned_signatures(state)));
     loaded.warnings.extend(switch_problem);
     for (site, opened) in config.sites.iter().zip(loaded.snapshot.sites.all()) {
         loaded.warnings.extend(site_lint::lint(opened, &site.document_root, &site.location, &config.limits));

@@ -7,7 +7,7 @@ use crate::compare::peers::{self, Content};
 use crate::compare::rounds::{Contestant, Outcome, Rounds, Spread};
 use crate::compare::server::{Bench, pinned};
 use crate::compare::zone::{
-    APEX, Asked, Chain, make_key, sign_zone, write_kzonesign_config, write_queries, write_zone,
+    APEX, Asked, Chain, last_name, make_key, sign_zone, write_kzonesign_config, write_queries, write_zone,
 };
 use crate::page;
 use crate::system;
@@ -102,13 +102,13 @@ fn signing(rounds: &Rounds) -> anyhow::Result<String> {
     let name_count = if rounds.is_quick { NAME_COUNT } else { 1_000_000 };
     let (zone, record_count) = write_zone(&rounds.bench.folder.join("signing"), name_count)?;
     let folder = zone.file.parent().context("a folder")?;
-    let mut rows = Vec::new();
+    let (last, mut rows) = (last_name(name_count), Vec::new());
     for (name, marks) in [("sanderling", &["changes", "signed"][..]), ("sanderling without `dnssec`", &["changes"])] {
         println!("signing: {name}");
         let is_signed = marks.contains(&"signed");
         let bench = Bench { marks, ..rounds.bench.clone() };
         let start = Instant::now();
-        let is_ready = |server| if is_signed { is_signed_by(server) } else { answers(server, APEX) };
+        let is_ready = |server| if is_signed { is_signed_by(server, &last) } else { answers(server, APEX) };
         let server = changes::start(&bench, &peers::DNS[1], &zone, &format!("signing-{}", marks.len()), is_ready)?;
         let cpu_s = server.pids.iter().filter_map(|pid| cpu_s_of(&Process::new(*pid).ok()?, false)).sum::<f64>();
         rows.push(vec![name.to_owned(), format!("{cpu_s:.1}"), format!("{:.1}", start.elapsed().as_secs_f64())]);
@@ -135,9 +135,9 @@ fn signing(rounds: &Rounds) -> anyhow::Result<String> {
     ))
 }
 
-/// Whether the server has the key of the zone.
-fn is_signed_by(server: SocketAddr) -> bool {
-    let reply = client::query_udp(server, APEX, Rtype::DNSKEY, TIMEOUT);
+/// Whether the server has signed the last name of the zone: BIND signs some names after others, and answers meanwhile.
+fn is_signed_by(server: SocketAddr, last: &str) -> bool {
+    let reply = client::query_udp(server, last, Rtype::RRSIG, TIMEOUT);
     reply.is_ok_and(|reply| reply.header_counts().ancount() > 0)
 }
 
@@ -166,10 +166,11 @@ fn run_and_count(program: &str, arguments: &[&str], folder: &Path, cpus: &str) -
 fn changes_of_signed_zone(rounds: &Rounds) -> anyhow::Result<String> {
     let (zone, record_count) = write_zone(&rounds.bench.folder.join("signed-changes"), NAME_COUNT)?;
     let bench = Bench { marks: &["changes", "signed"], ..rounds.bench.clone() };
-    let mut rows = Vec::new();
+    let (last, mut rows) = (last_name(NAME_COUNT), Vec::new());
+    let is_ready = |server| is_signed_by(server, &last);
     for peer in peers::DNS[1..].iter().filter(|peer| peer.name != "nsd") {
         println!("changes of a signed zone: {}", peer.name);
-        let measured = changes::start(&bench, peer, &zone, &format!("signed-changes-{}", peer.name), is_signed_by)
+        let measured = changes::start(&bench, peer, &zone, &format!("signed-changes-{}", peer.name), is_ready)
             .and_then(|server| {
                 let times_ms = changes::update(server.address(), &bench.load_cpus)?;
                 Ok((times_ms, server.memory_mib()))

@@ -178,6 +178,12 @@ fn rtype(number: usize) -> &'static str {
     if number % 4 == 3 { "AAAA" } else { "A" }
 }
 
+/// The name of a zone of [`write_zone`] that is the last one in canonical order.
+pub(crate) fn last_name(name_count: usize) -> String {
+    let last = (0..name_count).map(label).max().unwrap_or_default();
+    format!("{last}.{APEX}")
+}
+
 /// A label that looks random, and differs for each number below 2^40, as multiplying by an odd number is reversible.
 fn label(number: usize) -> String {
     let mixed = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);

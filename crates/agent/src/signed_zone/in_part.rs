@@ -1,6 +1,6 @@
 //! Signs what has changed, and stores it in the log of the signed version.
 
-use super::{Signed, SigningTask, parameters};
+use super::{RETRY_INTERVAL, Signed, SigningTask, WaitingUpdates, parameters};
 use crate::clock::unix_s;
 use crate::keeper_client::KeeperSigner;
 use crate::signed_version::SignedFiles;
@@ -31,9 +31,13 @@ struct SignedInPart {
 }
 
 impl SigningTask {
-    /// Signs and stores the dynamic updates that wait, and tells the server process, which gets the version next.
+    /// Signs and stores the dynamic updates that wait, and tells the server process, which gets the version next. While signing fails, they wait for
+    /// the next attempt: the keeper may not be connected yet.
     pub(super) async fn sign_updates(&mut self) {
-        for (UpdatesToStore { zone, id, .. }, change) in self.shared.updates.take() {
+        let is_early = |it: &WaitingUpdates| self.failed_at.is_some() && it.since.elapsed() < RETRY_INTERVAL;
+        let (early, due): (Vec<_>, Vec<_>) = self.shared.updates.take().into_iter().partition(is_early);
+        self.shared.updates.replace(early);
+        for WaitingUpdates { updates: UpdatesToStore { zone, id, .. }, change, .. } in due {
             let stored = match change.map(updates_from_memfd) {
                 Some(Ok(change)) => self.sign_update(&change).await,
                 Some(Err(error)) => Err(error.to_string()),

@@ -112,7 +112,7 @@ struct World {
     now: u64,
     apex: sanderling_dns::NameBuf,
     keys: ZoneKeys,
-    policy: Option<KeyPolicy>,
+    policy: KeyPolicy,
     fault: Fault,
     zone: Servers<Version>,
     parent: Servers<Vec<Ds>>,
@@ -162,7 +162,7 @@ impl World {
             now: START,
             apex: apex("example."),
             keys: ZoneKeys::default(),
-            policy: Some(policy),
+            policy,
             fault,
             zone: Servers::new(NAME_SERVER_COUNT, unsigned),
             parent: Servers::new(PARENT_SERVER_COUNT, Vec::new()),
@@ -230,7 +230,7 @@ impl World {
     /// What the agent does.
     fn run_agent(&mut self) -> Advanced {
         let observed = self.observe();
-        let mut advanced = self.keys.advance(self.apex.as_name(), self.policy.as_ref(), &observed, self.now);
+        let mut advanced = self.keys.advance(self.apex.as_name(), &self.policy, &observed, self.now);
         while !advanced.keys_needed.is_empty() {
             for request in advanced.keys_needed.clone() {
                 let bytes: Vec<u8> = (0..32).map(|_| self.random.u8(..)).collect();
@@ -243,7 +243,7 @@ impl World {
                 }
             }
             let none = Observations::default();
-            let next = self.keys.advance(self.apex.as_name(), self.policy.as_ref(), &none, self.now);
+            let next = self.keys.advance(self.apex.as_name(), &self.policy, &none, self.now);
             advanced = Advanced { is_changed: true, ..next };
         }
         self.erased.extend(&advanced.keys_to_erase);
@@ -390,7 +390,7 @@ impl World {
     }
 
     fn is_settled(&self) -> bool {
-        let policy = self.policy.expect("the zone is to be signed");
+        let policy = self.policy;
         let has = |role: &KeyRole| self.keys.keys.iter().any(|key| key.public.role == *role);
         let is_right = policy.layout.roles().iter().all(has) && self.keys.keys.len() == policy.layout.roles().len();
         let is_wanted = |key: &ZoneKey| {
@@ -454,26 +454,26 @@ fn simulate(policy: KeyPolicy, scenario: Scenario, signers: Signers, fault: Faul
             world.run(is_new)
         }
         Scenario::Policy(policy) => {
-            world.policy = Some(policy);
+            world.policy = policy;
             world.run(is_new)
         }
         Scenario::Unsigned => {
-            world.policy = None;
+            world.policy = KeyPolicy { layout: KeyLayout::Unsigned, ..policy };
             world.run(|world| world.keys.is_empty() && !world.must_sign)?;
             assert!(world.zone.newest().dnskeys.is_empty());
-            world.policy = Some(policy);
+            world.policy = policy;
             world.run(World::is_settled)
         }
         Scenario::NearlyUnsigned(step_count) => {
-            world.policy = None;
+            world.policy = KeyPolicy { layout: KeyLayout::Unsigned, ..policy };
             let left = std::cell::Cell::new(step_count);
             world.run(|world| left.replace(left.get().saturating_sub(1)) == 0 || world.keys.is_empty())?;
-            world.policy = Some(policy);
+            world.policy = policy;
             world.run(World::is_settled)
         }
         Scenario::Lifetime => {
             let lifetime_s = Some(world.now - START + 100_000);
-            world.policy = Some(KeyPolicy { ksk_lifetime_s: lifetime_s, zsk_lifetime_s: lifetime_s, ..policy });
+            world.policy = KeyPolicy { ksk_lifetime_s: lifetime_s, zsk_lifetime_s: lifetime_s, ..policy };
             world.run(is_new)
         }
     }
@@ -533,7 +533,7 @@ fn settled(policy: &KeyPolicy) -> (ZoneKeys, sanderling_dns::NameBuf) {
     let apex = apex("example.");
     let mut keys = ZoneKeys::default();
     let none = Observations::default();
-    for request in keys.advance(apex.as_name(), Some(policy), &none, START).keys_needed {
+    for request in keys.advance(apex.as_name(), policy, &none, START).keys_needed {
         let tag_base = if request.role == KeyRole::Zsk { 7 } else { 9 };
         keys.add_key(request, vec![tag_base; 64], START).expect("a new tag");
     }
@@ -543,7 +543,7 @@ fn settled(policy: &KeyPolicy) -> (ZoneKeys, sanderling_dns::NameBuf) {
 fn advance(keys: &mut ZoneKeys, apex: Name<'_>, served: Option<u32>, ds: Option<Vec<Ds>>, now_unix_s: u64) -> Advanced {
     let served = served.map(|serial| ServedSerial { serial, at_unix_s: now_unix_s, other_dnskey_ttl_s: 0 });
     let parent = ds.map(|ds| ParentDs { ds, ttl_s: 600, at_unix_s: now_unix_s });
-    keys.advance(apex, Some(&CSK), &Observations { served, parent }, now_unix_s)
+    keys.advance(apex, &CSK, &Observations { served, parent }, now_unix_s)
 }
 
 #[test]
@@ -568,7 +568,7 @@ fn first_signing_waits_for_name_servers_caches_and_parent_and_says_so() {
         served: Some(ServedSerial { serial: 5, at_unix_s: START - 1, other_dnskey_ttl_s: 0 }),
         parent: None,
     };
-    assert!(!keys.advance(apex, Some(&CSK), &early, START + 10).is_changed);
+    assert!(!keys.advance(apex, &CSK, &early, START + 10).is_changed);
     let advanced = advance(&mut keys, apex, Some(5), None, START + 100);
     assert_eq!((advanced.asks_name_servers, advanced.next_at_unix_s), (false, Some(START + 100 + 3600)));
     check(
@@ -642,6 +642,25 @@ fn the_old_ds_record_is_removed_after_the_new_one_is_there() {
     let status = (1..10).map(status_after).find(|status| status.contains("have the registrar remove it"));
     let status = status.expect("the old one is to go");
     assert!(status.contains("remove it, but not before the new one is there"), "{status}");
+}
+
+#[test]
+fn the_way_to_an_unsigned_zone_has_the_same_safety_as_a_rollover() {
+    let apex = apex("example.");
+    let apex = apex.as_name();
+    let mut keys = ZoneKeys::default();
+    let request = KeyRequest { algorithm: Algorithm::EcdsaP256, role: KeyRole::Csk };
+    keys.import_key(request, vec![9; 64], START).expect("a new tag");
+    let parent =
+        |ds: Vec<Ds>, at_unix_s| Observations { served: None, parent: Some(ParentDs { ds, ttl_s: 600, at_unix_s }) };
+    let wanted = keys.ds_wanted(apex);
+    keys.advance(apex, &CSK, &parent(wanted, START), START);
+    keys.advance(apex, &CSK, &Observations::default(), START + 100_000);
+    let leaving = KeyPolicy { layout: KeyLayout::Unsigned, safety_s: 500, ..CSK };
+    let now = START + 200_000;
+    assert!(keys.advance(apex, &leaving, &Observations::default(), now).asks_parent);
+    let advanced = keys.advance(apex, &leaving, &parent(Vec::new(), now), now);
+    assert_eq!((advanced.next_at_unix_s, keys.is_empty()), (Some(now + 600 + 500), false));
 }
 
 /// A version with longer TTLs than the last one is in caches for as long as these.

@@ -184,6 +184,21 @@ fn check_warns_of_what_is_wrong_with_a_zone_to_be_signed() {
 }
 
 #[test]
+fn removed_line_of_a_signed_zone_is_warned_of() {
+    let directory = configure("dnssec = true");
+    let server = start(&directory);
+    wait_until_signed(&server, &directory);
+    let text = fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
+    directory.replace("sanderling.toml", text.replace("dnssec = true", "").as_bytes());
+    let warning = "example.com was signed here, and is served without signatures since it has no `dnssec`";
+    let checked = sanderling_testkit::run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    assert!(checked.errors.contains(warning), "{checked}");
+    let reload = directory.control("reload");
+    assert!(reload.status.success(), "{reload}");
+    assert!(server.errors().contains(warning));
+}
+
+#[test]
 fn keys_and_versions_outlive_processes() {
     let directory = configure("dnssec = true");
     let server = start(&directory);

@@ -495,6 +495,10 @@ fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
                     nsupdate(&server, &directory, Some("transfer"), &lines).code() == Some(0)
                 });
             } else {
+                if round % 8 == 7 {
+                    kill(&server, "internal-agent");
+                }
+                // It waits until the next agent can sign.
                 update(&server, &directory, &lines);
             }
             for (name, round) in &texts {

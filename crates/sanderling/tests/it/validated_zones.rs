@@ -116,6 +116,8 @@ fn names_and_denials_of_random_zones_are_secure() {
         (0..number_or("SANDERLING_SIGNED_ZONES", 4)).map(|index| RandomZone::new(index, &mut random)).collect();
     let (directory, address) = (TestDirectory::new(), free_address());
     let mut config = format!("workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"{address}\"]\n");
+    // One zone is signed after the other.
+    config += "[limits]\nzone_signings_max = 1\n";
     let child = "$TTL 1\n@ SOA ns host 1 3600 600 86400 1\n@ NS ns\nns A 127.0.0.1\nwww A 192.0.2.9\n*.w TXT \"w\"\n";
     directory.write("child.zone", child.as_bytes());
     let times = format!("dnskey_ttl = \"1s\", rollover_safety = \"1s\", parent_servers = [\"{address}\"]");

@@ -138,8 +138,7 @@ impl Supervisor {
 
     pub(super) fn on_reloaded(&mut self, changes: &str, problem_count: usize) {
         if let Some((requester, next, forced_zones)) = self.take_reload() {
-            self.active = next;
-            self.secrets.keep_only_for(&self.active.config);
+            self.activate(next);
             let message = format!("reloaded; no connection was closed\n{changes}");
             self.finish_reload(requester, &message, problem_count, forced_zones);
             self.notify(&[State::Ready]);
@@ -158,6 +157,14 @@ impl Supervisor {
             let Replacement { requester, message, problem_count, forced_zones, .. } = replacement;
             self.finish_reload(requester, &message, problem_count, forced_zones);
         }
+    }
+
+    /// Goes on with a configuration that a server process has.
+    pub(super) fn activate(&mut self, next: ActiveConfig) {
+        self.active = next;
+        self.secrets.keep_only_for(&self.active.config);
+        let state = self.state_path(&self.active.config);
+        report(&state.map_or_else(Vec::new, |state| self.active.config.abandoned_signatures(&state)));
     }
 
     /// Reports a reload that is in effect. It has failed in part if sites or zones could not be loaded. Zones that are signed are then read again

@@ -150,8 +150,7 @@ impl Supervisor {
             log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
         }
         self.listeners = start.listeners;
-        self.active = start.next;
-        self.secrets.keep_only_for(&self.active.config);
+        self.activate(start.next);
         log::set_queue_limit(self.active.config.limits.log_queue_bytes_max);
         self.pass_on_challenges();
         self.notify(&[State::Ready]);
