@@ -23,7 +23,7 @@ fn mnemonic(algorithm: Algorithm) -> &'static str {
 }
 
 /// The text of a `.private` file with the key `pkcs8`; `None` if that is no such key.
-pub(crate) fn to_private(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Zeroizing<String>> {
+pub fn to_private(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Zeroizing<String>> {
     let (content, _) = split(pkcs8, SEQUENCE)?;
     let (_version, rest) = split(content, INTEGER)?;
     let (_algorithm, rest) = split(rest, SEQUENCE)?;
@@ -63,7 +63,7 @@ pub(crate) fn to_private(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Zeroizing
 ///
 /// # Errors
 /// What is wrong with the text.
-pub(crate) fn from_private(text: &str, public_key: &[u8]) -> Result<(Algorithm, Zeroizing<Vec<u8>>), String> {
+pub fn from_private(text: &str, public_key: &[u8]) -> Result<(Algorithm, Zeroizing<Vec<u8>>), String> {
     if !text.starts_with(FORMAT) {
         return Err(format!("it does not begin with `{FORMAT}`; give the file that ends in `.private`"));
     }

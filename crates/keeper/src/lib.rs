@@ -12,7 +12,7 @@ pub mod key_transfer;
 mod main_loop;
 mod zone_thread;
 mod zone_keys;
-mod bind_key;
+pub mod bind_key;
 mod zone_key;
 mod der;
 mod rrsig_input;

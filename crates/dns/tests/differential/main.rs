@@ -113,6 +113,8 @@ fn compare(seed: u64, text: &str, questions: &[Question]) {
     }
     let mut counts: BTreeMap<Clause, usize> = BTreeMap::new();
     let (mut different_count, mut shown_count, mut last_different) = (0, 0, None);
+    // Of zones that two programs refuse.
+    let mut unserved_count = 0;
     for (index, question) in questions.iter().enumerate() {
         let ours = ask(&map, question);
         let theirs: Vec<(Program, &Reply)> = answers
@@ -120,7 +122,10 @@ fn compare(seed: u64, text: &str, questions: &[Question]) {
             .filter(|(peer, _)| !peer.lacks_zone_of(question, &ours))
             .map(|(peer, replies)| (peer.program, &replies[index]))
             .collect();
-        assert!(theirs.len() >= 2, "two programs serve the zones of {question:?}");
+        if theirs.len() < 2 {
+            unserved_count += 1;
+            continue;
+        }
         match judge(&map, question, &ours, &theirs) {
             Verdict::Same => {}
             Verdict::Allowed(clause) => *counts.entry(clause).or_default() += 1,
@@ -135,6 +140,10 @@ fn compare(seed: u64, text: &str, questions: &[Question]) {
             }
         }
     }
-    println!("{} questions, {different_count} different, allowed: {counts:?}", questions.len());
+    println!(
+        "{} questions, {unserved_count} of zones that two programs refuse, {different_count} different, allowed: {counts:?}",
+        questions.len()
+    );
+    assert!(unserved_count * 20 < questions.len(), "seed {seed}: two programs refuse too many zones");
     assert_eq!(different_count, 0, "seed {seed}");
 }
