@@ -8,6 +8,8 @@ use crate::https::issue_for;
 use sanderling_testkit::{TestDirectory, run};
 
 const ZONE: &[u8] = b"@ 3600 IN SOA ns1 host 1 3600 600 86400 300\n@ IN NS ns1\nns1 IN A 192.0.2.1\n";
+const SEVERAL_SIGNERS_ZONE: &[u8] = b"@ 3600 IN SOA ns1 host 1 3600 600 86400 300\n@ IN NS ns1\nns1 IN A 192.0.2.1\n\
+    @ IN DNSKEY 257 3 13 AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0+Pw==\n";
 const FILES: &[(&str, &[u8])] = &[
     ("public/index.html", b"index\n"),
     ("public/404.html", b"page\n"),
@@ -21,6 +23,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("releases/current/index.html", b"index\n"),
     ("example.com.zone", ZONE),
     ("example.org.zone", ZONE),
+    ("several-signers.zone", SEVERAL_SIGNERS_ZONE),
     ("reverse.zone", ZONE),
     ("zones/example.com.zone", ZONE),
     ("sites/example.com.toml", b"[domain.\"example.com\"]\nsite = \"public\"\n"),

@@ -193,7 +193,8 @@ fn removed_line_of_a_signed_zone_is_warned_of() {
     let warning = "example.com was signed here, and is served without signatures since it has no `dnssec`";
     let checked = sanderling_testkit::run(&["check", "--config", &directory.argument("sanderling.toml")]);
     assert!(checked.errors.contains(warning), "{checked}");
-    let reload = directory.control("reload");
+    // The guard against lost records counts signatures as well.
+    let reload = directory.control_with("reload", &["--force-zone", "example.com"]);
     assert!(reload.status.success(), "{reload}");
     assert!(server.errors().contains(warning));
 }
