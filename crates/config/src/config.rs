@@ -404,7 +404,7 @@ impl Config {
                 self.has_transferred_zones() && !running.has_transferred_zones(),
                 "`primaries` or the first [catalog] was added",
             ),
-            (self.has_stored_zones() && self.state != running.state, "`state` has changed"),
+            (self.uses_state_folder() && self.state != running.state, "`state` has changed"),
             (!self.signed_zones.is_empty() && running.signed_zones.is_empty(), "`dnssec` was added"),
             // The running one was started without the state folder.
             (

@@ -12,6 +12,7 @@ mod config_reader;
 mod keys;
 mod flags;
 mod account;
+mod state_folder;
 mod private_files;
 mod config;
 mod site;
@@ -66,6 +67,7 @@ pub use signing::{
 };
 pub use similar::most_similar;
 pub use site::{DohPath, Hsts, Site, SiteOptions};
+pub use state_folder::DEFAULT_STATE;
 pub use transfers::{Primary, Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
 pub use updates::{NamePattern, UPDATE_TYPES, UpdateRule};
 pub use zones::{

@@ -20,8 +20,8 @@ pub struct PrivateFile<'c> {
 }
 
 impl Config {
-    /// The files that are not for the clients of a site. They need not exist. `state` is the state folder that is used.
-    pub fn private_files<'c>(&'c self, state: Option<&'c Path>) -> Vec<PrivateFile<'c>> {
+    /// The files that are not for the clients of a site, besides those in the state folder. They need not exist.
+    pub fn private_files(&self) -> Vec<PrivateFile<'_>> {
         let file = |kind, path, location| PrivateFile { kind, path, is_folder: false, location: Some(location) };
         let mut files = Vec::new();
         files.extend(self.files.iter().map(|path| PrivateFile {
@@ -54,7 +54,6 @@ impl Config {
         files.extend(
             self.zone_folder.iter().map(|zones| folder("zone folder", &zones.directory, Some(&zones.location))),
         );
-        files.extend(state.map(|state| folder("state folder", state, self.state_location.as_ref())));
         files
     }
 }

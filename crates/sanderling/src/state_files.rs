@@ -2,7 +2,7 @@
 
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::print;
-use sanderling_config::{ConfigSource, DomainName};
+use sanderling_config::{ConfigSource, DEFAULT_STATE, DomainName};
 use sanderling_keeper::key_transfer;
 use sanderling_state::{CERTIFICATES, CHAIN_FILE, KEY_FILE};
 use std::fs::{self, OpenOptions};
@@ -10,8 +10,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// The state folder of root, as the packages create it.
-const DEFAULT_STATE: &str = "/var/lib/sanderling";
 /// The private key and the chain in one file, in the order that HAProxy and Exim need.
 const COMBINED_FILE: &str = "combined.pem";
 

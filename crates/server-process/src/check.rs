@@ -100,6 +100,7 @@ fn json(diagnostics: &[Diagnostic]) -> String {
 /// also the name of that user if the configuration has none.
 fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String>), Vec<Diagnostic>> {
     let user = lookup_user(config)?;
+    let state_folder = config.state_folder(None);
     let (certificates, certificate_problems) = load_certificates(config);
     let secret_file = config.replies.cookie_secret_file.as_ref();
     let secret_problems = secret_file.and_then(|file| file.read().err().or_else(|| file.mode_problem()));
@@ -131,6 +132,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     }
     let mut loader = Loader::new();
     loader.set_user(name.clone());
+    loader.set_state_folder(state_folder);
     let mut loaded = loader.load(config, &[]);
     let mut problems = certificate_problems;
     problems.extend(secret_problems);

@@ -1,6 +1,7 @@
-//! Files of the configuration that a site would serve: its own file, logs, keys and the like, below a document root.
+//! Files that are not for the clients of a site, and that a site would serve: the file of the configuration, logs, keys and the like,
+//! below a document root. The state folder has the private keys of all domains: no site is served from beside it.
 
-use sanderling_config::diagnostic::{Diagnostic, Problem};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, PrivateFile};
 use sanderling_http::PathTraits;
 use sanderling_server::{Root, Site};
@@ -9,9 +10,40 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A warning for each private file of `config` that one of `sites`, which are those of `config`, would serve. `state` is the state
-/// folder that is used.
-pub(crate) fn warnings(config: &Config, sites: &[Site], state: Option<&Path>) -> Vec<Diagnostic> {
+/// The state folder that is used.
+#[derive(Debug)]
+pub(crate) struct PrivateState {
+    path: PathBuf,
+    /// Without symbolic links.
+    real: PathBuf,
+}
+
+impl PrivateState {
+    /// The folder at `path`, which need not exist. This makes no call that the sandbox denies.
+    pub(crate) fn new(path: PathBuf) -> PrivateState {
+        let real = fs::canonicalize(&path).ok().or_else(|| real_path(&path, &mut HashMap::new()));
+        PrivateState { real: real.unwrap_or_else(|| path.clone()), path }
+    }
+
+    /// Why the directory `real`, a path without symbolic links, must not be served. `kind` and `path` are those of the configuration.
+    pub(crate) fn check(&self, kind: &str, path: &Path, real: &Path, location: &Location) -> Result<(), Diagnostic> {
+        let (state, path) = (self.path.display(), path.display());
+        let message = if self.real == real {
+            format!("the {kind} `{path}` is the state folder `{state}`, which has private keys")
+        } else if self.real.starts_with(real) {
+            format!("the state folder `{state}`, which has private keys, is in the {kind} `{path}`")
+        } else if real.starts_with(&self.real) {
+            format!("the {kind} `{path}` is in the state folder `{state}`, which has private keys")
+        } else {
+            return Ok(());
+        };
+        let remedy = "it is not served; set `state` to a folder that no site has, or move what is served";
+        Err(Diagnostic::error(location.clone(), Problem::new(message, remedy)))
+    }
+}
+
+/// A warning for each private file of `config` that one of `sites`, which are those of `config`, would serve.
+pub(crate) fn warnings(config: &Config, sites: &[Site]) -> Vec<Diagnostic> {
     let mut roots: HashMap<&Path, Vec<usize>> = HashMap::new();
     for (index, site) in sites.iter().enumerate() {
         if let Root::Directory(root) = &site.root {
@@ -19,7 +51,7 @@ pub(crate) fn warnings(config: &Config, sites: &[Site], state: Option<&Path>) ->
         }
     }
     let mut real_folders = HashMap::new();
-    let warnings = config.private_files(state).into_iter().filter_map(|file| {
+    let warnings = config.private_files().into_iter().filter_map(|file| {
         let real = real_path(file.path, &mut real_folders)?;
         let (index, path) = real.ancestors().find_map(|root| {
             let path = real.strip_prefix(root).ok()?;

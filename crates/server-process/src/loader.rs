@@ -12,7 +12,7 @@ mod site_directories;
 
 use crate::catalog_members::CatalogMembers;
 use crate::client_policy;
-use crate::exposed_files;
+use crate::exposed_files::{self, PrivateState};
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
 use crate::load_status::{Changes, FolderState, LoadStatus, ReleaseState, SiteState, ZoneState};
 use crate::rules_files::{self, LoadedRules, RulesVersion};
@@ -73,8 +73,12 @@ pub(crate) struct Loader {
     zones: HashMap<DomainName, LoadedZone>,
     /// The folder of zones.
     zone_folder: Option<PathBuf>,
-    /// The state folder, which has the transferred zones.
+    /// The state folder, if it has zones, or what belongs to zones.
     state: Option<PathBuf>,
+    /// The state folder, whatever it has. The configuration may use none.
+    state_folder: Option<PathBuf>,
+    /// The state folder of the configuration that is loaded, if it uses one.
+    private_state: Option<PrivateState>,
     /// The zones that catalogs have brought.
     members: CatalogMembers,
     /// The user that the process has switched to.
@@ -184,6 +188,8 @@ impl Loader {
             zones: HashMap::new(),
             zone_folder: None,
             state: None,
+            state_folder: None,
+            private_state: None,
             members: CatalogMembers::default(),
             user: None,
             derived: Arc::default(),
@@ -205,6 +211,11 @@ impl Loader {
         self.user = user;
     }
 
+    /// From the next load on, no site is served from within the state folder, or from around it.
+    pub(crate) fn set_state_folder(&mut self, state_folder: Option<PathBuf>) {
+        self.state_folder = state_folder;
+    }
+
     /// From the next load on, this is what the agent has derived.
     pub(crate) fn set_derived(&mut self, derived: Arc<DerivedSet>) {
         self.derived = derived;
@@ -219,12 +230,12 @@ impl Loader {
     /// all the same if it is one of `forced_zones`.
     pub(crate) fn load(&mut self, config: &Config, forced_zones: &[DomainName]) -> Loaded {
         let mut report = Report::default();
+        self.private_state = self.state_folder.clone().filter(|_| config.uses_state_folder()).map(PrivateState::new);
         let sites: Vec<Site> =
             config.sites.iter().map(|site| self.load_site(site, &config.limits, &mut report)).collect();
         let domains: BTreeSet<Option<&DomainName>> = config.sites.iter().map(|site| site.hosts.first()).collect();
         self.roots.retain(|domain, _| domains.contains(&domain.as_ref()));
-        let state = self.state.as_deref().or(config.state.as_deref());
-        report.warnings.extend(exposed_files::warnings(config, &sites, state));
+        report.warnings.extend(exposed_files::warnings(config, &sites));
         let default_site = match config.default_site {
             DefaultSite::None => sanderling_server::DefaultSite::None,
             DefaultSite::Addresses(index) => sanderling_server::DefaultSite::Addresses(index),

@@ -172,13 +172,15 @@ impl Inherited {
             }
             None => self.fail(error),
         })?;
-        if let Some(state) = &state_folder {
+        let state_of_zones = state_folder.clone().filter(|_| config.has_stored_zones());
+        if let Some(state) = &state_of_zones {
             // Before the sandbox, which allows a folder that exists. The agent may have created it.
             for folder in [TRANSFERRED_ZONES, JOURNALS, UPDATES, SIGNED_ZONES] {
                 let _ = DirBuilder::new().mode(0o700).create(state.join(folder));
             }
         }
-        let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones), state_folder);
+        let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones), state_of_zones);
+        loader.set_state_folder(state_folder);
         loader.set_user(user.as_ref().map(|user| user.name.clone()));
         loader.set_derived(Arc::clone(&self.derived));
         let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, watched_sites, updates, .. } =

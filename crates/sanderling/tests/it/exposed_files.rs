@@ -45,7 +45,7 @@ fn write_private_files(directory: &TestDirectory, folder: &str) {
 /// A configuration with private files in `folder`, which is below its own directory or empty, and this document root.
 fn configuration(folder: &str, document_root: &str) -> String {
     format!(
-        "include = [\"{folder}sites/*.toml\"]\nstate = \"{folder}state\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n[https]\n\
+        "include = [\"{folder}sites/*.toml\"]\n[http]\nlisten = [\"127.0.0.1:0\"]\n[https]\n\
          listen = [\"127.0.0.1:0\"]\n[dns]\nlisten = [\"127.0.0.1:0\"]\nzones = \"{folder}zones/*.zone\"\n\
          cookie_secret_file = \"{folder}cookies.secret\"\n[log]\naccess = \"{folder}access.log\"\n\
          queries = \"{folder}queries.log\"\n[domain.\"example.com\"]\nsite = \"{document_root}\"\n\
@@ -65,17 +65,16 @@ fn each_private_file_in_the_document_root_is_reported_with_both_paths_and_its_li
         format!("the {kind} `{name}` is in the document root `.`, and its files are served below /{name}")
     };
     let expected = [
-        ("sanderling.toml:15:8", is_in("configuration file", "sanderling.toml")),
-        ("sanderling.toml:15:8", is_in("configuration file", "private/sites/more.toml")),
-        ("sanderling.toml:12:10", is_in("access log", "private/access.log")),
-        ("sanderling.toml:13:11", is_in("query log", "private/queries.log")),
-        ("sanderling.toml:19:31", is_in("file of users", "private/users.htpasswd")),
-        ("sanderling.toml:17:25", is_in("private key", "private/key.pem")),
+        ("sanderling.toml:14:8", is_in("configuration file", "sanderling.toml")),
+        ("sanderling.toml:14:8", is_in("configuration file", "private/sites/more.toml")),
+        ("sanderling.toml:11:10", is_in("access log", "private/access.log")),
+        ("sanderling.toml:12:11", is_in("query log", "private/queries.log")),
+        ("sanderling.toml:18:31", is_in("file of users", "private/users.htpasswd")),
+        ("sanderling.toml:16:25", is_in("private key", "private/key.pem")),
         ("private/sites/more.toml:3:15", is_in("TSIG secret file", "private/tsig.secret")),
-        ("sanderling.toml:10:22", is_in("cookie secret file", "private/cookies.secret")),
-        ("sanderling.toml:16:8", is_in("zone file", "private/example.com.zone")),
-        ("sanderling.toml:9:9", of_folder("zone folder", "private/zones")),
-        ("sanderling.toml:2:9", of_folder("state folder", "private/state")),
+        ("sanderling.toml:9:22", is_in("cookie secret file", "private/cookies.secret")),
+        ("sanderling.toml:15:8", is_in("zone file", "private/example.com.zone")),
+        ("sanderling.toml:8:9", of_folder("zone folder", "private/zones")),
     ];
     let mut expected: Vec<String> =
         expected.iter().map(|(place, message)| format!("{place}: warning: {message}")).collect();
@@ -95,7 +94,7 @@ fn private_file_that_is_not_served_is_not_reported() {
     let text = configuration("public/.private/", "public")
         .replace("site = \"public\"", "site = \"public\"\nhidden_files = true");
     directory.write("sanderling.toml", text.as_bytes());
-    assert_eq!(warnings(&directory).len(), 10);
+    assert_eq!(warnings(&directory).len(), 9);
     write_private_files(&directory, "private/");
     directory.write("sanderling.toml", configuration("private/", "public").as_bytes());
     assert_eq!(warnings(&directory), [""; 0]);
@@ -125,4 +124,69 @@ fn start_and_reload_warn_of_a_file_that_is_served() {
     directory.replace("sanderling.toml", format!("{text}[log]\naccess = \"access.log\"\n").as_bytes());
     assert!(directory.control("reload").status.success());
     server.wait_for_error("sanderling.toml:6:10: warning: the access log ");
+}
+
+/// A configuration with this site and state folder.
+fn with_state(site: &str, state: &str) -> String {
+    format!("state = \"{state}\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"{site}\"\n")
+}
+
+#[test]
+fn site_in_the_state_folder_or_around_it_is_an_error() {
+    let directory = TestDirectory::with(&[("public/index.html", b"<!doctype html>"), ("other/index.html", b"")]);
+    std::os::unix::fs::symlink("../public/state", directory.path().join("other/link")).unwrap();
+    std::os::unix::fs::symlink("public", directory.path().join("current")).unwrap();
+    let check = |text: &str, expected: Option<&str>| {
+        directory.replace("sanderling.toml", text.as_bytes());
+        let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+        assert_eq!(ended.code(), Some(expected.map_or(0, |_| 1)), "{text}{ended}");
+        let expected = expected.map_or(String::new(), |expected| {
+            format!(": {expected}; it is not served; set `state` to a folder that no site has")
+        });
+        let errors = ended.errors.replace(&directory.argument(""), "");
+        assert!(errors.contains(&expected), "{text}{ended}");
+    };
+    let state = |path: &str| format!("the state folder `{path}`, which has private keys, is in the site ");
+    // Whether the folder exists or not, and whether it is hidden or not.
+    check(&with_state("public", "public/state"), Some(&format!("{}`public`", state("public/state"))));
+    check(&with_state(".", "state"), Some(&format!("{}`.`", state("state"))));
+    check(&with_state("public", "public/.state"), Some(&format!("{}`public`", state("public/.state"))));
+    directory.write("public/state/keys/key.pem", b"");
+    check(&with_state("current", "other/link"), Some(&format!("{}`current`", state("other/link"))));
+    let itself = "the site `public/state` is the state folder `other/link`, which has private keys";
+    check(&with_state("public/state", "other/link"), Some(itself));
+    let inside = "the site `public/state/keys` is in the state folder `public/state`, which has private keys";
+    check(&with_state("public/state/keys", "public/state"), Some(inside));
+    let targets = format!("{}link_targets = [\"public\"]\n", with_state("other", "public/state"));
+    let target = "the state folder `public/state`, which has private keys, is in the link target `public`";
+    check(&targets, Some(target));
+    check(&with_state("public", "public-state"), None);
+}
+
+#[test]
+fn site_around_the_state_folder_is_not_served_also_after_a_reload() {
+    let directory = TestDirectory::with(&[("public/index.html", b"index"), ("other/index.html", b"other")]);
+    directory.write("public/state/keys/key.pem", b"secret");
+    let other = "[domain.\"example.net\"]\nsite = \"other\"\n";
+    let configure = |text: &str| directory.replace("sanderling.toml", format!("{text}{other}").as_bytes());
+    configure(&with_state("public", "state"));
+    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 1, dns: 0 });
+    let get = |host: &str, path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        response_to(server.http(), &request).text()
+    };
+    assert_eq!(get("example.com", "/"), "index");
+    // The directory that was served before is not kept: it has the state folder now.
+    configure(&with_state("public", "public/state"));
+    let reloaded = directory.control("reload");
+    assert!(!reloaded.status.success(), "{reloaded:?}");
+    server.wait_for_error("sanderling.toml:5:8: the state folder `");
+    for path in ["/", "/state/keys/key.pem"] {
+        let body = get("example.com", path);
+        assert!(!body.contains("index") && !body.contains("secret"), "{body}");
+    }
+    assert_eq!(get("example.net", "/"), "other");
+    configure(&with_state("public", "state"));
+    assert!(directory.control("reload").status.success());
+    assert_eq!(get("example.com", "/"), "index");
 }

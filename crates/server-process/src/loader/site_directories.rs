@@ -1,10 +1,11 @@
-//! Opens the directories that a site serves: its document root, earlier releases, and where symbolic links may lead to.
+//! Opens the directories that a site serves: its document root, earlier releases, and where symbolic links may lead to. None of them is
+//! within the state folder, or around it.
 
 use super::{Loader, Report, ServedRoot, open_directory};
 use crate::access;
 use crate::load_status::SiteService;
 use sanderling_config::ReleaseLink;
-use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_os::directory::Directory;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ impl Loader {
         let releases = link.previous(release);
         let opened = releases.iter().filter_map(|path| {
             let (directory, id) = open_directory(path).ok()?;
+            self.check_apart("release", path, &directory, &Location::File(path.clone())).ok()?;
             Some((self.index_of(id, &directory)?, Arc::new(directory)))
         });
         opened.unzip()
@@ -27,8 +29,12 @@ impl Loader {
         report: &mut Report,
     ) -> (Vec<usize>, Vec<Arc<Directory>>) {
         report.errors.extend(site.link_target_problems());
-        let targets = site.options.link_targets.iter().filter_map(|(path, _)| {
+        let targets = site.options.link_targets.iter().filter_map(|(path, location)| {
             let (directory, id) = open_directory(path).ok()?;
+            if let Err(diagnostic) = self.check_apart("link target", path, &directory, location) {
+                report.errors.push(diagnostic);
+                return None;
+            }
             Some((self.index_or_denial(id, &directory, path, report).ok()?, Arc::new(directory)))
         });
         targets.unzip()
@@ -52,7 +58,10 @@ impl Loader {
             Err(diagnostic) => (None, diagnostic),
         };
         report.errors.push(error);
-        match (opened, self.roots.get(&domain)) {
+        let last_good = self.roots.get(&domain);
+        let is_apart =
+            |root: &&ServedRoot| self.check_apart("site", &root.path, &root.directory, &site.location).is_ok();
+        match (opened, last_good.filter(is_apart)) {
             // The last good directory is this one, which cannot be read any more.
             (Some(opened), Some(last_good)) if last_good.index == opened.index => {
                 (Some(opened), SiteService::Unreadable)
@@ -64,15 +73,32 @@ impl Loader {
     }
 
     /// # Errors
-    /// The document root cannot be opened.
+    /// The directory that was opened at `path` is within the state folder, or around it.
+    fn check_apart(
+        &self,
+        kind: &str,
+        path: &Path,
+        directory: &Directory,
+        location: &Location,
+    ) -> Result<(), Diagnostic> {
+        match &self.private_state {
+            Some(state) => state.check(kind, path, directory.real_path(), location),
+            None => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// The document root cannot be opened, or must not be served.
     fn open_root(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Result<ServedRoot, Diagnostic> {
-        let opened = open_directory(&site.document_root)
-            .and_then(|(root, id)| Ok((self.index_or_denial(id, &root, &site.document_root, report)?, root)));
-        let (index, root) = opened.map_err(|error| {
-            let message = format!("cannot open the site `{}`: {}", site.document_root.display(), error_text(&error));
+        let path = &site.document_root;
+        let failed = |error| {
+            let message = format!("cannot open the site `{}`: {}", path.display(), error_text(&error));
             let problem = Problem::new(message, "check the path of the directory and its permissions");
             Diagnostic::error(site.location.clone(), problem)
-        })?;
-        Ok(ServedRoot { path: site.document_root.clone(), index, directory: Arc::new(root) })
+        };
+        let (root, id) = open_directory(path).map_err(failed)?;
+        self.check_apart("site", path, &root, &site.location)?;
+        let index = self.index_or_denial(id, &root, path, report).map_err(failed)?;
+        Ok(ServedRoot { path: path.clone(), index, directory: Arc::new(root) })
     }
 }

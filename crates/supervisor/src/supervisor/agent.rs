@@ -36,8 +36,6 @@ const QUICK_EXIT_MAX: Duration = Duration::from_secs(10);
 const EXIT_TIME: Duration = Duration::from_secs(1);
 /// Commands that wait for an agent which does not run.
 const WAITING_MAX: usize = 16;
-/// The state folder of root, as the packages create it.
-const DEFAULT_STATE: &str = "/var/lib/sanderling";
 
 /// What is known of the agent.
 #[derive(Debug, Default)]
@@ -148,12 +146,9 @@ impl Agent {
 }
 
 impl Supervisor {
-    /// The state folder: of the argument, of `config`, of the service manager, or the default one of root.
+    /// The state folder that `config` is served with.
     pub(super) fn state_path(&self, config: &Config) -> Option<PathBuf> {
-        let of_service_manager =
-            || std::env::var_os("STATE_DIRECTORY").filter(|path| !path.is_empty()).map(PathBuf::from);
-        let default = || (effective_uid() == 0).then(|| PathBuf::from(DEFAULT_STATE));
-        self.agent.state_argument.clone().or_else(|| config.state.clone()).or_else(of_service_manager).or_else(default)
+        config.state_folder(self.agent.state_argument.as_deref())
     }
 
     /// Starts the agent if it is needed, and ends it if it is not, or needs another configuration.
@@ -171,7 +166,7 @@ impl Supervisor {
             self.agent.kill();
             self.agent.config = Some(Arc::clone(&needed));
             self.agent.report = None;
-            self.agent.start_at = needs_agent(&needed).then(Instant::now);
+            self.agent.start_at = needed.needs_agent().then(Instant::now);
         }
         let is_due = self.agent.start_at.is_some_and(|at| Instant::now() >= at);
         if self.agent.process.as_ref().is_some_and(|process| !process.is_killed) {
@@ -325,7 +320,7 @@ impl Supervisor {
             self.pass_on_challenges();
             self.agent.challenges = None;
         }
-        if self.lifecycle.is_stopping() || !needs_agent(&self.active.config) {
+        if self.lifecycle.is_stopping() || !self.active.config.needs_agent() {
             return;
         }
         let lifetime = Some(process.started_at.elapsed()).filter(|lifetime| *lifetime >= QUICK_EXIT_MAX);
@@ -338,7 +333,7 @@ impl Supervisor {
 
     /// Starts the agent again, which has been ended for an upgrade that has failed.
     pub(super) fn restart_agent(&mut self) {
-        self.agent.start_at = needs_agent(&self.active.config).then(Instant::now);
+        self.agent.start_at = self.active.config.needs_agent().then(Instant::now);
     }
 
     /// Ends the agent for good.
@@ -378,7 +373,7 @@ impl Supervisor {
                 };
                 self.reply(requester, Err(reason));
             }
-            (false, Some(_)) if !requests_certificates(&self.active.config) => {
+            (false, Some(_)) if !self.active.config.requests_certificates() => {
                 self.reply(
                     requester,
                     Err("no certificates are requested; add [certificates] to the configuration file"),
@@ -393,22 +388,12 @@ impl Supervisor {
     }
 }
 
-/// Whether there is something to request, to transfer or to derive, or a server to notify.
-pub(super) fn needs_agent(config: &Config) -> bool {
-    requests_certificates(config) || config.has_stored_zones() || config.has_derived_records()
-}
-
 /// Creates the state folder, unless it exists.
 pub(super) fn prepare_state(state: &Path, config: &Config) -> io::Result<()> {
     let user = lookup_user(config)
         .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
     let owner = user.filter(|_| effective_uid() == 0).map(|user| (user.uid, user.gid));
     sanderling_state::prepare(state, owner).map_err(|error| io::Error::other(error.to_string()))
-}
-
-/// Whether there are certificates to request.
-pub(super) fn requests_certificates(config: &Config) -> bool {
-    config.acme.is_some() && config.automatic_certificates().next().is_some()
 }
 
 /// Whether an agent with one configuration does what one with the other would.
@@ -456,7 +441,7 @@ mod tests {
     fn agent_is_restarted_for_what_concerns_it() {
         const ACME: &str = "[certificates]\nagree_to_terms = true\n[domain.\"example.com\"]\nsite = \"a\"\n";
         let before = config(ACME);
-        assert!(needs_agent(&before) && has_same_agent(&before, &config(ACME)));
+        assert!(before.needs_agent() && has_same_agent(&before, &config(ACME)));
         assert!(has_same_agent(&before, &config(&format!("workers = 1\n{ACME}index = [\"a.html\"]\n"))));
         for other in [
             &format!("state = \"x\"\n{ACME}"),
@@ -467,10 +452,10 @@ mod tests {
             assert!(!has_same_agent(&before, &config(other)), "{other}");
         }
         let none = config(&format!("{ACME}certificate = \"none\"\n"));
-        assert!(!needs_agent(&none) && !has_same_agent(&before, &none));
-        assert!(!needs_agent(&config("[domain.\"example.com\"]\nsite = \"a\"\n")));
+        assert!(!none.needs_agent() && !has_same_agent(&before, &none));
+        assert!(!config("[domain.\"example.com\"]\nsite = \"a\"\n").needs_agent());
         let notifies =
             config("[domain.\"example.com\"]\nzone = \"a.zone\"\nsecondaries = [{ address = \"192.0.2.1\" }]\n");
-        assert!(needs_agent(&notifies) && !requests_certificates(&notifies));
+        assert!(notifies.needs_agent() && !notifies.requests_certificates());
     }
 }

@@ -1,6 +1,5 @@
 //! The certificates that the agent requests, in words: `sanderling certificates`.
 
-use super::agent::requests_certificates;
 use super::{Requester, Supervisor};
 use sanderling_ipc::Text;
 use sanderling_ipc::agent::{AgentReport, CertificateReport, ScheduledTask};
@@ -10,7 +9,7 @@ impl Supervisor {
     /// Answers with the state of all certificates, or of that of one domain.
     pub(super) fn reply_with_certificates(&mut self, requester: Requester, name: Option<&str>, is_json: bool) {
         let Some(report) = &self.agent.report else {
-            let reason = match requests_certificates(&self.active.config) {
+            let reason = match self.active.config.requests_certificates() {
                 true => "the agent has not reported yet; try again, and see the log",
                 false => {
                     "no certificates are requested; add [certificates] to the configuration file, or see `sanderling status` \

@@ -61,8 +61,9 @@ impl Supervisor {
         listeners: Listeners,
     ) -> io::Result<()> {
         let (ours, theirs) = Connection::pair()?;
-        let state_of_zones = self.state_path(&next.config).filter(|_| next.config.has_stored_zones());
-        if let Some(Err(error)) = state_of_zones.as_ref().map(|state| prepare_state(state, &next.config)) {
+        let state = self.state_path(&next.config);
+        let state_of_zones = state.as_ref().filter(|_| next.config.has_stored_zones());
+        if let Some(Err(error)) = state_of_zones.map(|state| prepare_state(state, &next.config)) {
             log_error(&format!("cannot keep zones in the state folder: {}", error_text(&error)));
         }
         let mut passed_on = self.secrets_for(&next)?;
@@ -75,7 +76,7 @@ impl Supervisor {
         descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
         descriptors.extend(listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
         let mut arguments = self.arguments("internal-server-process", false);
-        arguments.extend(state_of_zones.into_iter().flat_map(|state| ["--state".into(), state.into_os_string()]));
+        arguments.extend(state.into_iter().flat_map(|state| ["--state".into(), state.into_os_string()]));
         if let StartReason::Reload { forced_zones, .. } = &start_reason {
             arguments.extend(forced_zones.iter().flat_map(|zone| ["--force-zone".into(), OsString::from(zone)]));
         }

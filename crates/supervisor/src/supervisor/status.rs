@@ -1,6 +1,5 @@
 //! The supervisor's part of the status; that of the serving process follows it.
 
-use super::agent::needs_agent;
 use super::certificates::when;
 use super::{Requester, StatusRequest, Supervisor};
 use crate::phase::Phase;
@@ -145,7 +144,7 @@ impl Supervisor {
             cut_off: self.cut_off_count,
             listeners: listeners.collect(),
             processes: processes.collect(),
-            agent: needs_agent(&self.active.config).then(|| AgentStatus {
+            agent: self.active.config.needs_agent().then(|| AgentStatus {
                 pid: self.agent.pid(),
                 restarts: self.agent.restart_count(),
                 report: self.agent.report.clone(),
