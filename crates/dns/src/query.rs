@@ -11,7 +11,7 @@ use crate::packed_rrset::{CLASS_CH, CLASS_IN, HEADER_BYTES};
 use crate::question::{Header, Question, find_edns, tsig_at};
 use crate::reply_options::{QueryOptions, ReplyOptions};
 use crate::rtype::Rtype;
-use crate::tsig::Tsig;
+use crate::tsig::{Tsig, TsigError};
 use crate::zone::Lookup;
 use crate::zone_map::{FoundZone, ZoneMap};
 use core::net::IpAddr;
@@ -209,6 +209,13 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
     pub fn has_valid_signature(&self, options: &ReplyOptions, now_unix_s: u64) -> bool {
         self.tsig()
             .is_some_and(|(tsig, offset)| tsig.verify(self.message, offset, &options.tsig_keys, now_unix_s).0.is_ok())
+    }
+
+    /// Why the signature of the query is not accepted; `None` if it is, or if the query has none.
+    #[cold]
+    pub fn signature_error(&self, options: &ReplyOptions, now_unix_s: u64) -> Option<TsigError> {
+        let (tsig, offset) = self.tsig()?;
+        tsig.verify(self.message, offset, &options.tsig_keys, now_unix_s).0.err()
     }
 
     /// Whether the query asks for a zone, or its changes, and may get them (RFC 5936, RFC 1995).

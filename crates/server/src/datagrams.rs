@@ -388,10 +388,10 @@ impl QueryBatch<'_> {
         if let Some(policy) = &self.snapshot.notify
             && let Some(request) = NotifyRequest::new(query)
         {
-            let length_bytes = policy.answer(request, info, zones, options, out);
+            let length_bytes = policy.answer(request, info, zones, options, self.metrics, out);
             return Some(length_bytes.map_or(Answer::NoReply, Answer::Reply));
         }
-        transfers::answer_restricted(query, info, zones, &self.snapshot.transfers, options, out)
+        transfers::answer_restricted(query, info, zones, &self.snapshot.transfers, options, self.metrics, out)
     }
 
     /// Over UDP there is no transfer, only its first answer.

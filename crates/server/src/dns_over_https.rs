@@ -35,6 +35,9 @@ pub(crate) fn answer<'r, 'b>(
     let answered = dns_query(request, content, &mut room).and_then(|message| {
         let info = RequestInfo { client, transport: DnsTransport::Https, now_unix_s: now_unix_ms / 1000 };
         let query = ParsedQuery::parse(&snapshot.zones, message);
+        if let Some(error) = query.signature_error(&snapshot.reply_options, info.now_unix_s) {
+            metrics.add(Counter::of_tsig_error(error), 1);
+        }
         match answer_with_options(&query, &info, &snapshot.reply_options, reply) {
             Answer::Reply(length_bytes) => {
                 if let Some(statistics) = &metrics.statistics {

@@ -90,7 +90,8 @@ impl DnsStream {
             if let Some(policy) = &context.snapshot.notify
                 && let Some(request) = NotifyRequest::new(&query)
             {
-                let length_bytes = policy.answer(request, &info, &context.snapshot.zones, reply_options, reply);
+                let (zones, metrics) = (&context.snapshot.zones, context.metrics);
+                let length_bytes = policy.answer(request, &info, zones, reply_options, metrics, reply);
                 length_bytes.map_or(Answer::NoReply, Answer::Reply)
             } else if query.is_refused()
                 && let Some(answer) = transfers::answer_restricted(
@@ -99,6 +100,7 @@ impl DnsStream {
                     &context.snapshot.zones,
                     &context.snapshot.transfers,
                     reply_options,
+                    context.metrics,
                     reply,
                 )
             {

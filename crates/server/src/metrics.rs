@@ -3,6 +3,7 @@
 use crate::heartbeat::Heartbeat;
 use crate::options::StatisticsOptions;
 use crate::statistics::ThreadStatistics;
+use sanderling_dns::TsigError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -89,9 +90,9 @@ counters! {
     DnsUpdatesOverLimit = "dns_updates_over_limit": "Dynamic updates refused because of dns_updates_waiting_max.";
     DnsTransfersOverLimit = "dns_transfers_over_limit": "Zone transfers refused because of dns_transfers_max.";
     DnsTransfersAborted = "dns_transfers_aborted": "Zone transfers with a record that fits into no message.";
-    TsigBadKey = "tsig_bad_key": "Queries for a transfer signed with an unknown key.";
-    TsigBadSig = "tsig_bad_sig": "Queries for a transfer with a wrong or cut off signature.";
-    TsigBadTime = "tsig_bad_time": "Queries for a transfer signed at another time.";
+    TsigBadKey = "tsig_bad_key": "DNS messages signed with an unknown key.";
+    TsigBadSig = "tsig_bad_sig": "DNS messages with a wrong or cut off signature.";
+    TsigBadTime = "tsig_bad_time": "DNS messages signed at another time.";
     UdpReceiveErrors = "udp_receive_errors": "Failed calls to receive datagrams.";
     UdpRepliesLost = "udp_replies_lost": "UDP replies that the kernel refused.";
     AcceptErrors = "accept_errors": "Connections not accepted for lack of descriptors or memory.";
@@ -100,6 +101,17 @@ counters! {
 }
 
 pub(crate) const COUNTER_COUNT: usize = Counter::ALL.len();
+
+impl Counter {
+    /// The counter of messages whose signature has this error.
+    pub(crate) fn of_tsig_error(error: TsigError) -> Counter {
+        match error {
+            TsigError::BadKey => Counter::TsigBadKey,
+            TsigError::BadTime => Counter::TsigBadTime,
+            TsigError::BadSig | TsigError::BadTrunc | TsigError::Malformed => Counter::TsigBadSig,
+        }
+    }
+}
 
 /// The counters of one thread.
 #[derive(Debug)]

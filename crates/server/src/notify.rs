@@ -1,5 +1,6 @@
 //! NOTIFY from primary servers (RFC 1996): which of them are accepted, and where the control thread finds them.
 
+use crate::metrics::{Counter, ThreadMetrics};
 use crate::transfers::TransferRule;
 use sanderling_dns::notify::{NotifyAnswer, NotifyRequest};
 use sanderling_dns::{Name, NameBuf, ReplyOptions, RequestInfo, ZoneMap};
@@ -90,11 +91,15 @@ impl NotifyPolicy {
         info: &RequestInfo,
         zones: &ZoneMap,
         options: &ReplyOptions,
+        metrics: &ThreadMetrics,
         out: &mut [u8],
     ) -> Option<usize> {
         let (client, now_unix_s) = (info.client.ip(), info.now_unix_s);
         let answer = match request.verify(&options.tsig_keys, now_unix_s) {
-            Err(error) => NotifyAnswer::Tsig(error),
+            Err(error) => {
+                metrics.add(Counter::of_tsig_error(error), 1);
+                NotifyAnswer::Tsig(error)
+            }
             Ok(()) => match self.rules(request.apex(), zones) {
                 None => NotifyAnswer::NotSecondary,
                 Some(rules) if rules.iter().any(|rule| rule.matches(client, request.key())) => {

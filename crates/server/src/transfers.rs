@@ -4,9 +4,7 @@ use crate::metrics::{Counter, ThreadMetrics};
 use crate::rate_limit_policy::IpNetwork;
 use sanderling_dns::restricted::RestrictedQuery;
 use sanderling_dns::transfer::{RecordTooLong, Refusal, TransferRequest, ZoneTransfer};
-use sanderling_dns::{
-    Answer, Name, NameBuf, ParsedQuery, ReplyOptions, RequestInfo, TsigError, Zone, ZoneEntry, ZoneMap,
-};
+use sanderling_dns::{Answer, Name, NameBuf, ParsedQuery, ReplyOptions, RequestInfo, Zone, ZoneEntry, ZoneMap};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -198,7 +196,8 @@ pub(crate) fn begin(mut request: TransferRequest<'_, '_>, context: TransferConte
     }
 }
 
-/// Answers a query for a zone that only those may see that may transfer it; `None` if it is none, or not allowed.
+/// Answers a query for a zone that only those may see that may transfer it; `None` if it is none, or not allowed. A signature that is not
+/// accepted is counted.
 #[cold]
 #[inline(never)]
 pub(crate) fn answer_restricted(
@@ -207,8 +206,13 @@ pub(crate) fn answer_restricted(
     zones: &ZoneMap,
     policy: &TransferPolicy,
     options: &ReplyOptions,
+    metrics: &ThreadMetrics,
     out: &mut [u8],
 ) -> Option<Answer> {
+    if let Some(error) = query.signature_error(options, info.now_unix_s) {
+        metrics.add(Counter::of_tsig_error(error), 1);
+        return None;
+    }
     let query = RestrictedQuery::new(zones, query)?;
     let key = query.key(options, info.now_unix_s);
     let is_allowed = policy.allows(query.apex(), info.client.ip(), key.as_ref().map(NameBuf::as_name));
@@ -225,14 +229,9 @@ enum Decision {
 
 fn decide(request: &mut TransferRequest<'_, '_>, context: TransferContext<'_>) -> Result<Decision, (Refusal, Counter)> {
     let TransferContext { zones, policy, options, client, channel, now_unix_s, .. } = context;
-    request.verify(&options.tsig_keys, now_unix_s).map_err(|error| {
-        let counter = match error {
-            TsigError::BadKey => Counter::TsigBadKey,
-            TsigError::BadTime => Counter::TsigBadTime,
-            TsigError::BadSig | TsigError::BadTrunc | TsigError::Malformed => Counter::TsigBadSig,
-        };
-        (Refusal::Tsig(error), counter)
-    })?;
+    request
+        .verify(&options.tsig_keys, now_unix_s)
+        .map_err(|error| (Refusal::Tsig(error), Counter::of_tsig_error(error)))?;
     // RFC 5936 §4.2: there is no AXFR over UDP.
     let is_possible = channel != Channel::OtherEncryption && (channel == Channel::Stream || request.is_incremental());
     if !is_possible || !policy.allows(request.apex(), client, request.key()) {

@@ -237,7 +237,10 @@ impl UpdatePolicy {
         if !update.has_known_edns() {
             return Err(UpdateResult::BadVersion);
         }
-        update.verify(&context.options.tsig_keys, context.info.now_unix_s).map_err(UpdateResult::Tsig)?;
+        update.verify(&context.options.tsig_keys, context.info.now_unix_s).map_err(|error| {
+            context.metrics.add(Counter::of_tsig_error(error), 1);
+            UpdateResult::Tsig(error)
+        })?;
         let is_served = update.is_of_internet() && context.zones.get(update.apex()).is_some();
         match (is_served, self.is_allowed_key(update)) {
             (false, _) => Err(UpdateResult::Refused(UpdateRefusal::NotAuthoritative)),

@@ -191,6 +191,11 @@ fn other_transfers_are_refused_and_counted_by_cause() {
     check_counter(&directory, "tsig_bad_key 1");
     assert!(status(plain, &["-y", "hmac-sha256:transfer:b3RoZXI="]).contains("BADSIG"));
     check_counter(&directory, "tsig_bad_sig 1");
+    // Also of other queries, over UDP.
+    for (key, counted) in [("unknown", "tsig_bad_key 2"), ("transfer", "tsig_bad_sig 2")] {
+        kdig(plain, &["+notcp", "-y", &format!("hmac-sha256:{key}:b3RoZXI="), "example.com", "SOA"]);
+        check_counter(&directory, counted);
+    }
     assert_eq!(status(dot, &["+tls"]), "REFUSED");
     // The limit of transfers, which are allowed.
     assert_eq!(status(plain, &["-y", TSIG]), "SERVFAIL");
