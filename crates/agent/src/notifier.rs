@@ -1,12 +1,13 @@
 //! Tells secondary servers that a zone has changed (RFC 1996): at once, and again after growing pauses until they confirm it, a
-//! bounded number of times. A later version takes the place of the one before.
+//! bounded number of times. A later version takes the place of the one before. A server that learns of its zones by a catalog may not have
+//! a new zone yet: its errors do not end the attempts for the first version.
 //!
 //! Each secondary of each zone has its own task while it has not confirmed the last version.
 
 use crate::dns_exchange::{ExchangeError, exchange};
 use crate::tsig_keys::TsigSecrets;
 use sanderling_config::log::log_warning;
-use sanderling_config::{DomainName, Secondary};
+use sanderling_config::{Catalog, CatalogRole, Config, DomainName, Secondary};
 use sanderling_dns::client::QueryKind;
 use sanderling_ipc::agent::{NotifyOutcome, NotifyReport, ServedZone, ZoneReport};
 use sanderling_zone_files::wire_name;
@@ -28,6 +29,8 @@ const UNANSWERED_MAX: usize = 64;
 pub(crate) struct Notifier {
     shared: Rc<Shared>,
     zones: BTreeMap<DomainName, NotifiedZone>,
+    /// The servers that learn of zones by a catalog.
+    catalog_secondaries: Vec<Secondary>,
 }
 
 /// What the tasks need.
@@ -57,9 +60,14 @@ impl Drop for Target {
 
 impl Notifier {
     /// `changed` is notified when the report has changed.
-    pub(crate) fn new(keys: Rc<RefCell<TsigSecrets>>, changed: Rc<Notify>) -> Notifier {
+    pub(crate) fn new(config: &Config, keys: Rc<RefCell<TsigSecrets>>, changed: Rc<Notify>) -> Notifier {
         let unanswered = Semaphore::new(UNANSWERED_MAX);
-        Notifier { shared: Rc::new(Shared { keys, changed, unanswered }), zones: BTreeMap::new() }
+        let of_catalog = |catalog: &Catalog| match &catalog.role {
+            CatalogRole::Producer { secondaries, .. } => secondaries.clone(),
+            CatalogRole::Consumer { .. } => Vec::new(),
+        };
+        let catalog_secondaries = config.catalogs.iter().flat_map(of_catalog).collect();
+        Notifier { shared: Rc::new(Shared { keys, changed, unanswered }), zones: BTreeMap::new(), catalog_secondaries }
     }
 
     /// Forgets zones that are not served any more.
@@ -74,12 +82,14 @@ impl Notifier {
         if self.zones.get(name).is_some_and(|notified| notified.serial == serial) {
             return;
         }
+        let is_first = !self.zones.contains_key(name);
         let start = |secondary: &Secondary| {
+            let may_lack_zone = is_first && self.catalog_secondaries.contains(secondary);
             let outcome = Rc::new(RefCell::new(NotifyOutcome::InProgress));
             let (shared, for_task) = (Rc::clone(&self.shared), Rc::clone(&outcome));
             let (name, target) = (name.clone(), secondary.clone());
             let task = tokio::task::spawn_local(async move {
-                let result = shared.tell(&name, serial, &target).await;
+                let result = shared.tell(&name, serial, &target, may_lack_zone).await;
                 *for_task.borrow_mut() = result;
                 shared.changed.notify_one();
             });
@@ -104,8 +114,9 @@ impl Notifier {
 }
 
 impl Shared {
-    /// Sends NOTIFY until the server answers. Any answer ends the attempts (RFC 1996 §3.6).
-    async fn tell(&self, name: &DomainName, serial: u32, secondary: &Secondary) -> NotifyOutcome {
+    /// Sends NOTIFY until the server answers. Any answer ends the attempts (RFC 1996 §3.6), but an error does not if the server may not have
+    /// the zone yet.
+    async fn tell(&self, name: &DomainName, serial: u32, secondary: &Secondary, may_lack_zone: bool) -> NotifyOutcome {
         let apex = wire_name(name);
         let mut time_max = FIRST_TIMEOUT;
         let mut problem = String::new();
@@ -119,7 +130,9 @@ impl Shared {
                     let query = (QueryKind::Notify, apex.as_name());
                     match exchange(secondary.address, query, key.as_ref(), time_max, |_| Ok(())).await {
                         Ok(()) => return NotifyOutcome::Confirmed,
-                        Err(error @ ExchangeError::Reply(_)) => return given_up(name, serial, secondary, &error),
+                        Err(error @ ExchangeError::Reply(_)) if !may_lack_zone => {
+                            return given_up(name, serial, secondary, &error);
+                        }
                         Err(error) => problem = error.to_string(),
                     }
                 }
