@@ -173,8 +173,8 @@ impl Catalogs {
         let added = self.members.keys().filter(|zone| !before.contains_key(*zone)).count();
         let removed = before.keys().filter(|zone| !self.members.contains_key(*zone)).count();
         log(&format!(
-            "catalogs: {} zones; {added} added, {removed} removed, {} reset",
-            self.members.len(),
+            "catalogs: {}; {added} added, {removed} removed, {} reset",
+            if self.members.len() == 1 { "1 zone".to_owned() } else { format!("{} zones", self.members.len()) },
             self.dropped.iter().filter(|zone| self.members.contains_key(*zone)).count()
         ));
         self.remove_dropped().await?;

@@ -94,10 +94,11 @@ impl Link {
 
     /// Has the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`: even if it has lost
     /// records or its serial went back. `changes`, as a log has them, may lead on from the version that it serves; then it applies these.
+    /// The text says what has become of the zone.
     ///
     /// # Errors
     /// Why it has not.
-    pub(crate) async fn zone_stored(&self, name: &str, is_forced: bool, changes: &[u8]) -> Result<(), String> {
+    pub(crate) async fn zone_stored(&self, name: &str, is_forced: bool, changes: &[u8]) -> Result<String, String> {
         let text = |error: io::Error| error.to_string();
         let (mut ours, theirs) = Connection::pair().map_err(text)?;
         let readable =
@@ -108,7 +109,7 @@ impl Link {
         }
         self.send(Event::ZoneStored { zone: name.to_owned(), is_forced }, descriptors);
         let answer = async {
-            let mut lines = String::new();
+            let (mut text, mut lines) = (String::new(), String::new());
             loop {
                 readable.readable().await?;
                 let receive = || match ours.recv() {
@@ -117,8 +118,9 @@ impl Link {
                 };
                 match readable.try_io(Interest::READABLE, receive) {
                     Ok(Ok(Received::Message(Message::Event(Event::Done { is_success }), _))) => {
-                        return Ok((is_success, lines));
+                        return Ok(if is_success { Ok(text) } else { Err(lines) });
                     }
+                    Ok(Ok(Received::Message(Message::Event(Event::Stdout(part)), _))) => text += &part,
                     Ok(Ok(Received::Message(Message::Event(Event::Stderr(line)), _))) => lines += &line,
                     Ok(Ok(Received::Message(..))) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -127,8 +129,8 @@ impl Link {
             }
         };
         match tokio::time::timeout(LOADED_TIMEOUT, answer).await {
-            Ok(Ok((true, _))) => Ok(()),
-            Ok(Ok((false, lines))) => Err(lines.lines().next().unwrap_or_default().to_owned()),
+            Ok(Ok(Ok(text))) => Ok(text),
+            Ok(Ok(Err(lines))) => Err(lines.lines().next().unwrap_or_default().to_owned()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("it does not answer".to_owned()),
         }

@@ -390,7 +390,9 @@ impl ZoneTask {
         let _permit = self.context.hand_overs.acquire().await;
         let result = self.context.link.zone_stored(self.zone.apex.as_str(), false, &[]).await;
         self.handed_over = Some(HandOver { at: tokio::time::Instant::now(), serial: stored });
-        self.load_problem = result.err().map(|error| format!("the server process does not load it: {error}"));
+        // Without a version, the zone is out of service, as it should be.
+        let error = result.err().filter(|_| stored.is_some());
+        self.load_problem = error.map(|error| format!("the server process does not load it: {error}"));
     }
 
     /// Asks one primary after the other, until one has confirmed the version or has given a later one.

@@ -104,6 +104,8 @@ struct WaitingUpdates {
 #[derive(Clone, Default)]
 struct Reread {
     answers: Vec<Rc<CommandAnswer>>,
+    /// The command names the zone: its client is told also of a zone that is unchanged.
+    is_named: bool,
     /// The server process is to load the zone even if it has lost records or its serial went back.
     is_forced: bool,
 }
@@ -115,6 +117,16 @@ impl SourceChanged {
     pub(crate) fn tell(&self) {
         self.0.reread.borrow_mut().get_or_insert_default();
         self.0.wake.notify_one();
+    }
+}
+
+impl Reread {
+    fn print(&self, text: &str) {
+        self.answers.iter().for_each(|answer| answer.print(text));
+    }
+
+    fn fail(&self, text: &str) {
+        self.answers.iter().for_each(|answer| answer.fail(text));
     }
 }
 
@@ -145,10 +157,11 @@ impl SigningHandle {
     }
 
     /// The file with the records has changed, or may have.
-    pub(crate) fn read_again(&self, answer: Option<Rc<CommandAnswer>>, is_forced: bool) {
+    pub(crate) fn read_again(&self, answer: Rc<CommandAnswer>, is_named: bool, is_forced: bool) {
         let mut reread = self.shared.reread.borrow_mut();
         let reread = reread.get_or_insert_default();
-        reread.answers.extend(answer);
+        reread.answers.push(answer);
+        reread.is_named |= is_named;
         reread.is_forced |= is_forced;
         self.shared.wake.notify_one();
     }
@@ -375,8 +388,8 @@ impl SigningTask {
         if self.problem.as_ref() != Some(&problem) {
             log_error(&format!("zone {}: it is not signed: {problem}", self.zone.apex));
         }
-        for answer in reread.iter().flat_map(|reread| &reread.answers) {
-            answer.fail(&format!("sanderling: zone {}: it is not signed: {problem}", self.zone.apex));
+        if let Some(reread) = reread {
+            reread.fail(&format!("sanderling: zone {}: it is not signed: {problem}", self.zone.apex));
         }
         self.problem = Some(problem);
         self.failed_at = Some(tokio::time::Instant::now());
@@ -430,7 +443,7 @@ impl SigningTask {
         };
         if self.source.origin == ZoneOrigin::Primaries && !self.source.file.exists() {
             self.file_problem = None;
-            return self.withdraw().await;
+            return self.withdraw(reread).await;
         }
         let context = Rc::clone(&self.context);
         let _permit = context.signings.acquire().await;
@@ -458,8 +471,8 @@ impl SigningTask {
                 if reread.is_some() || self.file_problem != problem {
                     report(&diagnostics);
                 }
-                for answer in reread.iter().flat_map(|reread| &reread.answers) {
-                    diagnostics.iter().for_each(|diagnostic| answer.fail(&diagnostic.to_string()));
+                if let Some(reread) = reread {
+                    diagnostics.iter().for_each(|diagnostic| reread.fail(&diagnostic.to_string()));
                 }
                 self.file_problem = problem;
             }
@@ -467,7 +480,7 @@ impl SigningTask {
     }
 
     /// Removes the signed version: nothing was transferred yet, or what was transferred has expired.
-    async fn withdraw(&mut self) {
+    async fn withdraw(&mut self, reread: Option<&Reread>) {
         self.unsigned = None;
         if self.signed.is_none() {
             return;
@@ -475,8 +488,17 @@ impl SigningTask {
         self.end_writing().await;
         let (state, files) = (Arc::clone(&self.context.state), self.files());
         match spawn_blocking(move || files.remove(&state)).await.expect("the state folder does not panic") {
-            Ok(()) => (self.signed, self.is_handed_over) = (None, false),
-            Err(error) => self.fail(error.to_string(), None),
+            Ok(()) => {
+                (self.signed, self.is_handed_over) = (None, false);
+                if let Some(reread) = reread {
+                    let apex = &self.zone.apex;
+                    reread.fail(&format!(
+                        "sanderling: zone {apex}: not served any more, since its stored version was removed or has expired; \
+                         answered with SERVFAIL until it is transferred"
+                    ));
+                }
+            }
+            Err(error) => self.fail(error.to_string(), reread),
         }
     }
 
@@ -655,13 +677,15 @@ impl SigningTask {
         self.shared.wake.notify_one();
     }
 
-    /// Has the server process load the signed version, unless it answers from it.
+    /// Has the server process load the signed version, unless it answers from it. A client that waits is told what has become of the zone.
     async fn hand_over_if_needed(&mut self, reread: Option<&Reread>) {
         let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
         // Before the first signed version, the server process may answer from the file of the operator.
-        let has_none = serial.is_none() && self.source.origin == ZoneOrigin::Operator;
-        if has_none || self.is_handed_over && self.shared.served.get() == serial {
-            return;
+        if serial.is_none() && self.source.origin == ZoneOrigin::Operator {
+            return self.reload_unsigned(reread).await;
+        }
+        if self.is_handed_over && self.shared.served.get() == serial {
+            return self.tell_unchanged(reread);
         }
         let is_paused = self.refused.as_ref().is_some_and(|refused| refused.at.elapsed() < refused.pause);
         if is_paused && reread.is_none() {
@@ -674,12 +698,36 @@ impl SigningTask {
         let is_forced = self.is_forced || is_unsigned;
         let changes = std::mem::take(&mut self.changes);
         match context.link.zone_stored(self.zone.apex.as_str(), is_forced, &changes).await {
-            Ok(()) => {
+            // Without a version, the zone is out of service, as it should be.
+            Err(error) if serial.is_some() => self.on_refused(&error, reread),
+            result => {
                 (self.is_handed_over, self.is_forced, self.refused) = (true, false, None);
                 // Its report comes by another way, and may be late.
                 self.shared.served.set(serial);
+                if let (Some(reread), Ok(text)) = (reread, result) {
+                    reread.print(&text);
+                }
             }
-            Err(error) => self.on_refused(&error, reread),
+        }
+    }
+
+    /// Has the server process load the file of the operator if the zone is named by a command, and is not signed yet or not any more.
+    async fn reload_unsigned(&self, reread: Option<&Reread>) {
+        let Some(reread) = reread.filter(|reread| reread.is_named && self.problem.is_none()) else { return };
+        let context = Rc::clone(&self.context);
+        let _permit = context.hand_overs.acquire().await;
+        match context.link.zone_stored(self.zone.apex.as_str(), reread.is_forced, &[]).await {
+            Ok(text) => reread.print(&text),
+            Err(error) => reread.fail(&error),
+        }
+    }
+
+    fn tell_unchanged(&self, reread: Option<&Reread>) {
+        let is_failed = self.file_problem.is_some() || self.problem.is_some();
+        let reread = reread.filter(|reread| reread.is_named && !is_failed);
+        if let (Some(reread), Some(signed)) = (reread, &self.signed) {
+            let (apex, serial) = (&self.zone.apex, signed.stored.serial);
+            reread.print(&format!("zone {apex}: its records are unchanged; serial {serial} stays signed\n"));
         }
     }
 
@@ -690,8 +738,8 @@ impl SigningTask {
         if self.refused.as_ref().is_none_or(|refused| refused.problem != problem) {
             log_error(&message);
         }
-        for answer in reread.iter().flat_map(|reread| &reread.answers) {
-            answer.fail(&format!("sanderling: {message}"));
+        if let Some(reread) = reread {
+            reread.fail(&format!("sanderling: {message}"));
         }
         let (at, pause) = (tokio::time::Instant::now(), pause.min(HAND_OVER_INTERVAL_MAX));
         self.refused = Some(Refusal { problem, at, pause });

@@ -66,7 +66,7 @@ impl Zones {
         derived: &DerivedSet,
     ) -> Zones {
         let (keys, changed) = (Rc::new(RefCell::new(keys)), Rc::new(Notify::new()));
-        let notifier = Notifier::new(Rc::clone(&keys), Rc::clone(&changed));
+        let notifier = Notifier::new(&config, Rc::clone(&keys), Rc::clone(&changed));
         let journals = Journals::new(Arc::clone(&state));
         let updates = Updates::new(Arc::clone(&state), Rc::clone(&link));
         let alias_names = Rc::new(AliasNames::default());
@@ -193,7 +193,7 @@ impl Zones {
         for (name, zone) in &self.signed {
             let is_named = |names: &[String]| names.iter().any(|other| other == name.as_str());
             if names.is_empty() || is_named(names) {
-                zone.read_again(Some(Rc::clone(&answer)), is_named(forced));
+                zone.read_again(Rc::clone(&answer), is_named(names), is_named(forced));
             }
         }
     }

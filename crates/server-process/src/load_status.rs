@@ -16,6 +16,8 @@ pub(crate) struct LoadStatus {
     pub(crate) sites: Vec<SiteState>,
     pub(crate) zones: Vec<Arc<ZoneState>>,
     pub(crate) folder: Option<FolderState>,
+    /// Zones that were to be forced, and do not exist.
+    pub(crate) unknown_zone_count: usize,
 }
 
 /// The folder of zones.
@@ -119,11 +121,11 @@ pub(crate) struct Changes {
 }
 
 impl LoadStatus {
-    /// Sites, zones and files of the folder with a problem.
+    /// Sites, zones and files of the folder with a problem, and zones that do not exist.
     pub(crate) fn problem_count(&self) -> usize {
         let in_folder = self.folder.as_ref().map_or(0, |folder| folder.problem_count);
         let sites = self.sites.iter().filter(|site| site.problem.is_some()).count();
-        in_folder + sites + self.zones.iter().filter(|zone| zone.problem.is_some()).count()
+        self.unknown_zone_count + in_folder + sites + self.zones.iter().filter(|zone| zone.problem.is_some()).count()
     }
 
     /// What is in service for each site and zone with a problem, a line each.
@@ -191,6 +193,16 @@ impl Changes {
         }
     }
 
+    /// A zone with `old_serial`, if it had one, has no version any more.
+    pub(crate) fn zone_withdrawn(&mut self, apex: &DomainName, old_serial: Option<u32>) {
+        if let Some(old) = old_serial {
+            self.changed.push(format!(
+                "{apex}: serial {old} is not served any more, since its stored version was removed or has expired; answered with \
+                 SERVFAIL until it is transferred"
+            ));
+        }
+    }
+
     /// `1 zone added, 2 changed, 0 removed`, and a line for each of them, up to a limit.
     pub(crate) fn to_text(&self) -> String {
         let (added, changed, removed) = (self.added.len(), self.changed.len(), self.removed.len());
@@ -220,6 +232,7 @@ mod tests {
         changes.zone_loaded(&apex("b.example"), Some(1), 2);
         changes.zone_loaded(&apex("c.example"), Some(5), 5);
         changes.removed.push(apex("d.example"));
+        changes.zone_withdrawn(&apex("never.example"), None);
         assert_eq!(
             changes.to_text(),
             "zones: 1 added, 2 changed, 1 removed\n  b.example: serial 1 -> 2\n  c.example: changed, but its serial is \
@@ -232,5 +245,9 @@ mod tests {
         assert!(changes.to_text().ends_with(expected), "{}", changes.to_text());
         (0..30).for_each(|number| changes.zone_loaded(&apex("e.example"), Some(number), 99));
         assert!(changes.to_text().ends_with("\n  and 12 more\n"), "{}", changes.to_text());
+        let mut changes = Changes::default();
+        changes.zone_withdrawn(&apex("a.example"), Some(7));
+        let text = changes.to_text();
+        assert!(text.contains("1 changed") && text.contains("a.example: serial 7 is not served any more"), "{text}");
     }
 }

@@ -21,7 +21,7 @@ use crate::users_files;
 use crate::zone_guard;
 use crate::zone_journals::{self, ChangedJournals, ZoneJournals};
 use crate::zone_updates::{self, UpdateFiles};
-use sanderling_config::diagnostic::{Diagnostic, Location, Severity, error_text};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::log_error;
 use sanderling_config::{
     CATALOG_MEMBERS, CatalogRole, Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SIGNED_ZONES,
@@ -264,6 +264,11 @@ impl Loader {
         let removed = self.zones.extract_if(|_, loaded| loaded.load_count != self.load_count);
         report.changes.removed.extend(removed.map(|(apex, _)| apex));
         report.changes.removed.sort();
+        for name in forced_zones.iter().filter(|name| !self.zones.contains_key(name)) {
+            let problem = Problem::new(unknown_zone(name, self.zones.keys().map(DomainName::as_str)), "");
+            report.errors.push(Diagnostic::error(Location::Argument(format!("--force-zone {name}")), problem));
+            report.load_status.unknown_zone_count += 1;
+        }
         let removed_journals = report.changes.removed.iter().map(|apex| (apex.as_str().to_owned(), Vec::new()));
         report.journals.extend(removed_journals);
         let kept = self.seal_kept(&report.changes.removed);
@@ -545,6 +550,7 @@ impl Loader {
         loaded.load_count = self.load_count;
         let is_unchanged = std::mem::take(&mut loaded.is_unchanged);
         if zone.origin.is_agent() && !zone.file.exists() {
+            report.changes.zone_withdrawn(&zone.apex, loaded.state.serial);
             loaded.withdraw(zone, &mut context);
         } else if zone.origin == ZoneOrigin::Signer && !zone.file.exists() {
             loaded.await_signed(zone);
@@ -766,7 +772,9 @@ fn keep_first(warnings: &mut Vec<Diagnostic>) {
     let count = warnings.len();
     warnings.truncate(1);
     if let Some(first) = warnings.first_mut().filter(|_| count > 1) {
-        let more = format!("`sanderling check` shows {} more of this zone", count - 1);
+        let warnings = if count == 2 { "warning" } else { "warnings" };
+        // It does not read dynamic updates.
+        let more = format!("the zone has {} more {warnings}; `sanderling check` shows those of its files", count - 1);
         let remedy = &mut first.problem.remedy;
         *remedy = if remedy.is_empty() { more } else { format!("{remedy}; {more}") };
     }

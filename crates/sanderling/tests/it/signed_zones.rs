@@ -133,8 +133,11 @@ fn zone_is_signed_by_one_line_and_follows_its_file() {
 
     directory.replace("example.com.zone", zone(7, 3).as_bytes());
     let reload = directory.control("reload");
-    assert!(reload.status.success(), "{reload}");
+    assert!(reload.status.success() && reload.text().contains("zone example.com: serial 8 -> 9, "), "{reload}");
     assert_eq!(serial(&server), 9);
+    let reload = directory.control_with("reload", &["example.com"]);
+    let is_told = reload.text().contains("zone example.com: its records are unchanged; serial 9 stays signed");
+    assert!(reload.status.success() && is_told, "{reload}");
     assert_eq!(dig(server.dns(), &["+short", "www.example.com"]).text().trim(), "192.0.2.3");
     check_is_valid(&server, &directory);
 
@@ -154,7 +157,7 @@ fn zone_is_signed_by_one_line_and_follows_its_file() {
 
     directory.replace("example.com.zone", zone(20, 4).as_bytes());
     let reload = directory.control_with("reload", &["example.com"]);
-    assert!(reload.status.success(), "{reload}");
+    assert!(reload.status.success() && reload.text().contains("zone example.com: serial 9 -> 20, "), "{reload}");
     assert_eq!(serial(&server), 20);
     check_is_valid(&server, &directory);
 }

@@ -135,9 +135,9 @@ impl ControlLoop<'_> {
         if !members.is_empty() {
             self.serve_members(members);
         }
-        match state.problem {
-            None => client.finish(Ok(&format!("{text}\n"))),
-            Some(_) => client.finish(Err(&text)),
+        match state.problem.is_none() && state.serial.is_some() {
+            true => client.finish(Ok(&format!("{text}\n"))),
+            false => client.finish(Err(&text)),
         }
     }
 
@@ -165,7 +165,7 @@ impl ControlLoop<'_> {
         let zones = self.challenges.overlay(&self.zones, &self.state.config);
         self.server.update_snapshot(|snapshot| snapshot.zones = zones);
         let removed: HashSet<&str> = removed.iter().map(DomainName::as_str).collect();
-        log(&format!("catalogs: {} zones added, {} removed", added.len(), removed.len()));
+        log(&format!("zones of catalogs: {} added, {} removed", added.len(), removed.len()));
         let states = &mut self.state.load_status.zones;
         states.retain(|zone| !removed.contains(zone.name.as_str()));
         states.extend(added);
@@ -206,7 +206,13 @@ fn outcome_text(state: &ZoneState, before: Option<&ZoneState>, is_unchanged: boo
     let ZoneState { name, serial, record_count, problem, .. } = state;
     let old = before.and_then(|before| Some((before.serial?, before.record_count)));
     match (serial, problem, old) {
-        (None, None, _) => format!("zone {name}: not transferred yet, or expired; answered with SERVFAIL"),
+        (None, None, Some((old, _))) => format!(
+            "zone {name}: serial {old} is not served any more, since its stored version was removed or has expired; answered with \
+             SERVFAIL until it is transferred"
+        ),
+        (None, None, None) => {
+            format!("zone {name}: not transferred yet, or expired; answered with SERVFAIL until it is transferred")
+        }
         (None, ..) => format!("zone {name}: unavailable, answered with SERVFAIL until it is corrected and reloaded"),
         (Some(serial), Some(_), _) => format!("zone {name}: not reloaded, keeping serial {serial}"),
         (Some(serial), None, _) if is_unchanged => {

@@ -67,6 +67,18 @@ fn only_zones_whose_files_have_changed_are_parsed() {
 }
 
 #[test]
+fn forced_zone_that_does_not_exist_is_a_problem() {
+    let mut fixture = Fixture::new(1);
+    let config = ConfigSource::File(fixture.path("sanderling.toml")).load().unwrap();
+    let forced = ["z0.example", "z9.example"].map(|name| DomainName::parse(name).unwrap());
+    let loaded = fixture.loader.load(&config, &forced);
+    let errors: Vec<String> = loaded.errors.iter().map(ToString::to_string).collect();
+    assert_eq!(errors, ["--force-zone z9.example: there is no zone z9.example; did you mean z0.example?"]);
+    assert_eq!(loaded.load_status.problem_count(), 1);
+    assert_eq!(fixture.load().load_status.problem_count(), 0);
+}
+
+#[test]
 fn server_reports_the_first_warning_of_a_zone_and_check_all_of_them() {
     for (kept, counts) in [(None, [1, 3]), (Some(KeptZones::from_segments(&[])), [1, 1])] {
         let is_server = kept.is_some();
@@ -82,8 +94,8 @@ fn server_reports_the_first_warning_of_a_zone_and_check_all_of_them() {
         let of_zone = |name: &str| warnings.iter().filter(|warning| warning.contains(name)).count();
         assert_eq!(["z0.zone:", "z1.zone:", "z2.zone:"].map(of_zone), [0, counts[0], counts[1]], "{warnings:?}");
         let last = warnings.last().expect("warnings");
-        assert_eq!(last.contains("`sanderling check` shows 2 more of this zone"), is_server, "{last}");
-        assert!(!warnings[0].contains("more of this zone"), "{}", warnings[0]);
+        assert_eq!(last.contains("the zone has 2 more warnings; `sanderling check` shows"), is_server, "{last}");
+        assert!(!warnings[0].contains("more warning"), "{}", warnings[0]);
     }
 }
 

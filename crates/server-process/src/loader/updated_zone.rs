@@ -306,11 +306,13 @@ impl LoadedZone {
     fn take_version(&mut self, zone: Zone, updates: ZoneUpdates) -> Option<ZoneEntry> {
         let (serial, record_count) = (zone.serial(), zone.record_count() as u64);
         let zone = Arc::new(zone);
-        self.info = Some(VersionInfo { serial, record_count, ..self.info? });
-        let (serial, updates_state) = (Some(serial), Some(updates.state()));
+        let now = unix_seconds();
+        self.info = Some(VersionInfo { serial, record_count, loaded_at_unix_s: now, ..self.info? });
+        let (serial, loaded_at) = (Some(serial), Some(UNIX_EPOCH + Duration::from_secs(now)));
+        let updates_state = Some(updates.state());
         // A problem of the file remains.
-        self.state =
-            Arc::new(ZoneState { serial, record_count, updates: updates_state, ..ZoneState::clone(&self.state) });
+        let state = ZoneState::clone(&self.state);
+        self.state = Arc::new(ZoneState { serial, record_count, loaded_at, updates: updates_state, ..state });
         self.last_good = Some(Arc::clone(&zone));
         self.updates = Some(updates);
         Some(ZoneEntry::Served(zone))
