@@ -7,7 +7,8 @@ use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
 use crate::paths::{
-    CookieSecret, check_control_path, check_key_mode, has_private_key, read_cookie_secrets, read_secret_file,
+    CookieSecret, check_control_path, check_key_mode, check_state_folder, has_private_key, read_cookie_secrets,
+    read_secret_file,
 };
 use crate::request_log::{AccessLog, Dnstap, LogOutput, QueryLog};
 use crate::service::Service;
@@ -186,6 +187,15 @@ impl Config {
     pub fn control_problem(&self) -> Option<Diagnostic> {
         let problem = check_control_path(self.control.as_deref()?).err()?;
         Some(Diagnostic::error(self.control_location.clone()?, problem))
+    }
+
+    /// Why the agent cannot use the state folder that the file names, which this process asks as the user of the agent.
+    pub fn state_problem(&self) -> Option<Diagnostic> {
+        let has_agent = self.has_stored_zones()
+            || self.has_derived_records()
+            || self.acme.is_some() && self.automatic_certificates().next().is_some();
+        let problem = check_state_folder(self.state.as_deref().filter(|_| has_agent)?).err()?;
+        Some(Diagnostic::error(self.state_location.clone()?, problem))
     }
 
     /// The directories and zone files that do not exist or are of the wrong kind. They make their own site or zone

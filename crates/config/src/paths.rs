@@ -150,6 +150,18 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
     }
 }
 
+/// Whether the state folder `path` can be used; one that does not exist is created.
+pub(super) fn check_state_folder(path: &Path) -> Result<(), Problem> {
+    match check_directory("state folder", path) {
+        Err(_) if fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) => Ok(()),
+        Ok(()) if !sanderling_os::file::is_writable(path) => {
+            let message = format!("{} may not write the state folder `{}`", user_text(), path.display());
+            Err(Problem::new(message, "make the user of the server its owner with chown, with all that is in it"))
+        }
+        result => result,
+    }
+}
+
 /// Whether a control socket can be created at `path`.
 pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     let shown = path.display();
@@ -169,7 +181,12 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     }
     // The server creates the directory of the socket, and none above it.
     let above = path.parent().and_then(Path::parent).filter(|above| !above.as_os_str().is_empty());
-    match above.filter(|above| !above.is_dir()) {
+    // One that this user cannot reach may be there for the user that starts the server.
+    let is_missing = |above: &&Path| match fs::metadata(above) {
+        Ok(metadata) => !metadata.is_dir(),
+        Err(error) => error.kind() != io::ErrorKind::PermissionDenied,
+    };
+    match above.filter(is_missing) {
         Some(above) => {
             let message = format!("`control`: the directory {} does not exist", above.display());
             Err(Problem::new(message, "create it or name another path"))

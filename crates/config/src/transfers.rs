@@ -9,6 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use zeroize::Zeroizing;
 
+/// Bytes of a secret that nobody can guess: 128 bits.
+const SAFE_SECRET_BYTES_MIN: usize = 16;
+
 /// The algorithm of a key (RFC 8945 §6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TsigAlgorithm {
@@ -62,10 +65,24 @@ impl TsigKeyFile {
         secret.map_err(|problem| Diagnostic::error(self.location.clone(), problem))
     }
 
-    /// Why the secret is not secret.
-    pub fn mode_problem(&self) -> Option<Diagnostic> {
-        let problem = check_key_mode("TSIG secret file", &self.path).err()?;
-        Some(Diagnostic::warning(self.location.clone(), problem))
+    /// Why the secret cannot be used or, as a warning, is not secret.
+    pub fn problems(&self) -> Vec<Diagnostic> {
+        let secret = match self.read() {
+            Ok(secret) => secret,
+            Err(error) => return vec![error],
+        };
+        let is_short = secret.len() < SAFE_SECRET_BYTES_MIN;
+        let of_length = is_short.then(|| {
+            let message = format!(
+                "the TSIG secret in `{}` has only {} bytes, so it can be guessed",
+                self.path.display(),
+                secret.len()
+            );
+            Problem::new(message, "write another one, as `openssl rand -base64 32` prints, on both servers")
+        });
+        let of_mode = check_key_mode("TSIG secret file", &self.path).err();
+        let warning = |problem| Diagnostic::warning(self.location.clone(), problem);
+        of_mode.into_iter().chain(of_length).map(warning).collect()
     }
 }
 

@@ -105,14 +105,15 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let secret_file = config.replies.cookie_secret_file.as_ref();
     let secret_problems = secret_file.and_then(|file| file.read().err().or_else(|| file.mode_problem()));
     let keys = config.tsig_keys.iter();
-    let key_problems: Vec<Diagnostic> =
-        keys.filter_map(|key| key.read().err().or_else(|| key.mode_problem())).collect();
+    let key_problems: Vec<Diagnostic> = keys.flat_map(|key| key.problems()).collect();
     let authorities = config.acme.iter().flat_map(|acme| &acme.authorities);
     let accounts = authorities.filter_map(|authority| authority.external_account.as_ref());
     let account_problems: Vec<Diagnostic> =
         accounts.filter_map(|account| account.read_key().err().or_else(|| account.mode_problem())).collect();
     let log_problems = LogKind::ALL.into_iter().filter_map(|kind| config.log_output(kind)?.path_problem());
     let log_problems: Vec<Diagnostic> = log_problems.collect();
+    // The socket is created before the switch to the user of the server process.
+    let control_problem = config.control_problem();
     sanderling_os::features::select_all();
     let (mut name, mut switch_problem) = (None, None);
     if let Some(user) = user {
@@ -130,6 +131,8 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
             switch_problem = Some(Diagnostic::warning(location, Problem::new(message, remedy)));
         }
     }
+    // Another user than the one of the server may not reach it.
+    let state_problem = if switch_problem.is_none() { config.state_problem() } else { None };
     let mut loader = Loader::new();
     loader.set_user(name.clone());
     loader.set_state_folder(state_folder);
@@ -141,7 +144,8 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     problems.extend(log_problems);
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
     loaded.errors.extend(errors);
-    loaded.errors.extend(config.control_problem());
+    loaded.errors.extend(control_problem);
+    loaded.errors.extend(state_problem);
     loaded.warnings.extend(warnings);
     loaded.warnings.extend(access::missing_pages(config, &loaded.snapshot));
     loaded.warnings.extend(config.unused_certificates());

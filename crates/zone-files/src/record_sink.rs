@@ -2,7 +2,7 @@
 
 use crate::wire_name::wire_name;
 use sanderling_config::DomainName;
-use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_dns::difference::{DifferenceMerge, HASH_BYTES, MergeOutcome, Merged, ZoneDifference};
 use sanderling_dns::zonefile::{AliasRecord, Diagnostic as ZoneDiagnostic, Position, Record};
 use sanderling_dns::{Name, ZoneBuilder};
@@ -52,17 +52,21 @@ pub struct UpdateState {
 /// # Errors
 /// They cannot be read. The zone must not be served without them.
 pub fn read_updates(apex: &DomainName, file: &Path) -> Result<PriorUpdates, Diagnostic> {
-    let fail = |problem: String| {
-        let remedy = "restore it from a backup, or remove it to serve the zone file without the updates";
+    let fail = |problem: String, remedy: &str| {
         let message = format!("cannot read the dynamic updates of the zone {apex}: {problem}");
         Diagnostic::error(Location::File(file.to_owned()), Problem::new(message, remedy))
     };
     let content = match fs::read(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        read => read.map_err(|error| fail(error.to_string()))?,
+        read => {
+            read.map_err(|error| fail(error_text(&error), "allow the user of the server to read the state folder"))?
+        }
     };
     let decoded = ZoneDifference::decode(&content, wire_name(apex).as_name());
-    let (difference, digest) = decoded.map_err(|_| fail("it is damaged".to_owned()))?;
+    let (difference, digest) = decoded.map_err(|_| {
+        let remedy = "restore it from a backup, or remove it to serve the zone file without the updates";
+        fail("it is damaged".to_owned(), remedy)
+    })?;
     let stored = content.last_chunk::<HASH_BYTES>().copied();
     Ok(PriorUpdates { updates: ZoneUpdates { difference, digest, stored }, file: file.to_owned() })
 }

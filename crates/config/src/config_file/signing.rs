@@ -102,6 +102,11 @@ impl ConfigBuilder<'_, '_> {
                     time_s.into_iter().for_each(|time_s| signing.rollover_safety_s = time_s as u32);
                 }
                 "parent_servers" => {
+                    let is_empty = matches!(entry.value.get_ref(), DeValue::Array(items) if items.is_empty());
+                    if is_empty {
+                        let remedy = format!("remove it to have resolvers asked, or write {PARENT_SERVERS_EXAMPLE}");
+                        self.error(entry.offset, "`parent_servers` has no address", remedy);
+                    }
                     for (offset, text) in self.reader.strings(entry, PARENT_SERVERS_EXAMPLE) {
                         match parse_address(text) {
                             Some(address) => signing.parent_servers.push(address),
@@ -253,6 +258,10 @@ mod tests {
         check(
             "dnssec = { dnskey_ttl = \"long\" }",
             "3:25: \"long\" is not a whole number with one of the units ms, s, min, h or d; write \"1s\" to \"7d\"",
+        );
+        check(
+            "dnssec = { parent_servers = [] }",
+            "3:12: `parent_servers` has no address; remove it to have resolvers asked, or write parent_servers = [\"192.0.2.53\"]",
         );
         check(
             "dnssec = { parent_servers = [\"ns\"] }",

@@ -343,5 +343,12 @@ mod tests {
         for content in ["", "\n", "c2VjcmV", "c2Vj cmV0", "key c2VjcmV0"] {
             assert!(read(content).is_err_and(|error| error.contains("is not one line of base64")), "{content}");
         }
+        let problems = |content: &str| {
+            std::fs::write(&path, content).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+            key.problems().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        assert!(problems("c2VjcmV0\n").contains("has only 6 bytes, so it can be guessed"));
+        assert_eq!(problems("c2VjcmV0IG9mIDE2IEI6KQ==\n"), "");
     }
 }

@@ -69,6 +69,31 @@ fn files_that_the_user_cannot_read_are_reported_by_check_and_serve() {
 }
 
 #[test]
+fn check_tells_a_state_folder_that_the_user_cannot_write_and_reaches_the_control_socket_as_root() {
+    let Some(directory) = directory() else { return };
+    let config = "user = \"nobody\"\nstate = \"private/state\"\ncontrol = \"private/run/control\"\n\
+        [dns]\nlisten = [\"127.0.0.1:0\"]\n[tsig.acme]\nsecret_file = \"acme.key\"\n\
+        [domain.\"a.example\"]\nzone = \"zones/a.zone\"\n\
+        update = [{ key = \"acme\", names = [\"www\"], types = [\"A\"] }]\n";
+    directory.write("sanderling.toml", config.as_bytes());
+    directory.write("acme.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA==\n");
+    set_mode(&directory, "acme.key", 0o600);
+    fs::create_dir_all(directory.path().join("private/state")).expect("ours");
+    for (mode, expected) in [
+        (0o700, "private/state` cannot be reached: the user `nobody` cannot enter"),
+        (0o755, "the user `nobody` may not write the state folder"),
+    ] {
+        set_mode(&directory, "private", mode);
+        let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+        assert!(ended.code() == Some(1) && ended.errors.contains(expected), "{expected}: {ended}");
+        assert!(!ended.errors.contains("control"), "{ended}");
+    }
+    set_mode(&directory, "private/state", 0o777);
+    let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    assert_eq!(ended.code(), Some(0), "{ended}");
+}
+
+#[test]
 fn reload_reports_a_site_that_the_user_cannot_read() {
     let Some(directory) = directory() else { return };
     directory.write("closed/site/index.html", b"hi\n");
