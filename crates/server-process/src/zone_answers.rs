@@ -297,10 +297,17 @@ fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool) -> Stri
 fn updates_text(updates: &UpdateState) -> String {
     match updates {
         UpdateState { is_none: true, .. } => "none since the file was written".to_owned(),
+        UpdateState { added: 0, removed: 0, .. } => "the records of the file, with a later serial".to_owned(),
+        UpdateState { added, removed: 0, .. } => format!("{} that the file does not have", records(*added)),
+        UpdateState { added: 0, removed, .. } => format!("without {} that the file has", records(*removed)),
         UpdateState { added, removed, .. } => {
-            format!("{added} records that the file does not have, without {removed} that it has")
+            format!("{} that the file does not have, without {removed} that it has", records(*added))
         }
     }
+}
+
+fn records(count: usize) -> String {
+    if count == 1 { "1 record".to_owned() } else { format!("{count} records") }
 }
 
 /// What other servers of the zone have, a line each.
@@ -325,7 +332,12 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
             line("expires", format!("{} without a primary", ahead(at)));
         }
         if let Some(problem) = &transfer.problem {
-            line("problem", format!("{problem} (failures: {})", transfer.failure_count));
+            let count = match transfer.failure_count {
+                0 => String::new(),
+                1 => " (1 failure)".to_owned(),
+                count => format!(" ({count} failures)"),
+            };
+            line("problem", format!("{problem}{count}"));
         }
     }
     for AliasReport { target, addresses, next_at_unix_s, problem } in &report.aliases {
@@ -386,6 +398,24 @@ fn state_text(state: &ZoneState, file: &Path, is_current: bool) -> String {
         (_, problem, _) => {
             let problem = problem.as_deref().unwrap_or_default();
             format!("UNAVAILABLE, answered with SERVFAIL, because the file was refused: {problem}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_from_the_file_are_told_in_words() {
+        for (added, removed, is_none, expected) in [
+            (0, 0, true, "none since the file was written"),
+            (0, 0, false, "the records of the file, with a later serial"),
+            (1, 0, false, "1 record that the file does not have"),
+            (0, 2, false, "without 2 records that the file has"),
+            (3, 1, false, "3 records that the file does not have, without 1 that it has"),
+        ] {
+            assert_eq!(updates_text(&UpdateState { added, removed, is_none }), expected);
         }
     }
 }
