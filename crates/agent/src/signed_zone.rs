@@ -83,8 +83,8 @@ struct Shared {
     updates: RefCell<Vec<WaitingUpdates>>,
     /// Rollovers that are to start.
     rollovers: RefCell<Vec<(Rollover, CommandAnswer)>>,
-    /// What is shown of the keys.
-    keys: RefCell<ZoneKeys>,
+    /// What is shown of the keys; `None` as long as their state cannot be read.
+    keys: RefCell<Option<ZoneKeys>>,
     /// The keys of other signers, for the operator.
     others: RefCell<Vec<String>>,
     /// Why it is not known what name servers and the parent zone have.
@@ -207,6 +207,7 @@ impl SigningHandle {
             text += &format!("  signatures are made again in {} min\n", at.saturating_sub(now_unix_s) / 60);
         }
         problem.into_iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
+        let Some(keys) = &*keys else { return text + "  the keys of the zone are not known\n" };
         keys.status(apex.as_name()).into_iter().for_each(|line| text += &format!("  {line}\n"));
         let (others, unknown) = (self.shared.others.borrow(), self.shared.unknown.borrow());
         others.iter().chain(unknown.iter()).for_each(|line| text += &format!("  {line}\n"));
@@ -270,6 +271,8 @@ struct SigningTask {
     shared: Rc<Shared>,
     keys: SigningKeys,
     observer: ZoneObserver,
+    /// Whether the state of the keys was read.
+    is_restored: bool,
     unsigned: Option<Unsigned>,
     signed: Option<Signed>,
     /// The records are other ones than those that were signed.
@@ -305,6 +308,7 @@ impl SigningTask {
             shared,
             keys,
             observer,
+            is_restored: false,
             unsigned: None,
             signed: None,
             is_outdated: true,
@@ -413,6 +417,7 @@ impl SigningTask {
     /// They are there, and cannot be read.
     async fn restore(&mut self) -> Result<(), String> {
         self.keys.restore().await?;
+        self.is_restored = true;
         self.restore_version().await
     }
 
@@ -746,7 +751,7 @@ impl SigningTask {
     }
 
     fn report(&self) {
-        self.shared.keys.replace(self.keys.keys().clone());
+        self.shared.keys.replace(self.is_restored.then(|| self.keys.keys().clone()));
         self.shared.unknown.replace(self.observer.problems());
         let signed = self.signed.as_ref();
         let others = signed.filter(|_| !self.zone.signing.other_signers.is_empty()).map(|signed| {

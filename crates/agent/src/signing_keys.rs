@@ -58,7 +58,10 @@ impl SigningKeys {
     pub(crate) async fn restore(&mut self) -> Result<(), String> {
         let (folder, file) = (Arc::clone(&self.folder), self.file());
         let read = move || match folder.read(&file).map_err(|error| error.to_string())? {
-            Some(text) => serde_json::from_slice(&text).map_err(|error| format!("cannot read {file}: {error}")),
+            Some(text) => {
+                let remedy = "restore it from a backup of the state folder, and leave `dnssec` as it is";
+                serde_json::from_slice(&text).map_err(|error| format!("cannot read {file}: {error}; {remedy}"))
+            }
             None => Ok(SigningState::default()),
         };
         self.state = spawn_blocking(read).await.expect("the state folder does not panic")?;
@@ -95,8 +98,10 @@ impl SigningKeys {
         let make = move || keeper.make_key(&zone, algorithm, &known);
         let key = spawn_blocking(make).await.expect("it does not panic")?;
         let id = KeyId(key.id);
+        // It may have been made before a crash.
+        let public = PublicKey { algorithm: request.algorithm, role: request.role, bytes: key.public_key.clone() };
         match self.state.keys.add_key(request, key.public_key, unix_s()) {
-            Ok(()) => log(&format!("zone {}: a new {:?} is made", self.zone, request.role)),
+            Ok(()) => log(&format!("zone {}: the {} {} is introduced", self.zone, request.role, public.tag())),
             // The next round requests another one.
             Err(_) => self.state.keys_to_erase.push(id),
         }

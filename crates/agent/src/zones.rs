@@ -19,7 +19,7 @@ use crate::updates::Updates;
 use crate::zone_observer::ObserverContext;
 use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName, SecondaryZone, SignedZone};
-use sanderling_dnssec::zone_keys::Rollover;
+use sanderling_dnssec::zone_keys::{self, Rollover};
 use sanderling_ipc::agent::{
     AliasReport, ScheduledTask, ServedZone, SigningReport, TransferReport, UpdatesToStore, ZoneNotify, ZoneReport,
     served_zones_from_memfd,
@@ -208,13 +208,13 @@ impl Zones {
         };
         match command {
             DnssecCommand::Status { .. } => answer.print(&signed.status(name, unix_s())),
-            DnssecCommand::Rollover { keys, .. } => {
-                let rollover = match keys {
-                    RolloverKeys::All => Rollover::All,
-                    RolloverKeys::Ksk => Rollover::Ksk,
-                    RolloverKeys::Zsk => Rollover::Zsk,
+            &DnssecCommand::Rollover { keys, is_compromised, .. } => {
+                let keys = match keys {
+                    RolloverKeys::All => zone_keys::RolloverKeys::All,
+                    RolloverKeys::Ksk => zone_keys::RolloverKeys::Ksk,
+                    RolloverKeys::Zsk => zone_keys::RolloverKeys::Zsk,
                 };
-                signed.start_rollover(rollover, answer);
+                signed.start_rollover(Rollover { keys, is_compromised }, answer);
             }
         }
     }

@@ -5,6 +5,7 @@ use sanderling_dns::Name;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256, Sha384};
+use std::fmt;
 
 /// Flags of DNSKEY records (RFC 4034 §2.1.1, RFC 5011 §3).
 const ZONE_KEY: u16 = 0x0100;
@@ -48,6 +49,16 @@ pub enum KeyRole {
     Ksk,
     /// All other records (zone signing key).
     Zsk,
+}
+
+impl fmt::Display for KeyRole {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            KeyRole::Csk => "CSK",
+            KeyRole::Ksk => "KSK",
+            KeyRole::Zsk => "ZSK",
+        })
+    }
 }
 
 impl KeyRole {

@@ -76,6 +76,8 @@ enum Presence {
     Everywhere,
     /// Some servers may have it still. Of a DS record: the parent is asked to remove it.
     Removed(Change),
+    /// Of a DS record: the parent was asked to add it, is not any more, and may add it still.
+    Withdrawn,
     /// No server has it, and some caches may until then.
     Fading { until_unix_s: u64 },
 }
@@ -114,7 +116,7 @@ impl Presence {
     /// Whether the next step of a DS record is one of the parent.
     fn waits_for_parent(self, now_unix_s: u64) -> bool {
         match self {
-            Presence::Added(_) | Presence::Removed(_) => true,
+            Presence::Added(_) | Presence::Removed(_) | Presence::Withdrawn => true,
             Presence::Fading { until_unix_s } => until_unix_s <= now_unix_s,
             _ => false,
         }
@@ -158,10 +160,22 @@ impl Presence {
         }
     }
 
-    /// The parent has the DS record or not, and caches an older answer for `ttl_s` at most.
-    fn on_parent(self, has_ds: bool, at_unix_s: u64, ttl_s: u64, goal: Goal) -> Presence {
+    /// Of a DS record: the parent is not to have it any more.
+    fn without_ds(self) -> Presence {
+        match self {
+            Presence::Added(_) => Presence::Withdrawn,
+            Presence::Spreading { .. } | Presence::Everywhere => Presence::REMOVED,
+            other => other,
+        }
+    }
+
+    /// The parent has the DS record or not, and caches an older answer for `ttl_s` at most. `is_current` is whether the parent has a DS record
+    /// that it is to have, or is to have none: it then adds none that it was asked for before.
+    fn on_parent(self, has_ds: bool, is_current: bool, at_unix_s: u64, ttl_s: u64, goal: Goal) -> Presence {
         let until_unix_s = at_unix_s + ttl_s;
         match (self, has_ds) {
+            (Presence::Withdrawn, true) => Presence::REMOVED,
+            (Presence::Withdrawn, false) if is_current => Presence::Fading { until_unix_s },
             (Presence::Fading { .. } | Presence::Absent, true) if goal == Goal::Retired => Presence::REMOVED,
             (Presence::Absent | Presence::Added(_) | Presence::Fading { .. }, true) => {
                 Presence::Spreading { until_unix_s }
@@ -329,9 +343,18 @@ pub struct Advanced {
     pub asks_parent: bool,
 }
 
+/// A command to replace keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rollover {
+    /// Which keys.
+    pub keys: RolloverKeys,
+    /// Whether others may know them: then a rollover in progress is no obstacle, and its new keys are replaced too.
+    pub is_compromised: bool,
+}
+
 /// Keys to be replaced by command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rollover {
+pub enum RolloverKeys {
     /// The CSK, or KSK and ZSK.
     All,
     /// The CSK or KSK.
@@ -344,10 +367,12 @@ pub enum Rollover {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RolloverError {
     /// Another one has not ended.
-    #[error("keys are being introduced or removed; wait until that has ended")]
+    #[error(
+        "keys are being introduced or removed; wait until that has ended or, if others may know the private keys, add `--compromised`"
+    )]
     InProgress,
-    /// The zone has no such key.
-    #[error("the zone has no key")]
+    /// No such key is in use or being introduced.
+    #[error("the zone has no key to be replaced")]
     NoKey,
 }
 
@@ -403,10 +428,12 @@ impl ZoneKeys {
         }
         if let Some(parent) = &observed.parent {
             let ttl_s = parent.ttl_s.max(self.ds_ttl_s.unwrap_or(DS_TTL_S));
+            let wait_s = u64::from(ttl_s) + safety_s;
             self.ds_ttl_s = Some(parent.ttl_s);
+            let has_ds = |key: &PublicKey| parent.ds.iter().any(|ds| key.has_ds(ds, apex));
+            let is_current = self.keys_of_ds().next().is_none() || self.keys_of_ds().any(has_ds);
             for key in self.keys.iter_mut().filter(|key| key.public.role.signs_keys()) {
-                let has_ds = parent.ds.iter().any(|ds| key.public.has_ds(ds, apex));
-                key.ds = key.ds.on_parent(has_ds, parent.at_unix_s, u64::from(ttl_s) + safety_s, key.goal);
+                key.ds = key.ds.on_parent(has_ds(&key.public), is_current, parent.at_unix_s, wait_s, key.goal);
             }
         }
         for key in &mut self.keys {
@@ -431,28 +458,25 @@ impl ZoneKeys {
             // The zone was to be unsigned, and is not yet.
             for key in self.keys.iter_mut().filter(|key| is_wanted(key) && key.dnskey.is_wanted()) {
                 key.goal = Goal::Active;
-                if matches!(key.ds, Presence::Removed(_)) {
+                if matches!(key.ds, Presence::Removed(_) | Presence::Withdrawn) {
                     key.ds = Presence::ADDED;
                 }
             }
         }
-        if !self.is_changing() {
-            for key in &mut self.keys {
-                let lifetime_s = lifetime_s(policy, key.public.role);
-                let is_old = lifetime_s.is_some_and(|lifetime_s| now_unix_s >= key.added_at_unix_s + lifetime_s);
-                if is_old || !is_wanted(key) {
-                    key.goal = Goal::Replaced;
-                }
+        // A rollover that has begun ends before keys of another kind are made, unless one of its keys is to be replaced already.
+        let (is_changing, is_begun) = (self.is_changing(), self.keys.iter().any(|key| key.goal == Goal::Replaced));
+        for key in self.keys.iter_mut().filter(|key| !key.is_retired()) {
+            let lifetime_s = lifetime_s(policy, key.public.role);
+            let is_old = lifetime_s.is_some_and(|lifetime_s| now_unix_s >= key.added_at_unix_s + lifetime_s);
+            if !is_changing && is_old || (!is_changing || is_begun) && !is_wanted(key) {
+                key.goal = Goal::Replaced;
             }
         }
         let has = |role: &KeyRole| {
             self.keys.iter().any(|key| key.goal == Goal::Active && key.public.role == *role && is_wanted(key))
         };
-        // A rollover that has begun ends before keys of another kind are made. Of its own keys, one may be made already.
-        let is_begun = |key: &ZoneKey| key.goal == Goal::Replaced;
-        let is_free = !self.is_changing()
-            || self.keys.iter().any(is_begun)
-            || self.keys.iter().all(|key| !key.is_retired() && is_wanted(key));
+        // Of the keys of a rollover, one may be made already.
+        let is_free = !is_changing || is_begun || self.keys.iter().all(|key| !key.is_retired() && is_wanted(key));
         let needed: Vec<KeyRequest> = policy
             .layout
             .roles()
@@ -522,18 +546,18 @@ impl ZoneKeys {
     /// # Errors
     /// Why that cannot start.
     pub fn start(&mut self, rollover: Rollover) -> Result<(), RolloverError> {
-        if self.keys.is_empty() {
-            return Err(RolloverError::NoKey);
-        }
-        if self.is_changing() {
+        if self.is_changing() && !rollover.is_compromised {
             return Err(RolloverError::InProgress);
         }
-        let is_meant = |role: KeyRole| match rollover {
-            Rollover::All => true,
-            Rollover::Ksk => role.signs_keys(),
-            Rollover::Zsk => role.signs_zone(),
+        let is_meant = |key: &ZoneKey| match rollover.keys {
+            RolloverKeys::All => !key.is_retired(),
+            RolloverKeys::Ksk => !key.is_retired() && key.public.role.signs_keys(),
+            RolloverKeys::Zsk => !key.is_retired() && key.public.role.signs_zone(),
         };
-        let meant = self.keys.iter_mut().filter(|key| is_meant(key.public.role));
+        if !self.keys.iter().any(is_meant) {
+            return Err(RolloverError::NoKey);
+        }
+        let meant = self.keys.iter_mut().filter(|key| is_meant(key));
         meant.for_each(|key| key.goal = Goal::Replaced);
         Ok(())
     }

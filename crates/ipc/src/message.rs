@@ -4,7 +4,7 @@
 //! every version, so that two versions at least recognize each other. A packet may come from an untrusted process: all of
 //! it is checked.
 
-use crate::agent::{ServedZone, UpdatesOutcome, UpdatesToStore, ZoneNotify, ZoneReport};
+use crate::agent::{ServedZone, UpdatesOutcome, UpdatesToStore, ZoneNotify};
 use crate::signing::SigningCounts;
 use sanderling_config::{ListenerRole, LogKind};
 use sanderling_os::seqpacket::MESSAGE_BYTES_MAX;
@@ -162,8 +162,6 @@ pub enum ZoneCommand {
     Status {
         /// Its name.
         zone: String,
-        /// What the agent reports about it. The supervisor adds it.
-        report: Option<Box<ZoneReport>>,
     },
     /// Write the records of a zone as a zone file.
     Show {
@@ -193,6 +191,8 @@ pub enum DnssecCommand {
         zone: String,
         /// Which keys.
         keys: RolloverKeys,
+        /// Whether others may know them: then a rollover in progress is no obstacle.
+        is_compromised: bool,
     },
 }
 
@@ -395,7 +395,7 @@ pub enum FdKind {
     TsigSecrets,
     /// What certificate authorities look for, in a sealed memfd ([`crate::agent`]).
     Challenges,
-    /// The state of the agent in a sealed memfd ([`crate::agent`]).
+    /// The state of the agent, or what of it belongs to a command about zones, in a sealed memfd ([`crate::agent`]).
     AgentReport,
     /// The zones that are served, in a sealed memfd ([`crate::agent`]).
     ServedZones,
@@ -576,7 +576,7 @@ pub(crate) mod tests {
         let of_zones = [
             ZoneCommand::Reload { zone: zone(), is_forced: true },
             ZoneCommand::List { is_json: true },
-            ZoneCommand::Status { zone: zone(), report: Some(Box::default()) },
+            ZoneCommand::Status { zone: zone() },
             ZoneCommand::Show { zone: zone(), rrtype: Some("A".to_owned()) },
             ZoneCommand::Export { zone: zone() },
         ]
@@ -617,7 +617,7 @@ pub(crate) mod tests {
             Command::UseKeeper,
             Command::ReadZones { zones: vec![zone()], forced_zones: Vec::new(), is_success: true },
             Command::Dnssec(DnssecCommand::Status { zone: zone() }),
-            Command::Dnssec(DnssecCommand::Rollover { zone: zone(), keys: RolloverKeys::Ksk }),
+            Command::Dnssec(DnssecCommand::Rollover { zone: zone(), keys: RolloverKeys::Ksk, is_compromised: true }),
         ];
         let commands =
             of_agent.into_iter().chain(of_keeper).chain(updates).chain(others).chain(formats).chain(of_zones);
@@ -671,7 +671,7 @@ pub(crate) mod tests {
     pub(crate) fn kinds() -> Vec<FdKind> {
         let process = ProcessInfo { generation: 7, pid: 1234, is_serving: false, ready_at_unix_s: 1_800_000_000 };
         let reload = PendingCommand::Reload { forced_zones: vec!["example.com".to_owned()] };
-        let zone = ZoneCommand::Status { zone: "example.com".to_owned(), report: None };
+        let zone = ZoneCommand::Status { zone: "example.com".to_owned() };
         let site = PendingCommand::ReloadSite { name: None };
         let pending = [PendingCommand::ThisUpgrade, reload, site, PendingCommand::Upgrade, PendingCommand::Zone(zone)];
         let pending = pending.map(FdKind::Client);

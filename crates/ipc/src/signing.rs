@@ -124,8 +124,10 @@ fn put_header(message: &mut [u8], result: u8, scheme: u16, number: u32) {
 /// What a keeper has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SigningCounts {
-    /// Signatures.
+    /// Signatures of handshakes.
     pub signatures: u64,
+    /// Signatures of records of zones.
+    pub zone_signatures: u64,
     /// Requests that were refused, in the order of [`Refusal::ALL`].
     pub refused: [u64; Refusal::ALL.len()],
 }
@@ -134,7 +136,8 @@ impl SigningCounts {
     /// The counts of two keepers together.
     pub fn plus(&self, other: &SigningCounts) -> SigningCounts {
         let refused = std::array::from_fn(|index| self.refused[index] + other.refused[index]);
-        SigningCounts { signatures: self.signatures + other.signatures, refused }
+        let zone_signatures = self.zone_signatures + other.zone_signatures;
+        SigningCounts { signatures: self.signatures + other.signatures, zone_signatures, refused }
     }
 }
 

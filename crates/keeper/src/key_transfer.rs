@@ -8,7 +8,7 @@ use sanderling_dns::rdata::PresentationFormat;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_dns::{Name, NameBuf, Rtype};
 use sanderling_dnssec::zone_keys::KeyRequest;
-use sanderling_dnssec::{KeyRole, PublicKey, SigningState};
+use sanderling_dnssec::{Algorithm, KeyRole, PublicKey, SigningState};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -22,6 +22,8 @@ const TTL_S: u32 = 3600;
 /// The flags of DNSKEY records.
 const KSK_FLAGS: u16 = 257;
 const ZSK_FLAGS: u16 = 256;
+/// Shorter RSA keys are refused by the library.
+const RSA_BITS_MIN: usize = 2048;
 
 /// A key in the form of BIND.
 pub struct BindKey {
@@ -47,11 +49,14 @@ pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
             state.display()
         ));
     }
+    // The root zone ends in a dot already. BIND writes slashes in the same way.
+    let owner = if zone.as_str() == "." { ".".to_owned() } else { format!("{zone}.") };
+    let file_name = owner.replace('/', "%2F");
     let export = |public: &PublicKey| {
         let pkcs8 = keys.read_pkcs8(zone, public.id().0)?;
         let private = to_private(public.algorithm, &pkcs8).ok_or("a key has an unknown form")?;
-        let record = format!("{zone}. {TTL_S} IN DNSKEY {}\n", PresentationFormat::new(Rtype::DNSKEY, &public.rdata()));
-        let name = format!("K{zone}.+{:03}+{:05}", public.algorithm.number(), public.tag());
+        let record = format!("{owner} {TTL_S} IN DNSKEY {}\n", PresentationFormat::new(Rtype::DNSKEY, &public.rdata()));
+        let name = format!("K{file_name}+{:03}+{:05}", public.algorithm.number(), public.tag());
         Ok(BindKey { name, private, public: record })
     };
     public.into_iter().map(export).collect()
@@ -131,7 +136,7 @@ fn read_state(file: &Path) -> Result<SigningState, String> {
     }
 }
 
-type FoundKey = (u16, Vec<u8>, sanderling_dnssec::Algorithm, Zeroizing<Vec<u8>>);
+type FoundKey = (u16, Vec<u8>, Algorithm, Zeroizing<Vec<u8>>);
 
 /// The flags, the public key, the algorithm and the private key as PKCS#8.
 fn read_files(zone: &DomainName, private_file: &Path) -> Result<FoundKey, String> {
@@ -143,6 +148,10 @@ fn read_files(zone: &DomainName, private_file: &Path) -> Result<FoundKey, String
         return Err(of(&public_file, "the DNSKEY record is too short".to_owned()));
     };
     let found = from_private(&private, public_key).map_err(|problem| of(private_file, problem))?;
+    if found.0 == Algorithm::RsaSha256 && rsa_bits(public_key) < RSA_BITS_MIN {
+        let (bits, remedy) = (rsa_bits(public_key), "replace it by a longer one with the other program first");
+        return Err(of(private_file, format!("the key has {bits} bits, and {RSA_BITS_MIN} are needed; {remedy}")));
+    }
     let is_of_record = ZonePrivateKey::from_pkcs8(found.0.number(), &found.1)
         .is_ok_and(|key| (found.0.number(), &key.public().public_key[..]) == (algorithm, public_key));
     if !is_of_record {
@@ -156,18 +165,29 @@ fn read_files(zone: &DomainName, private_file: &Path) -> Result<FoundKey, String
     }
 }
 
+/// The bits of the modulus of an RSA key in a DNSKEY record (RFC 3110 section 2).
+fn rsa_bits(public_key: &[u8]) -> usize {
+    let exponent_bytes = match public_key {
+        [0, high, low, ..] => 3 + usize::from(u16::from_be_bytes([*high, *low])),
+        [length, ..] => 1 + usize::from(*length),
+        [] => 0,
+    };
+    8 * public_key.len().saturating_sub(exponent_bytes)
+}
+
 /// The RDATA of the DNSKEY record of `zone` in the text of a `.key` file.
 fn dnskey(zone: &DomainName, text: &str) -> Result<Vec<u8>, String> {
     let labels: Vec<&[u8]> = zone.labels().map(str::as_bytes).collect();
     let apex: NameBuf = NameBuf::joined(&labels, Name::ROOT).map_err(|_| "the name is too long".to_owned())?;
     // BIND leaves the TTL out.
     let text = format!("$TTL {TTL_S}\n{text}");
-    let mut parser = Parser::new("key".to_owned(), text.into_bytes(), apex.as_name(), ParserLimits::default());
+    let mut parser = Parser::new("key".to_owned(), text.into_bytes(), Name::ROOT, ParserLimits::default());
     match parser.next() {
-        Some(Ok(Entry::Record(record)))
-            if record.rtype == Rtype::DNSKEY && record.owner.eq_ignore_case(apex.as_name()) =>
-        {
-            Ok(record.rdata.to_vec())
+        Some(Ok(Entry::Record(record))) if record.rtype == Rtype::DNSKEY => {
+            match record.owner.eq_ignore_case(apex.as_name()) {
+                true => Ok(record.rdata.to_vec()),
+                false => Err(format!("it is the key of the zone {}, not of {zone}", record.owner)),
+            }
         }
         Some(Err(diagnostic)) => Err(diagnostic.problem),
         _ => Err(format!("it does not begin with a DNSKEY record of {zone}")),
@@ -201,7 +221,7 @@ mod tests {
             let pkcs8 = ZonePrivateKey::make(algorithm).expect("made");
             let key = ZonePrivateKey::from_pkcs8(algorithm, &pkcs8).expect("a key").public();
             let rdata = [&flags.to_be_bytes()[..], &[3, algorithm], &key.public_key].concat();
-            let private = to_private(sanderling_dnssec::Algorithm::EcdsaP256, &pkcs8).expect("a key");
+            let private = to_private(Algorithm::EcdsaP256, &pkcs8).expect("a key");
             let path = files.path().join(format!("Ka.test.+013+{flags}.private"));
             let record = format!("; a comment\nA.test. IN DNSKEY {}\n", PresentationFormat::new(Rtype::DNSKEY, &rdata));
             fs::write(path.with_extension("key"), record).expect("written");
@@ -239,5 +259,36 @@ mod tests {
         let third = tempfile::tempdir().expect("made");
         let error = import(third.path(), &zone, &private_files).expect_err("another key");
         assert!(error.contains("it is not the key of the DNSKEY record"), "{error}");
+        let b_test = DomainName::parse("b.test").expect("a name");
+        let error = import(third.path(), &b_test, &private_files).expect_err("another zone");
+        assert!(error.contains("it is the key of the zone A.test., not of b.test"), "{error}");
+    }
+
+    #[test]
+    fn keys_of_zones_with_any_name_are_exported() {
+        for (name, expected) in [(".", "K.+013+"), ("0/25.2.0.192.in-addr.arpa", "K0%2F25.2.0.192.in-addr.arpa.+013+")]
+        {
+            let (state, files) = (tempfile::tempdir().expect("made"), tempfile::tempdir().expect("made"));
+            let zone = DomainName::parse(name).expect("a name");
+            let pkcs8 = ZonePrivateKey::make(13).expect("made");
+            let key = ZonePrivateKey::from_pkcs8(13, &pkcs8).expect("a key").public();
+            let rdata = [&KSK_FLAGS.to_be_bytes()[..], &[3, 13], &key.public_key].concat();
+            let owner = if name == "." { ".".to_owned() } else { format!("{name}.") };
+            let path = files.path().join("one.private");
+            let record = format!("{owner} IN DNSKEY {}\n", PresentationFormat::new(Rtype::DNSKEY, &rdata));
+            fs::write(path.with_extension("key"), record).expect("written");
+            fs::write(&path, to_private(Algorithm::EcdsaP256, &pkcs8).expect("a key").as_bytes()).expect("written");
+            import(state.path(), &zone, &[path]).expect("imported");
+            let exported = export(state.path(), &zone).expect("exported");
+            assert!(exported[0].name.starts_with(expected), "{}", exported[0].name);
+            assert!(exported[0].public.starts_with(&format!("{owner} 3600 IN DNSKEY")), "{}", exported[0].public);
+        }
+    }
+
+    #[test]
+    fn length_of_an_rsa_key_is_that_of_its_modulus() {
+        assert_eq!(rsa_bits(&[&[3, 1, 0, 1][..], &[0x80; 128]].concat()), 1024);
+        assert_eq!(rsa_bits(&[&[0, 0, 3, 1, 0, 1][..], &[0x80; 256]].concat()), 2048);
+        assert_eq!((rsa_bits(&[]), rsa_bits(&[0, 1]), rsa_bits(&[5, 1])), (0, 8, 0));
     }
 }

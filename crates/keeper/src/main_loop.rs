@@ -108,9 +108,10 @@ impl MainLoop {
 
     fn serve_zone_keys(&self, socket: OwnedFd) -> io::Result<()> {
         let folder = self.zone_keys.clone().ok_or_else(|| io::Error::other("there is no folder with keys of zones"))?;
-        let serve = || {
+        let shared = Arc::clone(&self.shared);
+        let serve = move || {
             // It ends with the agent.
-            let _ = zone_thread::serve(ZoneKeys::new(folder), UnixStream::from(socket));
+            let _ = zone_thread::serve(ZoneKeys::new(folder), &shared, UnixStream::from(socket));
         };
         thread::Builder::new().name("zone-signing".to_owned()).spawn(serve)?;
         Ok(())

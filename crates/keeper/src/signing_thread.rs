@@ -13,6 +13,8 @@ use std::sync::{PoisonError, RwLock};
 pub(crate) struct Shared {
     keys: RwLock<HashMap<KeyId, PrivateKey>>,
     signatures: AtomicU64,
+    /// Of records.
+    zone_signatures: AtomicU64,
     /// In the order of [`Refusal::ALL`].
     refused: [AtomicU64; Refusal::ALL.len()],
 }
@@ -25,10 +27,16 @@ impl Shared {
         drop(before);
     }
 
+    /// Records of zones were signed.
+    pub(crate) fn count_zone_signatures(&self, count: usize) {
+        self.zone_signatures.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
     /// What was done so far.
     pub(crate) fn counts(&self) -> SigningCounts {
         SigningCounts {
             signatures: self.signatures.load(Ordering::Relaxed),
+            zone_signatures: self.zone_signatures.load(Ordering::Relaxed),
             refused: std::array::from_fn(|index| self.refused[index].load(Ordering::Relaxed)),
         }
     }

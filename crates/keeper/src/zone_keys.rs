@@ -121,7 +121,14 @@ impl ZoneKeys {
     /// The private key with this ID, as PKCS#8.
     pub(crate) fn read_pkcs8(&self, zone: &DomainName, id: ZoneKeyId) -> Result<Zeroizing<Vec<u8>>, String> {
         let file = self.files(zone)?.into_iter().find(|file| file.id == id);
-        file.ok_or_else(|| format!("the private key {} of {zone} is missing", HEXLOWER.encode(&id)))?.read_pkcs8()
+        file.ok_or_else(|| self.missing(zone, id))?.read_pkcs8()
+    }
+
+    fn missing(&self, zone: &DomainName, id: ZoneKeyId) -> String {
+        let (folder, id) = (self.folder_of(zone).display().to_string(), HEXLOWER.encode(&id));
+        format!(
+            "{folder} has no file with the private key {id}; restore it from a backup of the state folder, and leave `dnssec` as it is"
+        )
     }
 
     fn erase(&mut self, zone: DomainName, id: ZoneKeyId) -> Result<(), String> {
@@ -138,7 +145,7 @@ impl ZoneKeys {
         if !self.loaded.contains_key(&place) {
             let zone = &place.0;
             let file = self.files(zone)?.into_iter().find(|file| file.id == id);
-            let file = file.ok_or_else(|| format!("the zone {zone} has no such key"))?;
+            let file = file.ok_or_else(|| self.missing(zone, id))?;
             let key = file.read()?;
             let name = SigningKeyName::new(zone, &key.public()).ok_or("it is of an unknown algorithm")?;
             self.loaded.insert(place.clone(), LoadedKey { key, name });
@@ -305,7 +312,7 @@ mod tests {
             key: key.id,
             inputs: vec![input.to_vec()],
         };
-        refused(keys.answer(sign("a.test", &other, b"")), "the zone a.test has no such key");
+        refused(keys.answer(sign("a.test", &other, b"")), "has no file with the private key");
         let of_unsigned = ZoneKeyRequest::Make { zone: "c.test".to_owned(), algorithm: ED25519 };
         refused(keys.answer(of_unsigned), "the zone c.test has no `dnssec` in the configuration");
         refused(keys.answer(sign("a.test", &key, b"text")), "is not of the zone a.test: ");
@@ -326,9 +333,10 @@ mod tests {
         for (zone, apex, is_shared) in [("a.test", b"\x01a\x04test\0", false), ("b.test", b"\x01b\x04test\0", true)] {
             let key = make(&mut keys, zone, ED25519);
             let public = PublicKey { algorithm: Algorithm::Ed25519, role: KeyRole::Csk, bytes: key.public_key.clone() };
-            let expiration = (unix_seconds() as u32 + 60).to_be_bytes();
+            let now = unix_seconds() as u32;
+            let (inception, expiration) = (now.to_be_bytes(), (now + 60).to_be_bytes());
             let mut sign = |rtype: Rtype, rdatas: &[&[u8]]| {
-                let head = [&rtype.0.to_be_bytes()[..], &[15, 2, 0, 0, 0, 60], &expiration, &[0; 4]].concat();
+                let head = [&rtype.0.to_be_bytes()[..], &[15, 2, 0, 0, 0, 60], &expiration, &inception].concat();
                 let mut input = [&head[..], &public.tag().to_be_bytes(), apex].concat();
                 for rdata in rdatas {
                     input.extend(
@@ -359,7 +367,7 @@ mod tests {
             assert_eq!(keys.answer(erase(zone)), ZoneKeyAnswer::Keys(Vec::new()));
         }
         assert_eq!(list(&mut keys, "a.test"), [other]);
-        refused(keys.answer(sign()), "the zone a.test has no such key");
+        refused(keys.answer(sign()), "has no file with the private key");
         refused(keys.answer(erase("../a.test")), "");
     }
 

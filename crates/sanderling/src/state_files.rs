@@ -66,6 +66,9 @@ impl StateCommand {
                 print(&format!("{count} files of {} are in {}\n", state.display(), target.display()));
                 Ok(())
             }
+            StateAction::Export(_, target) | StateAction::ExportKeys(_, target) if !target.is_dir() => {
+                Err(format!("there is no folder {}; create it for the files", target.display()))
+            }
             StateAction::Export(name, target) => export(&state, &name, &target),
             StateAction::ExportKeys(zone, target) => export_keys(&state, &zone, &target),
             StateAction::ImportKeys(zone, files) => {

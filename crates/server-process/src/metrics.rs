@@ -160,6 +160,7 @@ impl Metrics<'_> {
             let KeeperSupervision { restarts, counts } = &self.supervision.keeper;
             out.family("sanderling_keeper_restarts").sample(&[], restarts);
             out.family("sanderling_keeper_signatures").sample(&[], counts.signatures);
+            out.family("sanderling_keeper_zone_signatures").sample(&[], counts.zone_signatures);
             put_each(out, "sanderling_keeper_refused", &Refusal::ALL.map(Refusal::name), &counts.refused);
         }
         let mut calls: BTreeMap<&str, u64> = Syscall::ALL.iter().map(|call| (call.name(), 0)).collect();

@@ -9,6 +9,8 @@ use sanderling_zone_files::wire_name;
 
 /// Seconds for which a signature is valid at least, since it is replaced before.
 const VALID_S_MIN: u32 = 7 * 24 * 3600;
+/// Types whose records this server makes. Those of the file are not used.
+const MADE_HERE: [Rtype; 5] = [Rtype::RRSIG, Rtype::NSEC, Rtype::NSEC3, Rtype::NSEC3PARAM, Rtype::ZONEMD];
 /// Where the numbers of a SOA have the time after which secondaries do not answer any more.
 const EXPIRE_AT: usize = 12;
 
@@ -40,6 +42,17 @@ fn risks_of(signed: &SignedZone, zone: &Zone) -> Vec<Diagnostic> {
             "the SOA record of {apex} lets secondary servers answer for {expire_s} s without a transfer, and signatures may expire in {VALID_S_MIN} s"
         );
         let remedy = format!("write {VALID_S_MIN} or less as the expire time (RFC 6781 section 4.4.2.2)");
+        risks.push(Problem::new(message, remedy));
+    }
+    let mut found = [false; MADE_HERE.len()];
+    zone.each_record(|_, rtype, _, _| {
+        MADE_HERE.iter().position(|&it| it == rtype).into_iter().for_each(|index| found[index] = true);
+    });
+    let types: Vec<String> =
+        MADE_HERE.iter().zip(found).filter(|(_, is_found)| *is_found).map(|(rtype, _)| rtype.to_string()).collect();
+    if !types.is_empty() {
+        let message = format!("the {} records of {apex} are left out: this server makes its own", types.join(", "));
+        let remedy = "give it the zone without signatures; its keys can be taken over by `sanderling dnssec import`";
         risks.push(Problem::new(message, remedy));
     }
     let of_keys = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY].into_iter().find(|&rtype| count(rtype) > 0);

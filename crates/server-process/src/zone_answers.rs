@@ -11,9 +11,9 @@ use sanderling_ipc::{Connection, Event, Message, Text};
 use sanderling_os::clock::unix_seconds;
 use sanderling_zone_files::{UpdateState, ZoneSources, wire_name};
 use serde::Serialize;
+use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -82,12 +82,18 @@ struct ListedZone<'s> {
     #[serde(flatten)]
     zone: &'s ZoneState,
     state: &'static str,
+    /// Why the newest records are not signed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signing_problem: Option<&'s str>,
 }
 
 impl ZoneAnswers {
-    /// The answer to `zone list`.
-    pub(crate) fn list(&self, is_json: bool, client: ZoneClient) {
+    /// The answer to `zone list`; `reports` are those of the agent about zones that cannot be signed.
+    pub(crate) fn list(&self, is_json: bool, reports: &[ZoneReport], client: ZoneClient) {
         answer(client, |client| {
+            let signing = reports.iter().filter_map(|report| Some((report.name.as_str(), report.signing.as_ref()?)));
+            let signing_problems: HashMap<&str, &str> =
+                signing.filter_map(|(name, signing)| Some((name, signing.problem.as_deref()?))).collect();
             let name_widths = self.states.iter().map(|zone| zone.name.len());
             let width = name_widths.max().unwrap_or(0).clamp("zone".len(), NAME_WIDTH_MAX);
             let mut text = match is_json {
@@ -95,13 +101,15 @@ impl ZoneAnswers {
                 false => format!("{:width$}  {:>10}  {:>9}  {:11}  file\n", "zone", "serial", "records", "state"),
             };
             for (index, zone) in self.states.iter().enumerate() {
+                let signing_problem = signing_problems.get(zone.name.as_str()).copied();
+                let state = state_name(zone, signing_problem.is_some());
                 if is_json {
-                    let listed = ListedZone { zone, state: state_name(zone) };
+                    let listed = ListedZone { zone, state, signing_problem };
                     text += if index == 0 { "\n" } else { ",\n" };
                     text += &serde_json::to_string(&listed).map_err(io::Error::other)?;
                 } else {
                     let serial = zone.serial.map_or("-".to_owned(), |serial| serial.to_string());
-                    let (name, count, state, file) = (&zone.name, zone.record_count, state_name(zone), &zone.file);
+                    let (name, count, file) = (&zone.name, zone.record_count, &zone.file);
                     text += &format!("{name:width$}  {serial:>10}  {count:>9}  {state:11}  {}\n", file.display());
                 }
                 if text.len() >= PART_BYTES {
@@ -130,7 +138,9 @@ impl ZoneAnswers {
                 return Ok(Err(self.unknown(name)));
             };
             let is_current = sources.is_some_and(|mut sources| sources.are_unchanged());
-            let mut text = status_text(state, self.zone(name), is_current);
+            let signing = report.and_then(|report| report.signing.as_ref());
+            let has_signing_problem = signing.is_some_and(|signing| signing.problem.is_some());
+            let mut text = status_text(state, self.zone(name), is_current, has_signing_problem);
             text += &report.map_or(String::new(), |report| report_text(report, unix_seconds()));
             client.write(&text).map(Ok)
         });
@@ -260,15 +270,17 @@ fn is_of_signer(rtype: Rtype) -> bool {
     of_keys.contains(&rtype) || of_version.contains(&rtype)
 }
 
-fn state_name(zone: &ZoneState) -> &'static str {
+/// `has_signing_problem` is whether the newest records cannot be signed.
+fn state_name(zone: &ZoneState, has_signing_problem: bool) -> &'static str {
     match (zone.serial, &zone.problem) {
-        (Some(_), None) => "served",
-        (Some(_), Some(_)) => "kept",
+        (Some(_), None) if has_signing_problem && zone.origin == ZoneOrigin::Operator => "unsigned",
+        (Some(_), None) if !has_signing_problem => "served",
+        (Some(_), _) => "kept",
         (None, _) => "unavailable",
     }
 }
 
-fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool) -> String {
+fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool, has_signing_problem: bool) -> String {
     let mut text = format!("zone {}\n", state.name);
     let mut line = |name: &str, value: String| text += &format!("  {name:<8} {value}\n");
     if let (Some(serial), Some(loaded_at), Some(zone)) = (state.serial, state.loaded_at, zone) {
@@ -289,7 +301,7 @@ fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool) -> Stri
         line("updates", updates_text(updates));
     }
     line("file", state.file.display().to_string());
-    line("state", state_text(state, &state.file, is_current));
+    line("state", state_text(state, is_current, has_signing_problem));
     text
 }
 
@@ -380,10 +392,15 @@ fn duration_text(seconds: u64) -> String {
 }
 
 /// What is served, and how it differs from the file.
-fn state_text(state: &ZoneState, file: &Path, is_current: bool) -> String {
-    let name = &state.name;
+fn state_text(state: &ZoneState, is_current: bool, has_signing_problem: bool) -> String {
+    let ZoneState { name, file, .. } = state;
     let is_signed = state.origin == ZoneOrigin::Signer;
-    match (state_name(state), &state.problem, is_current) {
+    match (state_name(state, has_signing_problem), &state.problem, is_current) {
+        ("unsigned", ..) => "served as it is in the file, WITHOUT SIGNATURES, because of the problem below".to_owned(),
+        ("kept", None, _) => "the version that was signed last is served, because of the problem below".to_owned(),
+        ("unavailable", None, _) if has_signing_problem => {
+            "UNAVAILABLE, answered with SERVFAIL, because of the problem below".to_owned()
+        }
         ("served", _, true) if is_signed => "served as it was signed last".to_owned(),
         ("unavailable", None, _) if is_signed => "UNAVAILABLE, answered with SERVFAIL: not signed yet".to_owned(),
         ("served", _, true) => "served as it is in the file".to_owned(),

@@ -61,7 +61,7 @@ impl ConfigBuilder<'_, '_> {
 
     /// How the zone is signed, and whether it is to be unsigned.
     fn read_signing(&mut self, section: Entry<'_, '_>) -> (Signing, bool) {
-        let (mut signing, mut is_leaving) = (Signing::default(), false);
+        let (mut signing, mut is_leaving, mut zsk_lifetime_at) = (Signing::default(), false, None);
         let Some(table) = self.reader.table(section, EXAMPLE) else { return (signing, is_leaving) };
         for entry in entries(table) {
             match entry.key {
@@ -92,7 +92,10 @@ impl ConfigBuilder<'_, '_> {
                 "ksk_lifetime" => {
                     signing.ksk_lifetime_s = self.read_time(entry, "365d", LIFETIME_S_MIN, LIFETIME_S_MAX);
                 }
-                "zsk_lifetime" => signing.zsk_lifetime_s = self.read_time(entry, "90d", LIFETIME_S_MIN, LIFETIME_S_MAX),
+                "zsk_lifetime" => {
+                    zsk_lifetime_at = Some(entry.offset);
+                    signing.zsk_lifetime_s = self.read_time(entry, "90d", LIFETIME_S_MIN, LIFETIME_S_MAX);
+                }
                 "dnskey_ttl" => {
                     let ttl_s = self.read_time(entry, "1h", 1, 7 * DAY_S);
                     ttl_s.into_iter().for_each(|ttl_s| signing.dnskey_ttl_s = ttl_s as u32);
@@ -135,6 +138,12 @@ impl ConfigBuilder<'_, '_> {
                     self.error(entry.offset, format!("unknown key `{other}` in `dnssec`"), remedy);
                 }
             }
+        }
+        if let Some(offset) = zsk_lifetime_at
+            && signing.keys == ZoneKeyLayout::Csk
+        {
+            let message = "`zsk_lifetime` has no effect: the zone has a CSK, and no ZSK";
+            self.error(offset, message, "write `ksk_lifetime`, which is that of a CSK too; or keys = \"ksk-zsk\"");
         }
         (signing, is_leaving)
     }
@@ -192,9 +201,10 @@ mod tests {
         };
         let line = "dnssec = { algorithm = \"ed25519\", keys = \"ksk-zsk\", nsec3 = true, serial = \"unixtime\", zonemd = true }";
         assert_eq!(signed(line), [all]);
-        let line = "dnssec = { ksk_lifetime = \"365d\", zsk_lifetime = \"90d\", dnskey_ttl = \"10min\", rollover_safety = \"2h\", \
+        let line = "dnssec = { keys = \"ksk-zsk\", ksk_lifetime = \"365d\", zsk_lifetime = \"90d\", dnskey_ttl = \"10min\", rollover_safety = \"2h\", \
                     parent_servers = [\"192.0.2.53\", \"[2001:db8::1]:5353\"], other_signers = [\"NS1.example.net\"] }";
         let expected = Signing {
+            keys: ZoneKeyLayout::KskZsk,
             ksk_lifetime_s: Some(365 * DAY_S),
             zsk_lifetime_s: Some(90 * DAY_S),
             dnskey_ttl_s: 600,
@@ -254,6 +264,11 @@ mod tests {
         check(
             "dnssec = { other_signers = [\"ns1..net\"] }",
             "3:29: invalid domain name `ns1..net`: it has an empty label; write other_signers = [\"ns1.example.net\"]",
+        );
+        check(
+            "dnssec = { zsk_lifetime = \"90d\" }",
+            "3:12: `zsk_lifetime` has no effect: the zone has a CSK, and no ZSK; write `ksk_lifetime`, which is that of a CSK too; or keys = \
+             \"ksk-zsk\"",
         );
         check(
             "dnssec = { dnskey_ttl = \"long\" }",

@@ -34,9 +34,11 @@ fn of_algorithm(keys: &[ZoneKey], algorithm: Algorithm) -> impl Iterator<Item = 
     keys.iter().filter(move |key| key.public.algorithm == algorithm)
 }
 
-/// Whether each signed RRset in a cache has a signature of this algorithm: by one key, or by either of two that are exchanged.
+/// Whether each signed RRset in a cache has a signature of this algorithm: by one key, or by either of two that are exchanged. A key
+/// that was replaced before its DNSKEY record was published does not count: nobody can verify its signatures.
 fn is_signed_everywhere(keys: &[ZoneKey], algorithm: Algorithm) -> bool {
-    let has = |test: fn(Presence) -> bool| of_algorithm(keys, algorithm).any(|key| test(key.signatures));
+    let counts = |key: &&ZoneKey| !key.is_retired() || key.dnskey.is_wanted();
+    let has = |test: fn(Presence) -> bool| of_algorithm(keys, algorithm).filter(counts).any(|key| test(key.signatures));
     let is_exchanged = has(|it| matches!(it, Presence::Removed(_) | Presence::Fading { .. }))
         && has(|it| matches!(it, Presence::Added(_) | Presence::Spreading { .. }));
     has(|it| it == Presence::Everywhere) || is_exchanged
@@ -47,10 +49,7 @@ fn introduce(keys: &mut [ZoneKey], index: usize) {
     let is_secure = is_secure(keys);
     if role.signs_zone() && keys[index].signatures == Presence::Absent {
         let signs = |key: &ZoneKey| key.signatures != Presence::Absent;
-        if !is_secure
-            || !of_algorithm(keys, algorithm)
-                .any(|key| signs(key) || key.dnskey != Presence::Absent && key.is_retired())
-        {
+        if !is_secure || of_algorithm(keys, algorithm).all(|key| key.dnskey == Presence::Absent) {
             // Nobody expects signatures yet, or a new algorithm signs before anybody knows that it does.
             keys[index].signatures = Presence::ADDED;
         } else if keys[index].dnskey == Presence::Everywhere
@@ -74,8 +73,8 @@ fn introduce(keys: &mut [ZoneKey], index: usize) {
     let has_dnskey = keys[index].dnskey == Presence::Everywhere;
     if role.signs_keys() && keys[index].ds == Presence::Absent && has_dnskey && is_chain_complete {
         // The parent exchanges the DS records at once.
-        for key in keys.iter_mut().filter(|key| key.is_retired() && key.ds.is_wanted()) {
-            key.ds = Presence::REMOVED;
+        for key in keys.iter_mut().filter(|key| key.is_retired()) {
+            key.ds = key.ds.without_ds();
         }
         keys[index].ds = Presence::ADDED;
     }
@@ -83,9 +82,9 @@ fn introduce(keys: &mut [ZoneKey], index: usize) {
 
 fn remove(keys: &mut [ZoneKey], index: usize) {
     let algorithm = keys[index].public.algorithm;
-    if keys.iter().all(ZoneKey::is_retired) && keys[index].ds.is_wanted() {
+    if keys.iter().all(ZoneKey::is_retired) {
         // The zone is to be unsigned.
-        keys[index].ds = Presence::REMOVED;
+        keys[index].ds = keys[index].ds.without_ds();
     }
     let is_secure = is_secure(keys);
     let is_algorithm_used = of_algorithm(keys, algorithm).any(|key| !key.is_retired());
@@ -95,7 +94,8 @@ fn remove(keys: &mut [ZoneKey], index: usize) {
         // All keys of an algorithm go together, and their signatures after them.
         false => all(|key| key.ds == Presence::Absent),
     };
-    let may_remove_signatures = !is_algorithm_used && all(|key| key.dnskey == Presence::Absent);
+    // Without its DNSKEY record, nobody can verify them.
+    let may_remove_signatures = keys[index].dnskey == Presence::Absent;
     if keys[index].dnskey.is_wanted() && (!is_secure || may_remove_dnskey) {
         keys[index].dnskey = Presence::REMOVED;
     }

@@ -1,7 +1,7 @@
 //! The state of the keys of a zone, in words.
 
 use super::{Goal, Presence, ZoneKey, ZoneKeys};
-use crate::key::{Algorithm, KeyRole, key_tag};
+use crate::key::{Algorithm, key_tag};
 use sanderling_calendar::DateTime;
 use sanderling_dns::rdata::PresentationFormat;
 use sanderling_dns::{Name, Rtype};
@@ -38,11 +38,7 @@ pub fn status_of_others<'r>(keys: &ZoneKeys, apex: Name<'_>, dnskeys: impl Itera
 
 /// `has_new_ds` is whether the parent zone is to add a DS record: without any, the zone would be insecure.
 fn of_key(key: &ZoneKey, apex: Name<'_>, has_new_ds: bool) -> Vec<String> {
-    let role = match key.public.role {
-        KeyRole::Csk => "CSK",
-        KeyRole::Ksk => "KSK",
-        KeyRole::Zsk => "ZSK",
-    };
+    let role = key.public.role;
     let algorithm = match key.public.algorithm {
         Algorithm::RsaSha256 => "RSA with SHA-256",
         Algorithm::EcdsaP256 => "ECDSA P-256",
@@ -66,6 +62,9 @@ fn of_key(key: &ZoneKey, apex: Name<'_>, has_new_ds: bool) -> Vec<String> {
             let rdata = PresentationFormat::new(Rtype::DS, &rdata);
             Some(format!("the parent zone does not have {ds} yet: give the registrar \"{apex} DS {rdata}\""))
         }
+        Presence::Withdrawn => Some(format!(
+            "the parent zone does not have {ds}, and is not to have it any more: do not give it to the registrar"
+        )),
         Presence::Removed(_) if has_new_ds => Some(format!(
             "the parent zone still has {ds}: have the registrar remove it, but not before the new one is there"
         )),

@@ -4,6 +4,7 @@ use super::*;
 use crate::testing::apex;
 use fastrand::Rng;
 use sanderling_testkit::seed;
+use std::cell::Cell;
 use std::collections::HashSet;
 
 const START: u64 = 1_800_000_000;
@@ -15,7 +16,7 @@ const OTHER_DNSKEY_TTL_S: u64 = 3000;
 const NAME_SERVER_COUNT: usize = 3;
 const PARENT_SERVER_COUNT: usize = 2;
 /// Random courses of each rollover.
-const ROUND_COUNT: u64 = 3;
+const ROUND_COUNT: u64 = 5;
 /// Steps of a rollover at most: each has up to a minute, or a wait.
 const STEP_COUNT_MAX: usize = 6000;
 
@@ -27,6 +28,8 @@ const CSK: KeyPolicy = KeyPolicy {
     safety_s: 0,
 };
 const SPLIT: KeyPolicy = KeyPolicy { layout: KeyLayout::Split, ..CSK };
+
+const ROUTINE: Rollover = Rollover { keys: RolloverKeys::All, is_compromised: false };
 
 /// A wait that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -404,7 +407,9 @@ impl World {
 /// What happens to a signed zone.
 #[derive(Clone, Copy, Debug)]
 enum Scenario {
-    Command(Rollover),
+    Command(RolloverKeys),
+    /// The same, of keys that others may know, at any moment of other rollovers.
+    Compromised(RolloverKeys),
     Policy(KeyPolicy),
     /// To be unsigned, and signed again after a while.
     Unsigned,
@@ -414,15 +419,28 @@ enum Scenario {
     Lifetime,
 }
 
+fn other_policies(policy: KeyPolicy) -> [KeyPolicy; 4] {
+    let layout = if policy.layout == KeyLayout::Single { KeyLayout::Split } else { KeyLayout::Single };
+    [
+        policy,
+        KeyPolicy { algorithm: Algorithm::Ed25519, ..policy },
+        KeyPolicy { layout, ..policy },
+        KeyPolicy { layout, algorithm: Algorithm::RsaSha256, ..policy },
+    ]
+}
+
 fn scenarios(policy: KeyPolicy) -> Vec<Scenario> {
-    let other = if policy.layout == KeyLayout::Single { KeyLayout::Split } else { KeyLayout::Single };
+    let [_, algorithm, layout, both] = other_policies(policy);
     vec![
-        Scenario::Command(Rollover::All),
-        Scenario::Command(Rollover::Ksk),
-        Scenario::Command(Rollover::Zsk),
-        Scenario::Policy(KeyPolicy { algorithm: Algorithm::Ed25519, ..policy }),
-        Scenario::Policy(KeyPolicy { layout: other, ..policy }),
-        Scenario::Policy(KeyPolicy { layout: other, algorithm: Algorithm::RsaSha256, ..policy }),
+        Scenario::Command(RolloverKeys::All),
+        Scenario::Command(RolloverKeys::Ksk),
+        Scenario::Command(RolloverKeys::Zsk),
+        Scenario::Compromised(RolloverKeys::All),
+        Scenario::Compromised(RolloverKeys::Ksk),
+        Scenario::Compromised(RolloverKeys::Zsk),
+        Scenario::Policy(algorithm),
+        Scenario::Policy(layout),
+        Scenario::Policy(both),
         Scenario::Unsigned,
         Scenario::NearlyUnsigned(5),
         Scenario::NearlyUnsigned(60),
@@ -448,10 +466,30 @@ fn simulate(policy: KeyPolicy, scenario: Scenario, signers: Signers, fault: Faul
         world.is_settled() && before.iter().any(|id| !ids.contains(id))
     };
     match scenario {
-        Scenario::Command(rollover) => {
+        Scenario::Command(keys) => {
+            let rollover = Rollover { keys, is_compromised: false };
             world.keys.start(rollover).expect("nothing is changing");
             assert_eq!(world.keys.start(rollover), Err(RolloverError::InProgress));
             world.run(is_new)
+        }
+        Scenario::Compromised(keys) => {
+            let mut known = HashSet::new();
+            for _ in 0..world.random.u8(1..4) {
+                let policies = other_policies(policy);
+                world.policy = policies[world.random.usize(0..policies.len())];
+                let steps = Cell::new(world.random.usize(1..100));
+                world.run(|_| steps.replace(steps.get() - 1) == 1)?;
+                let is_meant = |key: &&ZoneKey| match keys {
+                    RolloverKeys::All => true,
+                    RolloverKeys::Ksk => key.public.role.signs_keys(),
+                    RolloverKeys::Zsk => key.public.role.signs_zone(),
+                };
+                known.extend(world.keys.keys.iter().filter(is_meant).map(|key| key.public.id()));
+                world.keys.start(Rollover { keys, is_compromised: true }).expect("one is in use");
+                let replaced = world.keys.keys.iter().filter(is_meant).all(|key| key.goal != Goal::Active);
+                assert!(replaced, "seed {seed}");
+            }
+            world.run(|world| world.is_settled() && world.keys.keys.iter().all(|key| !known.contains(&key.public.id())))
         }
         Scenario::Policy(policy) => {
             world.policy = policy;
@@ -466,7 +504,7 @@ fn simulate(policy: KeyPolicy, scenario: Scenario, signers: Signers, fault: Faul
         }
         Scenario::NearlyUnsigned(step_count) => {
             world.policy = KeyPolicy { layout: KeyLayout::Unsigned, ..policy };
-            let left = std::cell::Cell::new(step_count);
+            let left = Cell::new(step_count);
             world.run(|world| left.replace(left.get().saturating_sub(1)) == 0 || world.keys.is_empty())?;
             world.policy = policy;
             world.run(World::is_settled)
@@ -605,7 +643,7 @@ fn a_key_with_the_tag_of_another_is_not_added() {
     let request = KeyRequest { algorithm: Algorithm::EcdsaP256, role: KeyRole::Zsk };
     assert!(matches!(keys.add_key(request, vec![7; 64], START), Err(KeyTagInUse(_))));
     assert_eq!(keys.public_keys().count(), 2);
-    assert_eq!(ZoneKeys::default().start(Rollover::All), Err(RolloverError::NoKey));
+    assert_eq!(ZoneKeys::default().start(ROUTINE), Err(RolloverError::NoKey));
 }
 
 #[test]
@@ -618,7 +656,7 @@ fn an_imported_key_is_in_use_at_once() {
     assert!(advance(&mut keys, apex, None, None, START).keys_needed.is_empty());
     let in_use = keys.keys_in_use(apex);
     assert!(in_use.keys[0].is_published && in_use.keys[0].signs_zone && in_use.cds.len() == 1);
-    assert_eq!(keys.start(Rollover::All), Ok(()));
+    assert_eq!(keys.start(ROUTINE), Ok(()));
 }
 
 #[test]
@@ -630,7 +668,7 @@ fn the_old_ds_record_is_removed_after_the_new_one_is_there() {
     keys.import_key(request, vec![9; 64], START).expect("a new tag");
     let old = keys.ds_wanted(apex);
     advance(&mut keys, apex, None, Some(old.clone()), START);
-    keys.start(Rollover::All).expect("it starts");
+    keys.start(ROUTINE).expect("it starts");
     let status_after = |step: u32| {
         let now = START + u64::from(step) * 200_000;
         for request in advance(&mut keys, apex, Some(step), Some(old.clone()), now).keys_needed {

@@ -26,7 +26,7 @@ pub(super) enum DnssecArgs {
     ///
     /// New keys are introduced, and the old ones removed and erased, in steps of which none breaks the zone for any resolver. Steps wait for
     /// all name servers of the zone, for the parent zone and for caches; `sanderling dnssec status` says for which. Without an option, all keys
-    /// are replaced.
+    /// are replaced. As long as a rollover has not ended, another one is refused, except with `--compromised`.
     #[command(after_help = "Examples:
   sanderling dnssec rollover example.com
   sanderling dnssec rollover example.com --zsk    the parent zone is not involved
@@ -42,6 +42,9 @@ Exit status: 0 if the rollover has begun, 1 if it has not, 2 for a wrong command
         /// Only the ZSK, or the CSK
         #[arg(long, conflicts_with = "ksk")]
         zsk: bool,
+        /// Others may know the private keys: replace also those that are just being introduced
+        #[arg(long)]
+        compromised: bool,
         #[command(flatten)]
         control: ControlArgs,
     },
@@ -88,13 +91,14 @@ impl DnssecArgs {
     pub(super) fn command(self, search_paths: &SearchPaths, env: &RuntimeEnv) -> Result<CliCommand, clap::Error> {
         let (command, control) = match self {
             DnssecArgs::Status { zone, control } => (DnssecCommand::Status { zone: zone.to_string() }, control),
-            DnssecArgs::Rollover { zone, ksk, zsk, control } => {
+            DnssecArgs::Rollover { zone, ksk, zsk, compromised, control } => {
                 let keys = match (ksk, zsk) {
                     (true, _) => RolloverKeys::Ksk,
                     (_, true) => RolloverKeys::Zsk,
                     (false, false) => RolloverKeys::All,
                 };
-                (DnssecCommand::Rollover { zone: zone.to_string(), keys }, control)
+                let (zone, is_compromised) = (zone.to_string(), compromised);
+                (DnssecCommand::Rollover { zone, keys, is_compromised }, control)
             }
             DnssecArgs::Export { zone, folder, arguments } => {
                 let action = StateAction::ExportKeys(zone, folder);

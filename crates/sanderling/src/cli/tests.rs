@@ -180,7 +180,7 @@ fn commands_about_zones_name_the_zone() {
     let forced = "reload a.example --force-zone a.example";
     assert_eq!(of_zone(forced), ZoneCommand::Reload { zone: zone(), is_forced: true });
     assert_eq!(of_zone("zone list --json"), ZoneCommand::List { is_json: true });
-    assert_eq!(of_zone("zone status a.example."), ZoneCommand::Status { zone: zone(), report: None });
+    assert_eq!(of_zone("zone status a.example."), ZoneCommand::Status { zone: zone() });
     let rrtype = Some("MX".to_owned());
     assert_eq!(of_zone("zone export a.example"), ZoneCommand::Export { zone: zone() });
     assert_eq!(of_zone("zone show a.example --rrtype MX"), ZoneCommand::Show { zone: zone(), rrtype });

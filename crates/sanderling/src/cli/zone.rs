@@ -72,9 +72,7 @@ impl ZoneArgs {
     pub(super) fn request(self, search_paths: &SearchPaths, env: &RuntimeEnv) -> Result<ControlRequest, String> {
         let (command, control) = match self {
             ZoneArgs::List { json, control } => (ZoneCommand::List { is_json: json }, control),
-            ZoneArgs::Status { zone, control } => {
-                (ZoneCommand::Status { zone: zone.to_string(), report: None }, control)
-            }
+            ZoneArgs::Status { zone, control } => (ZoneCommand::Status { zone: zone.to_string() }, control),
             ZoneArgs::Export { zone, control } => (ZoneCommand::Export { zone: zone.to_string() }, control),
             ZoneArgs::Show { zone, rrtype, control } => (ZoneCommand::Show { zone: zone.to_string(), rrtype }, control),
         };

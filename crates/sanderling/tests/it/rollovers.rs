@@ -248,6 +248,14 @@ fn csk_and_its_algorithm_are_replaced_without_a_bogus_answer() {
         let again = domains.dnssec(&["rollover", CHILD]);
         assert!(again.contains("wait until that has ended"), "{again}");
     });
+    domains.run_rollover("two CSKs, one before the other is in use", 0, |domains| {
+        domains.dnssec(&["rollover", CHILD]);
+        wait_until("another key is made", || domains.key_files().len() == 2);
+        let introduced = domains.key_files();
+        let begun = domains.dnssec(&["rollover", CHILD, "--compromised"]);
+        assert!(begun.contains("the rollover has begun"), "{begun}");
+        wait_until("a third key is made", || !domains.key_files().is_subset(&introduced));
+    });
     domains.run_rollover("another algorithm", 0, |domains| domains.change("algorithm = \"ed25519\", "));
     assert!(domains.keys().iter().all(|key| key.starts_with("257 3 15 ")));
 }

@@ -152,8 +152,20 @@ fn zone_is_signed_by_one_line_and_follows_its_file() {
         let mut command = sanderling();
         command.args(["zone", "status", "example.com", "--control", &directory.argument("control")]);
         let status = run_to_end(command, DEADLINE).text();
-        status.contains("  signing  serial 9 is signed here, again in ") && status.contains("  problem  ")
+        status.contains("  signing  serial 9 is signed here, again in ")
+            && status.contains("  state    the version that was signed last is served, because of the problem below\n")
+            && status.contains("  problem  ")
     });
+    let status = directory.control("status").text();
+    let problem = status.lines().find(|line| line.starts_with("  zone example.com: it is not signed: "));
+    assert!(problem.is_some_and(|line| line.contains("/example.com.zone:12:")), "{status}");
+    assert!(!status.contains("signatures of zone records: 0"), "{status}");
+    let mut list = sanderling();
+    list.args(["zone", "list", "--json", "--control", &directory.argument("control")]);
+    let list = run_to_end(list, DEADLINE).text();
+    let json: serde_json::Value = serde_json::from_str(&list).unwrap();
+    assert_eq!(json[0]["state"], "kept", "{list}");
+    assert!(json[0]["signing_problem"].as_str().is_some_and(|text| text.contains("example.com.zone:12:")), "{list}");
 
     directory.replace("example.com.zone", zone(20, 4).as_bytes());
     let reload = directory.control_with("reload", &["example.com"]);
@@ -269,10 +281,65 @@ fn damaged_state_of_keys_is_an_error_until_it_is_repaired() {
     let reload = directory.control("reload");
     assert_eq!(reload.code(), Some(1), "{reload}");
     assert!(reload.errors.contains("cannot read signing/example.com.json"), "{reload}");
+    let status = status(&directory);
+    assert!(status.contains("restore it from a backup") && !status.contains("has no keys"), "{status}");
     fs::write(&state, good).unwrap();
     directory.replace("example.com.zone", zone(20, 3).as_bytes());
     wait_until("the zone is signed again", || directory.control("reload").status.success() && serial(&server) == 20);
     check_is_valid(&server, &directory);
+}
+
+#[test]
+fn zone_with_a_key_of_another_is_served_unsigned_and_check_and_status_say_so() {
+    let directory = configure("dnssec = true");
+    let key = "@ DNSKEY 257 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+KkxLbxILfDLUT0rAK9iUzy1L53eKGQ==\n\
+               @ NSEC3PARAM 1 0 0 -\n";
+    directory.write("example.com.zone", (zone(7, 2) + key).as_bytes());
+    let mut check = sanderling();
+    check.args(["check", "--config", &directory.argument("sanderling.toml")]);
+    let checked = run_to_end(check, DEADLINE).to_string();
+    for expected in [
+        "the NSEC3PARAM records of example.com are left out",
+        "example.com has DNSKEY records: unless all are of keys of this server, it will not be signed",
+    ] {
+        assert!(checked.contains(expected), "{checked}");
+    }
+    let server = start(&directory);
+    let list = || {
+        let mut list = sanderling();
+        list.args(["zone", "list", "--control", &directory.argument("control")]);
+        run_to_end(list, DEADLINE).text()
+    };
+    wait_until("it is not signed", || list().contains("  unsigned  "));
+    let status = directory.control("status").text();
+    assert!(status.contains("  zone example.com: it is not signed: "), "{status}");
+    // Without that key, it is.
+    directory.replace("example.com.zone", zone(8, 2).as_bytes());
+    let reload = directory.control("reload");
+    assert!(reload.status.success(), "{reload}");
+    wait_until("the list has it", || list().contains("  served  "));
+    check_is_valid(&server, &directory);
+}
+
+#[test]
+fn missing_private_key_is_named_with_what_to_do() {
+    let directory = configure("dnssec = true");
+    let server = start(&directory);
+    wait_until_signed(&server, &directory);
+    server.signal("TERM");
+    server.end();
+    let folder = directory.path().join("state/keys/example.com");
+    let key = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let content = fs::read(&key).unwrap();
+    fs::remove_file(&key).unwrap();
+    directory.replace("example.com.zone", zone(20, 3).as_bytes());
+    let server = start(&directory);
+    wait_until("it is missed", || status(&directory).contains("problem: "));
+    let problem = status(&directory);
+    assert!(problem.contains("has no file with the private key") && problem.contains("from a backup"), "{problem}");
+    assert_eq!(serial(&server), 8);
+    fs::write(&key, content).unwrap();
+    wait_until("it is signed again", || serial(&server) == 20);
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl ControlLoop<'_> {
             }
             Command::Zone(command) => {
                 if let Some(connection) = control.take_client(client) {
-                    self.answer_zone_command(command.clone(), None, ZoneClient::new(connection));
+                    self.answer_zone_command(command.clone(), None, Vec::new(), ZoneClient::new(connection));
                 }
             }
             Command::HandOver if self.state.supervisor.is_some() => {

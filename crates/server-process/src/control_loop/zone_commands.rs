@@ -9,7 +9,7 @@ use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_dns::{NameBuf, ZoneEntry};
-use sanderling_ipc::agent::zone_changes_from_memfd;
+use sanderling_ipc::agent::{AgentReport, ZoneReport, zone_changes_from_memfd};
 use sanderling_ipc::{Command, Connection, FdKind, IncomingFds, ZoneCommand};
 use sanderling_zone_files::{Denial, wire_name};
 use std::collections::HashSet;
@@ -32,34 +32,41 @@ pub(super) struct ZoneResult {
 impl ControlLoop<'_> {
     /// Carries out a command whose client came with it.
     pub(super) fn handle_zone_command(&mut self, command: ZoneCommand, descriptors: IncomingFds) {
-        let (mut requester, mut changes) = (None, None);
+        let (mut requester, mut changes, mut reports) = (None, None, Vec::new());
         for (kind, descriptor) in descriptors {
             match kind {
                 FdKind::Requester => requester = Some(descriptor),
                 FdKind::ZoneChanges => changes = Some(descriptor),
+                FdKind::AgentReport => reports = AgentReport::from_memfd(descriptor).map_or(Vec::new(), |it| it.zones),
                 _ => {}
             }
         }
         match requester.map(Connection::from_fd) {
-            Some(Ok(connection)) => self.answer_zone_command(command, changes, ZoneClient::new(connection)),
+            Some(Ok(connection)) => self.answer_zone_command(command, changes, reports, ZoneClient::new(connection)),
             _ => log_warning(&format!("ignoring the command {command:?}, which came without a client")),
         }
     }
 
-    /// `changes` come with the command to load a zone.
-    pub(super) fn answer_zone_command(&mut self, command: ZoneCommand, changes: Option<OwnedFd>, client: ZoneClient) {
+    /// `changes` come with the command to load a zone, and what the agent reports with those that show zones.
+    pub(super) fn answer_zone_command(
+        &mut self,
+        command: ZoneCommand,
+        changes: Option<OwnedFd>,
+        reports: Vec<ZoneReport>,
+        client: ZoneClient,
+    ) {
         let (ZoneCommand::Reload { zone, .. }
         | ZoneCommand::Status { zone, .. }
         | ZoneCommand::Show { zone, .. }
         | ZoneCommand::Export { zone }) = &command
         else {
-            return self.answer(command, None, client);
+            return self.answer(command, None, reports, client);
         };
         match DomainName::parse(zone) {
             Err(problem) => client.finish(Err(&problem.to_string())),
             Ok(name) => match command {
                 ZoneCommand::Reload { is_forced, .. } => self.reload_zone(name, is_forced, changes, client),
-                command => self.answer(command, Some(name), client),
+                command => self.answer(command, Some(name), reports, client),
             },
         }
     }
@@ -173,7 +180,7 @@ impl ControlLoop<'_> {
     }
 
     /// Answers on a new thread.
-    fn answer(&mut self, command: ZoneCommand, name: Option<DomainName>, client: ZoneClient) {
+    fn answer(&mut self, command: ZoneCommand, name: Option<DomainName>, reports: Vec<ZoneReport>, client: ZoneClient) {
         // One reference is that of this thread.
         if Arc::strong_count(&self.answers) > ANSWERS_MAX {
             return client.finish(Err("too many answers are being written; try again later"));
@@ -186,13 +193,11 @@ impl ControlLoop<'_> {
         let run = move || {
             let _running = running;
             match (command, name) {
-                (ZoneCommand::Status { report, .. }, Some(name)) => {
-                    answers.status(&name, sources, report.as_deref(), client);
-                }
+                (ZoneCommand::Status { .. }, Some(name)) => answers.status(&name, sources, reports.first(), client),
                 (ZoneCommand::Show { rrtype, .. }, Some(name)) => answers.show(&name, rrtype.as_deref(), client),
                 (ZoneCommand::Export { .. }, Some(name)) => answers.export(&name, client),
-                (ZoneCommand::List { is_json: true }, _) => answers.list(true, client),
-                _ => answers.list(false, client),
+                (ZoneCommand::List { is_json }, _) => answers.list(is_json, &reports, client),
+                _ => {}
             }
         };
         if let Err(error) = thread::Builder::new().name("zone-answer".to_owned()).spawn(run) {

@@ -78,6 +78,7 @@ families! {
     Counter sanderling_restarts []: "Restarts of the server process after it had exited or hung.";
     Counter sanderling_keeper_restarts []: "Restarts of the keeper of private keys.";
     Counter sanderling_keeper_signatures []: "Signatures of handshakes by the keeper of private keys.";
+    Counter sanderling_keeper_zone_signatures []: "Signatures of records of zones by the keeper of private keys.";
     Counter sanderling_keeper_refused [reason]: "What the keeper of private keys refused to sign: server processes never ask for it.";
     Counter sanderling_reloads [result]: "Reloads of the configuration: in effect, in effect but for some sites, zones or certificates, and failed.";
     Counter sanderling_panics []: "Connections and queries ended by a bug in the server.";

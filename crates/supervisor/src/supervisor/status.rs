@@ -42,8 +42,10 @@ struct KeeperStatus {
     /// `None` while it does not run.
     pid: Option<i32>,
     restarts: u64,
-    /// Signatures of all keepers.
+    /// Signatures of handshakes by all keepers.
     signatures: u64,
+    /// The same of records of zones.
+    zone_signatures: u64,
     /// Requests that were refused, by cause.
     refused: BTreeMap<&'static str, u64>,
 }
@@ -153,7 +155,13 @@ impl Supervisor {
             keeper: self.active.config.has_keeper().then(|| {
                 let KeeperSupervision { restarts, counts } = self.keeper.supervision();
                 let refused = Refusal::ALL.map(Refusal::name).into_iter().zip(counts.refused).collect();
-                KeeperStatus { pid: self.keeper.pid(), restarts, signatures: counts.signatures, refused }
+                KeeperStatus {
+                    pid: self.keeper.pid(),
+                    restarts,
+                    signatures: counts.signatures,
+                    zone_signatures: counts.zone_signatures,
+                    refused,
+                }
             }),
         }
     }
@@ -215,7 +223,7 @@ impl Supervisor {
     }
 }
 
-/// The agent, the tasks that are due first, certificates with errors, and secondary servers that do not answer.
+/// The agent, the tasks that are due first, zones and certificates with errors, and secondary servers that do not answer.
 fn agent_text(agent: &AgentStatus) -> String {
     let process = agent.pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
     let old = if agent.is_report_old { "; it is being restarted, and this is its last report:" } else { "" };
@@ -231,6 +239,9 @@ fn agent_text(agent: &AgentStatus) -> String {
     for zone in &report.zones {
         if let Some(problem) = zone.transfer.as_ref().and_then(|transfer| transfer.problem.as_ref()) {
             out += &format!("  zone {}: {problem}\n", zone.name);
+        }
+        if let Some(problem) = zone.signing.as_ref().and_then(|signing| signing.problem.as_ref()) {
+            out += &format!("  zone {}: it is not signed: {problem}\n", zone.name);
         }
         for AliasReport { target, problem, .. } in &zone.aliases {
             if let Some(problem) = problem {
@@ -252,13 +263,15 @@ fn agent_text(agent: &AgentStatus) -> String {
 }
 
 fn keeper_text(keeper: &KeeperStatus) -> String {
-    let KeeperStatus { pid, restarts, signatures, refused } = keeper;
+    let KeeperStatus { pid, restarts, signatures, zone_signatures, refused } = keeper;
     let process = pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
     let refused: String = refused
         .iter()
         .filter(|(_, count)| **count > 0)
         .fold(String::new(), |text, (cause, count)| format!("{text}; refused, {}: {count}", cause.replace('_', " ")));
-    format!("keeper of private keys {process}; restarts: {restarts}; signatures: {signatures}{refused}\n")
+    format!(
+        "keeper of private keys {process}; restarts: {restarts}; signatures: {signatures}; signatures of zone records: {zone_signatures}{refused}\n"
+    )
 }
 
 fn unix_s(time: SystemTime) -> u64 {

@@ -3,11 +3,13 @@
 
 use super::{Requester, Supervisor};
 use sanderling_config::diagnostic::error_text;
+use sanderling_ipc::agent::{AgentReport, ZoneReport};
 use sanderling_ipc::{Command, FdKind, ZoneCommand};
+use std::os::fd::OwnedFd;
 
 impl Supervisor {
     /// Has the serving process carry out a command, and answer the client itself.
-    pub(super) fn pass_to_serving_process(&mut self, requester: Requester, mut command: ZoneCommand) {
+    pub(super) fn pass_to_serving_process(&mut self, requester: Requester, command: ZoneCommand) {
         if let ZoneCommand::Reload { zone, is_forced } = &command
             && self.active.config.signed_zones.iter().any(|signed| signed.apex.as_str() == zone)
         {
@@ -15,16 +17,14 @@ impl Supervisor {
             let read = Command::ReadZones { zones: vec![zone.clone()], forced_zones, is_success: true };
             return self.have_zones_read(requester, read);
         }
-        if let ZoneCommand::Status { zone, report } = &mut command {
-            let of_agent = self.agent.report.as_ref();
-            let found = of_agent.and_then(|of_agent| of_agent.zones.iter().find(|one| one.name == *zone));
-            *report = found.cloned().map(Box::new);
-        }
+        let report = self.zone_reports(&command);
         let (Requester::Client(id), Some(control)) = (requester, &mut self.control) else { return };
         let client = control.client_fd(id).map(|fd| fd.try_clone_to_owned());
         match (self.serving_process(), client) {
             (Some(process), Some(Ok(client))) => {
-                process.send(Command::Zone(command), vec![(FdKind::Requester, client)]);
+                let mut descriptors = vec![(FdKind::Requester, client)];
+                descriptors.extend(report.map(|report| (FdKind::AgentReport, report)));
+                process.send(Command::Zone(command), descriptors);
                 self.control.as_mut().and_then(|control| control.take_client(id));
             }
             (None, Some(_)) => self.reply(requester, Err("no server process running")),
@@ -33,5 +33,17 @@ impl Supervisor {
             }
             (_, None) => {}
         }
+    }
+
+    /// What the agent reports about the zones that the answer to a command shows: nothing while that is unknown.
+    fn zone_reports(&self, command: &ZoneCommand) -> Option<OwnedFd> {
+        let is_shown = |report: &&ZoneReport| match command {
+            ZoneCommand::Status { zone } => report.name == *zone,
+            ZoneCommand::List { .. } => report.signing.as_ref().is_some_and(|signing| signing.problem.is_some()),
+            _ => false,
+        };
+        let zones: Vec<_> = self.agent.report.as_ref()?.zones.iter().filter(is_shown).cloned().collect();
+        let report = AgentReport { zones, ..AgentReport::default() };
+        if report.zones.is_empty() { None } else { report.to_memfd().ok() }
     }
 }
