@@ -1,12 +1,13 @@
 //! The command line, parsed into a command with well-formed arguments.
 
 mod dnssec;
-mod releases;
 mod state;
 mod zone;
+mod domain;
 mod control;
 mod generate;
 
+use crate::folder_zone::FolderZone;
 use crate::publication::{Publication, Release};
 use crate::renewal_command::RenewalCommand;
 use crate::state_files::{StateAction, StateCommand};
@@ -14,7 +15,7 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::ControlArgs;
-use releases::ReleaseArgs;
+use domain::DomainArgs;
 use sanderling_config::{
     CONFIG_VARIABLE, ConfigSource, DomainName, EXAMPLE, Flags, SearchPaths, Zone, limits_help, parse_listen_address,
     parse_zone_argument,
@@ -47,6 +48,7 @@ macro_rules! examples {
   sanderling reload                     reload its configuration
   sanderling publish example.com DIR    make DIR the current release of a site
   sanderling zone show example.com      show a zone as it is answered
+  sanderling zone add example.com FILE  serve a further zone of the folder of zones
 "
     };
 }
@@ -111,6 +113,8 @@ pub(crate) enum Command {
     Probe(probe::Options),
     /// Switch a site to another release.
     Publish(Publication),
+    /// Change the folder of zones.
+    FolderZone(FolderZone),
     /// Copy what is in the state folder.
     State(StateCommand),
     /// Control the running server.
@@ -196,7 +200,7 @@ impl Invocation {
                 Command::Publish(arguments.publication(name, Release::Previous, source, (search_paths, env)))
             }
             CliCommand::Dnssec { command } => command.command(search_paths, env)?,
-            CliCommand::Zone { command } => control("zone", command.request(search_paths, env))?,
+            CliCommand::Zone { command } => command.command(search_paths, env)?,
             CliCommand::Certificates { name, json, control: arguments } => {
                 let command = Request::Certificates { name: name.map(|name| name.to_string()), is_json: json };
                 control("certificates", arguments.request(command, search_paths, env))?
@@ -405,7 +409,7 @@ for a wrong command line.")]
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
         #[command(flatten)]
-        arguments: ReleaseArgs,
+        arguments: DomainArgs,
     },
     /// Go back to the release of a site before the current one
     ///
@@ -420,9 +424,9 @@ it, 2 for a wrong command line.")]
         #[arg(value_name = "NAME", value_parser = parse_zone_name)]
         name: DomainName,
         #[command(flatten)]
-        arguments: ReleaseArgs,
+        arguments: DomainArgs,
     },
-    /// List the zones of the running server, show one of them or its state
+    /// List the zones of the running server, show one of them or its state, add or remove one
     Zone {
         #[command(subcommand)]
         command: zone::ZoneArgs,

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod folder_zone;
 mod publication;
 mod renewal_command;
 mod state_files;
@@ -52,6 +53,7 @@ fn run() -> Exit {
         Command::Check(source, options) => sanderling_server_process::check(&source, options),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Publish(publication) => exit_of("publish", publication.run()),
+        Command::FolderZone(change) => exit_of(change.action.name(), change.run()),
         Command::State(command) => exit_of(command.action.name(), command.run()),
         Command::Control(request) => client::run(request.command, &request.socket, request.timeout),
         Command::Top(request, options) => {

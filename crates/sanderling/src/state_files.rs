@@ -2,7 +2,7 @@
 
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::print;
-use sanderling_config::{ConfigSource, DEFAULT_STATE, DomainName};
+use sanderling_config::{Config, ConfigSource, DEFAULT_STATE, DomainName};
 use sanderling_keeper::key_transfer;
 use sanderling_state::{CERTIFICATES, CHAIN_FILE, KEY_FILE};
 use std::fs::{self, OpenOptions};
@@ -83,17 +83,21 @@ impl StateCommand {
 
 impl StateLocation {
     fn path(self) -> Result<PathBuf, String> {
-        let of_config = match self {
-            StateLocation::Folder(path) => return Ok(path),
+        match self {
+            StateLocation::Folder(path) => Ok(path),
             StateLocation::Configuration(source) => {
                 let config = source
                     .load()
                     .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
-                config.state
+                Ok(StateLocation::of(&config))
             }
-            StateLocation::Default => None,
-        };
-        Ok(of_config.unwrap_or_else(|| PathBuf::from(DEFAULT_STATE)))
+            StateLocation::Default => Ok(PathBuf::from(DEFAULT_STATE)),
+        }
+    }
+
+    /// The state folder of `config`.
+    pub(crate) fn of(config: &Config) -> PathBuf {
+        config.state.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_STATE))
     }
 }
 

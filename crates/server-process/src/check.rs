@@ -4,16 +4,18 @@ use crate::access;
 use crate::certificate_state::CertificateState;
 use crate::certificates::Certificates;
 use crate::load_status::{LoadStatus, ZoneState};
-use crate::loader::{Loaded, Loader};
+use crate::loader::{Loaded, Loader, hash_seed};
 use crate::signed_zone_checks;
 use crate::site_lint;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{print, report};
 use sanderling_config::{
-    CertificateFiles, Config, ConfigSource, Exit, LogKind, SignedZone, TrustedProxies, ZoneOrigin, lookup_user,
+    CertificateFiles, Config, ConfigSource, Exit, LogKind, SignedZone, TrustedProxies, Zone, ZoneOrigin, lookup_user,
 };
+use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::secrets::{CertificateContent, NoCertificate, PassedCertificate};
 use sanderling_os::process::effective_uid;
+use sanderling_zone_files::{self as zone_files, Derivations};
 use serde::Serialize;
 
 /// How `check` judges and reports.
@@ -49,6 +51,24 @@ pub fn check(source: &ConfigSource, options: CheckOptions) -> Exit {
         }
     }
     if has_failed { Exit::Failure } else { Exit::Success }
+}
+
+/// Reads `zone`, which is to be a zone of the folder of `config`, as a server process does; its warnings.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn check_zone(config: &Config, zone: &Zone) -> Result<Vec<Diagnostic>, Vec<Diagnostic>> {
+    zone.check_file().map_err(|diagnostic| vec![diagnostic])?;
+    let derived = DerivedSet::default();
+    let derivation = Derivations::new(config, &derived).of(zone);
+    let mut warnings = Vec::new();
+    match zone_files::load(zone, &derivation, None, &config.limits, hash_seed(), 0, &mut warnings) {
+        Ok(_) => Ok(warnings),
+        Err(failure) => {
+            warnings.extend(failure.diagnostics);
+            Err(warnings)
+        }
+    }
 }
 
 /// The report of `check --json`.

@@ -40,6 +40,6 @@ mod kept_zones;
 mod options;
 mod socket_sets;
 
-pub use check::{CheckOptions, check};
+pub use check::{CheckOptions, check, check_zone};
 pub use demo::serve_demo;
 pub use startup::serve;

@@ -1,6 +1,6 @@
 //! The state of each site and zone, and what a reload has changed.
 
-use sanderling_config::{DomainName, ZoneOrigin};
+use sanderling_config::{DomainName, ZoneFolder, ZoneOrigin};
 use sanderling_zone_files::{AddedRecords, UpdateState};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -121,6 +121,13 @@ pub(crate) struct Changes {
 }
 
 impl LoadStatus {
+    /// Counts the zones of `folder` again, after one was added or removed.
+    pub(crate) fn recount_folder(&mut self, folder: Option<&ZoneFolder>) {
+        if let Some((state, folder)) = self.folder.as_mut().zip(folder) {
+            state.zone_count = self.zones.iter().filter(|zone| folder.has(&zone.file)).count();
+        }
+    }
+
     /// Sites, zones and files of the folder with a problem, and zones that do not exist.
     pub(crate) fn problem_count(&self) -> usize {
         let in_folder = self.folder.as_ref().map_or(0, |folder| folder.problem_count);

@@ -51,7 +51,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 pub(crate) use catalog_zones::MemberChanges;
 pub(crate) use one_site::OneSite;
-pub(crate) use one_zone::{OneZone, unknown_zone};
+pub(crate) use one_zone::{OneZone, Reloaded, RemovedZone, unknown_zone};
 pub(crate) use updated_zone::{UpdatedVersion, UpdatedZone};
 
 /// A thread is not worth its start for fewer zones.

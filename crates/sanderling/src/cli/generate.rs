@@ -130,7 +130,9 @@ mod tests {
         expected.push("sanderling.1".to_owned());
         expected
             .extend(["export", "import", "rollover", "status"].map(|command| format!("sanderling-dnssec-{command}.1")));
-        expected.extend(["export", "list", "show", "status"].map(|command| format!("sanderling-zone-{command}.1")));
+        expected.extend(
+            ["add", "export", "list", "remove", "show", "status"].map(|command| format!("sanderling-zone-{command}.1")),
+        );
         names.sort();
         expected.sort();
         assert_eq!(names, expected);

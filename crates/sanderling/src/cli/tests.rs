@@ -1,6 +1,7 @@
 //! Command lines as text, and the commands that they are parsed into.
 
 use super::*;
+use crate::folder_zone::FolderAction;
 use sanderling_config::Limits;
 
 /// The result of parsing `line` where there is no configuration file.
@@ -184,6 +185,20 @@ fn commands_about_zones_name_the_zone() {
     let rrtype = Some("MX".to_owned());
     assert_eq!(of_zone("zone export a.example"), ZoneCommand::Export { zone: zone() });
     assert_eq!(of_zone("zone show a.example --rrtype MX"), ZoneCommand::Show { zone: zone(), rrtype });
+}
+
+#[test]
+fn zones_are_added_to_the_folder_of_a_configuration() {
+    let change = |line: &str| match command(line) {
+        Command::FolderZone(change) => change,
+        other => panic!("{other:?}"),
+    };
+    let added = change("sanderling zone add A.Example new.zone --config x.toml --control s");
+    assert_eq!((added.zone.as_str(), added.action), ("a.example", FolderAction::Add("new.zone".into())));
+    assert_eq!((added.source, added.socket), (ConfigSource::File("x.toml".into()), Ok("s".into())));
+    assert_eq!(change("sanderling zone remove a.example --config x.toml").action, FolderAction::Remove);
+    check_refused("sanderling zone add a.example --config x.toml", "<FILE>");
+    check_refused("sanderling zone remove a.example", "no configuration file was found; name it with --config FILE");
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! The commands of `sanderling zone`.
 
 use super::control::ControlArgs;
-use super::{ControlRequest, parse_zone_name};
+use super::domain::DomainArgs;
+use super::{Command as CliCommand, parse_zone_name};
+use crate::folder_zone::FolderAction;
 use clap::Subcommand;
+use clap::error::ErrorKind;
 use sanderling_config::{DomainName, SearchPaths};
 use sanderling_ipc::control_path::RuntimeEnv;
 use sanderling_ipc::{Command, ZoneCommand};
+use std::path::PathBuf;
 
-/// A command about zones of the running server.
+/// A command about zones.
 #[derive(Debug, Subcommand)]
 pub(super) enum ZoneArgs {
     /// List all zones: name, serial, number of records, state, file
@@ -64,18 +68,67 @@ Exit status: 0 if all records were printed, 1 if there is no such zone or the se
         #[command(flatten)]
         control: ControlArgs,
     },
+    /// Put a zone file into the folder of zones, and serve the zone
+    ///
+    /// For a configuration with a folder of zones, such as `zones = "zones/*.zone"` in [dns]. FILE is copied into it, as NAME.zone, unless it
+    /// has errors or the server refuses it. The server need not run.
+    #[command(after_help = "Examples:
+  sanderling zone add example.com example.com.zone
+  sanderling zone add example.com example.com.zone --config /etc/sanderling/sanderling.toml
+
+Exit status: 0 if the zone is served, or the file is in the folder and no server could be reached;
+1 if not; 2 for a wrong command line.")]
+    Add {
+        /// The zone
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        zone: DomainName,
+        /// Its zone file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        arguments: DomainArgs,
+    },
+    /// Take a zone out of the folder of zones, and keep its file
+    ///
+    /// Its file stays in the folder as NAME.zone.removed, which is no zone. Dynamic updates are not in it: `sanderling zone export NAME`
+    /// prints the zone with them. The server need not run.
+    #[command(after_help = "Examples:
+  sanderling zone remove example.com
+
+Exit status: 0 if the zone is not served any more, or no server could be reached; 1 if not; 2 for a
+wrong command line.")]
+    Remove {
+        /// The zone
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        zone: DomainName,
+        #[command(flatten)]
+        arguments: DomainArgs,
+    },
 }
 
 impl ZoneArgs {
     /// # Errors
-    /// A message: the control socket is unknown.
-    pub(super) fn request(self, search_paths: &SearchPaths, env: &RuntimeEnv) -> Result<ControlRequest, String> {
+    /// The control socket is unknown, or there is no configuration.
+    pub(super) fn command(self, search_paths: &SearchPaths, env: &RuntimeEnv) -> Result<CliCommand, clap::Error> {
         let (command, control) = match self {
             ZoneArgs::List { json, control } => (ZoneCommand::List { is_json: json }, control),
             ZoneArgs::Status { zone, control } => (ZoneCommand::Status { zone: zone.to_string() }, control),
             ZoneArgs::Export { zone, control } => (ZoneCommand::Export { zone: zone.to_string() }, control),
             ZoneArgs::Show { zone, rrtype, control } => (ZoneCommand::Show { zone: zone.to_string(), rrtype }, control),
+            ZoneArgs::Add { zone, file, arguments } => {
+                return arguments
+                    .folder_zone(zone, FolderAction::Add(file), (search_paths, env))
+                    .map(CliCommand::FolderZone);
+            }
+            ZoneArgs::Remove { zone, arguments } => {
+                return arguments
+                    .folder_zone(zone, FolderAction::Remove, (search_paths, env))
+                    .map(CliCommand::FolderZone);
+            }
         };
-        control.request(Command::Zone(command), search_paths, env)
+        let request = control.request(Command::Zone(command), search_paths, env);
+        request
+            .map(CliCommand::Control)
+            .map_err(|problem| super::usage_error("zone", ErrorKind::MissingRequiredArgument, &problem))
     }
 }

@@ -86,6 +86,132 @@ fn one_zone_is_reloaded_alone() {
     check(&directory.control("status"), 0, &["a.example: serial 1, 6 records", "3 zones"]);
 }
 
+/// Runs `zone add` or `zone remove` with the configuration of the server.
+#[track_caller]
+fn folder_command(directory: &TestDirectory, arguments: &[&str]) -> Ended {
+    zone_command(directory, &[arguments, &["--config", &directory.argument("sanderling.toml")]].concat())
+}
+
+/// The names of the files in the folder of zones.
+fn folder_files(directory: &TestDirectory) -> Vec<String> {
+    let entries = std::fs::read_dir(directory.path().join("zones")).unwrap();
+    let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn zone_is_added_to_the_folder_and_removed_from_it() {
+    let (directory, server) = served();
+    directory.write("new", zone(3, 2).as_bytes());
+    let new = directory.argument("new");
+    let added = folder_command(&directory, &["add", "C.example", &new]);
+    check(&added, 0, &["zone c.example: added, serial 3, 5 records", "its file is ", "/zones/c.example.zone"]);
+    check_answer(&server, "h1.c.example", 1);
+    check(&folder_command(&directory, &["add", "c.example", &new]), 1, &["the zone c.example is there already, in "]);
+    check(&directory.control("status"), 0, &["zones/*.zone, 3 zones"]);
+    check(&directory.control("reload"), 0, &["zones: 0 added, 0 changed, 0 removed"]);
+
+    let removed = folder_command(&directory, &["remove", "c.example"]);
+    let parts = ["its file is kept as ", "/zones/c.example.zone.removed\n", "zone c.example: removed, since its file"];
+    check(&removed, 0, &parts);
+    assert_ne!(Question::new("h1.c.example", A).query_udp(server.dns()).rcode, 0);
+    check(&directory.control("status"), 0, &["zones/*.zone, 2 zones"]);
+    check(&directory.control("reload"), 0, &["zones: 0 added, 0 changed, 0 removed"]);
+    check(
+        &folder_command(&directory, &["remove", "c.example"]),
+        1,
+        &["has no file of the zone c.example; did you mean "],
+    );
+    // The copy is the zone as it was, and may come back.
+    let copy = directory.argument("zones/c.example.zone.removed");
+    check(&folder_command(&directory, &["add", "c.example", &copy]), 0, &["added, serial 3, 5 records"]);
+    check(&folder_command(&directory, &["remove", "c.example"]), 0, &["/zones/c.example.zone.removed-2\n"]);
+    let expected = ["a.example.zone", "b.example.zone", "c.example.zone.removed", "c.example.zone.removed-2"];
+    assert_eq!(folder_files(&directory), expected);
+
+    // Without a server.
+    check(&directory.control("stop"), 0, &["stopped"]);
+    server.end();
+    let unreachable = "A server that starts, or reloads, ";
+    check(
+        &folder_command(&directory, &["add", "c.example", &new]),
+        0,
+        &[unreachable, "serves the zone", "its file is "],
+    );
+    check(&folder_command(&directory, &["remove", "a.example"]), 0, &[unreachable, "does not serve the zone"]);
+    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 });
+    check_answer(&server, "h1.c.example", 1);
+    assert_ne!(Question::new("h0.a.example", A).query_udp(server.dns()).rcode, 0);
+}
+
+#[test]
+fn zone_that_cannot_be_added_changes_nothing() {
+    let (directory, server) = served();
+    let before = folder_files(&directory);
+    directory.write("new", b"@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2\n");
+    let new = directory.argument("new");
+    let refused = folder_command(&directory, &["add", "c.example", &new]);
+    check(&refused, 1, &[&format!("{new}:3:9: "), "the zone c.example was not added; correct "]);
+    check(&folder_command(&directory, &["add", "c.example", &directory.argument("none")]), 1, &["cannot read "]);
+    directory.write("new", zone(1, 1).as_bytes());
+    check(
+        &folder_command(&directory, &["add", "0/25.2.0.192.in-addr.arpa", &new]),
+        1,
+        &["cannot be the name of a file"],
+    );
+    check(&folder_command(&directory, &["add", "own.example", &new]), 1, &["has the zone own.example in ", ", at "]);
+    check(
+        &folder_command(&directory, &["remove", "own.example"]),
+        1,
+        &["remove `zone` there and run `sanderling reload`"],
+    );
+    // The running server has another folder.
+    let config = std::fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
+    directory.write("others/x.example.zone", zone(1, 1).as_bytes());
+    directory.write("sanderling.toml", config.replace("zones/*", "others/*").as_bytes());
+    let refused = folder_command(&directory, &["add", "c.example", &new]);
+    check(&refused, 1, &["there is no zone c.example", "the zone c.example was not added"]);
+    assert!(!directory.path().join("others/c.example.zone").exists());
+    directory.write("sanderling.toml", config.replace("zones = \"zones/*.zone\"\n", "").as_bytes());
+    check(
+        &folder_command(&directory, &["add", "c.example", &new]),
+        1,
+        &["the configuration has no folder of zones; set "],
+    );
+    assert_eq!(folder_files(&directory), before);
+    check_answer(&server, "h0.a.example", 1);
+    // A zone whose folder is gone stays in service.
+    std::fs::rename(directory.path().join("zones"), directory.path().join("moved")).unwrap();
+    check(&directory.control_with("reload", &["a.example"]), 1, &["zone a.example: not reloaded, keeping serial 1"]);
+    check_answer(&server, "h0.a.example", 1);
+}
+
+#[test]
+fn zone_of_primaries_or_of_a_catalog_is_neither_added_nor_removed() {
+    let directory = TestDirectory::new();
+    let primaries = "primaries = [{ address = \"192.0.2.1:53\" }]\n";
+    let config = format!(
+        "state = \"state\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\nzones = \"zones/*.zone\"\n\
+         [domain.\"s.example\"]\n{primaries}[catalog.\"catalog.example\"]\n{primaries}"
+    );
+    directory.write("sanderling.toml", config.as_bytes());
+    let member =
+        r#"{"members":[{"zone":"m.example","catalog":"catalog.example","label":"a","groups":[]}],"removed":[]}"#;
+    directory.write("state/zones/members", member.as_bytes());
+    directory.write("zones/a.example.zone", zone(1, 1).as_bytes());
+    let file = directory.argument("zones/a.example.zone");
+    for (name, expected) in [
+        ("s.example", "the zone s.example is transferred from its primaries, at "),
+        ("catalog.example", "catalog.example is a catalog; remove its section"),
+        ("m.example", "the catalog catalog.example has brought the zone m.example; remove it there"),
+    ] {
+        check(&folder_command(&directory, &["remove", name]), 1, &[expected]);
+        check(&folder_command(&directory, &["add", name, &file]), 1, &[expected]);
+    }
+    assert_eq!(folder_files(&directory), ["a.example.zone"]);
+}
+
 #[test]
 fn zones_are_listed_with_their_states() {
     let (directory, _server) = served();

@@ -2,7 +2,7 @@
 
 use super::{ControlLoop, DIAGNOSTICS_SENT_MAX, Finished};
 use crate::load_status::ZoneState;
-use crate::loader::{Loader, MemberChanges, OneZone};
+use crate::loader::{Loader, MemberChanges, OneZone, Reloaded, RemovedZone};
 use crate::mail_policies::mail_policies;
 use crate::zone_answers::{ZoneAnswers, ZoneClient};
 use sanderling_config::DomainName;
@@ -26,7 +26,7 @@ const WAITING_MAX: usize = 64;
 pub(super) struct ZoneResult {
     loader: Loader,
     client: ZoneClient,
-    result: Result<OneZone, String>,
+    result: Result<Reloaded, String>,
 }
 
 impl ControlLoop<'_> {
@@ -87,7 +87,10 @@ impl ControlLoop<'_> {
         let load = move |loader: &mut Loader| {
             let changes = changes.filter(|_| !is_forced).and_then(|changes| zone_changes_from_memfd(changes).ok());
             let changed = changes.and_then(|changes| loader.apply_changes(&config, &name, &changes));
-            changed.map_or_else(|| loader.load_one(&config, &name, is_forced), Ok)
+            match changed {
+                Some(one) => Ok(Reloaded::Loaded(Box::new(one))),
+                None => loader.load_one(&config, &name, is_forced),
+            }
         };
         let started = self.start_load(loader, load, |loader, result| {
             let result = result.unwrap_or_else(|| {
@@ -116,7 +119,8 @@ impl ControlLoop<'_> {
         self.state.loader = Some(loader);
         self.loads_one = false;
         let one = match result {
-            Ok(one) => one,
+            Ok(Reloaded::Loaded(one)) => *one,
+            Ok(Reloaded::Removed(removed)) => return self.apply_removal(removed, client),
             Err(error) => return client.finish(Err(&error)),
         };
         let OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates, members } =
@@ -157,25 +161,46 @@ impl ControlLoop<'_> {
         let states = &mut self.state.load_status.zones;
         match states.iter_mut().find(|zone| zone.name == state.name) {
             Some(place) => *place = Arc::clone(state),
-            None => states.push(Arc::clone(state)),
+            None => {
+                states.push(Arc::clone(state));
+                self.state.load_status.recount_folder(self.state.config.zone_folder.as_ref());
+            }
         }
         self.report_zone(state);
         self.answer_signed_updates(&state.name, state.serial);
     }
 
+    /// Stops to serve a zone whose file was removed.
+    fn apply_removal(&mut self, removed: RemovedZone, client: ZoneClient) {
+        let RemovedZone { name, kept, journals } = removed;
+        self.keep_zones(kept);
+        self.report_journals(&journals);
+        let text = format!("zone {name}: removed, since its file is not in the folder of zones any more");
+        self.change_zones(Vec::new(), &[name]);
+        log(&text);
+        client.finish(Ok(&format!("{text}\n")));
+    }
+
     /// Serves what catalogs have brought, and no longer what they have removed.
     fn serve_members(&mut self, members: MemberChanges) {
         let MemberChanges { added, removed } = members;
+        log(&format!("zones of catalogs: {} added, {} removed", added.len(), removed.len()));
+        self.change_zones(added, &removed);
+    }
+
+    /// Serves further zones, and no longer those that are `removed`.
+    fn change_zones(&mut self, added: Vec<(ZoneEntry, Arc<ZoneState>)>, removed: &[DomainName]) {
         let (entries, added): (Vec<ZoneEntry>, Vec<Arc<ZoneState>>) = added.into_iter().unzip();
         let removed_names: Vec<NameBuf> = removed.iter().map(wire_name).collect();
         self.zones = Arc::new(self.zones.with_changes(removed_names.iter().map(NameBuf::as_name), entries));
         let zones = self.challenges.overlay(&self.zones, &self.state.config);
-        self.server.update_snapshot(|snapshot| snapshot.zones = zones);
+        let mail_policies = mail_policies(&self.state.config, &self.zones);
+        self.server.update_snapshot(|snapshot| (snapshot.zones, snapshot.mail_policies) = (zones, mail_policies));
         let removed: HashSet<&str> = removed.iter().map(DomainName::as_str).collect();
-        log(&format!("zones of catalogs: {} added, {} removed", added.len(), removed.len()));
         let states = &mut self.state.load_status.zones;
         states.retain(|zone| !removed.contains(zone.name.as_str()));
         states.extend(added);
+        self.state.load_status.recount_folder(self.state.config.zone_folder.as_ref());
         self.report_zones();
     }
 

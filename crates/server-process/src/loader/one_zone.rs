@@ -6,10 +6,30 @@ use crate::kept_zones::NewSegment;
 use crate::load_status::ZoneState;
 use crate::zone_journals::ChangedJournals;
 use sanderling_config::diagnostic::{Diagnostic, Location};
-use sanderling_config::{Config, DomainName, Zone as ZoneConfig, ZoneOrigin, most_similar};
+use sanderling_config::{Config, DomainName, Zone as ZoneConfig, ZoneFolder, ZoneOrigin, most_similar};
 use sanderling_dns::ZoneEntry;
 use sanderling_zone_files::{Denial, Derivations, ZoneSources};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What has become of a zone that was to be loaded again.
+#[derive(Debug)]
+pub(crate) enum Reloaded {
+    Loaded(Box<OneZone>),
+    Removed(RemovedZone),
+}
+
+/// A zone whose file is not in the folder of zones any more.
+#[derive(Debug)]
+pub(crate) struct RemovedZone {
+    pub(crate) name: DomainName,
+    /// Good versions that the supervisor must keep.
+    pub(crate) kept: Option<NewSegment>,
+    /// What the agent must store.
+    pub(crate) journals: ChangedJournals,
+}
 
 /// A zone that was loaded again.
 #[derive(Debug)]
@@ -35,16 +55,21 @@ pub(crate) struct OneZone {
 
 impl Loader {
     /// Loads the zone `name` of `config` again, unless its files are unchanged; always if it is forced, and then although it has
-    /// lost records or its serial went back.
+    /// lost records or its serial went back. A zone whose file is not in the folder of zones any more is removed.
     ///
     /// # Errors
     /// There is no such zone.
-    pub(crate) fn load_one(&mut self, config: &Config, name: &DomainName, is_forced: bool) -> Result<OneZone, String> {
-        let zone = self.zone_named(config, name).ok_or_else(|| {
-            let secondary = config.secondary_zones.iter().map(|zone| &zone.apex);
-            let known = config.zones.iter().map(|zone| &zone.apex).chain(secondary).chain(self.zones.keys());
-            unknown_zone(name, known.map(DomainName::as_str))
-        })?;
+    pub(crate) fn load_one(&mut self, config: &Config, name: &DomainName, is_forced: bool) -> Result<Reloaded, String> {
+        let Some(zone) = self.zone_named(config, name) else {
+            return match self.remove_of_folder(config, name) {
+                Some(removed) => Ok(Reloaded::Removed(removed)),
+                None => {
+                    let secondary = config.secondary_zones.iter().map(|zone| &zone.apex);
+                    let known = config.zones.iter().map(|zone| &zone.apex).chain(secondary).chain(self.zones.keys());
+                    Err(unknown_zone(name, known.map(DomainName::as_str)))
+                }
+            };
+        };
         let before = self.zones.get(name).map(|loaded| Arc::clone(&loaded.state));
         let derivation = Derivations::new(config, &self.derived).of(&zone);
         let mut is_unchanged = false;
@@ -69,7 +94,9 @@ impl Loader {
         self.parsed_count += report.changes.parsed_count;
         let kept = self.seal_kept(&members.removed);
         let Report { warnings, errors, denial, journals, updates, .. } = report;
-        Ok(OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates, members })
+        let one =
+            OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates, members };
+        Ok(Reloaded::Loaded(Box::new(one)))
     }
 
     /// The files of the zone `name`, if their versions are known.
@@ -91,11 +118,30 @@ impl Loader {
     /// The zone of a file in the folder.
     fn zone_of_folder(&self, config: &Config, name: &DomainName) -> Option<ZoneConfig> {
         let folder = config.zone_folder.as_ref()?;
-        let loaded = self.zones.get(name).map(|loaded| loaded.state.file.clone()).filter(|file| folder.has(file));
+        let loaded = self.loaded_of_folder(folder, name).filter(|file| !is_removed(file, folder)).cloned();
         let file = loaded.or_else(|| Some(folder.file_of(name)).filter(|file| file.exists()))?;
         let (location, origin) = (Location::File(file.clone()), ZoneOrigin::Operator);
         Some(ZoneConfig { apex: name.clone(), location, file, origin })
     }
+
+    /// The file of the zone `name`, if it was loaded from the folder.
+    fn loaded_of_folder(&self, folder: &ZoneFolder, name: &DomainName) -> Option<&PathBuf> {
+        self.zones.get(name).map(|loaded| &loaded.state.file).filter(|file| folder.has(file))
+    }
+
+    /// Removes the zone `name`, which was loaded from the folder, and whose file is gone.
+    fn remove_of_folder(&mut self, config: &Config, name: &DomainName) -> Option<RemovedZone> {
+        self.loaded_of_folder(config.zone_folder.as_ref()?, name)?;
+        self.zones.remove(name);
+        let kept = self.seal_kept(std::slice::from_ref(name));
+        Some(RemovedZone { name: name.clone(), kept, journals: vec![(name.as_str().to_owned(), Vec::new())] })
+    }
+}
+
+/// Whether `file` is not in the folder any more, which can be listed.
+fn is_removed(file: &Path, folder: &ZoneFolder) -> bool {
+    let metadata = fs::symlink_metadata(file);
+    metadata.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) && folder.check().is_ok()
 }
 
 /// The message that there is no zone `name`, with a suggestion out of those that are `known`.

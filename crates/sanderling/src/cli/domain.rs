@@ -1,9 +1,11 @@
-//! The arguments of `publish` and `rollback`.
+//! The arguments of the commands that change files of the running server: `publish`, `rollback`, `zone add` and `zone remove`.
 
 use super::control::CHANGE_TIMEOUT_S;
-use super::{find_file, parse_number};
+use super::{parse_number, usage_error};
+use crate::folder_zone::{FolderAction, FolderZone};
 use crate::publication::{Publication, Release};
 use clap::Args;
+use clap::error::ErrorKind;
 use sanderling_config::{ConfigSource, DomainName, SearchPaths};
 use sanderling_ipc::control_path::{RuntimeEnv, of_client};
 use std::path::PathBuf;
@@ -12,9 +14,9 @@ use std::time::Duration;
 /// A day: a new process may have to start.
 const TIMEOUT_S_MAX: u64 = 86_400;
 
-/// Which configuration has the site, and which server serves it.
+/// Which configuration has the domain, and which server serves it.
 #[derive(Debug, Args)]
-pub(super) struct ReleaseArgs {
+pub(super) struct DomainArgs {
     /// The configuration file with the domain
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -28,7 +30,7 @@ pub(super) struct ReleaseArgs {
     timeout: u64,
 }
 
-impl ReleaseArgs {
+impl DomainArgs {
     /// The configuration with the domain, for `command`.
     ///
     /// # Errors
@@ -36,7 +38,10 @@ impl ReleaseArgs {
     pub(super) fn source(&self, command: &str, search_paths: &SearchPaths) -> Result<ConfigSource, clap::Error> {
         match &self.config {
             Some(file) => Ok(ConfigSource::File(file.clone())),
-            None => find_file(command, search_paths),
+            None => search_paths.find().map(ConfigSource::File).ok_or_else(|| {
+                let message = "no configuration file was found; name it with --config FILE";
+                usage_error(command, ErrorKind::MissingRequiredArgument, message)
+            }),
         }
     }
 
@@ -49,5 +54,16 @@ impl ReleaseArgs {
     ) -> Publication {
         let socket = of_client(self.control, self.config, search_paths, env);
         Publication { source, name, release, socket, timeout: Duration::from_secs(self.timeout) }
+    }
+
+    pub(super) fn folder_zone(
+        self,
+        zone: DomainName,
+        action: FolderAction,
+        (search_paths, env): (&SearchPaths, &RuntimeEnv),
+    ) -> Result<FolderZone, clap::Error> {
+        let source = self.source("zone", search_paths)?;
+        let socket = of_client(self.control, self.config, search_paths, env);
+        Ok(FolderZone { source, zone, action, socket, timeout: Duration::from_secs(self.timeout) })
     }
 }
