@@ -21,6 +21,7 @@ const NEEDED: &[Needed] = &[
     ("lego", "lego"),
     ("kzonesign", "knot-dnssecutils"),
     ("unbound", "unbound"),
+    ("faketime", "faketime"),
     ("fstrm_capture", "fstrm-bin"),
     ("dnstap", "golang-github-dnstap-golang-dnstap-cli"),
     ("openssl", "openssl"),
