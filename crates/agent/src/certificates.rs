@@ -39,6 +39,8 @@ pub(crate) struct ManagedCertificate {
     pub(crate) waiting_for_revocation: Vec<Connection>,
     /// Seconds between two renewals at the least, so that no suggestion leads to an endless sequence of orders.
     interval_s: u64,
+    /// What its orders depend on ([`OrderBasis`](crate::order_basis::OrderBasis)).
+    basis: String,
 }
 
 /// A certificate that is revoked when there is another one.
@@ -86,6 +88,9 @@ pub(crate) struct Record {
     #[serde(default)]
     limited_until_unix_s: BTreeMap<usize, u64>,
     pub(crate) last_error: Option<String>,
+    /// What the last order that has failed depended on.
+    #[serde(default)]
+    failed_basis: Option<String>,
     /// No attempt is made before, and the delay that has led to it.
     not_before_unix_s: u64,
     #[serde(default)]
@@ -98,6 +103,12 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// The same, as if no order had failed.
+    fn without_failures(self) -> Record {
+        let Record { renew_at_unix_s, is_suggested, issued_by, ask_again_at_unix_s, revocations, .. } = self;
+        Record { renew_at_unix_s, is_suggested, issued_by, ask_again_at_unix_s, revocations, ..Record::default() }
+    }
+
     /// No attempt is made in the next seconds.
     fn delay(&mut self, delay_s: u64) {
         (self.not_before_unix_s, self.delay_s) = (unix_s() + delay_s, delay_s);
@@ -110,21 +121,30 @@ impl Record {
 }
 
 impl ManagedCertificate {
-    pub(crate) fn load(configured: &CertificateFiles, interval_s: u64, state: &StateFolder) -> ManagedCertificate {
+    /// `basis` is what its orders depend on. Failures of orders that depended on something else are forgotten.
+    pub(crate) fn load(
+        configured: &CertificateFiles,
+        interval_s: u64,
+        basis: String,
+        state: &StateFolder,
+    ) -> ManagedCertificate {
         let names: Vec<String> = configured.names.iter().map(|name| name.as_str().to_owned()).collect();
         let name = configured.names.first().map_or(String::new(), |name| name.as_str().to_owned());
         let record = read_json(state, &record_file(&name)).unwrap_or_else(|problem| {
             log_error(&format!("certificate {name}: {problem}; the time of its renewal is chosen again"));
             None
         });
+        let record: Record = record.unwrap_or_default();
+        let is_corrected = record.failure_count > 0 && record.failed_basis.as_ref() != Some(&basis);
         let mut certificate = ManagedCertificate {
             names: without_redundant(&names),
-            record: record.unwrap_or_default(),
+            record: if is_corrected { record.without_failures() } else { record },
             issued: None,
             is_in_progress: false,
             waiting: Vec::new(),
             waiting_for_revocation: Vec::new(),
             interval_s,
+            basis,
             name,
         };
         certificate.load_issued(state);
@@ -208,7 +228,15 @@ impl ManagedCertificate {
 
     fn retry_reason(&self) -> Option<String> {
         let count = self.record.failure_count;
-        (count > 0).then(|| format!("attempt {} after failures", count + 1))
+        let name = &self.name;
+        (count > 0).then(|| format!("attempt {} after failures; `sanderling renew {name}` tries at once", count + 1))
+    }
+
+    /// When the next order is after a failure, for the log.
+    pub(crate) fn next_attempt(&self) -> String {
+        let wait_s = self.record.not_before().saturating_sub(unix_s());
+        let wait = if wait_s < 120 { format!("{wait_s} s") } else { format!("{} min", wait_s / 60) };
+        format!("the next attempt is in {wait}, or by `sanderling renew {}` at once", self.name)
     }
 
     /// The index of the authority of the next order, of `count`.
@@ -254,6 +282,7 @@ impl ManagedCertificate {
         let is_at_fault = !matches!(failure.kind, Kind::NotReady | Kind::State | Kind::Again);
         record.authority_failures += u32::from(is_at_fault);
         record.last_error = Some(failure.to_string());
+        record.failed_basis = Some(self.basis.clone());
         let is_refused = matches!(failure.kind, Kind::Refused | Kind::Gone);
         record.refusal_count += u32::from(is_refused);
         let other_count = record.failure_count - record.refusal_count;
@@ -280,9 +309,8 @@ impl ManagedCertificate {
         let Some(issued) = self.issued.as_ref().filter(|issued| issued.covers_names) else { return };
         let renew_at = self.record.renew_at_unix_s.unwrap_or_else(|| issued.default_renewal());
         if renew_at > unix_s() {
-            let record = std::mem::take(&mut self.record);
-            let Record { renew_at_unix_s, is_suggested, issued_by, revocations, .. } = record;
-            self.record = Record { renew_at_unix_s, is_suggested, issued_by, revocations, ..Record::default() };
+            self.record = std::mem::take(&mut self.record).without_failures();
+            self.record.ask_again_at_unix_s = 0;
             self.store(state);
         }
     }
@@ -422,6 +450,7 @@ mod tests {
             waiting: Vec::new(),
             waiting_for_revocation: Vec::new(),
             interval_s: 3_600,
+            basis: "basis".to_owned(),
         }
     }
 
@@ -553,11 +582,33 @@ mod tests {
             .collect();
         assert_eq!(authorities, [0, 0, 1, 1, 1, 0, 0]);
         let (at, why) = certificate.next_order();
-        assert!(at >= unix_s() + DAY_S && why == "attempt 8 after failures", "{at} {why}");
+        assert!(at >= unix_s() + DAY_S && why.starts_with("attempt 8 after failures; `sanderling renew"), "{at} {why}");
         // It survives a restart.
         let text = state.read("renewals/example.com.json").expect("read").expect("stored");
         let record: Record = serde_json::from_slice(&text).expect("a record");
         assert_eq!((record.failure_count, record.last_error.as_deref()), (7, Some("the authority refuses; ask")));
+    }
+
+    #[test]
+    fn failures_are_forgotten_if_what_they_depended_on_was_corrected() {
+        let (_directory, state) = folder();
+        let configured = CertificateFiles {
+            names: vec![DomainName::parse("example.com").expect("a name")],
+            is_automatic: true,
+            chain: std::path::PathBuf::new(),
+            key: std::path::PathBuf::new(),
+            on_renew: Vec::new(),
+            location: sanderling_config::diagnostic::Location::Argument("test".to_owned()),
+        };
+        let load = |basis: &str| ManagedCertificate::load(&configured, 3_600, basis.to_owned(), &state);
+        let mut certificate = load("wrong");
+        let failure = Failure::new(Kind::Refused, "the authority refuses", "ask");
+        (0..4).for_each(|_| certificate.on_failure(&failure, 2, &state));
+        let again = load("wrong");
+        assert!(again.next_order().0 > unix_s() + 3_600 && again.authority_index(2) == 1, "{:?}", again.record);
+        let corrected = load("right");
+        assert_eq!(corrected.next_order(), (0, "there is no certificate yet".to_owned()));
+        assert_eq!((corrected.authority_index(2), corrected.record.last_error), (0, None));
     }
 
     #[test]

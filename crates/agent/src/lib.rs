@@ -14,6 +14,7 @@ mod alias_targets;
 mod listener_addresses;
 mod pinned_keys;
 mod rotation;
+mod order_basis;
 mod order;
 mod accounts;
 mod certificates;

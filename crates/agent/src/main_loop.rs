@@ -297,8 +297,8 @@ impl MainLoop {
                 self.orders.finish(&certificate.name);
             }
             Err(failure) => {
-                log_error(&text);
                 certificate.on_failure(failure, self.orders.accounts.count(), &self.orders.state);
+                log_error(&format!("{text}; {}", certificate.next_attempt()));
             }
         }
         for client in std::mem::take(&mut certificate.waiting) {

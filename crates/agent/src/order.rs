@@ -212,7 +212,7 @@ impl Orders {
         let account = self.accounts.url(request.authority_index, &self.state);
         for name in &request.names {
             let Some(apex) = zone_of(name, self.zones()) else { continue };
-            let method = match self.method(name, request.prefers_http)? {
+            let method = match method(&self.config, name, request.prefers_http)? {
                 ChallengeType::Http01 => "http-01",
                 _ => "dns-01",
             };
@@ -288,7 +288,7 @@ impl Orders {
                 continue;
             }
             let name = request.ordered_name(&authorization.identifier().to_string())?;
-            let method = self.method(name, request.prefers_http)?;
+            let method = method(&self.config, name, request.prefers_http)?;
             let Some(challenge) = authorization.challenge(method.clone()) else {
                 let cause = format!("the authority offers no validation of {name} that this server can do");
                 return Err(Failure::new(Kind::Refused, cause, "serve the zone of the name here"));
@@ -322,7 +322,7 @@ impl Orders {
                 continue;
             }
             let name = request.ordered_name(&authorization.identifier().to_string())?;
-            let method = self.method(name, request.prefers_http)?;
+            let method = method(&self.config, name, request.prefers_http)?;
             if let Some(mut challenge) = authorization.challenge(method)
                 && challenge.status == ChallengeStatus::Pending
             {
@@ -353,27 +353,6 @@ impl Orders {
         self.config.zones.iter().map(|zone| &zone.apex)
     }
 
-    /// How the authority validates `name`.
-    fn method(&self, name: &str, prefers_http: bool) -> Result<ChallengeType, Failure> {
-        let is_here = zone_of(name, self.zones()).is_some();
-        let has_site = self.config.sites.iter().any(|site| site.hosts.iter().any(|host| host.as_str() == name));
-        match (is_here, name.starts_with("*."), !self.config.http_listen.is_empty()) {
-            (true, false, true) if prefers_http && has_site => Ok(ChallengeType::Http01),
-            (true, ..) => Ok(ChallengeType::Dns01),
-            (false, false, true) if has_site => Ok(ChallengeType::Http01),
-            (false, true, _) => Err(Failure::new(
-                Kind::Refused,
-                format!("{name} can only be validated by a record in its zone, which is not served here"),
-                "add `zone` to its domain, or remove the name",
-            )),
-            (false, false, _) => Err(Failure::new(
-                Kind::Refused,
-                format!("{name} can be validated neither over HTTP nor by DNS"),
-                "serve the zone of the name here, or add a site with this name and `listen` to [http]",
-            )),
-        }
-    }
-
     /// What polling an order has led to, unless the authority has given it up.
     async fn check_polled<T>(&self, order: &mut Order, polled: Result<T, Error>) -> Result<T, Failure> {
         match order.state().status {
@@ -394,6 +373,27 @@ impl Orders {
             }
         }
         of_order.unwrap_or_else(|| Failure::new(Kind::Refused, "the authority has given up the order", ""))
+    }
+}
+
+/// How an authority validates `name`.
+pub(crate) fn method(config: &Config, name: &str, prefers_http: bool) -> Result<ChallengeType, Failure> {
+    let is_here = zone_of(name, config.zones.iter().map(|zone| &zone.apex)).is_some();
+    let has_site = config.sites.iter().any(|site| site.hosts.iter().any(|host| host.as_str() == name));
+    match (is_here, name.starts_with("*."), !config.http_listen.is_empty()) {
+        (true, false, true) if prefers_http && has_site => Ok(ChallengeType::Http01),
+        (true, ..) => Ok(ChallengeType::Dns01),
+        (false, false, true) if has_site => Ok(ChallengeType::Http01),
+        (false, true, _) => Err(Failure::new(
+            Kind::Refused,
+            format!("{name} can only be validated by a record in its zone, which is not served here"),
+            "add `zone` to its domain, or remove the name",
+        )),
+        (false, false, _) => Err(Failure::new(
+            Kind::Refused,
+            format!("{name} can be validated neither over HTTP nor by DNS"),
+            "serve the zone of the name here, or add a site with this name and `listen` to [http]",
+        )),
     }
 }
 

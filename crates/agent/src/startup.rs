@@ -8,6 +8,7 @@ use crate::link::Link;
 use crate::main_loop::MainLoop;
 use crate::name_servers::NameServers;
 use crate::order::{Orders, Progress};
+use crate::order_basis::OrderBasis;
 use crate::pinned_keys::PinnedKeys;
 use crate::resolver_files::ResolverFiles;
 use crate::resolvers::Resolvers;
@@ -59,6 +60,7 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     // As the operator, and as long as the files of the system can be read.
     let timeout = Duration::from_millis(config.limits.authority_timeout_ms);
     let accounts = Accounts::new(config.acme.as_ref(), timeout);
+    let basis = OrderBasis::new(config.acme.as_ref());
     let user = lookup_user(&config)
         .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
     sandbox::drop_privileges(user.as_ref(), sandbox::CoreDumps::Forbidden)?;
@@ -71,7 +73,7 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     let interval_s = config.limits.renewal_interval_ms.div_ceil(1_000);
     let certificates = config
         .automatic_certificates()
-        .map(|configured| ManagedCertificate::load(configured, interval_s, &state))
+        .map(|configured| ManagedCertificate::load(configured, interval_s, basis.of(&config, configured), &state))
         .collect();
     let mut keys = TsigSecrets::default();
     if let Some(secrets) = tsig_secrets {

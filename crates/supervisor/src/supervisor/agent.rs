@@ -10,7 +10,7 @@ use crate::phase::Phase;
 use crate::program::{self, RUNNING};
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::{Config, lookup_user};
+use sanderling_config::{Authority, Config, lookup_user};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::{
     Command, Connection, Event, FdKind, IncomingFds, Message, OutgoingFds, RETRY_INTERVAL, Received, ZoneCommand,
@@ -94,11 +94,14 @@ impl Agent {
         self.backoff.restart_count
     }
 
-    /// Has an agent started that reads the keys of external accounts again, which may have been corrected.
-    pub(super) fn read_keys_again(&mut self) {
+    /// Has an agent started that reads the files of authorities again, unless all certificates are requested without errors: a root, or the
+    /// key of an external account, may have been corrected.
+    pub(super) fn read_authorities_again(&mut self) {
         let authorities =
             self.config.iter().filter_map(|config| config.acme.as_ref()).flat_map(|acme| &acme.authorities);
-        if authorities.into_iter().any(|authority| authority.external_account.is_some()) {
+        let has_files = |authority: &Authority| authority.external_account.is_some() || authority.root.is_some();
+        let has_failed = |report: &AgentReport| report.certificates.iter().any(|one| one.last_error.is_some());
+        if authorities.into_iter().any(has_files) && self.report.as_ref().is_none_or(has_failed) {
             self.config = None;
         }
     }

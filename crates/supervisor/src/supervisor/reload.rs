@@ -176,7 +176,7 @@ impl Supervisor {
         problem_count: usize,
         forced_zones: Vec<String>,
     ) {
-        self.agent.read_keys_again();
+        self.agent.read_authorities_again();
         log(message.trim_end());
         self.reload_counts[usize::from(problem_count > 0)] += 1;
         let mut problems = Vec::new();
