@@ -4,7 +4,7 @@ use sanderling_config::log::{log_error, log_warning};
 use sanderling_ipc::agent::{
     AgentReport, Challenge, UpdatesOutcome, ZONE_CHANGES_BYTES_MAX, challenges_to_memfd, zone_changes_to_memfd,
 };
-use sanderling_ipc::{Command, Connection, Event, FdKind, IncomingFds, Message, Received};
+use sanderling_ipc::{Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, Received};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::AsFd;
@@ -145,6 +145,16 @@ impl Link {
         match report.to_memfd() {
             Ok(file) => self.send(Event::AgentReport, vec![(FdKind::AgentReport, file)]),
             Err(error) => log_error(&format!("cannot report to the supervisor: {error}")),
+        }
+    }
+
+    /// Tells the supervisor again and again that this thread goes on.
+    pub(crate) async fn send_heartbeats(&self) {
+        loop {
+            if self.connection.borrow().unsent_count() == 0 {
+                self.send(Event::Heartbeat, Vec::new());
+            }
+            tokio::time::sleep(HEARTBEAT_INTERVAL).await;
         }
     }
 

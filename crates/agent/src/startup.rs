@@ -18,14 +18,14 @@ use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log_error};
 use sanderling_config::{Config, ConfigSource, Exit, Zone, lookup_user};
 use sanderling_ipc::handover::{self, Descriptors};
-use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection};
+use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Text};
 use sanderling_os::memfd;
 use sanderling_os::sandbox::{self, Layer, SandboxConfig};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use sanderling_state::StateFolder;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -53,8 +53,26 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     signals::unblock_all()?;
     let Descriptors { configuration, connections, tsig_secrets, .. } = handover::from_names()?;
     let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
-    let connection = Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?;
-    let text = memfd::read(configuration.ok_or_else(missing)?, CONFIGURATION_BYTES_MAX)?;
+    let connection = connections.into_iter().next().ok_or_else(missing)?;
+    let mut for_failure = Connection::from_fd(connection.try_clone()?)?;
+    let connection = Connection::from_fd(connection)?;
+    let configuration = configuration.ok_or_else(missing)?;
+    run_with(source, state, connection, &configuration, tsig_secrets).inspect_err(|error| {
+        // For the status. Without a supervisor, nobody needs it.
+        let reason = Text::new(&error_text(error));
+        let _ = for_failure.send(&Message::Event(Event::AgentFailed(reason)));
+    })
+}
+
+/// Runs with what was inherited.
+fn run_with(
+    source: &ConfigSource,
+    state: &Path,
+    connection: Connection,
+    configuration: &OwnedFd,
+    tsig_secrets: Option<OwnedFd>,
+) -> io::Result<()> {
+    let text = memfd::read(configuration, CONFIGURATION_BYTES_MAX)?;
     let invalid = |_| io::Error::other("the configuration has errors");
     let config = source.parse(&text).map_err(invalid)?;
     // As the operator, and as long as the files of the system can be read.
@@ -82,6 +100,8 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     let config = Rc::new(config);
     LocalSet::new().block_on(&runtime, async {
         let (state, link) = (Arc::new(state), Rc::new(Link::new(connection)?));
+        let alive = Rc::clone(&link);
+        tokio::task::spawn_local(async move { alive.send_heartbeats().await });
         let pinned = PinnedKeys::load(Rc::clone(&config), Arc::clone(&state));
         let derived = DerivedZones::load(Rc::clone(&config), Arc::clone(&state), Rc::clone(&link));
         let zones = Zones::new(Rc::clone(&config), keys, Arc::clone(&state), Rc::clone(&link), derived.set());

@@ -273,6 +273,8 @@ limits! {
         "Time to reload; then a new process is started. Time to start one; then it is killed.";
     hang_timeout_ms: u64 = 5_000 in 1_000..=600_000,
         "Time for one iteration of an event loop; then the server process is restarted.";
+    agent_hang_timeout_ms: u64 = 600_000 in 1_000..=86_400_000,
+        "Time for one step of the agent, such as to sign a zone as a whole; then it is restarted.";
     request_log_queue_bytes_max: usize = 1_048_576 in 65_536 ..= 1_073_741_824,
         "Lines of each log of requests that a thread has waiting; further ones are dropped and counted.";
     metrics_sites_max: usize = 100 in 0..=10_000,

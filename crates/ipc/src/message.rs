@@ -267,7 +267,7 @@ pub enum Event {
         /// Sites and zones that could not be loaded.
         problem_count: usize,
     },
-    /// All threads of the server process are responsive.
+    /// All threads of the server process, or of the agent, are responsive.
     Heartbeat,
     /// The named thread of the server process is not.
     ThreadHung(Text),
@@ -342,6 +342,8 @@ pub enum Event {
     KeeperLost,
     /// The state of the agent has changed ([`FdKind::AgentReport`]).
     AgentReport,
+    /// The agent cannot run for this reason, and exits.
+    AgentFailed(Text),
     /// The keeper holds the private keys of a set of certificates. The certificates come with the event
     /// ([`FdKind::Certificates`]), without their keys.
     KeysHeld {
@@ -730,7 +732,7 @@ pub(crate) mod tests {
         for name in enums.iter().chain(&inner).flatten() {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
-        assert_eq!(enums.map(|names| names.len()), [3, 32, 34, 25], "{inner:?}");
+        assert_eq!(enums.map(|names| names.len()), [3, 32, 35, 25], "{inner:?}");
     }
 
     #[test]

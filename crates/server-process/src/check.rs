@@ -121,6 +121,7 @@ fn json(diagnostics: &[Diagnostic]) -> String {
 fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String>), Vec<Diagnostic>> {
     let user = lookup_user(config)?;
     let state_folder = config.state_folder(None);
+    let state_problem = config.state_folder_problem(user.as_ref());
     let (certificates, certificate_problems) = load_certificates(config);
     let secret_file = config.replies.cookie_secret_file.as_ref();
     let secret_problems = secret_file.and_then(|file| file.read().err().or_else(|| file.mode_problem()));
@@ -159,6 +160,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let mut loaded = loader.load(config, &[]);
     let mut problems = certificate_problems;
     problems.extend(secret_problems);
+    problems.extend(state_problem);
     problems.extend(key_problems);
     problems.extend(account_problems);
     problems.extend(log_problems);

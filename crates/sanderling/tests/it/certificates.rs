@@ -9,7 +9,8 @@ mod other_programs;
 
 pub(crate) use authorities::free_address_at;
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, free_address, run_program, send_signal, wait_until,
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, free_address, run, run_program, send_signal,
+    wait_until,
 };
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -275,10 +276,48 @@ fn unusable_state_folder_is_reported_and_the_site_is_served() {
     setup.directory.write("state", b"a file");
     let server = setup.start_server();
     server.wait_for_error("cannot start the agent: the state folder ");
+    let problem = "state is not a folder; set `state` to a folder\n";
+    let status = setup.directory.control("status").text();
+    assert!(status.contains("agent does not run; ") && status.contains(problem), "{status}");
+    for command in ["certificates", "renew"] {
+        let arguments: &[&str] = if command == "renew" { &["example.com"] } else { &[] };
+        let refused = setup.directory.control_with(command, arguments);
+        assert!(refused.errors.contains("the agent does not run: the state folder "), "{refused}");
+    }
+    let checked = run(&["check", "--config", &setup.directory.argument("sanderling.toml")]);
+    assert!(checked.code() == Some(1) && checked.errors.contains("state` is not a folder; set `state`"), "{checked}");
     let url = format!("http://127.0.0.1:{}/", setup.http_port);
     assert_eq!(curl(&["-sS", "-H", "Host: example.com", &url]).text(), "hi\n");
     fs::remove_file(setup.directory.path().join("state")).unwrap();
     wait_until("the agent runs", || setup.agent().is_some());
+    wait_until("it works", || !setup.directory.control("status").text().contains("failed: "));
+}
+
+#[test]
+fn status_says_that_another_process_uses_the_state_folder() {
+    let setup = Setup::new("zone = \"example.com.zone\"");
+    let first = setup.start_server();
+    wait_until("the agent has made the folder", || setup.directory.control("certificates").code() == Some(0));
+    drop(first);
+    let lock = fs::OpenOptions::new().write(true).open(setup.directory.path().join("state/lock")).unwrap();
+    lock.lock().unwrap();
+    let server = setup.start_server();
+    let shown = || setup.directory.control("status").text();
+    wait_until("the reason is shown", || shown().contains("failed: another process uses the state folder "));
+    drop(lock);
+    wait_until("the agent works", || !shown().contains("failed: "));
+    drop(server);
+}
+
+#[test]
+fn agent_that_hangs_is_restarted() {
+    let setup = Setup::new("zone = \"example.com.zone\"\n[limits]\nagent_hang_timeout = \"1s\"");
+    let server = setup.start_server();
+    wait_until("it has reported", || setup.directory.control("certificates").code() == Some(0));
+    let agent = setup.agent().expect("it runs");
+    assert!(send_signal("STOP", &agent));
+    server.wait_for_error(&format!("agent {agent}: it hung for 2 s (`agent_hang_timeout`); killed and restarted"));
+    wait_until("another one runs", || setup.agent().is_some_and(|other| other != agent));
 }
 
 #[test]

@@ -13,8 +13,8 @@ use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{Authority, Config, lookup_user};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::{
-    Command, Connection, Event, FdKind, IncomingFds, Message, OutgoingFds, RETRY_INTERVAL, Received, ZoneCommand,
-    handover,
+    Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, OutgoingFds, RETRY_INTERVAL,
+    Received, ZoneCommand, handover,
 };
 use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
@@ -53,6 +53,8 @@ pub(super) struct Agent {
     /// The last challenges and their number, for the next server process.
     challenges: Option<(u64, OwnedFd)>,
     pub(super) report: Option<AgentReport>,
+    /// Why there is no agent that works.
+    problem: Option<String>,
     /// The process ID of the agent that has sent the report.
     reporter: Option<i32>,
 }
@@ -63,6 +65,8 @@ struct AgentProcess {
     connection: Connection,
     is_connected: bool,
     started_at: Instant,
+    /// When it has sent anything last.
+    heard_at: Instant,
     is_killed: bool,
 }
 
@@ -88,6 +92,30 @@ impl Agent {
     /// Whether the report is of an agent that has ended, while the next one has not reported yet.
     pub(super) fn is_report_old(&self) -> bool {
         self.report.is_some() && self.reporter != self.pid()
+    }
+
+    /// Why there is no agent that works, if it has failed.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// What a client gets whose command needs the agent.
+    fn refusal(&self) -> String {
+        match &self.problem {
+            Some(problem) => format!("the agent does not run: {problem}"),
+            None => "the agent does not run yet; try again, and see the log".to_owned(),
+        }
+    }
+
+    /// Kills it if it has sent nothing for `hang_limit`.
+    fn kill_if_hung(&mut self, hang_limit: Duration) {
+        let Some(process) = self.process.as_ref().filter(|process| !process.is_killed) else { return };
+        if process.heard_at.elapsed() >= hang_limit {
+            let problem = format!("it hung for {} s (`agent_hang_timeout`)", hang_limit.as_secs());
+            log_error(&format!("agent {}: {problem}; killed and restarted", process.handle.pid()));
+            self.problem = Some(problem);
+            self.kill();
+        }
     }
 
     pub(super) fn restart_count(&self) -> u64 {
@@ -133,7 +161,10 @@ impl Agent {
     fn next_event(&mut self) -> Option<(Event, IncomingFds)> {
         let process = self.process.as_mut().filter(|process| process.is_connected)?;
         let problem = match process.connection.recv() {
-            Ok(Received::Message(Message::Event(event), descriptors)) => return Some((event, descriptors)),
+            Ok(Received::Message(Message::Event(event), descriptors)) => {
+                process.heard_at = Instant::now();
+                return Some((event, descriptors));
+            }
             Ok(Received::WouldBlock) => return None,
             Ok(Received::Closed) => None,
             Ok(Received::Message(other, _)) => Some(format!("unexpected message {other:?}")),
@@ -159,6 +190,8 @@ impl Supervisor {
         if let Some(process) = &mut self.agent.process {
             let _ = process.connection.flush();
         }
+        let hang_limit = Duration::from_millis(self.active.config.limits.agent_hang_timeout_ms) + HEARTBEAT_INTERVAL;
+        self.agent.kill_if_hung(hang_limit);
         let needed = Arc::clone(&self.active.config);
         let is_current = self
             .agent
@@ -168,7 +201,7 @@ impl Supervisor {
         if !is_current {
             self.agent.kill();
             self.agent.config = Some(Arc::clone(&needed));
-            self.agent.report = None;
+            (self.agent.report, self.agent.problem) = (None, None);
             self.agent.start_at = needed.needs_agent().then(Instant::now);
         }
         let is_due = self.agent.start_at.is_some_and(|at| Instant::now() >= at);
@@ -182,7 +215,9 @@ impl Supervisor {
         }
         self.agent.start_at = None;
         if let Err(error) = self.start_agent(&needed) {
-            log_warning(&format!("cannot start the agent: {}; trying again", error_text(&error)));
+            let problem = error_text(&error);
+            log_warning(&format!("cannot start the agent: {problem}; trying again"));
+            self.agent.problem = Some(problem);
             self.agent.start_at = Some(Instant::now() + self.agent.backoff.delay_after(Duration::ZERO));
         }
     }
@@ -213,6 +248,7 @@ impl Supervisor {
             connection: ours,
             is_connected: true,
             started_at: Instant::now(),
+            heard_at: Instant::now(),
             is_killed: false,
         };
         self.agent.process = Some(process);
@@ -234,13 +270,18 @@ impl Supervisor {
                     self.pass_on_challenges();
                 }
                 (Event::AgentReport, Some(file)) => match AgentReport::from_memfd(file) {
-                    Ok(report) => (self.agent.report, self.agent.reporter) = (Some(report), self.agent.pid()),
+                    Ok(report) => {
+                        (self.agent.report, self.agent.reporter) = (Some(report), self.agent.pid());
+                        self.agent.problem = None;
+                    }
                     Err(error) => log_error(&format!("the agent sends a malformed report: {}", error_text(&error))),
                 },
                 (Event::DerivedStored, None) => {
                     let config = Arc::clone(&self.active.config);
                     self.secrets.pass_on_again(&config);
                 }
+                (Event::AgentFailed(reason), None) => self.agent.problem = Some(reason.to_string()),
+                (Event::Heartbeat, None) => {}
                 (Event::KeeperLost, None) => self.keeper.forget_agent(),
                 (Event::CertificateStored { name }, None) => {
                     let config = Arc::clone(&self.active.config);
@@ -331,6 +372,7 @@ impl Supervisor {
         self.agent.start_at = Some(Instant::now() + if process.is_killed { Duration::ZERO } else { delay });
         if !process.is_killed || status != ExitStatus::Signaled(SIGKILL) {
             log_error(&format!("agent {} {status}; restarting", process.handle.pid()));
+            self.agent.problem.get_or_insert_with(|| format!("it {status}; see the log"));
         }
     }
 
@@ -371,22 +413,33 @@ impl Supervisor {
             }
             (false, Some(_)) if matches!(command, Command::Dnssec(_)) => {
                 let reason = match self.active.config.signed_zones.is_empty() {
-                    true => "no zone is signed; write dnssec = true in the domain",
-                    false => "the agent does not run; see the log, and try again",
+                    true => "no zone is signed; write dnssec = true in the domain".to_owned(),
+                    false => self.agent.refusal(),
                 };
-                self.reply(requester, Err(reason));
+                self.reply(requester, Err(&reason));
             }
             (false, Some(_)) if !self.active.config.requests_certificates() => {
-                self.reply(
-                    requester,
-                    Err("no certificates are requested; add [certificates] to the configuration file"),
-                );
+                let reason = no_request_reason(&self.active.config);
+                self.reply(requester, Err(reason));
             }
-            (false, Some(_)) => self.reply(requester, Err("the agent does not run; see the log, and try again")),
+            (false, Some(_)) => {
+                let reason = self.agent.refusal();
+                self.reply(requester, Err(&reason));
+            }
             (_, Some(Err(error))) => {
                 self.reply(requester, Err(&format!("cannot pass the command on: {}", error_text(&error))));
             }
             (_, None) => {}
+        }
+    }
+}
+
+/// Why no certificates are requested with this configuration, and what to do.
+pub(super) fn no_request_reason(config: &Config) -> &'static str {
+    match config.acme {
+        None => "no certificates are requested; add [certificates] to the configuration file",
+        Some(_) => {
+            "no certificates are requested: no domain has an automatic certificate; add a domain with `site`, or certificate = \"auto\""
         }
     }
 }

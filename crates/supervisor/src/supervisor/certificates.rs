@@ -1,5 +1,6 @@
 //! The certificates that the agent requests, in words: `sanderling certificates`.
 
+use super::agent::no_request_reason;
 use super::{Requester, Supervisor};
 use sanderling_ipc::Text;
 use sanderling_ipc::agent::{AgentReport, CertificateReport, ScheduledTask};
@@ -9,14 +10,15 @@ impl Supervisor {
     /// Answers with the state of all certificates, or of that of one domain.
     pub(super) fn reply_with_certificates(&mut self, requester: Requester, name: Option<&str>, is_json: bool) {
         let Some(report) = &self.agent.report else {
-            let reason = match self.active.config.requests_certificates() {
-                true => "the agent has not reported yet; try again, and see the log",
-                false => {
-                    "no certificates are requested; add [certificates] to the configuration file, or see `sanderling status` \
-                          for those of files"
+            let reason = match (self.active.config.requests_certificates(), self.agent.problem()) {
+                (true, Some(problem)) => format!("the agent does not run: {problem}"),
+                (true, None) => "the agent has not reported yet; try again, and see the log".to_owned(),
+                (false, _) => {
+                    let reason = no_request_reason(&self.active.config);
+                    format!("{reason}; `sanderling status` shows those of files")
                 }
             };
-            return self.reply(requester, Err(reason));
+            return self.reply(requester, Err(&reason));
         };
         let is_asked = |one: &CertificateReport| {
             name.is_none_or(|name| one.name == name || one.names.iter().any(|other| other == name))

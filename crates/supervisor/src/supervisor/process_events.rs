@@ -90,7 +90,8 @@ impl Supervisor {
             | Event::KeeperLost
             | Event::ZoneStored { .. }
             | Event::UpdatesStored(_)
-            | Event::AgentReport => {
+            | Event::AgentReport
+            | Event::AgentFailed(_) => {
                 log_warning(&format!("ignoring {event:?} of {process}: only the agent sends it"));
             }
             Event::KeysHeld { .. } | Event::KeysKept | Event::KeeperReport(_) => {

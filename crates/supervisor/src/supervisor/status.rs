@@ -56,6 +56,8 @@ struct AgentStatus {
     /// `None` while it does not run.
     pid: Option<i32>,
     restarts: u64,
+    /// Why there is no agent that works, if it has failed.
+    problem: Option<String>,
     report: Option<AgentReport>,
     /// The report is of an agent that has ended.
     is_report_old: bool,
@@ -149,6 +151,7 @@ impl Supervisor {
             agent: self.active.config.needs_agent().then(|| AgentStatus {
                 pid: self.agent.pid(),
                 restarts: self.agent.restart_count(),
+                problem: self.agent.problem().map(str::to_owned),
                 report: self.agent.report.clone(),
                 is_report_old: self.agent.is_report_old(),
             }),
@@ -228,6 +231,7 @@ fn agent_text(agent: &AgentStatus) -> String {
     let process = agent.pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
     let old = if agent.is_report_old { "; it is being restarted, and this is its last report:" } else { "" };
     let mut out = format!("agent {process}; restarts: {}{old}\n", agent.restarts);
+    out += &agent.problem.as_ref().map_or(String::new(), |problem| format!("  the last one failed: {problem}\n"));
     let Some(report) = &agent.report else { return out };
     let now_unix_s = unix_s(SystemTime::now());
     for task in report.schedule.iter().take(TASKS_SHOWN_MAX) {
