@@ -5,6 +5,7 @@ use crate::https_client::AnswerError;
 use hyper::StatusCode;
 use instant_acme::{Error, Problem};
 use sanderling_state::StateError;
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Instant;
 
@@ -46,7 +47,7 @@ pub(crate) enum Kind {
 pub(crate) struct Failure {
     pub(crate) kind: Kind,
     cause: String,
-    remedy: &'static str,
+    remedy: Cow<'static, str>,
     /// When the authority lets the server ask again, if it says so.
     retry_after_s: Option<u64>,
 }
@@ -60,8 +61,8 @@ impl fmt::Display for Failure {
 
 impl Failure {
     /// A failure of this kind. `cause` may have text of others.
-    pub(crate) fn new(kind: Kind, cause: impl AsRef<str>, remedy: &'static str) -> Failure {
-        Failure { kind, cause: printable(cause.as_ref()), remedy, retry_after_s: None }
+    pub(crate) fn new(kind: Kind, cause: impl AsRef<str>, remedy: impl Into<Cow<'static, str>>) -> Failure {
+        Failure { kind, cause: printable(cause.as_ref()), remedy: remedy.into(), retry_after_s: None }
     }
 
     /// The same, when the authority lets the server ask again after so many seconds.
@@ -71,7 +72,7 @@ impl Failure {
 
     /// The same with another remedy, if the authority has refused.
     pub(crate) fn with_remedy_of_refusal(self, remedy: &'static str) -> Failure {
-        if self.kind == Kind::Refused { Failure { remedy, ..self } } else { self }
+        if self.kind == Kind::Refused { Failure { remedy: remedy.into(), ..self } } else { self }
     }
 
     /// A refusal by the authority.

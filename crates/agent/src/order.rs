@@ -14,7 +14,7 @@ use instant_acme::{
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::{Config, DomainName};
+use sanderling_config::{Config, DomainName, NameValidation, ValidationMethod};
 use sanderling_dns::Rtype;
 use sanderling_ipc::agent::Challenge;
 use sanderling_state::{CERTIFICATES, KEY_FILE, StateFolder};
@@ -377,23 +377,11 @@ impl Orders {
 }
 
 /// How an authority validates `name`.
-pub(crate) fn method(config: &Config, name: &str, prefers_http: bool) -> Result<ChallengeType, Failure> {
-    let is_here = zone_of(name, config.zones.iter().map(|zone| &zone.apex)).is_some();
-    let has_site = config.sites.iter().any(|site| site.hosts.iter().any(|host| host.as_str() == name));
-    match (is_here, name.starts_with("*."), !config.http_listen.is_empty()) {
-        (true, false, true) if prefers_http && has_site => Ok(ChallengeType::Http01),
-        (true, ..) => Ok(ChallengeType::Dns01),
-        (false, false, true) if has_site => Ok(ChallengeType::Http01),
-        (false, true, _) => Err(Failure::new(
-            Kind::Refused,
-            format!("{name} can only be validated by a record in its zone, which is not served here"),
-            "add `zone` to its domain, or remove the name",
-        )),
-        (false, false, _) => Err(Failure::new(
-            Kind::Refused,
-            format!("{name} can be validated neither over HTTP nor by DNS"),
-            "serve the zone of the name here, or add a site with this name and `listen` to [http]",
-        )),
+fn method(config: &Config, name: &str, prefers_http: bool) -> Result<ChallengeType, Failure> {
+    match NameValidation::new(config).of(name, prefers_http) {
+        Ok(ValidationMethod::Dns) => Ok(ChallengeType::Dns01),
+        Ok(ValidationMethod::Http) => Ok(ChallengeType::Http01),
+        Err(problem) => Err(Failure::new(Kind::Refused, problem.message, problem.remedy)),
     }
 }
 

@@ -1,9 +1,8 @@
 //! What an order depends on, as a digest that is stored with its failures. If the operator has corrected something of it, the failures
 //! before are forgotten, and the next order is made at once.
 
-use crate::order::method;
 use data_encoding::HEXLOWER;
-use sanderling_config::{Acme, CertificateFiles, Config};
+use sanderling_config::{CertificateFiles, Config, NameValidation};
 use sha2::{Digest, Sha256};
 use std::fs;
 
@@ -23,14 +22,16 @@ impl Parts {
 }
 
 /// What all orders depend on: the authorities with their files, and how they reach the operator.
-pub(crate) struct OrderBasis {
+pub(crate) struct OrderBasis<'c> {
     authorities: Parts,
+    validation: NameValidation<'c>,
 }
 
-impl OrderBasis {
+impl<'c> OrderBasis<'c> {
     /// Reads the files of the authorities: to be called before the sandbox.
-    pub(crate) fn new(acme: Option<&Acme>) -> OrderBasis {
+    pub(crate) fn new(config: &'c Config) -> OrderBasis<'c> {
         let mut parts = Parts(Sha256::new());
+        let acme = config.acme.as_ref();
         for contact in acme.iter().flat_map(|acme| &acme.contacts) {
             parts.add_text(Some(contact));
         }
@@ -44,17 +45,16 @@ impl OrderBasis {
             parts.add_text(account.map(|account| &account.id));
             parts.add(&account.and_then(|account| account.read_key().ok()).unwrap_or_default());
         }
-        OrderBasis { authorities: parts }
+        OrderBasis { authorities: parts, validation: NameValidation::new(config) }
     }
 
     /// What the orders of this certificate depend on: also its names, and how each is proven.
-    pub(crate) fn of(&self, config: &Config, certificate: &CertificateFiles) -> String {
+    pub(crate) fn of(&self, certificate: &CertificateFiles) -> String {
         let mut parts = self.authorities.clone();
         for name in &certificate.names {
             parts.add(name.as_str().as_bytes());
             for prefers_http in [false, true] {
-                let method = method(config, name.as_str(), prefers_http);
-                parts.add(method.map_or_else(|failure| failure.to_string(), |method| format!("{method:?}")).as_bytes());
+                parts.add(format!("{:?}", self.validation.of(name.as_str(), prefers_http).ok()).as_bytes());
             }
         }
         HEXLOWER.encode(&parts.0.finalize())
@@ -79,7 +79,7 @@ mod tests {
         let basis = |text: &str| {
             let config = ConfigSource::File("sanderling.toml".into()).parse(text.as_bytes()).expect("correct");
             let certificate = config.automatic_certificates().next().expect("one").clone();
-            OrderBasis::new(config.acme.as_ref()).of(&config, &certificate)
+            OrderBasis::new(&config).of(&certificate)
         };
         let before = basis(&text);
         assert_eq!(basis(&text.replace("public", "other")), before);

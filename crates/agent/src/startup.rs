@@ -78,7 +78,7 @@ fn run_with(
     // As the operator, and as long as the files of the system can be read.
     let timeout = Duration::from_millis(config.limits.authority_timeout_ms);
     let accounts = Accounts::new(config.acme.as_ref(), timeout);
-    let basis = OrderBasis::new(config.acme.as_ref());
+    let basis = OrderBasis::new(&config);
     let user = lookup_user(&config)
         .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
     sandbox::drop_privileges(user.as_ref(), sandbox::CoreDumps::Forbidden)?;
@@ -91,7 +91,7 @@ fn run_with(
     let interval_s = config.limits.renewal_interval_ms.div_ceil(1_000);
     let certificates = config
         .automatic_certificates()
-        .map(|configured| ManagedCertificate::load(configured, interval_s, basis.of(&config, configured), &state))
+        .map(|configured| ManagedCertificate::load(configured, interval_s, basis.of(configured), &state))
         .collect();
     let mut keys = TsigSecrets::default();
     if let Some(secrets) = tsig_secrets {

@@ -1,7 +1,7 @@
 //! Certificate authorities from which the server requests certificates (RFC 8555).
 
 use crate::diagnostic::{Diagnostic, Location, Problem};
-use crate::paths::{check_key_mode, read_secret_file};
+use crate::paths::{check_key_mode, has_certificate, read_secret_file};
 use data_encoding::BASE64URL_NOPAD;
 use std::path::PathBuf;
 use zeroize::Zeroizing;
@@ -16,7 +16,7 @@ pub struct Acme {
 }
 
 /// A certificate authority.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Authority {
     /// Its name in messages: that of the configuration, or the host of its directory.
     pub name: String,
@@ -30,7 +30,19 @@ pub struct Authority {
     pub caa: Option<String>,
     /// The account of the operator there, which the account of this server is bound to (RFC 8555 §7.3.4).
     pub external_account: Option<ExternalAccount>,
+    /// Where the configuration has it.
+    pub location: Location,
 }
+
+/// Two authorities are equal if they are asked in the same way, wherever the file has them.
+impl PartialEq for Authority {
+    fn eq(&self, other: &Authority) -> bool {
+        let asked = |one: &Authority| (one.directory.clone(), one.root.clone(), one.profile.clone(), one.caa.clone());
+        (&self.name, &self.external_account) == (&other.name, &other.external_account) && asked(self) == asked(other)
+    }
+}
+
+impl Eq for Authority {}
 
 /// An account that an operator has with an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +129,7 @@ const KNOWN: [Known; 6] = [
 
 impl Authority {
     /// The authority of this name.
-    pub(super) fn known(name: &str) -> Option<Authority> {
+    pub(super) fn known(name: &str, location: Location) -> Option<Authority> {
         let known = KNOWN.iter().find(|known| known.name == name)?;
         Some(Authority {
             name: name.to_owned(),
@@ -126,7 +138,22 @@ impl Authority {
             profile: None,
             caa: Some(known.caa.to_owned()),
             external_account: None,
+            location,
         })
+    }
+
+    /// Why the file with the root cannot be used.
+    pub fn root_problem(&self) -> Option<Diagnostic> {
+        let path = self.root.as_ref()?;
+        let problem = match read_secret_file("root certificate", "PEM", path) {
+            Ok(content) if has_certificate(&content) => return None,
+            Ok(_) => Problem::new(
+                format!("the root `{}` of the authority {} has no certificate", path.display(), self.name),
+                "write the root certificate of the authority as PEM, which begins with -----BEGIN CERTIFICATE-----",
+            ),
+            Err(problem) => problem,
+        };
+        Some(Diagnostic::error(self.location.clone(), problem))
     }
 
     /// Whether the authority is known to require an account of the operator.

@@ -7,8 +7,8 @@ use crate::diagnostic::{Diagnostic, Location, Problem};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
 use crate::paths::{
-    CookieSecret, check_control_path, check_key_mode, check_state_folder, has_private_key, read_cookie_secrets,
-    read_secret_file,
+    CookieSecret, check_control_path, check_key_mode, check_program, check_state_folder, has_private_key,
+    read_cookie_secrets, read_secret_file,
 };
 use crate::request_log::{AccessLog, Dnstap, LogOutput, QueryLog};
 use crate::service::Service;
@@ -191,10 +191,7 @@ impl Config {
 
     /// Why the agent cannot use the state folder that the file names, which this process asks as the user of the agent.
     pub fn state_problem(&self) -> Option<Diagnostic> {
-        let has_agent = self.has_stored_zones()
-            || self.has_derived_records()
-            || self.acme.is_some() && self.automatic_certificates().next().is_some();
-        let problem = check_state_folder(self.state.as_deref().filter(|_| has_agent)?).err()?;
+        let problem = check_state_folder(self.state.as_deref().filter(|_| self.needs_agent())?).err()?;
         Some(Diagnostic::error(self.state_location.clone()?, problem))
     }
 
@@ -279,6 +276,15 @@ impl Config {
                 files.location.clone(),
                 Problem::new(message, "add [https] with listen = [\"ADDRESS:443\"]"),
             )
+        })
+    }
+
+    /// The commands of `on_renew` whose program is missing, or cannot be executed.
+    pub fn renewal_command_problems(&self) -> impl Iterator<Item = Diagnostic> {
+        self.automatic_certificates().filter_map(|files| {
+            let program = files.on_renew.first()?;
+            let problem = check_program(Path::new(program)).err()?;
+            Some(Diagnostic::error(files.location.clone(), problem))
         })
     }
 
@@ -622,7 +628,7 @@ impl CookieSecretFile {
 }
 
 /// The content of a file that may have a private key. It is erased.
-type SecretContent = Zeroizing<Vec<u8>>;
+pub(super) type SecretContent = Zeroizing<Vec<u8>>;
 
 /// The files of a certificate and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ mod keys;
 mod flags;
 mod account;
 mod state_folder;
+mod name_validation;
 mod private_files;
 mod config;
 mod site;
@@ -55,6 +56,7 @@ pub use keys::EXAMPLE;
 pub use limits::{Limits, UNLIMITED, help_text as limits_help};
 pub use listen_address::parse_listen_address;
 pub use mail_policy::{MailPolicy, MailPolicyMode, complete_mail_policy};
+pub use name_validation::{NameValidation, ValidationMethod};
 pub use path_rules::{AccessRule, AuthRule, PathRules};
 pub use paths::{COOKIE_SECRET_BYTES, CookieSecret};
 pub use private_files::PrivateFile;
@@ -67,7 +69,7 @@ pub use signing::{
 };
 pub use similar::most_similar;
 pub use site::{DohPath, Hsts, Site, SiteOptions};
-pub use state_folder::DEFAULT_STATE;
+pub use state_folder::{DEFAULT_STATE, read_beneath, read_issued};
 pub use transfers::{Primary, Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
 pub use updates::{NamePattern, UPDATE_TYPES, UpdateRule};
 pub use zones::{

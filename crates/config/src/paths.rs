@@ -103,6 +103,22 @@ pub(super) fn check_key_mode(kind: &str, path: &Path) -> Result<(), Problem> {
     Err(Problem::new(format!("all users can read the {kind} `{shown}`"), format!("run chmod o-r {shown}")))
 }
 
+/// Whether there is a program at `path`.
+pub(super) fn check_program(path: &Path) -> Result<(), Problem> {
+    let shown = path.display();
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() && metadata.permissions().mode() & 0o111 != 0 => Ok(()),
+        Ok(_) => Err(Problem::new(format!("`{shown}` is not a program"), "name an executable file")),
+        Err(error) => Err(unreachable("program", path, &error)),
+    }
+}
+
+/// Whether a file has a certificate, as PEM.
+pub(super) fn has_certificate(content: &[u8]) -> bool {
+    const MARK: &[u8] = b"-----BEGIN CERTIFICATE-----";
+    content.windows(MARK.len()).any(|window| window == MARK)
+}
+
 /// Whether a file has a private key, as PEM, DER or PKCS#12.
 pub(super) fn has_private_key(content: &[u8]) -> bool {
     const MARK: &[u8] = b"PRIVATE KEY-----";

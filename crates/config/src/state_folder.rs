@@ -1,15 +1,19 @@
 //! The state folder: which one is used, and by which configurations.
 
-use crate::config::Config;
+use crate::config::{CertificateFiles, Config, SecretContent};
 use crate::diagnostic::{Diagnostic, Location, Problem};
+use sanderling_os::directory::Directory;
 use sanderling_os::process::effective_uid;
-use sanderling_os::user::User;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
 
 /// The state folder of root, as the packages create it.
 pub const DEFAULT_STATE: &str = "/var/lib/sanderling";
+/// Bytes of a chain or a key that the agent has stored.
+const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
 
 impl Config {
     /// The state folder: that of the argument `--state`, of the configuration, of the service manager, or the default one of root.
@@ -30,8 +34,8 @@ impl Config {
         self.acme.is_some() && self.automatic_certificates().next().is_some()
     }
 
-    /// Why the agent cannot use the state folder, if `user` serves, to which root switches. The argument `--state` is not known.
-    pub fn state_folder_problem(&self, user: Option<&User>) -> Option<Diagnostic> {
+    /// That the agent has no state folder, and none is created: asked as the user that starts the server. The argument `--state` is not known.
+    pub fn missing_state_problem(&self) -> Option<Diagnostic> {
         if !self.needs_agent() {
             return None;
         }
@@ -43,29 +47,50 @@ impl Config {
             let remedy = "set `state` to a folder, or start `sanderling serve` as root";
             return Some(Diagnostic::note(location, Problem::new(message, remedy)));
         };
-        let shown = path.display();
-        let problem = match fs::metadata(&path) {
-            Ok(metadata) if !metadata.is_dir() => {
-                Problem::new(format!("the state folder `{shown}` is not a folder"), "set `state` to a folder")
-            }
-            Ok(metadata) => {
-                // What `serve` refuses when it is root.
-                let user = user.filter(|user| effective_uid() == 0 && user.uid != metadata.uid())?;
-                let message = format!("the state folder `{shown}` belongs to user {}", metadata.uid());
-                Problem::new(message, format!("give it to the user that serves: chown -R {} {shown}", user.name))
-            }
-            // `serve` creates it, but not what is above it.
-            Err(_) if path.parent().is_none_or(|above| above.as_os_str().is_empty() || above.is_dir()) => return None,
-            Err(_) => Problem::new(
-                format!("the state folder `{shown}` cannot be created"),
-                "create the folder above it, or set `state` to another one",
-            ),
-        };
-        Some(Diagnostic::error(location, problem))
+        // `serve` creates it, but not what is above it.
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty())?;
+        let is_missing = fs::metadata(above).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        let message = format!("the state folder `{}` cannot be created", path.display());
+        let remedy = "create the folder above it, or set `state` to another one";
+        is_missing.then(|| Diagnostic::error(location, Problem::new(message, remedy)))
     }
 
     /// Whether there is something in the state folder, or may be from before.
     pub fn uses_state_folder(&self) -> bool {
         self.state.is_some() || self.needs_agent()
     }
+}
+
+/// The chain and the key of a certificate that the agent has stored. The agent can write the folder, and this process may be
+/// root: no link leads out of it. Both files are of one generation.
+///
+/// # Errors
+/// They are not there, or cannot be read.
+pub fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(SecretContent, SecretContent)> {
+    let folder = files.chain.parent().unwrap_or(Path::new(""));
+    let folder = Directory::open(state)?.open_directory_beneath(folder.as_os_str().as_bytes())?;
+    let read = |path: &Path| read_beneath(&folder, path.file_name().unwrap_or_default().as_bytes(), ISSUED_BYTES_MAX);
+    Ok((read(&files.chain)?, read(&files.key)?))
+}
+
+/// The content of the file `name` in a folder that the agent can write, of at most `bytes_max`.
+///
+/// # Errors
+/// It is not there, cannot be read, or is longer.
+pub fn read_beneath(folder: &Directory, name: &[u8], bytes_max: u64) -> io::Result<SecretContent> {
+    let file = folder.open_beneath(name)?;
+    let length_bytes = file.metadata()?.length_bytes;
+    if length_bytes > bytes_max {
+        return Err(io::Error::other(format!("{} has more than {bytes_max} bytes", String::from_utf8_lossy(name))));
+    }
+    let mut content = Zeroizing::new(vec![0; length_bytes as usize]);
+    let mut start = 0;
+    while start < content.len() {
+        match file.read_at(&mut content[start..], start as u64)? {
+            0 => break,
+            count => start += count,
+        }
+    }
+    content.truncate(start);
+    Ok(content)
 }

@@ -634,6 +634,7 @@ pub(crate) mod tests {
             Event::ReloadRefused,
             Event::ReleaseSwitched { name: Some(zone()) },
             Event::NewProcessNeeded(text()),
+            Event::AgentFailed(text()),
             Event::ZonesKept { replaces_all: true },
             Event::CertificatesKept,
             Event::ChallengesChanged { number: 1 },

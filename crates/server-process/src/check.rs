@@ -3,6 +3,7 @@
 use crate::access;
 use crate::certificate_state::CertificateState;
 use crate::certificates::Certificates;
+use crate::derived_checks;
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader, hash_seed};
 use crate::signed_zone_checks;
@@ -10,13 +11,15 @@ use crate::site_lint;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::{print, report};
 use sanderling_config::{
-    CertificateFiles, Config, ConfigSource, Exit, LogKind, SignedZone, TrustedProxies, Zone, ZoneOrigin, lookup_user,
+    Authority, CertificateFiles, Config, ConfigSource, Exit, LogKind, SignedZone, TrustedProxies, Zone, ZoneOrigin,
+    lookup_user, read_issued,
 };
 use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::secrets::{CertificateContent, NoCertificate, PassedCertificate};
 use sanderling_os::process::effective_uid;
 use sanderling_zone_files::{self as zone_files, Derivations};
 use serde::Serialize;
+use std::path::Path;
 
 /// How `check` judges and reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,14 +124,15 @@ fn json(diagnostics: &[Diagnostic]) -> String {
 fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String>), Vec<Diagnostic>> {
     let user = lookup_user(config)?;
     let state_folder = config.state_folder(None);
-    let state_problem = config.state_folder_problem(user.as_ref());
-    let (certificates, certificate_problems) = load_certificates(config);
+    let missing_state_problem = config.missing_state_problem();
+    let (certificates, certificate_problems) = load_certificates(config, state_folder.as_deref());
     let secret_file = config.replies.cookie_secret_file.as_ref();
     let secret_problems = secret_file.and_then(|file| file.read().err().or_else(|| file.mode_problem()));
     let keys = config.tsig_keys.iter();
     let key_problems: Vec<Diagnostic> = keys.flat_map(|key| key.problems()).collect();
     let authorities = config.acme.iter().flat_map(|acme| &acme.authorities);
-    let accounts = authorities.filter_map(|authority| authority.external_account.as_ref());
+    let accounts = authorities.clone().filter_map(|authority| authority.external_account.as_ref());
+    let root_problems: Vec<Diagnostic> = authorities.clone().filter_map(Authority::root_problem).collect();
     let account_problems: Vec<Diagnostic> =
         accounts.filter_map(|account| account.read_key().err().or_else(|| account.mode_problem())).collect();
     let log_problems = LogKind::ALL.into_iter().filter_map(|kind| config.log_output(kind)?.path_problem());
@@ -160,9 +164,12 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let mut loaded = loader.load(config, &[]);
     let mut problems = certificate_problems;
     problems.extend(secret_problems);
-    problems.extend(state_problem);
+    problems.extend(missing_state_problem);
     problems.extend(key_problems);
     problems.extend(account_problems);
+    problems.extend(root_problems);
+    problems.extend(config.validation_problems());
+    problems.extend(config.renewal_command_problems());
     problems.extend(log_problems);
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.into_iter().partition(Diagnostic::is_error);
     loaded.errors.extend(errors);
@@ -171,6 +178,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     loaded.warnings.extend(warnings);
     loaded.warnings.extend(access::missing_pages(config, &loaded.snapshot));
     loaded.warnings.extend(config.unused_certificates());
+    loaded.warnings.extend(derived_checks::warnings(config, &loaded.snapshot.zones));
     loaded.warnings.extend(config.unencrypted_doh());
     loaded.warnings.extend(config.hsts_risks());
     loaded.warnings.extend(config.metrics.iter().flat_map(|metrics| metrics.risks()));
@@ -188,10 +196,14 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     Ok((loaded, certificates, name.filter(|_| config.user_and_group.is_none())))
 }
 
-/// The certificates, and what is wrong with them.
-fn load_certificates(config: &Config) -> (Vec<CertificateState>, Vec<Diagnostic>) {
+/// The certificates, and what is wrong with them. Those that the server requests are read from the state folder, if this user may.
+fn load_certificates(config: &Config, state: Option<&Path>) -> (Vec<CertificateState>, Vec<Diagnostic>) {
     let read = |files: &CertificateFiles| {
-        let read = if files.is_automatic { Err(String::new()) } else { files.read().map_err(|it| it.to_string()) };
+        let read = match (files.is_automatic, state) {
+            (true, Some(state)) => read_issued(state, files).map_err(|error| error_text(&error)),
+            (true, None) => Err(String::new()),
+            (false, _) => files.read().map_err(|problem| problem.to_string()),
+        };
         read.map(|(chain, key)| CertificateContent::Files { chain, key }).map_err(NoCertificate::Unreadable)
     };
     let files: Vec<PassedCertificate> = config.certificates.iter().map(read).collect();
@@ -220,7 +232,7 @@ fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_
         let domain = certificate.domain_text();
         text += &match &certificate.in_service {
             Some(version) => format!("certificate {} of {domain}: {}\n", certificate.file.display(), version.text()),
-            // It may be in a folder that only the server knows.
+            // It may not be issued yet, or be in a folder that only the server knows, or may read.
             None => format!("certificate of {domain}: automatic; `sanderling certificates` shows it\n"),
         };
     }

@@ -16,6 +16,7 @@ mod certificates;
 mod keeper_link;
 mod certificate_state;
 mod challenges;
+mod derived_checks;
 mod mail_policies;
 mod reply_options;
 mod transfers;

@@ -266,7 +266,7 @@ fn certificate_text(certificate: &CertificateState) -> String {
     let version = match (&certificate.in_service, &certificate.problem) {
         (Some(version), _) => version.text(),
         (None, Some(_)) => "UNAVAILABLE".to_owned(),
-        (None, None) => "not issued yet; see `sanderling certificates`".to_owned(),
+        (None, None) => "none in service yet; see `sanderling certificates`".to_owned(),
     };
     let problem = certificate.problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
     let warnings: String = certificate.warnings.iter().map(|warning| format!("; {warning}")).collect();

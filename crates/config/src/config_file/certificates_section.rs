@@ -35,7 +35,7 @@ impl ConfigBuilder<'_, '_> {
             );
         }
         if acme.authorities.is_empty() {
-            acme.authorities.extend(Authority::known("letsencrypt"));
+            acme.authorities.extend(Authority::known("letsencrypt", self.reader.location(section.offset)));
         }
         self.config.acme = Some(acme);
     }
@@ -87,7 +87,7 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn known_authority(&mut self, offset: usize, name: &str) -> Option<Authority> {
-        let known = Authority::known(name);
+        let known = Authority::known(name, self.reader.location(offset));
         if known.is_none() {
             let similar = most_similar(name, Authority::known_names());
             let remedy = similar.map_or_else(
@@ -132,6 +132,7 @@ impl ConfigBuilder<'_, '_> {
                     profile: None,
                     caa: None,
                     external_account: None,
+                    location: self.reader.location(offset),
                 }
             }
             (Some(_), Some((offset, _))) => {

@@ -28,6 +28,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("zones/example.com.zone", ZONE),
     ("sites/example.com.toml", b"[domain.\"example.com\"]\nsite = \"public\"\n"),
     ("users.htpasswd", include_bytes!("site_rules/users.htpasswd")),
+    ("ca-root.pem", b"-----BEGIN CERTIFICATE-----\n"),
     ("zerossl.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA\n"),
     ("acme.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA==\n"),
     ("transfer.key", b"c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IHNlY3JldA==\n"),

@@ -4,11 +4,11 @@
 use super::Supervisor;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning, report};
-use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config, TsigKeyFile};
+use sanderling_config::{COOKIE_SECRET_BYTES, CertificateFiles, Config, TsigKeyFile, read_beneath, read_issued};
 use sanderling_ipc::derived::{DERIVED_BYTES_MAX, DERIVED_FILE};
 use sanderling_ipc::secrets::{
-    CertificateContent, KEY_LIFETIME_S, KeptCertificate, KeyPair, NoCertificate, PassedCertificate, SecretContent,
-    SharedKeys, TsigSecret, certificates_to_memfd, kept_certificates_from_memfd, tsig_secrets_to_memfd,
+    CertificateContent, KEY_LIFETIME_S, KeptCertificate, KeyPair, NoCertificate, PassedCertificate, SharedKeys,
+    TsigSecret, certificates_to_memfd, kept_certificates_from_memfd, tsig_secrets_to_memfd,
 };
 use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::directory::Directory;
@@ -17,7 +17,6 @@ use sanderling_os::sandbox::forbid_core_dumps;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -29,9 +28,6 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Checks in a row that may find other versions before those are passed on: with many domains, some file may always change.
 const UNSETTLED_CHECKS_MAX: u32 = 3;
-
-/// Bytes of the longest file of a certificate that was issued.
-const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What is known of the files with secrets, and the shared keys.
 #[derive(Debug, Default)]
@@ -278,34 +274,6 @@ pub(super) fn tsig_secrets(config: &Config) -> io::Result<Option<OwnedFd>> {
     let read = |key: &TsigKeyFile| key.read().map_err(|diagnostic| diagnostic.to_string());
     let secrets: Vec<TsigSecret> = config.tsig_keys.iter().map(read).collect();
     tsig_secrets_to_memfd(&secrets).map(Some)
-}
-
-/// The chain and the key of a certificate that the agent has stored. The agent can write the folder, and this process may be
-/// root: no link leads out of it. Both files are of one generation.
-fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(SecretContent, SecretContent)> {
-    let folder = files.chain.parent().unwrap_or(Path::new(""));
-    let folder = Directory::open(state)?.open_directory_beneath(folder.as_os_str().as_bytes())?;
-    let read = |path: &Path| read_beneath(&folder, path.file_name().unwrap_or_default().as_bytes(), ISSUED_BYTES_MAX);
-    Ok((read(&files.chain)?, read(&files.key)?))
-}
-
-/// The content of the file `name` in a folder that the agent can write.
-fn read_beneath(folder: &Directory, name: &[u8], bytes_max: u64) -> io::Result<SecretContent> {
-    let file = folder.open_beneath(name)?;
-    let length_bytes = file.metadata()?.length_bytes;
-    if length_bytes > bytes_max {
-        return Err(io::Error::other(format!("{} has more than {bytes_max} bytes", String::from_utf8_lossy(name))));
-    }
-    let mut content = Zeroizing::new(vec![0; length_bytes as usize]);
-    let mut start = 0;
-    while start < content.len() {
-        match file.read_at(&mut content[start..], start as u64)? {
-            0 => break,
-            count => start += count,
-        }
-    }
-    content.truncate(start);
-    Ok(content)
 }
 
 /// Whether the memory is sealed: what its sender can still change, another process must not trust.

@@ -1,0 +1,129 @@
+//! How a certificate authority can validate the names of automatic certificates: by a record in a zone of this server, or over HTTP.
+
+use crate::config::Config;
+use crate::diagnostic::{Diagnostic, Problem};
+use crate::domain_name::DomainName;
+use std::collections::HashSet;
+
+/// How an authority validates a name (RFC 8555 §8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValidationMethod {
+    /// By a record in its zone, which a domain here has.
+    Dns,
+    /// Over HTTP.
+    Http,
+}
+
+/// The ways to validate names with one configuration.
+#[derive(Debug)]
+pub struct NameValidation<'c> {
+    apexes: HashSet<&'c str>,
+    hosts: HashSet<&'c str>,
+    has_http: bool,
+    /// Zones in which no records for authorities are made.
+    has_other_zones: bool,
+}
+
+impl<'c> NameValidation<'c> {
+    /// Those of `config`.
+    pub fn new(config: &'c Config) -> NameValidation<'c> {
+        NameValidation {
+            apexes: config.zones.iter().map(|zone| zone.apex.as_str()).collect(),
+            hosts: config.sites.iter().flat_map(|site| &site.hosts).map(DomainName::as_str).collect(),
+            has_http: !config.http_listen.is_empty(),
+            has_other_zones: config.zone_folder.is_some() || config.has_transferred_zones(),
+        }
+    }
+
+    /// How `name` is validated. `prefers_http`: over HTTP if both are possible.
+    ///
+    /// # Errors
+    /// There is no way.
+    pub fn of(&self, name: &str, prefers_http: bool) -> Result<ValidationMethod, Problem> {
+        let is_wildcard = name.starts_with("*.");
+        let is_over_http_possible = self.has_http && !is_wildcard && self.hosts.contains(name);
+        match (self.is_in_zone(name), is_over_http_possible) {
+            (true, true) if prefers_http => Ok(ValidationMethod::Http),
+            (true, _) => Ok(ValidationMethod::Dns),
+            (false, true) => Ok(ValidationMethod::Http),
+            (false, false) => Err(self.problem(name, is_wildcard)),
+        }
+    }
+
+    fn problem(&self, name: &str, is_wildcard: bool) -> Problem {
+        let others =
+            if self.has_other_zones { "; zones of a folder, of primaries and of catalogs do not count" } else { "" };
+        if is_wildcard {
+            let message =
+                format!("{name} can only be validated by a record in its zone, and no domain here has that zone");
+            return Problem::new(message, format!("add a domain with `zone`, or remove the name{others}"));
+        }
+        let message = format!("{name} can be validated neither over HTTP nor by DNS");
+        Problem::new(
+            message,
+            format!("add a site with this name and `listen` to [http], or a domain with `zone`{others}"),
+        )
+    }
+
+    fn is_in_zone(&self, name: &str) -> bool {
+        let mut rest = name.strip_prefix("*.").unwrap_or(name);
+        loop {
+            if self.apexes.contains(rest) {
+                return true;
+            }
+            match rest.split_once('.') {
+                Some((_, above)) if !above.is_empty() => rest = above,
+                _ => return self.apexes.contains("."),
+            }
+        }
+    }
+}
+
+impl Config {
+    /// The names of automatic certificates that no authority can validate.
+    pub fn validation_problems(&self) -> Vec<Diagnostic> {
+        let validation = NameValidation::new(self);
+        let names = self.automatic_certificates().flat_map(|one| one.names.iter().map(move |name| (one, name)));
+        let problem = |(certificate, name): (&crate::CertificateFiles, &DomainName)| {
+            let problem = validation.of(name.as_str(), false).err()?;
+            Some(Diagnostic::error(certificate.location.clone(), problem))
+        };
+        names.filter_map(problem).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ConfigSource;
+
+    #[test]
+    fn names_are_validated_in_their_zone_or_over_http() {
+        let text = "[certificates]\nagree_to_terms = true\n[domain.\"a.example\"]\nsite = \"a\"\naliases = [\"*.a.example\"]\n\
+                    [domain.\"b.example\"]\nsite = \"b\"\nzone = \"b.zone\"\naliases = [\"*.sub.b.example\"]\n\
+                    [domain.\"mail.example\"]\ncertificate = \"auto\"\n";
+        let config = |text: &str| ConfigSource::File("a.toml".into()).parse(text.as_bytes()).expect("correct");
+        let read = config(text);
+        let validation = NameValidation::new(&read);
+        for (name, prefers_http, expected) in [
+            ("a.example", false, Some(ValidationMethod::Http)),
+            ("*.a.example", false, None),
+            ("b.example", false, Some(ValidationMethod::Dns)),
+            ("b.example", true, Some(ValidationMethod::Http)),
+            ("*.sub.b.example", true, Some(ValidationMethod::Dns)),
+            ("mail.b.example", true, Some(ValidationMethod::Dns)),
+            ("ab.example", false, None),
+        ] {
+            assert_eq!(validation.of(name, prefers_http).ok(), expected, "{name}");
+        }
+        let problems =
+            |text: &str| config(text).validation_problems().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let expected = "*.a.example can only be validated by a record in its zone, and no domain here has that zone; add a domain with \
+                        `zone`, or remove the name";
+        let [wildcard, mail] = &problems(text)[..] else { panic!("two") };
+        assert!(wildcard.ends_with(expected), "{wildcard}");
+        assert!(mail.contains("mail.example can be validated neither over HTTP nor by DNS; add a site"), "{mail}");
+        let folder = problems(&format!("[dns]\nzones = \"zones/*.zone\"\n{text}"));
+        assert!(folder[0].ends_with("; zones of a folder, of primaries and of catalogs do not count"), "{folder:?}");
+    }
+}
