@@ -10,7 +10,7 @@ use sanderling_testkit::{
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longer than a rollover takes on a machine with other work.
@@ -232,6 +232,14 @@ fn is_settled(status: &str) -> bool {
 }
 
 impl Domains {
+    /// Changes the zone file, and returns the reload that has begun.
+    fn begin_change(&self, round: usize) -> Child {
+        self.directory.replace("child.zone", format!("{CHILD_RECORDS}round TXT {round}\n").as_bytes());
+        let mut reload = sanderling();
+        reload.args(["reload", "--control", &self.directory.argument("control")]);
+        reload.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program runs")
+    }
+
     /// Has the keys replaced by the configuration.
     fn change(&self, dnssec: &str) {
         self.configure(dnssec);
@@ -437,11 +445,11 @@ pub(crate) fn number_or(variable: &str, default: usize) -> usize {
 }
 
 #[test]
-fn kills_at_random_moments_of_a_rollover_leave_a_zone_that_is_valid() {
+fn kills_at_random_moments_of_signing_and_rollovers_leave_a_zone_that_is_valid() {
     let mut random = fastrand::Rng::with_seed(seed());
     let mut domains = Domains::start("keys = \"ksk-zsk\", ");
-    let mut rollover_count = 0;
-    for _ in 0..number_or("SANDERLING_KILLS", 5) {
+    let (mut rollover_count, mut last_change) = (0, None);
+    for round in 0..number_or("SANDERLING_KILLS", 6) {
         if is_settled(&domains.status()) {
             let begun = domains.dnssec(&["rollover", CHILD]);
             // The keeper may not be back yet.
@@ -451,7 +459,13 @@ fn kills_at_random_moments_of_a_rollover_leave_a_zone_that_is_valid() {
             );
             rollover_count += 1;
         }
-        std::thread::sleep(Duration::from_millis(random.u64(0..1500)));
+        let reload = (round % 2 == 0).then(|| {
+            last_change = Some(round);
+            domains.begin_change(round)
+        });
+        // A change is signed in some milliseconds.
+        let longest_ms = if reload.is_some() { 60 } else { 1500 };
+        std::thread::sleep(Duration::from_millis(random.u64(0..longest_ms)));
         let server = domains.server.take().expect("it runs");
         let is_whole = random.u8(0..4) == 0;
         if is_whole {
@@ -462,6 +476,7 @@ fn kills_at_random_moments_of_a_rollover_leave_a_zone_that_is_valid() {
             server.kill_children();
             domains.server = Some(server);
         }
+        reload.into_iter().for_each(|mut reload| drop(reload.wait()));
         let start = dig(domains.address, &["+tries=5", "+time=5", CHILD, "SOA"]);
         assert!(start.text().contains("NOERROR"), "{start}");
         domains.follow_cds();
@@ -471,4 +486,7 @@ fn kills_at_random_moments_of_a_rollover_leave_a_zone_that_is_valid() {
     domains.run_until("the last rollover has ended", |status| is_settled(status) && status.contains(" IN DS "));
     assert!(rollover_count > 0);
     wait_until("erased", || domains.key_files().len() == domains.keys().len());
+    let changed = format!("\"{}\"", last_change.expect("there are changes"));
+    let served = || dig(domains.address, &["+short", &format!("round.{CHILD}"), "TXT"]).text();
+    wait_until("the last change is served", || served().trim() == changed);
 }

@@ -102,6 +102,12 @@ fn ds_of(directory: &TestDirectory, zone: &str) -> Vec<String> {
         let lines = status.lines().filter_map(|line| line.trim().strip_prefix(&format!("{zone}. IN DS ")));
         let ds: Vec<String> = lines.map(str::to_owned).collect();
         if !ds.is_empty() {
+            let digests: BTreeSet<&str> = ds.iter().filter_map(|ds| ds.split(' ').nth(2)).collect();
+            assert_eq!(
+                digests,
+                BTreeSet::from(["2", "4"]),
+                "SHA-256 and SHA-384, each a trust anchor of unbound: {status}"
+            );
             return ds;
         }
         assert!(start.elapsed() < SIGNING_DEADLINE, "{status}");
