@@ -199,24 +199,34 @@ impl SigningHandle {
         let keys = self.shared.keys.borrow();
         let mut text = format!("zone {name}\n");
         let SigningReport { serial, sign_again_at_unix_s, problem } = self.report();
-        match serial {
-            Some(serial) => text += &format!("  signed with serial {serial}\n"),
-            None => text += "  not signed yet\n",
+        match (serial, &*keys) {
+            // As long as the state of the keys cannot be read, the version is not read either.
+            (_, None) => {}
+            (None, Some(_)) => text += "  not signed yet\n",
+            (Some(serial), Some(keys)) if keys.is_empty() => {
+                text += &format!("  unsigned again, with serial {serial}\n");
+            }
+            (Some(serial), Some(_)) => text += &format!("  signed with serial {serial}\n"),
         }
         if let Some(at) = sign_again_at_unix_s {
-            text += &format!("  signatures are made again in {} min\n", at.saturating_sub(now_unix_s) / 60);
+            let time = match at.saturating_sub(now_unix_s) {
+                seconds @ 0..7_200 => format!("{} min", seconds / 60),
+                seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+                seconds => format!("{} days", seconds / 86_400),
+            };
+            text += &format!("  signatures are made again in {time}\n");
         }
         problem.into_iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
         let Some(keys) = &*keys else { return text + "  the keys of the zone are not known\n" };
         keys.status(apex.as_name()).into_iter().for_each(|line| text += &format!("  {line}\n"));
         let (others, unknown) = (self.shared.others.borrow(), self.shared.unknown.borrow());
         others.iter().chain(unknown.iter()).for_each(|line| text += &format!("  {line}\n"));
-        if keys.keys_of_ds().next().is_none() {
+        if keys.keys_for_registrar().next().is_none() {
             return text;
         }
         text += "  the parent zone is to have a DS record of each key here; give the registrar the one with SHA-256 (2) or SHA-384 (4), or the \
                  DNSKEY record, whichever it asks for:\n";
-        for key in keys.keys_of_ds() {
+        for key in keys.keys_for_registrar() {
             for ds in [key.ds(apex.as_name()), key.ds_sha384(apex.as_name())] {
                 text += &format!("    {name}. IN DS {}\n", PresentationFormat::new(Rtype::DS, &ds.rdata()));
             }
@@ -328,6 +338,9 @@ impl SigningTask {
         // Without its state, new keys would be introduced that the parent does not know.
         while let Err(problem) = self.restore().await {
             let reread = self.shared.reread.take();
+            for (_, answer) in self.shared.rollovers.take() {
+                answer.fail(&format!("sanderling: zone {}: {problem}", self.zone.apex));
+            }
             self.fail(problem, reread.as_ref());
             drop(reread);
             self.report();

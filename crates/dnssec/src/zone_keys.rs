@@ -630,6 +630,12 @@ impl ZoneKeys {
         self.keys_of_ds().map(|key| key.ds(apex)).collect()
     }
 
+    /// The keys whose DS records the operator is to see to: not those that are replaced before the parent zone has them.
+    pub fn keys_for_registrar(&self) -> impl Iterator<Item = &PublicKey> {
+        let is_late = |key: &ZoneKey| key.is_retired() && matches!(key.ds, Presence::Added(_));
+        self.keys.iter().filter(move |key| key.ds.is_wanted() && !is_late(key)).map(|key| &key.public)
+    }
+
     /// The keys whose DS records the parent zone is to have now.
     pub fn keys_of_ds(&self) -> impl Iterator<Item = &PublicKey> {
         self.keys.iter().filter(|key| key.ds.is_wanted()).map(|key| &key.public)

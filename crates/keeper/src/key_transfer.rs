@@ -130,7 +130,9 @@ fn state_file(state: &Path, zone: &DomainName) -> PathBuf {
 /// The state in `file`; that of a zone without keys if there is none.
 fn read_state(file: &Path) -> Result<SigningState, String> {
     match fs::read(file) {
-        Ok(text) => serde_json::from_slice(&text).map_err(|error| format!("cannot read {}: {error}", file.display())),
+        Ok(text) => serde_json::from_slice(&text).map_err(|error| {
+            format!("cannot read {}: {error}; restore it from a backup of the state folder", file.display())
+        }),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(SigningState::default()),
         Err(error) => Err(format!("cannot read {}: {error}", file.display())),
     }

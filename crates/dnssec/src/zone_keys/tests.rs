@@ -745,6 +745,39 @@ fn the_way_to_an_unsigned_zone_has_the_same_safety_as_a_rollover() {
     assert_eq!((advanced.next_at_unix_s, keys.is_empty()), (Some(now + 600 + 500), false));
 }
 
+#[test]
+fn ds_record_of_a_compromised_key_that_the_parent_does_not_have_yet_is_not_asked_for() {
+    let apex = apex("example.");
+    let apex = apex.as_name();
+    let mut keys = ZoneKeys::default();
+    let request = KeyRequest { algorithm: Algorithm::EcdsaP256, role: KeyRole::Csk };
+    keys.import_key(request, vec![9; 64], START).expect("a new tag");
+    let of_parent = keys.ds_wanted(apex);
+    advance(&mut keys, apex, None, Some(of_parent.clone()), START);
+    let (mut step, mut next_key) = (0, 6);
+    let mut run_until = |keys: &mut ZoneKeys, words: &str| loop {
+        step += 1;
+        let now = START + u64::from(step) * 200_000;
+        for request in advance(keys, apex, Some(step), Some(of_parent.clone()), now).keys_needed {
+            next_key += 1;
+            keys.add_key(request, vec![next_key; 64], now).expect("a new tag");
+        }
+        keys.on_signed(step + 1, ZoneTtls { dnskey_s: 60, longest_s: 60 }, now);
+        let status = keys.status(apex).join("\n");
+        assert!(step < 20, "{words}: {status}");
+        if status.contains(words) {
+            return status;
+        }
+    };
+    keys.start(ROUTINE).expect("it starts");
+    run_until(&mut keys, "give the registrar");
+    keys.start(Rollover { keys: RolloverKeys::All, is_compromised: true }).expect("it starts");
+    let status = run_until(&mut keys, "wait for that of the next key");
+    assert!(!status.contains("give the registrar") && keys.keys_for_registrar().count() == 0, "{status}");
+    let status = run_until(&mut keys, "do not give it to the registrar");
+    assert!(status.contains("give the registrar") && keys.keys_for_registrar().count() == 1, "{status}");
+}
+
 /// A version with longer TTLs than the last one is in caches for as long as these.
 #[test]
 fn waits_are_as_long_as_the_ttls_of_versions_before() {

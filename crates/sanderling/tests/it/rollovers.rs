@@ -287,6 +287,7 @@ fn one_key_takes_the_place_of_two_and_the_zone_becomes_unsigned_without_a_bogus_
     assert_eq!(domains.keys().len(), 1);
     domains.change("signed = false, ");
     domains.run_until("the zone is unsigned", |status| status.contains("the zone has no keys"));
+    assert!(domains.status().contains("  unsigned again, with serial "), "{}", domains.status());
     assert!(domains.ds.is_empty() && domains.keys().is_empty() && domains.key_files().is_empty());
     wait_until("it is served", || !dig(domains.address, &["+dnssec", CHILD, "SOA"]).text().contains("RRSIG"));
     domains.resolver.as_ref().expect("it runs").check(false);

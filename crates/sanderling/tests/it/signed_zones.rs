@@ -282,7 +282,12 @@ fn damaged_state_of_keys_is_an_error_until_it_is_repaired() {
     assert_eq!(reload.code(), Some(1), "{reload}");
     assert!(reload.errors.contains("cannot read signing/example.com.json"), "{reload}");
     let status = status(&directory);
-    assert!(status.contains("restore it from a backup") && !status.contains("has no keys"), "{status}");
+    assert!(status.contains("restore it from a backup"), "{status}");
+    assert!(!status.contains("has no keys") && !status.contains("not signed yet"), "{status}");
+    let mut rollover = sanderling();
+    rollover.args(["dnssec", "rollover", "example.com", "--control", &directory.argument("control")]);
+    let rollover = run_to_end(rollover, DEADLINE);
+    assert!(rollover.errors.contains("cannot read signing/example.com.json"), "{rollover}");
     fs::write(&state, good).unwrap();
     directory.replace("example.com.zone", zone(20, 3).as_bytes());
     wait_until("the zone is signed again", || directory.control("reload").status.success() && serial(&server) == 20);
