@@ -106,7 +106,7 @@ impl HttpsClient {
             .tls
             .connect(name, stream)
             .await
-            .map_err(|error| format!("no TLS connection to {host}: {error}{}", clock_remedy(&error)))?;
+            .map_err(|error| format!("no TLS connection to {host}: {error}{}", remedy(&error)))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let authority = uri.authority().ok_or("a URL without a host")?.as_str();
         request.headers_mut().insert(HOST, HeaderValue::from_str(authority)?);
@@ -167,13 +167,17 @@ fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64) -> Option<u64
     Some(seconds)
 }
 
-/// What to do if the certificate of the authority is not valid at this time: it is the clock of this machine more often than the authority.
-fn clock_remedy(error: &io::Error) -> &'static str {
-    use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext};
+/// What to do if the certificate of the authority is not valid at this time, which is the clock of this machine more often than the authority; or
+/// if nobody that is trusted has issued it.
+fn remedy(error: &io::Error) -> &'static str {
+    use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext, UnknownIssuer};
     match error.get_ref().and_then(|error| error.downcast_ref()) {
         Some(rustls::Error::InvalidCertificate(
             Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
         )) => "; check the clock of this machine",
+        Some(rustls::Error::InvalidCertificate(UnknownIssuer)) => {
+            "; set `root` of this authority in [certificates] to a file with the root that its server has a certificate of, as PEM"
+        }
         _ => "",
     }
 }
@@ -227,6 +231,16 @@ impl HttpClient for HttpsClient {
 mod tests {
     use super::*;
     use tokio::net::TcpSocket;
+
+    #[test]
+    fn certificate_that_is_not_trusted_has_a_remedy() {
+        let of = |error: rustls::CertificateError| remedy(&io::Error::other(rustls::Error::InvalidCertificate(error)));
+        assert!(
+            of(rustls::CertificateError::UnknownIssuer).contains("; set `root` of this authority in [certificates]")
+        );
+        assert_eq!(of(rustls::CertificateError::Expired), "; check the clock of this machine");
+        assert_eq!(of(rustls::CertificateError::Revoked), "");
+    }
 
     #[test]
     fn address_that_does_not_answer_leaves_time_for_the_next_one() {

@@ -301,18 +301,24 @@ impl MainLoop {
                 log_error(&format!("{text}; {}", certificate.next_attempt()));
             }
         }
-        for client in std::mem::take(&mut certificate.waiting) {
-            answer(client, &text, result.is_ok());
-        }
-        if result.is_err() {
-            for client in std::mem::take(&mut certificate.waiting_for_revocation) {
-                answer(client, &format!("{text}; the one in service is revoked when there is another one"), false);
-            }
-        }
+        let waiting = std::mem::take(&mut certificate.waiting);
+        let waiting_for_revocation = match result {
+            Ok(()) => Vec::new(),
+            Err(_) => std::mem::take(&mut certificate.waiting_for_revocation),
+        };
         self.schedule_order(index);
         if result.is_ok() {
             self.schedule_suggestion(index, unix_s());
             self.schedule_revocation(index, unix_s());
+        }
+        // Clients that look after their answer are to see what has become of the order.
+        self.next_report_at = Instant::now();
+        self.report();
+        for client in waiting {
+            answer(client, &text, result.is_ok());
+        }
+        for client in waiting_for_revocation {
+            answer(client, &format!("{text}; the one in service is revoked when there is another one"), false);
         }
     }
 

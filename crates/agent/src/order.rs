@@ -7,7 +7,7 @@ use crate::certificates::zone_of;
 use crate::failure::{Failure, Kind};
 use crate::json_files::read_json;
 use crate::link::{Link, Published};
-use crate::name_servers::{Expectation, NameServers, Unanswered};
+use crate::name_servers::{Answer, Expectation, NameServers, Unanswered};
 use instant_acme::{
     Account, AuthorizationStatus, CertificateIdentifier, ChallengeStatus, ChallengeType, Error, Identifier, NewOrder,
     Order, OrderStatus, RetryPolicy,
@@ -19,6 +19,7 @@ use sanderling_dns::Rtype;
 use sanderling_ipc::agent::Challenge;
 use sanderling_state::{CERTIFICATES, KEY_FILE, StateFolder};
 use sanderling_tls::Certificate;
+use sanderling_zone_files::wire_name;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -158,6 +159,8 @@ impl Orders {
     async fn try_issue(&self, request: &OrderRequest) -> Result<(), Failure> {
         self.progress.set(&request.name, "the authority has accepted it");
         let account = self.accounts.get(request.authority_index, &self.state).await?;
+        self.check_profile(request, &account).await?;
+        self.check_delegations(request).await?;
         // CAA records may name the account.
         self.check_caa(request).await?;
         let (mut order, saved) = self.resume_or_begin(request, &account).await?;
@@ -203,6 +206,43 @@ impl Orders {
             log_warning(&format!("certificate {name}: {problem}; the order is not continued"));
             None
         })
+    }
+
+    /// Whether the authority has the profile.
+    async fn check_profile(&self, request: &OrderRequest, account: &Account) -> Result<(), Failure> {
+        let Some(profile) = &self.accounts.authority(request.authority_index).profile else { return Ok(()) };
+        let mut offered: Vec<&str> = account.profiles().map(|offered| offered.name).collect();
+        if offered.contains(&profile.as_str()) {
+            return Ok(());
+        }
+        offered.sort_unstable();
+        let (offered, remedy) = match offered.is_empty() {
+            true => ("none".to_owned(), "remove `profile` of this authority in [certificates], and reload"),
+            false => (offered.join(", "), "correct `profile` of this authority in [certificates], and reload"),
+        };
+        // It may have others later.
+        self.accounts.reconnect(request.authority_index).await;
+        let cause = format!("the authority has no profile \"{profile}\"; it offers {offered}");
+        Err(Failure::new(Kind::Refused, cause, remedy))
+    }
+
+    /// Whether the authority looks for records of the names in the zones of this server. It looks elsewhere for names that are delegated.
+    async fn check_delegations(&self, request: &OrderRequest) -> Result<(), Failure> {
+        for name in &request.names {
+            let is_by_record = method(&self.config, name, request.prefers_http)? == ChallengeType::Dns01;
+            let Some(apex) = zone_of(name, self.zones()).filter(|_| is_by_record) else { continue };
+            let Ok(owner) = DomainName::parse(name.strip_prefix("*.").unwrap_or(name)) else { continue };
+            let (owner, apex_name) = (wire_name(&owner), wire_name(apex));
+            let answer = self.name_servers.ask_self(owner.as_name(), Rtype::TXT, apex_name.as_name()).await;
+            if matches!(answer, Ok(Answer::Referral)) {
+                let cause = format!(
+                    "{name} is delegated to other name servers by the zone {apex}, so no record here validates it"
+                );
+                let remedy = "add a domain with the delegated zone here, or remove the name or the delegation";
+                return Err(Failure::new(Kind::NotReady, cause, remedy));
+            }
+        }
+        Ok(())
     }
 
     /// Whether the zones of this server let the authority issue.

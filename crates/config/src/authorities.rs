@@ -170,13 +170,38 @@ impl Authority {
     pub(super) fn host_of(directory: &str) -> Option<&str> {
         let host = directory.strip_prefix("https://")?.split('/').next()?;
         let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-        (!host.is_empty() && host.bytes().all(is_host_byte)).then_some(host)
+        // A colon in brackets is one of an IPv6 address.
+        let (name, port) = match host.rsplit_once(':') {
+            Some((name, port)) if !port.contains(']') => (name, Some(port)),
+            _ => (host, None),
+        };
+        let is_port = |port: &str| {
+            port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port != 0)
+        };
+        (!name.is_empty() && host.bytes().all(is_host_byte) && port.is_none_or(is_port)).then_some(host)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn host_of_a_directory_has_a_port_that_exists() {
+        for (directory, expected) in [
+            ("https://ca.example/dir", Some("ca.example")),
+            ("https://ca.example:14000/dir", Some("ca.example:14000")),
+            ("https://[2001:db8::1]/dir", Some("[2001:db8::1]")),
+            ("https://[2001:db8::1]:443", Some("[2001:db8::1]:443")),
+            ("https://ca.example:99999/dir", None),
+            ("https://ca.example:0/dir", None),
+            ("https://ca.example:/dir", None),
+            ("https://:443/dir", None),
+            ("http://ca.example/dir", None),
+        ] {
+            assert_eq!(Authority::host_of(directory), expected, "{directory}");
+        }
+    }
 
     #[test]
     fn key_of_an_external_account_is_read_as_authorities_print_it() {

@@ -101,8 +101,22 @@ impl StateLocation {
     }
 }
 
+/// # Errors
+/// There is no folder at `target` to write files into.
+fn check_target(target: &Path) -> Result<(), String> {
+    match fs::metadata(target) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(format!("{} is not a folder; name a folder", target.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(format!("the folder {} does not exist; create it", target.display()))
+        }
+        Err(error) => Err(format!("cannot reach {}: {}", target.display(), error_text(&error))),
+    }
+}
+
 /// Writes the keys of `zone` to the folder `target`.
 fn export_keys(state: &Path, zone: &DomainName, target: &Path) -> Result<(), String> {
+    check_target(target)?;
     for key in key_transfer::export(state, zone)? {
         for (extension, content, mode) in [("private", &*key.private, 0o600), ("key", &key.public, 0o644)] {
             let path = target.join(format!("{}.{extension}", key.name));
@@ -116,6 +130,7 @@ fn export_keys(state: &Path, zone: &DomainName, target: &Path) -> Result<(), Str
 
 /// Writes the certificate of `name` to the folder `target`. Files that exist keep their owner and mode.
 fn export(state: &Path, name: &DomainName, target: &Path) -> Result<(), String> {
+    check_target(target)?;
     let folder = state.join(CERTIFICATES).join(name.as_str());
     // A renewal switches the link: both files are read below the folder that it leads to now.
     let folder = fs::canonicalize(&folder).map_err(|error| match error.kind() {
@@ -176,6 +191,9 @@ mod tests {
         let (state, target) = (tempfile::tempdir().expect("created"), tempfile::tempdir().expect("created"));
         let name = DomainName::parse("example.com").expect("a name");
         export(state.path(), &name, target.path()).expect_err("there is none");
+        let missing = target.path().join("missing");
+        let problem = export(state.path(), &name, &missing).expect_err("there is no folder");
+        assert_eq!(problem, format!("the folder {} does not exist; create it", missing.display()));
         let folder = state.path().join("generations/example.com-1");
         fs::create_dir_all(&folder).expect("created");
         fs::create_dir_all(state.path().join(CERTIFICATES)).expect("created");

@@ -44,6 +44,12 @@ pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
             "name that of the server with `--state`",
         ));
     }
+    let real = |path: &Path| fs::canonicalize(path).map_err(|error| failed("reach", path, &error));
+    let above = to.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if real(above)?.starts_with(real(from)?) {
+        let message = format!("{} is in the state folder {} itself", to.display(), from.display());
+        return Err(problem(message, "name a folder elsewhere, best on another disk"));
+    }
     for _ in 0..ATTEMPTS_MAX {
         let before = list(from)?;
         create_folder(to)?;

@@ -169,8 +169,9 @@ fn profile_of_the_authority_determines_the_certificate() {
     setup.start_pebble();
     setup.fetch_root();
     let mut server = setup.start_server();
-    server.wait_for_error("certificate example.com: the authority refuses: ");
-    assert!(server.errors().contains("\"short\""), "{}", server.errors());
+    server.wait_for_error(
+        "the authority has no profile \"short\"; it offers default, shortlived; correct `profile` of this authority",
+    );
     assert!(server.errors().contains(", or by `sanderling renew example.com` at once"), "{}", server.errors());
     setup.edit_config("\"short\"", "\"shortlived\"");
     let reloaded = setup.directory.control("reload");
@@ -179,6 +180,16 @@ fn profile_of_the_authority_determines_the_certificate() {
     setup.wait_for_page(server.encrypted("https"), "example.com");
     let shown = setup.directory.control("certificates").text();
     assert!(shown.contains(", 5 days left"), "{shown}");
+}
+
+#[test]
+fn name_that_is_delegated_elsewhere_is_reported_before_the_authority_is_asked() {
+    let mut setup = Setup::new("zone = \"example.com.zone\"\naliases = [\"www.sub.example.com\"]");
+    setup.add_to_zone("sub 60 NS ns.other.test.\n");
+    setup.start_pebble();
+    let server = setup.start_server();
+    server.wait_for_error("www.sub.example.com is delegated to other name servers by the zone example.com, so no record here validates it; ");
+    assert!(!setup.pebble_log().contains("new-order"), "{}", setup.pebble_log());
 }
 
 #[test]
