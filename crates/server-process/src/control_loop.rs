@@ -467,7 +467,9 @@ impl<'s> ControlLoop<'s> {
         self.next_heartbeat = now + HEARTBEAT_INTERVAL;
         self.server.free_replaced_zones();
         let status = self.server.status();
-        self.limit_log.lines(now, |counter| status.sum(counter)).iter().for_each(|line| log_warning(line));
+        let is_dry_run = self.state.config.dns_rate_limit.dry_run;
+        let lines = self.limit_log.lines(now, is_dry_run, |counter| status.sum(counter));
+        lines.iter().for_each(|line| log_warning(line));
         if self.heap_trim.is_due(status.buffers_bytes) {
             sanderling_os::heap::trim();
         }

@@ -84,6 +84,9 @@ const LIMITS: [Limit; 10] = [
     },
 ];
 
+/// The effect of the limit of DNS replies in a dry run.
+const DRY_RUN_EFFECT: &str = "further DNS replies that are alike are sent and counted, because of `rate_limit_dry_run`";
+
 /// What was logged about each of the limits.
 #[derive(Debug, Default)]
 pub(crate) struct LimitLog([LimitState; LIMITS.len()]);
@@ -105,11 +108,14 @@ struct Reached {
 
 impl LimitLog {
     /// The lines that are due, for the sums of the counters now. Called about once a second.
-    pub(crate) fn lines(&mut self, now: Instant, sum: impl Fn(Counter) -> u64) -> Vec<String> {
+    /// `is_dry_run`: DNS replies beyond their limit are sent.
+    pub(crate) fn lines(&mut self, now: Instant, is_dry_run: bool, sum: impl Fn(Counter) -> u64) -> Vec<String> {
         let states = LIMITS.iter().zip(&mut self.0);
         let lines = states.filter_map(|(limit, state)| {
             let count = limit.counters.iter().map(|&counter| sum(counter)).sum();
-            state.update(now, count).map(|event| event.line(limit))
+            let is_counted_only = is_dry_run && limit.counters == [Counter::DnsRepliesLimited];
+            let effect = if is_counted_only { DRY_RUN_EFFECT } else { limit.effect };
+            state.update(now, count).map(|event| event.line(limit, effect))
         });
         lines.collect()
     }
@@ -121,7 +127,7 @@ enum Event {
 }
 
 impl Event {
-    fn line(self, &Limit { key, kind, effect, .. }: &Limit) -> String {
+    fn line(self, &Limit { key, kind, .. }: &Limit, effect: &str) -> String {
         let (begins, ends) = match kind {
             Kind::Maximum => ("is reached", "is no longer reached: it was for"),
             Kind::Minimum => ("is not reached", "is reached again: it was not for"),
@@ -166,7 +172,7 @@ mod tests {
         let (start, mut log) = (Instant::now(), LimitLog::default());
         let mut check = |after_s: u64, evicted: u64, expected: &[&str]| {
             let sum = |counter| if counter == Counter::HttpEvicted { evicted } else { 0 };
-            assert_eq!(log.lines(start + Duration::from_secs(after_s), sum), expected, "after {after_s} s");
+            assert_eq!(log.lines(start + Duration::from_secs(after_s), false, sum), expected, "after {after_s} s");
         };
         check(0, 0, &[]);
         check(1, 5, &["http_connections_max is reached: new HTTP connections replace idle ones, or wait"]);
@@ -179,11 +185,25 @@ mod tests {
     }
 
     #[test]
+    fn dry_run_says_that_replies_are_sent() {
+        let lines = |is_dry_run| {
+            let sum = |counter| u64::from(counter == Counter::DnsRepliesLimited);
+            LimitLog::default().lines(Instant::now(), is_dry_run, sum).join("\n")
+        };
+        assert!(
+            lines(true).ends_with(
+                ": further DNS replies that are alike are sent and counted, because of `rate_limit_dry_run`"
+            )
+        );
+        assert!(lines(false).ends_with("are not sent to the same network, or truncated"));
+    }
+
+    #[test]
     fn a_least_rate_is_logged_when_it_is_not_reached() {
         let (start, mut log) = (Instant::now(), LimitLog::default());
         let mut lines = |after_s: u64, slow: u64| {
             let sum = |counter| if counter == Counter::HttpSlowResponses { slow } else { 0 };
-            log.lines(start + Duration::from_secs(after_s), sum)
+            log.lines(start + Duration::from_secs(after_s), false, sum)
         };
         let begins =
             "http_send_rate_min is not reached: HTTP connections of clients that receive more slowly are reset";

@@ -52,7 +52,7 @@ use std::time::{Duration, UNIX_EPOCH};
 pub(crate) use catalog_zones::MemberChanges;
 pub(crate) use one_site::OneSite;
 pub(crate) use one_zone::{OneZone, Reloaded, RemovedZone, unknown_zone};
-pub(crate) use updated_zone::{UpdatedVersion, UpdatedZone};
+pub(crate) use updated_zone::{DeniedChange, UpdatedVersion, UpdatedZone};
 
 /// A thread is not worth its start for fewer zones.
 const ZONES_PER_THREAD_MIN: usize = 1_000;

@@ -294,7 +294,8 @@ fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool, has_sig
             line("signed", format!("{verb} {}", String::from_utf8_lossy(date.as_bytes())));
         }
         if let Some((first_serial, count)) = zone.journal().first_change() {
-            line("journal", format!("{count} changes since serial {first_serial}, for IXFR"));
+            let changes = if count == 1 { "1 change".to_owned() } else { format!("{count} changes") };
+            line("journal", format!("{changes} since serial {first_serial}, for IXFR"));
         }
     }
     if let Some(updates) = &state.updates {

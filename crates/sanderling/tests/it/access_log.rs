@@ -243,8 +243,11 @@ fn log_whose_directory_was_removed_is_reported_and_created_when_the_directory_is
     server.wait_for_error("error: the access log was removed, and cannot be created again: open(");
     server
         .wait_for_error("logs` does not exist; create it or correct the path; until it can be opened, lines are lost");
+    let status = directory.control("status").text();
+    assert!(status.contains("\nERROR: the access log was removed, and cannot be created again: "), "{status}");
     fs::create_dir(directory.path().join("logs")).unwrap();
     wait_until("another file", || directory.path().join("logs/access.log").exists());
+    assert!(!directory.control("status").text().contains("ERROR: "));
     client.get("/after");
     assert_eq!(lines(&directory, "logs/access.log", 1), ["/after"]);
 }

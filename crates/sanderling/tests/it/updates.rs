@@ -162,6 +162,9 @@ fn updates_are_answered_as_rfc_2136_says() {
     let ended = nsupdate(&server, &directory, Some("acme"), "add _acme-challenge.www TXT token");
     assert_eq!((ended.code(), data(&server, "_acme-challenge.www", "TXT")), (Some(0), "\"token\"".into()), "{ended}");
     server.wait_for_error("zone example.com: a dynamic update of 127.0.0.1 with the key transfer gets SERVFAIL: ");
+    server.wait_for_error(
+        "with the key acme gets REFUSED: no rule in `update` allows it to change TXT records at x.example.com.",
+    );
     // What is not an update at all.
     let malformed = dig(server.dns(), &["+opcode=update", "+noedns", "example.com", "A"]);
     assert!(malformed.text().contains("FORMERR"), "{malformed}");

@@ -6,7 +6,7 @@
 
 use super::{ControlLoop, Finished};
 use crate::load_status::ZoneState;
-use crate::loader::{ChangedUpdates, Loader, UpdatedVersion, UpdatedZone};
+use crate::loader::{ChangedUpdates, DeniedChange, Loader, UpdatedVersion, UpdatedZone};
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning};
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// Updates that are applied together.
 const GROUP_MAX: usize = 256;
-/// Time between two messages about updates that fail.
+/// Time between two messages about updates that fail, or that are refused.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Time after the last update of a zone until its version is built as a whole.
 const MERGE_AFTER: Duration = Duration::from_secs(60);
@@ -45,11 +45,29 @@ pub(super) struct UpdateQueue {
     /// The number of the last version that was not stored in time.
     given_up: u64,
     timeout: Duration,
-    /// When the next failure of an update is logged at the earliest.
-    next_log_at: Option<Instant>,
+    failures: RareLog,
+    refusals: RareLog,
     /// Zones that updates have changed since they were built as a whole.
     changed: BTreeMap<DomainName, ChangeTimes>,
     merge: Merge,
+}
+
+/// Messages that clients cause, of which only some are logged.
+#[derive(Default)]
+struct RareLog {
+    /// When the next one is logged at the earliest.
+    next_at: Option<Instant>,
+}
+
+impl RareLog {
+    /// Logs a message, unless another one was logged shortly before.
+    fn log(&mut self, message: &str) {
+        let now = Instant::now();
+        if self.next_at.is_none_or(|at| at <= now) {
+            self.next_at = Some(now + LOG_INTERVAL);
+            log_warning(message);
+        }
+    }
 }
 
 /// When the first and the last updates of a zone were made.
@@ -123,7 +141,8 @@ impl UpdateQueue {
             signed: Vec::new(),
             given_up: 0,
             timeout,
-            next_log_at: None,
+            failures: RareLog::default(),
+            refusals: RareLog::default(),
             changed: BTreeMap::new(),
             merge: Merge::None,
         }
@@ -138,15 +157,6 @@ impl UpdateQueue {
         let oldest = self.inbox.oldest().map(|since| since + self.timeout);
         let signed = self.signed.iter().map(|signed| signed.deadline);
         self.storing.as_ref().map(|storing| storing.deadline).into_iter().chain(oldest).chain(signed).min()
-    }
-
-    /// Logs why updates of a zone fail, unless another failure was logged shortly before: clients cause them.
-    fn log_failure(&mut self, message: &str) {
-        let now = Instant::now();
-        if self.next_log_at.is_none_or(|at| at <= now) {
-            self.next_log_at = Some(now + LOG_INTERVAL);
-            log_warning(message);
-        }
     }
 
     /// Notes an update of a zone.
@@ -188,7 +198,7 @@ impl ControlLoop<'_> {
         }
         let expired: Vec<_> = self.updates.signed.extract_if(.., |signed| signed.deadline <= now).collect();
         for SignedUpdates { apex, updates, .. } in expired {
-            self.updates.log_failure(&format!(
+            self.updates.failures.log(&format!(
                 "zone {apex}: a dynamic update gets SERVFAIL: the agent has not handed over its version in time (`dns_update_timeout`)"
             ));
             self.answer_updates(updates.into_iter().map(|(update, _)| (update, FAILED)));
@@ -197,7 +207,7 @@ impl ControlLoop<'_> {
             let expired = self.updates.inbox.take_older_than(before);
             if let Some(first) = expired.first() {
                 let apex = without_final_dot(first.message.apex());
-                self.updates.log_failure(&format!(
+                self.updates.failures.log(&format!(
                     "zone {apex}: a dynamic update gets SERVFAIL: it was not applied in time (`dns_update_timeout`)"
                 ));
             }
@@ -256,19 +266,26 @@ impl ControlLoop<'_> {
     /// Answers the updates that change nothing, or has the agent store what they make.
     pub(super) fn finish_updates(&mut self, application: UpdateApplication) {
         let UpdateApplication { loader, apex, mut updates, updated } = application;
-        let Some(UpdatedZone { results, version, problem }) = updated else {
+        let Some(UpdatedZone { results, version, problem, denied }) = updated else {
             log_error(&format!(
                 "zone {apex}: applying dynamic updates panicked; this is a bug in sanderling: report it"
             ));
             self.return_loader(loader);
             return self.answer_updates(updates.into_iter().map(|update| (update, FAILED)));
         };
-        if let (Some(problem), Some(update)) = (problem, updates.first()) {
+        let text = |update: &ReceivedUpdate, rcode, problem: &str| {
             let key = update.message.key().map(without_final_dot).unwrap_or_default();
             let client = update.client();
-            self.updates.log_failure(&format!(
-                "zone {apex}: a dynamic update of {client} with the key {key} gets SERVFAIL: {problem}"
-            ));
+            format!("zone {apex}: a dynamic update of {client} with the key {key} gets {rcode}: {problem}")
+        };
+        if let (Some(problem), Some(update)) = (problem, updates.first()) {
+            self.updates.failures.log(&text(update, "SERVFAIL", &problem));
+        }
+        if let Some(DeniedChange { index, owner, rtype }) = denied
+            && let Some(update) = updates.get(index)
+        {
+            let problem = format!("no rule in `update` allows it to change {rtype} records at {owner}");
+            self.updates.refusals.log(&text(update, "REFUSED", &problem));
         }
         let rest = updates.split_off(results.len().min(updates.len()));
         self.updates.inbox.put_back(rest);

@@ -16,9 +16,10 @@ use sanderling_dns::journal::{RecordRole, ZoneChangeBuilder};
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, ZoneUpdate};
 use sanderling_dns::zone_edit::ZoneEdit;
 use sanderling_dns::zonefile::Severity;
-use sanderling_dns::{Name, Zone, ZoneEntry, ZoneLimits};
+use sanderling_dns::{Name, NameBuf, Rtype, Zone, ZoneEntry, ZoneLimits};
 use sanderling_os::clock::unix_seconds;
 use sanderling_zone_files::{Denial, MergedUpdates, PriorUpdates, ZoneUpdates, wire_name};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -37,6 +38,17 @@ pub(crate) struct UpdatedZone {
     pub(crate) version: Option<UpdatedVersion>,
     /// Why no version can be made of the first update, which is therefore refused.
     pub(crate) problem: Option<String>,
+    /// The first change that no rule allows.
+    pub(crate) denied: Option<DeniedChange>,
+}
+
+/// A change that no rule allows.
+#[derive(Debug)]
+pub(crate) struct DeniedChange {
+    /// The index of its update.
+    pub(crate) index: usize,
+    pub(crate) owner: NameBuf,
+    pub(crate) rtype: Rtype,
 }
 
 /// A version that updates have made.
@@ -59,7 +71,8 @@ struct MadeVersion {
 impl UpdatedZone {
     /// The same refusal of all, with its cause.
     pub(crate) fn refused(count: usize, refusal: UpdateRefusal, problem: Option<String>) -> UpdatedZone {
-        UpdatedZone { results: vec![UpdateResult::Refused(refusal); count], version: None, problem }
+        let results = vec![UpdateResult::Refused(refusal); count];
+        UpdatedZone { results, version: None, problem, denied: None }
     }
 }
 
@@ -109,22 +122,31 @@ impl Loader {
         let has_other_signers = signed.is_some_and(|signed| !signed.signing.other_signers.is_empty());
         let mut update =
             if is_signed { ZoneUpdate::of_unsigned(served, has_other_signers) } else { ZoneUpdate::new(served) };
-        let apply = |message: &&UpdateMessage<'_>| {
-            let is_allowed = |owner: Name<'_>, rtype| message.key().is_some_and(|key| rules.allow(key, owner, rtype));
+        let denied = RefCell::new(None);
+        let apply = |(index, message): (usize, &&UpdateMessage<'_>)| {
+            let is_allowed = |owner: Name<'_>, rtype| {
+                let is_allowed = message.key().is_some_and(|key| rules.allow(key, owner, rtype));
+                if !is_allowed {
+                    denied.borrow_mut().get_or_insert(DeniedChange { index, owner: owner.to_owned(), rtype });
+                }
+                is_allowed
+            };
             match update.apply(message, is_allowed) {
                 Ok(()) => UpdateResult::Done,
                 Err(refusal) => UpdateResult::Refused(refusal),
             }
         };
-        let results = messages.iter().map(apply).collect();
+        let results = messages.iter().enumerate().map(apply).collect();
+        let denied = denied.into_inner();
         if is_signed {
-            return changes_to_sign(apex, served, update, results, config);
+            let updated = changes_to_sign(apex, served, update, results, config)?;
+            return Ok(UpdatedZone { denied, ..updated });
         }
         let mut updates = updates.cloned().ok_or("the stored updates of the zone are not loaded")?;
         updates.difference.add_changes(&update);
         let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
         let Some(built) = update.finish(limits) else {
-            return Ok(UpdatedZone { results, version: None, problem: None });
+            return Ok(UpdatedZone { results, version: None, problem: None, denied });
         };
         let Some(mut zone) = built.zone else {
             let error = built.diagnostics.into_iter().find(|diagnostic| diagnostic.severity == Severity::Error);
@@ -142,7 +164,7 @@ impl Loader {
         stored.journals.give(apex, Some(served), &mut zone, &mut journals);
         let made = Some(MadeVersion { zone, updates, journals });
         let version = UpdatedVersion { apex: apex.clone(), to_store, made };
-        Ok(UpdatedZone { results, version: Some(version), problem: None })
+        Ok(UpdatedZone { results, version: Some(version), problem: None, denied })
     }
 
     /// The version of the zone `apex` that is in service, if updates have changed so many names that it is worth to build it as a whole.
@@ -243,7 +265,7 @@ fn changes_to_sign(
     let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
     // With signatures that are not right any more: it shows whether the zone can be served.
     let Some(built) = update.finish(limits) else {
-        return Ok(UpdatedZone { results, version: None, problem: None });
+        return Ok(UpdatedZone { results, version: None, problem: None, denied: None });
     };
     if built.zone.is_none() {
         let error = built.diagnostics.into_iter().find(|diagnostic| diagnostic.severity == Severity::Error);
@@ -254,7 +276,7 @@ fn changes_to_sign(
     change_log::put_change(&change, &mut content);
     let to_store = StoreRequest { replaces: None, content };
     let version = UpdatedVersion { apex: apex.clone(), to_store, made: None };
-    Ok(UpdatedZone { results, version: Some(version), problem: None })
+    Ok(UpdatedZone { results, version: Some(version), problem: None, denied: None })
 }
 
 impl OneZone {

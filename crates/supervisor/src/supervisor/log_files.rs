@@ -73,6 +73,11 @@ impl LogFiles {
         self.0.iter().filter(|log_file| log_file.kind != LogKind::Dnstap).find_map(LogFile::problem)
     }
 
+    /// As [`LogFiles::problem`], of all logs.
+    pub(super) fn problems(&self) -> impl Iterator<Item = String> {
+        self.0.iter().filter_map(LogFile::problem)
+    }
+
     /// What a server process with `config` needs: nothing of a log that cannot be opened.
     pub(super) fn descriptors(&mut self, config: &Config) -> IncomingFds {
         self.0.iter_mut().filter_map(|log_file| log_file.descriptor(config)).collect()

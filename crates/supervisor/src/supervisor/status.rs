@@ -29,6 +29,8 @@ struct SupervisorStatus {
     /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
     cut_off: u64,
     listeners: Vec<ListenerStatus>,
+    /// Why logs could not be opened.
+    log_problems: Vec<String>,
     processes: Vec<ProcessSummary>,
     /// `None` if the configuration needs none.
     agent: Option<AgentStatus>,
@@ -147,6 +149,7 @@ impl Supervisor {
             restarts: self.backoff.restart_count,
             cut_off: self.cut_off_count,
             listeners: listeners.collect(),
+            log_problems: self.logs.problems().collect(),
             processes: processes.collect(),
             agent: self.active.config.needs_agent().then(|| AgentStatus {
                 pid: self.agent.pid(),
@@ -209,6 +212,7 @@ impl Supervisor {
             out += &format!("{service} {address}, {sockets} socket{plural}\n");
         }
         out += &format!("restarts of the server process: {restarts}; responses cut off by replacing it: {cut_off}\n");
+        status.log_problems.iter().for_each(|problem| out += &format!("ERROR: {problem}\n"));
         out += &status.agent.as_ref().map_or(String::new(), agent_text);
         out += &status.keeper.as_ref().map_or(String::new(), keeper_text);
         // The serving process last: its own status follows.
