@@ -170,6 +170,8 @@ impl Catalogs {
                 handle.stop().await;
             }
         }
+        // Another list need not wait until the time to try the one before again.
+        self.handed_over_at = None;
         let added = self.members.keys().filter(|zone| !before.contains_key(*zone)).count();
         let removed = before.keys().filter(|zone| !self.members.contains_key(*zone)).count();
         log(&format!(
