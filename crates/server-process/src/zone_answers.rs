@@ -402,7 +402,8 @@ fn state_text(state: &ZoneState, is_current: bool, has_signing_problem: bool) ->
         ("unavailable", None, _) if has_signing_problem => {
             "UNAVAILABLE, answered with SERVFAIL, because of the problem below".to_owned()
         }
-        ("served", _, true) if is_signed => "served as it was signed last".to_owned(),
+        // The agent changes the file, and has each version loaded.
+        ("served", ..) if is_signed => "served as it was signed last".to_owned(),
         ("unavailable", None, _) if is_signed => "UNAVAILABLE, answered with SERVFAIL: not signed yet".to_owned(),
         ("served", _, true) => "served as it is in the file".to_owned(),
         ("unavailable", None, _) => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),

@@ -517,6 +517,8 @@ fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
                 assert!(ended.status.success(), "{ended}\n{zone}");
             }
         }
+        let status = zone_command(&directory, "status");
+        assert!(status.contains("  state    served as it was signed last\n"), "{status}");
         // What comes with the signatures is not for updates.
         for refused in [
             "add x RRSIG A 13 3 60 20261207142553 20261123185630 1 example.com. AAAA",
