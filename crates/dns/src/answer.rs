@@ -137,9 +137,13 @@ impl<'z, 'q, 'o> WithOptions<'z, 'q, 'o> {
         let identity = options.identity(query.question.qname).filter(|_| query.is_for_identity());
         let error = if identity.is_none() { extended_error(&query) } else { None };
         let has_idle_timeout = matches!(info.transport, DnsTransport::Tcp | DnsTransport::Tls);
-        let question_bytes = query.question.section_bytes();
         let (client, now_unix_s) = (info.client.ip(), info.now_unix_s);
-        let writer = OptionsWriter::new(options, &asked, client, now_unix_s, has_idle_timeout, error, question_bytes);
+        let zone = match &query.reply_kind {
+            ReplyKind::InZone(found) if identity.is_none() => Some(found.zone),
+            _ => None,
+        };
+        let mut writer = OptionsWriter::new(options, &asked, client, now_unix_s, has_idle_timeout, error, zone);
+        writer.put_report_agent(options, query.question.section_bytes());
         WithOptions { query, asks_for_padding: asked.asks_for_padding, writer, identity }
     }
 

@@ -5,6 +5,7 @@ use crate::name::{NAME_BYTES_MAX, Name, NameBuf};
 use crate::packed_rrset::{HEADER_BYTES, OPT_BYTES};
 use crate::question::FormErr;
 use crate::tsig::{TsigKeys, split_counted};
+use crate::zone::Zone;
 use alloc::string::String;
 use core::net::IpAddr;
 use core::num::NonZeroU16;
@@ -21,12 +22,18 @@ const TCP_KEEPALIVE: u16 = 11;
 const PADDING: u16 = 12;
 const EXTENDED_ERROR: u16 = 15;
 const REPORT_CHANNEL: u16 = 18;
+const ZONE_VERSION: u16 = 19;
+/// The type of the version of a zone that is its serial, the only one (RFC 9660 §4.1).
+const SOA_SERIAL: u8 = 0;
+/// Number of labels of the zone without the root, type, and serial.
+const ZONE_VERSION_BYTES: usize = 6;
 /// Bytes of an option before its data.
 const OPTION_HEAD_BYTES: usize = 4;
 /// Bytes of all options but padding.
 const OPTIONS_BYTES_MAX: usize = (OPTION_HEAD_BYTES + TEXT_BYTES_MAX)
     + (OPTION_HEAD_BYTES + COOKIE_BYTES)
     + 2 * (OPTION_HEAD_BYTES + 2)
+    + (OPTION_HEAD_BYTES + ZONE_VERSION_BYTES)
     + (OPTION_HEAD_BYTES + NAME_BYTES_MAX);
 /// Replies are padded to a multiple of this (RFC 8467 §4.1).
 const PADDED_BYTES: usize = 468;
@@ -94,6 +101,7 @@ pub(crate) struct QueryOptions<'q> {
     /// The client cookie, and the whole of the option.
     pub(crate) cookie: Option<(&'q [u8; CLIENT_COOKIE_BYTES], &'q [u8])>,
     asks_for_keepalive: bool,
+    asks_for_zone_version: bool,
     pub(crate) asks_for_padding: bool,
 }
 
@@ -117,6 +125,7 @@ impl<'q> QueryOptions<'q> {
                 }
                 TCP_KEEPALIVE => options.asks_for_keepalive = true,
                 PADDING => options.asks_for_padding = true,
+                ZONE_VERSION => options.asks_for_zone_version = data.is_empty(),
                 _ => {}
             }
             left = after;
@@ -132,7 +141,7 @@ pub(crate) struct OptionsWriter {
 }
 
 impl OptionsWriter {
-    /// The options of the reply to a query with the options `asked`.
+    /// The options of the reply to a query with the options `asked`, from `zone` unless it is refused.
     pub(crate) fn new(
         options: &ReplyOptions,
         asked: &QueryOptions<'_>,
@@ -140,7 +149,7 @@ impl OptionsWriter {
         now_unix_s: u64,
         has_idle_timeout: bool,
         error: Option<ExtendedError>,
-        question_bytes: usize,
+        zone: Option<&Zone>,
     ) -> OptionsWriter {
         let mut writer = OptionsWriter { bytes: [0; OPTIONS_BYTES_MAX], length: 0 };
         if asked.asks_for_nsid && !options.nsid.is_empty() {
@@ -154,19 +163,26 @@ impl OptionsWriter {
         if let Some(timeout_100ms) = options.tcp_keepalive_100ms.filter(|_| asks_for_keepalive) {
             writer.put(TCP_KEEPALIVE, &timeout_100ms.to_be_bytes());
         }
+        // RFC 9660 §3.2: of the zone that encloses the name that is asked for.
+        if let Some(zone) = zone.filter(|_| asked.asks_for_zone_version) {
+            let [a, b, c, d] = zone.serial().to_be_bytes();
+            writer.put(ZONE_VERSION, &[zone.apex_depth as u8, SOA_SERIAL, a, b, c, d]);
+        }
         if let Some(error) = error.filter(|_| options.has_extended_errors) {
             writer.put(EXTENDED_ERROR, &(error as u16).to_be_bytes());
         }
-        if let Some(agent) = &options.error_report_agent {
-            let agent = agent.as_name().as_bytes();
-            let length_bytes =
-                HEADER_BYTES + question_bytes + OPT_BYTES + writer.length + OPTION_HEAD_BYTES + agent.len();
-            // The other options are more important, and must fit.
-            if length_bytes <= UDP_REPLY_BYTES {
-                writer.put(REPORT_CHANNEL, agent);
-            }
-        }
         writer
+    }
+
+    /// Adds the domain to which errors are reported, if it fits into a reply to a question of this length: the other options are
+    /// more important.
+    pub(crate) fn put_report_agent(&mut self, options: &ReplyOptions, question_bytes: usize) {
+        let Some(agent) = &options.error_report_agent else { return };
+        let agent = agent.as_name().as_bytes();
+        let length_bytes = HEADER_BYTES + question_bytes + OPT_BYTES + self.length + OPTION_HEAD_BYTES + agent.len();
+        if length_bytes <= UDP_REPLY_BYTES {
+            self.put(REPORT_CHANNEL, agent);
+        }
     }
 
     fn put(&mut self, code: u16, data: &[u8]) {

@@ -17,6 +17,7 @@ const TCP_KEEPALIVE: u16 = 11;
 const PADDING: u16 = 12;
 const EXTENDED_ERROR: u16 = 15;
 const REPORT_CHANNEL: u16 = 18;
+const ZONE_VERSION: u16 = 19;
 /// A time in 2026.
 const NOW_UNIX_S: u64 = 1_790_000_000;
 
@@ -107,6 +108,17 @@ fn keepalive_is_in_replies_over_streams_alone_rfc_7828_section_3() {
     check("ns.example. A +edns", asked, UDP, ANSWERED, &[]);
     check("ns.example. A +edns", asked, DnsTransport::Https, ANSWERED, &[]);
     check("ns.example. A +edns", &[], DnsTransport::Tcp, ANSWERED, &[]);
+}
+
+#[test]
+fn version_of_the_zone_is_in_its_replies_rfc_9660_section_3_2() {
+    let asked: &[(u16, &[u8])] = &[(ZONE_VERSION, b"")];
+    let of_zone: &[(u16, &[u8])] = &[(ZONE_VERSION, &[1, 0, 0, 0, 0, 1])];
+    check("ns.example. A +edns", asked, UDP, ANSWERED, of_zone);
+    check("no.example. A +edns", asked, UDP, "NXDOMAIN aa edns=1232", of_zone);
+    check("ns.example. A +edns", &[], UDP, ANSWERED, &[]);
+    check("ns.example. A +edns", &[(ZONE_VERSION, b"\x01")], UDP, ANSWERED, &[]);
+    check("ns.elsewhere. A +edns", asked, UDP, "REFUSED edns=1232", &[(EXTENDED_ERROR, &[0, 20])]);
 }
 
 #[test]
