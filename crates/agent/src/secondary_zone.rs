@@ -10,16 +10,19 @@ use crate::link::Link;
 use crate::served_zones::ServedMap;
 use crate::signed_zone::SourceChanged;
 use crate::tsig_keys::TsigSecrets;
-use crate::zone_transfer::{Failure, StoredVersion, TransferSource, TransferredZone};
+use crate::zone_transfer::{Failure, LARGE_FILE_BYTES, StoredVersion, TransferSource, TransferredZone, read_log};
 use sanderling_config::log::{log, log_error, log_warning};
-use sanderling_config::{DomainName, Limits, Primary, SecondaryZone, stored_zone_file};
+use sanderling_config::{DomainName, Limits, Primary, SecondaryZone, changes_file, stored_zone_file};
+use sanderling_dns::change_log::HEAD;
 use sanderling_dns::client::{QueryKind, SoaTimers};
 use sanderling_dns::is_later;
 use sanderling_ipc::agent::{TransferReport, ZoneNotify};
 use sanderling_state::{StateError, StateFolder};
-use sanderling_zone_files::wire_name;
+use sanderling_zone_files::{first_serial, wire_name};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
@@ -41,6 +44,8 @@ const FIRST_RETRY_S_MAX: u64 = 900;
 const ROUND_INTERVAL: Duration = Duration::from_secs(1);
 /// Times for a reply over UDP; then TCP is tried.
 const UDP_TIMEOUTS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
+/// Bytes of a zone file that have the SOA, which is first.
+const SOA_BYTES_MAX: u64 = 4096;
 /// Time until the server process is asked again to load a version.
 const HAND_OVER_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -227,6 +232,7 @@ fn record_file(zone_file: &Path) -> String {
 pub(crate) fn remove_state(state: &StateFolder, apex: &DomainName) -> Result<(), StateError> {
     let zone_file = stored_zone_file(apex);
     state.remove(&zone_file.display().to_string())?;
+    state.remove(&changes_file(&zone_file).display().to_string())?;
     state.remove(&record_file(&zone_file))
 }
 
@@ -241,6 +247,8 @@ enum Round {
 enum ZoneChange {
     None,
     Replaced(String),
+    /// These changes are appended to the log beside it, which has so many bytes; 0 if there is none.
+    Appended(Vec<u8>, u64),
     Removed,
 }
 
@@ -266,6 +274,12 @@ struct ZoneTask {
     context: Rc<SecondaryContext>,
     shared: Rc<Shared>,
     record: Record,
+    /// What has led to the stored version from the one before, as a log has it; empty if that is not known.
+    changes: Vec<u8>,
+    /// Bytes of the log with the changes since the version in the zone file, 0 if there is none; `None` if no changes can be appended.
+    log_bytes: Option<u64>,
+    /// The server process has not accepted what changes have led to, so the whole zone is transferred.
+    needs_whole: bool,
     /// Seconds that the next question is earlier than it must be, so that many zones are not asked for at the same time.
     earlier_s: u64,
     /// The first one to ask: the last one that was of use.
@@ -292,6 +306,9 @@ impl ZoneTask {
             context,
             shared,
             record: Record::default(),
+            changes: Vec::new(),
+            log_bytes: None,
+            needs_whole: false,
             earlier_s: 0,
             primary_index: 0,
             handed_over: None,
@@ -304,7 +321,27 @@ impl ZoneTask {
             Ok(None) => {}
             Err(error) => task.problem = Some(error.to_string()),
         }
+        task.log_bytes = task.stored_log_bytes();
         task
+    }
+
+    /// Whether changes of the zone are appended to a log. Others read the file of a catalog and of a zone that is signed.
+    fn has_log(&self) -> bool {
+        self.signer.is_none() && self.shared.watched_by.is_none()
+    }
+
+    /// Bytes of the log that leads to the stored version; `None` if no changes can be appended.
+    fn stored_log_bytes(&self) -> Option<u64> {
+        let (version, file) = (self.record.version.as_ref()?, self.context.state.path().join(self.zone.file()));
+        if !self.has_log() || std::fs::metadata(&file).ok()?.len() < LARGE_FILE_BYTES {
+            return None;
+        }
+        let mut start = Vec::new();
+        File::open(&file).ok()?.take(SOA_BYTES_MAX).read_to_end(&mut start).ok()?;
+        let apex = wire_name(&self.zone.apex);
+        let (log, serial) = read_log(&file, apex, first_serial(&start, apex.as_name())?).ok()?;
+        let has_changes = log.len() > HEAD.len();
+        (serial == version.serial).then_some(if has_changes { log.len() as u64 } else { 0 })
     }
 
     async fn run(mut self) {
@@ -388,11 +425,16 @@ impl ZoneTask {
             return;
         }
         let _permit = self.context.hand_overs.acquire().await;
-        let result = self.context.link.zone_stored(self.zone.apex.as_str(), false, &[]).await;
+        let result = self.context.link.zone_stored(self.zone.apex.as_str(), false, &self.changes).await;
         self.handed_over = Some(HandOver { at: tokio::time::Instant::now(), serial: stored });
         // Without a version, the zone is out of service, as it should be.
         let error = result.err().filter(|_| stored.is_some());
         self.load_problem = error.map(|error| format!("the server process does not load it: {error}"));
+        if let (Some(problem), Some(1..), false) = (&self.load_problem, self.log_bytes, self.needs_whole) {
+            log_warning(&format!("zone {}: {problem}; transferring the whole zone", self.zone.apex));
+            self.needs_whole = true;
+            self.shared.asked.set(Some(self.zone.primaries[self.primary_index].address.ip()));
+        }
     }
 
     /// Asks one primary after the other, until one has confirmed the version or has given a later one.
@@ -425,7 +467,7 @@ impl ZoneTask {
         let key = self.context.keys.borrow().find(primary.key.as_ref())?;
         let source = TransferSource { server: primary.address, apex: wire_name(&self.zone.apex), key };
         let mut announced = None;
-        if let Some(version) = self.record.version {
+        if let Some(version) = self.record.version.filter(|_| !self.needs_whole) {
             let soa = self.soa(&source).await.map_err(|failure| failure.to_string())?;
             if soa.serial == version.serial {
                 return Ok(Round::Confirmed);
@@ -449,8 +491,8 @@ impl ZoneTask {
     async fn transfer(&self, source: &TransferSource) -> Result<Option<TransferredZone>, Failure> {
         let limits = &self.context.limits;
         let file = self.context.state.path().join(self.zone.file());
-        if let Some(version) = self.record.version {
-            let stored = StoredVersion { serial: version.serial, file };
+        if let Some(version) = self.record.version.filter(|_| !self.needs_whole) {
+            let stored = StoredVersion { serial: version.serial, file, log_bytes: self.log_bytes };
             match source.transfer(limits, Some(stored)).await {
                 Err(failure) if failure.is_of_changes() => log_warning(&format!(
                     "zone {}: {}: no transfer of the changes since serial {}: {failure}; transferring the whole zone",
@@ -466,6 +508,7 @@ impl ZoneTask {
     /// A serial is not later than that of the stored version.
     fn check_serial(&self, serial: u32) -> Result<(), String> {
         match self.record.version {
+            Some(version) if self.needs_whole && serial == version.serial => Ok(()),
             Some(version) if !is_later(serial, version.serial) => Err(format!(
                 "it has serial {serial}, which is before {} (RFC 1982); raise it there, or remove {} from the state \
                  folder and run `sanderling reload {}`",
@@ -495,11 +538,16 @@ impl ZoneTask {
 
     async fn on_success(&mut self, round: Round, from: SocketAddr) {
         let now_unix_s = unix_s();
-        let mut by = "";
+        let (mut by, mut new_changes) = ("", None);
         let (version, change) = match (round, self.record.version) {
-            (Round::Transferred(TransferredZone { soa, is_incremental, text }), _) => {
-                by = if is_incremental { ", its changes" } else { "" };
-                (Some(Version::new(soa, from, now_unix_s)), ZoneChange::Replaced(text))
+            (Round::Transferred(TransferredZone { soa, changes, text }), _) => {
+                by = if changes.is_empty() { "" } else { ", its changes" };
+                let change = match text {
+                    Some(text) => ZoneChange::Replaced(text),
+                    None => ZoneChange::Appended(changes.clone(), self.log_bytes.unwrap_or(0)),
+                };
+                new_changes = Some(changes);
+                (Some(Version::new(soa, from, now_unix_s)), change)
             }
             (Round::Confirmed, Some(version)) => {
                 (Some(Version { checked_at_unix_s: now_unix_s, ..version }), ZoneChange::None)
@@ -507,9 +555,17 @@ impl ZoneTask {
             (Round::Confirmed, None) => (None, ZoneChange::None),
         };
         let record = Record { version, ..Record::default() };
+        let log_bytes = match &change {
+            ZoneChange::None => self.log_bytes,
+            ZoneChange::Replaced(_) | ZoneChange::Removed => self.has_log().then_some(0),
+            ZoneChange::Appended(changes, 0) => Some((HEAD.len() + changes.len()) as u64),
+            ZoneChange::Appended(changes, log_bytes) => Some(log_bytes + changes.len() as u64),
+        };
         if let Err(error) = self.store(change, &record).await {
             return self.fail(&error);
         }
+        self.needs_whole &= log_bytes.is_some_and(|bytes| bytes > 0);
+        self.log_bytes = log_bytes;
         let serials = [&self.record, &record].map(|record| record.version.map(|version| version.serial));
         match serials {
             [None, Some(new)] => log(&format!("zone {}: serial {new} transferred from {from}", self.zone.apex)),
@@ -519,6 +575,7 @@ impl ZoneTask {
             _ => {}
         }
         self.record = record;
+        self.changes = new_changes.unwrap_or(std::mem::take(&mut self.changes));
         self.problem = None;
         let refresh_s = self.record.version.map_or(0, |version| bounded(version.refresh_s));
         self.earlier_s = random_between(0, refresh_s / 10);
@@ -530,14 +587,24 @@ impl ZoneTask {
     async fn store(&self, change: ZoneChange, record: &Record) -> Result<(), StateError> {
         let state = Arc::clone(&self.context.state);
         let (zone_file, record_file) = (self.zone_file(), self.record_file());
+        let log_file = changes_file(&self.zone.file()).display().to_string();
         let record = serde_json::to_vec(record).expect("a record has no map");
         let writing = Arc::clone(&self.shared.writing).lock_owned().await;
         let write = move || {
             let _writing = writing;
             match change {
                 ZoneChange::None => {}
-                ZoneChange::Replaced(text) => state.write(&zone_file, text.as_bytes())?,
-                ZoneChange::Removed => state.remove(&zone_file)?,
+                // Until it is removed, the log does not lead on from the file, and is ignored.
+                ZoneChange::Replaced(text) => {
+                    state.write(&zone_file, text.as_bytes())?;
+                    state.remove(&log_file)?;
+                }
+                ZoneChange::Appended(changes, 0) => state.write(&log_file, &[&HEAD[..], &changes].concat())?,
+                ZoneChange::Appended(changes, log_bytes) => state.append(&log_file, log_bytes, &changes)?,
+                ZoneChange::Removed => {
+                    state.remove(&zone_file)?;
+                    state.remove(&log_file)?;
+                }
             }
             state.write(&record_file, &record)
         };

@@ -3,22 +3,28 @@
 
 use crate::clock::unix_s;
 use crate::dns_exchange::{DnsStream, IDLE_TIMEOUT, random_id};
-use sanderling_config::Limits;
+use sanderling_config::{Limits, changes_file};
+use sanderling_dns::change_log::{ChangeCollector, ChangeLog, HEAD};
 use sanderling_dns::client::{QueryKind, ReplyError, SoaTimers, query};
 use sanderling_dns::transfer_in::{Progress, RecordRole, TransferError, TransferReceiver};
-use sanderling_dns::zone_patch::{PatchError, ZonePatch};
+use sanderling_dns::zone_patch::PatchError;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position, Record, Severity};
 use sanderling_dns::{HashSeed, NameBuf, TsigKey, Zone, ZoneBuilder, ZoneLimits, ZoneTextWriter};
+use sanderling_zone_files::first_serial;
 use std::fmt;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+/// Bytes of the file of a large zone: a smaller one is read and written in some milliseconds.
+pub(crate) const LARGE_FILE_BYTES: u64 = 1 << 20;
+/// The part of the bytes of the file that the log of changes has at most.
+const FILE_SHARE: u64 = 8;
 /// Bytes of changes that are accepted although the stored version has fewer.
 const CHANGES_BYTES_MIN: u64 = 64 * 1024;
 
@@ -33,6 +39,8 @@ pub(crate) enum Failure {
     Reply(TransferError),
     /// The zone has errors; the first one.
     Zone(String),
+    /// Its changes have no form that can be stored.
+    Changes,
     /// The changes are not those of the stored version.
     Patch(PatchError),
     /// The changes have more bytes than the stored version.
@@ -61,6 +69,7 @@ impl fmt::Display for Failure {
             Failure::TimedOut(time) => write!(out, "it has not sent all in {} s", time.as_secs()),
             Failure::Reply(error) => write!(out, "{error}"),
             Failure::Zone(problem) => write!(out, "its zone has an error: {problem}"),
+            Failure::Changes => write!(out, "its changes have records that cannot be in the zone"),
             Failure::Patch(error) => write!(out, "{error}"),
             Failure::ManyChanges(bytes) => write!(out, "its changes have more than the {bytes} bytes of the zone"),
             Failure::Stored(problem) => write!(out, "the stored version cannot be read: {problem}"),
@@ -99,17 +108,30 @@ impl From<PatchError> for Failure {
 #[derive(Clone, Debug)]
 pub(crate) struct StoredVersion {
     pub(crate) serial: u32,
+    /// The file with a whole version, with changes in a log beside it.
     pub(crate) file: PathBuf,
+    /// Bytes of the log; `None` if no changes can be appended.
+    pub(crate) log_bytes: Option<u64>,
+}
+
+impl StoredVersion {
+    /// Whether `changes` are to be appended to the log. Otherwise a whole version is written: of a small zone, whose text is soon written, and if the
+    /// log would be long.
+    fn takes(&self, changes: &[u8]) -> bool {
+        let file_bytes = std::fs::metadata(&self.file).map_or(0, |file| file.len());
+        let fits = |log_bytes: u64| log_bytes + changes.len() as u64 <= file_bytes / FILE_SHARE;
+        file_bytes >= LARGE_FILE_BYTES && self.log_bytes.is_some_and(fits)
+    }
 }
 
 /// A zone that was transferred.
 #[derive(Debug)]
 pub(crate) struct TransferredZone {
     pub(crate) soa: SoaTimers,
-    /// Whether what has changed was transferred, and not all of it.
-    pub(crate) is_incremental: bool,
-    /// The text of its zone file.
-    pub(crate) text: String,
+    /// The changes that have led to it from the stored version, as a log has them; empty if all of it was transferred.
+    pub(crate) changes: Vec<u8>,
+    /// The text of its zone file; `None` if the changes are to be appended to the log.
+    pub(crate) text: Option<String>,
 }
 
 /// A primary server, and what to ask it for.
@@ -142,19 +164,31 @@ impl TransferSource {
         let time_max = Duration::from_millis(limits.zone_transfer_in_timeout_ms);
         let received = self.receive(limits, stored.as_ref());
         let received = timeout(time_max, received).await.unwrap_or(Err(Failure::TimedOut(time_max)))?;
-        let Some(Received { builder, patch, soa }) = received else { return Ok(None) };
-        let (is_incremental, bytes_max, apex) = (!patch.is_empty(), limits.zone_file_bytes_max, self.apex);
+        let Some(Received { builder, changes, soa }) = received else { return Ok(None) };
+        if let Some(stored) = &stored
+            && !changes.is_empty()
+            && stored.takes(&changes)
+        {
+            return Ok(Some(TransferredZone { soa, changes, text: None }));
+        }
+        let (bytes_max, apex) = (limits.zone_file_bytes_max, self.apex);
         // A large zone takes seconds, in which other zones are not to wait.
         let zone = spawn_blocking(move || match stored {
-            Some(stored) if !patch.is_empty() => build(patched(builder, patch, &stored, apex, bytes_max)?),
-            _ => build(builder),
+            Some(stored) if !changes.is_empty() => {
+                let text = build(patched(builder, &changes, &stored, apex, bytes_max)?)?;
+                match first_serial(text.as_bytes(), apex.as_name()) == Some(soa.serial) {
+                    true => Ok((text, changes)),
+                    false => Err(Failure::Stored(format!("it is not that with serial {}", stored.serial))),
+                }
+            }
+            _ => Ok((build(builder)?, changes)),
         });
-        let text = zone.await.map_err(|error| Failure::Zone(error.to_string()))??;
+        let (text, changes) = zone.await.map_err(|error| Failure::Zone(error.to_string()))??;
         if text.len() as u64 > limits.zone_file_bytes_max {
             // The server process would not read it: text may be longer than messages.
             return Err(TransferError::TooLarge(limits.zone_file_bytes_max).into());
         }
-        Ok(Some(TransferredZone { soa, is_incremental, text }))
+        Ok(Some(TransferredZone { soa, changes, text: Some(text) }))
     }
 
     async fn receive(&self, limits: &Limits, stored: Option<&StoredVersion>) -> Result<Option<Received>, Failure> {
@@ -167,7 +201,7 @@ impl TransferSource {
         let seed = HashSeed(RandomState::new().build_hasher().finish());
         let zone_limits = ZoneLimits { records_per_rrset_max: limits.zone_records_per_rrset_max };
         let mut builder = ZoneBuilder::new(self.apex.as_name(), seed, zone_limits);
-        let (mut patch, mut changes_bytes) = (ZonePatch::default(), 0);
+        let (mut changes, mut changes_bytes) = (None, 0);
         let mut stream = DnsStream::open(self.server).await?;
         stream.send(&message).await?;
         loop {
@@ -176,7 +210,7 @@ impl TransferSource {
                 RecordRole::OfZone => builder.add(record),
                 RecordRole::Removed | RecordRole::Added if changes_bytes <= changes_bytes_max => {
                     changes_bytes += (record.owner.length_bytes() + record.rdata.len()) as u64;
-                    patch.add(role, record);
+                    changes.get_or_insert_with(|| ChangeCollector::new(self.apex.as_name())).add(role, record);
                 }
                 RecordRole::Removed | RecordRole::Added => {}
             })?;
@@ -184,7 +218,10 @@ impl TransferSource {
                 return Err(Failure::ManyChanges(changes_bytes_max));
             }
             match (progress, receiver.soa()) {
-                (Progress::Complete, Some(soa)) => return Ok(Some(Received { builder, patch, soa })),
+                (Progress::Complete, Some(soa)) => {
+                    let changes = changes.map_or(Some(Vec::new()), ChangeCollector::finish).ok_or(Failure::Changes)?;
+                    return Ok(Some(Received { builder, changes, soa }));
+                }
                 (Progress::UpToDate, _) => return Ok(None),
                 _ => {}
             }
@@ -195,14 +232,15 @@ impl TransferSource {
 /// What a server has sent: a zone, or changes.
 struct Received {
     builder: ZoneBuilder,
-    patch: ZonePatch,
+    /// As a log has them; empty with a zone.
+    changes: Vec<u8>,
     soa: SoaTimers,
 }
 
-/// The stored version with the changes of `patch`, in `builder`, which is empty.
+/// The stored version with the changes of its log and `changes`, in `builder`, which is empty.
 fn patched(
     mut builder: ZoneBuilder,
-    mut patch: ZonePatch,
+    changes: &[u8],
     stored: &StoredVersion,
     apex: NameBuf,
     bytes_max: u64,
@@ -214,6 +252,9 @@ fn patched(
     if text.len() as u64 > bytes_max {
         return Err(Failure::Stored(format!("it has more than {bytes_max} bytes (`zone_file_bytes_max`)")));
     }
+    let serial = first_serial(&text, apex.as_name()).ok_or_else(|| Failure::Stored("it has no SOA".to_owned()))?;
+    let (log, _) = read_log(&stored.file, apex, serial).map_err(|error| Failure::Stored(error.to_string()))?;
+    let mut patch = ChangeLog::read(&[&log, changes].concat(), apex.as_name(), serial).patch();
     let name = stored.file.display().to_string();
     let mut parser = Parser::new(name, text, apex.as_name(), ParserLimits::default());
     while let Some(entry) = parser.next() {
@@ -232,6 +273,20 @@ fn patched(
     }
     patch.finish(|record| builder.add(record))?;
     Ok(builder)
+}
+
+/// The log beside `file`, which has the version with this serial, as far as it leads on from it; and the serial that it leads to.
+pub(crate) fn read_log(file: &Path, apex: NameBuf, serial: u32) -> io::Result<(Vec<u8>, u32)> {
+    let mut log = match std::fs::read(changes_file(file)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        read => read?,
+    };
+    let changes = ChangeLog::read(&log, apex.as_name(), serial);
+    log.truncate(changes.whole_bytes);
+    if log.is_empty() {
+        log = HEAD.to_vec();
+    }
+    Ok((log, changes.serial().unwrap_or(serial)))
 }
 
 /// The text of the zone of all records.
@@ -259,12 +314,12 @@ mod tests {
     fn stored_version_that_is_too_long_is_not_cut() {
         let text = ". 60 IN SOA ns. host. 1 1 1 1 1\n. 60 IN NS ns.\n";
         let folder = tempfile::tempdir().expect("created");
-        let stored = StoredVersion { serial: 1, file: folder.path().join("a.zone") };
+        let stored = StoredVersion { serial: 1, file: folder.path().join("a.zone"), log_bytes: None };
         std::fs::write(&stored.file, text).expect("written");
         let apex = Name::ROOT.to_lowercase();
         let patched = |bytes_max| {
             let builder = ZoneBuilder::new(apex.as_name(), HashSeed(1), ZoneLimits::default());
-            patched(builder, ZonePatch::default(), &stored, apex, bytes_max).map(|_| ())
+            patched(builder, &[], &stored, apex, bytes_max).map(|_| ())
         };
         let bytes = text.len() as u64;
         patched(bytes).expect("read");

@@ -42,7 +42,7 @@ impl SignedZone {
     }
 }
 
-/// The file with the changes since the signed version in the file `zone`.
+/// The file with the changes since the version in the file `zone`, which the agent has written.
 pub fn changes_file(zone: &Path) -> PathBuf {
     zone.with_extension("changes")
 }

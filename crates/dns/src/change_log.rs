@@ -2,9 +2,10 @@
 //! change at its end, which a crash has left, is ignored. Each change has the form of [`crate::journal`], with its length before and its
 //! SHA-256 after it.
 
-use crate::journal::ZoneChange;
-use crate::name::Name;
+use crate::journal::{RecordRole, ZoneChange, ZoneChangeBuilder};
+use crate::name::{Name, NameBuf};
 use crate::zone_patch::ZonePatch;
+use crate::zonefile::Record;
 use alloc::vec::Vec;
 use sha2::{Digest, Sha256};
 
@@ -55,6 +56,53 @@ impl ChangeLog {
     }
 }
 
+/// Collects changes for a log from their records, in the order of IXFR (RFC 1995 §4): of each change those that are removed, the SOA first, and
+/// then those that are added.
+#[derive(Debug)]
+pub struct ChangeCollector {
+    apex: NameBuf,
+    /// The change that is not complete.
+    change: ZoneChangeBuilder,
+    last_role: RecordRole,
+    /// The complete ones, as a log has them; `None` if one is none.
+    log: Option<Vec<u8>>,
+}
+
+impl ChangeCollector {
+    /// No changes of the zone at `apex` yet.
+    pub fn new(apex: Name<'_>) -> ChangeCollector {
+        ChangeCollector {
+            apex: apex.to_owned(),
+            change: ZoneChangeBuilder::new(apex),
+            last_role: RecordRole::Removed,
+            log: Some(Vec::new()),
+        }
+    }
+
+    /// Adds a record that is removed or added.
+    pub fn add(&mut self, role: RecordRole, record: &Record<'_>) {
+        if (self.last_role, role) == (RecordRole::Added, RecordRole::Removed) {
+            self.end_change();
+        }
+        self.last_role = role;
+        self.change.add(role, record);
+    }
+
+    fn end_change(&mut self) {
+        let change = core::mem::replace(&mut self.change, ZoneChangeBuilder::new(self.apex.as_name()));
+        self.log = change.finish().zip(self.log.take()).map(|(change, mut log)| {
+            put_change(&change, &mut log);
+            log
+        });
+    }
+
+    /// The changes, without [`HEAD`]; `None` if the records are not those of changes.
+    pub fn finish(mut self) -> Option<Vec<u8>> {
+        self.end_change();
+        self.log
+    }
+}
+
 /// Appends a change to a log.
 pub fn put_change(change: &ZoneChange, log: &mut Vec<u8>) {
     let records = change.as_bytes();
@@ -77,7 +125,6 @@ fn read_change<'b>(bytes: &'b [u8], apex: Name<'_>) -> Option<(ZoneChange, &'b [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{RecordRole, ZoneChangeBuilder};
     use crate::rtype::Rtype;
     use crate::zonefile::{Position, Record};
 
@@ -94,6 +141,24 @@ mod tests {
         change.add(RecordRole::Added, &record(Rtype::SOA, &after));
         change.add(RecordRole::Removed, &record(Rtype::SOA, &before));
         change.finish().expect("a change")
+    }
+
+    #[test]
+    fn records_in_the_order_of_ixfr_are_collected() {
+        let changes = [change(1, 2), change(2, 5)];
+        let mut log = Vec::new();
+        changes.iter().for_each(|change| put_change(change, &mut log));
+        let mut collector = ChangeCollector::new(Name::ROOT);
+        changes.iter().for_each(|change| change.each_record(|role, record| collector.add(role, record)));
+        assert_eq!(collector.finish(), Some(log));
+        // The SOA after the change is missing.
+        let mut collector = ChangeCollector::new(Name::ROOT);
+        changes[0].each_record(|role, record| {
+            if (role, record.rtype) != (RecordRole::Added, Rtype::SOA) {
+                collector.add(role, record);
+            }
+        });
+        assert_eq!(collector.finish(), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@
 
 use crate::delta::Delta;
 use crate::denial::DenialChain;
-use crate::journal::ZoneJournal;
+use crate::journal::{RecordRole, ZoneChange, ZoneJournal};
 use crate::layout::{Node, NodeRef};
 use crate::name::{Name, NameBuf};
 use crate::name_hash::{IndexedName, NameHash};
@@ -151,6 +151,32 @@ impl<'z> ZoneEdit<'z> {
             rrsets.remove(&record.rtype.0);
         }
         is_removed
+    }
+
+    /// Applies a change that leads on from this version. Returns whether it fits: each record that it removes is there, none that it adds, and
+    /// the records of each RRset that it adds to have one TTL.
+    pub fn apply(&mut self, change: &ZoneChange) -> bool {
+        let mut fits = true;
+        change.each_record(|role, record| {
+            fits = fits
+                && match role {
+                    RecordRole::Removed => self.remove(record),
+                    RecordRole::Added | RecordRole::OfZone => self.add_new(record),
+                };
+        });
+        fits
+    }
+
+    /// Adds a record, unless it is there or its RRset has another TTL. Returns whether it was added.
+    fn add_new(&mut self, record: &Record<'_>) -> bool {
+        let has_same_ttl = |other: &RecordData| other.ttl_s == record.ttl_s || record.rtype == Rtype::RRSIG;
+        let records = self.rrsets(record.owner).get(&record.rtype.0);
+        let mut others = records.into_iter().flatten();
+        let fits = others.all(|other| other.rdata != record.rdata && has_same_ttl(other));
+        if fits {
+            self.add(record);
+        }
+        fits
     }
 
     /// The next version, without a journal.

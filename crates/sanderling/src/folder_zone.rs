@@ -262,7 +262,7 @@ struct NewFile {
 
 impl NewFile {
     /// Copies `source`, of which at most one byte more than `bytes_max` is read, to a file beside `target`. All users can read the copy: the server
-    /// process may have another one than this process, and the mode of the folder restricts it.
+    /// process may run as another one, and the mode of the folder restricts it.
     fn copy(source: &Path, target: &Path, bytes_max: u64) -> Result<NewFile, String> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let new = NewFile { path: target.with_file_name(format!(".new-{name}")) };

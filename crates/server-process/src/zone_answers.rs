@@ -405,6 +405,7 @@ fn state_text(state: &ZoneState, is_current: bool, has_signing_problem: bool) ->
         // The agent changes the file, and has each version loaded.
         ("served", ..) if is_signed => "served as it was signed last".to_owned(),
         ("unavailable", None, _) if is_signed => "UNAVAILABLE, answered with SERVFAIL: not signed yet".to_owned(),
+        ("served", ..) if state.origin == ZoneOrigin::Primaries => "served as it was transferred last".to_owned(),
         ("served", _, true) => "served as it is in the file".to_owned(),
         ("unavailable", None, _) => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),
         ("served", _, false) if file.exists() => {

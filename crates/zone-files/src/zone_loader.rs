@@ -5,7 +5,7 @@ use crate::record_sink::{MergedUpdates, PriorUpdates, RecordSink};
 use crate::wire_name::wire_name;
 use crate::zone_sources::{ZoneSources, ZoneSourcesBuilder, ZoneText};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
-use sanderling_config::{DomainName, Limits, SIGNED_ZONES, Zone as ZoneConfig, ZoneOrigin, changes_file};
+use sanderling_config::{DomainName, Limits, Zone as ZoneConfig, ZoneOrigin, changes_file};
 use sanderling_dns::zone_patch::{PatchError, ZonePatch};
 use sanderling_dns::zonefile::{self, Entry, Parser, Position};
 use sanderling_dns::{ChangeLog, HashSeed, Rtype, Zone, ZoneBuilder, ZoneLimits, rdata};
@@ -73,10 +73,13 @@ pub fn load(
             Failure { diagnostics, denial }
         })?;
     let changes_path = changes_file(&config.file);
-    let changes = match is_signed_here(config) {
+    let changes = match config.origin != ZoneOrigin::Operator {
         true => read(&changes_path, &mut budget_bytes, &mut sources, limits).ok(),
         false => None,
     };
+    if config.origin != ZoneOrigin::Operator && changes.is_none() {
+        sources.add_absent(changes_path);
+    }
     let patch = changes.map(|changes| patch_of(&text, &changes, &config.apex));
     let mut loader = ZoneLoader::new(&config.apex, &config.file, text, budget_bytes, limits);
     (loader.sources, loader.patch) = (sources, patch);
@@ -124,13 +127,7 @@ pub fn restore(
     loader.load(apex, derivation, updates, seed, &mut Vec::new()).map_err(|failure| failure.diagnostics)
 }
 
-/// Whether the file is that of a signed version, which has its changes beside it.
-fn is_signed_here(zone: &ZoneConfig) -> bool {
-    let folder = zone.file.parent().and_then(Path::file_name);
-    zone.origin != ZoneOrigin::Operator && folder.is_some_and(|folder| folder == SIGNED_ZONES)
-}
-
-/// The changes since the signed version in `text`, whose first record is the SOA.
+/// The changes since the version in `text`, whose first record is the SOA.
 pub fn patch_of(text: &[u8], changes: &[u8], apex: &DomainName) -> ZonePatch {
     let apex = wire_name(apex);
     let serial = first_serial(text, apex.as_name());

@@ -16,6 +16,8 @@ const TIMESTAMP_GRANULARITY_S: i64 = 2;
 #[derive(Clone, Debug, Default)]
 pub struct ZoneSources {
     files: Vec<SourceFile>,
+    /// Files that would have been read, and were not there.
+    absent: Vec<PathBuf>,
     /// A hash of the content of all files.
     hash: u64,
 }
@@ -56,6 +58,7 @@ pub struct ZoneText {
 #[derive(Debug)]
 pub(crate) struct ZoneSourcesBuilder {
     files: Vec<SourceFile>,
+    absent: Vec<PathBuf>,
     hasher: DefaultHasher,
     text: ZoneText,
     /// Bytes of `text` that are collected at most.
@@ -66,7 +69,13 @@ impl ZoneSourcesBuilder {
     /// A builder that collects the text if it has at most `content_bytes_max`.
     pub(crate) fn new(content_bytes_max: u64) -> ZoneSourcesBuilder {
         let text = ZoneText { hash: 0, files: Vec::new(), content: Some(Vec::new()), ends_with_newline: true };
-        ZoneSourcesBuilder { files: Vec::new(), hasher: DefaultHasher::new(), text, content_bytes_max }
+        ZoneSourcesBuilder {
+            files: Vec::new(),
+            absent: Vec::new(),
+            hasher: DefaultHasher::new(),
+            text,
+            content_bytes_max,
+        }
     }
 
     /// Adds a file, with its metadata from before it was read.
@@ -89,9 +98,14 @@ impl ZoneSourcesBuilder {
         }
     }
 
+    /// Adds a file that would have been read, and is not there.
+    pub(crate) fn add_absent(&mut self, path: PathBuf) {
+        self.absent.push(path);
+    }
+
     pub(crate) fn build(self) -> (ZoneSources, ZoneText) {
         let hash = self.hasher.finish();
-        (ZoneSources { files: self.files, hash }, ZoneText { hash, ..self.text })
+        (ZoneSources { files: self.files, absent: self.absent, hash }, ZoneText { hash, ..self.text })
     }
 }
 
@@ -107,7 +121,8 @@ impl ZoneSources {
             file.has_unique_times
                 && fs::metadata(&file.path).is_ok_and(|metadata| FileStat::new(&metadata) == file.stat)
         };
-        self.files.iter().all(is_same) || self.have_same_content()
+        let are_absent = self.absent.iter().all(|path| !path.exists());
+        are_absent && (self.files.iter().all(is_same) || self.have_same_content())
     }
 
     fn have_same_content(&mut self) -> bool {
@@ -125,7 +140,7 @@ impl ZoneSources {
         let (now, _) = builder.build();
         let is_same = now.hash == self.hash;
         if is_same {
-            *self = now;
+            *self = ZoneSources { absent: std::mem::take(&mut self.absent), ..now };
         }
         is_same
     }

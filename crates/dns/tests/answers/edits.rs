@@ -7,6 +7,7 @@ use super::support::reply::ReplyRecord;
 use super::support::signer::{Chain, signed};
 use super::support::zone_text::{SEED, built, name_bytes, records_of_zones};
 use proptest::prelude::*;
+use sanderling_dns::journal::{RecordRole, ZoneChange, ZoneChangeBuilder};
 use sanderling_dns::zone_edit::ZoneEdit;
 use sanderling_dns::zonefile::{Position, Record};
 use sanderling_dns::{DnsTransport, Name, Rtype, Zone, ZoneEntry, ZoneLimits, ZoneMap, ZoneTextWriter};
@@ -64,10 +65,14 @@ fn edited(zone: &Zone, before: &str, after: &str) -> Zone {
     outcome.zone.unwrap_or_else(|| panic!("{:#?}", outcome.diagnostics))
 }
 
-fn lines_of(zone: &Zone) -> Vec<String> {
+fn zone_text_of(zone: &Zone) -> String {
     let (mut writer, mut text) = (ZoneTextWriter::default(), String::new());
     while writer.write(zone, None, &mut text, usize::MAX) {}
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    text
+}
+
+fn lines_of(zone: &Zone) -> Vec<String> {
+    let mut lines: Vec<String> = zone_text_of(zone).lines().map(str::to_owned).collect();
     lines.sort_unstable();
     lines
 }
@@ -166,6 +171,57 @@ fn a_version_with_errors_is_not_made() {
     edit.add(&record(&text));
     let outcome = edit.finish(ZoneLimits::default());
     assert!(outcome.zone.is_none() && outcome.diagnostics[0].problem.contains("CNAME"), "{:?}", outcome.diagnostics);
+}
+
+/// The change between two texts, as IXFR has it.
+fn change_between(before: &str, after: &str) -> ZoneChange {
+    let [before, after] = [before, after].map(records_of);
+    let mut change = ZoneChangeBuilder::new(Name::parse(&name_bytes(APEX)).expect("a name"));
+    for (role, records, others) in [(RecordRole::Removed, &before, &after), (RecordRole::Added, &after, &before)] {
+        records.iter().filter(|one| !others.contains(one)).for_each(|one| change.add(role, &record(one)));
+    }
+    change.finish().expect("a change")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_version_by_received_changes_equals_one_that_is_built(
+        versions in prop::collection::vec(records(APEX), 2..5),
+        chain in prop::option::of(prop::sample::select(vec![Chain::Nsec, Chain::Nsec3, Chain::OptOut])),
+        questions in questions(),
+    ) {
+        let texts: Vec<String> = versions.iter().enumerate().map(|(index, records)| {
+            let mut seen = BTreeSet::new();
+            let records: Vec<_> = records.iter().filter(|record| seen.insert(*record)).map(|it| (true, it.clone())).collect();
+            version_of(&records, index + 1, chain)
+        }).collect();
+        let start = zone_of(&texts[0]);
+        let mut edit = ZoneEdit::new(&start);
+        for pair in texts.windows(2) {
+            prop_assert!(edit.apply(&change_between(&pair[0], &pair[1])), "{} -> {}", pair[0], pair[1]);
+        }
+        let last = &texts[texts.len() - 1];
+        let version = edit.finish(ZoneLimits::default()).zone.expect("without errors");
+        // The order of an RRset depends on what has come and gone.
+        let built = zone_of(&format!("$TTL 300\n{}", zone_text_of(&version)));
+        prop_assert_eq!(lines_of(&built), lines_of(&zone_of(last)));
+        check_same(version, built, &questions, &texts.join("→\n"));
+    }
+}
+
+#[test]
+fn a_change_that_does_not_fit_is_refused() {
+    let zone = zone_of(ZONE);
+    let next = ZONE.replace(" 1 2 3 4 60", " 2 2 3 4 60");
+    let fits = |before: &str, after: &str| ZoneEdit::new(&zone).apply(&change_between(before, after));
+    assert!(fits(ZONE, &format!("{next}x.z. A 192.0.2.9\n")));
+    // It removes what is not there, adds what is there, adds to an RRset with another TTL, or leads on from another SOA.
+    assert!(!fits(&format!("{ZONE}x.z. A 192.0.2.9\n"), &next));
+    assert!(!fits(&ZONE.replace("ns.z. A 192.0.2.1\n", ""), &next));
+    assert!(!fits(ZONE, &format!("{next}ns.z. 60 A 192.0.2.9\n")));
+    assert!(!fits(&ZONE.replace("h.z. 1", "g.z. 1"), &next));
 }
 
 /// What many changes leave behind is given up, and versions share what has not changed.

@@ -75,8 +75,10 @@ fn check_secondary_of(program: Program) {
     server.kill_children();
     primary.replace_zone(&zone(1, 2));
     wait_for_version(&server, &primary, 1);
-    let status = zone_status(&directory);
-    assert!(status.contains(&format!("primary  serial 1 transferred from {address}")), "{status}");
+    // The agent reports it after the server process serves it.
+    let transferred = format!("primary  serial 1 transferred from {address}");
+    wait_until("the status has the transfer", || zone_status(&directory).contains(&transferred));
+    assert!(zone_status(&directory).contains("served as it was transferred last"), "{}", zone_status(&directory));
     let before = served(&server);
     // A new start without the primary.
     primary.kill();
@@ -101,6 +103,65 @@ fn server_is_a_secondary_of_knot() {
 #[test]
 fn server_is_a_secondary_of_bind() {
     check_secondary_of(Program::Bind);
+}
+
+/// A zone whose changes are worth a log, and which is asked for every two seconds.
+fn large_zone(serial: u32) -> String {
+    let hosts = (0..30_000).map(|index| format!("large-{index} A 10.1.{}.{}\n", index / 250, index % 250));
+    zone(serial, 2) + &hosts.collect::<String>()
+}
+
+#[test]
+fn changes_of_a_large_zone_are_appended_to_a_log() {
+    let (primary_directory, config) = (
+        TestDirectory::new(),
+        "workers = 1\n[dns]\nlisten = [\"127.0.0.1:0\"]\n\
+        transfer_allow = [{ network = \"127.0.0.1\" }]\n[domain.\"example.com\"]\nzone = \"zone\"\n",
+    );
+    primary_directory.write("sanderling.toml", config.as_bytes());
+    primary_directory.write("zone", large_zone(1).as_bytes());
+    let primary = start(&primary_directory);
+    let directory = configure(primary.dns(), "", "");
+    let server = start(&directory);
+    let wait_for_same = |server: &TestServer, serial: u32| {
+        wait_until("the secondary has the version", || zone_status(&directory).contains(&format!("serial {serial} ")));
+        wait_until("the secondary answers with it", || served(server) == served(&primary));
+    };
+    wait_for_same(&server, 1);
+    let file = directory.path().join("state/zones/example.com.zone");
+    let (log, whole) = (file.with_extension("changes"), std::fs::read(&file).unwrap());
+    assert!(!log.exists());
+    let mut log_bytes = 0;
+    for serial in 2..4 {
+        primary_directory.write("zone", large_zone(serial).as_bytes());
+        assert_eq!(primary_directory.control_with("reload", &["example.com"]).code(), Some(0));
+        wait_for_same(&server, serial);
+        server.wait_for_error(&format!(
+            "serial {} -> {serial} transferred from {}, its changes",
+            serial - 1,
+            primary.dns()
+        ));
+        let bytes = std::fs::metadata(&log).unwrap().len();
+        assert!(bytes > log_bytes && std::fs::read(&file).unwrap() == whole, "{bytes} after {log_bytes}");
+        log_bytes = bytes;
+    }
+    // Both are read by a new start, and changes follow.
+    assert!(!server.kill_all().status.success());
+    let server = start(&directory);
+    assert_eq!(served(&server), served(&primary));
+    primary_directory.write("zone", large_zone(4).as_bytes());
+    assert_eq!(primary_directory.control_with("reload", &["example.com"]).code(), Some(0));
+    wait_for_same(&server, 4);
+    assert!(std::fs::metadata(&log).unwrap().len() > log_bytes && std::fs::read(&file).unwrap() == whole);
+    // A version that the log does not fit is not served, and the whole zone is transferred.
+    assert!(!server.kill_all().status.success());
+    let text = String::from_utf8(whole).unwrap();
+    std::fs::write(&file, text.replace("serial.example.com. 300 IN TXT \"1\"", "serial.example.com. 300 IN TXT \"9\""))
+        .unwrap();
+    let server = start(&directory);
+    server.wait_for_error("zone example.com: the server process does not load it: ");
+    wait_for_same(&server, 4);
+    assert!(!log.exists());
 }
 
 /// How a primary answers.

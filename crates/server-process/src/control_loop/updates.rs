@@ -47,7 +47,7 @@ pub(super) struct UpdateQueue {
     timeout: Duration,
     failures: RareLog,
     refusals: RareLog,
-    /// Zones that updates have changed since they were built as a whole.
+    /// Zones that have changed since they were built as a whole.
     changed: BTreeMap<DomainName, ChangeTimes>,
     merge: Merge,
 }
@@ -159,8 +159,8 @@ impl UpdateQueue {
         self.storing.as_ref().map(|storing| storing.deadline).into_iter().chain(oldest).chain(signed).min()
     }
 
-    /// Notes an update of a zone.
-    fn note_change(&mut self, apex: DomainName, now: Instant) {
+    /// Notes a change of a zone.
+    pub(super) fn note_change(&mut self, apex: DomainName, now: Instant) {
         self.changed.entry(apex).or_insert(ChangeTimes { first: now, last: now }).last = now;
     }
 

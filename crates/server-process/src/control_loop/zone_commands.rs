@@ -16,6 +16,7 @@ use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 /// Answers that are written at once.
 const ANSWERS_MAX: usize = 8;
@@ -140,6 +141,10 @@ impl ControlLoop<'_> {
         }
         let text = outcome_text(&state, before.as_deref(), is_unchanged);
         if !is_unchanged {
+            if let Ok(apex) = DomainName::parse(&state.name) {
+                // It may be one by changes, which make answers cost more.
+                self.updates.note_change(apex, Instant::now());
+            }
             self.put_into_service(entry, &state);
             log(&text);
         }

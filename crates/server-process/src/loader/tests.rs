@@ -2,6 +2,9 @@
 
 use super::*;
 use sanderling_config::ConfigSource;
+use sanderling_dns::change_log::put_change;
+use sanderling_dns::journal::{RecordRole, ZoneChangeBuilder};
+use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_dns::{Name, NameBuf};
 use std::fs;
 
@@ -294,4 +297,32 @@ fn a_transferred_zone_that_is_to_be_signed_keeps_its_version_before() {
     // It has expired.
     fs::remove_file(transferred).unwrap();
     check(&fixture.load(), 0, None, None);
+}
+
+#[test]
+fn changes_of_a_transferred_zone_are_applied_to_the_version_in_service() {
+    let mut fixture = Fixture::new(1);
+    fixture.loader.state = Some(fixture.path("state"));
+    fs::create_dir_all(fixture.path("state/zones")).unwrap();
+    fs::rename(fixture.path("z0.zone"), fixture.path("state/zones/z0.example.zone")).unwrap();
+    let lines = "[domain.\"z0.example\"]\nprimaries = [{ address = \"192.0.2.7\" }]\n";
+    fs::write(fixture.path("sanderling.toml"), lines).unwrap();
+    check(&fixture.load(), 0, Some(1), None);
+    let apex = NameBuf::joined(&[b"z0".as_slice(), b"example"], Name::ROOT).unwrap();
+    let mut change = ZoneChangeBuilder::new(apex.as_name());
+    for (role, serial) in [(RecordRole::Removed, 1), (RecordRole::Added, 2)] {
+        let text = format!("@ 60 SOA ns host {serial} 1 1 1 1\n");
+        let mut parser = Parser::new("soa".to_owned(), text.into_bytes(), apex.as_name(), ParserLimits::default());
+        let Some(Ok(Entry::Record(record))) = parser.next() else { panic!("no record") };
+        change.add(role, &record);
+    }
+    let mut changes = Vec::new();
+    put_change(&change.finish().expect("a change"), &mut changes);
+    let config = ConfigSource::File(fixture.path("sanderling.toml")).load().unwrap();
+    let name = DomainName::parse("z0.example").unwrap();
+    let mut apply = |changes: &[u8]| fixture.loader.apply_changes(&config, &name, changes).map(|one| one.state.serial);
+    assert_eq!(apply(&changes[1..]), None);
+    assert_eq!(apply(&changes), Some(Some(2)));
+    // They do not lead on from that version.
+    assert_eq!(apply(&changes), None);
 }

@@ -9,10 +9,10 @@ use crate::zone_journals::ChangedJournals;
 use crate::zone_updates::UpdateRules;
 use sanderling_config::diagnostic::Diagnostic;
 use sanderling_config::log::log;
-use sanderling_config::{Config, DomainName, Zone as ZoneConfig};
+use sanderling_config::{Config, DomainName, Zone as ZoneConfig, ZoneOrigin};
 use sanderling_dns::change_log::{self, ChangeLog};
 use sanderling_dns::difference::MergeOutcome;
-use sanderling_dns::journal::{RecordRole, ZoneChangeBuilder};
+use sanderling_dns::journal::ZoneChangeBuilder;
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, ZoneUpdate};
 use sanderling_dns::zone_edit::ZoneEdit;
 use sanderling_dns::zonefile::Severity;
@@ -201,22 +201,26 @@ impl Loader {
         let log = [&change_log::HEAD[..], changes].concat();
         let changes = ChangeLog::read(&log, served.apex(), served.serial());
         let mut edit = ZoneEdit::new(&served);
-        let mut fits = !changes.changes.is_empty() && changes.whole_bytes == log.len();
-        for change in &changes.changes {
-            change.each_record(|role, record| match role {
-                RecordRole::Removed => fits &= edit.remove(record),
-                RecordRole::Added | RecordRole::OfZone => edit.add(record),
-            });
-        }
-        if !fits {
+        let is_whole = !changes.changes.is_empty() && changes.whole_bytes == log.len();
+        if !is_whole || !changes.changes.iter().all(|change| edit.apply(change)) {
             return None;
         }
         let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
         let mut zone = edit.finish(limits).zone?;
         let before = self.zones.get(apex)?.info?;
         let info = VersionInfo { serial: zone.serial(), record_count: zone.record_count() as u64, ..before };
-        // A version that the guard refuses is loaded as a whole, and refused then.
-        if zone_guard::refusal(&self.zone_named(config, apex)?, &before, &info, &config.limits).is_some() {
+        let zone_config = self.zone_named(config, apex)?;
+        let is_loaded_whole = match zone_config.origin {
+            // It also says which zones there are.
+            ZoneOrigin::Catalog => true,
+            // What a primary has, a secondary has.
+            ZoneOrigin::Primaries => false,
+            // One that the guard refuses is refused then.
+            ZoneOrigin::Operator | ZoneOrigin::Signer => {
+                zone_guard::refusal(&zone_config, &before, &info, &config.limits).is_some()
+            }
+        };
+        if is_loaded_whole {
             return None;
         }
         let mut journals = Vec::new();
@@ -225,7 +229,7 @@ impl Loader {
         stored.journals.give(apex, Some(&served), &mut zone, &mut journals);
         let loaded = self.zones.get_mut(apex)?;
         let before = Some(Arc::clone(&loaded.state));
-        let entry = loaded.take_signed_version(zone)?;
+        let entry = loaded.take_stored_version(zone)?;
         let state = Arc::clone(&loaded.state);
         Some(OneZone::changed(entry, state, before, journals))
     }
@@ -304,9 +308,9 @@ impl OneZone {
 }
 
 impl LoadedZone {
-    /// Takes a version that the agent has signed and stored. The version that is kept for another process stays the earlier one: that process
+    /// Takes a version that the agent has stored. The version that is kept for another process stays the earlier one: that process
     /// reads what is stored.
-    fn take_signed_version(&mut self, zone: Zone) -> Option<ZoneEntry> {
+    fn take_stored_version(&mut self, zone: Zone) -> Option<ZoneEntry> {
         let (serial, record_count) = (zone.serial(), zone.record_count() as u64);
         let now = unix_seconds();
         // It takes time in proportion to the zone, and signatures are made again long before they end.
