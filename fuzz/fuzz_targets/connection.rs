@@ -1,5 +1,5 @@
-//! Any bytes in any pieces, taken in any pieces, over connections in memory: the answers do not depend on the pieces, no
-//! connection panics, and all of them close in time.
+//! Any bytes in any pieces, taken in any pieces, over connections in memory: the answers do not depend on the pieces,
+//! no connection panics, and all of them close in time.
 
 #![no_main]
 

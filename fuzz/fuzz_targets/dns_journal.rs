@@ -1,5 +1,5 @@
-//! Any bytes as the content of an encoded journal and of a change in a log, with the right hash, and as the messages of a transfer of changes:
-//! nothing panics, and a journal or change that is accepted is encoded again as it was.
+//! Any bytes as the content of an encoded journal and of a change in a log, with the right hash, and as the messages of
+//! a transfer of changes: nothing panics, and a journal or change that is accepted is encoded again as it was.
 
 #![no_main]
 
@@ -16,7 +16,8 @@ const APEX: &[u8] = b"\x01z\0";
 /// Magic, version, the digest of the zone, and whether the end is ambiguous.
 const START_BYTES: usize = 17;
 const HASH_BYTES: usize = 32;
-/// Where a change has the serial of its first SOA, if the names in it are the root: after owner, type, class, TTL and length.
+/// Where a change has the serial of its first SOA, if the names in it are the root: after owner, type, class, TTL and
+/// length.
 const SERIAL_AT: usize = 3 + 10 + 2;
 
 fn zone(serial: u32, records: &str) -> Zone {

@@ -1,5 +1,6 @@
-//! Any bytes as the sections of an UPDATE, and as a stored difference with the right hash: nothing panics, a version that an update makes is
-//! found again from the difference, and a difference that is accepted is encoded again as one that is accepted.
+//! Any bytes as the sections of an UPDATE, and as a stored difference with the right hash: nothing panics, a version
+//! that an update makes is found again from the difference, and a difference that is accepted is encoded again as one
+//! that is accepted.
 
 #![no_main]
 

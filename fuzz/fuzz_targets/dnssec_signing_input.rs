@@ -1,4 +1,5 @@
-//! Any bytes as the input of a signature: nothing panics, and the check does not accept an input with a byte more or less.
+//! Any bytes as the input of a signature: nothing panics, and the check does not accept an input with a byte more or
+//! less.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Parses files of rules, and answers a request by them: nothing gets into a head that ends a line or names another host.
+//! Parses files of rules, and answers a request by them: nothing gets into a head that ends a line or names another
+//! host.
 
 #![no_main]
 

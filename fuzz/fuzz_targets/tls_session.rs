@@ -1,5 +1,5 @@
-//! Any bytes to a TLS session, and a correct client whose bytes are changed on the way: the session does not panic, keeps
-//! what it promises of its states, and passes what was not changed.
+//! Any bytes to a TLS session, and a correct client whose bytes are changed on the way: the session does not panic,
+//! keeps what it promises of its states, and passes what was not changed.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Messages between the agent and the keeper about keys of zones: any bytes, and those that are a message are written as they were read.
+//! Messages between the agent and the keeper about keys of zones: any bytes, and those that are a message are written
+//! as they were read.
 
 #![no_main]
 

@@ -146,8 +146,8 @@ const FORCED_WAYS: &[&str] = &[
     "open=openat2,udp-io=poll-recvmsg",
 ];
 
-/// The tests that make system calls with variants, in this process or in the program, for all sets of variants at the same
-/// time.
+/// The tests that make system calls with variants, in this process or in the program, for all sets of variants at the
+/// same time.
 fn fallbacks(arguments: &[String], log: &mut Log) -> Outcome {
     let run = |forced: &str| {
         let mut log = Log::kept();
@@ -207,8 +207,8 @@ fn target_is_installed() -> bool {
     Path::new(sysroot.trim()).join("lib/rustlib").join(NO_STD_TARGET).join("lib").is_dir()
 }
 
-/// The arguments of cargo for a workspace of its own, which shares the target folder, so that most dependencies are built
-/// already.
+/// The arguments of cargo for a workspace of its own, which shares the target folder, so that most dependencies are
+/// built already.
 fn workspace(folder: &str) -> (String, String) {
     let target = env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
     (format!("--locked --manifest-path {folder}/Cargo.toml --target-dir {target}"), target)

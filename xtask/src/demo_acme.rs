@@ -1,4 +1,5 @@
-//! `cargo xtask demo-acme`: a server that requests its certificate from Pebble, a certificate authority for tests, on this machine.
+//! `cargo xtask demo-acme`: a server that requests its certificate from Pebble, a certificate authority for tests, on
+//! this machine.
 
 use crate::program::{Log, Outcome, Program};
 use std::env;

@@ -63,7 +63,8 @@ pub(crate) fn run(log: &mut Log) -> Outcome {
     outcome.and_then(|| install(NEEDED, log)).and_then(|| install_pebble(log))
 }
 
-/// The certificate authority of the tests of certificates. No Debian package has it; Go installs it from its module proxy.
+/// The certificate authority of the tests of certificates. No Debian package has it; Go installs it from its module
+/// proxy.
 const PEBBLE: &str = "github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1";
 
 fn install_pebble(log: &mut Log) -> Outcome {

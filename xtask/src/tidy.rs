@@ -52,6 +52,8 @@ const MAY_BE_UNSAFE: &[&str] =
     &["crates/os/src/lib.rs", "crates/table/src/lib.rs", "bench/floor/src/main.rs", "bench/loadgen/src/lib.rs"];
 /// clippy checks the lines of functions.
 const FILE_LINES_MAX: usize = 900;
+/// The width that rustfmt gives to code; it leaves comments as they are.
+const COMMENT_COLUMNS_MAX: usize = 120;
 /// Files that people edit as text. Zone files and test data may contain tabs.
 const PLAIN: &[&str] = &[".rs", ".md", ".toml", ".yml", ".sh", ".html", ".css", ".conf", ".service"];
 /// Marks of unfinished work, and beginnings of paths of one machine; divided, so that this file passes.
@@ -232,11 +234,12 @@ fn check_files(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// No stray blanks, no marks of unfinished work, no paths of one machine.
+/// No stray blanks, no long comments, no marks of unfinished work, no paths of one machine.
 fn check_lines(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for (path, text) in &tree.files {
         let is_plain = PLAIN.iter().any(|end| path.ends_with(end));
+        let mut is_diagram = false;
         for (index, line) in text.split('\n').enumerate() {
             let mut add = |text: String| found.push(error(path, index + 1, text));
             if is_plain && line.contains('\t') {
@@ -244,6 +247,11 @@ fn check_lines(tree: &Tree) -> Vec<Finding> {
             }
             if is_plain && line.ends_with([' ', '\t', '\r']) {
                 add("spaces at the end of the line; remove them".to_owned());
+            }
+            let comment = line.trim_start().strip_prefix("//").filter(|_| path.ends_with(".rs"));
+            is_diagram ^= comment.is_some_and(|text| text.contains("```"));
+            if comment.is_some() && !is_diagram && line.chars().count() > COMMENT_COLUMNS_MAX {
+                add(format!("the comment has more than {COMMENT_COLUMNS_MAX} columns; wrap it"));
             }
             for mark in UNFINISHED.iter().filter(|mark| has_word(line, mark)) {
                 add(format!("`{mark}`; finish the work, or write an issue"));

@@ -31,8 +31,8 @@ struct Port {
     socket: UdpSocket,
     questions: Arc<[Question]>,
     recorder: Rc<Recorder>,
-    /// The outstanding queries by ID, with the index of the question. IDs count up, so that one is reused only after all
-    /// others of the port.
+    /// The outstanding queries by ID, with the index of the question. IDs count up, so that one is reused only after
+    /// all others of the port.
     outstanding: RefCell<HashMap<u16, (Request, usize)>>,
     next_id: RefCell<u16>,
 }

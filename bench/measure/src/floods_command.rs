@@ -9,15 +9,17 @@ use std::time::Duration;
 /// Resident memory that may be added while all floods run, in KiB.
 const GROWTH_KIB_MAX: u64 = 16 * 1024;
 
-/// Waiting times that are no effect of a flood: the processors have other things to do, such as to run the client that floods.
+/// Waiting times that are no effect of a flood: the processors have other things to do, such as to run the client that
+/// floods.
 const NOISE: Duration = Duration::from_millis(1);
 
 /// Flood the server with frames of HTTP/2 over TLS, 100,000 of each kind on a connection
 ///
-/// For each kind: the frames that a connection accepts before it ends, the waiting times (99th percentile) of another client alone,
-/// beside one connection that floods once in 200 ms, beside a client that makes single requests on new connections, and beside one
-/// that floods new connections, and the memory of the server. One flood may not double the waiting time alone, unless it stays
-/// below 1 ms. Floods on new connections may not double the waiting time beside requests, since most of it is that of handshakes.
+/// For each kind: the frames that a connection accepts before it ends, the waiting times (99th percentile) of another
+/// client alone, beside one connection that floods once in 200 ms, beside a client that makes single requests on new
+/// connections, and beside one that floods new connections, and the memory of the server. One flood may not double the
+/// waiting time alone, unless it stays below 1 ms. Floods on new connections may not double the waiting time beside
+/// requests, since most of it is that of handshakes.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Seconds that each of the four waiting times is measured

@@ -1,5 +1,5 @@
-//! Clients that flood a server with frames of HTTP/2 over TLS: how many frames a connection accepts before it ends, and how
-//! long other clients wait meanwhile.
+//! Clients that flood a server with frames of HTTP/2 over TLS: how many frames a connection accepts before it ends, and
+//! how long other clients wait meanwhile.
 
 mod client;
 mod frames;
@@ -28,8 +28,8 @@ const BATCH_FRAMES: usize = 40;
 const LARGE_BYTES: usize = 1 << 20;
 /// Connections of the client whose waiting times are measured.
 const CONNECTION_COUNT: usize = 8;
-/// How long waiting times are measured before something else happens: some hundred requests, so that a flood that delays more
-/// than one in a hundred of them is seen.
+/// How long waiting times are measured before something else happens: some hundred requests, so that a flood that
+/// delays more than one in a hundred of them is seen.
 const SPAN: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -194,8 +194,8 @@ pub struct Waiting {
 }
 
 impl Flood {
-    /// The number of frames that one connection has accepted, to a multiple of a batch, and the error code that the client got
-    /// at its end.
+    /// The number of frames that one connection has accepted, to a multiple of a batch, and the error code that the
+    /// client got at its end.
     pub fn run_once(&self, server: &Server) -> anyhow::Result<(usize, Option<u32>)> {
         let mut client = Client::connect(server.https)?;
         client.send(&(self.opening)())?;
@@ -216,8 +216,8 @@ impl Flood {
         anyhow::bail!("{}: {FRAMES_MAX} frames were accepted", self.name)
     }
 
-    /// Sends the flood while another client measures: once in each `SPAN`, then on one connection after another, for about four
-    /// times `duration`.
+    /// Sends the flood while another client measures: once in each `SPAN`, then on one connection after another, for
+    /// about four times `duration`.
     pub fn measure(&self, server: &Server, duration: Duration) -> anyhow::Result<Waiting> {
         let round_count = (duration.as_secs_f64() / SPAN.as_secs_f64()).ceil() as usize;
         let (phase, connection_count) = (AtomicUsize::new(ALONE), AtomicUsize::new(0));

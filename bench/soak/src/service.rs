@@ -66,8 +66,8 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts the supervisor again by the same command, with the words of a launcher before it, after the previous one has
-    /// ended.
+    /// Starts the supervisor again by the same command, with the words of a launcher before it, after the previous one
+    /// has ended.
     pub(crate) fn restart_supervisor(&mut self, launcher: &[String]) -> anyhow::Result<()> {
         self.supervisor.wait()?;
         self.supervisor = spawn(&self.site.folder, launcher)?;

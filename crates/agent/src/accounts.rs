@@ -46,7 +46,8 @@ impl Registration {
 }
 
 impl Accounts {
-    /// Reads the roots and the keys of external accounts: to be called before the sandbox. Without `acme`, there are no authorities.
+    /// Reads the roots and the keys of external accounts: to be called before the sandbox. Without `acme`, there are no
+    /// authorities.
     pub(crate) fn new(acme: Option<&Acme>, timeout: Duration) -> Accounts {
         let Some(acme) = acme else { return Accounts { contacts: Vec::new(), entries: Vec::new() } };
         let entry = |authority: &Authority| Entry {

@@ -61,7 +61,8 @@ struct Addresses {
 }
 
 impl Addresses {
-    /// Takes over an answer. A resolver answers from its cache with the rest of the TTL, so a lower one counts only after some.
+    /// Takes over an answer. A resolver answers from its cache with the rest of the TTL, so a lower one counts only
+    /// after some.
     fn update(&mut self, list: Vec<IpAddr>, ttl_s: u32) {
         let lower = (self.lower.0 + 1, self.lower.1.max(ttl_s));
         if list != self.list {

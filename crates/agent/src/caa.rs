@@ -1,5 +1,5 @@
-//! CAA records in the zones of this server (RFC 8659): whether they let an authority issue. It would look itself, but a refusal counts
-//! against its limits.
+//! CAA records in the zones of this server (RFC 8659): whether they let an authority issue. It would look itself, but a
+//! refusal counts against its limits.
 
 use crate::name_servers::{Answer, NameServers};
 use sanderling_config::DomainName;
@@ -23,8 +23,8 @@ pub(crate) struct Issuance<'i> {
     pub(crate) method: &'i str,
 }
 
-/// Why this may not be issued for `name`, which is in the zone at `apex` and may be a wildcard, and the remedy. Records above the zone are
-/// not looked for.
+/// Why this may not be issued for `name`, which is in the zone at `apex` and may be a wildcard, and the remedy. Records
+/// above the zone are not looked for.
 pub(crate) async fn problem(
     name_servers: &NameServers,
     name: &str,

@@ -1,5 +1,5 @@
-//! Which zones catalogs bring (RFC 9432): decides from what the catalogs list now, and from what they have brought so far, which zones
-//! are added, removed, reset, or handed from one catalog to another. It does no I/O.
+//! Which zones catalogs bring (RFC 9432): decides from what the catalogs list now, and from what they have brought so
+//! far, which zones are added, removed, reset, or handed from one catalog to another. It does no I/O.
 
 use sanderling_config::DomainName;
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ pub(crate) struct Listing {
     pub(crate) groups: Vec<String>,
 }
 
-/// What catalogs list, by their names. `None` if a catalog is broken, expired, or was not transferred yet: what it has brought stays as
-/// it is (RFC 9432 §5.1).
+/// What catalogs list, by their names. `None` if a catalog is broken, expired, or was not transferred yet: what it has
+/// brought stays as it is (RFC 9432 §5.1).
 pub(crate) type Listings = BTreeMap<DomainName, Option<Vec<Listing>>>;
 
 /// A zone that a catalog has brought.
@@ -113,8 +113,8 @@ pub(crate) fn reconcile(
     outcome
 }
 
-/// The catalog that a zone belongs to at last, and what it says of the zone: the owner is followed by the catalog of its `coo` if that
-/// lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
+/// The catalog that a zone belongs to at last, and what it says of the zone: the owner is followed by the catalog of
+/// its `coo` if that lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
 fn last_owner<'l>(
     first: (&'l DomainName, &'l Listing),
     find: impl Fn(&DomainName) -> Option<&'l Listing>,
@@ -165,7 +165,8 @@ mod tests {
         members.iter().map(one).collect::<Vec<_>>().join(" ")
     }
 
-    /// The catalogs `c` and `d` list one version after the other; `!` is a broken catalog, and `-` one that is not configured.
+    /// The catalogs `c` and `d` list one version after the other; `!` is a broken catalog, and `-` one that is not
+    /// configured.
     #[track_caller]
     fn check(versions: &[([&str; 2], &str, &str)]) {
         let mut members = Members::new();

@@ -1,8 +1,9 @@
-//! Catalogs (RFC 9432) of other servers: starts the tasks of the zones that they bring, ends those of zones that they have removed, and
-//! lists them for the server process.
+//! Catalogs (RFC 9432) of other servers: starts the tasks of the zones that they bring, ends those of zones that they
+//! have removed, and lists them for the server process.
 //!
-//! One task compares what is with what is to be, whenever a catalog or what is served has changed. What it must know after a restart is in
-//! the state folder: the list of the zones, in which zones whose files are still to be removed have a place of their own.
+//! One task compares what is with what is to be, whenever a catalog or what is served has changed. What it must know
+//! after a restart is in the state folder: the list of the zones, in which zones whose files are still to be removed
+//! have a place of their own.
 
 use crate::catalog_members::{Clash, Listing, Listings, Member, Members, Outcome, reconcile};
 use crate::journals::remove_journal;
@@ -57,7 +58,8 @@ pub(crate) struct Catalogs {
 }
 
 impl Catalogs {
-    /// Starts the tasks of the catalogs and of the zones that they have brought. To be called in a [`tokio::task::LocalSet`].
+    /// Starts the tasks of the catalogs and of the zones that they have brought. To be called in a
+    /// [`tokio::task::LocalSet`].
     pub(crate) fn load(
         config: Rc<Config>,
         context: Rc<SecondaryContext>,

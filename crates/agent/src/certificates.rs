@@ -189,7 +189,8 @@ impl ManagedCertificate {
         }
     }
 
-    /// When an order that is due at a time is made although its key is not in all caches yet: after half of the time that is left.
+    /// When an order that is due at a time is made although its key is not in all caches yet: after half of the time
+    /// that is left.
     pub(crate) fn overdue_at(&self, due_unix_s: u64) -> u64 {
         let expires_at = self.issued.as_ref().map_or(0, |issued| issued.report.not_after_unix_s);
         due_unix_s + expires_at.saturating_sub(due_unix_s) / 2
@@ -249,8 +250,8 @@ impl ManagedCertificate {
         self.record.issued_by.as_deref()
     }
 
-    /// The certificate that an order at the authority with this directory replaces, if that authority makes suggestions. After a
-    /// failure the order does not say so, since some authorities fail because of it.
+    /// The certificate that an order at the authority with this directory replaces, if that authority makes
+    /// suggestions. After a failure the order does not say so, since some authorities fail because of it.
     pub(crate) fn replaced(&self, directory: &str) -> Option<CertificateIdentifier<'static>> {
         let is_first = self.record.failure_count == 0;
         let is_same = is_first && self.record.is_suggested && self.issued_by() == Some(directory);
@@ -304,7 +305,8 @@ impl ManagedCertificate {
         self.store(state);
     }
 
-    /// The clock was ahead until now. What has failed with it is forgotten, unless an order is due to the right clock as well.
+    /// The clock was ahead until now. What has failed with it is forgotten, unless an order is due to the right clock
+    /// as well.
     pub(crate) fn on_clock_set_back(&mut self, state: &StateFolder) {
         let Some(issued) = self.issued.as_ref().filter(|issued| issued.covers_names) else { return };
         let renew_at = self.record.renew_at_unix_s.unwrap_or_else(|| issued.default_renewal());
@@ -315,8 +317,8 @@ impl ManagedCertificate {
         }
     }
 
-    /// The authority suggests a time to renew from `start` to `end` (RFC 9773 §4.2). A time that was chosen stays while it is in
-    /// between.
+    /// The authority suggests a time to renew from `start` to `end` (RFC 9773 §4.2). A time that was chosen stays while
+    /// it is in between.
     pub(crate) fn on_suggestion(&mut self, start_unix_s: u64, end_unix_s: u64, state: &StateFolder) {
         let is_in_window = |at: &u64| (start_unix_s..=end_unix_s).contains(at);
         if self.record.is_suggested && self.record.renew_at_unix_s.as_ref().is_some_and(is_in_window) {

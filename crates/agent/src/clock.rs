@@ -11,7 +11,8 @@ pub(crate) fn unix_s() -> u64 {
 /// Seconds that a clock may be set back without notice: what is scheduled is that much late then.
 const SET_BACK_S_MIN: u64 = 600;
 
-/// Notices that the clock was set back, after it was ahead for some time: what was scheduled then would wait for that time to come again.
+/// Notices that the clock was set back, after it was ahead for some time: what was scheduled then would wait for that
+/// time to come again.
 #[derive(Debug)]
 pub(crate) struct ClockWatch {
     latest_unix_s: u64,

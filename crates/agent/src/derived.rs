@@ -1,8 +1,8 @@
-//! The records that follow the server. What is derived for the zones is put together here and stored in the state folder, from
-//! which the supervisor passes it on to the server process.
+//! The records that follow the server. What is derived for the zones is put together here and stored in the state
+//! folder, from which the supervisor passes it on to the server process.
 //!
-//! Only what is served is advertised: HTTPS records are derived for a name when a certificate for it is in service, and a policy for mail
-//! servers when one for its host is.
+//! Only what is served is advertised: HTTPS records are derived for a name when a certificate for it is in service, and
+//! a policy for mail servers when one for its host is.
 
 use crate::accounts::Accounts;
 use crate::alias_targets::AliasTargets;
@@ -73,8 +73,8 @@ impl DerivedZones {
         self.served.as_deref().unwrap_or_default()
     }
 
-    /// An order has ended, which may have registered an account, other keys are pinned, or the orders in progress have other
-    /// challenges.
+    /// An order has ended, which may have registered an account, other keys are pinned, or the orders in progress have
+    /// other challenges.
     pub(crate) fn on_change(&mut self) {
         self.is_outdated = true;
     }
@@ -138,7 +138,8 @@ impl DerivedZones {
 }
 
 impl DerivedZones {
-    /// The addresses of the targets of `ALIAS` in the zone. While it is not known which ones it has, they are those that are stored.
+    /// The addresses of the targets of `ALIAS` in the zone. While it is not known which ones it has, they are those
+    /// that are stored.
     fn alias_records(&self, apex: &DomainName, aliases: &AliasTargets) -> Vec<DerivedRecord> {
         aliases.records(apex, self.config.signed_zone(apex).is_some()).unwrap_or_else(|| {
             let stored = self.set.zones.get(apex.as_str()).into_iter().flat_map(|zone| &zone.records);

@@ -1,5 +1,5 @@
-//! The client of HTTPS for certificate authorities: one connection for each request, over HTTP/1.1. Time and size of an answer are
-//! limited.
+//! The client of HTTPS for certificate authorities: one connection for each request, over HTTP/1.1. Time and size of an
+//! answer are limited.
 
 use crate::clock::unix_s;
 use http_body_util::{BodyExt, Full, Limited};
@@ -38,7 +38,8 @@ pub(crate) struct HttpsClient {
 }
 
 impl HttpsClient {
-    /// A client that trusts the roots in the file `root`, or those of the system, and waits for `timeout` for an answer.
+    /// A client that trusts the roots in the file `root`, or those of the system, and waits for `timeout` for an
+    /// answer.
     ///
     /// # Errors
     /// The file cannot be read, or there is no root.
@@ -152,7 +153,8 @@ async fn connect_to_first(addresses: &[SocketAddr], time_max: Duration) -> Resul
     Err(problem)
 }
 
-/// Gives the field Retry-After the form of a number of seconds, which is the result; removes it if it has no form of RFC 9110 §10.2.3.
+/// Gives the field Retry-After the form of a number of seconds, which is the result; removes it if it has no form of
+/// RFC 9110 §10.2.3.
 fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64) -> Option<u64> {
     let text = headers.remove(RETRY_AFTER)?;
     let text = text.as_bytes().trim_ascii();
@@ -167,8 +169,8 @@ fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64) -> Option<u64
     Some(seconds)
 }
 
-/// What to do if the certificate of the authority is not valid at this time, which is the clock of this machine more often than the authority; or
-/// if nobody that is trusted has issued it.
+/// What to do if the certificate of the authority is not valid at this time, which is the clock of this machine more
+/// often than the authority; or if nobody that is trusted has issued it.
 fn remedy(error: &io::Error) -> &'static str {
     use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext, UnknownIssuer};
     match error.get_ref().and_then(|error| error.downcast_ref()) {

@@ -49,8 +49,8 @@ impl KeeperClient {
         self.lost.notified().await;
     }
 
-    /// A key of the zone that is not one of `known`: the one that was made for nothing before a crash, or a new one. It is on the
-    /// disk.
+    /// A key of the zone that is not one of `known`: the one that was made for nothing before a crash, or a new one. It
+    /// is on the disk.
     ///
     /// # Errors
     /// Why there is none.

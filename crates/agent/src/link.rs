@@ -92,9 +92,9 @@ impl Link {
         std::future::pending::<()>().await;
     }
 
-    /// Has the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`: even if it has lost
-    /// records or its serial went back. `changes`, as a log has them, may lead on from the version that it serves; then it applies these.
-    /// The text says what has become of the zone.
+    /// Has the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`: even
+    /// if it has lost records or its serial went back. `changes`, as a log has them, may lead on from the version that
+    /// it serves; then it applies these. The text says what has become of the zone.
     ///
     /// # Errors
     /// Why it has not.
@@ -178,8 +178,8 @@ impl Link {
         self.send(Event::KeeperLost, Vec::new());
     }
 
-    /// Has the server process answer `challenges` besides those of other orders, until what is returned is dropped. Returns when
-    /// it does; `None` if it does not in time.
+    /// Has the server process answer `challenges` besides those of other orders, until what is returned is dropped.
+    /// Returns when it does; `None` if it does not in time.
     pub(crate) async fn publish(&self, challenges: Vec<Challenge>) -> Option<Published<'_>> {
         self.challenges.borrow_mut().challenges.extend(challenges.iter().cloned());
         let published = Published { link: self, challenges };

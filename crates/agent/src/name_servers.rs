@@ -1,5 +1,5 @@
-//! The other name servers of the zones of this server, asked directly: whether each of them answers what this server answers. A
-//! resolver would not do, since it keeps what it has heard.
+//! The other name servers of the zones of this server, asked directly: whether each of them answers what this server
+//! answers. A resolver would not do, since it keeps what it has heard.
 
 use crate::clock::unix_s;
 use crate::dns_exchange::{DNS_PORT, ExchangeError, RCODE_NXDOMAIN, REPLY_TIMEOUT, exchange};
@@ -110,8 +110,9 @@ impl NameServers {
         NameServers { config }
     }
 
-    /// Waits until each other name server of the zones, and this one if it signs, answers as expected, for at most `time_max`. One that does not answer at all is
-    /// logged, and left out. So is the delegation of a name to other servers: the operator has made it.
+    /// Waits until each other name server of the zones, and this one if it signs, answers as expected, for at most
+    /// `time_max`. One that does not answer at all is logged, and left out. So is the delegation of a name to other
+    /// servers: the operator has made it.
     pub(crate) async fn wait_until_answered(&self, expectations: &[Expectation], time_max: Duration) -> Unanswered {
         let deadline = Instant::now() + time_max;
         let mut by_zone: BTreeMap<&DomainName, Vec<&Expectation>> = BTreeMap::new();
@@ -141,8 +142,9 @@ impl NameServers {
         Unanswered { lags, not_found }
     }
 
-    /// The oldest serial with which any name server of the zone answers, this one included. One that is unreachable from this machine, for
-    /// example as it has no IPv6, is left out. Those of other signers have serials of their own: they must have the DNSKEY records.
+    /// The oldest serial with which any name server of the zone answers, this one included. One that is unreachable
+    /// from this machine, for example as it has no IPv6, is left out. Those of other signers have serials of their own:
+    /// they must have the DNSKEY records.
     ///
     /// # Errors
     /// A server does not answer, or is not known; or one of another signer has other DNSKEY records.
@@ -233,7 +235,8 @@ impl NameServers {
         Some(NameServer { host: "this server".to_owned(), address })
     }
 
-    /// The addresses of a name server. This server knows those of its own zone; others come from the resolver of the system.
+    /// The addresses of a name server. This server knows those of its own zone; others come from the resolver of the
+    /// system.
     ///
     /// # Errors
     /// The name server has no addresses, or nobody says which.

@@ -1,6 +1,6 @@
-//! Tells secondary servers that a zone has changed (RFC 1996): at once, and again after growing pauses until they confirm it, a
-//! bounded number of times. A later version takes the place of the one before. A server that learns of its zones by a catalog may not have
-//! a new zone yet: its errors do not end the attempts for the first version.
+//! Tells secondary servers that a zone has changed (RFC 1996): at once, and again after growing pauses until they
+//! confirm it, a bounded number of times. A later version takes the place of the one before. A server that learns of
+//! its zones by a catalog may not have a new zone yet: its errors do not end the attempts for the first version.
 //!
 //! Each secondary of each zone has its own task while it has not confirmed the last version.
 
@@ -114,8 +114,8 @@ impl Notifier {
 }
 
 impl Shared {
-    /// Sends NOTIFY until the server answers. Any answer ends the attempts (RFC 1996 §3.6), but an error does not if the server may not have
-    /// the zone yet.
+    /// Sends NOTIFY until the server answers. Any answer ends the attempts (RFC 1996 §3.6), but an error does not if
+    /// the server may not have the zone yet.
     async fn tell(&self, name: &DomainName, serial: u32, secondary: &Secondary, may_lack_zone: bool) -> NotifyOutcome {
         let apex = wire_name(name);
         let mut time_max = FIRST_TIMEOUT;

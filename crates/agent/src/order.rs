@@ -1,5 +1,5 @@
-//! One order, from its request to the stored certificate (RFC 8555 §7.1.6). It is in the state folder with its key as soon as the
-//! authority knows it, so that another agent goes on with it.
+//! One order, from its request to the stored certificate (RFC 8555 §7.1.6). It is in the state folder with its key as
+//! soon as the authority knows it, so that another agent goes on with it.
 
 use crate::accounts::Accounts;
 use crate::caa::{self, Issuance};
@@ -28,12 +28,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Times that an order goes on after nonces that were not valid any more, besides the attempts of the library with each.
+/// Times that an order goes on after nonces that were not valid any more, besides the attempts of the library with
+/// each.
 const NONCE_FAILURES_MAX: u32 = 20;
 const NONCE_FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// Time for an order, besides that for other name servers.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
-/// How an order is looked at until it is given up for now. Pauses that the authority asks for have precedence (RFC 8555 §7.4).
+/// How an order is looked at until it is given up for now. Pauses that the authority asks for have precedence (RFC 8555
+/// §7.4).
 const POLLS: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(100)).backoff(1.2).timeout(Duration::from_secs(300));
 
@@ -186,8 +188,8 @@ impl Orders {
         Ok(())
     }
 
-    /// The directory of the authority whose order is in the state folder although its certificate is stored: the agent was
-    /// killed in between.
+    /// The directory of the authority whose order is in the state folder although its certificate is stored: the agent
+    /// was killed in between.
     pub(crate) fn stored_by(&self, name: &str) -> Option<String> {
         let saved = self.saved_order(name)?;
         let key = self.state.read(&format!("{CERTIFICATES}/{name}/{KEY_FILE}")).ok().flatten()?;
@@ -226,7 +228,8 @@ impl Orders {
         Err(Failure::new(Kind::Refused, cause, remedy))
     }
 
-    /// Whether the authority looks for records of the names in the zones of this server. It looks elsewhere for names that are delegated.
+    /// Whether the authority looks for records of the names in the zones of this server. It looks elsewhere for names
+    /// that are delegated.
     async fn check_delegations(&self, request: &OrderRequest) -> Result<(), Failure> {
         for name in &request.names {
             let is_by_record = method(&self.config, name, request.prefers_http)? == ChallengeType::Dns01;
@@ -301,7 +304,8 @@ impl Orders {
         let order = match request.replaces.clone() {
             None => account.new_order(&new()).await?,
             Some(replaces) => match account.new_order(&new().replaces(replaces)).await.map_err(Failure::from) {
-                // RFC 9773 §5: it was replaced already, or the authority does not know it, or not as one of this account.
+                // RFC 9773 §5: it was replaced already, or the authority does not know it, or not as one of this
+                // account.
                 Err(failure) if failure.kind == Kind::Refused => {
                     log_warning(&format!("certificate {}: {failure}; requesting it as a new one", request.name));
                     account.new_order(&new()).await?

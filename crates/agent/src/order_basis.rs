@@ -1,5 +1,5 @@
-//! What an order depends on, as a digest that is stored with its failures. If the operator has corrected something of it, the failures
-//! before are forgotten, and the next order is made at once.
+//! What an order depends on, as a digest that is stored with its failures. If the operator has corrected something of
+//! it, the failures before are forgotten, and the next order is made at once.
 
 use data_encoding::HEXLOWER;
 use sanderling_config::{CertificateFiles, Config, NameValidation};

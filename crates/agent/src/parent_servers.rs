@@ -1,4 +1,5 @@
-//! The DS records of a zone, asked from all servers of its parent zone directly: a resolver would answer from its cache.
+//! The DS records of a zone, asked from all servers of its parent zone directly: a resolver would answer from its
+//! cache.
 
 use crate::clock::unix_s;
 use crate::dns_exchange::{DNS_PORT, ExchangeError, RCODE_NXDOMAIN, REPLY_TIMEOUT, exchange};
@@ -29,8 +30,8 @@ impl ParentServers {
         ParentServers { resolvers, port: DNS_PORT }
     }
 
-    /// What all servers of the parent zone of `apex` answer: those of `configured`, or all that are found if there are none. One that is
-    /// unreachable from this machine, for example as it has no IPv6, is left out.
+    /// What all servers of the parent zone of `apex` answer: those of `configured`, or all that are found if there are
+    /// none. One that is unreachable from this machine, for example as it has no IPv6, is left out.
     ///
     /// # Errors
     /// Why that is not known: a server does not answer, or they disagree.

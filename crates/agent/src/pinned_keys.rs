@@ -1,5 +1,5 @@
-//! The rotations of the certificates whose keys are pinned by TLSA records. Each is in the state folder with its next key, before
-//! anything is done that follows from it.
+//! The rotations of the certificates whose keys are pinned by TLSA records. Each is in the state folder with its next
+//! key, before anything is done that follows from it.
 
 use crate::clock::unix_s;
 use crate::json_files::read_json;
@@ -125,8 +125,9 @@ impl PinnedKeys {
         stored.filter_map(wait).min()
     }
 
-    /// These certificates are in service, as the server process says. It is believed only what can be: that they have a key
-    /// which is pinned, or that of the certificate in the state folder. The names of those whose rotations have changed.
+    /// These certificates are in service, as the server process says. It is believed only what can be: that they have a
+    /// key which is pinned, or that of the certificate in the state folder. The names of those whose rotations have
+    /// changed.
     pub(crate) fn on_served(&mut self, served: &[ServedCertificate]) -> Vec<String> {
         let state = Arc::clone(&self.state);
         self.change_all(|name, entry, config| {
@@ -155,8 +156,8 @@ impl PinnedKeys {
         })
     }
 
-    /// Makes the keys that are due, and corrects times of a clock that was ahead. The names of the certificates whose rotations have
-    /// changed.
+    /// Makes the keys that are due, and corrects times of a clock that was ahead. The names of the certificates whose
+    /// rotations have changed.
     pub(crate) fn make_keys(&mut self) -> Vec<String> {
         let handshake_s = self.handshake_s();
         self.change_all(|_, entry, config| {
@@ -239,7 +240,8 @@ impl PinnedKeys {
 }
 
 impl Question {
-    /// Asks this server and all other name servers of the zones, for some time; whether each of them answers with both keys.
+    /// Asks this server and all other name servers of the zones, for some time; whether each of them answers with both
+    /// keys.
     pub(crate) async fn ask(&self, name_servers: &NameServers) -> bool {
         let rdatas: Vec<Vec<u8>> = self.keys.iter().map(tlsa_rdata).collect();
         let has_all = Rc::new(move |records: &[Vec<u8>]| rdatas.iter().all(|rdata| records.contains(rdata)));

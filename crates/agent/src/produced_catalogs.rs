@@ -1,5 +1,5 @@
-//! Catalogs (RFC 9432) of the zones of this server: writes each as a zone file, which the server process loads as those from primaries, and
-//! its secondaries transfer like any zone.
+//! Catalogs (RFC 9432) of the zones of this server: writes each as a zone file, which the server process loads as those
+//! from primaries, and its secondaries transfer like any zone.
 
 use crate::catalogs::read_catalog;
 use crate::clock::unix_s;
@@ -80,7 +80,8 @@ impl ProducedCatalogs {
         }
     }
 
-    /// Stores another version of a catalog if its zones have changed, and has the server process load it; whether nothing is left to do.
+    /// Stores another version of a catalog if its zones have changed, and has the server process load it; whether
+    /// nothing is left to do.
     async fn update(&mut self, catalog: &Catalog) -> bool {
         let stored = self.stored.get(&catalog.apex).cloned().unwrap_or_default();
         let (zones, served_serial) = {
@@ -107,8 +108,8 @@ impl ProducedCatalogs {
         false
     }
 
-    /// The zones that all secondaries of the catalog may transfer. While the folder of zones cannot be listed, or the file of a zone has
-    /// errors, none is removed.
+    /// The zones that all secondaries of the catalog may transfer. While the folder of zones cannot be listed, or the
+    /// file of a zone has errors, none is removed.
     fn zones_of(&self, catalog: &Catalog, served: &ServedState, stored: &StoredCatalog) -> ListedZones {
         let transfers = self.config.transfers_by_zone();
         let is_catalog = |name: &DomainName| self.config.catalogs.iter().any(|one| one.apex == *name);

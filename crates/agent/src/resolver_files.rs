@@ -1,5 +1,5 @@
-//! The files that the resolver of the C library reads. The sandbox lets the agent read those that were there when it started: if another
-//! one is in the place of one of them, the agent must be started again.
+//! The files that the resolver of the C library reads. The sandbox lets the agent read those that were there when it
+//! started: if another one is in the place of one of them, the agent must be started again.
 
 use std::fs::{self, File};
 use std::io;
@@ -42,7 +42,8 @@ impl ResolverFiles {
         self.0.iter().filter_map(|file| file.opened.as_ref())
     }
 
-    /// The first file in whose place is another one now. One that was removed is not waited for: another one follows, or none.
+    /// The first file in whose place is another one now. One that was removed is not waited for: another one follows,
+    /// or none.
     pub(crate) fn replaced(&self) -> Option<&Path> {
         let is_replaced = |file: &&ResolverFile| {
             let now = identity(&file.path);

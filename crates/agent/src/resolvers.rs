@@ -54,7 +54,8 @@ impl Resolvers {
         Resolvers { configured }
     }
 
-    /// Their addresses. The file of the system is read each time, since it changes with the network that a machine is in.
+    /// Their addresses. The file of the system is read each time, since it changes with the network that a machine is
+    /// in.
     fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.configured.iter().flat_map(|resolver| match resolver {
             Resolver::System => system_resolvers(&std::fs::read_to_string(RESOLVER_FILE).unwrap_or_default()),

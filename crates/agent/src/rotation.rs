@@ -1,8 +1,8 @@
-//! The rotation of the keys of one certificate, whose public keys are pinned by TLSA records (RFC 7671 §8.1): every key is in all
-//! caches before it is in service, and out of service before its record is removed.
+//! The rotation of the keys of one certificate, whose public keys are pinned by TLSA records (RFC 7671 §8.1): every key
+//! is in all caches before it is in service, and out of service before its record is removed.
 //!
-//! The records always pin two keys: that in service, and that of the next certificate. So a renewal needs no wait, unless the one
-//! before was just now.
+//! The records always pin two keys: that in service, and that of the next certificate. So a renewal needs no wait,
+//! unless the one before was just now.
 //!
 //! ```text
 //! Publishing ── all name servers answer with the keys ──→ Caching ── old records have left all caches ──→ an order may be made
@@ -10,16 +10,16 @@
 //!      └── Overlapping: handshakes with the old key end; then a new next key ←── the next key is in service ──────┘
 //! ```
 //!
-//! This module does nothing but decide. Its state is stored before anything else is done that follows from it, and everything that
-//! follows from a state can be done again: a crash at any moment does no harm.
+//! This module does nothing but decide. Its state is stored before anything else is done that follows from it, and
+//! everything that follows from a state can be done again: a crash at any moment does no harm.
 
 use serde::{Deserialize, Serialize};
 
 /// The SHA-256 of a public key, in hexadecimal digits.
 pub(crate) type KeyDigest = String;
 
-/// Seconds by which a wait is longer than a TTL, for an answer on its way and for clocks that count whole seconds, besides a tenth
-/// of the TTL.
+/// Seconds by which a wait is longer than a TTL, for an answer on its way and for clocks that count whole seconds,
+/// besides a tenth of the TTL.
 const MARGIN_S: u64 = 2;
 
 /// The keys of a certificate, and how far they are.
@@ -32,7 +32,8 @@ pub(crate) struct Rotation {
     phase: Phase,
     /// The longest TTL that records with these two keys have had.
     ttl_s: u32,
-    /// For how long records without the next key may stay in caches after the last name server has stopped to answer with them.
+    /// For how long records without the next key may stay in caches after the last name server has stopped to answer
+    /// with them.
     wait_s: u64,
 }
 
@@ -61,7 +62,8 @@ pub(crate) enum Step {
 }
 
 impl Rotation {
-    /// The rotation of a certificate that is in service with the key `current`; nothing was published. `next` is a new key.
+    /// The rotation of a certificate that is in service with the key `current`; nothing was published. `next` is a new
+    /// key.
     pub(crate) fn new(current: KeyDigest, next: KeyDigest, ttl_s: u32) -> Rotation {
         Rotation { current, next, phase: Phase::Publishing, ttl_s, wait_s: wait_s(ttl_s) }
     }
@@ -100,7 +102,8 @@ impl Rotation {
         }
     }
 
-    /// New handshakes are made with this key. If it is a third one, the records are wrong until those with it are published.
+    /// New handshakes are made with this key. If it is a third one, the records are wrong until those with it are
+    /// published.
     pub(crate) fn on_served(&mut self, key: &KeyDigest, now_unix_s: u64) {
         let is_overlapping = matches!(self.phase, Phase::Overlapping { .. });
         if *key == self.next && !is_overlapping {
@@ -115,7 +118,8 @@ impl Rotation {
         }
     }
 
-    /// `key` is the key of the certificate after that in service, whose key was the next one. Records have this TTL from now on.
+    /// `key` is the key of the certificate after that in service, whose key was the next one. Records have this TTL
+    /// from now on.
     pub(crate) fn on_key_made(&mut self, key: KeyDigest, ttl_s: u32) {
         self.current = std::mem::replace(&mut self.next, key);
         self.wait_s = wait_s(self.ttl_s.max(ttl_s));

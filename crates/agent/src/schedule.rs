@@ -1,6 +1,7 @@
 //! Everything that has a date, in one place: the agent waits for the earliest entry, and the operator sees all of them.
 //!
-//! Entries are in wall-clock time, since dates of certificates are: what was due while the machine slept is due afterwards.
+//! Entries are in wall-clock time, since dates of certificates are: what was due while the machine slept is due
+//! afterwards.
 
 use sanderling_ipc::agent::ScheduledTask;
 

@@ -1,8 +1,10 @@
-//! A zone that is transferred from primary servers: asks them for a later version by the timers of its SOA (RFC 1034 §4.3.5), or as
-//! soon as they send NOTIFY, stores what was transferred, has the server process load it, and removes it when it has expired.
+//! A zone that is transferred from primary servers: asks them for a later version by the timers of its SOA (RFC 1034
+//! §4.3.5), or as soon as they send NOTIFY, stores what was transferred, has the server process load it, and removes it
+//! when it has expired.
 //!
-//! Each zone has a task, which is one loop: it compares what is with what is to be, and waits. What it must know after a restart is
-//! in the state folder: the zone file, which exists as long as the zone may be served, and the record beside it.
+//! Each zone has a task, which is one loop: it compares what is with what is to be, and waits. What it must know after
+//! a restart is in the state folder: the zone file, which exists as long as the zone may be served, and the record
+//! beside it.
 
 use crate::clock::{random_between, unix_s};
 use crate::dns_exchange::{ExchangeError, exchange};
@@ -102,8 +104,8 @@ impl Drop for SecondaryHandle {
 }
 
 impl SecondaryHandle {
-    /// Starts the task of `zone`. If it is signed, its `signer` gets each version in the place of the server process; of a catalog,
-    /// `watched_by` is notified. To be called in a [`tokio::task::LocalSet`].
+    /// Starts the task of `zone`. If it is signed, its `signer` gets each version in the place of the server process;
+    /// of a catalog, `watched_by` is notified. To be called in a [`tokio::task::LocalSet`].
     pub(crate) fn start(
         zone: &SecondaryZone,
         signer: Option<SourceChanged>,
@@ -276,11 +278,13 @@ struct ZoneTask {
     record: Record,
     /// What has led to the stored version from the one before, as a log has it; empty if that is not known.
     changes: Vec<u8>,
-    /// Bytes of the log with the changes since the version in the zone file, 0 if there is none; `None` if no changes can be appended.
+    /// Bytes of the log with the changes since the version in the zone file, 0 if there is none; `None` if no changes
+    /// can be appended.
     log_bytes: Option<u64>,
     /// The server process has not accepted what changes have led to, so the whole zone is transferred.
     needs_whole: bool,
-    /// Seconds that the next question is earlier than it must be, so that many zones are not asked for at the same time.
+    /// Seconds that the next question is earlier than it must be, so that many zones are not asked for at the same
+    /// time.
     earlier_s: u64,
     /// The first one to ask: the last one that was of use.
     primary_index: usize,
@@ -325,7 +329,8 @@ impl ZoneTask {
         task
     }
 
-    /// Whether changes of the zone are appended to a log. Others read the file of a catalog and of a zone that is signed.
+    /// Whether changes of the zone are appended to a log. Others read the file of a catalog and of a zone that is
+    /// signed.
     fn has_log(&self) -> bool {
         self.signer.is_none() && self.shared.watched_by.is_none()
     }
@@ -348,7 +353,8 @@ impl ZoneTask {
         loop {
             self.record = self.record.not_after(unix_s());
             if self.record.version.is_some() && !self.context.state.has(&self.zone_file()) {
-                // Of a crash between the removal of an expired zone and that of its record, or of an operator that has removed it.
+                // Of a crash between the removal of an expired zone and that of its record, or of an operator that has
+                // removed it.
                 self.record = Record::default();
             }
             self.expire_if_due().await;
@@ -520,8 +526,8 @@ impl ZoneTask {
         }
     }
 
-    /// The SOA over UDP, or over TCP if the server does not answer, refuses, or the reply does not fit. Knot answers for catalogs over
-    /// TCP alone.
+    /// The SOA over UDP, or over TCP if the server does not answer, refuses, or the reply does not fit. Knot answers
+    /// for catalogs over TCP alone.
     async fn soa(&self, source: &TransferSource) -> Result<SoaTimers, Failure> {
         let _permit = self.context.questions.acquire().await;
         let apex = source.apex.as_name();
@@ -581,7 +587,8 @@ impl ZoneTask {
         self.earlier_s = random_between(0, refresh_s / 10);
     }
 
-    /// Changes the zone file, and then the record. A crash in between leaves a zone file that is not served for too long.
+    /// Changes the zone file, and then the record. A crash in between leaves a zone file that is not served for too
+    /// long.
     ///
     /// A disk takes some milliseconds for each of them, and other zones are not to wait.
     async fn store(&self, change: ZoneChange, record: &Record) -> Result<(), StateError> {

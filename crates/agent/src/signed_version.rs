@@ -1,6 +1,7 @@
-//! The signed version of a zone and how it is stored: a file with a whole version, and a log with the changes since. A change is appended to
-//! the log. When the log is long, the whole version is written in the background, and then the log is replaced by one with the changes since.
-//! The changes in the log that come before the version in the file are ignored, so that each crash leaves a version and what leads on from it.
+//! The signed version of a zone and how it is stored: a file with a whole version, and a log with the changes since. A
+//! change is appended to the log. When the log is long, the whole version is written in the background, and then the
+//! log is replaced by one with the changes since. The changes in the log that come before the version in the file are
+//! ignored, so that each crash leaves a version and what leads on from it.
 
 use sanderling_config::SignedZone as SignedZoneConfig;
 use sanderling_dns::change_log::{self, ChangeLog};

@@ -1,8 +1,9 @@
-//! A zone that is signed: reads its records, has the keeper sign with the keys of [`SigningKeys`], stores the signed version, and has the
-//! server process load it.
+//! A zone that is signed: reads its records, has the keeper sign with the keys of [`SigningKeys`], stores the signed
+//! version, and has the server process load it.
 //!
-//! Each zone has a task, which is one loop: it compares what is with what is to be, and waits. What it must know after a restart is in the
-//! state folder: the signed version, and the state of the keys beside it, which is stored before a version that follows from it.
+//! Each zone has a task, which is one loop: it compares what is with what is to be, and waits. What it must know after
+//! a restart is in the state folder: the signed version, and the state of the keys beside it, which is stored before a
+//! version that follows from it.
 
 mod in_part;
 mod reading;
@@ -137,7 +138,8 @@ impl Drop for SigningHandle {
 }
 
 impl SigningHandle {
-    /// Starts the task of `zone`, whose records are in the file of `source`. To be called in a [`tokio::task::LocalSet`].
+    /// Starts the task of `zone`, whose records are in the file of `source`. To be called in a
+    /// [`tokio::task::LocalSet`].
     pub(crate) fn start(zone: &SignedZoneConfig, source: Zone, context: Rc<SigningContext>) -> SigningHandle {
         let shared = Rc::new(Shared { reread: RefCell::new(Some(Reread::default())), ..Shared::default() });
         let task = SigningTask::new(zone, source, context, Rc::clone(&shared));
@@ -243,7 +245,8 @@ struct Unsigned {
     /// What dynamic updates have made of the files; `None` if the zone has none.
     updates: Option<ZoneUpdates>,
     derivation: Arc<ZoneDerivation>,
-    /// The files, from which the records are read when others are derived: the operator may be changing those on the disk.
+    /// The files, from which the records are read when others are derived: the operator may be changing those on the
+    /// disk.
     files: Option<Vec<(PathBuf, Vec<u8>)>>,
 }
 
@@ -582,7 +585,8 @@ impl SigningTask {
         self.store(signed).await
     }
 
-    /// The records of the file, or those of the signed version if the file could not be read since the start: its signatures must not expire.
+    /// The records of the file, or those of the signed version if the file could not be read since the start: its
+    /// signatures must not expire.
     fn records_to_sign(&self) -> Option<Arc<Records>> {
         let (apex, keys) = (self.apex.as_name(), self.keys.keys());
         match (&self.unsigned, &self.signed) {
@@ -597,16 +601,17 @@ impl SigningTask {
         }
     }
 
-    /// Whether the server process answers with a later serial than that of the stored version, which it then refuses. Another policy has
-    /// given it such a serial.
+    /// Whether the server process answers with a later serial than that of the stored version, which it then refuses.
+    /// Another policy has given it such a serial.
     fn is_behind(&self) -> bool {
         let counts = self.zone.signing.serial != SignedSerial::Keep;
         let serials = self.signed.as_ref().zip(self.shared.served.get());
         counts && serials.is_some_and(|(signed, served)| is_later(served, signed.stored.serial))
     }
 
-    /// The version before, with the serial from which the next one counts. Before the first one, the server process may have answered with
-    /// the serial of the file: the first signed version has a later one. If the version before is not there any more, its serial still is.
+    /// The version before, with the serial from which the next one counts. Before the first one, the server process may
+    /// have answered with the serial of the file: the first signed version has a later one. If the version before is
+    /// not there any more, its serial still is.
     fn previous(&self) -> Option<Arc<Records>> {
         let served = self.shared.served.get();
         if let Some(signed) = &self.signed {
@@ -695,7 +700,8 @@ impl SigningTask {
         self.shared.wake.notify_one();
     }
 
-    /// Has the server process load the signed version, unless it answers from it. A client that waits is told what has become of the zone.
+    /// Has the server process load the signed version, unless it answers from it. A client that waits is told what has
+    /// become of the zone.
     async fn hand_over_if_needed(&mut self, reread: Option<&Reread>) {
         let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
         // Before the first signed version, the server process may answer from the file of the operator.
@@ -729,7 +735,8 @@ impl SigningTask {
         }
     }
 
-    /// Has the server process load the file of the operator if the zone is named by a command, and is not signed yet or not any more.
+    /// Has the server process load the file of the operator if the zone is named by a command, and is not signed yet or
+    /// not any more.
     async fn reload_unsigned(&self, reread: Option<&Reread>) {
         let Some(reread) = reread.filter(|reread| reread.is_named && self.problem.is_none()) else { return };
         let context = Rc::clone(&self.context);

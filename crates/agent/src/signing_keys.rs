@@ -1,7 +1,8 @@
-//! The keys of a zone that is signed: has the keeper make and erase them, stores their state, and says what is to be found out.
+//! The keys of a zone that is signed: has the keeper make and erase them, stores their state, and says what is to be
+//! found out.
 //!
-//! A key is made before the state has it, and the state is stored before anything follows from it: so the next agent goes on from any
-//! point.
+//! A key is made before the state has it, and the state is stored before anything follows from it: so the next agent
+//! goes on from any point.
 
 use crate::clock::unix_s;
 use crate::keeper_client::KeeperClient;

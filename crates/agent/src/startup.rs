@@ -121,8 +121,8 @@ fn run_with(
     })
 }
 
-/// Restricts this process: it connects to other machines, reads and writes its folders of the state folder, and reads the files of zones
-/// that it signs.
+/// Restricts this process: it connects to other machines, reads and writes its folders of the state folder, and reads
+/// the files of zones that it signs.
 fn confine(config: &Config, resolver_files: &ResolverFiles, state: &Path) -> io::Result<()> {
     let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
     let zone_folders = config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_some()).map(folder_of);

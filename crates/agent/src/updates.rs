@@ -1,7 +1,7 @@
 //! Stores what dynamic updates have made of zones, before the server process answers the clients.
 //!
-//! Two server processes may have updates stored while one replaces the other. What is stored is replaced only by what was made of it:
-//! otherwise the process is told so, reads it, and applies its updates to it.
+//! Two server processes may have updates stored while one replaces the other. What is stored is replaced only by what
+//! was made of it: otherwise the process is told so, reads it, and applies its updates to it.
 
 use crate::link::Link;
 use sanderling_config::log::log_error;

@@ -1,5 +1,5 @@
-//! Asks what the state of the keys of a zone waits for: which version the name servers of the zone have, and which DS records the parent
-//! zone.
+//! Asks what the state of the keys of a zone waits for: which version the name servers of the zone have, and which DS
+//! records the parent zone.
 
 use crate::name_servers::NameServers;
 use crate::parent_servers::ParentServers;

@@ -1,5 +1,6 @@
-//! A zone transfer from a primary server, over TCP: from the connection to the zone, which was built as the server process builds
-//! it, so that what the server would refuse is refused here. Of IXFR, the changes are applied to the stored version.
+//! A zone transfer from a primary server, over TCP: from the connection to the zone, which was built as the server
+//! process builds it, so that what the server would refuse is refused here. Of IXFR, the changes are applied to the
+//! stored version.
 
 use crate::clock::unix_s;
 use crate::dns_exchange::{DnsStream, IDLE_TIMEOUT, random_id};
@@ -115,8 +116,8 @@ pub(crate) struct StoredVersion {
 }
 
 impl StoredVersion {
-    /// Whether `changes` are to be appended to the log. Otherwise a whole version is written: of a small zone, whose text is soon written, and if the
-    /// log would be long.
+    /// Whether `changes` are to be appended to the log. Otherwise a whole version is written: of a small zone, whose
+    /// text is soon written, and if the log would be long.
     fn takes(&self, changes: &[u8]) -> bool {
         let file_bytes = std::fs::metadata(&self.file).map_or(0, |file| file.len());
         let fits = |log_bytes: u64| log_bytes + changes.len() as u64 <= file_bytes / FILE_SHARE;
@@ -275,7 +276,8 @@ fn patched(
     Ok(builder)
 }
 
-/// The log beside `file`, which has the version with this serial, as far as it leads on from it; and the serial that it leads to.
+/// The log beside `file`, which has the version with this serial, as far as it leads on from it; and the serial that it
+/// leads to.
 pub(crate) fn read_log(file: &Path, apex: NameBuf, serial: u32) -> io::Result<(Vec<u8>, u32)> {
     let mut log = match std::fs::read(changes_file(file)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

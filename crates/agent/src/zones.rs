@@ -282,7 +282,8 @@ impl Zones {
     }
 }
 
-/// Has the supervisor connect the agent to the keeper again when an exchange has failed, after a while: the next one may fail as well.
+/// Has the supervisor connect the agent to the keeper again when an exchange has failed, after a while: the next one
+/// may fail as well.
 async fn replace_lost_keeper(signing: Rc<SigningContext>) {
     loop {
         signing.keeper.lost().await;

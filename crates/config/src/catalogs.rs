@@ -66,7 +66,8 @@ impl Catalog {
         Some(SecondaryZone { apex: apex.clone(), primaries, location: self.location.clone() })
     }
 
-    /// Whether this server lists a zone with these transfers in the catalog: all that the catalog is for may transfer it.
+    /// Whether this server lists a zone with these transfers in the catalog: all that the catalog is for may transfer
+    /// it.
     pub fn lists(&self, transfers: &ZoneTransfers) -> bool {
         match &self.role {
             CatalogRole::Producer { secondaries, .. } => {

@@ -98,13 +98,15 @@ pub struct Config {
     pub acme: Option<Acme>,
     /// What is derived for each domain, in the order of the file.
     pub derived: Vec<DerivedRecords>,
-    /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first certificate.
+    /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first
+    /// certificate.
     pub refuses_unknown_names: bool,
     /// Whether the server makes a certificate for `localhost`; there is no other one then.
     pub has_self_signed_certificate: bool,
     /// What replies of DNS have besides records.
     pub replies: DnsReplies,
-    /// The resolvers that the agent asks, for the targets of `ALIAS` among others. Without one, no zone may have `ALIAS`.
+    /// The resolvers that the agent asks, for the targets of `ALIAS` among others. Without one, no zone may have
+    /// `ALIAS`.
     pub resolvers: Vec<Resolver>,
     /// Exemptions from the limits of DNS replies.
     pub dns_rate_limit: RateLimit,
@@ -210,7 +212,8 @@ impl Config {
         self.sites.iter().filter_map(|site| site.options.hsts.as_ref()?.risk())
     }
 
-    /// That sites answer DNS queries over HTTP alone, which clients do not send. A trusted proxy may add the encryption.
+    /// That sites answer DNS queries over HTTP alone, which clients do not send. A trusted proxy may add the
+    /// encryption.
     pub fn unencrypted_doh(&self) -> impl Iterator<Item = Diagnostic> {
         let is_encrypted = |site: &Site| {
             let is_for_site = |files: &CertificateFiles| files.names.iter().any(|name| site.hosts.contains(name));
@@ -324,7 +327,8 @@ impl Config {
         !self.derived.is_empty() || self.resolves_aliases()
     }
 
-    /// Whether the state folder has zones, journals of zones, or dynamic updates, or the agent needs to know which zones are served.
+    /// Whether the state folder has zones, journals of zones, or dynamic updates, or the agent needs to know which
+    /// zones are served.
     pub fn has_stored_zones(&self) -> bool {
         !(self.signed_zones.is_empty() && self.zone_updates.is_empty())
             || self.has_transferred_zones()
@@ -336,7 +340,8 @@ impl Config {
         self.signed_zones.iter().find(|zone| zone.apex == *apex)
     }
 
-    /// A warning for each zone that is signed according to the state folder `state`, and is served without signatures since its `dnssec` was removed.
+    /// A warning for each zone that is signed according to the state folder `state`, and is served without signatures
+    /// since its `dnssec` was removed.
     pub fn abandoned_signatures(&self, state: &Path) -> Vec<Diagnostic> {
         let zones = self.zones.iter().filter(|zone| self.signed_zone(&zone.apex).is_none());
         zones.filter_map(|zone| abandoned_signatures(zone, state)).collect()
@@ -356,7 +361,8 @@ impl Config {
         self.replies.cookies && self.has_zones()
     }
 
-    /// Whether a server process has secrets that are in files of the operator, or a private key: its memory must not be read.
+    /// Whether a server process has secrets that are in files of the operator, or a private key: its memory must not be
+    /// read.
     pub fn has_secrets(&self) -> bool {
         self.has_tls()
             || self.replies.cookie_secret_file.is_some()
@@ -493,8 +499,8 @@ impl Metrics {
     }
 }
 
-/// Whether only this machine or its own network reaches the address: loopback, private use, link-local, or shared by the customers
-/// of a network (RFC 1918, RFC 3927, RFC 4193, RFC 4291 §2.5.6, RFC 6598).
+/// Whether only this machine or its own network reaches the address: loopback, private use, link-local, or shared by
+/// the customers of a network (RFC 1918, RFC 3927, RFC 4193, RFC 4291 §2.5.6, RFC 6598).
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
@@ -633,10 +639,11 @@ pub(super) type SecretContent = Zeroizing<Vec<u8>>;
 /// The files of a certificate and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The names that it is used for: the domain and its aliases. Several certificates of a domain follow each other. Those of
-    /// the first domain also serve a name that is none of any certificate.
+    /// The names that it is used for: the domain and its aliases. Several certificates of a domain follow each other.
+    /// Those of the first domain also serve a name that is none of any certificate.
     pub names: Vec<DomainName>,
-    /// Whether the server requests it. Its files are in the state folder when it was issued, and their paths relative to that.
+    /// Whether the server requests it. Its files are in the state folder when it was issued, and their paths relative
+    /// to that.
     pub is_automatic: bool,
     /// The certificates as PEM, that of the server first.
     pub chain: PathBuf,

@@ -33,8 +33,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// Checks `content`, the text of the file at `path` and of those that it includes; relative paths in all of them are relative
-/// to the directory of `path`.
+/// Checks `content`, the text of the file at `path` and of those that it includes; relative paths in all of them are
+/// relative to the directory of `path`.
 ///
 /// # Errors
 /// All problems, in the order of the files.
@@ -562,8 +562,8 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    /// Reports listeners without content, and a file without domains; not if the file has other problems, which are then
-    /// the probable cause.
+    /// Reports listeners without content, and a file without domains; not if the file has other problems, which are
+    /// then the probable cause.
     fn check_completeness(&mut self) {
         if self.reader.has_problems() {
             return;
@@ -595,7 +595,8 @@ impl ConfigBuilder<'_, '_> {
     }
 }
 
-/// Whether `text` is a type and a subtype, and parameters, if any, that cannot end the line of a field (RFC 9110 §8.3.1).
+/// Whether `text` is a type and a subtype, and parameters, if any, that cannot end the line of a field (RFC 9110
+/// §8.3.1).
 fn is_media_type(text: &str) -> bool {
     let essence = text.split(';').next().unwrap_or_default().trim_end();
     let is_token = |part: &str| {
@@ -605,8 +606,8 @@ fn is_media_type(text: &str) -> bool {
     is_printable && essence.split_once('/').is_some_and(|(main, sub)| is_token(main) && is_token(sub))
 }
 
-/// The name that `[domain.example.com]` was meant to be: TOML reads it as nested tables. `None` if the table at `key` is
-/// the section of a domain.
+/// The name that `[domain.example.com]` was meant to be: TOML reads it as nested tables. `None` if the table at `key`
+/// is the section of a domain.
 fn unquoted_name(key: &str, table: &DeTable<'_>) -> Option<String> {
     /// Labels that are followed; TOML limits the depth as well.
     const LABEL_COUNT_MAX: usize = 16;

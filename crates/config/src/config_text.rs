@@ -1,7 +1,7 @@
 //! The text of the configuration: that of its file, and those of the files that it includes.
 //!
-//! One process reads it and passes it on to others, so that all of them have the same. Between the texts of two files is a
-//! NUL, the path of the second one, and another NUL, which TOML does not allow anywhere.
+//! One process reads it and passes it on to others, so that all of them have the same. Between the texts of two files
+//! is a NUL, the path of the second one, and another NUL, which TOML does not allow anywhere.
 
 use crate::config_reader::{ConfigReader, entries};
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};

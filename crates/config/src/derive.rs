@@ -27,7 +27,8 @@ pub enum DerivedKind {
     MtaStsHost,
     /// The addresses of the target of an `ALIAS` of the zone file, at the names that have it. It is not chosen.
     Alias,
-    /// What authorities look for while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. It is not chosen.
+    /// What authorities look for while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. It is
+    /// not chosen.
     Challenge,
 }
 

@@ -237,8 +237,8 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
-/// The text of an I/O error for the operator: without the number that the standard library adds to it, and with the remedy
-/// if the process or the system lacks something.
+/// The text of an I/O error for the operator: without the number that the standard library adds to it, and with the
+/// remedy if the process or the system lacks something.
 pub fn error_text(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error ") {
@@ -297,8 +297,8 @@ fn shown(character: char) -> char {
     if is_obeyed(character) && character != '\t' { char::REPLACEMENT_CHARACTER } else { character }
 }
 
-/// Whether a terminal acts on `character` instead of showing it: control characters, and marks that change the direction
-/// of text. Text from a file must not be able to paint over the report.
+/// Whether a terminal acts on `character` instead of showing it: control characters, and marks that change the
+/// direction of text. Text from a file must not be able to paint over the report.
 fn is_obeyed(character: char) -> bool {
     character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

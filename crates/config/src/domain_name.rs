@@ -17,8 +17,8 @@ pub struct DomainName(String);
 impl DomainName {
     /// Parses a name with or without its last dot.
     ///
-    /// Labels consist of letters, digits, hyphens and underscores, and of slashes for the zones of RFC 2317 §4. A label may
-    /// be `*`, because a zone may have such an apex (RFC 4592 §4.1).
+    /// Labels consist of letters, digits, hyphens and underscores, and of slashes for the zones of RFC 2317 §4. A label
+    /// may be `*`, because a zone may have such an apex (RFC 4592 §4.1).
     ///
     /// # Errors
     /// Why `text` is not a name.
@@ -71,8 +71,8 @@ impl DomainName {
         self.0.split('.').filter(|label| !label.is_empty())
     }
 
-    /// Whether a site can have this host: a name that a URL can have, or `*.` before such a name. The root and other names with
-    /// a slash or an asterisk are for zones only.
+    /// Whether a site can have this host: a name that a URL can have, or `*.` before such a name. The root and other
+    /// names with a slash or an asterisk are for zones only.
     pub(super) fn can_be_host(&self) -> bool {
         let name = self.0.strip_prefix("*.").unwrap_or(&self.0);
         self.0 != ROOT && !name.contains(['/', '*'])

@@ -11,8 +11,8 @@ pub enum Exit {
     Failure,
     /// The command line is wrong in a way that its parser does not check: `--force` names an unknown feature.
     Usage,
-    /// The configuration of `serve` is wrong (EX_CONFIG of sysexits.h). A restart does not help, so a service manager should
-    /// not try it: RestartPreventExitStatus=78 of systemd.
+    /// The configuration of `serve` is wrong (EX_CONFIG of sysexits.h). A restart does not help, so a service manager
+    /// should not try it: RestartPreventExitStatus=78 of systemd.
     BadConfiguration,
 }
 

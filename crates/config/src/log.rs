@@ -1,8 +1,8 @@
 //! Output for the operator: lines on standard output, messages and diagnostics on standard error.
 //!
-//! A process that serves calls [`hold`] and [`start_writer`]: from then on a thread of its own writes, so that an output that nobody
-//! reads blocks no other thread. What does not fit into its queue is dropped and counted. A reader that has gone away is
-//! not an error: the server goes on.
+//! A process that serves calls [`hold`] and [`start_writer`]: from then on a thread of its own writes, so that an
+//! output that nobody reads blocks no other thread. What does not fit into its queue is dropped and counted. A reader
+//! that has gone away is not an error: the server goes on.
 
 use crate::diagnostic::{Diagnostic, Format, write_report};
 use std::collections::VecDeque;
@@ -118,7 +118,8 @@ fn lines_of(level: Level, message: &str, to_journal: bool) -> String {
     message.lines().map(|line| format!("{priority}sanderling: {}{line}\n", level.prefix())).collect()
 }
 
-/// Whether journald reads `output` (systemd.exec(5), `JOURNAL_STREAM`). It takes a priority before each line (sd-daemon(3)).
+/// Whether journald reads `output` (systemd.exec(5), `JOURNAL_STREAM`). It takes a priority before each line
+/// (sd-daemon(3)).
 fn is_journal(output: &impl AsFd) -> bool {
     let Ok(stream) = env::var("JOURNAL_STREAM") else { return false };
     let device_and_inode = |file: File| file.metadata().map(|it| format!("{}:{}", it.dev(), it.ino()));
@@ -135,7 +136,8 @@ pub fn hold() {
     }));
 }
 
-/// Starts the thread that writes what is in the queue from now on. A sandbox that is entered later does not hold for it.
+/// Starts the thread that writes what is in the queue from now on. A sandbox that is entered later does not hold for
+/// it.
 ///
 /// # Errors
 /// The system has no thread for it.

@@ -67,8 +67,8 @@ fn mx_line(mx: &str) -> String {
     format!("mx: {mx}\r\n")
 }
 
-/// The policy with this [`head`](MailPolicy::head) of a domain whose zone has these mail servers; `None` if there is none, since a
-/// policy without a mail server would forbid all.
+/// The policy with this [`head`](MailPolicy::head) of a domain whose zone has these mail servers; `None` if there is
+/// none, since a policy without a mail server would forbid all.
 pub fn complete_mail_policy(head: &str, mx_of_zone: &[String]) -> Option<String> {
     if head.contains("\nmx: ") || head.contains("\nmode: none\r") {
         return Some(head.to_owned());

@@ -1,4 +1,5 @@
-//! How a certificate authority can validate the names of automatic certificates: by a record in a zone of this server, or over HTTP.
+//! How a certificate authority can validate the names of automatic certificates: by a record in a zone of this server,
+//! or over HTTP.
 
 use crate::config::Config;
 use crate::diagnostic::{Diagnostic, Problem};

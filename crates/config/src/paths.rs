@@ -88,8 +88,8 @@ pub(super) fn read_cookie_secrets(path: &Path) -> Result<(CookieSecret, Option<C
     if secrets.next().is_some() { Err(problem("has more than two secrets")) } else { Ok((first, second)) }
 }
 
-/// Whether other users than the owner and the group can read the `kind` of file at `path`. A directory above it that they
-/// cannot enter protects it.
+/// Whether other users than the owner and the group can read the `kind` of file at `path`. A directory above it that
+/// they cannot enter protects it.
 pub(super) fn check_key_mode(kind: &str, path: &Path) -> Result<(), Problem> {
     const READ: u32 = 0o004;
     const ENTER: u32 = 0o001;

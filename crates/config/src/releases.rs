@@ -1,7 +1,8 @@
 //! Releases of a site: directories beside each other, one of which a symbolic link makes the document root.
 //!
-//! The command `publish` switches the link, the server reads what it leads to. Beside `current`, the links `current.previous-1` and
-//! `current.previous-2` lead to the releases before, so that both know them after a restart. This module changes nothing.
+//! The command `publish` switches the link, the server reads what it leads to. Beside `current`, the links
+//! `current.previous-1` and `current.previous-2` lead to the releases before, so that both know them after a restart.
+//! This module changes nothing.
 
 use sanderling_os::directory::Directory;
 use std::ffi::OsString;
@@ -47,7 +48,8 @@ impl ReleaseLink {
         Ok(Directory::open(parent)?.real_path().to_owned())
     }
 
-    /// The current release; `None` if the document root is no link, or leads to a directory that is not below that of the link.
+    /// The current release; `None` if the document root is no link, or leads to a directory that is not below that of
+    /// the link.
     pub fn current(&self) -> Option<PathBuf> {
         self.release_at(&self.path)
     }
@@ -69,7 +71,8 @@ impl ReleaseLink {
         self.is_release(&release).then_some(release)
     }
 
-    /// Whether a directory, by its path without symbolic links, can be a release: it is below the directory of the link.
+    /// Whether a directory, by its path without symbolic links, can be a release: it is below the directory of the
+    /// link.
     pub fn is_release(&self, real_path: &Path) -> bool {
         self.directory()
             .is_ok_and(|directory| real_path.strip_prefix(directory).is_ok_and(|rest| !rest.as_os_str().is_empty()))

@@ -19,7 +19,8 @@ pub struct SignedZone {
     pub apex: DomainName,
     /// How it is signed.
     pub signing: Signing,
-    /// Whether it is to be unsigned (`dnssec = false`): if it was signed, its signatures go when nobody expects them any more.
+    /// Whether it is to be unsigned (`dnssec = false`): if it was signed, its signatures go when nobody expects them
+    /// any more.
     pub is_leaving: bool,
     /// Where the configuration has it.
     pub location: Location,
@@ -62,8 +63,8 @@ impl SignedZone {
     }
 }
 
-/// What the operator should know of a zone that is served from its file, although the state folder `state` has keys and a signed version of it:
-/// `dnssec` was removed from a zone that is signed.
+/// What the operator should know of a zone that is served from its file, although the state folder `state` has keys and
+/// a signed version of it: `dnssec` was removed from a zone that is signed.
 pub(crate) fn abandoned_signatures(zone: &Zone, state: &Path) -> Option<Diagnostic> {
     let name = zone_file_name(&zone.apex);
     let has_version = state.join(SIGNED_ZONES).join(format!("{name}.zone")).exists();
@@ -108,7 +109,8 @@ pub struct Signing {
     pub rollover_safety_s: u32,
     /// The servers of the parent zone; if there are none, the resolver of the system is asked for them.
     pub parent_servers: Vec<SocketAddr>,
-    /// The name servers of the zone whose versions others sign (RFC 8901). If there are any, the keys of these signers are kept in the zone.
+    /// The name servers of the zone whose versions others sign (RFC 8901). If there are any, the keys of these signers
+    /// are kept in the zone.
     pub other_signers: Vec<DomainName>,
 }
 

@@ -10,8 +10,9 @@ use std::path::PathBuf;
 /// A web site: a document root that is served for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// The hosts of the site, its own domain before the aliases; `*.example.com` is all names below example.com. No host
-    /// belongs to two sites. Empty for `serve FOLDER`, where [`DefaultSite::EveryHost`](crate::DefaultSite) selects the site.
+    /// The hosts of the site, its own domain before the aliases; `*.example.com` is all names below example.com. No
+    /// host belongs to two sites. Empty for `serve FOLDER`, where [`DefaultSite::EveryHost`](crate::DefaultSite)
+    /// selects the site.
     pub hosts: Vec<DomainName>,
     /// A directory, relative to the working directory or absolute.
     pub document_root: PathBuf,
@@ -24,8 +25,8 @@ pub struct Site {
 /// How the files of a site are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteOptions {
-    /// Extensions of file names, in lower case and without their dot, each with a media type that takes precedence over the
-    /// built-in one. The empty extension is that of names without one.
+    /// Extensions of file names, in lower case and without their dot, each with a media type that takes precedence over
+    /// the built-in one. The empty extension is that of names without one.
     pub media_types: Vec<(String, String)>,
     /// Directories that symbolic links out of the document root may lead to, each with its place in the configuration.
     pub link_targets: Vec<(PathBuf, Location)>,

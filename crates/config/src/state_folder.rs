@@ -16,7 +16,8 @@ pub const DEFAULT_STATE: &str = "/var/lib/sanderling";
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
 
 impl Config {
-    /// The state folder: that of the argument `--state`, of the configuration, of the service manager, or the default one of root.
+    /// The state folder: that of the argument `--state`, of the configuration, of the service manager, or the default
+    /// one of root.
     pub fn state_folder(&self, argument: Option<&Path>) -> Option<PathBuf> {
         let of_service_manager =
             || std::env::var_os("STATE_DIRECTORY").filter(|path| !path.is_empty()).map(PathBuf::from);
@@ -34,7 +35,8 @@ impl Config {
         self.acme.is_some() && self.automatic_certificates().next().is_some()
     }
 
-    /// That the agent has no state folder, and none is created: asked as the user that starts the server. The argument `--state` is not known.
+    /// That the agent has no state folder, and none is created: asked as the user that starts the server. The argument
+    /// `--state` is not known.
     pub fn missing_state_problem(&self) -> Option<Diagnostic> {
         if !self.needs_agent() {
             return None;
@@ -61,8 +63,8 @@ impl Config {
     }
 }
 
-/// The chain and the key of a certificate that the agent has stored. The agent can write the folder, and this process may be
-/// root: no link leads out of it. Both files are of one generation.
+/// The chain and the key of a certificate that the agent has stored. The agent can write the folder, and this process
+/// may be root: no link leads out of it. Both files are of one generation.
 ///
 /// # Errors
 /// They are not there, or cannot be read.

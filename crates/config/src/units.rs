@@ -24,8 +24,8 @@ impl Quantity {
         }
     }
 
-    /// The value of `text`, a whole number with a unit, in milliseconds or bytes, or `u64::MAX` if it is larger. `None` if it is
-    /// none.
+    /// The value of `text`, a whole number with a unit, in milliseconds or bytes, or `u64::MAX` if it is larger. `None`
+    /// if it is none.
     pub(crate) fn parse(self, text: &str) -> Option<u64> {
         let digits_end = text.find(|letter: char| !letter.is_ascii_digit())?;
         let (number, unit) = text.split_at(digits_end);

@@ -58,8 +58,8 @@ enum PatternLabel {
 }
 
 impl NamePattern {
-    /// The names of `text`, without the name of the zone: labels, of which `*` is any one and `**` is any number. `@` is the name of the
-    /// zone itself.
+    /// The names of `text`, without the name of the zone: labels, of which `*` is any one and `**` is any number. `@`
+    /// is the name of the zone itself.
     ///
     /// # Errors
     /// What is wrong with it.

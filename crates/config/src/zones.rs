@@ -1,5 +1,5 @@
-//! A zone of the configuration, and a folder of zones: each file whose name has the extension is the zone that the rest of
-//! its name names.
+//! A zone of the configuration, and a folder of zones: each file whose name has the extension is the zone that the rest
+//! of its name names.
 
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
 use crate::domain_name::DomainName;
@@ -32,12 +32,13 @@ pub struct Zone {
 pub enum ZoneOrigin {
     /// The operator writes the file.
     Operator,
-    /// The agent writes the file, with what it transfers from primary servers. Without the file, the zone must not be served.
+    /// The agent writes the file, with what it transfers from primary servers. Without the file, the zone must not be
+    /// served.
     Primaries,
     /// The agent writes the file, which is the signed version of what the operator writes.
     Signer,
-    /// The agent writes the file of a catalog, as with primaries, or with the zones of this server. Only servers that may transfer it
-    /// get answers from it.
+    /// The agent writes the file of a catalog, as with primaries, or with the zones of this server. Only servers that
+    /// may transfer it get answers from it.
     Catalog,
 }
 
@@ -83,7 +84,8 @@ pub fn stored_zone_file(apex: &DomainName) -> PathBuf {
     Path::new(TRANSFERRED_ZONES).join(format!("{}.zone", zone_file_name(apex)))
 }
 
-/// Bytes of the longest name of a zone in names of files: 255 without the longest extension and the start of the name of a file that is being written.
+/// Bytes of the longest name of a zone in names of files: 255 without the longest extension and the start of the name
+/// of a file that is being written.
 const FILE_NAME_BYTES_MAX: usize = 255 - ".new-".len() - ".journal".len();
 
 /// The name of a zone in names of files of the state folder. Different zones have different ones.

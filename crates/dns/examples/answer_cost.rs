@@ -1,7 +1,8 @@
 //! Measures the time of an answer, time and memory of a zone, and the time of a change.
 //!
 //! `cargo run --release -p sanderling-dns --example answer_cost [answers | load | edits [RUNS [KIND]]]`, where KIND is
-//! a part of a kind's name. `valgrind --tool=callgrind --toggle-collect='*time_answers*'` counts the instructions of one kind.
+//! a part of a kind's name. `valgrind --tool=callgrind --toggle-collect='*time_answers*'` counts the instructions of
+//! one kind.
 
 use fastrand::Rng;
 use sanderling_dns::zone_edit::ZoneEdit;

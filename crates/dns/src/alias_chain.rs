@@ -69,8 +69,8 @@ enum ChainEnd<'z> {
 }
 
 impl<'z> ChainWriter<'_, 'z, '_> {
-    /// Writes the chain that starts with `lookup`, the result for QNAME in the zone of `found`. There QNAME is at `place`, if
-    /// the zone is signed.
+    /// Writes the chain that starts with `lookup`, the result for QNAME in the zone of `found`. There QNAME is at
+    /// `place`, if the zone is signed.
     // Not inlined: the chain takes kilobytes of stack that other answers do not need.
     #[inline(never)]
     pub(crate) fn put(

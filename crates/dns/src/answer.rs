@@ -321,7 +321,8 @@ fn complete(result: Result<Rcode, MessageFull>, reply: &mut ReplyWriter<'_>) -> 
     })
 }
 
-/// Writes all sections. RRsets of QNAME itself are copied in packed form; the others are compressed as they are written.
+/// Writes all sections. RRsets of QNAME itself are copied in packed form; the others are compressed as they are
+/// written.
 #[inline(always)]
 fn put_answer<'z>(
     query: &ParsedQuery<'z, '_>,

@@ -52,7 +52,8 @@ impl fmt::Display for CatalogError {
 pub struct CatalogMember {
     /// The zone, in lower case.
     pub zone: NameBuf,
-    /// The first label of the member node, in lower case. Another label means that the state of the zone is dropped (RFC 9432 §5.4).
+    /// The first label of the member node, in lower case. Another label means that the state of the zone is dropped
+    /// (RFC 9432 §5.4).
     pub label: Vec<u8>,
     /// The catalog that may take the member over (RFC 9432 §4.3.1), in lower case.
     pub new_owner: Option<NameBuf>,
@@ -224,8 +225,8 @@ pub fn catalog_text<'g>(
     serial: u32,
     zones: impl IntoIterator<Item = (NameBuf, &'g [Vec<u8>])>,
 ) -> String {
-    // RFC 9432 §4.1: the NS record and the names of the SOA are not used. Secondaries ask each hour beside NOTIFY, and the
-    // catalog expires as late as possible.
+    // RFC 9432 §4.1: the NS record and the names of the SOA are not used. Secondaries ask each hour beside NOTIFY, and
+    // the catalog expires as late as possible.
     let mut text = String::new();
     let _ = write!(
         text,

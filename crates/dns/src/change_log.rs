@@ -1,6 +1,6 @@
-//! The changes that have led from a stored version of a zone to the current one: a file that grows by one change at a time. A part of a
-//! change at its end, which a crash has left, is ignored. Each change has the form of [`crate::journal`], with its length before and its
-//! SHA-256 after it.
+//! The changes that have led from a stored version of a zone to the current one: a file that grows by one change at a
+//! time. A part of a change at its end, which a crash has left, is ignored. Each change has the form of
+//! [`crate::journal`], with its length before and its SHA-256 after it.
 
 use crate::journal::{RecordRole, ZoneChange, ZoneChangeBuilder};
 use crate::name::{Name, NameBuf};
@@ -24,8 +24,8 @@ pub struct ChangeLog {
 }
 
 impl ChangeLog {
-    /// The changes in `log` that lead on from the version of the zone at `apex` with this serial. Changes before are left out: the
-    /// version may be stored and the log not be shortened yet.
+    /// The changes in `log` that lead on from the version of the zone at `apex` with this serial. Changes before are
+    /// left out: the version may be stored and the log not be shortened yet.
     pub fn read(log: &[u8], apex: Name<'_>, serial: u32) -> ChangeLog {
         let mut read = ChangeLog::default();
         let Some(mut rest) = log.strip_prefix(&HEAD) else { return read };
@@ -56,8 +56,8 @@ impl ChangeLog {
     }
 }
 
-/// Collects changes for a log from their records, in the order of IXFR (RFC 1995 §4): of each change those that are removed, the SOA first, and
-/// then those that are added.
+/// Collects changes for a log from their records, in the order of IXFR (RFC 1995 §4): of each change those that are
+/// removed, the SOA first, and then those that are added.
 #[derive(Debug)]
 pub struct ChangeCollector {
     apex: NameBuf,

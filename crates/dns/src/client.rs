@@ -1,5 +1,5 @@
-//! Queries to other servers, as primary and secondary servers send them, and their replies: SOA, NOTIFY (RFC 1996), AXFR (RFC 5936),
-//! IXFR (RFC 1995), and the records at a name.
+//! Queries to other servers, as primary and secondary servers send them, and their replies: SOA, NOTIFY (RFC 1996),
+//! AXFR (RFC 5936), IXFR (RFC 1995), and the records at a name.
 //!
 //! ```text
 //! query → message to send, ReplyReader → read, message by message → Reply → records
@@ -124,7 +124,8 @@ impl SoaTimers {
     }
 }
 
-/// Makes the query of `kind` for the zone or the records at `name`, signed with `key`. What is returned reads the replies.
+/// Makes the query of `kind` for the zone or the records at `name`, signed with `key`. What is returned reads the
+/// replies.
 pub fn query(
     kind: QueryKind,
     name: Name<'_>,
@@ -301,8 +302,8 @@ impl<'m> Reply<'m> {
         Ok(found)
     }
 
-    /// How long this answer about the records of `rtype` at `owner` may be kept: the TTL of the records or, if there are none, of the
-    /// denial (RFC 2308 §5). `None` if the reply does not say.
+    /// How long this answer about the records of `rtype` at `owner` may be kept: the TTL of the records or, if there
+    /// are none, of the denial (RFC 2308 §5). `None` if the reply does not say.
     ///
     /// # Errors
     /// A record is malformed.
@@ -323,8 +324,8 @@ impl<'m> Reply<'m> {
         Ok(None)
     }
 
-    /// The records of `rtype` that `owner` leads to, by the CNAME records of the answer if there are some, and how long they may be kept:
-    /// the lowest TTL on the way, as [`Reply::ttl_s`].
+    /// The records of `rtype` that `owner` leads to, by the CNAME records of the answer if there are some, and how long
+    /// they may be kept: the lowest TTL on the way, as [`Reply::ttl_s`].
     ///
     /// # Errors
     /// A record is malformed, or there are too many CNAME records.

@@ -53,7 +53,8 @@ impl NameOffsets {
     }
 }
 
-/// Whether `name` is at `offset` of `message`, whose pointers are those of the writer: each refers to an earlier offset.
+/// Whether `name` is at `offset` of `message`, whose pointers are those of the writer: each refers to an earlier
+/// offset.
 fn is_at(message: &[u8], offset: usize, name: Name<'_>) -> bool {
     let mut at = offset;
     for label in name.labels() {

@@ -36,8 +36,8 @@ impl core::fmt::Debug for CookieSecrets {
 }
 
 impl CookieSecrets {
-    /// The cookie for the reply to a query with `cookie`, a client cookie with or without a server cookie: the same, if it is
-    /// valid and not old, else a new one.
+    /// The cookie for the reply to a query with `cookie`, a client cookie with or without a server cookie: the same, if
+    /// it is valid and not old, else a new one.
     pub(crate) fn reply_cookie(
         &self,
         client_cookie: &[u8; CLIENT_COOKIE_BYTES],

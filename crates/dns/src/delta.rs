@@ -1,5 +1,5 @@
-//! The delta of a version: nodes in place of some of those of its store. The versions that follow from each other by small changes
-//! share one store, and most of their deltas (docs/decisions/0045-zone-versions.md).
+//! The delta of a version: nodes in place of some of those of its store. The versions that follow from each other by
+//! small changes share one store, and most of their deltas (docs/decisions/0045-zone-versions.md).
 
 use crate::hash_slots::HashSlots;
 use crate::layout::{CHUNK_BYTES, Node, NodeIndex, NodeWriter, set_is_removed};
@@ -76,7 +76,8 @@ impl Delta {
         self.filter.may_have(hash)
     }
 
-    /// The node of `name`, perhaps one that says that it is removed; `None` if its node is in the store, if there is any.
+    /// The node of `name`, perhaps one that says that it is removed; `None` if its node is in the store, if there is
+    /// any.
     pub(crate) fn find(&self, name: &[u8], hash: NameHash) -> Option<Node<'_>> {
         let is_name = |number| eq_lowercase(self.node_of(number).name_bytes(), name);
         self.slots.find(hash, is_name).map(|number| self.node_of(number))
@@ -95,7 +96,8 @@ impl Delta {
         }
     }
 
-    /// Whether this is the delta of a version that edits of that of `other` have led to: nodes with the same index are the same.
+    /// Whether this is the delta of a version that edits of that of `other` have led to: nodes with the same index are
+    /// the same.
     pub(crate) fn extends(&self, other: &Delta) -> bool {
         let is_same = |(own, other): (&Arc<Vec<u8>>, &Arc<Vec<u8>>)| Arc::ptr_eq(own, other) || own.starts_with(other);
         self.chunks.len() >= other.chunks.len() && self.chunks.iter().zip(&other.chunks).all(is_same)
@@ -128,7 +130,8 @@ impl Delta {
         size_of::<Delta>() + chunks_bytes + lists_bytes + self.slots.memory_bytes() + size_of_val(&*self.filter.words)
     }
 
-    /// Appends a node, which `write` writes to the end of the given bytes, and returns its index; `None` if there is no room.
+    /// Appends a node, which `write` writes to the end of the given bytes, and returns its index; `None` if there is no
+    /// room.
     pub(crate) fn push(&mut self, write: impl FnOnce(&mut Vec<u8>) -> usize) -> Option<NodeIndex> {
         // The node starts at the next multiple of 8.
         if self.chunks.last().is_none_or(|chunk| chunk.len() > CHUNK_BYTES - 8) {
@@ -193,8 +196,8 @@ impl Delta {
     }
 }
 
-/// A bit for each of several values of a hash. Most names that are not in the table have one that is not set, which costs less to find
-/// out than an empty slot does, and is in the cache.
+/// A bit for each of several values of a hash. Most names that are not in the table have one that is not set, which
+/// costs less to find out than an empty slot does, and is in the cache.
 #[derive(Clone, Debug)]
 struct NameFilter {
     words: Box<[u64]>,

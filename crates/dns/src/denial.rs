@@ -1,5 +1,5 @@
-//! The chain of NSEC or NSEC3 records of a signed zone: finds the record that proves that a name does not exist, or which
-//! types it has (RFC 4035 §3.1.3, RFC 5155 §7.2).
+//! The chain of NSEC or NSEC3 records of a signed zone: finds the record that proves that a name does not exist, or
+//! which types it has (RFC 4035 §3.1.3, RFC 5155 §7.2).
 
 use crate::delta::Nodes;
 use crate::layout::{Node, NodeIndex, NodeRef, Proof};
@@ -109,7 +109,8 @@ pub(crate) struct Nsec3Chain {
 
 #[derive(Clone, Copy, Debug)]
 struct Nsec3Owner {
-    /// The first bytes of the hash in base 32: almost always enough to tell two hashes apart, without a look at the nodes.
+    /// The first bytes of the hash in base 32: almost always enough to tell two hashes apart, without a look at the
+    /// nodes.
     prefix: u32,
     node: NodeIndex,
 }

@@ -1,5 +1,5 @@
-//! How the served version of a zone differs from its zone file, because of dynamic updates: stored, and applied again when the file is
-//! read.
+//! How the served version of a zone differs from its zone file, because of dynamic updates: stored, and applied again
+//! when the file is read.
 //!
 //! ```text
 //! ZoneUpdate → ZoneDifference::add_changes → encode                                   for each version
@@ -82,8 +82,8 @@ impl ZoneDifference {
         serial_of(&self.soa.as_ref()?.1)
     }
 
-    /// The records that the version has besides those of the file, and those of the file that it does not have, without the SOA. One
-    /// with another TTL is both.
+    /// The records that the version has besides those of the file, and those of the file that it does not have, without
+    /// the SOA. One with another TTL is both.
     pub fn counts(&self) -> [usize; 2] {
         let count = |has: fn(&Differing) -> bool| self.records.values().filter(|record| has(record)).count();
         [count(|record| record.ttl_s.is_some()), count(|record| record.file_ttl_s.is_some())]
@@ -175,8 +175,8 @@ impl ZoneDifference {
     }
 }
 
-/// A sum of the records of a zone file, in any order. It tells versions of an operator apart, and is no protection against forged
-/// ones.
+/// A sum of the records of a zone file, in any order. It tells versions of an operator apart, and is no protection
+/// against forged ones.
 #[derive(Debug, Default)]
 struct RecordsDigest {
     sum: u64,
@@ -199,7 +199,8 @@ impl RecordsDigest {
 pub enum MergeOutcome {
     /// There is none, or the file is that which it was made for.
     Unchanged,
-    /// The file has changed: the difference was applied as far as it fits, and the version has a later serial than the one before.
+    /// The file has changed: the difference was applied as far as it fits, and the version has a later serial than the
+    /// one before.
     Applied,
     /// The serial of the file is later than that of the version: nothing was applied.
     Superseded,
@@ -256,8 +257,9 @@ impl DifferenceMerge {
         differs
     }
 
-    /// Calls `add` with the records that were left out, as the version has them, and with those that the file does not have, whose
-    /// position is `of_updates`. The serial of the file is `serial_raise` higher than the operator has written it.
+    /// Calls `add` with the records that were left out, as the version has them, and with those that the file does not
+    /// have, whose position is `of_updates`. The serial of the file is `serial_raise` higher than the operator has
+    /// written it.
     pub fn finish(self, serial_raise: u32, of_updates: Position, mut add: impl FnMut(&Record<'_>)) -> Merged {
         let DifferenceMerge { apex, mut difference, made_for, digest, soa, found, .. } = self;
         let digest = digest.sum;

@@ -1,8 +1,8 @@
-//! The journal of a zone: the changes that have led to its version, oldest first, for secondary servers with an earlier one
-//! (RFC 1995). It is immutable, and versions share its changes.
+//! The journal of a zone: the changes that have led to its version, oldest first, for secondary servers with an earlier
+//! one (RFC 1995). It is immutable, and versions share its changes.
 //!
-//! A change has the records of RFC 1995 §4, in wire form without compression: the SOA before, the records that were removed, the
-//! SOA after, the records that were added.
+//! A change has the records of RFC 1995 §4, in wire form without compression: the SOA before, the records that were
+//! removed, the SOA after, the records that were added.
 
 use crate::name::{Name, NameBuf};
 use crate::packed_rrset::{CLASS_IN, RECORD_FIXED_BYTES};

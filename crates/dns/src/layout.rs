@@ -1,4 +1,5 @@
-//! The layout of a node in the arena of a store, or in a chunk of a delta: `zone_builder` writes nodes, `zone` reads them.
+//! The layout of a node in the arena of a store, or in a chunk of a delta: `zone_builder` writes nodes, `zone` reads
+//! them.
 //!
 //! ```text
 //! offset      bytes   field, numbers in little endian

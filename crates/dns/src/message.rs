@@ -61,8 +61,8 @@ const FLAG_RECURSION_DESIRED: u16 = 0x0100;
 const FLAGS_COPIED: u16 = 0x7800 | FLAG_RECURSION_DESIRED;
 
 impl<'o> ReplyWriter<'o> {
-    /// Starts the reply to `query`, which has at least a header: copies its id and the first `question_bytes` bytes after
-    /// its header.
+    /// Starts the reply to `query`, which has at least a header: copies its id and the first `question_bytes` bytes
+    /// after its header.
     #[inline]
     pub(crate) fn start(out: &'o mut [u8], query: &[u8], question_bytes: usize, limit: usize) -> ReplyWriter<'o> {
         let at = HEADER_BYTES + question_bytes;
@@ -126,8 +126,8 @@ impl<'o> ReplyWriter<'o> {
         Ok(())
     }
 
-    /// Appends the records of `found` with `owner` as their owner, compressed against the names in `known`. The additional
-    /// section is left out.
+    /// Appends the records of `found` with `owner` as their owner, compressed against the names in `known`. The
+    /// additional section is left out.
     pub(crate) fn put_compressed(
         &mut self,
         section: Section,
@@ -171,8 +171,8 @@ impl<'o> ReplyWriter<'o> {
         Ok(())
     }
 
-    /// Appends the records of `found`, whose owner is at or below the apex at `apex` and which have no names that may be
-    /// compressed.
+    /// Appends the records of `found`, whose owner is at or below the apex at `apex` and which have no names that may
+    /// be compressed.
     pub(crate) fn put_below(
         &mut self,
         section: Section,
@@ -313,9 +313,9 @@ impl<'o> ReplyWriter<'o> {
     }
 }
 
-/// Whether the addresses of `host` must be in the additional section for an RRset of `owner` in `section`: glue below the
-/// delegation point of a referral (RFC 9471 §3.1). Sibling glue and addresses with an answer are optional (RFC 9471 §3.2,
-/// RFC 2181 §9).
+/// Whether the addresses of `host` must be in the additional section for an RRset of `owner` in `section`: glue below
+/// the delegation point of a referral (RFC 9471 §3.1). Sibling glue and addresses with an answer are optional (RFC 9471
+/// §3.2, RFC 2181 §9).
 fn is_required(section: Section, owner: Name<'_>, host: Name<'_>) -> bool {
     section == Section::Authority && host.is_at_or_below(owner)
 }

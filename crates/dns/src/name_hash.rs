@@ -1,7 +1,8 @@
 //! Hashes of names, and names with the offsets of their labels.
 //!
-//! A hash is extended label by label from the root, so that one pass over a name yields the hashes of all its ancestors.
-//! Hashes and comparisons ignore case (RFC 4343): they fold letters eight bytes at a time, without a copy in lower case.
+//! A hash is extended label by label from the root, so that one pass over a name yields the hashes of all its
+//! ancestors. Hashes and comparisons ignore case (RFC 4343): they fold letters eight bytes at a time, without a copy in
+//! lower case.
 
 use crate::name::{LABEL_COUNT_MAX, Name, NameError};
 
@@ -52,8 +53,8 @@ impl HashSeed {
 }
 
 impl NameHash {
-    /// The hash of `suffix`, a suffix of `name`, from this hash of its parent. The last label is read as a word from the
-    /// end of `name`.
+    /// The hash of `suffix`, a suffix of `name`, from this hash of its parent. The last label is read as a word from
+    /// the end of `name`.
     // Inlined: most labels take one round, as much as a call.
     #[inline(always)]
     pub(crate) fn with_label(self, suffix: &[u8], name: &[u8]) -> NameHash {
@@ -96,8 +97,8 @@ fn folded_product(left: u64, right: u64) -> u64 {
 fn to_lowercase(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
     const TOP_BITS: u64 = 0x80 * EACH;
-    // A byte without its top bit is at most 127, so the sums carry nothing into the next byte. The top bit of `from_a` is
-    // set for a byte of at least "A", that of `beyond_z` for a byte above "Z".
+    // A byte without its top bit is at most 127, so the sums carry nothing into the next byte. The top bit of `from_a`
+    // is set for a byte of at least "A", that of `beyond_z` for a byte above "Z".
     let low = word & !TOP_BITS;
     let from_a = low.wrapping_add((0x80 - u64::from(b'A')) * EACH);
     let beyond_z = low.wrapping_add((0x7f - u64::from(b'Z')) * EACH);

@@ -1,4 +1,5 @@
-//! A NOTIFY (RFC 1996) from another server: a zone has changed there. The caller decides whether it is one of the zone's primaries.
+//! A NOTIFY (RFC 1996) from another server: a zone has changed there. The caller decides whether it is one of the
+//! zone's primaries.
 
 use crate::client::{SoaTimers, put_rdata};
 use crate::message::Rcode;

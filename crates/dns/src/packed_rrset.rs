@@ -301,8 +301,8 @@ impl PackedRecords<'_> {
         self.name_at(record.rdata_start).0
     }
 
-    /// The name at `at`, and the offset after it. [`RrsetPacker`] made the pointers: they point backwards, into the owner
-    /// or into these bytes.
+    /// The name at `at`, and the offset after it. [`RrsetPacker`] made the pointers: they point backwards, into the
+    /// owner or into these bytes.
     fn name_at(&self, at: usize) -> (NameBuf, usize) {
         let bytes_start = HEADER_BYTES + self.owner.length_bytes() + QUESTION_TAIL_BYTES;
         let mut wire = [0; NAME_BYTES_MAX];

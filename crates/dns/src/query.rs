@@ -274,7 +274,8 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         }
     }
 
-    /// Loads the records that the prefetched slot refers to or, if it is not the slot of QNAME, those of the parent name.
+    /// Loads the records that the prefetched slot refers to or, if it is not the slot of QNAME, those of the parent
+    /// name.
     #[inline]
     pub fn prefetch_records(&self) {
         if let ReplyKind::InZone(found) = &self.reply_kind {

@@ -1,5 +1,5 @@
-//! Reads the header, the question and the additional section of a query (RFC 1035 §4, RFC 6891 §6), and the records of any
-//! message.
+//! Reads the header, the question and the additional section of a query (RFC 1035 §4, RFC 6891 §6), and the records of
+//! any message.
 
 use crate::name::{NAME_BYTES_MAX, Name, NameBuf};
 use crate::packed_rrset::{CLASS_IN, HEADER_BYTES, QUESTION_TAIL_BYTES, RECORD_FIXED_BYTES};

@@ -41,8 +41,8 @@ const PADDED_BYTES: usize = 468;
 /// Which options replies have. The default is none.
 #[derive(Clone, Debug, Default)]
 pub struct ReplyOptions {
-    /// The name of this server: NSID (RFC 5001), and `id.server` and `hostname.bind` of the class CH (RFC 4892). At most
-    /// [`TEXT_BYTES_MAX`] bytes; empty for none.
+    /// The name of this server: NSID (RFC 5001), and `id.server` and `hostname.bind` of the class CH (RFC 4892). At
+    /// most [`TEXT_BYTES_MAX`] bytes; empty for none.
     pub nsid: String,
     /// `version.server` and `version.bind` of the class CH. At most [`TEXT_BYTES_MAX`] bytes; empty for none.
     pub version: String,
@@ -174,8 +174,8 @@ impl OptionsWriter {
         writer
     }
 
-    /// Adds the domain to which errors are reported, if it fits into a reply to a question of this length: the other options are
-    /// more important.
+    /// Adds the domain to which errors are reported, if it fits into a reply to a question of this length: the other
+    /// options are more important.
     pub(crate) fn put_report_agent(&mut self, options: &ReplyOptions, question_bytes: usize) {
         let Some(agent) = &options.error_report_agent else { return };
         let agent = agent.as_name().as_bytes();
@@ -196,8 +196,8 @@ impl OptionsWriter {
         self.length
     }
 
-    /// Appends the options to the OPT without options at the end of the first `length_bytes` bytes of `out`, and pads the
-    /// reply if `is_padded`. Returns the new length, at most that of `out`.
+    /// Appends the options to the OPT without options at the end of the first `length_bytes` bytes of `out`, and pads
+    /// the reply if `is_padded`. Returns the new length, at most that of `out`.
     pub(crate) fn append(&self, out: &mut [u8], length_bytes: usize, is_padded: bool) -> usize {
         debug_assert!(length_bytes >= HEADER_BYTES + 11, "the reply ends with an OPT");
         let mut end = length_bytes + self.length;

@@ -1,4 +1,5 @@
-//! Queries for a zone that only those may see that may transfer it, as they ask for its SOA first. The caller decides which client may.
+//! Queries for a zone that only those may see that may transfer it, as they ask for its SOA first. The caller decides
+//! which client may.
 
 use crate::answer::{Answer, RequestInfo, answer_with_options};
 use crate::name::{Name, NameBuf};

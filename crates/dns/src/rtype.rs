@@ -67,8 +67,8 @@ const MNEMONIC_BYTES_MAX: usize = 16;
 /// Slots of [`BY_MNEMONIC`]: more than twice the mnemonics, so that searches are short.
 const SLOT_COUNT: usize = 256;
 
-/// Numbers by the [`folded_key`] of their mnemonics, each in the first free slot from [`slot_of`] on. The key 0 is an empty
-/// slot.
+/// Numbers by the [`folded_key`] of their mnemonics, each in the first free slot from [`slot_of`] on. The key 0 is an
+/// empty slot.
 static BY_MNEMONIC: [(u128, u16); SLOT_COUNT] = {
     assert!(MNEMONICS.len() * 2 < SLOT_COUNT, "a search ends at an empty slot");
     let mut slots = [(0, 0); SLOT_COUNT];
@@ -85,8 +85,8 @@ static BY_MNEMONIC: [(u128, u16); SLOT_COUNT] = {
     slots
 };
 
-/// The bytes of `text` as one number, with letters in upper case and hyphens as underscores; `None` if it is too long for a
-/// mnemonic.
+/// The bytes of `text` as one number, with letters in upper case and hyphens as underscores; `None` if it is too long
+/// for a mnemonic.
 const fn folded_key(text: &[u8]) -> Option<u128> {
     if text.len() > MNEMONIC_BYTES_MAX {
         return None;

@@ -1,5 +1,5 @@
-//! Zone transfers out: AXFR (RFC 5936), and IXFR (RFC 1995) with the changes of the journal or, if it does not go back so far, the
-//! whole zone.
+//! Zone transfers out: AXFR (RFC 5936), and IXFR (RFC 1995) with the changes of the journal or, if it does not go back
+//! so far, the whole zone.
 //!
 //! ```text
 //! ParsedQuery → TransferRequest → verify → refuse, put_soa, put_changes, or begin → ZoneTransfer → write, message by message
@@ -100,8 +100,8 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         self.query.question.qtype == Rtype::IXFR
     }
 
-    /// Writes the reply that the client is up to date, or is to ask over TCP: the SOA alone (RFC 1995 §4). Its length; `None` if
-    /// it does not fit.
+    /// Writes the reply that the client is up to date, or is to ask over TCP: the SOA alone (RFC 1995 §4). Its length;
+    /// `None` if it does not fit.
     pub fn put_soa(mut self, zone: &Zone, now_unix_s: u64, out: &mut [u8]) -> Option<usize> {
         let mut writer = MessageWriter::start(out, &self.query, 0);
         let (soa, record) = zone.soa();
@@ -134,8 +134,8 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         }
     }
 
-    /// Writes the answer with the changes since the version of the client into one message, as UDP needs it; the request if the
-    /// answer is longer than the client takes, or the journal does not go back so far.
+    /// Writes the answer with the changes since the version of the client into one message, as UDP needs it; the
+    /// request if the answer is longer than the client takes, or the journal does not go back so far.
     pub fn put_changes(
         self,
         zone: &Zone,
@@ -156,8 +156,8 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         Err(Box::new(TransferRequest { query, signer: transfer.signer }))
     }
 
-    /// Begins the transfer: of the changes since the version of the client, if it asks for them and the journal has them, or else
-    /// of the whole zone.
+    /// Begins the transfer: of the changes since the version of the client, if it asks for them and the journal has
+    /// them, or else of the whole zone.
     pub fn begin(self, zone: &Zone) -> ZoneTransfer {
         let ParsedQuery { message, question, .. } = self.query;
         let serial = if self.is_incremental() { client_serial(message, &question) } else { None };
@@ -201,8 +201,8 @@ pub struct ZoneTransfer {
 }
 
 impl ZoneTransfer {
-    /// Writes the next message, which is as long as possible, to `out` of 65,535 bytes; its length, or `None` after the last one.
-    /// Each call is for the same zone.
+    /// Writes the next message, which is as long as possible, to `out` of 65,535 bytes; its length, or `None` after the
+    /// last one. Each call is for the same zone.
     ///
     /// # Errors
     /// A record does not fit into a message.
@@ -483,8 +483,8 @@ impl<'o> MessageWriter<'o> {
     }
 }
 
-/// Whether `name` is at `offset` of `message`, as it is written: another case would change it. Each pointer refers to an earlier
-/// offset.
+/// Whether `name` is at `offset` of `message`, as it is written: another case would change it. Each pointer refers to
+/// an earlier offset.
 fn is_at(message: &[u8], offset: usize, name: Name<'_>) -> bool {
     let mut at = offset;
     let mut rest = name;

@@ -1,5 +1,6 @@
-//! Receives a zone by AXFR (RFC 5936), or what has changed in it by IXFR (RFC 1995), message by message. What it returns as complete
-//! is whole: it begins and ends with the SOA, has no record of another zone, and all of it is signed if a key is given.
+//! Receives a zone by AXFR (RFC 5936), or what has changed in it by IXFR (RFC 1995), message by message. What it
+//! returns as complete is whole: it begins and ends with the SOA, has no record of another zone, and all of it is
+//! signed if a key is given.
 
 use crate::client::{QueryKind, ReplyError, ReplyReader, SoaTimers, put_rdata, query};
 pub use crate::journal::RecordRole;
@@ -105,8 +106,9 @@ pub struct TransferReceiver {
 }
 
 impl TransferReceiver {
-    /// Makes the query for the zone at `apex`, signed with `key`, and the receiver of its replies, which may have `bytes_max`.
-    /// With `stored_serial`, the query is for what has changed since then; the answer may be the whole zone all the same.
+    /// Makes the query for the zone at `apex`, signed with `key`, and the receiver of its replies, which may have
+    /// `bytes_max`. With `stored_serial`, the query is for what has changed since then; the answer may be the whole
+    /// zone all the same.
     pub fn new(
         apex: Name<'_>,
         stored_serial: Option<u32>,
@@ -219,7 +221,8 @@ impl TransferReceiver {
 }
 
 impl Stage {
-    /// What a record is, with which the transfer goes on; `soa` if it is the SOA of the zone. `first` has begun the transfer.
+    /// What a record is, with which the transfer goes on; `soa` if it is the SOA of the zone. `first` has begun the
+    /// transfer.
     fn next(self, soa: Option<SoaTimers>, first: SoaTimers) -> Result<Stage, TransferError> {
         let Some(soa) = soa else { return Ok(self) };
         match self {

@@ -19,8 +19,8 @@ const TIME_BYTES: usize = 8;
 const TIME_SIGNED_BYTES: usize = 6;
 /// Bytes of the longest MAC, that of HMAC-SHA-512.
 const MAC_BYTES_MAX: usize = 64;
-/// Bytes of a TSIG record besides the names and the MAC: type, class, TTL, length; time, fudge, MAC size, original ID, error,
-/// other length.
+/// Bytes of a TSIG record besides the names and the MAC: type, class, TTL, length; time, fudge, MAC size, original ID,
+/// error, other length.
 const FIXED_BYTES: usize = 10 + TIME_BYTES + 2 + 2 + 2 + 2;
 /// The fudge of signed replies (RFC 8945 §10).
 const FUDGE_S: u16 = 300;
@@ -226,8 +226,8 @@ impl<'q> Tsig<'q> {
         u16::from_be_bytes([self.time[TIME_SIGNED_BYTES], self.time[TIME_SIGNED_BYTES + 1]])
     }
 
-    /// Checks the signature of `message`, whose TSIG record is at `offset`. The signature of the reply continues it; after an
-    /// error there is one only if the MAC was right.
+    /// Checks the signature of `message`, whose TSIG record is at `offset`. The signature of the reply continues it;
+    /// after an error there is one only if the MAC was right.
     pub(crate) fn verify(
         &self,
         message: &[u8],
@@ -270,8 +270,8 @@ impl<'q> Tsig<'q> {
         (error.map_or(Ok(()), Err), Some(signer))
     }
 
-    /// Writes the record that answers an error, without a MAC (RFC 8945 §5.3.2), to the start of `out`. Returns its length, or
-    /// `None` if it does not fit.
+    /// Writes the record that answers an error, without a MAC (RFC 8945 §5.3.2), to the start of `out`. Returns its
+    /// length, or `None` if it does not fit.
     pub(crate) fn put_unsigned(&self, error: TsigError, id: [u8; 2], out: &mut [u8]) -> Option<usize> {
         let record = Record {
             key: self.key.as_name(),
@@ -348,8 +348,8 @@ impl ReplySigner {
         self.key.record_bytes() + if self.time.is_some() { TIME_SIGNED_BYTES } else { 0 }
     }
 
-    /// Appends the signature to the message in the first `length_bytes` bytes of `out`; the new length, or `None` if it does not
-    /// fit.
+    /// Appends the signature to the message in the first `length_bytes` bytes of `out`; the new length, or `None` if it
+    /// does not fit.
     pub(crate) fn sign(&mut self, out: &mut [u8], length_bytes: usize, now_unix_s: u64) -> Option<usize> {
         let (message, rest) = out.split_at_mut(length_bytes);
         let original_id = [message[0], message[1]];
@@ -397,8 +397,8 @@ fn add_to_additional_count(message: &mut [u8], count: u16) {
     message[10..12].copy_from_slice(&additional_count.to_be_bytes());
 }
 
-/// Appends the record that answers `error`, without a MAC, to the reply at the start of `out`. Returns the new length; without
-/// space the reply stays as it is.
+/// Appends the record that answers `error`, without a MAC, to the reply at the start of `out`. Returns the new length;
+/// without space the reply stays as it is.
 #[cold]
 pub(crate) fn append_unsigned(out: &mut [u8], length_bytes: usize, tsig: &Tsig<'_>, error: TsigError) -> usize {
     let id = [out[0], out[1]];

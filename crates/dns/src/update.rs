@@ -1,10 +1,12 @@
-//! Dynamic updates (RFC 2136): reads the message, checks its prerequisites against a version of a zone, and makes the next version.
+//! Dynamic updates (RFC 2136): reads the message, checks its prerequisites against a version of a zone, and makes the
+//! next version.
 //!
 //! ```text
 //! query → UpdateMessage → verify → ZoneUpdate::apply, message by message → ZoneUpdate::finish → Zone
 //! ```
 //!
-//! Section numbers without another RFC are those of RFC 2136. Nothing is changed by a message that is not carried out as a whole.
+//! Section numbers without another RFC are those of RFC 2136. Nothing is changed by a message that is not carried out
+//! as a whole.
 
 use crate::client::put_rdata;
 use crate::journal::{is_in_zones, is_later};
@@ -330,13 +332,15 @@ impl<'z> ZoneUpdate<'z> {
         }
     }
 
-    /// No updates yet of the unsigned records of `zone`: the records that come with signatures and keys are not there for updates, and must not be
-    /// changed by them. With other signers (RFC 8901), DNSKEY, CDS and CDNSKEY records can be: the process that signs leaves out its own.
+    /// No updates yet of the unsigned records of `zone`: the records that come with signatures and keys are not there
+    /// for updates, and must not be changed by them. With other signers (RFC 8901), DNSKEY, CDS and CDNSKEY records can
+    /// be: the process that signs leaves out its own.
     pub fn of_unsigned(zone: &'z Zone, has_other_signers: bool) -> ZoneUpdate<'z> {
         ZoneUpdate { is_signed_elsewhere: true, has_other_signers, ..ZoneUpdate::new(zone) }
     }
 
-    /// Carries out `message`, whose sender may change the RRsets of those names and types for which `allows` returns true.
+    /// Carries out `message`, whose sender may change the RRsets of those names and types for which `allows` returns
+    /// true.
     ///
     /// # Errors
     /// Why it is not carried out: nothing has changed then.
@@ -347,7 +351,8 @@ impl<'z> ZoneUpdate<'z> {
     ) -> Result<(), UpdateRefusal> {
         self.check_prerequisites(message)?;
         let changes = self.read_changes(message)?;
-        // §3.3: the permissions come after the prerequisites. Deleting all RRsets of a name needs those of each of them.
+        // §3.3: the permissions come after the prerequisites. Deleting all RRsets of a name needs those of each of
+        // them.
         for change in &changes {
             let owner = change.owner.as_name();
             if self.is_of_signer(owner, change.rtype) {
@@ -406,8 +411,8 @@ impl<'z> ZoneUpdate<'z> {
         Some(edit.finish(limits))
     }
 
-    /// Calls `change` with each record that the next version does not have, and with each that it has besides. One with another TTL
-    /// is removed and added.
+    /// Calls `change` with each record that the next version does not have, and with each that it has besides. One with
+    /// another TTL is removed and added.
     pub fn each_change(&self, mut change: impl FnMut(RecordRole, &Record<'_>)) {
         let position = Position { file_index: 0, line: 0, column: 1 };
         for (name, after) in &self.names {

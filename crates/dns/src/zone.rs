@@ -1,10 +1,10 @@
 //! A zone in the form in which it is served: immutable, with the RRsets packed for replies.
 //!
-//! One arena holds a node for each name of the zone and for each empty non-terminal (`layout.rs`). A hash table finds the
-//! node of a name. For a name without a node, the closest encloser is usually the parent; otherwise a binary search
+//! One arena holds a node for each name of the zone and for each empty non-terminal (`layout.rs`). A hash table finds
+//! the node of a name. For a name without a node, the closest encloser is usually the parent; otherwise a binary search
 //! between the apex and the parent finds it, because every ancestor of a node has a node
-//! (docs/decisions/0007-zone-store.md). Arena and hash table are the store, which a version shares with those that small changes
-//! lead to; what these have in place of it is their delta.
+//! (docs/decisions/0007-zone-store.md). Arena and hash table are the store, which a version shares with those that
+//! small changes lead to; what these have in place of it is their delta.
 
 use crate::delta::{Delta, Nodes};
 use crate::denial::DenialChain;
@@ -164,8 +164,8 @@ impl Zone {
         self.signed.is_some()
     }
 
-    /// When the first signature of the zone expires, in seconds since 1970; `None` if the zone is not signed. The result is
-    /// at most 68 years from `now_unix_s` (RFC 4034 §3.1.5).
+    /// When the first signature of the zone expires, in seconds since 1970; `None` if the zone is not signed. The
+    /// result is at most 68 years from `now_unix_s` (RFC 4034 §3.1.5).
     pub fn signatures_expire_at(&self, now_unix_s: u64) -> Option<u64> {
         let expiration = self.signed.as_ref()?.first_expiration;
         let seconds_left = expiration.wrapping_sub(now_unix_s as u32).cast_signed();
@@ -307,7 +307,8 @@ impl Zone {
         if qtype == Rtype::ANY {
             return node.first_rrset(form).map_or(Lookup::Nodata, |rrset| Lookup::Answer(found(&node, rrset)));
         }
-        // RFC 4034 §3 and §4: a CNAME may have RRSIG and NSEC records beside it, so questions for these concern the alias.
+        // RFC 4034 §3 and §4: a CNAME may have RRSIG and NSEC records beside it, so questions for these concern the
+        // alias.
         match node.rrset_in(Rtype::CNAME, form) {
             Some(rrset) if !matches!(qtype, Rtype::RRSIG | Rtype::NSEC) => Lookup::Cname(found(&node, rrset)),
             _ => Lookup::Nodata,
@@ -330,8 +331,8 @@ impl Zone {
         self.store.slots.first(hash)
     }
 
-    /// Loads the start of the node that `slot` refers to, if it matches the name. Otherwise loads the slot and the node of
-    /// the parent name, which most negative answers start from.
+    /// Loads the start of the node that `slot` refers to, if it matches the name. Otherwise loads the slot and the node
+    /// of the parent name, which most negative answers start from.
     #[inline]
     pub(crate) fn prefetch_node(&self, slot: Slot, hashes: NameHashes) {
         let mut slot = slot;
@@ -366,7 +367,8 @@ impl Zone {
         }
     }
 
-    /// The closest encloser of `name`, which has no node and so is not the apex. `parent_hash` is the hash of its parent.
+    /// The closest encloser of `name`, which has no node and so is not the apex. `parent_hash` is the hash of its
+    /// parent.
     #[inline]
     fn closest_encloser<'z>(
         &'z self,
@@ -452,7 +454,8 @@ impl Zone {
         delta.nodes().next().map(|index| self.node(index))
     }
 
-    /// The nodes that `other`, a version before or after this one, does not have; `None` if edits have not led from one to the other.
+    /// The nodes that `other`, a version before or after this one, does not have; `None` if edits have not led from one
+    /// to the other.
     pub(crate) fn nodes_beside(&self, other: &Zone) -> Option<Vec<Node<'_>>> {
         let is_edited = match (&self.delta, &other.delta) {
             (Some(own), Some(other)) => own.extends(other) || other.extends(own),

@@ -27,8 +27,8 @@ use names::{NameId, NameTable};
 pub(crate) use part::BuiltPart;
 pub(crate) use signed_checks::Signature;
 
-/// Targets of one RRset whose addresses are in the additional section: the root has as many name servers. A referral has
-/// no such bound.
+/// Targets of one RRset whose addresses are in the additional section: the root has as many name servers. A referral
+/// has no such bound.
 const ADDITIONAL_TARGETS_MAX: usize = 13;
 
 /// Bytes of all names, or of all RDATA, of one zone: the range of a 32-bit offset minus the longest record.

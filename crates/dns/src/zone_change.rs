@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 const JOURNAL_BYTES_MIN: usize = 16 * 1024;
 
 impl Zone {
-    /// Continues the journal of `before`, the version that this one replaces. It has at most `bytes_max` in encoded form, and is
-    /// not larger than the zone; without changes if it cannot be continued.
+    /// Continues the journal of `before`, the version that this one replaces. It has at most `bytes_max` in encoded
+    /// form, and is not larger than the zone; without changes if it cannot be continued.
     pub fn continue_journal(&mut self, before: &Zone, bytes_max: usize) {
         let bytes_max = bytes_max.min(self.memory_bytes().max(JOURNAL_BYTES_MIN));
         let change = || change_between(before, self, bytes_max);
@@ -37,8 +37,8 @@ impl Zone {
     /// Takes the journal that [`Zone::encoded_journal`] of the same version has returned.
     ///
     /// # Errors
-    /// It is damaged, or of another version. In the second case secondaries may have that version with the serial of this one, so the
-    /// next change is not for them.
+    /// It is damaged, or of another version. In the second case secondaries may have that version with the serial of
+    /// this one, so the next change is not for them.
     pub fn restore_journal(&mut self, encoded: &[u8]) -> Result<(), JournalError> {
         let decoded = ZoneJournal::decode(encoded, self.apex(), self.serial, || self.digest());
         if matches!(decoded, Err(JournalError::OtherVersion)) {
@@ -75,7 +75,8 @@ fn put_soa(zone: &Zone) -> Vec<u8> {
     out
 }
 
-/// Appends the records of `zone`, besides its SOA, that `other` does not have; `None` if `out` has more than `bytes_max` then.
+/// Appends the records of `zone`, besides its SOA, that `other` does not have; `None` if `out` has more than
+/// `bytes_max` then.
 fn put_missing(zone: &Zone, other: &Zone, bytes_max: usize, out: &mut Vec<u8>) -> Option<()> {
     if let Some(nodes) = zone.nodes_beside(other) {
         return nodes.iter().try_for_each(|node| {

@@ -1,5 +1,5 @@
-//! A number for the records of a zone, in any order: the sum of a hash of each. It tells versions of an operator apart, and is no
-//! protection against forged ones.
+//! A number for the records of a zone, in any order: the sum of a hash of each. It tells versions of an operator apart,
+//! and is no protection against forged ones.
 
 use crate::layout::Node;
 use crate::name::Name;

@@ -9,7 +9,8 @@
 //! - the parent of a wildcard, which refers to its node;
 //! - the owner before a new one in the chain of NSEC or NSEC3 records, to whose node others refer for a proof.
 //!
-//! These nodes are built from the records that they depend on, by the code that builds whole zones: they are the same bytes.
+//! These nodes are built from the records that they depend on, by the code that builds whole zones: they are the same
+//! bytes.
 
 use crate::delta::Delta;
 use crate::denial::DenialChain;
@@ -62,8 +63,8 @@ pub struct ZoneEdit<'z> {
 }
 
 impl Zone {
-    /// Makes what [`ZoneEdit`] needs, unless the zone has it: all changes to come are quick then, also the first one. It takes time and
-    /// memory in proportion to the zone.
+    /// Makes what [`ZoneEdit`] needs, unless the zone has it: all changes to come are quick then, also the first one.
+    /// It takes time and memory in proportion to the zone.
     pub fn prepare_edits(&mut self) {
         if self.links.is_none() {
             self.links = Some(Box::new(links_of(self)));
@@ -75,16 +76,17 @@ impl Zone {
         self.delta.as_ref().map_or(0, |delta| delta.name_count())
     }
 
-    /// The same version with a store of its own, so that no look-up has a delta to go through. It takes time and memory in proportion to
-    /// the zone. `None` if the zone has errors with these limits.
+    /// The same version with a store of its own, so that no look-up has a delta to go through. It takes time and memory
+    /// in proportion to the zone. `None` if the zone has errors with these limits.
     pub fn merged(&self, limits: ZoneLimits) -> Option<Zone> {
         let mut merged = ZoneEdit::new(self).finish_whole(limits).zone?;
         merged.journal = self.journal.clone();
         Some(merged)
     }
 
-    /// The version `latest`, which changes of this one have led to, with the store of `merged`, which is this version merged. It takes time
-    /// and memory in proportion to the changes. `None` if `latest` shares no store with this version, or it cannot be made.
+    /// The version `latest`, which changes of this one have led to, with the store of `merged`, which is this version
+    /// merged. It takes time and memory in proportion to the changes. `None` if `latest` shares no store with this
+    /// version, or it cannot be made.
     pub fn rebased(&self, merged: &Zone, latest: &Zone, limits: ZoneLimits) -> Option<Zone> {
         let mut edit = ZoneEdit::new(merged);
         for node in latest.nodes_beside(self)?.iter().chain(&self.nodes_beside(latest)?) {
@@ -96,7 +98,8 @@ impl Zone {
         Some(rebased)
     }
 
-    /// Whether the next change makes a version that shares nothing with this one, since they differ from the store in too much.
+    /// Whether the next change makes a version that shares nothing with this one, since they differ from the store in
+    /// too much.
     fn has_large_delta(&self) -> bool {
         let Some(delta) = &self.delta else { return false };
         let bytes_max = (self.store.arena.len() / STORE_SHARE).max(DELTA_BYTES_MIN);
@@ -153,8 +156,8 @@ impl<'z> ZoneEdit<'z> {
         is_removed
     }
 
-    /// Applies a change that leads on from this version. Returns whether it fits: each record that it removes is there, none that it adds, and
-    /// the records of each RRset that it adds to have one TTL.
+    /// Applies a change that leads on from this version. Returns whether it fits: each record that it removes is there,
+    /// none that it adds, and the records of each RRset that it adds to have one TTL.
     pub fn apply(&mut self, change: &ZoneChange) -> bool {
         let mut fits = true;
         change.each_record(|role, record| {
@@ -396,7 +399,8 @@ impl<'e, 'z> Plan<'e, 'z> {
         additional.into_iter().any(|rtype| before.get(&rtype.0) != after.get(&rtype.0))
     }
 
-    /// Touches all names below `name`, and what refers to them if it `is_authority_changed` that decides what answers have of them.
+    /// Touches all names below `name`, and what refers to them if it `is_authority_changed` that decides what answers
+    /// have of them.
     fn touch_below(&mut self, name: Name<'_>, is_authority_changed: bool) {
         let mut parents = alloc::vec![name.as_bytes().to_vec()];
         while let Some(parent) = parents.pop() {
@@ -416,7 +420,8 @@ impl<'e, 'z> Plan<'e, 'z> {
         }
     }
 
-    /// Touches the owner before `name` in the chain of NSEC or NSEC3 records: `name` may take its place in the proofs of other names.
+    /// Touches the owner before `name` in the chain of NSEC or NSEC3 records: `name` may take its place in the proofs
+    /// of other names.
     fn touch_predecessor(&mut self, name: Name<'_>) {
         let nodes = self.zone.nodes();
         let before = match self.zone.denial() {

@@ -1,5 +1,5 @@
-//! What a change of a name has an effect on: for each name of a zone, the nodes of the names below it, and those of RRsets that refer to
-//! it. Only zones that are changed while they are served have them.
+//! What a change of a name has an effect on: for each name of a zone, the nodes of the names below it, and those of
+//! RRsets that refer to it. Only zones that are changed while they are served have them.
 
 use crate::layout::NodeIndex;
 use crate::name_hash::NameHash;
@@ -45,10 +45,11 @@ fn number_of(hash: NameHash, node: NodeIndex) -> u64 {
 pub(crate) struct ZoneLinks {
     /// By parent, the nodes of its children.
     pub(crate) children: NodesByName,
-    /// By target in the zone, the nodes of the RRsets whose additional section has its addresses. A target that has no node is here by
-    /// its own name and by those of its ancestors.
+    /// By target in the zone, the nodes of the RRsets whose additional section has its addresses. A target that has no
+    /// node is here by its own name and by those of its ancestors.
     pub(crate) referrers: NodesByName,
-    /// When the signatures expire that the first expiration of the zone is among: the time in the upper half, the node in the lower.
+    /// When the signatures expire that the first expiration of the zone is among: the time in the upper half, the node
+    /// in the lower.
     pub(crate) expirations: SortedPages<u64>,
     /// Whether there are owners of NSEC3 records that are not in the chain: look-ups do not find them.
     pub(crate) has_other_nsec3: bool,

@@ -35,7 +35,8 @@ pub struct ZoneMap {
 pub enum ZoneEntry {
     /// The zone.
     Served(Arc<Zone>),
-    /// The zone, for those that may transfer it: other queries for names at and below its apex are answered with REFUSED.
+    /// The zone, for those that may transfer it: other queries for names at and below its apex are answered with
+    /// REFUSED.
     Restricted(Arc<Zone>),
     /// No good version of the zone: queries for names at and below its apex are answered with SERVFAIL.
     Unavailable {
@@ -161,11 +162,12 @@ impl ZoneMap {
         None
     }
 
-    /// The zone that answers for `rtype` at `name`: the one with the longest apex that `name` is at or below, or, for the
-    /// DS of an apex, the parent zone.
+    /// The zone that answers for `rtype` at `name`: the one with the longest apex that `name` is at or below, or, for
+    /// the DS of an apex, the parent zone.
     ///
     /// # Errors
-    /// REFUSED for a name in none of the zones or in a restricted one, SERVFAIL for a name in a zone that is unavailable.
+    /// REFUSED for a name in none of the zones or in a restricted one, SERVFAIL for a name in a zone that is
+    /// unavailable.
     #[inline]
     pub(crate) fn find(&self, name: &IndexedName<'_>, rtype: Rtype) -> Result<FoundZone<'_>, Rcode> {
         match &self.entries[..] {
@@ -191,8 +193,8 @@ impl ZoneMap {
             }
         }
         let mut entry = entry.ok_or(Rcode::Refused)?;
-        // RFC 4035 §3.1.4.1: the DS RRset at an apex belongs to the parent zone, if it is here. If the zone above only has
-        // a referral for the name, the parent zone is elsewhere.
+        // RFC 4035 §3.1.4.1: the DS RRset at an apex belongs to the parent zone, if it is here. If the zone above only
+        // has a referral for the name, the parent zone is elsewhere.
         if rtype == Rtype::DS && entry.apex().length_bytes() == name.as_bytes().len() {
             let is_parent = |above: &&ZoneEntry| match above {
                 ZoneEntry::Served(zone) => !matches!(zone.lookup(name.name(), hashes, rtype), Lookup::Referral(_)),

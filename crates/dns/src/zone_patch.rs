@@ -1,5 +1,6 @@
-//! The changes of an IXFR (RFC 1995) or of a [`crate::change_log`], to be applied to the records of the stored version. Each record that is removed must be there,
-//! and none that is added: otherwise primary and secondary have had different versions with the same serial.
+//! The changes of an IXFR (RFC 1995) or of a [`crate::change_log`], to be applied to the records of the stored version.
+//! Each record that is removed must be there, and none that is added: otherwise primary and secondary have had
+//! different versions with the same serial.
 
 use crate::journal::RecordRole;
 use crate::name::Name;
@@ -144,7 +145,8 @@ pub(crate) fn put_key(record: &Record<'_>, key: &mut Vec<u8>) {
     put_canonical_rdata(record.rtype, record.rdata, key);
 }
 
-/// Appends RDATA with its names in lower case (RFC 4034 §6.2), by which it is compared, since compression may change the case.
+/// Appends RDATA with its names in lower case (RFC 4034 §6.2), by which it is compared, since compression may change
+/// the case.
 pub(crate) fn put_canonical_rdata(rtype: Rtype, rdata: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     for field in fields(rtype).unwrap_or_default() {

@@ -25,7 +25,8 @@ pub(crate) enum Visit {
 }
 
 impl Position {
-    /// Calls `visit` with the records from here on, until it stops; the new position is before the record for which it did.
+    /// Calls `visit` with the records from here on, until it stops; the new position is before the record for which it
+    /// did.
     #[inline]
     pub(crate) fn walk<'z>(
         &mut self,

@@ -2,9 +2,9 @@
 //!
 //! The dialect is that of BIND's `named-checkzone`: a file that BIND loads has the same meaning here, with these
 //! differences. Additionally accepted: any field in quotes, TXT strings over 255 bytes (they are split), all text after
-//! the type of `$GENERATE` as RDATA, a quoted `@` as a label, and `ALIAS` as in PowerDNS. Rejected: the text form of A6, ATMA, NXT and SINK (the
-//! form of RFC 3597 is accepted), flags and protocols of keys as words, the SvcParamKey 65535, an empty `ech`, and
-//! coordinates of GPOS that are not numbers.
+//! the type of `$GENERATE` as RDATA, a quoted `@` as a label, and `ALIAS` as in PowerDNS. Rejected: the text form of
+//! A6, ATMA, NXT and SINK (the form of RFC 3597 is accepted), flags and protocols of keys as words, the SvcParamKey
+//! 65535, an empty `ech`, and coordinates of GPOS that are not numbers.
 //!
 //! Checks that need more than one record (a missing SOA, data beside a CNAME) are those of [`crate::zone_builder`].
 
@@ -47,7 +47,8 @@ pub enum Severity {
     Error,
     /// There are more than [`ParserLimits::errors_max`] errors. The rest of the zone was not read.
     Incomplete,
-    /// The text is valid but probably not intended: records outside of the zone are omitted, a TTL over the limit becomes
+    /// The text is valid but probably not intended: records outside of the zone are omitted, a TTL over the limit
+    /// becomes
     /// 0. BIND loads such a zone.
     Warning,
 }
@@ -166,7 +167,8 @@ struct OpenFile {
 impl Parser {
     /// A parser for a zone of class IN.
     ///
-    /// `file_name` is used in messages. `text` is the whole file. `origin` is the apex of the zone and the initial origin.
+    /// `file_name` is used in messages. `text` is the whole file. `origin` is the apex of the zone and the initial
+    /// origin.
     pub fn new(file_name: String, text: Vec<u8>, origin: Name<'_>, limits: ParserLimits) -> Parser {
         Parser {
             limits,
@@ -192,8 +194,8 @@ impl Parser {
         }
     }
 
-    /// Continues with `text`, the contents of the file that the last [`Entry::Include`] names, and then with the including
-    /// file and its origin and owner (RFC 1035 §5.1).
+    /// Continues with `text`, the contents of the file that the last [`Entry::Include`] names, and then with the
+    /// including file and its origin and owner (RFC 1035 §5.1).
     ///
     /// # Panics
     ///

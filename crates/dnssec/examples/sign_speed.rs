@@ -1,7 +1,9 @@
-//! Measures the processor time in which a zone is signed: `cargo run --release -p sanderling-dnssec --example sign_speed -- [NAMES]`.
+//! Measures the processor time in which a zone is signed: `cargo run --release -p sanderling-dnssec --example
+//! sign_speed -- [NAMES]`.
 //!
-//! The zone has an address for each name. It is signed with signatures that cost nothing and with ECDSA P-256; then one record changes, and
-//! the zone is signed as a whole; then names are added and removed, one after the other, and only these changes are signed.
+//! The zone has an address for each name. It is signed with signatures that cost nothing and with ECDSA P-256; then one
+//! record changes, and the zone is signed as a whole; then names are added and removed, one after the other, and only
+//! these changes are signed.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};

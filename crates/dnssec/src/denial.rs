@@ -1,4 +1,5 @@
-//! The RDATA of NSEC and NSEC3 records (RFC 4034 §4, RFC 5155 §3), with the parameters of RFC 9276: no iterations, no salt.
+//! The RDATA of NSEC and NSEC3 records (RFC 4034 §4, RFC 5155 §3), with the parameters of RFC 9276: no iterations, no
+//! salt.
 
 use data_encoding::BASE32_DNSSEC;
 use sanderling_dns::{Name, NameBuf, Rtype};

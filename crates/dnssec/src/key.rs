@@ -142,8 +142,8 @@ impl PublicKey {
         Ds { digest_type: DIGEST_SHA384, digest: self.digest::<Sha384>(apex), ..self.ds(apex) }
     }
 
-    /// Whether `ds` is a DS record of this key for the zone `apex`. With another digest than SHA-256 or SHA-384, it is taken to be: its key
-    /// must not go while it is there.
+    /// Whether `ds` is a DS record of this key for the zone `apex`. With another digest than SHA-256 or SHA-384, it is
+    /// taken to be: its key must not go while it is there.
     pub fn has_ds(&self, ds: &Ds, apex: Name<'_>) -> bool {
         let is_digest = match ds.digest_type {
             DIGEST_SHA256 => ds.digest == self.digest::<Sha256>(apex),

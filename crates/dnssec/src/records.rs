@@ -259,7 +259,8 @@ impl Records {
         self.nodes().flat_map(Node::records)
     }
 
-    /// Appends the records as a zone file, each on a line with complete names, the SOA first. The zone file parser reads the same records.
+    /// Appends the records as a zone file, each on a line with complete names, the SOA first. The zone file parser
+    /// reads the same records.
     pub fn write_text(&self, out: &mut String) {
         write_text(|| self.iter(), out);
     }

@@ -102,8 +102,8 @@ pub struct SigningParameters {
     pub validity_s: u32,
     /// The time before its end from which on a signature is replaced.
     pub refresh_s: u32,
-    /// Signatures end up to so many seconds earlier, so that they are not all replaced at once. Those that would be replaced
-    /// within the next 24th part of this are replaced together.
+    /// Signatures end up to so many seconds earlier, so that they are not all replaced at once. Those that would be
+    /// replaced within the next 24th part of this are replaced together.
     pub jitter_s: u32,
     /// The TTL of the DNSKEY, CDS and CDNSKEY records.
     pub dnskey_ttl_s: u32,
@@ -148,8 +148,8 @@ impl Default for SigningParameters {
 pub struct SigningJob<'j> {
     /// The apex of the zone.
     pub apex: Name<'j>,
-    /// The records as the operator or the primary has them. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are ignored;
-    /// DNSKEY, CDS and CDNSKEY records are kept beside those of `keys`.
+    /// The records as the operator or the primary has them. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are
+    /// ignored; DNSKEY, CDS and CDNSKEY records are kept beside those of `keys`.
     pub unsigned: &'j Records,
     /// The signed version before, whose signatures are kept as far as they are right.
     pub previous: Option<&'j Records>,
@@ -190,8 +190,8 @@ pub struct RecordChanges {
 }
 
 impl RecordChanges {
-    /// What leads from the records that `version` was signed for, with `keys`, to `unsigned`; `None` if the zone is to be signed as a whole, since
-    /// the records of keys are other ones. It takes time in proportion to the zone.
+    /// What leads from the records that `version` was signed for, with `keys`, to `unsigned`; `None` if the zone is to
+    /// be signed as a whole, since the records of keys are other ones. It takes time in proportion to the zone.
     pub fn between(
         version: &ZoneVersion,
         unsigned: &Records,
@@ -298,9 +298,10 @@ pub fn sign(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result<Signed
     version::make(&job, signer)
 }
 
-/// Changes a signed version into the next one. It takes time in proportion to what changes; with a ZONEMD record, which is a digest of all
-/// records, in proportion to the zone. `None` if [`sign`] must make the next version, since the change concerns most of the zone or records of keys,
-/// or the policy gives it no later serial; `version` is as before then, and after an error.
+/// Changes a signed version into the next one. It takes time in proportion to what changes; with a ZONEMD record, which
+/// is a digest of all records, in proportion to the zone. `None` if [`sign`] must make the next version, since the
+/// change concerns most of the zone or records of keys, or the policy gives it no later serial; `version` is as before
+/// then, and after an error.
 ///
 /// # Errors
 /// Why it is not signed.

@@ -1,5 +1,6 @@
-//! What a signature of a zone is made over (RFC 4034 §3.1.8.1): the RDATA of the RRSIG record without the signature, and the records
-//! in canonical form. The signer writes it, and the process with the private keys checks it before it signs.
+//! What a signature of a zone is made over (RFC 4034 §3.1.8.1): the RDATA of the RRSIG record without the signature,
+//! and the records in canonical form. The signer writes it, and the process with the private keys checks it before it
+//! signs.
 
 use crate::canonical::{has_folded_names, put_canonical_rdata};
 use crate::key::Algorithm;
@@ -95,8 +96,9 @@ pub enum InputError {
     Records,
 }
 
-/// Checks that `input` is what an RRSIG record of the zone `apex`, made with a key of this algorithm and tag, covers: one RRset at or
-/// below the apex, in canonical form and order, with a signature that is valid for at most [`VALIDITY_S_MAX`].
+/// Checks that `input` is what an RRSIG record of the zone `apex`, made with a key of this algorithm and tag, covers:
+/// one RRset at or below the apex, in canonical form and order, with a signature that is valid for at most
+/// [`VALIDITY_S_MAX`].
 ///
 /// # Errors
 /// Why the input must not be signed.

@@ -1,10 +1,11 @@
-//! The keys of a zone, and what of them is in the zone, in the parent zone and in caches. From that follows when keys are introduced and
-//! removed, so that no resolver finds a broken chain, whatever it has cached (RFC 6781 §4, RFC 7583).
+//! The keys of a zone, and what of them is in the zone, in the parent zone and in caches. From that follows when keys
+//! are introduced and removed, so that no resolver finds a broken chain, whatever it has cached (RFC 6781 §4, RFC
+//! 7583).
 //!
-//! There are no kinds of rollovers here. Each key has three things that spread from servers into caches and fade from there: its
-//! DNSKEY record, its signatures in the zone, and its DS record. Rules say what may be added or removed while the others
-//! are as they are (`rules`). First signing, rollovers of each key, another algorithm, one key instead of two, and the way back to an
-//! unsigned zone follow from the same rules.
+//! There are no kinds of rollovers here. Each key has three things that spread from servers into caches and fade from
+//! there: its DNSKEY record, its signatures in the zone, and its DS record. Rules say what may be added or removed
+//! while the others are as they are (`rules`). First signing, rollovers of each key, another algorithm, one key instead
+//! of two, and the way back to an unsigned zone follow from the same rules.
 
 mod rules;
 mod status;
@@ -169,8 +170,8 @@ impl Presence {
         }
     }
 
-    /// The parent has the DS record or not, and caches an older answer for `ttl_s` at most. `is_current` is whether the parent has a DS record
-    /// that it is to have, or is to have none: it then adds none that it was asked for before.
+    /// The parent has the DS record or not, and caches an older answer for `ttl_s` at most. `is_current` is whether the
+    /// parent has a DS record that it is to have, or is to have none: it then adds none that it was asked for before.
     fn on_parent(self, has_ds: bool, is_current: bool, at_unix_s: u64, ttl_s: u64, goal: Goal) -> Presence {
         let until_unix_s = at_unix_s + ttl_s;
         match (self, has_ds) {
@@ -293,7 +294,8 @@ pub struct ServedSerial {
     pub serial: u32,
     /// When the last of them answered, in seconds since 1970.
     pub at_unix_s: u64,
-    /// The longest TTL of the DNSKEY records of name servers whose versions other signers sign. These have the DNSKEY records of this version.
+    /// The longest TTL of the DNSKEY records of name servers whose versions other signers sign. These have the DNSKEY
+    /// records of this version.
     pub other_dnskey_ttl_s: u32,
 }
 
@@ -376,7 +378,8 @@ pub enum RolloverError {
     NoKey,
 }
 
-/// Another key of the zone has the same key tag, which costs resolvers more work. The next call of `advance` requests another key.
+/// Another key of the zone has the same key tag, which costs resolvers more work. The next call of `advance` requests
+/// another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another key of the zone has the key tag {0}")]
 pub struct KeyTagInUse(pub u16);
@@ -463,7 +466,8 @@ impl ZoneKeys {
                 }
             }
         }
-        // A rollover that has begun ends before keys of another kind are made, unless one of its keys is to be replaced already.
+        // A rollover that has begun ends before keys of another kind are made, unless one of its keys is to be replaced
+        // already.
         let (is_changing, is_begun) = (self.is_changing(), self.keys.iter().any(|key| key.goal == Goal::Replaced));
         for key in self.keys.iter_mut().filter(|key| !key.is_retired()) {
             let lifetime_s = lifetime_s(policy, key.public.role);
@@ -522,8 +526,8 @@ impl ZoneKeys {
         Ok(())
     }
 
-    /// Adds a key that the zone was signed with before elsewhere: its DNSKEY record and signatures are taken to be in the zone and in
-    /// caches.
+    /// Adds a key that the zone was signed with before elsewhere: its DNSKEY record and signatures are taken to be in
+    /// the zone and in caches.
     ///
     /// # Errors
     /// If its key tag is in use.
@@ -540,8 +544,8 @@ impl ZoneKeys {
         Ok(())
     }
 
-    /// Starts to replace keys; `advance` then requests new ones. A key that others may know is replaced in the same way: a shorter one
-    /// would break the zone for resolvers with older records.
+    /// Starts to replace keys; `advance` then requests new ones. A key that others may know is replaced in the same
+    /// way: a shorter one would break the zone for resolvers with older records.
     ///
     /// # Errors
     /// Why that cannot start.
@@ -599,8 +603,8 @@ impl ZoneKeys {
         self.keys.is_empty()
     }
 
-    /// Whether a record of the apex comes with a key of this signer, or asks the parent zone to remove all DS records, and is so not one of another
-    /// signer.
+    /// Whether a record of the apex comes with a key of this signer, or asks the parent zone to remove all DS records,
+    /// and is so not one of another signer.
     pub fn has_made(&self, apex: Name<'_>, rtype: Rtype, rdata: &[u8]) -> bool {
         let has = |test: &dyn Fn(&PublicKey) -> bool| self.keys.iter().any(|key| test(&key.public));
         match rtype {
@@ -630,7 +634,8 @@ impl ZoneKeys {
         self.keys_of_ds().map(|key| key.ds(apex)).collect()
     }
 
-    /// The keys whose DS records the operator is to see to: not those that are replaced before the parent zone has them.
+    /// The keys whose DS records the operator is to see to: not those that are replaced before the parent zone has
+    /// them.
     pub fn keys_for_registrar(&self) -> impl Iterator<Item = &PublicKey> {
         let is_late = |key: &ZoneKey| key.is_retired() && matches!(key.ds, Presence::Added(_));
         self.keys.iter().filter(move |key| key.ds.is_wanted() && !is_late(key)).map(|key| &key.public)

@@ -1,5 +1,5 @@
-//! A version of a zone that changes into the next one at a cost that depends on the change: the records of a whole version, and the
-//! names that have other records since.
+//! A version of a zone that changes into the next one at a cost that depends on the change: the records of a whole
+//! version, and the names that have other records since.
 
 use crate::records::{Node, Record, Records, Rrset, order_key, write_text};
 use sanderling_dns::{Name, Rtype};

@@ -1,5 +1,5 @@
-//! Measures the time of one request in this crate: parsing, decoding the path, deciding and writing the head; and of the
-//! negotiation of a coding.
+//! Measures the time of one request in this crate: parsing, decoding the path, deciding and writing the head; and of
+//! the negotiation of a coding.
 //!
 //! `cargo run --release -p sanderling-http --example request_cost`
 
@@ -33,8 +33,8 @@ const BROWSER: &str = "GET /assets/app-4f3a9c1d.js HTTP/1.1\r\n\
     Accept-Encoding: gzip, deflate, br, zstd\r\n\
     Accept-Language: en-GB,en;q=0.9\r\n\r\n";
 
-/// The result is the fastest of these rounds. Each is far shorter than a time slice, so that other processes do not slow
-/// down all of them.
+/// The result is the fastest of these rounds. Each is far shorter than a time slice, so that other processes do not
+/// slow down all of them.
 const ROUND_COUNT: usize = 4_000;
 const REQUESTS_PER_ROUND: u32 = 250;
 

@@ -1,4 +1,5 @@
-//! What a client wants of a response, by Accept (RFC 9110 §12.5.1), Sec-Fetch-Mode (Fetch Metadata) and Origin (RFC 6454).
+//! What a client wants of a response, by Accept (RFC 9110 §12.5.1), Sec-Fetch-Mode (Fetch Metadata) and Origin (RFC
+//! 6454).
 
 use memchr::memchr;
 
@@ -43,8 +44,8 @@ impl Request<'_> {
             && self.fields.find_first(b"access-control-request-method").is_some()
     }
 
-    /// Whether a browser is to show the response as a page. By Sec-Fetch-Mode, where the client sends it; otherwise the last segment
-    /// of the path must be without a dot, as that of a script or an image is not.
+    /// Whether a browser is to show the response as a page. By Sec-Fetch-Mode, where the client sends it; otherwise the
+    /// last segment of the path must be without a dot, as that of a script or an image is not.
     #[cold]
     pub fn is_navigation(&self) -> bool {
         let Target::Path { path, .. } = self.target else { return false };

@@ -77,7 +77,8 @@ pub fn negotiate_coding(fields: &Fields<'_>, codings: impl IntoIterator<Item = C
     acceptable.fold(ContentCoding::Identity, |best, coding| if rank(coding) > rank(best) { coding } else { best })
 }
 
-/// Whether the client accepts content without a coding, which it does unless it says the contrary (RFC 9110 §12.5.3, rule 2).
+/// Whether the client accepts content without a coding, which it does unless it says the contrary (RFC 9110 §12.5.3,
+/// rule 2).
 pub fn accepts_identity(fields: &Fields<'_>) -> bool {
     let weights = Weights::parse(fields.values(FieldName::AcceptEncoding));
     weights.named[ContentCoding::Identity as usize].or(weights.others) != Some(Weight::ZERO)

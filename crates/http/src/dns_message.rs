@@ -25,8 +25,8 @@ pub fn has_dns_message(request: &Request<'_>) -> bool {
         && fields.find_all(b"content-encoding").all(|value| value.eq_ignore_ascii_case(b"identity"))
 }
 
-/// The DNS message of a request for a resource that answers DNS queries: `content`, or the decoded parameter `dns` of the
-/// target, which is written into `room`.
+/// The DNS message of a request for a resource that answers DNS queries: `content`, or the decoded parameter `dns` of
+/// the target, which is written into `room`.
 ///
 /// # Errors
 /// The status of the response to a request without a message.

@@ -57,8 +57,8 @@ impl FieldName {
         }
     }
 
-    /// This field if `name` is `expected`, in any case. The length is a constant and no byte branches, so a few words are
-    /// compared.
+    /// This field if `name` is `expected`, in any case. The length is a constant and no byte branches, so a few words
+    /// are compared.
     #[inline]
     fn when_name_is<const N: usize>(self, name: &[u8], expected: &[u8; N]) -> Option<FieldName> {
         let name: &[u8; N] = name.try_into().ok()?;
@@ -78,7 +78,8 @@ impl FieldName {
 pub struct Fields<'b> {
     /// The request line and all field lines, each with its CRLF, without the empty line after them.
     head: &'b [u8],
-    /// The value of the first line of each field in [`FieldName`], with the white space around it; empty if there is none.
+    /// The value of the first line of each field in [`FieldName`], with the white space around it; empty if there is
+    /// none.
     first: [Span; FieldName::COUNT],
     /// The fields that are present, by [`FieldName::bit`].
     present: u16,
@@ -101,8 +102,8 @@ impl<'b> Fields<'b> {
     pub(crate) const EMPTY: Fields<'static> =
         Fields { head: &[], first: [Span { start: 0, end: 0 }; FieldName::COUNT], present: 0, repeated: 0 };
 
-    /// Parses the fields of the head at the start of `bytes`, at most [`Fields::BYTES_MAX`] long, in which they begin at `start`.
-    /// Returns the length of the head with the empty line at its end; `None` if it is incomplete.
+    /// Parses the fields of the head at the start of `bytes`, at most [`Fields::BYTES_MAX`] long, in which they begin
+    /// at `start`. Returns the length of the head with the empty line at its end; `None` if it is incomplete.
     pub(crate) fn parse(
         &mut self,
         bytes: &'b [u8],

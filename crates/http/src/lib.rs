@@ -1,5 +1,5 @@
-//! HTTP/1.1 without I/O: parses requests, decides and writes responses. The crate `http2` writes requests in this form, and
-//! reads responses in it.
+//! HTTP/1.1 without I/O: parses requests, decides and writes responses. The crate `http2` writes requests in this form,
+//! and reads responses in it.
 //!
 //! For each request the caller
 //! 1. parses the received bytes with [`parse_request`];

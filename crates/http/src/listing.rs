@@ -212,8 +212,8 @@ fn put_html(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a character is not shown as itself: control characters, and those that change the direction of the text after them,
-/// so that `exe.txt` may be shown for `txt.exe`.
+/// Whether a character is not shown as itself: control characters, and those that change the direction of the text
+/// after them, so that `exe.txt` may be shown for `txt.exe`.
 fn is_confusing(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

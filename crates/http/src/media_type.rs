@@ -1,15 +1,16 @@
 //! The media type of a file by the extension of its name (RFC 9110 §8.3).
 //!
-//! Each line of the data files is a media type and its extensions. The types are those of the IANA registry where one is
-//! registered. Of two meanings of an extension it is the one that web sites use: `ts` is a video segment, as players
-//! require it, since browsers never load TypeScript. Source code is plain text, so that browsers display it. XML declares
-//! its own character set, and JSON has only one.
+//! Each line of the data files is a media type and its extensions. The types are those of the IANA registry where one
+//! is registered. Of two meanings of an extension it is the one that web sites use: `ts` is a video segment, as players
+//! require it, since browsers never load TypeScript. Source code is plain text, so that browsers display it. XML
+//! declares its own character set, and JSON has only one.
 
 use memchr::{memmem, memrchr};
 
 /// Types that a content coding may make smaller.
 const COMPRESSIBLE: &str = include_str!("media_types/compressible.txt");
-/// Types with a compressed format, and all audio and video: players seek by offsets of the file, so they are never coded.
+/// Types with a compressed format, and all audio and video: players seek by offsets of the file, so they are never
+/// coded.
 const COMPRESSED: &str = include_str!("media_types/compressed.txt");
 
 /// Length of the longest extension in the data files.

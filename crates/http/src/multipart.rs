@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use crate::range::{ByteRange, Ranges};
 use crate::representation::{Representation, put_number};
 
-/// The body of a 206 with several ranges. For each part the caller sends what [`Multipart::write_part_head`] writes and the
-/// bytes of the file, and after the last one what [`Multipart::write_end`] writes.
+/// The body of a 206 with several ranges. For each part the caller sends what [`Multipart::write_part_head`] writes and
+/// the bytes of the file, and after the last one what [`Multipart::write_end`] writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Multipart<'r> {
     file: &'r Representation,
@@ -24,8 +24,8 @@ pub struct Part {
 }
 
 impl<'r> Multipart<'r> {
-    /// The parts of `file` that `list` requests. `None` if they would be as long as the whole file, with their heads, or the
-    /// file has a content coding: a Content-Encoding of the whole body would be wrong, and parts have none.
+    /// The parts of `file` that `list` requests. `None` if they would be as long as the whole file, with their heads,
+    /// or the file has a content coding: a Content-Encoding of the whole body would be wrong, and parts have none.
     #[cold]
     pub(crate) fn new(file: &'r Representation, list: &'r [u8]) -> Option<Multipart<'r>> {
         let multipart = Multipart { file, list };
@@ -89,8 +89,8 @@ impl<'r> Multipart<'r> {
         out.extend_from_slice(self.boundary());
     }
 
-    /// A text that does not occur in the file (RFC 2046 §5.1.1): a hash of its version, so that only a file that was made for it
-    /// could contain it.
+    /// A text that does not occur in the file (RFC 2046 §5.1.1): a hash of its version, so that only a file that was
+    /// made for it could contain it.
     fn boundary(&self) -> &'r [u8] {
         let etag = self.file.etag();
         &etag[1..etag.len() - 1]

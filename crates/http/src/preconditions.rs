@@ -59,8 +59,8 @@ pub(crate) fn allows_range(fields: &Fields<'_>, file: &Representation, now_unix_
     }
 }
 
-/// Whether Last-Modified is a strong validator (RFC 9110 §8.8.2.2): its second is over, so the file has not changed again in
-/// it. A client that has its date from a response in that second must not send it.
+/// Whether Last-Modified is a strong validator (RFC 9110 §8.8.2.2): its second is over, so the file has not changed
+/// again in it. A client that has its date from a response in that second must not send it.
 fn is_strong_date(file: &Representation, now_unix_s: u64) -> bool {
     file.modified_unix_s().is_some_and(|modified_unix_s| modified_unix_s < now_unix_s)
 }

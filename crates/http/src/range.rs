@@ -2,7 +2,8 @@
 
 use crate::grammar::list_members;
 
-/// Parts of one response: beyond these the whole file is sent. RFC 9110 §14.2 permits that, and §17.15 recommends a limit.
+/// Parts of one response: beyond these the whole file is sent. RFC 9110 §14.2 permits that, and §17.15 recommends a
+/// limit.
 pub(crate) const PARTS_MAX: usize = 16;
 /// Ranges with a gap of up to this length become one: the head of a part is longer (RFC 9110 §15.3.7.2).
 const GAP_BYTES_MAX: u64 = 80;
@@ -56,8 +57,8 @@ fn parse_list(list: &[u8], length_bytes: u64) -> RangeRequest<'_> {
     }
 }
 
-/// The ranges of one response, in the order in which the client has requested them (RFC 9110 §15.3.7.2). Neither overlapping
-/// nor near each other.
+/// The ranges of one response, in the order in which the client has requested them (RFC 9110 §15.3.7.2). Neither
+/// overlapping nor near each other.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ranges {
     ranges: [ByteRange; PARTS_MAX],
@@ -65,8 +66,8 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    /// Parses a list of ranges, and leaves out those of which the file has no byte. `None` if one is invalid, or if more than
-    /// [`PARTS_MAX`] are left at any time: the work is bounded, however long the list is.
+    /// Parses a list of ranges, and leaves out those of which the file has no byte. `None` if one is invalid, or if
+    /// more than [`PARTS_MAX`] are left at any time: the work is bounded, however long the list is.
     pub(crate) fn parse(list: &[u8], length_bytes: u64) -> Option<Ranges> {
         let mut ranges = Ranges::default();
         for spec in list_members(list) {

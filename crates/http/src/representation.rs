@@ -60,9 +60,10 @@ pub struct Representation {
 impl Representation {
     /// Prepares the representation of a file.
     ///
-    /// `metadata` and `content` are those of the file as sent, so of the coded one; with `content` the entity tag is the same
-    /// on every machine that has this content. `media_type` is the Content-Type of the decoded content. `extra_fields` are
-    /// further field lines, each with its CRLF, such as Cache-Control; 200, 206 and 304 have them. `now_unix_s` is the current time in seconds since 1970.
+    /// `metadata` and `content` are those of the file as sent, so of the coded one; with `content` the entity tag is
+    /// the same on every machine that has this content. `media_type` is the Content-Type of the decoded content.
+    /// `extra_fields` are further field lines, each with its CRLF, such as Cache-Control; 200, 206 and 304 have them.
+    /// `now_unix_s` is the current time in seconds since 1970.
     pub fn new(
         metadata: &FileMetadata,
         content: Option<&[u8]>,
@@ -139,7 +140,8 @@ impl Representation {
         &self.content_fields()[..self.content_type_bytes]
     }
 
-    /// Appends the fields of a response that has the file as its page, but is no response of the file: without validators.
+    /// Appends the fields of a response that has the file as its page, but is no response of the file: without
+    /// validators.
     pub(crate) fn put_page_fields(&self, out: &mut Vec<u8>) {
         let lines = self.content_fields().split_inclusive(|&byte| byte == b'\n');
         let is_of_file =
@@ -183,10 +185,10 @@ fn last_modified_unix_s(metadata: &FileMetadata, now_unix_s: u64) -> Option<u64>
 
 /// A hash of 128 bits that distinguishes two versions of a file, and its codings.
 ///
-/// Of the content, if it is given. Else of the length and the modification time, which a copy with its times keeps (`cp -p`,
-/// `rsync -t`, `tar`), on another machine too. A stamp says nothing about the version, and the clock of a file system ticks every
-/// few milliseconds, so that a file which has just been written may be written again at the same time: of both, all metadata are
-/// hashed.
+/// Of the content, if it is given. Else of the length and the modification time, which a copy with its times keeps (`cp
+/// -p`, `rsync -t`, `tar`), on another machine too. A stamp says nothing about the version, and the clock of a file
+/// system ticks every few milliseconds, so that a file which has just been written may be written again at the same
+/// time: of both, all metadata are hashed.
 fn fingerprint(
     metadata: &FileMetadata,
     content: Option<&[u8]>,
@@ -222,8 +224,8 @@ fn is_stamp(modified: FileTime) -> bool {
     modified.unix_s <= 1
 }
 
-/// A hash of words, in two chains with different starts. It is not made to resist an attacker: one that can write a file needs
-/// no collision.
+/// A hash of words, in two chains with different starts. It is not made to resist an attacker: one that can write a
+/// file needs no collision.
 struct Hash {
     high: u64,
     low: u64,

@@ -96,8 +96,8 @@ impl<'b> Request<'b> {
         self.scheme.is_none_or(|own| own == scheme)
     }
 
-    /// The request after its body was received whole: a connection that would have closed because the client might omit the
-    /// body persists.
+    /// The request after its body was received whole: a connection that would have closed because the client might omit
+    /// the body persists.
     #[must_use]
     pub fn with_received_body(&self) -> Request<'b> {
         Request { persistence: persistence_of(self.version, &self.fields), ..self.clone() }

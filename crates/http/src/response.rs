@@ -153,8 +153,8 @@ impl<'r> Response<'r> {
         Response { head, persistence: Persistence::Close, is_head_only: false }
     }
 
-    /// The response to a DNS query in `request`: a message of `length_bytes`, which may be cached for `max_age_s` (RFC 8484
-    /// §5.1).
+    /// The response to a DNS query in `request`: a message of `length_bytes`, which may be cached for `max_age_s` (RFC
+    /// 8484 §5.1).
     pub fn dns_message(request: &Request<'r>, length_bytes: usize, max_age_s: u32) -> Response<'r> {
         Response::of(request, Head::DnsMessage { length_bytes, max_age_s })
     }
@@ -191,7 +191,8 @@ impl<'r> Response<'r> {
         Response::of(request, Head::StatusPage(status, PageFormat::accepted_by(request)))
     }
 
-    /// The response with the whole file instead of several ranges, whose parts have the type of the file (RFC 9110 §14.2 permits it).
+    /// The response with the whole file instead of several ranges, whose parts have the type of the file (RFC 9110
+    /// §14.2 permits it).
     #[must_use]
     pub fn without_parts(self) -> Self {
         let head = match self.head {
@@ -201,8 +202,8 @@ impl<'r> Response<'r> {
         Response { head, ..self }
     }
 
-    /// The error `status` with the file of the response as its page, or with the built-in page if there is no file. A response
-    /// that says that the server has failed stays.
+    /// The error `status` with the file of the response as its page, or with the built-in page if there is no file. A
+    /// response that says that the server has failed stays.
     #[must_use]
     pub fn with_error(self, status: Status) -> Self {
         let head = match self.head {
@@ -227,7 +228,8 @@ impl<'r> Response<'r> {
         Response::of(request, Head::StatusPage(Status::MisdirectedRequest, PageFormat::accepted_by(request)))
     }
 
-    /// The response to a client that makes too many requests, and may make another one after `retry_after_s` (RFC 6585 §4).
+    /// The response to a client that makes too many requests, and may make another one after `retry_after_s` (RFC 6585
+    /// §4).
     pub fn too_many_requests(request: &Request<'r>, retry_after_s: u64) -> Response<'r> {
         Response::of(request, Head::TooManyRequests { retry_after_s, format: PageFormat::accepted_by(request) })
     }
@@ -452,8 +454,8 @@ fn put_location(path: &SitePath<'_>, url: CanonicalUrl, query: Option<&[u8]>, ou
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the path of the URL of a file that was requested as `path`. It is encoded from the decoded [`SitePath`]: it never starts with
-/// two slashes, which would name a host, as no segment is empty, and cannot end the line.
+/// Appends the path of the URL of a file that was requested as `path`. It is encoded from the decoded [`SitePath`]: it
+/// never starts with two slashes, which would name a host, as no segment is empty, and cannot end the line.
 pub fn put_canonical_path(path: &SitePath<'_>, url: CanonicalUrl, out: &mut Vec<u8>) {
     let path = path.as_bytes();
     let end_of = |byte: u8| memchr::memrchr(byte, path);
@@ -483,8 +485,8 @@ pub fn put_path_segment(segment: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends Location with the host, path and query of `request`, as they were received: they are valid parts of a URL since the
-/// request was parsed. As the host is followed by a slash, no path names another one.
+/// Appends Location with the host, path and query of `request`, as they were received: they are valid parts of a URL
+/// since the request was parsed. As the host is followed by a slash, no path names another one.
 fn put_https_location(request: &Request<'_>, port: u16, out: &mut Vec<u8>) {
     let (Some(host), Target::Path { path, query }) = (request.host, request.target) else { return };
     out.extend_from_slice(b"Location: https://");

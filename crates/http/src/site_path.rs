@@ -12,8 +12,8 @@ pub const SITE_PATH_BYTES_MAX: usize = 4095;
 /// Length of the longest segment: NAME_MAX.
 pub const SEGMENT_BYTES_MAX: usize = 255;
 
-/// A target's path is not absolute, has an invalid percent-encoding, a backslash or a control byte, or a segment `..` that leads out of
-/// the root.
+/// A target's path is not absolute, has an invalid percent-encoding, a backslash or a control byte, or a segment `..`
+/// that leads out of the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MalformedPath;
 
@@ -28,10 +28,12 @@ impl PathTraits {
     pub const HIDDEN: PathTraits = PathTraits(1);
     /// Segments were removed or an encoded slash was decoded, so that the file has another URL.
     pub const NORMALIZED: PathTraits = PathTraits(1 << 1);
-    /// The path exceeds [`SITE_PATH_BYTES_MAX`], or a segment [`SEGMENT_BYTES_MAX`]. No file has it, and each site must refuse it.
+    /// The path exceeds [`SITE_PATH_BYTES_MAX`], or a segment [`SEGMENT_BYTES_MAX`]. No file has it, and each site must
+    /// refuse it.
     pub const TOO_LONG: PathTraits = PathTraits(1 << 2);
 
-    /// Those of a decoded path, as of [`SitePath::as_bytes`]; also [`PathTraits::HIDDEN`] if no request can have the path.
+    /// Those of a decoded path, as of [`SitePath::as_bytes`]; also [`PathTraits::HIDDEN`] if no request can have the
+    /// path.
     pub fn of(path: &[u8]) -> PathTraits {
         check_segments(path).unwrap_or(PathTraits::HIDDEN)
     }
@@ -50,8 +52,8 @@ impl PathTraits {
 
 /// The path of a file or directory below a document root.
 ///
-/// It has no slash at its start or end, no empty segment, no segment `.` or `..`, no control byte or backslash, and is fully
-/// decoded: it may be opened beneath the root as it is, unless it is [`PathTraits::TOO_LONG`].
+/// It has no slash at its start or end, no empty segment, no segment `.` or `..`, no control byte or backslash, and is
+/// fully decoded: it may be opened beneath the root as it is, unless it is [`PathTraits::TOO_LONG`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SitePath<'b> {
     path: Cow<'b, [u8]>,
@@ -60,11 +62,11 @@ pub struct SitePath<'b> {
 }
 
 impl<'b> SitePath<'b> {
-    /// Decodes and normalizes `path`, which starts with a slash as in [`Target::Path`](crate::Target::Path). Allocates only if
-    /// it has percent-encodings, or segments that are removed.
+    /// Decodes and normalizes `path`, which starts with a slash as in [`Target::Path`](crate::Target::Path). Allocates
+    /// only if it has percent-encodings, or segments that are removed.
     ///
-    /// As in nginx, `%2F` is a separator, empty segments and `.` are removed, and `..` removes the segment before it (RFC 3986
-    /// §5.2.4).
+    /// As in nginx, `%2F` is a separator, empty segments and `.` are removed, and `..` removes the segment before it
+    /// (RFC 3986 §5.2.4).
     pub fn parse(path: &'b [u8]) -> Result<SitePath<'b>, MalformedPath> {
         let relative = path.strip_prefix(b"/").ok_or(MalformedPath)?;
         let (path, ends_with_slash) = match relative.strip_suffix(b"/") {
@@ -155,7 +157,8 @@ const SQL: u32 = u32::from_le_bytes(*b".sql");
 const SWO: u32 = u32::from_le_bytes(*b".swo");
 const SWP: u32 = u32::from_le_bytes(*b".swp");
 
-/// Whether a path ends in the name of a file that an editor, a database or an interrupted upload has left: `a~`, `a.bak`.
+/// Whether a path ends in the name of a file that an editor, a database or an interrupted upload has left: `a~`,
+/// `a.bak`.
 #[inline]
 fn is_backup(path: &[u8]) -> bool {
     // Compared as words: this is on the way of every request.
@@ -170,7 +173,8 @@ fn is_backup(path: &[u8]) -> bool {
     }
 }
 
-/// Decodes each percent-encoding once: `%252e` becomes the three characters `%2e`. `has_slash` becomes true if one is a slash.
+/// Decodes each percent-encoding once: `%252e` becomes the three characters `%2e`. `has_slash` becomes true if one is a
+/// slash.
 fn decode(path: &[u8], has_slash: &mut bool) -> Result<Vec<u8>, MalformedPath> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut rest = path;

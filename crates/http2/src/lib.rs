@@ -2,15 +2,15 @@
 //!
 //! The caller
 //! 1. gives received bytes to [`Session::receive`], which takes whole frames off them;
-//! 2. parses the head of a complete request, which has the form of HTTP/1.1, with [`sanderling_http::parse_request`], and
-//!    answers it as it would answer a request of HTTP/1.1, with [`Session::answer`], or keeps it for later with
+//! 2. parses the head of a complete request, which has the form of HTTP/1.1, with [`sanderling_http::parse_request`],
+//!    and answers it as it would answer a request of HTTP/1.1, with [`Session::answer`], or keeps it for later with
 //!    [`Session::park`];
 //! 3. fills the frames of [`Session::next_data`] while its output has room, which are in the order of RFC 9218;
 //! 4. sends the output, and closes the connection once [`Session::is_finished`].
 //!
 //! The crate knows no clock: [`Session::activity`] says what a connection waits for, and the caller how long it may. It
-//! does not support server push, the upgrade from HTTP/1.1, trailers in responses or CONNECT. It keeps
-//! content of requests only where the caller asks for it ([`Session::await_content`]), up to the length of a DNS message.
+//! does not support server push, the upgrade from HTTP/1.1, trailers in responses or CONNECT. It keeps content of
+//! requests only where the caller asks for it ([`Session::await_content`]), up to the length of a DNS message.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -13,11 +13,11 @@ pub struct Limits {
     pub streams_max: u32,
     /// Requests of one connection; then it is shut down.
     pub requests_max: u64,
-    /// Bytes of a header block before it is decoded. A larger one ends the connection, since it cannot be skipped, and so does one
-    /// of which several times as much is decoded.
+    /// Bytes of a header block before it is decoded. A larger one ends the connection, since it cannot be skipped, and
+    /// so does one of which several times as much is decoded.
     pub header_block_bytes_max: usize,
-    /// Bytes of requests that cannot be answered yet, with the content that they wait for. If there are several, one that exceeds it
-    /// is refused, to be repeated.
+    /// Bytes of requests that cannot be answered yet, with the content that they wait for. If there are several, one
+    /// that exceeds it is refused, to be repeated.
     pub kept_request_bytes_max: usize,
     /// CONTINUATION frames of one header block.
     pub continuations_max: u8,
@@ -45,12 +45,13 @@ impl Default for Limits {
     }
 }
 
-/// Times [`Limits::header_block_bytes_max`], or the limit of a request head if that is larger: decoded text of a header block.
+/// Times [`Limits::header_block_bytes_max`], or the limit of a request head if that is larger: decoded text of a header
+/// block.
 const DECODED_TIMES_MAX: usize = 4;
 
 impl Limits {
-    /// Bytes of names and values of one header block. Each byte of a block can stand for a field of several KiB, which takes time
-    /// even if it is ignored.
+    /// Bytes of names and values of one header block. Each byte of a block can stand for a field of several KiB, which
+    /// takes time even if it is ignored.
     pub(crate) fn decoded_bytes_max(&self) -> usize {
         self.header_block_bytes_max.max(self.request.head_bytes_max).saturating_mul(DECODED_TIMES_MAX)
     }

@@ -19,8 +19,8 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// Reads the members `u` and `i` of a dictionary (RFC 9651 §3.2). Unknown members and invalid values are ignored, as
-    /// priorities are hints.
+    /// Reads the members `u` and `i` of a dictionary (RFC 9651 §3.2). Unknown members and invalid values are ignored,
+    /// as priorities are hints.
     pub(crate) fn parse(value: &[u8]) -> Priority {
         let mut priority = Priority::default();
         for member in value.split(|&byte| byte == b',') {

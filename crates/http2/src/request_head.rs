@@ -1,4 +1,5 @@
-//! Turns a header block into a request head in the form of HTTP/1.1, so that one parser decides what a valid request is.
+//! Turns a header block into a request head in the form of HTTP/1.1, so that one parser decides what a valid request
+//! is.
 //!
 //! What the other form cannot express is decided here: pseudo-header fields, and bytes that would end a line.
 
@@ -83,7 +84,8 @@ impl From<CompressionError> for BlockError {
     }
 }
 
-/// Decodes the header block of a request on a connection of `scheme`. `Err` ends the connection; anything else wrong ends the request only.
+/// Decodes the header block of a request on a connection of `scheme`. `Err` ends the connection; anything else wrong
+/// ends the request only.
 pub(crate) fn decode_request(
     decoder: &mut Decoder,
     bytes: &[u8],

@@ -1,7 +1,7 @@
 //! Encodes the head of a response, which is written in the form of HTTP/1.1, as a header block.
 //!
-//! Fields refer to the static table only. The dynamic one would save bytes on the wire, and cost a table and its look-ups
-//! on each connection.
+//! Fields refer to the static table only. The dynamic one would save bytes on the wire, and cost a table and its
+//! look-ups on each connection.
 
 use alloc::vec::Vec;
 

@@ -27,8 +27,8 @@ pub const DATA_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - HEADER_BYTES;
 
 /// The windows of a connection at its start (RFC 9113 §6.9.2).
 const INITIAL_WINDOW: u32 = 65_535;
-/// Times [`Limits::streams_max`]: the streams that were reset last, for which frames may still arrive. A client may have opened as
-/// many again before it learns that all of its streams are reset.
+/// Times [`Limits::streams_max`]: the streams that were reset last, for which frames may still arrive. A client may
+/// have opened as many again before it learns that all of its streams are reset.
 const RESET_STREAMS_KEPT: usize = 2;
 
 /// What a connection receives frames with.
@@ -214,8 +214,8 @@ impl From<BlockError> for Violation {
 type Outcome<T> = Result<T, Violation>;
 
 impl<B> Session<B> {
-    /// A connection on which nothing has been received. `scheme`: that of the requests that it is for. The heads of others
-    /// have a target in absolute-form.
+    /// A connection on which nothing has been received. `scheme`: that of the requests that it is for. The heads of
+    /// others have a target in absolute-form.
     pub fn new(limits: &Limits, scheme: Scheme) -> Session<B> {
         Session {
             scheme,
@@ -292,7 +292,8 @@ impl<B> Session<B> {
         self.may_keep_more(0, head.len(), limits)
     }
 
-    /// Whether a request of which `own_bytes` are kept may keep `more_bytes`. One request is limited by the limits of requests alone.
+    /// Whether a request of which `own_bytes` are kept may keep `more_bytes`. One request is limited by the limits of
+    /// requests alone.
     fn may_keep_more(&self, own_bytes: usize, more_bytes: usize, limits: &Limits) -> bool {
         let of_stream = |stream: &Stream<B>| match &stream.work {
             Work::Receiving { head, .. } | Work::Parked { head } => head.len(),
@@ -307,8 +308,8 @@ impl<B> Session<B> {
         self.streams.shrink();
     }
 
-    /// Takes frames off `input` until there is a request; returns how many bytes were taken. Replies are appended to the
-    /// output: for each frame that was taken two short frames at most, and once the server's settings.
+    /// Takes frames off `input` until there is a request; returns how many bytes were taken. Replies are appended to
+    /// the output: for each frame that was taken two short frames at most, and once the server's settings.
     pub fn receive(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> (usize, Received) {
         let mut consumed = 0;
         loop {
@@ -358,8 +359,8 @@ impl<B> Session<B> {
         }
     }
 
-    /// Goes on with it, when what the client sent meanwhile has arrived: further requests are ignored. Nothing is written if the
-    /// client knows already, or has not begun to speak.
+    /// Goes on with it, when what the client sent meanwhile has arrived: further requests are ignored. Nothing is
+    /// written if the client knows already, or has not begun to speak.
     pub fn finish_shutdown(&mut self, out: &mut Vec<u8>) {
         if !matches!(self.phase, Phase::Preface | Phase::Final { .. } | Phase::Closed) {
             frame::put_goaway(self.last_stream, ErrorCode::NoError, out);
@@ -372,8 +373,8 @@ impl<B> Session<B> {
         length_bytes <= DATA_BYTES_MAX as u64 && length_bytes as i64 <= self.window.min(request.window)
     }
 
-    /// Receives the content of a request, which [`Session::receive`] then gives again. `Err`: the request is refused, or the
-    /// connection has ended.
+    /// Receives the content of a request, which [`Session::receive`] then gives again. `Err`: the request is refused,
+    /// or the connection has ended.
     #[expect(clippy::needless_pass_by_value, reason = "a request waits or is answered")]
     pub fn await_content(
         &mut self,
@@ -429,8 +430,8 @@ impl<B> Session<B> {
         true
     }
 
-    /// The stream of the request that has been arriving for longest, and how much of it has arrived, unless it is discarded. A
-    /// header block that has arrived in part is the last one.
+    /// The stream of the request that has been arriving for longest, and how much of it has arrived, unless it is
+    /// discarded. A header block that has arrived in part is the last one.
     pub fn oldest_partial(&self) -> Option<(u32, Option<u64>)> {
         let of_stream = |stream: &Stream<B>| match &stream.work {
             Work::Receiving { head, .. } => Some((stream.id, Some(head.len() as u64))),

@@ -18,16 +18,16 @@ pub(crate) struct Stream<B> {
 /// What the client still sends on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientSide {
-    /// Content, or trailers. `left_bytes`: those that are left of the Content-Length, if there is one. `window_bytes`: those for
-    /// which the client has a window.
+    /// Content, or trailers. `left_bytes`: those that are left of the Content-Length, if there is one. `window_bytes`:
+    /// those for which the client has a window.
     Open { left_bytes: Option<u64>, window_bytes: u32 },
     /// Nothing.
     Ended,
 }
 
 impl ClientSide {
-    /// The client sends `bytes` of content, perhaps the last ones; `None` if its length is not what was announced (RFC 9113
-    /// §8.1.1).
+    /// The client sends `bytes` of content, perhaps the last ones; `None` if its length is not what was announced (RFC
+    /// 9113 §8.1.1).
     pub(crate) fn after(self, bytes: u64, is_end: bool) -> Option<ClientSide> {
         let ClientSide::Open { left_bytes, window_bytes } = self else { return Some(self) };
         let left_bytes = match left_bytes {

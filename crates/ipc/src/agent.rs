@@ -1,7 +1,8 @@
-//! What the agent and the other processes tell each other in sealed memory: the answers that certificate authorities look for
-//! ([`FdKind::Challenges`](crate::FdKind::Challenges)), a report for the operator
+//! What the agent and the other processes tell each other in sealed memory: the answers that certificate authorities
+//! look for ([`FdKind::Challenges`](crate::FdKind::Challenges)), a report for the operator
 //! ([`FdKind::AgentReport`](crate::FdKind::AgentReport)), the zones that are served
-//! ([`FdKind::ServedZones`](crate::FdKind::ServedZones)), and their journals ([`FdKind::Journals`](crate::FdKind::Journals)).
+//! ([`FdKind::ServedZones`](crate::FdKind::ServedZones)), and their journals
+//! ([`FdKind::Journals`](crate::FdKind::Journals)).
 
 use sanderling_os::memfd;
 use serde::de::DeserializeOwned;
@@ -112,15 +113,16 @@ pub struct ServedZones {
     pub is_complete: bool,
 }
 
-/// What dynamic updates have made of a zone, which comes with it ([`FdKind::Updates`](crate::FdKind::Updates)), is to be stored.
+/// What dynamic updates have made of a zone, which comes with it ([`FdKind::Updates`](crate::FdKind::Updates)), is to
+/// be stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdatesToStore {
     /// The name of the zone.
     pub zone: String,
     /// Which one of the process that has applied them.
     pub id: UpdatesId,
-    /// The SHA-256 at the end of what is stored and to be replaced; `None` if nothing is. Otherwise another process has stored
-    /// something meanwhile, which must not be lost.
+    /// The SHA-256 at the end of what is stored and to be replaced; `None` if nothing is. Otherwise another process has
+    /// stored something meanwhile, which must not be lost.
     pub replaces: Option<[u8; 32]>,
 }
 
@@ -142,7 +144,8 @@ pub struct UpdatesOutcome {
     pub id: UpdatesId,
     /// Whether it is stored.
     pub result: StoreResult,
-    /// The serial of the version that the agent has signed with it, which it hands over next; `None` if it does not sign the zone.
+    /// The serial of the version that the agent has signed with it, which it hands over next; `None` if it does not
+    /// sign the zone.
     #[serde(default)]
     pub serial: Option<u32>,
 }

@@ -1,4 +1,5 @@
-//! The zones that catalogs have brought, in a file of the state folder: the agent writes it, and the server process serves what it lists.
+//! The zones that catalogs have brought, in a file of the state folder: the agent writes it, and the server process
+//! serves what it lists.
 
 use serde::{Deserialize, Serialize};
 use std::io;

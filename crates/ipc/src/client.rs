@@ -11,8 +11,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Sends `command` to the server with the control socket at `socket`, and writes its answer. The whole answer must arrive
-/// within `timeout`.
+/// Sends `command` to the server with the control socket at `socket`, and writes its answer. The whole answer must
+/// arrive within `timeout`.
 pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
     let answer = connect(socket).and_then(|server| exchange(command, server, socket, timeout, &mut out, &mut err));
@@ -72,7 +72,8 @@ fn connect(socket: &Path) -> Result<Connection, String> {
     })
 }
 
-/// Sends the command to the server at `socket`, copies the answer to `out` and `err`, and returns whether the command has succeeded.
+/// Sends the command to the server at `socket`, copies the answer to `out` and `err`, and returns whether the command
+/// has succeeded.
 ///
 /// # Errors
 /// Why there is no complete answer, and what to do.

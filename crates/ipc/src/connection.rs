@@ -152,8 +152,8 @@ impl Connection {
     /// Receives the next message.
     ///
     /// # Errors
-    /// The packet is not a message (`InvalidData`, with a [`DecodeError`](crate::DecodeError)) or has more descriptors than
-    /// this process may open (`InvalidData`); or the connection is broken.
+    /// The packet is not a message (`InvalidData`, with a [`DecodeError`](crate::DecodeError)) or has more descriptors
+    /// than this process may open (`InvalidData`); or the connection is broken.
     pub fn recv(&mut self) -> io::Result<Received> {
         let mut buffer = [0; MESSAGE_BYTES_MAX];
         let (length_bytes, descriptors) = match self.socket.receive(&mut buffer) {

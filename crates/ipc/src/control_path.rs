@@ -23,8 +23,8 @@ impl RuntimeEnv {
         RuntimeEnv::new(&folder("RUNTIME_DIRECTORY"), is_root, &folder("XDG_RUNTIME_DIR"))
     }
 
-    /// In the first of `runtime_folders` of a systemd service (systemd.exec(5)), which are separated by colons, else in the
-    /// folder of the user (XDG Base Directory Specification).
+    /// In the first of `runtime_folders` of a systemd service (systemd.exec(5)), which are separated by colons, else in
+    /// the folder of the user (XDG Base Directory Specification).
     fn new(runtime_folders: &str, is_root: bool, user_folder: &str) -> RuntimeEnv {
         let absolute = |folder: &str| Some(PathBuf::from(folder)).filter(|path| path.is_absolute());
         let folder = match absolute(runtime_folders.split(':').next().unwrap_or_default()) {
@@ -84,7 +84,8 @@ pub fn of_client(
     })
 }
 
-/// The key `control` in the configuration file `file`. The rest of the file may be wrong: the operator may be editing it.
+/// The key `control` in the configuration file `file`. The rest of the file may be wrong: the operator may be editing
+/// it.
 fn key_in(file: &Path) -> Result<Option<PathBuf>, String> {
     let text = ConfigSource::File(file.to_owned())
         .read_main()

@@ -1,5 +1,5 @@
-//! The records that the agent derives for zones, and the certificates that it derives them from, as the processes tell each other
-//! in sealed memory ([`FdKind::DerivedRecords`](crate::FdKind::DerivedRecords),
+//! The records that the agent derives for zones, and the certificates that it derives them from, as the processes tell
+//! each other in sealed memory ([`FdKind::DerivedRecords`](crate::FdKind::DerivedRecords),
 //! [`FdKind::ServedCertificates`](crate::FdKind::ServedCertificates)).
 
 use crate::agent::from_memfd;
@@ -26,7 +26,8 @@ pub struct DerivedSet {
 /// The derived records of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DerivedZone {
-    /// How often the records have changed. It is added to the serial of the zone file, so that secondary servers notice.
+    /// How often the records have changed. It is added to the serial of the zone file, so that secondary servers
+    /// notice.
     pub change_count: u32,
     /// The records.
     pub records: Vec<DerivedRecord>,
@@ -42,8 +43,8 @@ pub struct DerivedRecord {
     pub owner: String,
     /// Its TTL in seconds.
     pub ttl_s: u32,
-    /// Its data as a zone file has them, without those that the zone file determines: addresses, and the digest of a policy for mail
-    /// servers, whose head this is then ([`MailPolicy::head`](sanderling_config::MailPolicy::head)).
+    /// Its data as a zone file has them, without those that the zone file determines: addresses, and the digest of a
+    /// policy for mail servers, whose head this is then ([`MailPolicy::head`](sanderling_config::MailPolicy::head)).
     pub data: String,
 }
 

@@ -1,6 +1,7 @@
 //! The one protocol between the processes of the server, and between them and the commands that control them.
 //!
-//! A [`Message`] travels as one packet over a Unix socket, with its descriptors, each with its [`FdKind`]. The same messages go
+//! A [`Message`] travels as one packet over a Unix socket, with its descriptors, each with its [`FdKind`]. The same
+//! messages go
 //! - between the supervisor and a server process,
 //! - from a command such as `sanderling reload` to the control socket, and back,
 //! - between the supervisor and the agent, and between it and the keeper of private keys,

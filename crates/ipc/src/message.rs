@@ -1,8 +1,8 @@
 //! The messages, their descriptors' kinds, and how both are encoded in a packet.
 //!
-//! A packet is `SDLG`, the version of the protocol, three zero bytes, and JSON. Magic and version have the same place in
-//! every version, so that two versions at least recognize each other. A packet may come from an untrusted process: all of
-//! it is checked.
+//! A packet is `SDLG`, the version of the protocol, three zero bytes, and JSON. Magic and version have the same place
+//! in every version, so that two versions at least recognize each other. A packet may come from an untrusted process:
+//! all of it is checked.
 
 use crate::agent::{ServedZone, UpdatesOutcome, UpdatesToStore, ZoneNotify};
 use crate::signing::SigningCounts;
@@ -39,8 +39,8 @@ pub enum Command {
     UpdateLogs,
     /// Open the logs of requests again.
     Reopen,
-    /// Answer what certificate authorities look for, which comes with the command ([`FdKind::Challenges`]), instead of what came
-    /// before. The receiver confirms it with [`Event::ChallengesServed`].
+    /// Answer what certificate authorities look for, which comes with the command ([`FdKind::Challenges`]), instead of
+    /// what came before. The receiver confirms it with [`Event::ChallengesServed`].
     UpdateChallenges {
         /// The number of this set.
         number: u64,
@@ -50,21 +50,21 @@ pub enum Command {
         /// The number of the set.
         number: u64,
     },
-    /// Hold the private keys of the certificates that come with the command ([`FdKind::Certificates`]), and those that another
-    /// keeper has held ([`FdKind::HeldKeys`]). The keeper confirms it with [`Event::KeysHeld`].
+    /// Hold the private keys of the certificates that come with the command ([`FdKind::Certificates`]), and those that
+    /// another keeper has held ([`FdKind::HeldKeys`]). The keeper confirms it with [`Event::KeysHeld`].
     HoldKeys {
         /// The number of this set.
         number: u64,
     },
-    /// Erase all private keys but those of the last [`Command::HoldKeys`] and of the good versions that come with the command
-    /// ([`FdKind::KeptCertificates`]). To the keeper.
+    /// Erase all private keys but those of the last [`Command::HoldKeys`] and of the good versions that come with the
+    /// command ([`FdKind::KeptCertificates`]). To the keeper.
     RetainKeys,
     /// Sign what is asked for at the sockets that come with the command ([`FdKind::Keeper`]). To the keeper.
     ServeKeys,
     /// Answer the agent at the socket that comes with the command ([`FdKind::ZoneKeys`]). To the keeper.
     ServeZoneKeys,
-    /// Read the records of zones that are signed again, and sign them. To the agent; with the client that gets the answer, if there is
-    /// one ([`FdKind::Requester`]).
+    /// Read the records of zones that are signed again, and sign them. To the agent; with the client that gets the
+    /// answer, if there is one ([`FdKind::Requester`]).
     ReadZones {
         /// The zones; all if there is none.
         zones: Vec<String>,
@@ -73,10 +73,11 @@ pub enum Command {
         /// Whether the command has succeeded so far.
         is_success: bool,
     },
-    /// Do this with a zone that is signed. To the agent it comes with the client that gets the answer ([`FdKind::Requester`]).
+    /// Do this with a zone that is signed. To the agent it comes with the client that gets the answer
+    /// ([`FdKind::Requester`]).
     Dnssec(DnssecCommand),
-    /// Ask the keeper for keys and signatures of zones at the socket that comes with the command ([`FdKind::ZoneKeys`]), and not at
-    /// the one before. To the agent.
+    /// Ask the keeper for keys and signatures of zones at the socket that comes with the command
+    /// ([`FdKind::ZoneKeys`]), and not at the one before. To the agent.
     UseKeeper,
     /// Report the certificates that are requested, or one of them.
     Certificates {
@@ -98,8 +99,8 @@ pub enum Command {
         /// Whether somebody else may have the private key.
         is_key_compromised: bool,
     },
-    /// Report the zones that the agent is concerned with, by [`Event::ZonesServed`], and the certificates in service, by
-    /// [`Event::CertificatesServed`].
+    /// Report the zones that the agent is concerned with, by [`Event::ZonesServed`], and the certificates in service,
+    /// by [`Event::CertificatesServed`].
     ReportZones,
     /// The zones that come with the command ([`FdKind::ServedZones`]) are served now. To the agent.
     ZonesServed,
@@ -107,7 +108,8 @@ pub enum Command {
     ZoneServed(ServedZone),
     /// Store the journals that come with the command ([`FdKind::Journals`]). To the agent.
     StoreJournals,
-    /// Store what dynamic updates have made of a zone, which comes with the command ([`FdKind::Updates`]). To the agent.
+    /// Store what dynamic updates have made of a zone, which comes with the command ([`FdKind::Updates`]). To the
+    /// agent.
     StoreUpdates(UpdatesToStore),
     /// The agent has stored what dynamic updates have made of a zone, or not.
     UpdatesStored(UpdatesOutcome),
@@ -287,16 +289,17 @@ pub enum Event {
     },
     /// The server process cannot apply the configuration, but a new one could, for this reason.
     NewProcessNeeded(Text),
-    /// The good versions of zones that come with this event ([`FdKind::Zones`]) are to be kept for the next server process.
+    /// The good versions of zones that come with this event ([`FdKind::Zones`]) are to be kept for the next server
+    /// process.
     ZonesKept {
         /// Whether they are all; otherwise they replace those of the same zones.
         replaces_all: bool,
     },
-    /// The good versions of certificates that come with this event ([`FdKind::KeptCertificates`]) are to be kept for the next
-    /// server process, instead of those before.
+    /// The good versions of certificates that come with this event ([`FdKind::KeptCertificates`]) are to be kept for
+    /// the next server process, instead of those before.
     CertificatesKept,
-    /// The agent has an order in progress: certificate authorities look for what comes with this event ([`FdKind::Challenges`]),
-    /// and for nothing else.
+    /// The agent has an order in progress: certificate authorities look for what comes with this event
+    /// ([`FdKind::Challenges`]), and for nothing else.
     ChallengesChanged {
         /// The number of this set.
         number: u64,
@@ -306,8 +309,8 @@ pub enum Event {
         /// The number of the set.
         number: u64,
     },
-    /// The zones that come with this event ([`FdKind::ServedZones`]) are served now: those that the agent is concerned with, since
-    /// they have secondary or primary servers.
+    /// The zones that come with this event ([`FdKind::ServedZones`]) are served now: those that the agent is concerned
+    /// with, since they have secondary or primary servers.
     ZonesServed,
     /// Another version of one of these zones is served now.
     ZoneServed(ServedZone),
@@ -317,13 +320,13 @@ pub enum Event {
     UpdatesMade(UpdatesToStore),
     /// The agent has stored what dynamic updates have made of a zone, or not.
     UpdatesStored(UpdatesOutcome),
-    /// The certificates that come with this event ([`FdKind::ServedCertificates`]) are in service now: new handshakes are made with
-    /// no other ones. Only of domains from which records are derived.
+    /// The certificates that come with this event ([`FdKind::ServedCertificates`]) are in service now: new handshakes
+    /// are made with no other ones. Only of domains from which records are derived.
     CertificatesServed,
     /// A primary has sent NOTIFY.
     ZoneNotified(ZoneNotify),
-    /// The agent has stored another version of a zone, or removed it: the server process is to load it, or to apply the changes that come
-    /// with the event ([`FdKind::ZoneChanges`]). It answers the agent ([`FdKind::Requester`]).
+    /// The agent has stored another version of a zone, or removed it: the server process is to load it, or to apply the
+    /// changes that come with the event ([`FdKind::ZoneChanges`]). It answers the agent ([`FdKind::Requester`]).
     ZoneStored {
         /// Its name.
         zone: String,
@@ -382,14 +385,16 @@ pub enum FdKind {
     HeldKeys,
     /// A socket pair between a server process and the keeper: the end of the receiver ([`crate::signing`]).
     Keeper,
-    /// A socket pair between the agent and the keeper: the end of the receiver ([`crate::zone_signing`]). No server process gets it.
+    /// A socket pair between the agent and the keeper: the end of the receiver ([`crate::zone_signing`]). No server
+    /// process gets it.
     ZoneKeys,
     /// A keeper that goes on for server processes which another supervisor has started: its pidfd.
     KeeperProcess {
         /// The process ID.
         pid: i32,
     },
-    /// Good versions of certificates, with their private keys unless the keeper has them, in a sealed memfd ([`crate::secrets`]).
+    /// Good versions of certificates, with their private keys unless the keeper has them, in a sealed memfd
+    /// ([`crate::secrets`]).
     KeptCertificates,
     /// The shared keys in a sealed memfd ([`crate::secrets`]).
     SharedKeys,

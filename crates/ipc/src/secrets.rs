@@ -1,9 +1,11 @@
-//! Certificates, private keys and shared keys on their way from the supervisor to a server process: the content of the sealed
-//! files [`FdKind::Certificates`](crate::FdKind::Certificates) and [`FdKind::SharedKeys`](crate::FdKind::SharedKeys); and back the
-//! good versions of certificates, for the next server process ([`FdKind::KeptCertificates`](crate::FdKind::KeptCertificates)).
+//! Certificates, private keys and shared keys on their way from the supervisor to a server process: the content of the
+//! sealed files [`FdKind::Certificates`](crate::FdKind::Certificates) and
+//! [`FdKind::SharedKeys`](crate::FdKind::SharedKeys); and back the good versions of certificates, for the next server
+//! process ([`FdKind::KeptCertificates`](crate::FdKind::KeptCertificates)).
 //!
-//! With a keeper of private keys, the certificates go from the supervisor to it with their keys, and from it without them to the
-//! server process. It also gives the supervisor the keys, for the next keeper ([`FdKind::HeldKeys`](crate::FdKind::HeldKeys)).
+//! With a keeper of private keys, the certificates go from the supervisor to it with their keys, and from it without
+//! them to the server process. It also gives the supervisor the keys, for the next keeper
+//! ([`FdKind::HeldKeys`](crate::FdKind::HeldKeys)).
 //!
 //! Copies in memory are erased after use.
 

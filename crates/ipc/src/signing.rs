@@ -1,8 +1,9 @@
-//! What a worker of a server process asks the keeper of private keys, and its answer: fixed messages over a socket pair for each
-//! worker ([`FdKind::Keeper`](crate::FdKind::Keeper)).
+//! What a worker of a server process asks the keeper of private keys, and its answer: fixed messages over a socket pair
+//! for each worker ([`FdKind::Keeper`](crate::FdKind::Keeper)).
 //!
-//! Both have a header of 8 bytes: the version, the result (0 in a request), the signature scheme of TLS (0 in an answer), and a
-//! number that the answer repeats. In a request the ID of the key and what is to be signed follow, in an answer the signature.
+//! Both have a header of 8 bytes: the version, the result (0 in a request), the signature scheme of TLS (0 in an
+//! answer), and a number that the answer repeats. In a request the ID of the key and what is to be signed follow, in an
+//! answer the signature.
 
 use serde::{Deserialize, Serialize};
 

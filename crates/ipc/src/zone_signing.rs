@@ -1,6 +1,6 @@
 //! What the agent asks the keeper for zones that are signed, and its answers, over a stream socket of their own
-//! ([`FdKind::ZoneKeys`](crate::FdKind::ZoneKeys)): keys that the keeper makes and keeps, and signatures, many at once. No server
-//! process has such a socket.
+//! ([`FdKind::ZoneKeys`](crate::FdKind::ZoneKeys)): keys that the keeper makes and keeps, and signatures, many at once.
+//! No server process has such a socket.
 //!
 //! A message is its length in 4 bytes, the version, its kind, and its parts, each with its length.
 

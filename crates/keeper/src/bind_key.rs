@@ -1,4 +1,5 @@
-//! Private keys in the form that BIND's `dnssec-keygen` writes: lines of a field and its value, in a file `Kexample.com.+013+12345.private`.
+//! Private keys in the form that BIND's `dnssec-keygen` writes: lines of a field and its value, in a file
+//! `Kexample.com.+013+12345.private`.
 
 use crate::der::{INTEGER, OCTET_STRING, SEQUENCE, element, integer, split};
 use data_encoding::BASE64;

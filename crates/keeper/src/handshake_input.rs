@@ -1,4 +1,5 @@
-//! What a server signs in a handshake. All else is refused: a certificate request, a certificate, a token, a record of a zone.
+//! What a server signs in a handshake. All else is refused: a certificate request, a certificate, a token, a record of
+//! a zone.
 
 /// The beginning of what a server signs in TLS 1.3 (RFC 8446 §4.4.3), before the hash of the messages.
 const CERTIFICATE_VERIFY: &[u8] =
@@ -8,8 +9,8 @@ const HASH_BYTES: [usize; 2] = [32, 48];
 
 /// Bytes of the random values of client and server.
 const RANDOM_BYTES: usize = 2 * 32;
-/// The beginnings of the parameters of a key exchange in TLS 1.2, and the bytes of the rest: a named curve, its number, the
-/// length of the public key, and for curves of NIST that it is not compressed (RFC 8422 §5.4).
+/// The beginnings of the parameters of a key exchange in TLS 1.2, and the bytes of the rest: a named curve, its number,
+/// the length of the public key, and for curves of NIST that it is not compressed (RFC 8422 §5.4).
 const PARAMETERS: [(&[u8], usize); 3] = [(&[3, 0, 29, 32], 32), (&[3, 0, 23, 65, 4], 64), (&[3, 0, 24, 97, 4], 96)];
 
 /// Whether `input` is what a server signs in a handshake of TLS 1.3 or 1.2.
@@ -32,8 +33,9 @@ const VERSION_OF_CERTIFICATE: Tag = (0xa0, 0);
 /// Class and form, and number.
 type Tag = (u8, u64);
 
-/// Whether `input` is one element of ASN.1 that begins as a certificate or the request for one does. The parameters of a key exchange
-/// could be within a name or an extension of it. Random values begin so once in 2^40 handshakes or less often.
+/// Whether `input` is one element of ASN.1 that begins as a certificate or the request for one does. The parameters of
+/// a key exchange could be within a name or an extension of it. Random values begin so once in 2^40 handshakes or less
+/// often.
 ///
 /// Forms that only BER has are read too: there are programs that accept them in a request.
 fn is_certificate_or_request(input: &[u8]) -> bool {
@@ -152,7 +154,8 @@ mod tests {
         check(p256, 64, &[0x30, 0x81, 130, 2, 1, 0, 0x30], false);
         check(p384, 96, &[0x30, 0x81, 162, 2, 1, 0, 0x30], false);
         check(p384, 96, &[0x30, 0x81, 162, 0xa0, 3, 2, 1, 2], false);
-        // Forms that only BER has: lengths with leading zeros, or in more bytes than needed, without a length, and long tags.
+        // Forms that only BER has: lengths with leading zeros, or in more bytes than needed, without a length, and long
+        // tags.
         check(x25519, 32, &[0x30, 0x81, 97, 2, 1, 0, 0x30, 1], false);
         check(p384, 96, &[0x30, 0x82, 0, 161, 2, 1, 0, 0x30, 1], false);
         check(p384, 96, &[0x30, 0x83, 0, 0, 160, 2, 1, 0, 0x30, 1], false);

@@ -1,5 +1,5 @@
-//! The private keys that the keeper has: those of the current certificates, and those of good versions that server processes still
-//! serve since the current files cannot be used.
+//! The private keys that the keeper has: those of the current certificates, and those of good versions that server
+//! processes still serve since the current files cannot be used.
 
 use sanderling_ipc::secrets::{CertificateContent, KeptCertificate, NoCertificate, PassedCertificate, SecretContent};
 use sanderling_tls::{Certificate, KeyId, PrivateKey};
@@ -21,8 +21,8 @@ struct HeldKey {
 }
 
 impl KeySet {
-    /// Takes the keys of a set of certificates, and returns the certificates without them. Keys of sets before stay until
-    /// [`KeySet::retain`], since they are in use until then.
+    /// Takes the keys of a set of certificates, and returns the certificates without them. Keys of sets before stay
+    /// until [`KeySet::retain`], since they are in use until then.
     pub(crate) fn hold(&mut self, certificates: Vec<PassedCertificate>) -> Vec<PassedCertificate> {
         let mut current = HashSet::new();
         let mut hold = |content| match content {

@@ -1,4 +1,5 @@
-//! Copies keys of a zone out of the state folder and into it, for the operator: in the form of BIND, which other programs read as well. The server need not run.
+//! Copies keys of a zone out of the state folder and into it, for the operator: in the form of BIND, which other
+//! programs read as well. The server need not run.
 
 use crate::bind_key::{from_private, to_private};
 use crate::zone_key::ZonePrivateKey;
@@ -62,8 +63,8 @@ pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
     public.into_iter().map(export).collect()
 }
 
-/// Copies the keys of the files `private_files` into the state folder: `zone`, which is not signed here yet, is signed with them as soon as it has
-/// `dnssec`. Each has its DNSKEY record in a file beside it. Returns the tags.
+/// Copies the keys of the files `private_files` into the state folder: `zone`, which is not signed here yet, is signed
+/// with them as soon as it has `dnssec`. Each has its DNSKEY record in a file beside it. Returns the tags.
 ///
 /// # Errors
 /// Why nothing has changed.

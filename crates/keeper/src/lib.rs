@@ -1,9 +1,10 @@
-//! The keeper: the process that alone has the private keys of certificates, and signs handshakes for the server processes; and the
-//! private keys of zones, for which it makes signatures for the agent.
+//! The keeper: the process that alone has the private keys of certificates, and signs handshakes for the server
+//! processes; and the private keys of zones, for which it makes signatures for the agent.
 //!
-//! A server process that runs foreign code can have handshakes signed as long as it runs, but gets no key, and no signature of
-//! anything else. The keeper has no network and no files but those of the keys of zones: the supervisor gives it the keys of certificates in
-//! sealed memory, and a socket for each worker. It outlives a supervisor as long as a server process has such a socket.
+//! A server process that runs foreign code can have handshakes signed as long as it runs, but gets no key, and no
+//! signature of anything else. The keeper has no network and no files but those of the keys of zones: the supervisor
+//! gives it the keys of certificates in sealed memory, and a socket for each worker. It outlives a supervisor as long
+//! as a server process has such a socket.
 #![forbid(unsafe_code)]
 
 // The order is that of imports: a module uses those below it.

@@ -1,5 +1,5 @@
-//! What the keeper signs for a zone: RRSIG data without the signature, followed by the records of one RRset (RFC 4034 §3.1.8.1). All else is
-//! refused, so that a key of a zone signs neither a handshake nor a record of another zone.
+//! What the keeper signs for a zone: RRSIG data without the signature, followed by the records of one RRset (RFC 4034
+//! §3.1.8.1). All else is refused, so that a key of a zone signs neither a handshake nor a record of another zone.
 
 use sanderling_config::DomainName;
 use sanderling_dns::{Name, NameBuf, Rtype};
@@ -48,8 +48,8 @@ impl SigningKeyName {
         }
     }
 
-    /// Checks that the records in `input`, which [`check`](Self::check) accepts, name no keys but those of `known` if they name keys: with a
-    /// signature of another key, its owner could sign the zone without the keeper.
+    /// Checks that the records in `input`, which [`check`](Self::check) accepts, name no keys but those of `known` if
+    /// they name keys: with a signature of another key, its owner could sign the zone without the keeper.
     ///
     /// # Errors
     /// They name another key.

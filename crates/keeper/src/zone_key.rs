@@ -95,7 +95,8 @@ fn key_id(public_key: &[u8]) -> ZoneKeyId {
     hash.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// An `RSAPublicKey` (RFC 8017 §A.1.1) as DNSKEY records have it (RFC 3110 §2): the length of the exponent, the exponent, the modulus.
+/// An `RSAPublicKey` (RFC 8017 §A.1.1) as DNSKEY records have it (RFC 3110 §2): the length of the exponent, the
+/// exponent, the modulus.
 fn rsa_public_key(der: &[u8]) -> Option<Vec<u8>> {
     let (content, []) = split(der, SEQUENCE)? else { return None };
     let (modulus, rest) = split(content, INTEGER)?;

@@ -1,4 +1,5 @@
-//! The private keys of the zones that are signed: a file of PKCS#8 for each, in a folder that no other process may read.
+//! The private keys of the zones that are signed: a file of PKCS#8 for each, in a folder that no other process may
+//! read.
 
 use crate::rrsig_input::{SigningKeyName, asks_for_removal, names_keys};
 use crate::zone_key::ZonePrivateKey;
@@ -325,7 +326,8 @@ mod tests {
         );
     }
 
-    /// The keeper signs keys of others only for a zone that has other signers, and never a request to remove all DS records for such a zone.
+    /// The keeper signs keys of others only for a zone that has other signers, and never a request to remove all DS
+    /// records for such a zone.
     #[test]
     fn keys_of_others_are_signed_for_shared_zones_alone() {
         let folder = tempfile::tempdir().expect("created");

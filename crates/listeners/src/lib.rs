@@ -71,9 +71,9 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Leaves connections of HTTP and HTTPS in the kernel until their first data arrives ([`Listener::set_defer_accept`]), and
-    /// limits what the kernel takes of a response ([`Listener::set_unsent_limit`]). DNS connections may be opened before they
-    /// are needed.
+    /// Leaves connections of HTTP and HTTPS in the kernel until their first data arrives
+    /// ([`Listener::set_defer_accept`]), and limits what the kernel takes of a response
+    /// ([`Listener::set_unsent_limit`]). DNS connections may be opened before they are needed.
     pub fn set_http_options(&self) {
         let http = self.0.iter().filter(|address| matches!(address.role.service, Service::Http | Service::Https));
         http.flat_map(|address| &address.streams).for_each(|stream| {
@@ -115,8 +115,8 @@ impl Listeners {
         Ok(Listeners(addresses))
     }
 
-    /// Sets the configured addresses, which may have port 0: the sockets of each service have the order of `config`, with which
-    /// they were bound.
+    /// Sets the configured addresses, which may have port 0: the sockets of each service have the order of `config`,
+    /// with which they were bound.
     #[must_use]
     pub fn with_configured_addresses(mut self, config: &Config) -> Listeners {
         for service in Service::ALL {
@@ -128,7 +128,8 @@ impl Listeners {
         self
     }
 
-    /// Marks the sockets of the addresses of `external` as external: a server process that hands them over does not know.
+    /// Marks the sockets of the addresses of `external` as external: a server process that hands them over does not
+    /// know.
     #[must_use]
     pub fn with_external(mut self, external: &Listeners) -> Listeners {
         for address in &mut self.0 {
@@ -205,8 +206,8 @@ impl ListenAddress {
     }
 
     /// Adds reuseport sockets up to `count`. The workers share the existing ones if that fails: the kernel has no
-    /// `SO_REUSEPORT`, or no descriptor is free. External sockets stay alone: when the server stops, added ones would be
-    /// closed with the clients in their queues.
+    /// `SO_REUSEPORT`, or no descriptor is free. External sockets stay alone: when the server stops, added ones would
+    /// be closed with the clients in their queues.
     fn add_sockets(&mut self, count: usize) {
         if self.role.is_external {
             return;

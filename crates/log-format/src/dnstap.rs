@@ -1,7 +1,8 @@
-//! dnstap messages: a DNS message with its time, client and transport, in the encoding of Protocol Buffers (`dnstap.proto`,
-//! <https://dnstap.info>).
+//! dnstap messages: a DNS message with its time, client and transport, in the encoding of Protocol Buffers
+//! (`dnstap.proto`, <https://dnstap.info>).
 //!
-//! Two messages of a dozen fields are written here by hand, without an allocation for each, since a thread that serves writes them.
+//! Two messages of a dozen fields are written here by hand, without an allocation for each, since a thread that serves
+//! writes them.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -20,8 +20,8 @@ impl Escape {
         }
     }
 
-    /// Appends `bytes` to `out` as one word: in text a space is escaped too, so that programs which split lines at spaces find
-    /// the next value in its place.
+    /// Appends `bytes` to `out` as one word: in text a space is escaped too, so that programs which split lines at
+    /// spaces find the next value in its place.
     pub(crate) fn write_word(self, bytes: &[u8], out: &mut Vec<u8>) {
         match self {
             Escape::Text => bytes.split_inclusive(|&byte| byte == b' ').for_each(|part| {

@@ -47,8 +47,8 @@ pub enum FormatError {
 }
 
 impl<V: Variable> Format<V> {
-    /// The preset of this name, or a format with variables such as `$status` or `${status}`; `$$` is a dollar sign. Values in
-    /// a format that begins with `{` are escaped as in strings of JSON.
+    /// The preset of this name, or a format with variables such as `$status` or `${status}`; `$$` is a dollar sign.
+    /// Values in a format that begins with `{` are escaped as in strings of JSON.
     ///
     /// # Errors
     /// What is wrong with it.

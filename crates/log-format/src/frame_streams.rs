@@ -1,7 +1,8 @@
-//! Frame Streams, the protocol in which dnstap messages are passed on: its control frames, and the handshake of the writer.
+//! Frame Streams, the protocol in which dnstap messages are passed on: its control frames, and the handshake of the
+//! writer.
 //!
-//! A frame is its length, 4 bytes in network order, and its content. A control frame is a length of 0 and a frame of its own. The
-//! specification is the manual of the library `fstrm`.
+//! A frame is its length, 4 bytes in network order, and its content. A control frame is a length of 0 and a frame of
+//! its own. The specification is the manual of the library `fstrm`.
 
 use std::fmt;
 
@@ -70,8 +71,8 @@ impl fmt::Display for HandshakeError {
 
 impl std::error::Error for HandshakeError {}
 
-/// Whether `received`, what the reader has sent, accepts the connection; `None` if it is not complete. What follows the frame is ignored:
-/// a reader sends nothing before the end.
+/// Whether `received`, what the reader has sent, accepts the connection; `None` if it is not complete. What follows the
+/// frame is ignored: a reader sends nothing before the end.
 ///
 /// # Errors
 /// The reader does not accept it.

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 pub struct HttpRecord<'r> {
     /// The client.
     pub client: SocketAddr,
-    /// The request line without its end, or as much of it as was received. That of a request of HTTP/2 is in the form of
-    /// HTTP/1.1.
+    /// The request line without its end, or as much of it as was received. That of a request of HTTP/2 is in the form
+    /// of HTTP/1.1.
     pub line: &'r [u8],
     /// The field lines.
     pub fields: FieldLines<'r>,

@@ -16,7 +16,8 @@ pub fn unix_ms() -> u64 {
     ms.and_then(|ms| ms.try_into().ok()).unwrap_or(0)
 }
 
-/// Milliseconds of the monotonic clock, from an arbitrary origin that is the same for all processes until the next boot.
+/// Milliseconds of the monotonic clock, from an arbitrary origin that is the same for all processes until the next
+/// boot.
 #[inline]
 pub fn monotonic_ms() -> u64 {
     // The clock is always there and never negative.

@@ -1,7 +1,7 @@
 //! Sets and clears the close-on-exec flag of open descriptors.
 //!
-//! Descriptors created by this crate have it from the start (`O_CLOEXEC`, `SOCK_CLOEXEC`, `accept4`), so that no child can
-//! inherit one by chance. This module is for inherited descriptors, and for those that a child is meant to inherit.
+//! Descriptors created by this crate have it from the start (`O_CLOEXEC`, `SOCK_CLOEXEC`, `accept4`), so that no child
+//! can inherit one by chance. This module is for inherited descriptors, and for those that a child is meant to inherit.
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;

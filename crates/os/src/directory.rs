@@ -27,8 +27,8 @@ pub static OPEN: Feature = Feature::new(
 const BY_OPENAT2_CACHED: usize = 0;
 const BY_WALK: usize = 2;
 
-/// Tries of `openat2` with `RESOLVE_BENEATH`, which fails with EAGAIN if a rename elsewhere may have moved a directory on
-/// the path (openat2(2)). So many in a row are an attack.
+/// Tries of `openat2` with `RESOLVE_BENEATH`, which fails with EAGAIN if a rename elsewhere may have moved a directory
+/// on the path (openat2(2)). So many in a row are an attack.
 const TRIES_MAX: usize = 8;
 
 const DIRECTORY_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -48,16 +48,16 @@ impl Directory {
         Directory::new(directory.map_err(|errno| crate::error::with_context("openat", path.display(), &errno.into()))?)
     }
 
-    /// Opens the file at `path`, relative to this directory, for reading. Follows links beneath this directory; one that
-    /// leads out of it, or through `/proc`'s links to open files, is an error (`EXDEV`, `ELOOP`).
+    /// Opens the file at `path`, relative to this directory, for reading. Follows links beneath this directory; one
+    /// that leads out of it, or through `/proc`'s links to open files, is an error (`EXDEV`, `ELOOP`).
     ///
     /// May wait for a disk; [`Directory::open_beneath_cached`] does not.
     pub fn open_beneath(&self, path: &[u8]) -> io::Result<File> {
         self.descriptor_beneath(path).map(File::new)
     }
 
-    /// As [`Directory::open_beneath`], from the kernel's cache alone: `Ok(None)` if that needs a disk, or if this kernel
-    /// cannot tell.
+    /// As [`Directory::open_beneath`], from the kernel's cache alone: `Ok(None)` if that needs a disk, or if this
+    /// kernel cannot tell.
     pub fn open_beneath_cached(&self, path: &[u8]) -> io::Result<Option<File>> {
         if OPEN.selected() != BY_OPENAT2_CACHED {
             return Ok(None);
@@ -68,8 +68,8 @@ impl Directory {
         }
     }
 
-    /// The path, without symbolic links, of what is at `path`, relative to this directory, wherever its links lead. What is there
-    /// is not opened for reading (`O_PATH`), so that this has no effect on it. May wait for a disk.
+    /// The path, without symbolic links, of what is at `path`, relative to this directory, wherever its links lead.
+    /// What is there is not opened for reading (`O_PATH`), so that this has no effect on it. May wait for a disk.
     pub fn resolve(&self, path: &[u8]) -> io::Result<PathBuf> {
         count(Syscall::Openat);
         let found = rustix::fs::openat(&self.descriptor, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;

@@ -34,7 +34,8 @@ pub fn force(text: &str) -> Result<(), String> {
     Err(format!("unknown variant \"{variant}\" of {name}; write one of {}", names.join(", ")))
 }
 
-/// Selects a variant of every feature now, so that no feature test is made later: a sandboxed process could not make it.
+/// Selects a variant of every feature now, so that no feature test is made later: a sandboxed process could not make
+/// it.
 pub fn select_all() {
     for feature in FEATURES {
         feature.selected();

@@ -10,8 +10,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 
-/// How the metadata of an open file is read. `fstat` is cheaper than `newfstatat` and `statx` with an empty path, which the
-/// kernel copies and examines.
+/// How the metadata of an open file is read. `fstat` is cheaper than `newfstatat` and `statx` with an empty path, which
+/// the kernel copies and examines.
 pub static STAT: Feature = Feature::new(
     "stat",
     &[Variant { name: "fstat", is_supported: || true }, Variant { name: "statx", is_supported: statx_is_supported }],
@@ -19,8 +19,8 @@ pub static STAT: Feature = Feature::new(
 
 const BY_FSTAT: usize = 0;
 
-/// How file content is sent to a socket. Where `sendfile` is missing or a file system does not support it, the content is
-/// copied through user space.
+/// How file content is sent to a socket. Where `sendfile` is missing or a file system does not support it, the content
+/// is copied through user space.
 pub static SENDFILE: Feature = Feature::new(
     "sendfile",
     &[
@@ -33,8 +33,8 @@ const BY_SENDFILE: usize = 0;
 /// Bytes read and sent at once without `sendfile`.
 const COPIED_BYTES: usize = 32 * 1024;
 
-/// How to find out whether file content is in the page cache. `cachestat` would be cheaper than a read, but reports only on
-/// files that the process may write.
+/// How to find out whether file content is in the page cache. `cachestat` would be cheaper than a read, but reports
+/// only on files that the process may write.
 pub static PAGE_CACHE: Feature = Feature::new(
     "page-cache",
     &[Variant { name: "preadv2", is_supported: preadv2_is_supported }, Variant { name: "none", is_supported: || true }],
@@ -129,8 +129,8 @@ impl File {
         Ok(Some(filled))
     }
 
-    /// Whether `length_bytes` from `offset` on, at most [`CHECKED_BYTES_MAX`], are in the page cache. `false` as well if the
-    /// kernel cannot tell, as for file systems without support for `RWF_NOWAIT`.
+    /// Whether `length_bytes` from `offset` on, at most [`CHECKED_BYTES_MAX`], are in the page cache. `false` as well
+    /// if the kernel cannot tell, as for file systems without support for `RWF_NOWAIT`.
     pub fn is_cached(&self, offset: u64, length_bytes: usize) -> bool {
         debug_assert!(length_bytes <= CHECKED_BYTES_MAX);
         if PAGE_CACHE.selected() != BY_PREADV2 {
@@ -144,8 +144,8 @@ impl File {
         if let Some(last) = parts[..part_count].last_mut() {
             last.iov_len = length_bytes - (part_count - 1) * CHECK_BYTES;
         }
-        // SAFETY: each part is `discarded`, which lives and is borrowed by nothing else during the call. The kernel writes
-        // one part after the other, and nothing reads them.
+        // SAFETY: each part is `discarded`, which lives and is borrowed by nothing else during the call. The kernel
+        // writes one part after the other, and nothing reads them.
         let read = unsafe {
             libc::preadv2(
                 self.0.as_raw_fd(),
@@ -158,9 +158,9 @@ impl File {
         usize::try_from(read).is_ok_and(|read| read == length_bytes)
     }
 
-    /// Waits until a write that is in progress has ended. A write changes the times of the file when it begins, and has the lock of
-    /// the inode until it ends; where a file system knows holes, the search for one takes that lock. XFS does not take it, but
-    /// there a read waits for the write.
+    /// Waits until a write that is in progress has ended. A write changes the times of the file when it begins, and has
+    /// the lock of the inode until it ends; where a file system knows holes, the search for one takes that lock. XFS
+    /// does not take it, but there a read waits for the write.
     pub fn wait_for_write(&self) {
         count(Syscall::Lseek);
         // ENXIO: the file is empty.
@@ -177,8 +177,8 @@ impl File {
         real_path(&self.0)
     }
 
-    /// Sends up to `length_bytes` from `offset` on and advances `offset` by the bytes sent. `Ok(0)` means that the file ends
-    /// at `offset`, `WouldBlock` that the socket's send buffer is full.
+    /// Sends up to `length_bytes` from `offset` on and advances `offset` by the bytes sent. `Ok(0)` means that the file
+    /// ends at `offset`, `WouldBlock` that the socket's send buffer is full.
     pub fn send_to(&self, stream: &Stream, offset: &mut u64, length_bytes: usize) -> io::Result<usize> {
         while SENDFILE.selected() == BY_SENDFILE {
             count(Syscall::Sendfile);
@@ -236,7 +236,8 @@ pub fn open_nonblocking(path: &std::path::Path) -> io::Result<std::fs::File> {
     Ok(file.into())
 }
 
-/// Opens the file at `path` for appending, and creates it with `mode` if it does not exist; without blocking if it is a FIFO.
+/// Opens the file at `path` for appending, and creates it with `mode` if it does not exist; without blocking if it is a
+/// FIFO.
 pub fn open_for_append(path: &std::path::Path, mode: u32) -> io::Result<std::fs::File> {
     count(Syscall::Openat);
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -244,14 +245,15 @@ pub fn open_for_append(path: &std::path::Path, mode: u32) -> io::Result<std::fs:
     Ok(file.into())
 }
 
-/// Whether the user of this process may read the file at `path`, or search and list the directory. Landlock is not asked:
-/// outside of its sandbox, the process could.
+/// Whether the user of this process may read the file at `path`, or search and list the directory. Landlock is not
+/// asked: outside of its sandbox, the process could.
 pub fn is_permitted(path: &std::path::Path) -> bool {
     count(Syscall::Faccessat);
     rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::READ_OK, AtFlags::empty()).is_ok()
 }
 
-/// Whether the user of this process may write the file at `path`, or create files in the directory. Landlock is not asked.
+/// Whether the user of this process may write the file at `path`, or create files in the directory. Landlock is not
+/// asked.
 pub fn is_writable(path: &std::path::Path) -> bool {
     count(Syscall::Faccessat);
     rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::WRITE_OK, AtFlags::empty()).is_ok()

@@ -1,9 +1,10 @@
 //! The heap of the process.
 
-/// Returns the free memory of the heap to the system, where the allocator can (malloc_trim(3), glibc); it keeps it otherwise.
+/// Returns the free memory of the heap to the system, where the allocator can (malloc_trim(3), glibc); it keeps it
+/// otherwise.
 ///
-/// Threads that allocate meanwhile wait for the part of the heap that is being searched: some milliseconds for each 64 MiB
-/// of free memory.
+/// Threads that allocate meanwhile wait for the part of the heap that is being searched: some milliseconds for each 64
+/// MiB of free memory.
 pub fn trim() {
     #[cfg(target_env = "gnu")]
     {

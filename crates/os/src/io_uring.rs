@@ -22,8 +22,8 @@ const REQUEST_BYTES_MAX: usize = 1024;
 const IS_SEND: u64 = 1 << 32;
 
 impl<'a> Responder<'a> {
-    /// Answers on `streams` with `answer`. The error is EPERM in a container that forbids io_uring, ENOSYS on a kernel without
-    /// its timeouts (before Linux 5.11).
+    /// Answers on `streams` with `answer`. The error is EPERM in a container that forbids io_uring, ENOSYS on a kernel
+    /// without its timeouts (before Linux 5.11).
     pub fn new(streams: &'a [Stream], answer: &'a [u8]) -> io::Result<Responder<'a>> {
         // Room for a receive and a send of each stream.
         let entry_count = (2 * streams.len()).next_power_of_two() as u32;

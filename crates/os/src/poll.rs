@@ -84,9 +84,9 @@ impl Poller {
         )
     }
 
-    /// As [`Poller::register`] with [`Interest::Readable`], for a listener of several pollers: a connection wakes one of the
-    /// pollers that wait, the first to have registered (`EPOLLEXCLUSIVE`). If none waits, each gets the event at its next
-    /// wait, so that no connection is missed.
+    /// As [`Poller::register`] with [`Interest::Readable`], for a listener of several pollers: a connection wakes one
+    /// of the pollers that wait, the first to have registered (`EPOLLEXCLUSIVE`). If none waits, each gets the event at
+    /// its next wait, so that no connection is missed.
     ///
     /// Linux before 4.5 ignores the flag and wakes all of them.
     pub fn register_exclusive(&self, source: &impl AsFd, token: Token) -> io::Result<()> {
@@ -104,8 +104,8 @@ impl Poller {
         Ok(epoll::delete(&self.0, source)?)
     }
 
-    /// Waits for at least one event, at most `timeout`, which the kernel takes in milliseconds, rounded up; `None` is no limit.
-    /// A signal ends the wait early, without events.
+    /// Waits for at least one event, at most `timeout`, which the kernel takes in milliseconds, rounded up; `None` is
+    /// no limit. A signal ends the wait early, without events.
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         count(Syscall::EpollPwait);
         events.0.clear();

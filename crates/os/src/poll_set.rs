@@ -36,8 +36,8 @@ impl<'d> PollSet<'d> {
         self.0.push(PollFd::from_borrowed_fd(descriptor, PollFlags::OUT));
     }
 
-    /// Waits until one is ready, at most `timeout`; `None` is no limit. A signal ends the wait early, and so does a lack
-    /// of memory, after a pause: no program ends because of it.
+    /// Waits until one is ready, at most `timeout`; `None` is no limit. A signal ends the wait early, and so does a
+    /// lack of memory, after a pause: no program ends because of it.
     ///
     /// # Errors
     /// Any other error, after the same pause. No descriptor is ready then, and the caller may wait again.

@@ -49,9 +49,9 @@ impl std::fmt::Display for ExitStatus {
 /// its libraries do.
 const INHERITED_VARIABLES: [&str; 5] = [FORCE_VARIABLE, "NO_COLOR", "RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "TERM"];
 
-/// Starts `program` with `name`, which `ps` shows, and `arguments` after it. The child inherits the standard streams, a few
-/// variables, and `descriptors` from 3 on under their names (`LISTEN_FDS`, `LISTEN_FDNAMES`); all others are closed on
-/// exec.
+/// Starts `program` with `name`, which `ps` shows, and `arguments` after it. The child inherits the standard streams, a
+/// few variables, and `descriptors` from 3 on under their names (`LISTEN_FDS`, `LISTEN_FDNAMES`); all others are closed
+/// on exec.
 pub fn spawn(
     program: &Path,
     name: &str,
@@ -94,8 +94,8 @@ pub fn spawn(
 }
 
 /// Replaces this program by `program` (execve(2)), with `arguments` (without the program's name) and our environment
-/// changed by `environment`. The process ID, children and ignored signals stay; so do the `kept` descriptors under their
-/// numbers, while all others from 3 on are closed.
+/// changed by `environment`. The process ID, children and ignored signals stay; so do the `kept` descriptors under
+/// their numbers, while all others from 3 on are closed.
 ///
 /// Returns only on failure, with the `kept` descriptors close-on-exec again.
 pub fn exec(

@@ -1,6 +1,7 @@
 //! Blocking Unix sockets for requests and answers between two local processes (`SOCK_SEQPACKET`, unix(7)).
 //!
-//! A message arrives whole or not at all. Descriptors that come with one are closed by the kernel. The peer is not trusted.
+//! A message arrives whole or not at all. Descriptors that come with one are closed by the kernel. The peer is not
+//! trusted.
 
 use crate::counters::{Syscall, count};
 use crate::error::with_context;
@@ -20,8 +21,8 @@ const TRIES_MAX: usize = 4;
 pub struct RequestSocket(OwnedFd);
 
 impl RequestSocket {
-    /// Two sockets that are connected to each other. A call of the first one, for the process that asks, fails after `timeout`
-    /// (`WouldBlock`); the other one waits for ever. Both are close-on-exec.
+    /// Two sockets that are connected to each other. A call of the first one, for the process that asks, fails after
+    /// `timeout` (`WouldBlock`); the other one waits for ever. Both are close-on-exec.
     pub fn pair(timeout: Duration) -> io::Result<[OwnedFd; 2]> {
         count(Syscall::Socketpair);
         let (asking, answering) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -53,8 +54,8 @@ impl RequestSocket {
         Err(Errno::INTR.into())
     }
 
-    /// Waits for a message; its bytes in `buffer`. `None` if it is longer than that. A peer that has closed its end is an error
-    /// (`UnexpectedEof`).
+    /// Waits for a message; its bytes in `buffer`. `None` if it is longer than that. A peer that has closed its end is
+    /// an error (`UnexpectedEof`).
     pub fn receive<'b>(&self, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
         for _ in 0..TRIES_MAX {
             count(Syscall::Recvfrom);

@@ -1,8 +1,8 @@
-//! Restricts this process to serving: another user without capabilities, which reads the given files and makes the system
-//! calls of a server.
+//! Restricts this process to serving: another user without capabilities, which reads the given files and makes the
+//! system calls of a server.
 //!
-//! Five independent layers: user, capabilities, `no_new_privs`, readable files (Landlock), system calls (seccomp). None can
-//! be removed again.
+//! Five independent layers: user, capabilities, `no_new_privs`, readable files (Landlock), system calls (seccomp). None
+//! can be removed again.
 
 mod capabilities;
 mod landlock;
@@ -49,8 +49,8 @@ pub enum CoreDumps {
     Forbidden,
 }
 
-/// Gives up all capabilities, and the user unless it is `None`, for the rest of the life of this process. To be called before
-/// it reads what is not its operator's own.
+/// Gives up all capabilities, and the user unless it is `None`, for the rest of the life of this process. To be called
+/// before it reads what is not its operator's own.
 ///
 /// # Errors
 /// The process must end: it may have more rights than it should.
@@ -72,18 +72,19 @@ pub fn drop_privileges(user: Option<&User>, core_dumps: CoreDumps) -> io::Result
     }
 }
 
-/// Forbids core dumps, and other processes of the same user to read the memory and the descriptors of this one (prctl(2)). To
-/// be called before this process reads a private key or another secret of the operator.
+/// Forbids core dumps, and other processes of the same user to read the memory and the descriptors of this one
+/// (prctl(2)). To be called before this process reads a private key or another secret of the operator.
 pub fn forbid_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))
 }
 
-/// Takes from a process that runs as root, and from all that it starts, what no supervisor does: most capabilities, and system
-/// calls such as mount(2), ptrace(2) and bpf(2). Another user has nothing to lose: it stays as it is.
+/// Takes from a process that runs as root, and from all that it starts, what no supervisor does: most capabilities, and
+/// system calls such as mount(2), ptrace(2) and bpf(2). Another user has nothing to lose: it stays as it is.
 ///
-/// Both are inherited by later versions of the program, so that only what no version does may be taken. A system call filter
-/// that applies already is not followed by another one: of the service manager or container, or of the version before.
+/// Both are inherited by later versions of the program, so that only what no version does may be taken. A system call
+/// filter that applies already is not followed by another one: of the service manager or container, or of the version
+/// before.
 ///
 /// # Errors
 /// The process has more rights than it needs, as any process of root. It can go on.
@@ -104,11 +105,12 @@ fn set_no_new_privs() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true).map_err(|errno| with_context("prctl", "PR_SET_NO_NEW_PRIVS", &errno.into()))
 }
 
-/// Restricts this process to the given files and the system calls of a server, for the rest of its life. To be called after
-/// [`drop_privileges`], when it has its sockets, and before it starts threads.
+/// Restricts this process to the given files and the system calls of a server, for the rest of its life. To be called
+/// after [`drop_privileges`], when it has its sockets, and before it starts threads.
 ///
-/// The result has the layers that this kernel does not support. Afterwards no socket can be created and nothing in `/proc`
-/// or `/sys` can be read: what is found there, and the feature tests ([`crate::features::select_all`]), must be done before.
+/// The result has the layers that this kernel does not support. Afterwards no socket can be created and nothing in
+/// `/proc` or `/sys` can be read: what is found there, and the feature tests ([`crate::features::select_all`]), must be
+/// done before.
 ///
 /// # Errors
 /// A layer failed. The process must end, since others may apply.
@@ -128,7 +130,8 @@ pub fn enter(config: &SandboxConfig<'_>) -> io::Result<Sandbox> {
     Ok(Sandbox { landlock, seccomp })
 }
 
-/// The same for the agent, which may connect to other machines, and write beneath the directories `writable`, but not listen.
+/// The same for the agent, which may connect to other machines, and write beneath the directories `writable`, but not
+/// listen.
 ///
 /// # Errors
 /// A layer failed. The process must end, since others may apply.
@@ -148,8 +151,8 @@ pub fn enter_as_agent(config: &SandboxConfig<'_>, writable: &[BorrowedFd<'_>]) -
     Ok(Sandbox { landlock, seccomp })
 }
 
-/// The same for the keeper of private keys, which has only the sockets and the memory that it is given, and reads and writes no file but
-/// those of the directory `keys`.
+/// The same for the keeper of private keys, which has only the sockets and the memory that it is given, and reads and
+/// writes no file but those of the directory `keys`.
 ///
 /// # Errors
 /// A layer failed. The process must end, since others may apply.
@@ -188,10 +191,11 @@ impl fmt::Display for Sandbox {
 
 /// Allows core dumps, which a switch of the user disables (prctl(2)).
 ///
-/// A hung server process is aborted (SIGABRT) so that its core dump shows where it hangs. Its memory holds files and zones,
-/// which are public, requests, and secrets that the supervisor makes for cookies and replaces. The operator decides about core
-/// dumps (`LimitCORE=`, `kernel.core_pattern`). Processes of the same user may also read this memory, and only our own run as
-/// this user. A process with a private key, or a secret from a file, never allows them ([`CoreDumps`]).
+/// A hung server process is aborted (SIGABRT) so that its core dump shows where it hangs. Its memory holds files and
+/// zones, which are public, requests, and secrets that the supervisor makes for cookies and replaces. The operator
+/// decides about core dumps (`LimitCORE=`, `kernel.core_pattern`). Processes of the same user may also read this
+/// memory, and only our own run as this user. A process with a private key, or a secret from a file, never allows them
+/// ([`CoreDumps`]).
 fn allow_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))

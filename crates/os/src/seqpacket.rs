@@ -1,7 +1,8 @@
 //! Unix sockets that carry messages and file descriptors between local processes (`SOCK_SEQPACKET`, unix(7)).
 //!
-//! A message arrives whole or not at all, together with its descriptors. No call blocks; a caller waits for the descriptor.
-//! The peer is not trusted: a message above the limits is refused as a whole, and its descriptors are closed.
+//! A message arrives whole or not at all, together with its descriptors. No call blocks; a caller waits for the
+//! descriptor. The peer is not trusted: a message above the limits is refused as a whole, and its descriptors are
+//! closed.
 
 use crate::cloexec;
 use crate::counters::{Syscall, count};
@@ -62,8 +63,8 @@ impl SeqpacketSocket {
         Ok((SeqpacketSocket(one), SeqpacketSocket(other)))
     }
 
-    /// Connects to the listener at `path`. `ConnectionRefused` means that no process listens there any more, `WouldBlock`
-    /// that its backlog is full.
+    /// Connects to the listener at `path`. `ConnectionRefused` means that no process listens there any more,
+    /// `WouldBlock` that its backlog is full.
     pub fn connect(path: &Path) -> io::Result<SeqpacketSocket> {
         let address = address_of(path, "connect")?;
         let socket = new_socket(path)?;
@@ -85,8 +86,8 @@ impl SeqpacketSocket {
     /// Sends a message of 1 to [`MESSAGE_BYTES_MAX`] bytes with copies of at most [`DESCRIPTORS_PER_MESSAGE_MAX`]
     /// descriptors; other sizes are refused (`InvalidInput`).
     ///
-    /// `Ok(false)` means that the peer's buffer is full and nothing was sent. A peer that has closed its end is an error
-    /// (`BrokenPipe`, `ConnectionReset`), never a signal.
+    /// `Ok(false)` means that the peer's buffer is full and nothing was sent. A peer that has closed its end is an
+    /// error (`BrokenPipe`, `ConnectionReset`), never a signal.
     pub fn send(&self, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<bool> {
         // An empty message would look like the end of the connection.
         if message.is_empty() || message.len() > MESSAGE_BYTES_MAX {
@@ -266,7 +267,8 @@ fn seqpacket_socket(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     Ok(descriptor)
 }
 
-/// Makes `descriptor` close-on-exec if it is a Unix `SOCK_SEQPACKET` socket, and an error otherwise. Returns its description.
+/// Makes `descriptor` close-on-exec if it is a Unix `SOCK_SEQPACKET` socket, and an error otherwise. Returns its
+/// description.
 pub(crate) fn check_type(descriptor: &OwnedFd) -> io::Result<String> {
     let object = format!("descriptor {}", descriptor.as_raw_fd());
     count(Syscall::Getsockopt);

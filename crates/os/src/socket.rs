@@ -44,8 +44,8 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// A stream that is connected to the listener at the Unix socket `path`: close-on-exec, and non-blocking, also for the processes that it is
-/// passed to. `WouldBlock` means that the backlog of the listener is full.
+/// A stream that is connected to the listener at the Unix socket `path`: close-on-exec, and non-blocking, also for the
+/// processes that it is passed to. `WouldBlock` means that the backlog of the listener is full.
 pub fn connect_to_path(path: &Path) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path).map_err(|errno| with_context("connect", path.display(), &errno.into()))?;
     count(Syscall::Socket);
@@ -63,8 +63,8 @@ pub fn set_nonblocking(socket: impl AsFd) -> io::Result<()> {
     Ok(rustix::io::ioctl_fionbio(socket, true)?)
 }
 
-/// Sets the number of connections that may wait to be accepted. The kernel lowers it to `net.core.somaxconn`. Works on a
-/// socket that listens already.
+/// Sets the number of connections that may wait to be accepted. The kernel lowers it to `net.core.somaxconn`. Works on
+/// a socket that listens already.
 pub fn set_backlog(listener: impl AsFd, count_max: u16) -> io::Result<()> {
     count(Syscall::Listen);
     rustix::net::listen(listener, i32::from(count_max))

@@ -71,8 +71,8 @@ impl Listener {
             result.map_err(|errno| with_context(name, address, &errno.into()))
         };
         if address.port() != 0 {
-            // Connections in TIME-WAIT must not block the port. Not for port 0, for which the kernel might then choose a
-            // port that another socket is bound to without listening yet.
+            // Connections in TIME-WAIT must not block the port. Not for port 0, for which the kernel might then choose
+            // a port that another socket is bound to without listening yet.
             option("setsockopt(SO_REUSEADDR)", sockopt::set_socket_reuseaddr(&socket, true))?;
         }
         option("setsockopt(TCP_NODELAY)", sockopt::set_tcp_nodelay(&socket, true))?;
@@ -117,8 +117,8 @@ impl Listener {
             set_defer_accept_s(&self.0, if DEFER_ACCEPT.selected() == DEFER_ACCEPT_ON { DEFER_ACCEPT_S } else { 0 });
     }
 
-    /// Limits what the kernel takes of a connection before it is sent (`TCP_NOTSENT_LOWAT`, tcp(7)); connections inherit it
-    /// from here. Without a limit that may be megabytes.
+    /// Limits what the kernel takes of a connection before it is sent (`TCP_NOTSENT_LOWAT`, tcp(7)); connections
+    /// inherit it from here. Without a limit that may be megabytes.
     pub fn set_unsent_limit(&self) {
         // A failure does no harm: the kernel then takes more.
         let _ = set_option(&self.0, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX);
@@ -263,8 +263,8 @@ impl Stream {
         })
     }
 
-    /// Bytes that the peer has acknowledged since the connection began (`tcpi_bytes_acked` of `TCP_INFO`, Linux 4.1); `None`
-    /// if the kernel does not report it.
+    /// Bytes that the peer has acknowledged since the connection began (`tcpi_bytes_acked` of `TCP_INFO`, Linux 4.1);
+    /// `None` if the kernel does not report it.
     pub fn acked_bytes(&self) -> Option<u64> {
         // linux/tcp.h: the counter follows 8 fields of 1 byte, 24 of 4, and 2 of 8.
         const INDEX: usize = (8 + 24 * 4 + 2 * 8) / 8;

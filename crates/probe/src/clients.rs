@@ -99,7 +99,8 @@ impl Clients {
     }
 }
 
-/// Sends `query_count` queries to `server`, up to [`OUTSTANDING_MAX`] at a time. Returns the numbers of replies and of lost queries.
+/// Sends `query_count` queries to `server`, up to [`OUTSTANDING_MAX`] at a time. Returns the numbers of replies and of
+/// lost queries.
 pub(crate) fn query(server: SocketAddr, query_count: usize) -> io::Result<(usize, usize)> {
     let socket = UdpSocket::bind(any_address())?;
     socket.connect(server)?;

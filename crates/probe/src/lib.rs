@@ -1,5 +1,5 @@
-//! The command `probe`: measures what each variant of a kernel feature costs on this machine, and shows which one the server
-//! uses. docs/probe.md explains the report, docs/decisions/0009-probe.md the method.
+//! The command `probe`: measures what each variant of a kernel feature costs on this machine, and shows which one the
+//! server uses. docs/probe.md explains the report, docs/decisions/0009-probe.md the method.
 #![forbid(unsafe_code)]
 
 mod text;

@@ -365,12 +365,12 @@ Exit status: 0 after q or with --once, 1 if the server does not answer, 2 for a 
     },
     /// Reload configuration and zones
     ///
-    /// With NAME, only this zone is loaded again, also if it is a new file in the folder of zones; the configuration file is not
-    /// read.
+    /// With NAME, only this zone is loaded again, also if it is a new file in the folder of zones; the configuration
+    /// file is not read.
     ///
     /// A configuration file with errors is refused, and the server keeps the current one. A zone or site that cannot be
-    /// loaded affects no other one: its last good version stays in service. Errors and changes are printed. Where possible,
-    /// no connection is closed. SIGHUP to the server does the same, with errors and changes in its log.
+    /// loaded affects no other one: its last good version stays in service. Errors and changes are printed. Where
+    /// possible, no connection is closed. SIGHUP to the server does the same, with errors and changes in its log.
     #[command(after_help = "Examples:
   sanderling check && sanderling reload
   sanderling reload --config /etc/sanderling/sanderling.toml
@@ -391,10 +391,10 @@ not be loaded, or the server did not answer, 2 for a wrong command line.")]
     },
     /// Make a folder the current release of a site, without a gap
     ///
-    /// The key `site` of the domain is the path of a symbolic link, such as `releases/current`; FOLDER is a folder beside the
-    /// link. The link is switched at once, and the server told. Requests that have begun get the release before. Files of the
-    /// last two releases with a hash of their content in their name are still served. If the server cannot serve the folder, the link is
-    /// switched back.
+    /// The key `site` of the domain is the path of a symbolic link, such as `releases/current`; FOLDER is a folder
+    /// beside the link. The link is switched at once, and the server told. Requests that have begun get the release
+    /// before. Files of the last two releases with a hash of their content in their name are still served. If the
+    /// server cannot serve the folder, the link is switched back.
     #[command(after_help = "Examples:
   cp -r dist /srv/example/releases/2026-11-23
   sanderling publish example.com /srv/example/releases/2026-11-23
@@ -438,8 +438,8 @@ it, 2 for a wrong command line.")]
     },
     /// Show the certificates that the server requests
     ///
-    /// For each: its names, its issuer, the time until it expires, when the next order is and why, and the last error with what
-    /// to do. Certificates of files are in `sanderling status`.
+    /// For each: its names, its issuer, the time until it expires, when the next order is and why, and the last error
+    /// with what to do. Certificates of files are in `sanderling status`.
     #[command(after_help = "Examples:
   sanderling certificates                 all of them
   sanderling certificates example.com     one of them
@@ -493,8 +493,8 @@ line.")]
     },
     /// Write a certificate and its key for another program
     ///
-    /// To `privkey.pem`, `fullchain.pem`, and `combined.pem` with both, the key first. A file that exists keeps its owner and mode; others can
-    /// be read by this user alone, except the chain. The server need not run.
+    /// To `privkey.pem`, `fullchain.pem`, and `combined.pem` with both, the key first. A file that exists keeps its
+    /// owner and mode; others can be read by this user alone, except the chain. The server need not run.
     #[command(after_help = "Examples:
   sanderling export mail.example.com /etc/postfix/tls
 
@@ -511,8 +511,8 @@ Exit status: 0 if the files are written, 1 if not, 2 for a wrong command line.")
     },
     /// Copy the state folder, as it is at one moment
     ///
-    /// The copy has certificates, private keys, accounts and transferred zones; only this user can read it. It can take the place of the
-    /// folder while the server does not run. The server need not be stopped for the copy.
+    /// The copy has certificates, private keys, accounts and transferred zones; only this user can read it. It can take
+    /// the place of the folder while the server does not run. The server need not be stopped for the copy.
     #[command(after_help = "Examples:
   sanderling backup /var/backups/sanderling-1
   tar -C /var/backups/sanderling-1 -cf sanderling.tar .   as one file
@@ -527,9 +527,9 @@ Exit status: 0 if all is copied, 1 if not, 2 for a wrong command line.")]
     },
     /// Switch to the newly installed binary without closing sockets
     ///
-    /// The process ID stays the same, and no client is refused meanwhile. Downloads that take longer than `drain_timeout_ms`
-    /// are cut off. If the new program cannot serve, the old one is kept. SIGUSR2 to the server does the same, with the errors
-    /// in its log.
+    /// The process ID stays the same, and no client is refused meanwhile. Downloads that take longer than
+    /// `drain_timeout_ms` are cut off. If the new program cannot serve, the old one is kept. SIGUSR2 to the server does
+    /// the same, with the errors in its log.
     #[command(after_help = "Examples:
   sanderling upgrade                    after a new version was installed
 
@@ -538,8 +538,8 @@ wrong command line.")]
     Upgrade(ControlArgs),
     /// Open the logs of requests again
     ///
-    /// After another program has renamed it, such as logrotate. SIGUSR1 to the server does the same. A log with the key `rotate`
-    /// does not need it.
+    /// After another program has renamed it, such as logrotate. SIGUSR1 to the server does the same. A log with the key
+    /// `rotate` does not need it.
     #[command(after_help = "Examples:
   mv access.log access.log.1 && sanderling reopen
 
@@ -549,8 +549,8 @@ answer, 2 for a wrong command line.")]
     /// Stop the running server gracefully
     ///
     /// The server answers the requests that it has received and those that arrive within 200 ms, accepts no further
-    /// connections, and exits when all requests are finished or `drain_timeout_ms` has passed. SIGTERM to the server does the
-    /// same; a second SIGTERM stops it at once.
+    /// connections, and exits when all requests are finished or `drain_timeout_ms` has passed. SIGTERM to the server
+    /// does the same; a second SIGTERM stops it at once.
     #[command(after_help = "Examples:
   sanderling stop
   sanderling stop --timeout 600         if drain_timeout_ms is long
@@ -564,8 +564,8 @@ line.")]
 
 /// Serve a small built-in domain on this machine, to see how it works
 ///
-/// Site and zone are part of the program, and only this machine can reach them. The addresses are printed with `curl` and
-/// `dig` commands to try. Ctrl-C stops it.
+/// Site and zone are part of the program, and only this machine can reach them. The addresses are printed with `curl`
+/// and `dig` commands to try. Ctrl-C stops it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling demo
@@ -624,7 +624,8 @@ struct ServeArgs {
 
     /// Listen address for HTTPS; may be repeated; port 0 selects a free port
     ///
-    /// Without --certificate, the server makes a self-signed certificate for localhost, and listens on loopback addresses only.
+    /// Without --certificate, the server makes a self-signed certificate for localhost, and listens on loopback
+    /// addresses only.
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
     https: Vec<SocketAddr>,
 
@@ -722,9 +723,9 @@ impl ServeArgs {
 
 /// Check a configuration file with its zones and sites
 ///
-/// Each error is printed as FILE:LINE:COLUMN: PROBLEM; REMEDY, on a terminal with its source line. No socket is opened, so
-/// it can run beside a server. Run as root, it reads sites and zones as the configured user. Without arguments the file is
-/// that of SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
+/// Each error is printed as FILE:LINE:COLUMN: PROBLEM; REMEDY, on a terminal with its source line. No socket is opened,
+/// so it can run beside a server. Run as root, it reads sites and zones as the configured user. Without arguments the
+/// file is that of SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_HELP, after_long_help = check_long_help())]
 struct CheckArgs {

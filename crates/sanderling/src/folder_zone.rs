@@ -1,7 +1,8 @@
-//! The commands `zone add` and `zone remove`: put a zone file into the folder of zones, or rename one there so that it is no zone any more,
-//! and tell the running server.
+//! The commands `zone add` and `zone remove`: put a zone file into the folder of zones, or rename one there so that it
+//! is no zone any more, and tell the running server.
 //!
-//! They write nothing but files of the folder. A zone that the configuration has by another way is refused, with what to do instead.
+//! They write nothing but files of the folder. A zone that the configuration has by another way is refused, with what
+//! to do instead.
 
 use crate::state_files::StateLocation;
 use sanderling_config::diagnostic::{Location, error_text};
@@ -261,8 +262,8 @@ struct NewFile {
 }
 
 impl NewFile {
-    /// Copies `source`, of which at most one byte more than `bytes_max` is read, to a file beside `target`. All users can read the copy: the server
-    /// process may run as another one, and the mode of the folder restricts it.
+    /// Copies `source`, of which at most one byte more than `bytes_max` is read, to a file beside `target`. All users
+    /// can read the copy: the server process may run as another one, and the mode of the folder restricts it.
     fn copy(source: &Path, target: &Path, bytes_max: u64) -> Result<NewFile, String> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let new = NewFile { path: target.with_file_name(format!(".new-{name}")) };

@@ -1,5 +1,6 @@
-//! The process that runs the command `on_renew` of a domain, when its certificate was renewed. It is between the supervisor and the
-//! command, so that the supervisor waits for nothing, reads nothing that the command writes, and gives it no descriptor.
+//! The process that runs the command `on_renew` of a domain, when its certificate was renewed. It is between the
+//! supervisor and the command, so that the supervisor waits for nothing, reads nothing that the command writes, and
+//! gives it no descriptor.
 
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error};

@@ -1,4 +1,5 @@
-//! The commands `backup` and `export`: copies of what is in the state folder. They need no running server, and change nothing there.
+//! The commands `backup` and `export`: copies of what is in the state folder. They need no running server, and change
+//! nothing there.
 
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::print;

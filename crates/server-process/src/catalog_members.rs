@@ -18,7 +18,8 @@ pub(crate) struct CatalogMembers {
 }
 
 impl CatalogMembers {
-    /// Reads the list of the state folder if there is another one. If it cannot be read, or is gone, the last one stays.
+    /// Reads the list of the state folder if there is another one. If it cannot be read, or is gone, the last one
+    /// stays.
     pub(crate) fn update(&mut self, state: Option<&Path>) {
         let Some(path) = state.map(|state| state.join(CATALOG_MEMBERS)) else { return };
         let version = match fs::metadata(&path) {

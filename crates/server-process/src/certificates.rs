@@ -1,7 +1,7 @@
 //! Loads the certificates and shared keys that the supervisor passes on.
 //!
-//! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps the last
-//! good versions for the next process, in sealed memory.
+//! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps
+//! the last good versions for the next process, in sealed memory.
 
 use crate::certificate_state::{CertificateState, InService, SHOWN_NAMES_MAX};
 use crate::keeper_link::KeeperLink;
@@ -184,7 +184,8 @@ impl Certificates {
         }
     }
 
-    /// Loads the files of the certificates. A domain whose files cannot be used keeps what it has, or what `kept` has for it.
+    /// Loads the files of the certificates. A domain whose files cannot be used keeps what it has, or what `kept` has
+    /// for it.
     pub(crate) fn load_files(
         &mut self,
         certificates: &[CertificateFiles],
@@ -309,8 +310,8 @@ fn versions_of(kept: &[KeptCertificate], keeper: &Arc<dyn RemoteSigner>) -> Hash
     versions
 }
 
-/// Loads the certificates of a domain: the files of each, or the version `before`, which is that with the same path, or another
-/// one of the domain that has no successor.
+/// Loads the certificates of a domain: the files of each, or the version `before`, which is that with the same path, or
+/// another one of the domain that has no successor.
 fn load_domain<'c>(
     group: &'c [CertificateFiles],
     files: &[PassedCertificate],
@@ -357,7 +358,8 @@ fn load_domain<'c>(
     group.iter().zip(files).zip(of_same_path).map(load_one).collect()
 }
 
-/// Why `certificate` must not replace `previous`, which is valid now: it is not valid now, or for no name of the domain.
+/// Why `certificate` must not replace `previous`, which is valid now: it is not valid now, or for no name of the
+/// domain.
 fn regression(configured: &CertificateFiles, certificate: &Certificate, previous: &Certificate) -> Option<NotUsed> {
     let now_unix_s = unix_seconds();
     if !previous.is_valid_at(now_unix_s) {
@@ -385,8 +387,8 @@ fn regression(configured: &CertificateFiles, certificate: &Certificate, previous
     Some(NotUsed { problem, certificate: Some(certificate.clone()) })
 }
 
-/// The good versions that an earlier process has kept; none if it has sent something else: it must not prevent this one from
-/// serving.
+/// The good versions that an earlier process has kept; none if it has sent something else: it must not prevent this one
+/// from serving.
 fn read_kept(kept: &OwnedFd) -> Vec<KeptCertificate> {
     kept_certificates_from_memfd(kept).unwrap_or_else(|error| {
         log_error(&format!(
@@ -463,7 +465,8 @@ fn is_valid_in(certificates: &[&Certificate], name: &str) -> bool {
     certificates.iter().any(|certificate| certificate.is_valid_for_host(name.as_bytes()))
 }
 
-/// Why clients may refuse the certificate, which is one of `of_domain`. A name for which another one is valid it need not have.
+/// Why clients may refuse the certificate, which is one of `of_domain`. A name for which another one is valid it need
+/// not have.
 fn warnings(configured: &CertificateFiles, certificate: &Certificate, of_domain: &[&Certificate]) -> Vec<Diagnostic> {
     let now_unix_s = unix_seconds();
     let names = configured.names.iter().map(DomainName::as_str);
@@ -480,8 +483,8 @@ fn warnings(configured: &CertificateFiles, certificate: &Certificate, of_domain:
     problems.into_iter().map(diagnostic).collect()
 }
 
-/// That the certificate, one of `of_domain`, is not used for the names of the domain. Of those that are valid for a name and have
-/// the same type of key, the first one is used, if possible one that is valid now.
+/// That the certificate, one of `of_domain`, is not used for the names of the domain. Of those that are valid for a
+/// name and have the same type of key, the first one is used, if possible one that is valid now.
 fn unused_warning(
     configured: &CertificateFiles,
     certificate: &Certificate,

@@ -1,8 +1,9 @@
-//! What certificate authorities look for while an order is in progress: the agent has put it together, and the server answers it
-//! from memory, without a change of a site or a zone file.
+//! What certificate authorities look for while an order is in progress: the agent has put it together, and the server
+//! answers it from memory, without a change of a site or a zone file.
 //!
-//! A record for an authority is a small zone of its own, at the name of the record. It takes precedence over the zone above it
-//! for this name alone, so that a large zone is not built again, and a reload of that zone has no effect on it.
+//! A record for an authority is a small zone of its own, at the name of the record. It takes precedence over the zone
+//! above it for this name alone, so that a large zone is not built again, and a reload of that zone has no effect on
+//! it.
 
 use sanderling_config::{Config, DomainName};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
@@ -55,7 +56,8 @@ impl ActiveChallenges {
         self.texts.keys()
     }
 
-    /// `zones` with the records for authorities. Those in zones that the agent signs are there already, with signatures.
+    /// `zones` with the records for authorities. Those in zones that the agent signs are there already, with
+    /// signatures.
     pub(crate) fn overlay(&self, zones: &Arc<ZoneMap>, config: &Config) -> Arc<ZoneMap> {
         let mut overlaid = Arc::clone(zones);
         for (name, texts) in self.texts.iter().filter(|(name, _)| !config.is_signed_at(name)) {

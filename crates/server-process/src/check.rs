@@ -119,8 +119,8 @@ fn json(diagnostics: &[Diagnostic]) -> String {
     serde_json::to_string(&report).expect("a report has no map") + "\n"
 }
 
-/// Loads certificates as this user, and sites and zones as the user of the server process if this process can switch to it;
-/// also the name of that user if the configuration has none.
+/// Loads certificates as this user, and sites and zones as the user of the server process if this process can switch to
+/// it; also the name of that user if the configuration has none.
 fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String>), Vec<Diagnostic>> {
     let user = lookup_user(config)?;
     let state_folder = config.state_folder(None);
@@ -196,7 +196,8 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     Ok((loaded, certificates, name.filter(|_| config.user_and_group.is_none())))
 }
 
-/// The certificates, and what is wrong with them. Those that the server requests are read from the state folder, if this user may.
+/// The certificates, and what is wrong with them. Those that the server requests are read from the state folder, if
+/// this user may.
 fn load_certificates(config: &Config, state: Option<&Path>) -> (Vec<CertificateState>, Vec<Diagnostic>) {
     let read = |files: &CertificateFiles| {
         let read = match (files.is_automatic, state) {

@@ -1,6 +1,6 @@
 //! The control thread of a server process: carries out the commands of the supervisor, loads new configurations, sends
-//! heartbeats, answers at the control socket while there is no supervisor, and answers those that collect metrics. It serves no other
-//! client of the network.
+//! heartbeats, answers at the control socket while there is no supervisor, and answers those that collect metrics. It
+//! serves no other client of the network.
 
 mod config_reload;
 mod derived_zones;

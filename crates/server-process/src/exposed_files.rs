@@ -1,5 +1,6 @@
-//! Files that are not for the clients of a site, and that a site would serve: the file of the configuration, logs, keys and the like,
-//! below a document root. The state folder has the private keys of all domains: no site is served from beside it.
+//! Files that are not for the clients of a site, and that a site would serve: the file of the configuration, logs, keys
+//! and the like, below a document root. The state folder has the private keys of all domains: no site is served from
+//! beside it.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, PrivateFile};
@@ -25,7 +26,8 @@ impl PrivateState {
         PrivateState { real: real.unwrap_or_else(|| path.clone()), path }
     }
 
-    /// Why the directory `real`, a path without symbolic links, must not be served. `kind` and `path` are those of the configuration.
+    /// Why the directory `real`, a path without symbolic links, must not be served. `kind` and `path` are those of the
+    /// configuration.
     pub(crate) fn check(&self, kind: &str, path: &Path, real: &Path, location: &Location) -> Result<(), Diagnostic> {
         let (state, path) = (self.path.display(), path.display());
         let message = if self.real == real {
@@ -72,14 +74,15 @@ fn message(file: &PrivateFile<'_>, document_root: &Path, path: &Path) -> String 
     format!("the {kind} `{shown}` is in the document root `{root}`, and {served} /{path}")
 }
 
-/// Whether `site` serves the file or the files in the folder at `path` below its document root, if its user may read them.
+/// Whether `site` serves the file or the files in the folder at `path` below its document root, if its user may read
+/// them.
 fn is_served(site: &Site, path: &Path) -> bool {
     let path = path.as_os_str().as_bytes();
     path.is_empty() || !PathTraits::of(path).intersects(site.options.refused_paths)
 }
 
-/// The path without symbolic links and `..`, but the name of a file, which need not exist. `real_folders` has those of folders that were
-/// asked for before: thousands of zone files are in one. This makes no call that the sandbox denies.
+/// The path without symbolic links and `..`, but the name of a file, which need not exist. `real_folders` has those of
+/// folders that were asked for before: thousands of zone files are in one. This makes no call that the sandbox denies.
 fn real_path<'f>(path: &'f Path, real_folders: &mut HashMap<&'f Path, PathBuf>) -> Option<PathBuf> {
     let (folder, name) = (path.parent()?, path.file_name()?);
     let real_folder = real_folders.entry(folder).or_insert_with(|| {

@@ -10,8 +10,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// Time after an answer that did not come, in which no other one is waited for: a keeper that hangs must not stop the workers
-/// until the supervisor replaces it.
+/// Time after an answer that did not come, in which no other one is waited for: a keeper that hangs must not stop the
+/// workers until the supervisor replaces it.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Answers to earlier requests that are skipped.
 const LATE_ANSWERS_MAX: u32 = 8;

@@ -1,8 +1,8 @@
-//! The last good version of each zone as text, in sealed memory that the supervisor keeps for the next server process, which
-//! serves it if the files are broken by then.
+//! The last good version of each zone as text, in sealed memory that the supervisor keeps for the next server process,
+//! which serves it if the files are broken by then.
 //!
-//! A segment has the texts of some zones, an index in JSON, and the length of the index in its last 8 bytes. A version in a
-//! later segment replaces that of the same zone in an earlier one, so that a reload writes only what has changed
+//! A segment has the texts of some zones, an index in JSON, and the length of the index in its last 8 bytes. A version
+//! in a later segment replaces that of the same zone in an earlier one, so that a reload writes only what has changed
 //! (docs/decisions/0021-last-good-zones.md).
 
 use sanderling_config::DomainName;
@@ -231,8 +231,8 @@ impl KeptZones {
         }
     }
 
-    /// Ends the segment with what has changed since the last call; `None` if nothing has. Many segments, or many replaced
-    /// versions, become one segment.
+    /// Ends the segment with what has changed since the last call; `None` if nothing has. Many segments, or many
+    /// replaced versions, become one segment.
     pub(crate) fn seal(&mut self) -> io::Result<Option<NewSegment>> {
         if std::mem::take(&mut self.unkept_count) > 0 {
             log_warning("not all zones are kept for the next server process; to keep all, raise `kept_zones_max`");

@@ -1,10 +1,11 @@
-//! Log lines about the limits of connections: one when a limit is reached, one when it has not been reached for a while.
+//! Log lines about the limits of connections: one when a limit is reached, one when it has not been reached for a
+//! while.
 
 use sanderling_server::Counter;
 use std::time::{Duration, Instant};
 
-/// How long a limit is not reached before its last line is logged: a limit that is reached now and then gives one pair of
-/// lines.
+/// How long a limit is not reached before its last line is logged: a limit that is reached now and then gives one pair
+/// of lines.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// A limit, what the server does at it, and the counters of that.

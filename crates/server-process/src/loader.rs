@@ -1,7 +1,7 @@
 //! Loads what a configuration specifies: opens the document roots of the sites, and reads the zones that have changed.
 //!
-//! A site or zone that cannot be loaded affects no other one: its last good version stays in service, and without one it is
-//! unavailable.
+//! A site or zone that cannot be loaded affects no other one: its last good version stays in service, and without one
+//! it is unavailable.
 
 mod derived_zones;
 mod one_site;
@@ -64,10 +64,11 @@ pub(crate) struct Loader {
     seed: HashSeed,
     /// The document roots of all sites so far.
     directories: Vec<DirectoryId>,
-    /// Each of them with the options of a site; the index is the ID of the site. Both keep their ID, and with it their entries
-    /// in the open-file cache.
+    /// Each of them with the options of a site; the index is the ID of the site. Both keep their ID, and with it their
+    /// entries in the open-file cache.
     site_ids: Vec<SiteKey>,
-    /// The last good directory of each site of the previous configuration, by its domain; `None` is the domain of `serve FOLDER`.
+    /// The last good directory of each site of the previous configuration, by its domain; `None` is the domain of
+    /// `serve FOLDER`.
     roots: HashMap<Option<DomainName>, ServedRoot>,
     /// The zones of the previous configuration.
     zones: HashMap<DomainName, LoadedZone>,
@@ -200,8 +201,8 @@ impl Loader {
         }
     }
 
-    /// A loader that keeps good versions of zones for the next process, and has those of earlier ones, and the transferred zones
-    /// of the folder `state`.
+    /// A loader that keeps good versions of zones for the next process, and has those of earlier ones, and the
+    /// transferred zones of the folder `state`.
     pub(crate) fn keeping(kept: KeptZones, state: Option<PathBuf>) -> Loader {
         Loader { kept: Some(kept), state, ..Loader::new() }
     }
@@ -226,8 +227,8 @@ impl Loader {
         &self.derived
     }
 
-    /// Opens the sites of `config` and reads those zones that are new or have changed. A zone that the guard refuses is read
-    /// all the same if it is one of `forced_zones`.
+    /// Opens the sites of `config` and reads those zones that are new or have changed. A zone that the guard refuses is
+    /// read all the same if it is one of `forced_zones`.
     pub(crate) fn load(&mut self, config: &Config, forced_zones: &[DomainName]) -> Loaded {
         let mut report = Report::default();
         self.private_state = self.state_folder.clone().filter(|_| config.uses_state_folder()).map(PrivateState::new);
@@ -300,8 +301,9 @@ impl Loader {
         }
     }
 
-    /// `zone`, or its signed version if it is signed. Until there is a first signed version, the zone is served as the operator writes it;
-    /// but not if the parent zone may have DS records: keys were imported, or the version in service has signatures.
+    /// `zone`, or its signed version if it is signed. Until there is a first signed version, the zone is served as the
+    /// operator writes it; but not if the parent zone may have DS records: keys were imported, or the version in
+    /// service has signatures.
     fn in_service(&self, config: &Config, zone: &ZoneConfig) -> ZoneConfig {
         let Some((signed, state)) = config.signed_zone(&zone.apex).zip(self.state.as_ref()) else {
             return zone.clone();
@@ -464,7 +466,8 @@ impl Loader {
         zones
     }
 
-    /// The directories of all files that the zones were read from, of the zone files that could not be read, and of journals.
+    /// The directories of all files that the zones were read from, of the zone files that could not be read, and of
+    /// journals.
     pub(crate) fn zone_directories(&self) -> BTreeSet<PathBuf> {
         let directory_of = |file: &Path| match file.parent() {
             Some(directory) if !directory.as_os_str().is_empty() => directory.to_owned(),
@@ -484,8 +487,8 @@ impl Loader {
         of_files.flatten().chain(self.zone_folder.clone()).chain(stored.into_iter().flatten()).collect()
     }
 
-    /// From now on the sandbox of this process allows only the directories loaded so far, and what is below the directories of
-    /// releases.
+    /// From now on the sandbox of this process allows only the directories loaded so far, and what is below the
+    /// directories of releases.
     pub(crate) fn restrict_directories(&mut self) {
         self.is_restricted = true;
     }
@@ -731,7 +734,8 @@ impl LoadedZone {
         self.restore(zone, context).then_some(failure)
     }
 
-    /// Serves the version that an earlier process has kept, unless there is a later one; whether there is a good version.
+    /// Serves the version that an earlier process has kept, unless there is a later one; whether there is a good
+    /// version.
     fn restore(&mut self, zone: &ZoneConfig, context: &ZoneContext<'_>) -> bool {
         if self.last_good.is_some() {
             return true;

@@ -1,4 +1,5 @@
-//! The logs of requests of a server process, and dnstap: their targets come from the supervisor, their formats from the configuration.
+//! The logs of requests of a server process, and dnstap: their targets come from the supervisor, their formats from the
+//! configuration.
 
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;

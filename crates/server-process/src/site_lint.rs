@@ -1,5 +1,5 @@
-//! What `check` finds in the files of a site: links that lead nowhere, names without a media type, and precompressed files that are
-//! not forms of their file. These are warnings: the site is served as it is.
+//! What `check` finds in the files of a site: links that lead nowhere, names without a media type, and precompressed
+//! files that are not forms of their file. These are warnings: the site is served as it is.
 
 mod precompressed;
 mod reference_url;
@@ -280,7 +280,8 @@ impl Lint {
         warnings
     }
 
-    /// A warning for each circle of redirects, by several rules or by rules and files, at the first rule that leads into it.
+    /// A warning for each circle of redirects, by several rules or by rules and files, at the first rule that leads
+    /// into it.
     fn redirect_circles(&self, location: &Location) -> Vec<Diagnostic> {
         let (mut circles, mut warnings) = (BTreeSet::new(), Vec::new());
         let Some(rules) = &self.site.options.rules else { return warnings };
@@ -290,7 +291,8 @@ impl Lint {
             let error = link_error(&self.site, request_host, &path, LinkUse::Navigation, &self.files);
             let Some(LinkError::Circle(locations)) = error else { continue };
             let start = locations.iter().position(|one| Some(one) == locations.last()).unwrap_or_default();
-            // Each rule of a circle leads into it. A rule that makes paths longer and longer catches what any other leads to.
+            // Each rule of a circle leads into it. A rule that makes paths longer and longer catches what any other
+            // leads to.
             let grows = start + 1 == locations.len();
             let circle = if grows { &[][..] } else { &locations[start..] };
             if !circles.insert(circle.iter().cloned().collect::<BTreeSet<_>>()) {

@@ -1,7 +1,8 @@
-//! Notices changes of the files `_redirects` and `_headers`, and reads them again; and notices that a site has another release.
+//! Notices changes of the files `_redirects` and `_headers`, and reads them again; and notices that a site has another
+//! release.
 //!
-//! A thread of its own looks at the sites once a second, or less often where that would take more than a hundredth of its time. It
-//! may wait for a disk, and nothing waits for it: it ends with the process.
+//! A thread of its own looks at the sites once a second, or less often where that would take more than a hundredth of
+//! its time. It may wait for a disk, and nothing waits for it: it ends with the process.
 
 use crate::rules_files::{self, LoadedRules, RulesVersion};
 use sanderling_config::{Limits, ReleaseLink};
@@ -164,7 +165,8 @@ impl WatcherThread {
         Some(ChangedRules { watched, loaded })
     }
 
-    /// The index of the site if its link leads to another release than before. It is reported once, even if it cannot be served.
+    /// The index of the site if its link leads to another release than before. It is reported once, even if it cannot
+    /// be served.
     fn switched_release(&self, watched: &WatchedSite) -> Option<usize> {
         let known = watched.release.as_ref()?;
         let release = ReleaseLink::new(&watched.document_root).current().filter(|release| release != known)?;

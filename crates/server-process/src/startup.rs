@@ -40,8 +40,9 @@ use std::time::{Duration, Instant};
 /// Time in which the supervisor must read the last event.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves with what the supervisor has passed on. A zone is loaded although it has lost records or its serial went back if it
-/// is one of `forced_zones`. `state_folder` has the zones that are transferred from primary servers, if there are some.
+/// Serves with what the supervisor has passed on. A zone is loaded although it has lost records or its serial went back
+/// if it is one of `forced_zones`. `state_folder` has the zones that are transferred from primary servers, if there are
+/// some.
 pub fn serve(
     source: &ConfigSource,
     control_path: Option<PathBuf>,
@@ -189,7 +190,8 @@ impl Inherited {
         let LoadedSecrets { tls, shared_keys, keys_file, tsig_keys } =
             certificates.load(&config, std::mem::take(&mut self.secrets))?;
         if matches!(source, ConfigSource::Flags(_)) && certificates.are_all_unusable() {
-            // The operator has just typed the paths. Those of a file may be of many domains, which do not stop each other.
+            // The operator has just typed the paths. Those of a file may be of many domains, which do not stop each
+            // other.
             return Err(self.refuse(certificates.diagnostics));
         }
         errors.extend_from_slice(&certificates.diagnostics);

@@ -20,8 +20,8 @@ pub(crate) struct TsigSecrets {
 }
 
 impl TsigSecrets {
-    /// The keys of `config`, whose secrets the supervisor has passed on. A key whose file cannot be used keeps its last good
-    /// secret; without one, it is unknown to clients.
+    /// The keys of `config`, whose secrets the supervisor has passed on. A key whose file cannot be used keeps its last
+    /// good secret; without one, it is unknown to clients.
     ///
     /// # Errors
     /// The secrets are those of another configuration, or malformed.

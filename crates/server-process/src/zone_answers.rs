@@ -1,5 +1,5 @@
-//! Answers to the commands about single zones: `zone list`, `zone status`, `zone show`, `zone export`. Each is written by a thread of its own,
-//! as fast as the client reads.
+//! Answers to the commands about single zones: `zone list`, `zone status`, `zone show`, `zone export`. Each is written
+//! by a thread of its own, as fast as the client reads.
 
 use crate::load_status::ZoneState;
 use crate::loader::unknown_zone;
@@ -124,8 +124,8 @@ impl ZoneAnswers {
         });
     }
 
-    /// The answer to `zone status`; `sources` are the files of the version that is served, and `report` is what the agent
-    /// reports.
+    /// The answer to `zone status`; `sources` are the files of the version that is served, and `report` is what the
+    /// agent reports.
     pub(crate) fn status(
         &self,
         name: &DomainName,
@@ -252,8 +252,8 @@ fn write_zone<'c>(
     }
 }
 
-/// Has `write` send an answer, or return an error for the client, and ends the command. A client that has gone away, or does not
-/// read, gets no more.
+/// Has `write` send an answer, or return an error for the client, and ends the command. A client that has gone away, or
+/// does not read, gets no more.
 fn answer(mut client: ZoneClient, write: impl FnOnce(&mut ZoneClient) -> io::Result<Result<(), String>>) {
     if let Ok(result) = write(&mut client) {
         if let Err(error) = &result {

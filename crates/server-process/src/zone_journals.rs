@@ -1,4 +1,5 @@
-//! The journals of zones: continues them when a zone is loaded, and reads those that the agent has stored for an earlier process.
+//! The journals of zones: continues them when a zone is loaded, and reads those that the agent has stored for an
+//! earlier process.
 
 use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName, JOURNALS, Limits, TransfersByZone, journal_file};
@@ -24,8 +25,8 @@ impl<'c> ZoneJournals<'c> {
         ZoneJournals { transfers: config.transfers_by_zone(), bytes_max, state }
     }
 
-    /// Gives `good` its journal: that of the version `before`, with what has changed, or the stored one. What the agent is to store
-    /// is added to `changed`.
+    /// Gives `good` its journal: that of the version `before`, with what has changed, or the stored one. What the agent
+    /// is to store is added to `changed`.
     pub(crate) fn give(
         &self,
         apex: &DomainName,

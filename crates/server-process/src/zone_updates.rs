@@ -1,4 +1,5 @@
-//! Dynamic updates of zones: which keys may make them, and where they are stored (docs/decisions/0041-dynamic-update.md).
+//! Dynamic updates of zones: which keys may make them, and where they are stored
+//! (docs/decisions/0041-dynamic-update.md).
 
 use sanderling_config::diagnostic::Diagnostic;
 use sanderling_config::{Config, DomainName, UPDATES, UpdateRule, update_file};

@@ -1,7 +1,7 @@
 //! What a worker records of each response: a line of the access log, and detailed counts.
 //!
-//! The line of a response that is written whole into the output is written with it. A response with a part of a file takes a
-//! [`PendingLine`] along, which is written when the part has been sent, or however else the response ends.
+//! The line of a response that is written whole into the output is written with it. A response with a part of a file
+//! takes a [`PendingLine`] along, which is written when the part has been sent, or however else the response ends.
 
 use crate::clock::{Clock, Milliseconds};
 use crate::log_lines::{LogLines, RequestLog};
@@ -104,8 +104,8 @@ impl WorkerLog {
         }
     }
 
-    /// Logs and counts the response to `request`, of whose content `content_bytes` were written. If it has a rest, which is
-    /// sent later, the line is returned instead.
+    /// Logs and counts the response to `request`, of whose content `content_bytes` were written. If it has a rest,
+    /// which is sent later, the line is returned instead.
     // By itself, so that the path of a request without a log stays short.
     #[inline(never)]
     pub(crate) fn log_response(
@@ -218,7 +218,8 @@ impl WorkerLogState {
     }
 }
 
-/// The line of a response of which a part is still to be sent. When this is dropped, the line is written and the response counted.
+/// The line of a response of which a part is still to be sent. When this is dropped, the line is written and the
+/// response counted.
 #[derive(Debug)]
 pub(crate) struct PendingLine {
     log: Rc<WorkerLog>,

@@ -1,5 +1,5 @@
-//! Checks names and passwords (RFC 7617) by a thread of its own, since a check takes as long as thousands of requests, and remembers
-//! the results for a short time.
+//! Checks names and passwords (RFC 7617) by a thread of its own, since a check takes as long as thousands of requests,
+//! and remembers the results for a short time.
 //!
 //! One thread bounds what clients can make the server spend: checks that wait beyond the limits of
 //! [`PasswordOptions`] are refused.
@@ -76,7 +76,8 @@ impl Authenticator {
         Authenticator { state: Mutex::default(), has_work: Condvar::new(), jobs, keys, options }
     }
 
-    /// Whether `credentials` are those of a user. Without a result yet, `waiter` receives a completion when there is one.
+    /// Whether `credentials` are those of a user. Without a result yet, `waiter` receives a completion when there is
+    /// one.
     pub(crate) fn check(
         self: &Arc<Self>,
         users: &Arc<Users>,

@@ -1,8 +1,9 @@
-//! The memory of all connections' buffers: requests that are not processed, and answers that the clients have not taken.
+//! The memory of all connections' buffers: requests that are not processed, and answers that the clients have not
+//! taken.
 //!
-//! Up to the budget, a connection may hold its share: a pipeline is received, answered and sent in large pieces. Beyond it,
-//! buffers are scarce: a connection is served in pieces so small that it can go on without more than a few KiB, and its
-//! further requests stay in the socket until the client has taken the answers before.
+//! Up to the budget, a connection may hold its share: a pipeline is received, answered and sent in large pieces. Beyond
+//! it, buffers are scarce: a connection is served in pieces so small that it can go on without more than a few KiB, and
+//! its further requests stay in the socket until the client has taken the answers before.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -9,9 +9,9 @@ pub(crate) type Milliseconds = u64;
 
 /// A worker's view of time.
 ///
-/// The monotonic clock is read once per iteration. The kernel's coarse clock would be cheaper by some nanoseconds, but it
-/// lags by up to 10 ms, so that a thread that waits for a deadline would mostly wake before it and wait again. The wall
-/// clock is read when the monotonic one says that its second is over.
+/// The monotonic clock is read once per iteration. The kernel's coarse clock would be cheaper by some nanoseconds, but
+/// it lags by up to 10 ms, so that a thread that waits for a deadline would mostly wake before it and wait again. The
+/// wall clock is read when the monotonic one says that its second is over.
 #[derive(Debug)]
 pub(crate) struct Clock {
     source: Source,

@@ -1,8 +1,10 @@
-//! Variants of files that are compressed when a client first accepts them: by one thread, while the client gets the file as it is.
+//! Variants of files that are compressed when a client first accepts them: by one thread, while the client gets the
+//! file as it is.
 //!
-//! The variants belong to the entry of the open-file cache, which is one version of the file, and are freed with it. What
-//! they use together is bounded by evicting entries ([`FileCache`](crate::file_cache::FileCache)). The thread has the lowest
-//! priority, and one queue with a bound, so that clients that ask for many files cannot occupy the machine with it.
+//! The variants belong to the entry of the open-file cache, which is one version of the file, and are freed with it.
+//! What they use together is bounded by evicting entries ([`FileCache`](crate::file_cache::FileCache)). The thread has
+//! the lowest priority, and one queue with a bound, so that clients that ask for many files cannot occupy the machine
+//! with it.
 
 use crate::disk_file::DiskFile;
 use crate::file_variant::{FileContent, FileVariant, Gauges, http_metadata};
@@ -175,7 +177,8 @@ impl OnDemand {
         }
     }
 
-    /// The coding for `request` of those that are made; one that the client would prefer is asked for. `uncompressed` is the file.
+    /// The coding for `request` of those that are made; one that the client would prefer is asked for. `uncompressed`
+    /// is the file.
     pub(crate) fn coding_for(self: &Arc<Self>, request: &Request<'_>, uncompressed: &FileVariant) -> ContentCoding {
         let fields = &request.fields;
         if !fields.contains(FieldName::AcceptEncoding) {
@@ -190,8 +193,8 @@ impl OnDemand {
         }
         let made = ContentCoding::COMPRESSED.into_iter().filter(|&coding| self.variant(coding).is_some());
         let coding = negotiate_coding(fields, made);
-        // The client has the file as it is, or a part of it, and goes on with that: what was not made when it began must not
-        // replace it.
+        // The client has the file as it is, or a part of it, and goes on with that: what was not made when it began
+        // must not replace it.
         let names = |field, etag: &[u8]| fields.values(field).any(|tags| memchr::memmem::find(tags, etag).is_some());
         let etag = uncompressed.representation.etag();
         // RFC 9110 §14.2: of HEAD a range is ignored.

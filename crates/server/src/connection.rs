@@ -1,8 +1,8 @@
 //! A connection of either protocol: it receives, lets its protocol answer, and sends, within the budget of an
 //! iteration. It makes no call but through its transport, and takes the time from the context.
 //!
-//! An idle connection holds a few hundred bytes: received bytes lie in the worker's buffer until the iteration ends, and
-//! only what remains then, the start of a request, is copied into the connection.
+//! An idle connection holds a few hundred bytes: received bytes lie in the worker's buffer until the iteration ends,
+//! and only what remains then, the start of a request, is copied into the connection.
 
 mod deadlines;
 mod streams;
@@ -27,8 +27,8 @@ use sanderling_os::poll::Readiness;
 use sanderling_tls::{Alpn, SessionError};
 use std::io;
 
-/// Bytes that are discarded from a client after the last response: more than its send buffer and our receive buffer usually hold, so that
-/// a client that sends content before it reads gets the response, and no reset in its place.
+/// Bytes that are discarded from a client after the last response: more than its send buffer and our receive buffer
+/// usually hold, so that a client that sends content before it reads gets the response, and no reset in its place.
 const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How many of them in one iteration.
 const LINGER_BYTES_PER_ITERATION: usize = 128 * 1024;
@@ -38,8 +38,8 @@ const LINGER_MS: Milliseconds = 2_000;
 /// Receives of one call while the server drains: records without content do not use up the room.
 const DRAIN_RECEIVES_MAX: usize = 16;
 
-/// Bytes of responses, and over HTTP/2 of input, that use up as much of the budget of an iteration as one request: 128 requests or
-/// 128 KiB.
+/// Bytes of responses, and over HTTP/2 of input, that use up as much of the budget of an iteration as one request: 128
+/// requests or 128 KiB.
 const BYTES_PER_REQUEST: u64 = 1_024;
 
 /// A connection.
@@ -92,8 +92,8 @@ enum State {
     Sending,
     /// The same, and the connection closes after it.
     Closing(CloseMode),
-    /// All is sent, our side is closed, and what the client still sends is discarded, so that it can read to the end of the
-    /// last response before the connection is reset (RFC 9112 §9.6).
+    /// All is sent, our side is closed, and what the client still sends is discarded, so that it can read to the end of
+    /// the last response before the connection is reset (RFC 9112 §9.6).
     Lingering { remaining_bytes: usize },
 }
 
@@ -155,8 +155,8 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// The number of the last use, if the connection may be closed for a new one: an HTTP connection between two requests, and
-    /// any DNS connection (RFC 7766 §6.2.3) without a zone transfer or an update.
+    /// The number of the last use, if the connection may be closed for a new one: an HTTP connection between two
+    /// requests, and any DNS connection (RFC 7766 §6.2.3) without a zone transfer or an update.
     #[inline]
     pub(crate) fn idle_use_number(&self) -> Option<u64> {
         let is_idle = match &self.protocol_state {
@@ -168,8 +168,8 @@ impl<'s> Connection<'s> {
         is_idle.then_some(self.last_used)
     }
 
-    /// As [`Connection::idle_use_number`], of a connection that may be closed if no other one is idle: part of an HTTP request, or
-    /// of a handshake, has been received since then.
+    /// As [`Connection::idle_use_number`], of a connection that may be closed if no other one is idle: part of an HTTP
+    /// request, or of a handshake, has been received since then.
     pub(crate) fn partial_use_number(&self) -> Option<u64> {
         let is_partial = matches!(self.state, State::Receiving | State::Handshaking);
         (is_partial && self.protocol() == Protocol::Http).then_some(self.last_used)
@@ -191,7 +191,8 @@ impl<'s> Connection<'s> {
         !self.queue.is_empty() || self.transport.has_unsent()
     }
 
-    /// Responses that have begun and are not sent whole: what is queued counts as one, if no stream waits for the client.
+    /// Responses that have begun and are not sent whole: what is queued counts as one, if no stream waits for the
+    /// client.
     pub(crate) fn unsent_response_count(&self) -> usize {
         self.unsent_response_count_of_streams().max(usize::from(self.has_unsent()))
     }
@@ -204,7 +205,8 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Charges `budget` with what the connection holds; whether that has changed, or is too much while buffers are scarce.
+    /// Charges `budget` with what the connection holds; whether that has changed, or is too much while buffers are
+    /// scarce.
     #[inline]
     pub(crate) fn charge(&mut self, budget: &BufferBudget) -> bool {
         let holds_nothing = self.unprocessed.capacity() == 0
@@ -369,7 +371,8 @@ impl<'s> Connection<'s> {
         loop {
             let Some(received) = self.receive(context)? else { return self.wait_for_event(context) };
             let next = if self.unprocessed.is_empty() {
-                // `input` borrows the buffer while `process` needs all of `context`: it is moved out and back, two words.
+                // `input` borrows the buffer while `process` needs all of `context`: it is moved out and back, two
+                // words.
                 let buffer = std::mem::take(&mut context.buffers.input);
                 let mut input = Input::new(&buffer[..received]);
                 let next = self.process(&mut input, &mut budget, context);
@@ -409,8 +412,8 @@ impl<'s> Connection<'s> {
         let piece = context.buffers.limits.received_bytes_max.max(self.unprocessed.len());
         let room = buffer.len().saturating_sub(self.unprocessed.len()).min(piece);
         let mut received = 0;
-        // One call fills the buffer; an unprocessed request comes first. While the server drains, all that the client has
-        // sent is received as far as there is room, so that the last answer can say that the connection closes.
+        // One call fills the buffer; an unprocessed request comes first. While the server drains, all that the client
+        // has sent is received as far as there is room, so that the last answer can say that the connection closes.
         let mut wants_more = is_draining || !has_unprocessed_request || self.receives_while_sending();
         let mut receive_count = 0;
         while wants_more && self.transport.is_readable() && received < room {

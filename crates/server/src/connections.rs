@@ -1,4 +1,5 @@
-//! The connections of one worker: which of them have work left, when each expires, and which may be closed for a new one.
+//! The connections of one worker: which of them have work left, when each expires, and which may be closed for a new
+//! one.
 //!
 //! It is driven by the worker, which owns the poller and the listeners, and in tests by a simulation without either.
 
@@ -32,8 +33,8 @@ use std::time::Duration;
 /// Handshakes that go on in one iteration: each costs as much as many requests.
 const HANDSHAKES_PER_ITERATION_MAX: usize = 8;
 
-/// Connections of the ready list that are served in one iteration: a worker looks at its listeners again soon, however many
-/// connections have work left.
+/// Connections of the ready list that are served in one iteration: a worker looks at its listeners again soon, however
+/// many connections have work left.
 const READY_PER_ITERATION_MAX: usize = 16;
 
 /// The connections of one worker.
@@ -212,8 +213,8 @@ impl<'s> Connections<'s> {
         !self.ready.is_empty()
     }
 
-    /// A permit for one more connection. At the limit of all, the longest idle connection is closed for it, and at that of a
-    /// client the longest idle one of this client.
+    /// A permit for one more connection. At the limit of all, the longest idle connection is closed for it, and at that
+    /// of a client the longest idle one of this client.
     pub(crate) fn permit(&mut self, protocol: Protocol, client: SocketAddr) -> Result<Permit<'s>, PermitError> {
         let permits = self.shared.permits(protocol);
         let taken = permits.take(client).or_else(|error| match error {
@@ -230,8 +231,8 @@ impl<'s> Connections<'s> {
         taken
     }
 
-    /// Adds a connection and serves it at once, since its first request has mostly arrived with it. `None`: it was served
-    /// whole and is closed already.
+    /// Adds a connection and serves it at once, since its first request has mostly arrived with it. `None`: it was
+    /// served whole and is closed already.
     pub(crate) fn insert(&mut self, protocol: Protocol, transport: Transport, permit: Permit<'s>) -> Option<Key> {
         self.metrics.add([Counter::HttpConnections, Counter::DnsStreams][protocol as usize], 1);
         let now_ms = self.clock.now_ms();
@@ -360,8 +361,8 @@ impl<'s> Connections<'s> {
         }
     }
 
-    /// Closes the connection of `protocol` that was not used for longest or, if none is idle, the one that has been receiving
-    /// a request for longest; whether there was one.
+    /// Closes the connection of `protocol` that was not used for longest or, if none is idle, the one that has been
+    /// receiving a request for longest; whether there was one.
     pub(crate) fn evict(&mut self, protocol: Protocol) -> bool {
         let (key, counter) = match (self.idle[protocol as usize].oldest(), protocol) {
             (Some(key), Protocol::Http) => (key, Counter::HttpEvicted),

@@ -1,4 +1,5 @@
-//! What a connection and its protocol share with the worker, and with each other: buffers, input, and the result of a step.
+//! What a connection and its protocol share with the worker, and with each other: buffers, input, and the result of a
+//! step.
 
 use crate::access_log::{Peer, WorkerLog};
 use crate::authenticator::Authenticator;
@@ -193,7 +194,8 @@ impl ConnectionInfo<'_> {
         Peer { client: *self.client, version, is_encrypted: self.transport.is_encrypted() }
     }
 
-    /// Whether the requests are those of a trusted proxy, which is named as the client if it names its clients by request.
+    /// Whether the requests are those of a trusted proxy, which is named as the client if it names its clients by
+    /// request.
     pub(crate) fn is_from_trusted_proxy(&self, clients: &HttpClients) -> bool {
         self.transport.has_proxy_header() || clients.is_trusted(self.client.ip())
     }

@@ -1,5 +1,5 @@
-//! A thread that serves DNS over UDP: it receives a batch of datagrams, answers it and sends the replies, until its sockets
-//! are empty; then it waits.
+//! A thread that serves DNS over UDP: it receives a batch of datagrams, answers it and sends the replies, until its
+//! sockets are empty; then it waits.
 //!
 //! Its sockets are in no poller: the thread receives before it waits, and does not wait under load.
 
@@ -177,8 +177,8 @@ impl<'s> Datagrams<'s> {
         Received::MaybeMore
     }
 
-    /// Answers the datagrams of the batch step by step, each step for all of them, so that the memory that one would wait for
-    /// is fetched for all at the same time.
+    /// Answers the datagrams of the batch step by step, each step for all of them, so that the memory that one would
+    /// wait for is fetched for all at the same time.
     fn answer_batch<const COUNT_MAX: usize>(&mut self, socket: &Socket, received_count: usize) {
         let transport = DnsTransport::Udp { reply_bytes_max: self.shared.options.dns.udp_reply_bytes_max };
         let zones = &*self.snapshot.zones;
@@ -252,8 +252,8 @@ struct Limiter<'a> {
 }
 
 impl Limiter<'_> {
-    /// Drops the queries whose replies would be too many to one network, or has them answered with the flag TC. Returns the
-    /// number of panics. Apart, so that other batches do not pay for it.
+    /// Drops the queries whose replies would be too many to one network, or has them answered with the flag TC. Returns
+    /// the number of panics. Apart, so that other batches do not pay for it.
     #[cold]
     #[inline(never)]
     fn limit(mut self, parsed: &mut [ParsedQuery<'_, '_>]) -> u64 {
@@ -279,7 +279,8 @@ impl Limiter<'_> {
 }
 
 impl Limiter<'_> {
-    /// Whether a query, an update or NOTIFY has a signature that is accepted: only then its sender is the one that has the key.
+    /// Whether a query, an update or NOTIFY has a signature that is accepted: only then its sender is the one that has
+    /// the key.
     fn is_signed(&self, index: usize, query: &ParsedQuery<'_, '_>) -> bool {
         let (options, now_unix_s) = (self.reply_options, self.now_unix_s);
         if options.tsig_keys.is_empty() {
@@ -311,8 +312,8 @@ struct QueryBatch<'b> {
 }
 
 impl QueryBatch<'_> {
-    /// Answers a query of a batch in which one or more replies may have options. Apart, so that other batches do not pay
-    /// for it.
+    /// Answers a query of a batch in which one or more replies may have options. Apart, so that other batches do not
+    /// pay for it.
     #[cold]
     #[inline(never)]
     fn answer_apart(self, index: usize, query: &ParsedQuery<'_, '_>, out: &mut [u8]) -> Answer {
@@ -351,7 +352,8 @@ impl QueryBatch<'_> {
 }
 
 impl QueryBatch<'_> {
-    /// The answer to a query for a transfer, to an update, to NOTIFY, or to a query for a restricted zone; `None` if `query` is none of them.
+    /// The answer to a query for a transfer, to an update, to NOTIFY, or to a query for a restricted zone; `None` if
+    /// `query` is none of them.
     #[cold]
     #[inline(never)]
     fn answer_other_server(

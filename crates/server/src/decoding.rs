@@ -1,6 +1,7 @@
 //! Decodes a precompressed file that has no file without a coding beside it, for clients that do not accept its coding.
 //!
-//! Called by the look-up of a file, in a job thread. The content is the operator's; what it becomes is bounded all the same.
+//! Called by the look-up of a file, in a job thread. The content is the operator's; what it becomes is bounded all the
+//! same.
 
 use sanderling_http::ContentCoding;
 use std::io::{self, Read};

@@ -1,4 +1,5 @@
-//! A file on disk that is sent from its descriptor: which version of it was opened, and which parts are in the page cache.
+//! A file on disk that is sent from its descriptor: which version of it was opened, and which parts are in the page
+//! cache.
 
 use crate::clock::Milliseconds;
 use sanderling_os::file::{CHECKED_BYTES_MAX, File, Metadata};
@@ -15,7 +16,8 @@ const TAIL_BYTES_MAX: usize = 1024;
 /// Bytes that are read at once in order to bring them into the page cache.
 const READ_BYTES: usize = 64 * 1024;
 
-/// An open file. Workers touch only content that [`DiskFile::cached_bytes`] reports; the rest is read by a thread that may wait.
+/// An open file. Workers touch only content that [`DiskFile::cached_bytes`] reports; the rest is read by a thread that
+/// may wait.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     file: File,
@@ -60,8 +62,8 @@ impl DiskFile {
         (self.metadata.device, self.metadata.inode)
     }
 
-    /// How many bytes from `offset` on, up to `length_bytes`, can be read without a wait for a disk: they were in the page
-    /// cache a moment ago.
+    /// How many bytes from `offset` on, up to `length_bytes`, can be read without a wait for a disk: they were in the
+    /// page cache a moment ago.
     pub(crate) fn cached_bytes(&self, offset: u64, length_bytes: u64, now_ms: Milliseconds) -> u64 {
         if self.is_remote {
             return 0;
@@ -86,8 +88,8 @@ impl DiskFile {
         self.cached_until_ms[window_index(offset)].store(now_ms + CACHED_FOR_MS, Ordering::Relaxed);
     }
 
-    /// Brings the window of `offset` into the page cache, or returns the next `length_bytes` where that does not prevent a
-    /// wait; `is_end`: the response ends with them. May wait for a disk.
+    /// Brings the window of `offset` into the page cache, or returns the next `length_bytes` where that does not
+    /// prevent a wait; `is_end`: the response ends with them. May wait for a disk.
     pub(crate) fn read(&self, offset: u64, length_bytes: usize, is_end: bool) -> io::Result<ReadResult> {
         if self.is_remote {
             let mut bytes = vec![0; length_bytes];
@@ -108,9 +110,9 @@ impl DiskFile {
         Ok(ReadResult::Cached)
     }
 
-    /// Whether the bytes up to the announced length are still those of the version that the head was made for. A file that
-    /// was unlinked, got another hard link, or was only appended to still has them; one that was renamed or got another mode
-    /// counts as changed, since that looks like a write whose time was set back.
+    /// Whether the bytes up to the announced length are still those of the version that the head was made for. A file
+    /// that was unlinked, got another hard link, or was only appended to still has them; one that was renamed or got
+    /// another mode counts as changed, since that looks like a write whose time was set back.
     pub(crate) fn is_unchanged(&self) -> bool {
         let before = &self.metadata;
         self.file.metadata().is_ok_and(|now| {

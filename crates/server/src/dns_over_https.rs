@@ -18,8 +18,8 @@ pub(crate) struct DnsRequest<'r> {
     pub(crate) query_log: Option<&'r ThreadQueryLog>,
 }
 
-/// Answers a query from `snapshot` into `reply`. Returns the response, and the part of `reply` that is its content if it has
-/// [`Body::DnsMessage`](sanderling_http::Body::DnsMessage).
+/// Answers a query from `snapshot` into `reply`. Returns the response, and the part of `reply` that is its content if
+/// it has [`Body::DnsMessage`](sanderling_http::Body::DnsMessage).
 #[cold]
 #[inline(never)]
 pub(crate) fn answer<'r, 'b>(

@@ -190,8 +190,8 @@ impl DnsStream {
         after_answer(input, connection, context)
     }
 
-    /// Writes the next message of a transfer, or the reply to an update. The answers are sent, and the client waited for, as with any
-    /// others.
+    /// Writes the next message of a transfer, or the reply to an update. The answers are sent, and the client waited
+    /// for, as with any others.
     #[cold]
     #[inline(never)]
     fn continue_task<'s>(
@@ -204,7 +204,8 @@ impl DnsStream {
         match &mut self.task {
             None => return Step::Partial,
             Some(Task::Update(reply)) => {
-                // Without a reply in time the connection closes: the client does not know what has become of the update.
+                // Without a reply in time the connection closes: the client does not know what has become of the
+                // update.
                 let Some(reply) = reply.get() else { return Step::Invalid };
                 let output = &mut context.buffers.output;
                 output.extend_from_slice(&(reply.len() as u16).to_be_bytes());

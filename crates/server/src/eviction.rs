@@ -5,7 +5,8 @@ use crate::clock::Milliseconds;
 /// At least one in this many entries is evicted, so that the scan of all of them, which each eviction takes, is rare.
 pub(crate) const EVICTED_FRACTION: usize = 16;
 
-/// Which entries are evicted: the least recently used, a fraction of all at least, and as many more as weigh the excess.
+/// Which entries are evicted: the least recently used, a fraction of all at least, and as many more as weigh the
+/// excess.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Eviction {
     /// Older entries are evicted; of those with exactly this age only as many as needed.

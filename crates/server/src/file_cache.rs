@@ -10,8 +10,8 @@
 //!         its time has passed                                    openat2, fstat, and the same for precompressed files
 //! ```
 //!
-//! A response that is being sent from an invalidated entry goes on with the version it began with. Paths without a file are
-//! cached apart from files (negative entries), so that a flood of them evicts no file.
+//! A response that is being sent from an invalidated entry goes on with the version it began with. Paths without a file
+//! are cached apart from files (negative entries), so that a flood of them evicts no file.
 
 mod watcher;
 
@@ -156,9 +156,9 @@ impl FileCache {
         now_ms.saturating_sub(file.checked_ms()) > ms(valid_for) && file.can_change()
     }
 
-    /// Looks up a path for which the worker has no reference, or a stale one: in the negative entries, then on disk if that
-    /// needs no wait, and otherwise by a job. `has_waited`: the request has waited for a job, whose result is
-    /// used even if entries are valid for less time than the job takes to report it.
+    /// Looks up a path for which the worker has no reference, or a stale one: in the negative entries, then on disk if
+    /// that needs no wait, and otherwise by a job. `has_waited`: the request has waited for a job, whose result is used
+    /// even if entries are valid for less time than the job takes to report it.
     pub(crate) fn look_up(
         &self,
         site: &Arc<Site>,
@@ -186,8 +186,8 @@ impl FileCache {
         }
         let _guard = PanicGuard { cache: self, key };
         let lookup = FileLookup::new(site, key);
-        // Watching a directory for the first time may have to wait, and so may any call where watching is impossible: on a
-        // remote file system.
+        // Watching a directory for the first time may have to wait, and so may any call where watching is impossible:
+        // on a remote file system.
         let is_watchable = self.directories.descriptor().is_some() && lookup.is_on_disk();
         let result = if is_watchable && !self.directories.is_watched(site, lookup.directory()) {
             Err(OpenError::Retry(RetryAfter::Disk))
@@ -277,9 +277,9 @@ impl FileCache {
             }
         };
         // The watcher may have handled an event of this file before the entry was published, or while the entry was not
-        // watched. Both threads store and then load, SeqCst: this one stores `is_watched` and loads the event count, the
-        // watcher increments the count and loads `is_watched`. So at least one of them sees the other's store. If the
-        // count has changed, the file is treated as unwatched and soon revalidated.
+        // watched. Both threads store and then load, SeqCst: this one stores `is_watched` and loads the event count,
+        // the watcher increments the count and loads `is_watched`. So at least one of them sees the other's store. If
+        // the count has changed, the file is treated as unwatched and soon revalidated.
         let can_be_reported = self.directories.is_watched(&lookup.site, lookup.directory()) && !file.is_unwatchable;
         file.set_watched(can_be_reported);
         let is_reported = can_be_reported && self.directories.event_count() == event_count_before;
@@ -356,8 +356,8 @@ impl FileCache {
         }
     }
 
-    /// Evicts what valid entries weigh together beyond `max`, but not `new`. Invalidated entries may still be sent, and no
-    /// eviction closes them sooner.
+    /// Evicts what valid entries weigh together beyond `max`, but not `new`. Invalidated entries may still be sent, and
+    /// no eviction closes them sooner.
     fn evict_beyond(&self, max: u64, new: Option<&OpenFile>, weight: impl Fn(&OpenFile) -> u64) {
         let mut sum = 0;
         self.files.for_each(|_, file| sum += weight(file));

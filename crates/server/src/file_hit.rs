@@ -10,8 +10,8 @@ use crate::send_queue::{FileChunk, NextPart};
 use sanderling_http::{LookupError, Multipart, Representation, Request, SitePath};
 use sanderling_table::Ref;
 
-/// Jobs that one request waits for: the file may be evicted again before the connection comes back to it, where many files are
-/// requested and few may be open.
+/// Jobs that one request waits for: the file may be evicted again before the connection comes back to it, where many
+/// files are requested and few may be open.
 pub(crate) const JOBS_PER_REQUEST_MAX: u8 = 16;
 
 /// A file that answers a request, in the variant that the client prefers.
@@ -35,8 +35,8 @@ impl<'l, 's> FileHit<'l, 's> {
         FileHit { file, id, variant: file.variant(id) }
     }
 
-    /// The file of a look-up of `path`, or why there is none and the file that is the page for it; `None` if the request waits for a
-    /// job.
+    /// The file of a look-up of `path`, or why there is none and the file that is the page for it; `None` if the
+    /// request waits for a job.
     #[inline(always)]
     pub(crate) fn find(
         lookup: &'l Lookup<'_, 's>,

@@ -37,8 +37,8 @@ pub(crate) const NOT_FOUND_PAGE: &[u8] = b"404.html";
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
 /// Directories in which it is looked for, the nearest ones and the root.
 const PAGE_DIRECTORIES_MAX: usize = 16;
-/// How often in turn a file has grown between two attempts until it is one that is appended to. A file that is written again
-/// does not grow each time.
+/// How often in turn a file has grown between two attempts until it is one that is appended to. A file that is written
+/// again does not grow each time.
 const GROWTHS_MIN: u8 = 3;
 /// Attempts after which a precompressed file that is being written is left out.
 const RECENT_CHANGE_ATTEMPTS_MAX: u8 = 3;
@@ -176,8 +176,8 @@ impl FileLookup {
         }
     }
 
-    /// Finds a file whose URL may lack its extension. A file at the path itself takes precedence over one with the extension, and
-    /// that over a directory.
+    /// Finds a file whose URL may lack its extension. A file at the path itself takes precedence over one with the
+    /// extension, and that over a directory.
     fn find_page(&self, path: &[u8], attempt: Attempt<'_>) -> Result<LookupResult, OpenError> {
         if let Some(clean) = self.clean_path(path)
             && self.is_file(path, attempt)?
@@ -326,7 +326,8 @@ impl FileLookup {
         Ok(LookupResult::New(OpenFile::new(uncompressed, alternatives, is_unwatchable, context)))
     }
 
-    /// What the heads of the file have besides: in a site with a fallback, what paths without a file get depends on these fields.
+    /// What the heads of the file have besides: in a site with a fallback, what paths without a file get depends on
+    /// these fields.
     fn field_lines(&self) -> &'static [u8] {
         let has_fallback = || self.site.options.files.fallback.is_some();
         if self.key.site.purpose() == Purpose::Exact && has_fallback() {
@@ -335,8 +336,8 @@ impl FileLookup {
         b""
     }
 
-    /// The file, once it can be read. A file that has grown again at each of some attempts is appended to all the time, as a
-    /// log is, and is read all the same: what was written stays.
+    /// The file, once it can be read. A file that has grown again at each of some attempts is appended to all the time,
+    /// as a log is, and is read all the same: what was written stays.
     fn settled(&self, file: UnreadFile) -> Result<UnreadFile, OpenError> {
         let Some(wait) = file.wait_after_change() else { return Ok(file) };
         let mut growth = self.growth.borrow_mut();
@@ -403,8 +404,9 @@ fn open_beneath<'p>(
     Ok(OpenedFile { file: UnreadFile::new(file)?, path })
 }
 
-/// Opens the file at `path`, on which a symbolic link is absolute or leads out of the root, if it is beneath the root all the same
-/// or beneath a link target. It is opened by its real path beneath that directory, so that no link can change meanwhile.
+/// Opens the file at `path`, on which a symbolic link is absolute or leads out of the root, if it is beneath the root
+/// all the same or beneath a link target. It is opened by its real path beneath that directory, so that no link can
+/// change meanwhile.
 #[cold]
 fn open_linked(root: &Directory, link_targets: &[Arc<Directory>], path: &[u8]) -> Result<File, FileError> {
     let Ok(real_path) = root.resolve(path) else { return Err(FileError::NotFound) };

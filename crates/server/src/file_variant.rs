@@ -1,4 +1,5 @@
-//! A file in one content coding, or a page that was made of a directory: its content, and response heads that are already written.
+//! A file in one content coding, or a page that was made of a directory: its content, and response heads that are
+//! already written.
 
 use crate::disk_file::DiskFile;
 use sanderling_http::{FileMetadata, FileTime, Negotiation, Representation};

@@ -1,6 +1,7 @@
 //! A connection to a program that reads dnstap: the handshake of Frame Streams, and its end.
 //!
-//! Used by the thread that writes the messages, which may wait. The socket does not block, so that the thread can give up.
+//! Used by the thread that writes the messages, which may wait. The socket does not block, so that the thread can give
+//! up.
 
 use sanderling_log_format::frame_streams::{is_accepted, ready, start, stop};
 use std::fs::File;

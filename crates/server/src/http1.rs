@@ -97,8 +97,8 @@ impl Http1 {
         self.job_error = result.err();
     }
 
-    /// Writes the response to a client that did not send its request in time (RFC 9110 §15.5.9), unless it was answered before
-    /// its body had arrived. `unprocessed`: what has been received of it.
+    /// Writes the response to a client that did not send its request in time (RFC 9110 §15.5.9), unless it was answered
+    /// before its body had arrived. `unprocessed`: what has been received of it.
     pub(crate) fn write_timeout_response(
         &mut self,
         is_receiving: bool,
@@ -174,8 +174,8 @@ impl Http1 {
         step
     }
 
-    /// A request with a body, which is skipped: before the request is answered if it has arrived, or if the response depends on
-    /// it.
+    /// A request with a body, which is skipped: before the request is answered if it has arrived, or if the response
+    /// depends on it.
     fn start_body<'s>(
         &mut self,
         request: &Request<'_>,
@@ -203,7 +203,8 @@ impl Http1 {
         let received_bytes = (head.len() + skipped.consumed_bytes) as u64;
         let Some(content) = content else {
             return match self.answer_request(request, input, connection, context) {
-                // Whether the body of a client that waits for 100 (Continue) arrives is unknown, so the connection closes.
+                // Whether the body of a client that waits for 100 (Continue) arrives is unknown, so the connection
+                // closes.
                 Step::Answered(file) if !request.awaits_continue() => {
                     self.pending = Some(Box::new(Pending { skipper, query: None, received_bytes }));
                     Step::Answered(file)
@@ -338,8 +339,9 @@ impl Http1 {
         end_of_response(&response, is_last, None)
     }
 
-    /// Answers with the file that the request is for, or with the status that there is none. `ruling`: if the site may have rules.
-    /// `MAY_LOG`: whether there may be a log or detailed counts; a constant, so that the path without them stays short.
+    /// Answers with the file that the request is for, or with the status that there is none. `ruling`: if the site may
+    /// have rules. `MAY_LOG`: whether there may be a log or detailed counts; a constant, so that the path without them
+    /// stays short.
     #[inline(always)]
     fn answer_with_file<'s, const MAY_LOG: bool>(
         &mut self,
@@ -441,8 +443,8 @@ impl Http1 {
         end_of_response(&response, is_last, file)
     }
 
-    /// Writes the response to a malformed request. The connection closes after it, since the start of the next request is
-    /// unknown.
+    /// Writes the response to a malformed request. The connection closes after it, since the start of the next request
+    /// is unknown.
     fn refuse<'s>(
         &mut self,
         error: RequestError,
@@ -527,8 +529,8 @@ fn is_last(input: &Input<'_>, connection: &ConnectionInfo<'_>, context: &Context
         || (context.is_draining() && input.is_empty() && !connection.transport.is_readable())
 }
 
-/// Whether what is no request may be the start of a connection of HTTP/2, by a client that knows that the server speaks it
-/// (RFC 9113 §3.3). With encryption a client chooses it in the handshake.
+/// Whether what is no request may be the start of a connection of HTTP/2, by a client that knows that the server speaks
+/// it (RFC 9113 §3.3). With encryption a client chooses it in the handshake.
 #[cold]
 fn may_be_http2(connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> bool {
     context.options.http.accepts_http2 && connection.answered_count == 0 && !connection.transport.is_encrypted()

@@ -99,8 +99,8 @@ impl<'s> Http2<'s> {
         }
     }
 
-    /// Notes what is incoming after the input was processed, of which perhaps `is_frame_partial`; whether that is something
-    /// else than before, so that it gets a deadline.
+    /// Notes what is incoming after the input was processed, of which perhaps `is_frame_partial`; whether that is
+    /// something else than before, so that it gets a deadline.
     pub(crate) fn note_incoming(&mut self, is_frame_partial: bool) -> bool {
         let incoming = match self.session.oldest_partial() {
             Some((stream, _)) => Incoming::Request(stream),
@@ -110,7 +110,8 @@ impl<'s> Http2<'s> {
         std::mem::replace(&mut self.incoming, incoming) != incoming
     }
 
-    /// The deadline of what is incoming has passed, or it arrives too slowly; `false` if it cannot be refused by itself.
+    /// The deadline of what is incoming has passed, or it arrives too slowly; `false` if it cannot be refused by
+    /// itself.
     pub(crate) fn end_incoming(&mut self) -> bool {
         let is_request = matches!(self.incoming, Incoming::Request(_));
         if is_request {
@@ -285,7 +286,8 @@ impl<'s> Http2<'s> {
         if input.is_empty() { StreamStep::Progress { has_answered: false } } else { StreamStep::Partial }
     }
 
-    /// Refuses the request that has been arriving for longest, or ends the connection, if the stream cannot be ended by itself.
+    /// Refuses the request that has been arriving for longest, or ends the connection, if the stream cannot be ended by
+    /// itself.
     #[cold]
     fn refuse_overdue(&mut self, connection: &ConnectionInfo<'_>, context: &mut Context<'_, 's>) -> StreamStep {
         self.incoming = Incoming::Nothing;

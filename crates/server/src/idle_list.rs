@@ -1,4 +1,5 @@
-//! A worker's connections that may be closed for new ones, in the order of their last use: of all clients, and of each one.
+//! A worker's connections that may be closed for new ones, in the order of their last use: of all clients, and of each
+//! one.
 
 use crate::permits::ClientPrefix;
 use crate::slab::Key;

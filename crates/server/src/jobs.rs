@@ -1,8 +1,8 @@
 //! Work that may wait for the file system, done by job threads, and its completions, which return to the worker whose
 //! connection waits.
 //!
-//! A look-up on a disk or a network file system that does not answer occupies its thread. So the look-ups of one site, and
-//! those of one directory in its document root, run in a part of the threads that there may be.
+//! A look-up on a disk or a network file system that does not answer occupies its thread. So the look-ups of one site,
+//! and those of one directory in its document root, run in a part of the threads that there may be.
 
 use crate::file_lookup::FileLookup;
 use crate::open_file::FileError;

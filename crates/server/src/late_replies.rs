@@ -1,4 +1,5 @@
-//! Replies that another thread than that of their query sends, since something was waited for: how they are counted and logged.
+//! Replies that another thread than that of their query sends, since something was waited for: how they are counted and
+//! logged.
 
 use crate::query_log::ThreadQueryLog;
 use crate::statistics::{Slots, ThreadStatistics};

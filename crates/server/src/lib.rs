@@ -9,8 +9,8 @@
 //!              └─ watcher     inotify
 //! ```
 //!
-//! It knows no command line, no configuration file and no supervisor: it is given bound sockets and a [`Snapshot`] of what
-//! to serve, whose parts can be replaced at any time.
+//! It knows no command line, no configuration file and no supervisor: it is given bound sockets and a [`Snapshot`] of
+//! what to serve, whose parts can be replaced at any time.
 #![forbid(unsafe_code)]
 
 // The order is that of imports: a module uses those below it.

@@ -35,13 +35,13 @@ type LinkOptions<'o> = (LinkUse, &'o OpenFilesOptions);
 pub enum LinkError {
     /// A request gets an error.
     Status(Status),
-    /// Redirects lead to one of these locations after the other, and never to a file. Those of the same host are paths. The last one is
-    /// among those before, unless there are more than browsers follow.
+    /// Redirects lead to one of these locations after the other, and never to a file. Those of the same host are paths.
+    /// The last one is among those before, unless there are more than browsers follow.
     Circle(Vec<Vec<u8>>),
 }
 
-/// What is wrong with a link to `target`, a path and perhaps a query, within `site`: `None` if it leads to a file, perhaps by redirects,
-/// or to another site. `host` is that of the request, and `files` says which files are served.
+/// What is wrong with a link to `target`, a path and perhaps a query, within `site`: `None` if it leads to a file,
+/// perhaps by redirects, or to another site. `host` is that of the request, and `files` says which files are served.
 pub fn link_error(
     site: &Arc<Site>,
     host: Option<&[u8]>,

@@ -1,8 +1,8 @@
 //! Lines of a log, or dnstap messages, on their way from the threads that serve to a thread that writes them.
 //!
-//! A thread that serves never waits. It gathers lines by itself and passes them on after an iteration, unless the writer takes
-//! earlier ones at this moment; then it keeps them until the next iteration. If the target takes nothing, lines beyond a limit
-//! are dropped and counted.
+//! A thread that serves never waits. It gathers lines by itself and passes them on after an iteration, unless the
+//! writer takes earlier ones at this moment; then it keeps them until the next iteration. If the target takes nothing,
+//! lines beyond a limit are dropped and counted.
 
 use crate::frame_stream::{FrameStream, write_all};
 use sanderling_log_format::LogKind;
@@ -49,8 +49,8 @@ impl LogTarget {
         matches!(self, LogTarget::Dnstap(_))
     }
 
-    /// Writes whole lines; the lines that were not written, and the last error. `is_over` says that a full target is not waited
-    /// for any longer.
+    /// Writes whole lines; the lines that were not written, and the last error. `is_over` says that a full target is
+    /// not waited for any longer.
     fn write(
         &mut self,
         lines: &[u8],
@@ -162,8 +162,8 @@ impl LogQueue {
         slot
     }
 
-    /// Writes later lines to `target`. The first call starts the writer: it is not joined, since a target may take nothing for
-    /// ever.
+    /// Writes later lines to `target`. The first call starts the writer: it is not joined, since a target may take
+    /// nothing for ever.
     ///
     /// # Errors
     /// The system has no thread for it.

@@ -65,8 +65,8 @@ impl NotifyInbox {
 }
 
 impl NotifyPolicy {
-    /// A policy of these zones, each with its primaries, and of all other zones, which may have the primaries `members`. What is
-    /// accepted is put into `inbox`.
+    /// A policy of these zones, each with its primaries, and of all other zones, which may have the primaries
+    /// `members`. What is accepted is put into `inbox`.
     pub fn new(
         zones: impl IntoIterator<Item = (NameBuf, Vec<TransferRule>)>,
         members: Vec<TransferRule>,

@@ -1,8 +1,8 @@
 //! An entry of the open-file cache: one file, open or in memory, in each content coding that exists on disk, with
 //! response heads that are already written.
 //!
-//! A response is one version of a file. Content in memory was read between two equal results of `fstat`; content that is
-//! sent from a descriptor is compared with the first result when it has been sent.
+//! A response is one version of a file. Content in memory was read between two equal results of `fstat`; content that
+//! is sent from a descriptor is compared with the first result when it has been sent.
 
 use crate::clock::Milliseconds;
 use crate::compression::OnDemand;
@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// How long after a change a file is not read. Its times change when a write begins, and a program that has written once will
-/// probably write again. That the last write has ended is made sure of by [`UnreadFile::read`].
+/// How long after a change a file is not read. Its times change when a write begins, and a program that has written
+/// once will probably write again. That the last write has ended is made sure of by [`UnreadFile::read`].
 const RECENT_CHANGE: Duration = Duration::from_millis(20);
 
 /// The key of an entry.
@@ -99,8 +99,8 @@ pub(crate) struct OpenFile {
     checked_ms: AtomicU64,
     /// The kernel reports changes of the file.
     is_watched: AtomicBool,
-    /// Watches on the directories of its path would not report every change: its path leads through a symbolic link, or a
-    /// precompressed file could not be opened yet.
+    /// Watches on the directories of its path would not report every change: its path leads through a symbolic link, or
+    /// a precompressed file could not be opened yet.
     pub(crate) is_unwatchable: bool,
 }
 
@@ -327,8 +327,8 @@ impl OpenFile {
         self.is_watched.load(Ordering::Relaxed)
     }
 
-    /// The same, for the thread that has just counted an event ([`WatchedDirectories::event_count`]): SeqCst puts this load, the
-    /// store of [`OpenFile::set_watched`] and the count into one order.
+    /// The same, for the thread that has just counted an event ([`WatchedDirectories::event_count`]): SeqCst puts this
+    /// load, the store of [`OpenFile::set_watched`] and the count into one order.
     ///
     /// [`WatchedDirectories::event_count`]: crate::watched_directories::WatchedDirectories::event_count
     pub(crate) fn is_watched_after_event(&self) -> bool {
@@ -422,8 +422,9 @@ impl UnreadFile {
         RECENT_CHANGE.checked_sub(now.checked_sub(changed)?).filter(|wait| !wait.is_zero())
     }
 
-    /// Reads the version that `fstat` has seen, or keeps its descriptor. A write that has begun before ends first: the times of the
-    /// file do not show it, and what is read before it ends may be a mixture. One that begins later changes the times.
+    /// Reads the version that `fstat` has seen, or keeps its descriptor. A write that has begun before ends first: the
+    /// times of the file do not show it, and what is read before it ends may be a mixture. One that begins later
+    /// changes the times.
     pub(crate) fn read(
         self,
         storage: Storage,
@@ -446,7 +447,8 @@ impl UnreadFile {
         }
     }
 
-    /// Reads the file whole. `fstat` has the same result after the read as before it, so that what was read is one version.
+    /// Reads the file whole. `fstat` has the same result after the read as before it, so that what was read is one
+    /// version.
     fn read_whole(self, blocking: Blocking) -> Result<FileVersion, OpenError> {
         let UnreadFile { file, metadata, is_growing } = self;
         let mut content = vec![0; metadata.length_bytes as usize];
@@ -474,8 +476,8 @@ impl UnreadFile {
 }
 
 impl EntryLimits {
-    /// Where content of this length is kept, taken off the limits; `None` if there is no room. A file larger than the limit
-    /// for all content in memory is not kept in memory.
+    /// Where content of this length is kept, taken off the limits; `None` if there is no room. A file larger than the
+    /// limit for all content in memory is not kept in memory.
     pub(crate) fn allocate(&mut self, length_bytes: u64) -> Option<Storage> {
         if length_bytes <= self.small_file_bytes_max.min(self.content_bytes) {
             self.content_bytes -= length_bytes;

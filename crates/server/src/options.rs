@@ -17,8 +17,8 @@ pub struct Options {
     pub tls_handshake_timeout: Duration,
     /// Bytes of requests and answers that all connections hold; beyond it they get smaller pieces.
     pub connection_buffers_bytes_max: usize,
-    /// Bytes of requests that are received for one connection, and of answers that are written, before they are processed
-    /// or sent.
+    /// Bytes of requests that are received for one connection, and of answers that are written, before they are
+    /// processed or sent.
     pub connection_buffer_bytes_max: usize,
     /// Bytes of the access log that wait to be written, of each worker.
     pub request_log_queue_bytes_max: usize,
@@ -26,8 +26,8 @@ pub struct Options {
     pub passwords: PasswordOptions,
     /// The open-file cache.
     pub open_files: OpenFilesOptions,
-    /// How long an idle connection stays open while the server drains because another process replaces it: its client may
-    /// be about to send a request.
+    /// How long an idle connection stays open while the server drains because another process replaces it: its client
+    /// may be about to send a request.
     pub drain_grace: Duration,
     /// Detailed counts; `None` for none.
     pub statistics: Option<StatisticsOptions>,
@@ -56,8 +56,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How long an idle connection stays open, and new ones are accepted, when the server stops: enough for a request that
-    /// is on its way.
+    /// How long an idle connection stays open, and new ones are accepted, when the server stops: enough for a request
+    /// that is on its way.
     pub(crate) fn stop_grace(&self) -> Duration {
         self.drain_grace.min(STOP_GRACE_MAX)
     }

@@ -1,7 +1,8 @@
-//! The paths of a site that only some clients may request: those with an address of some networks, and those with a password.
+//! The paths of a site that only some clients may request: those with an address of some networks, and those with a
+//! password.
 //!
-//! [`Ruling`](crate::site_rules::Ruling) looks for the protection of the path of a request and of the file that is served for it. The rules
-//! are the operator's; nothing here changes them.
+//! [`Ruling`](crate::site_rules::Ruling) looks for the protection of the path of a request and of the file that is
+//! served for it. The rules are the operator's; nothing here changes them.
 
 use crate::rate_limit_policy::IpNetwork;
 use crate::users::Users;
@@ -57,8 +58,9 @@ impl PartialEq for AuthRule {
 impl Eq for AuthRule {}
 
 impl<'r> Protection<'r> {
-    /// The rules for a path, of a request or of a file: the first of each kind that matches. All paths that may lead to the same file
-    /// have the same rules: that of a page without its extension, of a precompressed file, and of a directory with its index.
+    /// The rules for a path, of a request or of a file: the first of each kind that matches. All paths that may lead to
+    /// the same file have the same rules: that of a page without its extension, of a precompressed file, and of a
+    /// directory with its index.
     pub(crate) fn of(path: &[u8], index: &[String], access: &'r [AccessRule], auth: &'r [AuthRule]) -> Protection<'r> {
         if access.is_empty() && auth.is_empty() {
             return Protection::default();

@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// The log of DNS queries.
 pub type QueryLog = RequestLog<QueryVariable>;
 
-/// What a thread records of the queries that it answers. There is one only if there is a query log, or dnstap, so that the path of a query
-/// without both has one test.
+/// What a thread records of the queries that it answers. There is one only if there is a query log, or dnstap, so that
+/// the path of a query without both has one test.
 #[derive(Debug)]
 pub(crate) struct ThreadQueryLog(RefCell<Logs>);
 

@@ -18,8 +18,8 @@ const SLOT_COUNT: usize = 65_536;
 /// Seconds that a network gets no replies after a flood, at most: it is charged for the replies that were not sent.
 const WINDOW_S: i32 = 15;
 
-/// Source ports that get no answer, each as a bit: 0 cannot be answered, and the services of the others answer every datagram (echo, daytime,
-/// quote of the day, character generator, time), so that the two would never end.
+/// Source ports that get no answer, each as a bit: 0 cannot be answered, and the services of the others answer every
+/// datagram (echo, daytime, quote of the day, character generator, time), so that the two would never end.
 const PORTS_NOT_ANSWERED: u64 = 1 | 1 << 7 | 1 << 13 | 1 << 17 | 1 << 19 | 1 << 37;
 
 /// Whether a datagram from `port` may be answered.
@@ -127,7 +127,8 @@ impl RateLimit {
     }
 }
 
-/// The /24 of an IPv4 address, which is numbered within ::/32, where no client has its address; the /56 of an IPv6 address.
+/// The /24 of an IPv4 address, which is numbered within ::/32, where no client has its address; the /56 of an IPv6
+/// address.
 fn network_of(client: IpAddr) -> u64 {
     match client {
         IpAddr::V4(client) => u64::from(client.to_bits() >> 8),
@@ -154,7 +155,8 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// What becomes of `count` replies of `class` to 192.0.2.1 in the second `unix_s`: those sent, truncated and dropped.
+    /// What becomes of `count` replies of `class` to 192.0.2.1 in the second `unix_s`: those sent, truncated and
+    /// dropped.
     fn take(limit: &mut RateLimit, class: ReplyClass, count: usize, unix_s: u64) -> [usize; 3] {
         let mut counts = [0; 3];
         for _ in 0..count {

@@ -1,12 +1,12 @@
 //! The least rates at which a client must receive a response and send a request.
 //!
-//! A rate is measured at the deadlines of a connection and nowhere else: a response that the transport takes at once, and a
-//! request that arrives whole, are never measured.
+//! A rate is measured at the deadlines of a connection and nowhere else: a response that the transport takes at once,
+//! and a request that arrives whole, are never measured.
 
 use crate::clock::Milliseconds;
 
-/// How long a request may arrive before its rate counts, and then the time over which it is measured. A client that loses
-/// its network for a moment must not be refused.
+/// How long a request may arrive before its rate counts, and then the time over which it is measured. A client that
+/// loses its network for a moment must not be refused.
 pub(crate) const RECEIVE_WINDOW_MS: Milliseconds = 20_000;
 
 /// The time over which the rate of a connection is measured, with its deadline whatever the rate is.
@@ -49,8 +49,8 @@ impl RateWindow {
         next_ms
     }
 
-    /// A response is blocked. `deadline_ms`: a new deadline, if the transport has taken something. Returns the earlier of the
-    /// deadline and the end of the window, which is `length_ms` long.
+    /// A response is blocked. `deadline_ms`: a new deadline, if the transport has taken something. Returns the earlier
+    /// of the deadline and the end of the window, which is `length_ms` long.
     pub(crate) fn continue_sending(
         &mut self,
         now_ms: Milliseconds,
@@ -75,7 +75,8 @@ impl RateWindow {
         }
     }
 
-    /// A deadline has passed, and the count is `bytes` now, if it is known. The next window is `length_ms` long, as was the last.
+    /// A deadline has passed, and the count is `bytes` now, if it is known. The next window is `length_ms` long, as was
+    /// the last.
     pub(crate) fn expire(
         &mut self,
         now_ms: Milliseconds,

@@ -1,8 +1,9 @@
-//! Limits the requests of one client, by the generic cell rate algorithm (ITU-T I.371): a client has a time at which its next
-//! request is expected, each request moves it on, and a request that comes too long before it is refused.
+//! Limits the requests of one client, by the generic cell rate algorithm (ITU-T I.371): a client has a time at which
+//! its next request is expected, each request moves it on, and a request that comes too long before it is refused.
 //!
-//! All workers share one table of fixed size, without locks. Two clients share a place only by a collision of their hashes;
-//! in a set of which all places are in use, the client that has used least of its budget loses its place, and begins anew.
+//! All workers share one table of fixed size, without locks. Two clients share a place only by a collision of their
+//! hashes; in a set of which all places are in use, the client that has used least of its budget loses its place, and
+//! begins anew.
 
 use crate::clock::Milliseconds;
 use crate::permits::ClientPrefix;
@@ -17,8 +18,8 @@ const PLACE_COUNT: usize = 8;
 /// around. The others are a part of the client's hash.
 const TIME_BITS: u32 = 40;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
-/// Microseconds from now to the latest time that a place can have. A later one was not touched for long, and has wrapped
-/// around.
+/// Microseconds from now to the latest time that a place can have. A later one was not touched for long, and has
+/// wrapped around.
 const AHEAD_MAX: u64 = 1 << (TIME_BITS - 1);
 
 /// The requests that each client may make.
@@ -39,8 +40,8 @@ pub(crate) struct RequestBudget {
 struct Set([AtomicU64; PLACE_COUNT]);
 
 impl RequestBudget {
-    /// Each client has `per_second_max` requests a second, and `burst_max` at once after a pause. `None` if `per_second_max`
-    /// is 0: there is no limit.
+    /// Each client has `per_second_max` requests a second, and `burst_max` at once after a pause. `None` if
+    /// `per_second_max` is 0: there is no limit.
     pub(crate) fn new(per_second_max: u32, burst_max: u32) -> Option<RequestBudget> {
         let interval = 1_000_000u64.checked_div(per_second_max.into())?.max(1);
         let tolerance = (interval * u64::from(burst_max.max(1) - 1)).min(AHEAD_MAX - interval);

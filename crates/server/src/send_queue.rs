@@ -22,8 +22,8 @@ const SEPARATE_HEAD_BYTES: u64 = 256 * 1024;
 /// Bytes that are held back until `fstat` has shown that the file has not changed: a response that is not complete can
 /// still be aborted.
 const TAIL_BYTES: u64 = 16 * 1024;
-/// How long a transport may take nothing until the rest of the file is copied: pages that wait in the socket of a slow client
-/// may be changed after the last comparison of the file's version.
+/// How long a transport may take nothing until the rest of the file is copied: pages that wait in the socket of a slow
+/// client may be changed after the last comparison of the file's version.
 const SLOW_CLIENT_MS: Milliseconds = 100;
 /// Bytes of a file that are read at once where the page cache does not prevent a wait.
 const READ_BYTES_MAX: u64 = 64 * 1024;
@@ -73,8 +73,8 @@ impl<'s> SendQueue<'s> {
         self.chunks.is_empty()
     }
 
-    /// Sends `bytes`, and queues what the transport does not take; how far it came, and the bytes sent. Only for an empty
-    /// queue.
+    /// Sends `bytes`, and queues what the transport does not take; how far it came, and the bytes sent. Only for an
+    /// empty queue.
     ///
     /// The caller passes [`More::Yes`] only if it shuts down sending right after everything is sent: the FIN then
     /// leaves in the segment of the last bytes.
@@ -235,12 +235,14 @@ enum PieceRead {
 enum SendMethod {
     /// By reference to its pages, without a copy (`sendfile(2)`), unless it must be encrypted.
     Sendfile,
-    /// By a copy, since another process may be writing the file, or the client is slow: what was read does not change any more.
+    /// By a copy, since another process may be writing the file, or the client is slow: what was read does not change
+    /// any more.
     ReadAndSend,
 }
 
 impl<'s> FileChunk<'s> {
-    /// `length_bytes` of a variant of `file`, from `offset` on. `may_use_sendfile`: probably no process is writing the file.
+    /// `length_bytes` of a variant of `file`, from `offset` on. `may_use_sendfile`: probably no process is writing the
+    /// file.
     pub(crate) fn new(
         file: &Ref<'s, FileKey, OpenFile>,
         variant_id: VariantId,
@@ -368,8 +370,8 @@ impl<'s> FileChunk<'s> {
         Ok(Sent::All)
     }
 
-    /// Sends a piece, and nothing if the transport is full. The last piece leaves only when the whole is known to be one
-    /// version of the file.
+    /// Sends a piece, and nothing if the transport is full. The last piece leaves only when the whole is known to be
+    /// one version of the file.
     fn send_some(
         &mut self,
         transport: &mut Transport,
@@ -436,8 +438,8 @@ impl<'s> FileChunk<'s> {
         }
     }
 
-    /// Copies the next bytes into `out`, which has no more room than there are bytes left. The last ones are copied only if the
-    /// whole is known to be one version of the file.
+    /// Copies the next bytes into `out`, which has no more room than there are bytes left. The last ones are copied
+    /// only if the whole is known to be one version of the file.
     pub(crate) fn fill(
         &mut self,
         out: &mut [u8],

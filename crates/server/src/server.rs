@@ -27,7 +27,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long [`Server::drain`] waits for the threads to accept no more: much longer than an iteration and the final window.
+/// How long [`Server::drain`] waits for the threads to accept no more: much longer than an iteration and the final
+/// window.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Time in which the access log is written at the end.
@@ -69,16 +70,16 @@ impl Server {
         Server { shared, wakers: Mutex::default(), watchdog: Mutex::default() }
     }
 
-    /// Serves all `socket_sets` with `worker_count` workers while `control` runs on this thread. When `control` returns,
-    /// the server stops, unless it drains already; when all threads have ended, the result of `control` is returned.
-    /// Called once.
+    /// Serves all `socket_sets` with `worker_count` workers while `control` runs on this thread. When `control`
+    /// returns, the server stops, unless it drains already; when all threads have ended, the result of `control` is
+    /// returned. Called once.
     ///
-    /// Any number of workers can serve any number of sets: a worker serves several sets where there are fewer workers, and
-    /// workers share a set where there are more. One set for each worker is best.
+    /// Any number of workers can serve any number of sets: a worker serves several sets where there are fewer workers,
+    /// and workers share a set where there are more. One set for each worker is best.
     ///
     /// # Errors
-    /// Those of the calls that set up the threads, and of waiting, without which no thread can go on. An error of a client,
-    /// a file or a datagram is never returned.
+    /// Those of the calls that set up the threads, and of waiting, without which no thread can go on. An error of a
+    /// client, a file or a datagram is never returned.
     pub fn run<R>(
         &self,
         socket_sets: &[SocketSet],
@@ -88,8 +89,8 @@ impl Server {
         self.run_and_report(socket_sets, worker_count, control, |result| result)
     }
 
-    /// As [`Server::run`]; `report` is called with the result of `control` when nothing is served any more. After it the
-    /// server waits for threads that may wait for a disk.
+    /// As [`Server::run`]; `report` is called with the result of `control` when nothing is served any more. After it
+    /// the server waits for threads that may wait for a disk.
     ///
     /// # Errors
     /// As for [`Server::run`]; then `report` is not called.
@@ -140,14 +141,15 @@ impl Server {
         })
     }
 
-    /// Replaces parts of the snapshot. Each thread uses the new one from its next iteration on; connections stay open. The
-    /// replaced zones stay in memory until [`Server::free_replaced_zones`].
+    /// Replaces parts of the snapshot. Each thread uses the new one from its next iteration on; connections stay open.
+    /// The replaced zones stay in memory until [`Server::free_replaced_zones`].
     pub fn update_snapshot(&self, change: impl FnOnce(&mut Snapshot)) {
         self.shared.update_snapshot(change);
         self.wake_all();
     }
 
-    /// Answers a dynamic update. A client over UDP that cannot be reached sends it again. `socket_sets` are those that are served.
+    /// Answers a dynamic update. A client over UDP that cannot be reached sends it again. `socket_sets` are those that
+    /// are served.
     pub fn reply_to_update(&self, socket_sets: &[SocketSet], update: ReceivedUpdate, result: UpdateResult) {
         let ReceivedUpdate { message, info, place, .. } = update;
         let mut out = [0; updates::REPLY_BYTES_MAX];
@@ -181,15 +183,15 @@ impl Server {
         self.shared.log_queue(log).status()
     }
 
-    /// Frees zones that were replaced and that no thread answers from any more, which may take long. Called from time to
-    /// time by the thread that replaces them.
+    /// Frees zones that were replaced and that no thread answers from any more, which may take long. Called from time
+    /// to time by the thread that replaces them.
     pub fn free_replaced_zones(&self) {
         self.shared.free_replaced_zones();
     }
 
-    /// Drains: no new connections are accepted, after a short final window if no process replaces this server. Requests in
-    /// progress are answered, and their connections close after the response; idle connections close after the grace of the
-    /// options.
+    /// Drains: no new connections are accepted, after a short final window if no process replaces this server. Requests
+    /// in progress are answered, and their connections close after the response; idle connections close after the grace
+    /// of the options.
     ///
     /// Returns when no thread accepts any more, which is when the owner of the sockets can shut them down if no process
     /// serves them. A hung thread is waited for no longer than a second.
@@ -204,8 +206,8 @@ impl Server {
         self.shared.lifecycle.state() != State::Serving
     }
 
-    /// A thread that has been in one iteration for longer than the options allow. Only calls that follow each other, about a
-    /// second apart, find it.
+    /// A thread that has been in one iteration for longer than the options allow. Only calls that follow each other,
+    /// about a second apart, find it.
     pub fn hung_thread(&self) -> Option<HungThread> {
         self.hung_thread_at(Instant::now())
     }
@@ -299,7 +301,8 @@ impl Server {
         shared.jobs.add_thread(|| self.spawn(scope, "job".into(), work).map(drop))
     }
 
-    /// Starts a thread. If it panics or ends with an error, the server stops: the sockets of the thread would not be served.
+    /// Starts a thread. If it panics or ends with an error, the server stops: the sockets of the thread would not be
+    /// served.
     fn spawn<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
@@ -333,8 +336,8 @@ impl Server {
     }
 }
 
-/// Starts a thread for reads, which starts the next one. It is not a thread of the scope: it ends with the process if a disk
-/// does not answer.
+/// Starts a thread for reads, which starts the next one. It is not a thread of the scope: it ends with the process if a
+/// disk does not answer.
 fn add_read_thread(reads: &Arc<FileReads>) -> io::Result<()> {
     let of_thread = Arc::clone(reads);
     let work = move || of_thread.run_thread(|| add_read_thread(&of_thread));

@@ -154,7 +154,8 @@ impl Shared {
         if !Arc::ptr_eq(&zones, &snapshot.zones) {
             self.lock_replaced_zones().push(zones);
         }
-        // Release pairs with the Acquire of `snapshot_version`: a thread that sees the new number finds the new snapshot.
+        // Release pairs with the Acquire of `snapshot_version`: a thread that sees the new number finds the new
+        // snapshot.
         self.snapshot_version.fetch_add(1, Ordering::Release);
     }
 
@@ -199,8 +200,8 @@ impl Shared {
         Clock::new(self.start_ms)
     }
 
-    /// Makes every thread stop at its next iteration until the returned value is dropped: a new snapshot is announced and
-    /// locked.
+    /// Makes every thread stop at its next iteration until the returned value is dropped: a new snapshot is announced
+    /// and locked.
     #[cfg(test)]
     pub(crate) fn stop_all_threads(&self) -> impl Drop + '_ {
         let held = self.snapshot.lock().expect("no panic");

@@ -1,5 +1,5 @@
-//! What is done with a request besides serving a file: redirecting it, refusing it because the connection is not for its host,
-//! answering a DNS query, serving another file, and adding fields to the response.
+//! What is done with a request besides serving a file: redirecting it, refusing it because the connection is not for
+//! its host, answering a DNS query, serving another file, and adding fields to the response.
 
 use crate::authenticator::{Authenticator, CREDENTIALS_BYTES_MAX, Credentials, Verdict};
 use crate::challenges::ACME_CHALLENGES;
@@ -69,8 +69,8 @@ impl ResponseFields<'_> {
         !self.edits.forbids_transformation()
     }
 
-    /// Changes the head that begins at `start` and ends with `out`. `is_substitute`: the content is not that of a file at the path
-    /// of the request.
+    /// Changes the head that begins at `start` and ends with `out`. `is_substitute`: the content is not that of a file
+    /// at the path of the request.
     #[inline]
     pub(crate) fn apply(&self, start: usize, is_substitute: bool, out: &mut Vec<u8>) {
         if !self.https_lines.is_empty() {
@@ -97,8 +97,8 @@ impl<'r> Ruling<'r> {
         Ruling { action: Action::File, fields: ResponseFields::default(), protections: [Protection::default(); 2] }
     }
 
-    /// Of what is no request that can be answered. Over HTTPS it counts as one for the host that the client has asked for in the
-    /// handshake; otherwise its host is unknown.
+    /// Of what is no request that can be answered. Over HTTPS it counts as one for the host that the client has asked
+    /// for in the handshake; otherwise its host is unknown.
     #[cold]
     pub(crate) fn of_refusal(transport: &Transport, snapshot: &'r Snapshot, files: &mut LocalFiles<'_>) -> Ruling<'r> {
         let name = transport.server_name().map(str::as_bytes).filter(|name| transport.has_certificate_for(name));
@@ -204,8 +204,8 @@ impl<'r> Ruling<'r> {
     }
 }
 
-/// The field lines of responses over HTTPS for `host`, whose site has the `rules`. What they promise for `localhost` would concern
-/// other servers, and for an address browsers ignore it.
+/// The field lines of responses over HTTPS for `host`, whose site has the `rules`. What they promise for `localhost`
+/// would concern other servers, and for an address browsers ignore it.
 fn https_lines<'r>(rules: Option<&'r SiteRules>, host: Option<Host<'_>>) -> &'r [u8] {
     match (rules, host) {
         (Some(rules), Some(host)) if !is_address(host.name) => rules.https_field_lines.as_bytes(),
@@ -254,9 +254,9 @@ fn credentials_of(request: &Request<'_>) -> Option<Credentials> {
 }
 
 impl Ruling<'_> {
-    /// Finds out whether the client may see the response, and whether there is a file, if that matters; true if the request has to
-    /// wait for it: `waiter` receives a completion. A request that may not wait is refused. `has_failed`: the job that looked the file
-    /// up.
+    /// Finds out whether the client may see the response, and whether there is a file, if that matters; true if the
+    /// request has to wait for it: `waiter` receives a completion. A request that may not wait is refused.
+    /// `has_failed`: the job that looked the file up.
     pub(crate) fn has_to_wait(
         &mut self,
         (request, site): (&Request<'_>, Option<&Arc<Site>>),
@@ -316,7 +316,8 @@ impl Ruling<'_> {
 }
 
 impl Ruling<'_> {
-    /// The `response` with a file as the rules want it: as the page of an error, or whole, if its type is not that of the file.
+    /// The `response` with a file as the rules want it: as the page of an error, or whole, if its type is not that of
+    /// the file.
     pub(crate) fn finish<'p>(&self, response: Response<'p>) -> Response<'p> {
         let response = match self.action {
             Action::OtherFile(_, Some(status)) => response.with_error(status),
@@ -408,16 +409,16 @@ fn page_status(status: PageStatus) -> Status {
     }
 }
 
-/// Whether the client has got no certificate for the host of `request` (RFC 9110 §7.4, RFC 9113 §9.1.1). A client that asks for
-/// an address has got the default certificate, which it cannot verify or which the operator has given to it.
+/// Whether the client has got no certificate for the host of `request` (RFC 9110 §7.4, RFC 9113 §9.1.1). A client that
+/// asks for an address has got the default certificate, which it cannot verify or which the operator has given to it.
 fn is_misdirected(request: &Request<'_>, transport: &Transport, snapshot: &Snapshot) -> bool {
     let Some(host) = request.host.filter(|_| !snapshot.sites.answers_every_host()) else { return false };
     let is_default = || is_address(host.name) && transport.has_default_certificate();
     !(transport.has_certificate_for(host.name) || is_default())
 }
 
-/// Whether HTTPS answers for the host of `request`, and the request need not be answered without encryption. That of a proxy's
-/// client with `https` has been encrypted as far as the proxy.
+/// Whether HTTPS answers for the host of `request`, and the request need not be answered without encryption. That of a
+/// proxy's client with `https` has been encrypted as far as the proxy.
 fn is_redirected(request: &Request<'_>, snapshot: &Snapshot) -> bool {
     let (Some(host), Target::Path { path, .. }, true) = (request.host, request.target, request.fits(Scheme::Http))
     else {

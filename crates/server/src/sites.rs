@@ -26,8 +26,8 @@ pub struct Sites {
 pub struct Site {
     /// Distinguishes the site's files in the open-file cache. A site that a reload does not change keeps its id.
     pub id: u32,
-    /// The hosts that select the site, in lower case and without a final dot; `*.example.com` is all names below example.com,
-    /// at any depth.
+    /// The hosts that select the site, in lower case and without a final dot; `*.example.com` is all names below
+    /// example.com, at any depth.
     pub hosts: Vec<String>,
     /// The document root.
     pub root: Root,
@@ -40,11 +40,11 @@ pub struct Site {
 pub struct SiteOptions {
     /// Directories that symbolic links out of the document root may lead to.
     pub link_targets: Vec<Arc<Directory>>,
-    /// The document roots of earlier releases, the last one first: what a page of theirs needs is still served, if its name changes
-    /// with its content.
+    /// The document roots of earlier releases, the last one first: what a page of theirs needs is still served, if its
+    /// name changes with its content.
     pub previous_roots: Vec<Arc<Directory>>,
-    /// Extensions, in lower case and without their dot, each with a media type that takes precedence over the built-in one.
-    /// The empty extension is that of names without one.
+    /// Extensions, in lower case and without their dot, each with a media type that takes precedence over the built-in
+    /// one. The empty extension is that of names without one.
     pub media_types: Vec<(String, String)>,
     /// How files are found.
     pub files: FileOptions,

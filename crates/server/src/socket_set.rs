@@ -39,9 +39,9 @@ pub(crate) struct Assignment {
     pub(crate) is_shared: bool,
 }
 
-/// The sets, of `set_count`, that the worker `worker_index` of `worker_count` serves. Each set is assigned to a worker: a
-/// listener that no worker accepts from would keep the connections that the kernel assigns to it. Where there are fewer
-/// sets than workers, workers share them.
+/// The sets, of `set_count`, that the worker `worker_index` of `worker_count` serves. Each set is assigned to a worker:
+/// a listener that no worker accepts from would keep the connections that the kernel assigns to it. Where there are
+/// fewer sets than workers, workers share them.
 pub(crate) fn assign(worker_index: usize, worker_count: usize, set_count: usize) -> Vec<Assignment> {
     if set_count >= worker_count {
         let indices = (worker_index..set_count).step_by(worker_count);

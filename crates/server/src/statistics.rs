@@ -1,8 +1,8 @@
-//! Detailed counts: responses by site, status and time, replies of DNS by type, RCODE, size and zone. A server has them only if
-//! its options ask for them.
+//! Detailed counts: responses by site, status and time, replies of DNS by type, RCODE, size and zone. A server has them
+//! only if its options ask for them.
 //!
-//! Each thread counts for itself in one array, in which a [`Series`] has its place; the arrays are added up on request. Sites and
-//! zones have slots, which they keep as long as the process lives; those beyond the limit share one.
+//! Each thread counts for itself in one array, in which a [`Series`] has its place; the arrays are added up on request.
+//! Sites and zones have slots, which they keep as long as the process lives; those beyond the limit share one.
 
 use crate::clock::Milliseconds;
 use crate::options::StatisticsOptions;
@@ -83,8 +83,8 @@ pub enum Series {
         /// Of [`STATUS_CLASSES`].
         class: usize,
     },
-    /// Responses of a version by their time: those up to a bound of [`DURATION_BOUNDS_MS`] and above the one before; at the end
-    /// those above all bounds.
+    /// Responses of a version by their time: those up to a bound of [`DURATION_BOUNDS_MS`] and above the one before; at
+    /// the end those above all bounds.
     Durations(usize, usize),
     /// The sum of the times, in milliseconds.
     DurationSum(usize),

@@ -196,8 +196,8 @@ pub(crate) fn begin(mut request: TransferRequest<'_, '_>, context: TransferConte
     }
 }
 
-/// Answers a query for a zone that only those may see that may transfer it; `None` if it is none, or not allowed. A signature that is not
-/// accepted is counted.
+/// Answers a query for a zone that only those may see that may transfer it; `None` if it is none, or not allowed. A
+/// signature that is not accepted is counted.
 #[cold]
 #[inline(never)]
 pub(crate) fn answer_restricted(

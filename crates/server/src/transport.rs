@@ -1,7 +1,7 @@
 //! The byte stream below a connection, perhaps encrypted, with its readiness.
 //!
-//! Readiness is edge-triggered: the poller reports it once, so a transport remembers it until a call returns EAGAIN or less
-//! than asked.
+//! Readiness is edge-triggered: the poller reports it once, so a transport remembers it until a call returns EAGAIN or
+//! less than asked.
 
 mod tls;
 
@@ -269,8 +269,8 @@ impl Transport {
         Ok(sent)
     }
 
-    /// Sends up to `length` bytes of `file` from `offset` on, without a copy where the stream allows it. `None`: there is
-    /// no room. 0: the file ends before `offset`. Not for an encrypted stream.
+    /// Sends up to `length` bytes of `file` from `offset` on, without a copy where the stream allows it. `None`: there
+    /// is no room. 0: the file ends before `offset`. Not for an encrypted stream.
     pub(crate) fn send_file(&mut self, file: &File, offset: u64, length: usize) -> io::Result<Option<usize>> {
         let result = match &self.stream {
             ByteStream::Plain(stream) => {
@@ -342,7 +342,8 @@ impl Transport {
         Ok(true)
     }
 
-    /// As [`Transport::flush`], with the end of the encryption: the caller closes, or shuts down sending, right after it.
+    /// As [`Transport::flush`], with the end of the encryption: the caller closes, or shuts down sending, right after
+    /// it.
     #[inline]
     pub(crate) fn flush_to_end(&mut self, progress: &mut u64) -> io::Result<bool> {
         if self.tls.is_some() {

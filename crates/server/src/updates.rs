@@ -1,5 +1,5 @@
-//! Dynamic updates (RFC 2136): which of them are accepted, where the control thread finds them, and how they are answered when they have
-//! been applied.
+//! Dynamic updates (RFC 2136): which of them are accepted, where the control thread finds them, and how they are
+//! answered when they have been applied.
 
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::waiter::Waiter;
@@ -175,7 +175,8 @@ impl UpdatePolicy {
         UpdatePolicy { zones: zones.into_iter().map(by_name).collect(), inbox }
     }
 
-    /// Whether `message` is an update that is signed with a key that may change its zone. The limit of error replies is not for it.
+    /// Whether `message` is an update that is signed with a key that may change its zone. The limit of error replies is
+    /// not for it.
     #[cold]
     #[inline(never)]
     pub(crate) fn is_signed(&self, message: &[u8], options: &ReplyOptions, now_unix_s: u64) -> bool {

@@ -18,8 +18,8 @@ pub(crate) struct WatchedDirectories {
     inotify: Option<Inotify>,
     count_max: usize,
     watches: Mutex<Watches>,
-    /// Incremented for each event before anything is invalidated, so that a thread that opened a file meanwhile sees that
-    /// its result may be out of date.
+    /// Incremented for each event before anything is invalidated, so that a thread that opened a file meanwhile sees
+    /// that its result may be out of date.
     event_count: AtomicU64,
     /// The system's own limit of watches is reached.
     is_exhausted: AtomicBool,
@@ -119,8 +119,8 @@ impl WatchedDirectories {
         let Some(inotify) = &self.inotify else { return };
         let read = inotify.read_events(|event| {
             // Counted before anything is invalidated. Both invalidating and publishing an entry take the lock of the
-            // table's writers: a thread that has published an entry and then reads the old number has published it before
-            // it is looked for here.
+            // table's writers: a thread that has published an entry and then reads the old number has published it
+            // before it is looked for here.
             self.event_count.fetch_add(1, Ordering::SeqCst);
             match event {
                 Event::Overflow => {
@@ -214,8 +214,8 @@ impl Watches {
 }
 
 impl Invalidation {
-    /// The keys of a changed file: with and without a final slash, that of the file itself, that of the directory that the file is
-    /// the index of, and that without the extension.
+    /// The keys of a changed file: with and without a final slash, that of the file itself, that of the directory that
+    /// the file is the index of, and that without the extension.
     pub(crate) fn keys(&self) -> impl Iterator<Item = FileKey> {
         self.path().into_iter().flat_map(|(site_id, path)| keys_of(site_id, path))
     }

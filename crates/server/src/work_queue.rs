@@ -1,8 +1,8 @@
-//! A queue of work that may wait for a disk without a limit, and its threads: there are as many as wait, so that other work
-//! goes on.
+//! A queue of work that may wait for a disk without a limit, and its threads: there are as many as wait, so that other
+//! work goes on.
 //!
-//! One thread always waits for work, as long as there are fewer than [`THREADS_MAX`]: a thread that takes work while no other
-//! one waits starts another thread first. A thread that has waited for long beside another one ends.
+//! One thread always waits for work, as long as there are fewer than [`THREADS_MAX`]: a thread that takes work while no
+//! other one waits starts another thread first. A thread that has waited for long beside another one ends.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

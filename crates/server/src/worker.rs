@@ -1,7 +1,7 @@
 //! A thread with an event loop: it accepts connections and serves them, each within a budget per iteration.
 //!
-//! The poller is edge-triggered: it reports once that a source is ready. A source that is left before it is empty goes into
-//! a ready list and is served again in the next iteration, which then does not wait.
+//! The poller is edge-triggered: it reports once that a source is ready. A source that is left before it is empty goes
+//! into a ready list and is served again in the next iteration, which then does not wait.
 
 mod accept;
 
@@ -64,8 +64,9 @@ struct ParkedConnection {
 enum DrainState<'s> {
     /// It accepts connections and serves them.
     Serving(AcceptGuard<'s>),
-    /// The server stops and no process replaces it. Connections are still accepted for a moment: one whose client has sent
-    /// nothing may be held by the kernel ([`Listener::set_defer_accept`](sanderling_os::tcp::Listener::set_defer_accept)).
+    /// The server stops and no process replaces it. Connections are still accepted for a moment: one whose client has
+    /// sent nothing may be held by the kernel
+    /// ([`Listener::set_defer_accept`](sanderling_os::tcp::Listener::set_defer_accept)).
     FinalWindow { _guard: AcceptGuard<'s>, until_ms: Milliseconds, deadline_ms: Milliseconds },
     /// It accepts no more. Connections that remain at the deadline are aborted.
     Draining { mode: DrainMode, deadline_ms: Milliseconds },

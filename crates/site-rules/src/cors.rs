@@ -26,7 +26,8 @@ impl Cors {
             && host.bytes().all(is_host_byte)
     }
 
-    /// Adds the fields for a request with the field Origin. `is_preflight`: it asks whether another request may be made.
+    /// Adds the fields for a request with the field Origin. `is_preflight`: it asks whether another request may be
+    /// made.
     pub fn add_fields(&self, origin: Option<&[u8]>, is_preflight: bool, edits: &mut FieldEdits<'_>) {
         let allowed = match self {
             Cors::Any => Some(&b"*"[..]),

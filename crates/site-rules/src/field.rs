@@ -7,7 +7,8 @@ use crate::template::Template;
 /// Bytes of the longest value.
 const VALUE_BYTES_MAX: usize = 4_096;
 
-/// Fields that the server itself has to write, in lower case. Those of connections do not exist in HTTP/2 (RFC 9113 §8.2.2).
+/// Fields that the server itself has to write, in lower case. Those of connections do not exist in HTTP/2 (RFC 9113
+/// §8.2.2).
 const OWNED: &[&str] = &[
     "accept-ranges",
     "age",
@@ -246,8 +247,8 @@ impl<'r> FieldEdits<'r> {
         }
     }
 
-    /// Changes the head that begins at `start` and ends with `out`. `is_substitute`: the content is that of another file, since there
-    /// is none at the path; then it is not `immutable`, as a file at the path may appear.
+    /// Changes the head that begins at `start` and ends with `out`. `is_substitute`: the content is that of another
+    /// file, since there is none at the path; then it is not `immutable`, as a file at the path may appear.
     pub fn apply(&self, start: usize, is_substitute: bool, out: &mut Vec<u8>) {
         let kind = ResponseKind::of(&out[start..]);
         out.truncate(out.len() - 2);

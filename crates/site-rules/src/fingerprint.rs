@@ -1,7 +1,7 @@
 //! Names of files that change with their content: `app.3f2a1b4c.js`, `index-BvZ1XKq2.css`.
 //!
-//! A name that is taken for one wrongly would be kept for a year by browsers, and one that is not recognized is only asked for again.
-//! So a date (`report-20260131`), a number and a word with a number (`June2024`) are none.
+//! A name that is taken for one wrongly would be kept for a year by browsers, and one that is not recognized is only
+//! asked for again. So a date (`report-20260131`), a number and a word with a number (`June2024`) are none.
 
 /// Bytes of the shortest hash.
 const HASH_BYTES_MIN: usize = 8;

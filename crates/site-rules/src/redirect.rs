@@ -216,7 +216,8 @@ impl Action {
         Ok(Action::Page(page_status, to.map(file).transpose()?))
     }
 
-    /// The path of the file that it serves, encoded as in a request; `None` if there is none, or if it depends on the request.
+    /// The path of the file that it serves, encoded as in a request; `None` if there is none, or if it depends on the
+    /// request.
     pub(crate) fn fixed_file(&self) -> Option<Vec<u8>> {
         let (Action::Rewrite(to) | Action::Page(_, Some(to))) = self else { return None };
         if to.url.has_placeholder() { None } else { to.expand_file(&Captures::example()).ok() }
@@ -334,8 +335,8 @@ impl Destination {
     }
 }
 
-/// Whether a segment of the path at the start of `url` is `.` or `..`, as it is or for a server that decodes `%2F` too. Encoding the
-/// dots would make no difference (URL Standard, "double-dot URL path segment").
+/// Whether a segment of the path at the start of `url` is `.` or `..`, as it is or for a server that decodes `%2F` too.
+/// Encoding the dots would make no difference (URL Standard, "double-dot URL path segment").
 fn has_dot_segment(url: &[u8]) -> bool {
     let is_dots = |part: &[u8]| matches!(part, b"." | b"..");
     let has_dots = |segment: &[u8]| segment.split(|byte| b"/\\".contains(byte)).any(is_dots);

@@ -1,4 +1,5 @@
-//! The file `_redirects` of a document root, as Netlify has defined it: `FROM [NAME=VALUE…] TO [STATUS[!]]` on each line.
+//! The file `_redirects` of a document root, as Netlify has defined it: `FROM [NAME=VALUE…] TO [STATUS[!]]` on each
+//! line.
 
 use crate::error::{LineProblem, LineProblems, RuleError};
 use crate::redirect::{Redirect, RedirectText};

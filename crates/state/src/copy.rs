@@ -1,7 +1,7 @@
 //! A copy of the state folder that is as it was at one moment, although another process changes it meanwhile.
 //!
-//! Every change of the folder makes a new file, folder or link, and renames it. So the copy is that of one moment if the folder has the
-//! same ones before and after it.
+//! Every change of the folder makes a new file, folder or link, and renames it. So the copy is that of one moment if
+//! the folder has the same ones before and after it.
 
 use super::{LOCK_FILE, StateError, TEMPORARY, failed, flush_folder, problem};
 use std::fs::{self, DirBuilder, OpenOptions};

@@ -1,8 +1,9 @@
 //! The state folder: what outlives the processes, such as certificates, private keys, accounts and orders.
 //!
-//! One process owns it, which holds a lock, except for the folder with the private keys of zones, which another process has. A change is durable when the call returns, and a crash at any moment leaves the
-//! content before or after it, never a part: a file is written beside the old one, flushed, and renamed, and its folder is
-//! flushed. Only the owner may read files and folders (0600, 0700).
+//! One process owns it, which holds a lock, except for the folder with the private keys of zones, which another process
+//! has. A change is durable when the call returns, and a crash at any moment leaves the content before or after it,
+//! never a part: a file is written beside the old one, flushed, and renamed, and its folder is flushed. Only the owner
+//! may read files and folders (0600, 0700).
 //!
 //! ```text
 //! version                                what this folder has the form of
@@ -11,8 +12,8 @@
 //! generations/NAME-N/{fullchain.pem, privkey.pem}
 //! ```
 //!
-//! Other files are the business of the caller, in [`FOLDERS`]. The chain and the key of a certificate change together, by one rename of a link;
-//! other programs read them at `certificates/NAME/`.
+//! Other files are the business of the caller, in [`FOLDERS`]. The chain and the key of a certificate change together,
+//! by one rename of a link; other programs read them at `certificates/NAME/`.
 #![forbid(unsafe_code)]
 
 mod copy;
@@ -27,8 +28,8 @@ use std::path::{Component, Path, PathBuf};
 
 /// The form of the folder. A program reads no folder of a later one.
 const VERSION: u32 = 1;
-/// The folders of the process that owns the state folder. Its sandbox allows these, and no other one: the private keys of zones are beside
-/// them.
+/// The folders of the process that owns the state folder. Its sandbox allows these, and no other one: the private keys
+/// of zones are beside them.
 pub const FOLDERS: [&str; 12] = [
     CERTIFICATES,
     GENERATIONS,
@@ -91,7 +92,8 @@ fn failed(action: &str, path: &Path, error: &io::Error) -> StateError {
     problem(format!("cannot {action} {}: {error}", path.display()), remedy)
 }
 
-/// Creates the folder at `path` for `owner`, its user and group, unless it exists. For a process that may write the folder above it.
+/// Creates the folder at `path` for `owner`, its user and group, unless it exists. For a process that may write the
+/// folder above it.
 ///
 /// # Errors
 /// It cannot be created, or belongs to another user.
@@ -211,8 +213,8 @@ impl StateFolder {
         write_durably(&path, content).map_err(|error| failed("write", &path, &error))
     }
 
-    /// Writes `content` after the first `length` bytes of the file `name`, which has them, in the place of what a crash has left there. After a
-    /// crash, the file may have a part of it.
+    /// Writes `content` after the first `length` bytes of the file `name`, which has them, in the place of what a crash
+    /// has left there. After a crash, the file may have a part of it.
     pub fn append(&self, name: &str, length: u64, content: &[u8]) -> Result<(), StateError> {
         let path = self.path_of(name)?;
         let append = || {
@@ -288,8 +290,8 @@ impl StateFolder {
         create_folder(path).map_err(|error| failed("create", path, &error))
     }
 
-    /// Removes generations that no link leads to, except the one before: the switch to later ones was not reached, and the removal of
-    /// older ones.
+    /// Removes generations that no link leads to, except the one before: the switch to later ones was not reached, and
+    /// the removal of older ones.
     fn remove_unused_generations(&self) -> Result<(), StateError> {
         let generations = self.root.join(GENERATIONS);
         for (path, _) in entries(&generations).map_err(|error| failed("read", &generations, &error))? {
@@ -304,7 +306,8 @@ impl StateFolder {
     }
 }
 
-/// Removes what a crash has left of files that were written in the folder at `path`, and in folders below with these names.
+/// Removes what a crash has left of files that were written in the folder at `path`, and in folders below with these
+/// names.
 pub fn remove_unfinished(path: &Path, is_own: fn(&str) -> bool) -> Result<(), StateError> {
     for (path, is_folder) in entries(path).map_err(|error| failed("read", path, &error))? {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };

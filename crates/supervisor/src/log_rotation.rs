@@ -15,8 +15,8 @@ pub(crate) const MODE: u32 = 0o640;
 /// Of files that are compressed.
 const SUFFIX: &str = ".gz";
 
-/// Renames the log at `path` and the earlier ones, and removes those beyond `keep`. Nothing is renamed if somebody has removed
-/// the log. The path of a file that is to be compressed.
+/// Renames the log at `path` and the earlier ones, and removes those beyond `keep`. Nothing is renamed if somebody has
+/// removed the log. The path of a file that is to be compressed.
 ///
 /// # Errors
 /// The log itself cannot be renamed.

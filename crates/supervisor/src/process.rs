@@ -84,8 +84,9 @@ impl Process {
         [(FdKind::Process(self.info()), self.handle.as_fd()), (FdKind::Connection, self.connection.as_fd())]
     }
 
-    /// Its next event with its descriptors; `None` if there is none now. A process whose messages are not understood, such as one of another
-    /// version, is aborted unless it drains; the event is then the reason, for the client that has requested its start.
+    /// Its next event with its descriptors; `None` if there is none now. A process whose messages are not understood,
+    /// such as one of another version, is aborted unless it drains; the event is then the reason, for the client that
+    /// has requested its start.
     pub(super) fn next_event(&mut self) -> Option<(Event, IncomingFds)> {
         if !self.is_connected {
             return None;
@@ -184,8 +185,8 @@ impl Process {
         self.termination != Termination::None
     }
 
-    /// When it must have finished what is in progress, `limit` after it began to drain; `None` without a limit, or if it
-    /// does not drain.
+    /// When it must have finished what is in progress, `limit` after it began to drain; `None` without a limit, or if
+    /// it does not drain.
     pub(super) fn drain_deadline(&self, limit: Option<Duration>) -> Option<Instant> {
         let drains = self.phase == Phase::Draining && !self.termination.is_killed();
         limit.filter(|_| drains).map(|limit| self.phase_since + limit)

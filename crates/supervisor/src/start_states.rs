@@ -11,8 +11,8 @@ pub(crate) enum StartReason {
     Reload { why: String, forced_zones: Vec<String> },
     /// It is of the newly installed program.
     Upgrade,
-    /// A failed start has bound new sockets. Clients may already be in their listen queues, so a process with the current
-    /// configuration must serve them.
+    /// A failed start has bound new sockets. Clients may already be in their listen queues, so a process with the
+    /// current configuration must serve them.
     RecoverNewSockets,
 }
 

@@ -1,5 +1,5 @@
-//! The loop of the supervisor. It does one task at a time: a start, a reload, an upgrade. Requests that come meanwhile wait.
-//! A failed task leaves the serving process as it was.
+//! The loop of the supervisor. It does one task at a time: a start, a reload, an upgrade. Requests that come meanwhile
+//! wait. A failed task leaves the serving process as it was.
 
 mod startup;
 mod process_events;
@@ -65,7 +65,8 @@ struct Supervisor {
     /// The addresses that have been printed on standard output.
     announced: Listeners,
     active: ActiveConfig,
-    /// Good versions of zones for the next server process, in sealed memfds. Later ones replace those of the same zones.
+    /// Good versions of zones for the next server process, in sealed memfds. Later ones replace those of the same
+    /// zones.
     kept_zones: Vec<OwnedFd>,
     secrets: Secrets,
     agent: Agent,
@@ -296,7 +297,8 @@ impl Supervisor {
             [heartbeat, retry, process.drain_deadline(drain_limit), process.termination_deadline()]
         });
         let task = self.task.as_ref().and_then(Task::deadline);
-        // What waits for the end of the task, or for a serving process, is looked at then: its time may be over meanwhile.
+        // What waits for the end of the task, or for a serving process, is looked at then: its time may be over
+        // meanwhile.
         let is_idle = self.task.is_none();
         let is_serving = self.processes.iter().any(|process| process.phase() == Phase::Serving);
         let control = self.control.as_ref().and_then(ControlSocket::deadline);

@@ -89,8 +89,8 @@ impl Index {
         Bucket(self.buckets[at].load(Acquire))
     }
 
-    /// The current content of a bucket. Relaxed suffices after taking a reference, which was an Acquire: if that found a
-    /// later entry of the slot, the earlier one had left this bucket before.
+    /// The current content of a bucket. Relaxed suffices after taking a reference, which was an Acquire: if that found
+    /// a later entry of the slot, the earlier one had left this bucket before.
     #[inline]
     pub(crate) fn reload(&self, BucketIndex(at): BucketIndex) -> Bucket {
         Bucket(self.buckets[at].load(Relaxed))

@@ -1,8 +1,8 @@
 //! A concurrent table of shared values: look-ups take no lock, never wait, and never see a dropped value.
 //!
-//! [`Table::get`] returns a [`Ref`], a counted reference to a value. A worker that looks up the same keys repeatedly uses a
-//! [`LocalCache`] of such references. An invalidated entry is not found any more; its value is dropped with the last
-//! reference, and never later.
+//! [`Table::get`] returns a [`Ref`], a counted reference to a value. A worker that looks up the same keys repeatedly
+//! uses a [`LocalCache`] of such references. An invalidated entry is not found any more; its value is dropped with the
+//! last reference, and never later.
 //!
 //! ```
 //! use sanderling_table::{LocalCache, Table};
@@ -47,19 +47,19 @@
 //! * **Invalidation**, with the writers' lock: the bucket becomes a tombstone or that of the successor; the generation
 //!   changes; the table's version changes. The table's own reference is dropped after the lock is released.
 //! * **Last decrement**: drops the entry, then frees its slot.
-//! * **Cached look-up**: a private probe and one load of the generation. The worker owns a reference, so a lost race can
-//!   only use an entry a moment after its invalidation, or drop it one sweep later.
+//! * **Cached look-up**: a private probe and one load of the generation. The worker owns a reference, so a lost race
+//!   can only use an entry a moment after its invalidation, or drop it one sweep later.
 //!
 //! A slot that was reused for another key is harmless: the reference is to its current entry, and the key is compared.
 //! The second check needs the generation too, because a replaced index is not updated by invalidations.
 //!
 //! Bounds: `capacity_max` values, including invalidated ones with references; memory for the most values so far, and
-//! indexes of at most four times the largest; no probe visits a bucket twice; a look-up starts again only after a writer's
-//! change.
+//! indexes of at most four times the largest; no probe visits a bucket twice; a look-up starts again only after a
+//! writer's change.
 //!
 //! The reasons for this design are in `docs/decisions/0008-local-caches.md`. Tests check it: `tests/loom.rs` checks all
-//! interleavings of each race and that injected faults are found, `tests/model.rs` compares with a map, `tests/stress.rs`
-//! runs all operations at once, also under Miri and ThreadSanitizer.
+//! interleavings of each race and that injected faults are found, `tests/model.rs` compares with a map,
+//! `tests/stress.rs` runs all operations at once, also under Miri and ThreadSanitizer.
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 // Each module imports only from those below it.

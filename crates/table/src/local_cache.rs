@@ -11,9 +11,9 @@ use core::mem;
 
 /// A cache of references to entries of a table, for one thread.
 ///
-/// A hit is one private look-up and one load of the entry's generation; it writes no shared memory, so it costs the same
-/// with any number of threads. Cached references are counted: they keep invalidated entries alive until a look-up of the
-/// key or the next [`sweep`](LocalCache::sweep) releases them.
+/// A hit is one private look-up and one load of the entry's generation; it writes no shared memory, so it costs the
+/// same with any number of threads. Cached references are counted: they keep invalidated entries alive until a look-up
+/// of the key or the next [`sweep`](LocalCache::sweep) releases them.
 ///
 /// Call `sweep` in each iteration of the event loop and before sleeping. If the values of invalidated entries must be
 /// dropped soon, wake the threads that sleep.
@@ -98,8 +98,8 @@ impl<'t, K, V> LocalCache<'t, K, V> {
         self.count == 0
     }
 
-    /// Releases the references to invalidated entries, and returns how many. Costs one load if no entry of the table was
-    /// invalidated since the last sweep.
+    /// Releases the references to invalidated entries, and returns how many. Costs one load if no entry of the table
+    /// was invalidated since the last sweep.
     #[inline]
     pub fn sweep(&mut self) -> usize {
         let version = self.table.version();

@@ -3,8 +3,8 @@
 use crate::sync::{AtomicU64, fault_injected, unless_injected};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Counts from here on are dead. Failed increments are never undone: at one per nanosecond it takes 292 years until they
-/// wrap around, and as long until references reach this value.
+/// Counts from here on are dead. Failed increments are never undone: at one per nanosecond it takes 292 years until
+/// they wrap around, and as long until references reach this value.
 const DEAD: u64 = 1 << 63;
 
 /// The number of references to one entry.
@@ -14,8 +14,8 @@ const DEAD: u64 = 1 << 63;
 ///     ◀──decrement──
 /// ```
 ///
-/// Between the decrement to zero and the exchange of zero for DEAD another thread may increment. The exchange then fails,
-/// the entry stays alive, and the new holder performs the last decrement.
+/// Between the decrement to zero and the exchange of zero for DEAD another thread may increment. The exchange then
+/// fails, the entry stays alive, and the new holder performs the last decrement.
 pub(crate) struct RefCount(AtomicU64);
 
 impl RefCount {
@@ -26,8 +26,8 @@ impl RefCount {
 
     /// Makes a dead count alive. Only for the writer that allocated the slot.
     pub(crate) fn start(&self, references: u64) {
-        // Release pairs with the Acquire in `try_increment`: the thread that gets a reference sees the entry, even if it
-        // followed an index bucket of the slot's previous entry.
+        // Release pairs with the Acquire in `try_increment`: the thread that gets a reference sees the entry, even if
+        // it followed an index bucket of the slot's previous entry.
         //
         // An exchange instead of a store asserts that the slot was dead. Also, loom would let a failed increment undo a
         // store.
@@ -37,8 +37,8 @@ impl RefCount {
 
     /// Adds a reference; `false` if the entry is dead.
     ///
-    /// One addition that cannot fail, as in Linux's `file_ref`: unlike a compare-and-swap loop it costs the same with any
-    /// number of threads.
+    /// One addition that cannot fail, as in Linux's `file_ref`: unlike a compare-and-swap loop it costs the same with
+    /// any number of threads.
     #[inline]
     pub(crate) fn try_increment(&self) -> bool {
         // Acquire pairs with the Release in `start` if the entry is alive. If it is dead, it pairs with the AcqRel in
@@ -63,8 +63,8 @@ impl RefCount {
 
     #[cold]
     fn try_die(&self) -> bool {
-        // Acquire pairs with the Release of each earlier decrement, Release with the Acquire of a failed increment. Fails
-        // if another thread incremented after the decrement to zero: that thread holds the entry now.
+        // Acquire pairs with the Release of each earlier decrement, Release with the Acquire of a failed increment.
+        // Fails if another thread incremented after the decrement to zero: that thread holds the entry now.
         let success = unless_injected("relaxed_death", AcqRel);
         self.0.compare_exchange(0, DEAD, success, Relaxed).is_ok()
     }

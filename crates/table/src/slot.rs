@@ -32,8 +32,8 @@ pub(crate) struct Entry<K, V> {
 
 /// Type-stable: its memory stays a slot until the table is dropped.
 ///
-/// The count has its own cache line, since every counted look-up writes it, while a cached one reads only the generation
-/// and the entry.
+/// The count has its own cache line, since every counted look-up writes it, while a cached one reads only the
+/// generation and the entry.
 #[repr(C)]
 pub(crate) struct Slot<K, V> {
     count: CacheLine<RefCount>,
@@ -88,8 +88,8 @@ impl<K, V> Slot<K, V> {
 
     /// Invalidates the entry for every local cache. Existing references keep it.
     pub(crate) fn invalidate(&self) {
-        // Release pairs with the Acquire in `generation`: a thread that sees the entry invalidated sees the index without
-        // it.
+        // Release pairs with the Acquire in `generation`: a thread that sees the entry invalidated sees the index
+        // without it.
         self.generation.fetch_add(1, Release);
     }
 

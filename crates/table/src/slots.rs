@@ -16,8 +16,8 @@ pub const CAPACITY_MAX: usize = SEGMENT_SLOT_COUNT * SEGMENT_COUNT_MAX;
 
 type Segment<K, V> = [Slot<K, V>; SEGMENT_SLOT_COUNT];
 
-/// All slots of a table. A segment is neither moved nor freed before the table is dropped, so that an outdated slot number
-/// still leads to a slot.
+/// All slots of a table. A segment is neither moved nor freed before the table is dropped, so that an outdated slot
+/// number still leads to a slot.
 pub(crate) struct Slots<K, V> {
     segments: [AtomicPtr<Segment<K, V>>; SEGMENT_COUNT_MAX],
     /// The head of the list of slots that last holders freed, as `SlotNumber + 1`; 0 if it is empty.
@@ -58,8 +58,8 @@ impl<K, V> Slots<K, V> {
     /// A freed slot, else a new one; `None` if all are in use.
     pub(crate) fn allocate(&self, free: &mut FreeList) -> Option<&Slot<K, V>> {
         if free.head == 0 {
-            // Acquire pairs with the Release in `free`: the last holder has dropped the entry. The writer takes the whole
-            // list, so there is no ABA problem.
+            // Acquire pairs with the Release in `free`: the last holder has dropped the entry. The writer takes the
+            // whole list, so there is no ABA problem.
             free.head = self.freed.0.swap(0, Acquire);
         }
         if free.head != 0 {
@@ -89,7 +89,8 @@ impl<K, V> Slots<K, V> {
         self.segments[at / SEGMENT_SLOT_COUNT].store(Box::into_raw(segment), Release);
     }
 
-    /// Removes a reference; the last holder drops the entry and frees the slot. Until then the slot cannot be allocated.
+    /// Removes a reference; the last holder drops the entry and frees the slot. Until then the slot cannot be
+    /// allocated.
     ///
     /// # Safety
     /// The caller owns a reference to the entry in this slot of this table and does not use it any more.
@@ -164,8 +165,8 @@ impl<K, V> Drop for Slots<K, V> {
         for segment in &self.segments {
             let segment = segment.load(Relaxed);
             if !segment.is_null() {
-                // SAFETY: `make_segment_of` stored it once, from a Box, and `&mut self` excludes any use. Each slot drops
-                // the entry that is still in it.
+                // SAFETY: `make_segment_of` stored it once, from a Box, and `&mut self` excludes any use. Each slot
+                // drops the entry that is still in it.
                 drop(unsafe { Box::from_raw(segment) });
             }
         }

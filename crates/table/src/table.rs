@@ -16,8 +16,8 @@ use std::sync::{Arc, PoisonError};
 
 /// A map from keys to values that threads share by reference. Look-ups take no lock and never wait for a writer.
 ///
-/// All methods but [`get`](Table::get) take the writers' lock: a closure passed to one of them, or the `==` of a key, must
-/// not call another.
+/// All methods but [`get`](Table::get) take the writers' lock: a closure passed to one of them, or the `==` of a key,
+/// must not call another.
 ///
 /// Threads may share it if they may share its keys and values:
 ///
@@ -49,13 +49,13 @@ struct Writer {
     entry_count: usize,
     /// Buckets of the current index that are not empty: entries and tombstones. At most half of all.
     used_count: usize,
-    /// Every index so far: none is freed before the table, since a look-up may still probe it. At most two of each size,
-    /// which alternate, so that all together are at most four times the largest.
+    /// Every index so far: none is freed before the table, since a look-up may still probe it. At most two of each
+    /// size, which alternate, so that all together are at most four times the largest.
     indexes: Vec<Arc<Index>>,
 }
 
-/// All slots are in use, by valid entries or by invalidated ones that still have references. The caller should invalidate
-/// some entries; if their references last, it should do without the table.
+/// All slots are in use, by valid entries or by invalidated ones that still have references. The caller should
+/// invalidate some entries; if their references last, it should do without the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Full<K, V> {
     /// The key that was not inserted.
@@ -122,8 +122,8 @@ impl<K, V> Table<K, V> {
         }
     }
 
-    /// Invalidates at most `count_max` of the entries for which `choose` returns `true`, and returns how many. `choose` is
-    /// called with the writers' lock held; values are dropped after its release, by the last holders.
+    /// Invalidates at most `count_max` of the entries for which `choose` returns `true`, and returns how many. `choose`
+    /// is called with the writers' lock held; values are dropped after its release, by the last holders.
     pub fn invalidate_where(&self, count_max: usize, mut choose: impl FnMut(&K, &V) -> bool) -> usize {
         // Declared before the lock is taken, so dropped after its release: dropping a value may take long.
         let mut invalidated = Vec::new();
@@ -194,8 +194,8 @@ impl<K, V> Table<K, V> {
         writer.free.created_count() as usize - seen.len()
     }
 
-    /// How many entries were invalidated. Acquire pairs with the Release in `replace_bucket`: the generations of all these
-    /// have changed.
+    /// How many entries were invalidated. Acquire pairs with the Release in `replace_bucket`: the generations of all
+    /// these have changed.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
         self.read.0.version.load(Acquire)
@@ -237,8 +237,8 @@ impl<K: Hash + Eq, V> Table<K, V> {
         self.get_hashed(self.hash(key), key)
     }
 
-    /// Inserts an entry and, in the same step, invalidates the one with its key, if there is one: every look-up finds one of
-    /// both. Since both values exist for a while, this always needs a free slot.
+    /// Inserts an entry and, in the same step, invalidates the one with its key, if there is one: every look-up finds
+    /// one of both. Since both values exist for a while, this always needs a free slot.
     pub fn insert(&self, key: K, value: V) -> Result<Ref<'_, K, V>, Full<K, V>> {
         let hash = self.hash(&key);
         let mut writer = self.lock();
@@ -259,8 +259,8 @@ impl<K: Hash + Eq, V> Table<K, V> {
         Ok(new)
     }
 
-    /// Invalidates the entry with this key, and returns it if there was one. Look-ups that begin after the return do not
-    /// find it; the last holder drops the value.
+    /// Invalidates the entry with this key, and returns it if there was one. Look-ups that begin after the return do
+    /// not find it; the last holder drops the value.
     pub fn invalidate<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Ref<'_, K, V>>
     where
         K: Borrow<Q>,
@@ -288,8 +288,8 @@ impl<K: Hash + Eq, V> Table<K, V> {
             match self.look_up(index, hash, key) {
                 Lookup::Hit(entry) => return Some(entry),
                 Lookup::Miss if self.is_unchanged(index, rebuild_count) => return None,
-                // A writer rebuilt the index meanwhile, so that the probe may have missed the entry; or it invalidated the
-                // entry that was found, and the key may have another one now.
+                // A writer rebuilt the index meanwhile, so that the probe may have missed the entry; or it invalidated
+                // the entry that was found, and the key may have another one now.
                 Lookup::Miss | Lookup::Retry => {}
             }
         }
@@ -316,8 +316,8 @@ impl<K: Hash + Eq, V> Table<K, V> {
             let Some(number) = bucket.number_for(hash) else { continue };
             let slot = self.slots.slot(number);
             let Some(entry) = Ref::try_new(&self.slots, slot) else { return Lookup::Retry };
-            // The reference may be to a later entry of the slot. The bucket shows it if the entry was invalidated in this
-            // index; the generation, if the index was replaced before that.
+            // The reference may be to a later entry of the slot. The bucket shows it if the entry was invalidated in
+            // this index; the generation, if the index was replaced before that.
             let is_same = index.reload(at) == bucket && !entry.is_invalidated();
             if !is_same && !fault_injected("no_recheck") {
                 return Lookup::Retry;
@@ -346,8 +346,8 @@ impl<K: Hash + Eq, V> Table<K, V> {
 
 /// For writers with the lock.
 impl<K, V> Table<K, V> {
-    /// Takes the writers' lock. Poison is ignored: a panic comes from the `==` of a key or the closure of a caller, which
-    /// run only while all data is consistent.
+    /// Takes the writers' lock. Poison is ignored: a panic comes from the `==` of a key or the closure of a caller,
+    /// which run only while all data is consistent.
     fn lock(&self) -> MutexGuard<'_, Writer> {
         self.writer.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -395,8 +395,8 @@ impl<K, V> Table<K, V> {
         // Entries fill at most a quarter of the new index, so that as many can be added before the next rebuild.
         let is_crowded = 4 * writer.entry_count > old.bucket_count();
         let bucket_count = if is_crowded { 2 * old.bucket_count() } else { old.bucket_count() };
-        // Release pairs with the Acquire in `get_hashed`. Before the first bucket is stored, since a look-up may still probe
-        // the index that is filled again.
+        // Release pairs with the Acquire in `get_hashed`. Before the first bucket is stored, since a look-up may still
+        // probe the index that is filled again.
         self.read.0.rebuild_count.fetch_add(1, Release);
         let spare =
             writer.indexes.iter().find(|index| index.bucket_count() == bucket_count && !ptr::eq(&***index, old));
@@ -427,8 +427,8 @@ impl<K, V> Table<K, V> {
         self.replace_bucket(writer, at, slot, Bucket::TOMBSTONE)
     }
 
-    /// Stores `bucket` in place of the entry's, and then invalidates the entry: a thread that sees it invalidated must not
-    /// find it again. Returns the table's reference.
+    /// Stores `bucket` in place of the entry's, and then invalidates the entry: a thread that sees it invalidated must
+    /// not find it again. Returns the table's reference.
     fn replace_bucket<'t>(
         &'t self,
         _: &mut Writer,

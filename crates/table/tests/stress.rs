@@ -1,7 +1,7 @@
 //! Stress test: many threads perform all operations at once, and each value detects a wrong access.
 //!
-//! `TABLE_STRESS_STEPS` is the number of steps of each thread, `TABLE_STRESS_SEED` the seed of their choices. Also run it by
-//! `cargo +nightly miri test -p sanderling-table --lib --test table --test stress` and with ThreadSanitizer
+//! `TABLE_STRESS_STEPS` is the number of steps of each thread, `TABLE_STRESS_SEED` the seed of their choices. Also run
+//! it by `cargo +nightly miri test -p sanderling-table --lib --test table --test stress` and with ThreadSanitizer
 //! (`RUSTFLAGS=-Zsanitizer=thread`, `-Zbuild-std`).
 #![cfg(not(loom))]
 

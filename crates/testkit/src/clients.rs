@@ -150,7 +150,8 @@ impl RawConnection {
         }
     }
 
-    /// The number of bytes that one read of at most `bytes_max` returns; 0 if the peer has closed or reset the connection.
+    /// The number of bytes that one read of at most `bytes_max` returns; 0 if the peer has closed or reset the
+    /// connection.
     pub fn try_read(&mut self, bytes_max: usize) -> usize {
         self.stream.read(&mut vec![0; bytes_max]).unwrap_or(0)
     }

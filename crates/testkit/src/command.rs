@@ -75,8 +75,8 @@ fn control_directory() -> PathBuf {
     if directory.as_os_str().len() <= PATH_BYTES_MAX { directory } else { std::env::temp_dir().join(name) }
 }
 
-/// Copies the built program to `path`. Another process does it: a descriptor for writing would be inherited by the programs
-/// of other tests, and the kernel does not execute a file that is open for writing.
+/// Copies the built program to `path`. Another process does it: a descriptor for writing would be inherited by the
+/// programs of other tests, and the kernel does not execute a file that is open for writing.
 #[track_caller]
 pub fn copy_program_to(path: &Path) {
     let copied = Command::new("cp").arg(program()).arg(path).status().expect("cp can be run");

@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
-/// Below the ports that the kernel gives to clients and to port 0 (`net.ipv4.ip_local_port_range`), so that nothing else
-/// takes one before the program does.
+/// Below the ports that the kernel gives to clients and to port 0 (`net.ipv4.ip_local_port_range`), so that nothing
+/// else takes one before the program does.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
 /// An address of the loopback interface that is free for UDP and TCP.

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-/// Checks that `expected` is in `file` between the lines `begin` and `end`, or writes it there if the variable `UPDATE_DOCS` is
-/// set.
+/// Checks that `expected` is in `file` between the lines `begin` and `end`, or writes it there if the variable
+/// `UPDATE_DOCS` is set.
 #[track_caller]
 pub fn check_manual_table(file: &str, begin: &str, end: &str, expected: &str) {
     let manual = fs::read_to_string(file).expect("the manual can be read");

@@ -19,7 +19,8 @@ pub struct CertificateStore {
     for_unknown_names: Alternatives,
     /// For clients that ask for none, likewise.
     for_no_name: Alternatives,
-    /// Those of names that are valid for an address as well: a client that asks for no name has mostly connected to one.
+    /// Those of names that are valid for an address as well: a client that asks for no name has mostly connected to
+    /// one.
     for_addresses: Alternatives,
 }
 
@@ -41,9 +42,9 @@ impl CertificateStore {
         CertificateStore::default()
     }
 
-    /// Uses `certificate` for `name`, a host name or a wildcard such as `*.example.com`, which holds for one more label.
-    /// A name can have several certificates: clients that support it get one with an ECDSA key, others RSA, and one that is not
-    /// valid at the time only if no other is.
+    /// Uses `certificate` for `name`, a host name or a wildcard such as `*.example.com`, which holds for one more
+    /// label. A name can have several certificates: clients that support it get one with an ECDSA key, others RSA, and
+    /// one that is not valid at the time only if no other is.
     pub fn add(&mut self, name: &str, certificate: &Certificate) {
         let name = name.to_ascii_lowercase();
         let alternatives = match name.strip_prefix("*.") {
@@ -56,8 +57,8 @@ impl CertificateStore {
         }
     }
 
-    /// Uses `certificate` for clients that ask for another name, or for none while no certificate is for an address. Without a
-    /// default, their handshake fails.
+    /// Uses `certificate` for clients that ask for another name, or for none while no certificate is for an address.
+    /// Without a default, their handshake fails.
     pub fn add_default(&mut self, certificate: &Certificate) {
         self.for_unknown_names.add(certificate);
         self.for_no_name.add(certificate);
@@ -101,8 +102,8 @@ impl Alternatives {
         self.0.is_empty()
     }
 
-    /// Whether one of them is valid for `host`. Which one a client has got depends on the keys that it supports, and a client
-    /// with another one does not send a request for `host`.
+    /// Whether one of them is valid for `host`. Which one a client has got depends on the keys that it supports, and a
+    /// client with another one does not send a request for `host`.
     pub(crate) fn are_valid_for_host(&self, host: &[u8]) -> bool {
         self.0.iter().any(|certificate| certificate.is_valid_for_host(host))
     }

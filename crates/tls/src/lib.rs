@@ -1,7 +1,8 @@
 //! TLS for a server (RFC 8446, RFC 5246): sessions, certificates and ticket keys.
 //!
-//! It does no I/O, starts no thread, and takes the time as an argument, except that rustls reads the clock for the age of
-//! tickets, and that the certificate is chosen by it where a name has several. What the server gives to it and takes from it:
+//! It does no I/O, starts no thread, and takes the time as an argument, except that rustls reads the clock for the age
+//! of tickets, and that the certificate is chosen by it where a name has several. What the server gives to it and takes
+//! from it:
 //!
 //! ```text
 //! PEM ── Certificate ── CertificateStore ─┐
@@ -11,33 +12,34 @@
 //!
 //! # How a server drives a session
 //!
-//! - **Receive:** one `recv` into a buffer that all connections of a worker share, then [`Session::decrypt_in_place`] in
-//!   the same buffer. Plaintext that does not fit stays in the session: while [`Session::is_readable`], the server takes it
-//!   ([`Session::take`]) instead of receiving.
+//! - **Receive:** one `recv` into a buffer that all connections of a worker share, then [`Session::decrypt_in_place`]
+//!   in the same buffer. Plaintext that does not fit stays in the session: while [`Session::is_readable`], the server
+//!   takes it ([`Session::take`]) instead of receiving.
 //! - **Send:** [`Session::write`] for a head and content in memory, or for pieces of a file that are read into the
 //!   worker's buffer, until [`Session::writable_bytes`] is 0 or all is written; then [`Session::send`], which makes one
 //!   vectored write of up to 128 KiB. If the socket takes less, the rest stays in the session, and nothing more is
-//!   written before it has left. So a request for content in memory needs two system calls, as without encryption; a file
-//!   of 100 KiB needs the reads in addition.
-//! - **Handshake:** while the state is [`State::Handshaking`], feed what arrives and send what is unsent after each time.
-//!   When it becomes [`State::Open`], the ticket is unsent: it leaves with the first response, or at the latest before the
-//!   worker waits. A handshake costs as much as many requests, so a worker does a few of them in an iteration. It has a
-//!   deadline of the server's.
-//! - **End:** [`Session::close`] and [`Session::send`] before the socket is closed, but only after a complete response: the
-//!   client takes `close_notify` for the proof that nothing is missing. When the client has closed its side
+//!   written before it has left. So a request for content in memory needs two system calls, as without encryption; a
+//!   file of 100 KiB needs the reads in addition.
+//! - **Handshake:** while the state is [`State::Handshaking`], feed what arrives and send what is unsent after each
+//!   time. When it becomes [`State::Open`], the ticket is unsent: it leaves with the first response, or at the latest
+//!   before the worker waits. A handshake costs as much as many requests, so a worker does a few of them in an
+//!   iteration. It has a deadline of the server's.
+//! - **End:** [`Session::close`] and [`Session::send`] before the socket is closed, but only after a complete response:
+//!   the client takes `close_notify` for the proof that nothing is missing. When the client has closed its side
 //!   ([`State::ClientClosed`]), it can still receive. After an error, the unsent bytes are the alert.
 //! - **Time:** [`Session::write`] takes the time in milliseconds, to begin with a short record after a pause.
 //!
 //! # Changes
 //!
-//! [`ServerTls`] is immutable. A reload makes another one for new connections, with the same [`TicketKeys`] and what has
-//! changed; connections that are open go on. A rotation makes other ticket keys. Before the first connection is accepted,
-//! [`ServerTls::warm_up`] draws a random number.
+//! [`ServerTls`] is immutable. A reload makes another one for new connections, with the same [`TicketKeys`] and what
+//! has changed; connections that are open go on. A rotation makes other ticket keys. Before the first connection is
+//! accepted, [`ServerTls::warm_up`] draws a random number.
 //!
 //! # Keys
 //!
-//! A private key may be in another process: [`Certificate::with_remote_key`] takes a [`RemoteSigner`] that asks it, and that
-//! process signs with a [`PrivateKey`]. A key that is loaded here is erased when it is dropped, with aws-lc-rs; ring does not erase.
+//! A private key may be in another process: [`Certificate::with_remote_key`] takes a [`RemoteSigner`] that asks it, and
+//! that process signs with a [`PrivateKey`]. A key that is loaded here is erased when it is dropped, with aws-lc-rs;
+//! ring does not erase.
 #![forbid(unsafe_code)]
 
 #[cfg(not(any(feature = "aws-lc-rs", feature = "ring")))]

@@ -19,8 +19,8 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// `alpn`: the protocols of the listener, the preferred one first. A client that asks for others alone is refused; one
-    /// that asks for none is served.
+    /// `alpn`: the protocols of the listener, the preferred one first. A client that asks for others alone is refused;
+    /// one that asks for none is served.
     pub fn new(certificates: Arc<CertificateStore>, tickets: Arc<TicketKeys>, alpn: &[Alpn]) -> ServerTls {
         // RFC 8996 deprecates TLS 1.0 and 1.1. rustls has no renegotiation, no compression and no suite without AEAD.
         let mut config = ServerConfig::builder_with_provider(provider())

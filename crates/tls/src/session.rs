@@ -23,8 +23,8 @@ const SHORT_RECORD_BYTES: usize = 1_300;
 const IDLE_MS: u64 = 1_000;
 /// What the records of [`UNSENT_BYTES_MAX`] and of a handshake need besides their plaintext, at most.
 const OVERHEAD_BYTES_MAX: usize = 16 * 1024;
-/// What a client sends in a handshake, at most; rustls would keep messages of up to 64 KiB. A ClientHello with a key share of
-/// X25519MLKEM768 has some 1.8 KiB.
+/// What a client sends in a handshake, at most; rustls would keep messages of up to 64 KiB. A ClientHello with a key
+/// share of X25519MLKEM768 has some 1.8 KiB.
 const HANDSHAKE_BYTES_MAX: usize = 16 * 1024;
 /// The messages that answer a ClientHello, with a usual chain of certificates.
 const HANDSHAKE_UNSENT_BYTES: usize = 4 * 1024;
@@ -102,8 +102,8 @@ pub struct Session {
     next_record: NextRecord,
     /// Plaintext that was decrypted and not taken.
     readable_bytes: usize,
-    /// What has arrived of a record or of a message of the handshake that is not complete: after plaintext, of the record after it;
-    /// otherwise all that has arrived since the last plaintext.
+    /// What has arrived of a record or of a message of the handshake that is not complete: after plaintext, of the
+    /// record after it; otherwise all that has arrived since the last plaintext.
     partial_bytes: usize,
     boundary: RecordBoundary,
     /// Plaintext that was written since nothing was unsent.
@@ -168,8 +168,8 @@ impl Session {
         self.unsent_bytes_max = bytes.min(UNSENT_BYTES_MAX);
     }
 
-    /// Bytes that the session holds because they have not arrived whole, were not taken, or are unsent. Beside them it needs
-    /// some KiB.
+    /// Bytes that the session holds because they have not arrived whole, were not taken, or are unsent. Beside them it
+    /// needs some KiB.
     pub fn held_bytes(&self) -> usize {
         let unsent_bytes = match self.state {
             _ if !self.has_unsent() => 0,
@@ -179,8 +179,9 @@ impl Session {
         self.partial_bytes() + self.readable_bytes + unsent_bytes
     }
 
-    /// Bytes of a record, or of a message of the handshake, that have arrived and are not complete; an upper bound. Whole records
-    /// without plaintext, such as a key update, could be part of a longer message: they count until plaintext arrives.
+    /// Bytes of a record, or of a message of the handshake, that have arrived and are not complete; an upper bound.
+    /// Whole records without plaintext, such as a key update, could be part of a longer message: they count until
+    /// plaintext arrives.
     pub fn partial_bytes(&self) -> usize {
         self.partial_bytes.min(RECORD_BYTES_MAX + RECORD_OVERHEAD_BYTES_MAX)
     }
@@ -190,8 +191,8 @@ impl Session {
         self.connection.alpn_protocol().and_then(Alpn::from_id)
     }
 
-    /// Whether the client has got a certificate that is valid for `host`, a name in any case. `false` before the handshake is
-    /// complete.
+    /// Whether the client has got a certificate that is valid for `host`, a name in any case. `false` before the
+    /// handshake is complete.
     pub fn has_certificate_for(&self, host: &[u8]) -> bool {
         self.chosen_from.certificates.are_valid_for_host(host)
     }
@@ -220,8 +221,8 @@ impl Session {
         })
     }
 
-    /// Takes bytes of the network, and returns how many: all of them, unless more than [`RECORD_BYTES_MAX`] of plaintext
-    /// wait to be taken.
+    /// Takes bytes of the network, and returns how many: all of them, unless more than [`RECORD_BYTES_MAX`] of
+    /// plaintext wait to be taken.
     ///
     /// After an error, the unsent alert is sent, and the connection closed.
     pub fn feed(&mut self, ciphertext: &[u8]) -> Result<usize, SessionError> {
@@ -244,14 +245,14 @@ impl Session {
 
     /// Replaces the bytes of the network at the start of `buffer` by what is decrypted, and returns its length.
     ///
-    /// All plaintext must have been taken before ([`Session::is_readable`]). Afterwards some can be left, if the buffer is
-    /// full.
+    /// All plaintext must have been taken before ([`Session::is_readable`]). Afterwards some can be left, if the buffer
+    /// is full.
     pub fn decrypt_in_place(&mut self, buffer: &mut [u8], ciphertext_bytes: usize) -> Result<usize, SessionError> {
         debug_assert!(!self.is_readable());
         let (mut fed, mut taken) = (0, 0);
         while fed < ciphertext_bytes {
-            // At most one incomplete record, and what was fed, can have been decrypted. So either it fits into the space
-            // of what was fed, or no more than a record is left, which does not prevent feeding.
+            // At most one incomplete record, and what was fed, can have been decrypted. So either it fits into the
+            // space of what was fed, or no more than a record is left, which does not prevent feeding.
             fed += self.feed_some(&buffer[fed..ciphertext_bytes])?;
             taken += self.take(&mut buffer[taken..fed]);
         }
@@ -259,8 +260,8 @@ impl Session {
         Ok(taken)
     }
 
-    /// Writes the start of `parts`, up to [`Session::writable_bytes`], and returns how many bytes. They are encrypted now,
-    /// and sent by [`Session::send`].
+    /// Writes the start of `parts`, up to [`Session::writable_bytes`], and returns how many bytes. They are encrypted
+    /// now, and sent by [`Session::send`].
     ///
     /// A call ends a record: short parts are best written together. At most [`WRITE_PARTS_MAX`] parts.
     pub fn write(&mut self, parts: &[&[u8]], now_ms: u64) -> usize {
@@ -296,8 +297,8 @@ impl Session {
         Ok(sent)
     }
 
-    /// Says that nothing more is sent (`close_notify`), so that the client does not take the end of the connection for an
-    /// attack (RFC 8446 §6.1). Nothing happens unless the session is open.
+    /// Says that nothing more is sent (`close_notify`), so that the client does not take the end of the connection for
+    /// an attack (RFC 8446 §6.1). Nothing happens unless the session is open.
     pub fn close(&mut self) {
         if matches!(self.state, State::Open | State::ClientClosed) {
             self.connection.send_close_notify();
@@ -375,8 +376,8 @@ impl Session {
         }
     }
 
-    /// rustls sends `access_denied`, in clear, only if the store gave it no certificate. RFC 6066 §3 and RFC 8446 §6.2 have
-    /// other alerts for the causes.
+    /// rustls sends `access_denied`, in clear, only if the store gave it no certificate. RFC 6066 §3 and RFC 8446 §6.2
+    /// have other alerts for the causes.
     fn fail_without_certificate(&mut self) -> SessionError {
         let (alert, error) = if self.certificates.is_empty() {
             // No name is known, and the client is not to blame.

@@ -1,5 +1,5 @@
-//! The page on a terminal: keys, and a new page after each interval. The terminal is restored however the program ends, except by
-//! SIGKILL.
+//! The page on a terminal: keys, and a new page after each interval. The terminal is restored however the program ends,
+//! except by SIGKILL.
 
 use crate::page::{Controls, draw};
 use crate::samples::Samples;

@@ -1,8 +1,8 @@
-//! Adds the records that follow the server to a zone: after its file was read, and before it is built. What is added comes from the
-//! agent, except for addresses, which are those of the file.
+//! Adds the records that follow the server to a zone: after its file was read, and before it is built. What is added
+//! comes from the agent, except for addresses, which are those of the file.
 //!
-//! A record of the file has precedence: where the file has the type at the name, or a CNAME, nothing is added. Where the file has an
-//! `ALIAS`, the addresses of its target are added.
+//! A record of the file has precedence: where the file has the type at the name, or a CNAME, nothing is added. Where
+//! the file has an `ALIAS`, the addresses of its target are added.
 
 use crate::mail_policies::{mail_policy_record, mail_server};
 use crate::record_sink::RecordSink;
@@ -67,8 +67,8 @@ impl<'c> Derivations<'c> {
         Derivations { config, set, by_zone: config.derived_rrsets() }
     }
 
-    /// What is derived for `zone`. One that is signed is without: its signed version has the records. Nothing is derived for zones that
-    /// the agent writes.
+    /// What is derived for `zone`. One that is signed is without: its signed version has the records. Nothing is
+    /// derived for zones that the agent writes.
     pub fn of(&self, zone: &ZoneConfig) -> Arc<ZoneDerivation> {
         let resolves_aliases = self.config.resolves_aliases();
         if zone.origin != ZoneOrigin::Operator {
@@ -219,8 +219,8 @@ impl<'d> RecordMerge<'d> {
         false
     }
 
-    /// Adds the addresses of `aliases`, what is derived, and the SOA. `location` is that of a position in the file, and `notes` gets what follows for the
-    /// operator.
+    /// Adds the addresses of `aliases`, what is derived, and the SOA. `location` is that of a position in the file, and
+    /// `notes` gets what follows for the operator.
     pub(crate) fn finish(
         mut self,
         sink: &mut RecordSink<'_>,
@@ -377,7 +377,8 @@ impl<'d> RecordMerge<'d> {
         }
     }
 
-    /// Adds what an authority looks for, beside other records of the name, unless the name is an alias or other servers have it.
+    /// Adds what an authority looks for, beside other records of the name, unless the name is an alias or other servers
+    /// have it.
     fn add_challenge(&self, record: &DerivedRecord, sink: &mut RecordSink<'_>, added: &mut AddedRecords) {
         let Some(owner) = wire_name_of(&record.owner).filter(|owner| !self.is_elsewhere(owner.as_name())) else {
             return;
@@ -410,7 +411,8 @@ impl<'d> RecordMerge<'d> {
     }
 }
 
-/// The types and the data of what `record` becomes, with what the file has for its `host`; `None` if that lacks what is needed.
+/// The types and the data of what `record` becomes, with what the file has for its `host`; `None` if that lacks what is
+/// needed.
 fn complete_data(record: &DerivedRecord, host: Option<&NameInFile>) -> Option<Vec<(Rtype, String)>> {
     let host_with_address = host.filter(|host| !host.v4.is_empty() || !host.v6.is_empty());
     Some(match record.kind {

@@ -99,7 +99,8 @@ pub struct MergedUpdates {
 }
 
 impl MergedUpdates {
-    /// The updates of the version that was read, and what is to be stored of them, if that is something else than before.
+    /// The updates of the version that was read, and what is to be stored of them, if that is something else than
+    /// before.
     pub fn finish(self, apex: Name<'_>) -> (ZoneUpdates, Option<StoreRequest>) {
         let MergedUpdates { merged: Merged { difference, digest, outcome }, replaces } = self;
         let mut updates = ZoneUpdates { difference, digest, stored: replaces };
@@ -141,7 +142,8 @@ impl<'b> RecordSink<'b> {
         self.builder.check_alias_records()
     }
 
-    /// Adds the records of updates, which get the position `of_updates`. The serial is `serial_raise` higher than in the file.
+    /// Adds the records of updates, which get the position `of_updates`. The serial is `serial_raise` higher than in
+    /// the file.
     pub(crate) fn finish(self, serial_raise: u32, of_updates: Position) -> Option<MergedUpdates> {
         let RecordSink { builder, updates, replaces } = self;
         let merged = updates?.finish(serial_raise, of_updates, |record| builder.add(record));

@@ -52,7 +52,8 @@ pub struct ReadZone {
     pub text: ZoneText,
 }
 
-/// Loads the zone of `config` with what is derived for it, and keeps the text of its files if it has at most `text_bytes_max`.
+/// Loads the zone of `config` with what is derived for it, and keeps the text of its files if it has at most
+/// `text_bytes_max`.
 ///
 /// # Errors
 /// Everything that is wrong with it.

@@ -109,6 +109,14 @@ fn stray_blanks_marks_and_private_paths_are_reported() {
 }
 
 #[test]
+fn long_comment_is_reported() {
+    let long = "x".repeat(120);
+    let text = format!("let a = \"{long}\";\n    // {long}\n/// ```text\n/// {long}\n/// ```\n/// {long}\n");
+    let expected = [2, 6].map(|line| format!("a.rs:{line}: the comment has more than 120 columns; wrap it"));
+    check("lines", &[("a.rs", &text), ("b.md", &text)], &expected.each_ref().map(String::as_str));
+}
+
+#[test]
 fn words_with_a_standard_term_are_reported() {
     let text = concat!("Oct", "ets of oct", "et-stream\nip.oct", "ets()\nfour oct", "ets\n", "W", "ho knows\n");
     let expected = [concat!("a.md:3: `oct", "ets`; write bytes"), concat!("a.md:4: `w", "ho`; write a named subject")];

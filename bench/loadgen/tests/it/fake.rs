@@ -62,8 +62,8 @@ pub(crate) enum Action {
     Wait,
 }
 
-/// Starts a TCP server that runs until the test process ends. The script receives the number of the request, from 0, and
-/// the request: a client sends it by one call, when the response to the previous one is complete.
+/// Starts a TCP server that runs until the test process ends. The script receives the number of the request, from 0,
+/// and the request: a client sends it by one call, when the response to the previous one is complete.
 pub(crate) fn tcp_server(script: impl Fn(u64, &[u8]) -> Action + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback has a free port");
     let address = listener.local_addr().expect("the listener is bound");

@@ -1,10 +1,11 @@
 //! The servers of the comparison, with settings that are as fair as possible.
 //!
 //! Fair means: one worker, no logs, persistent connections without limits, caches as large as allowed, deferred accepts
-//! and minimal responses where the server offers them, and no rate limits. The settings are in the folder `peers`; lines
-//! that begin with `#tls ` count for the comparison of TLS only, those with `#log ` for that of access logs, and those with `#changes `,
-//! `#signed `, `#cookies ` and `#limits ` for the workloads with transfers and updates, with zones that the server signs, with cookies, and with
-//! rate limits that are not reached; `#in-process ` for private keys in the server process.
+//! and minimal responses where the server offers them, and no rate limits. The settings are in the folder `peers`;
+//! lines that begin with `#tls ` count for the comparison of TLS only, those with `#log ` for that of access logs, and
+//! those with `#changes `, `#signed `, `#cookies ` and `#limits ` for the workloads with transfers and updates, with
+//! zones that the server signs, with cookies, and with rate limits that are not reached; `#in-process ` for private
+//! keys in the server process.
 
 use crate::compare::zone::ZoneFile;
 use std::net::SocketAddr;

@@ -184,8 +184,8 @@ impl Rounds {
         Ok(Some(calls_per_request(&calls, counted.response_count)))
     }
 
-    /// Runs the loads in short turns, each for its length in all. If another program slows the machine down for seconds,
-    /// it slows down all servers alike.
+    /// Runs the loads in short turns, each for its length in all. If another program slows the machine down for
+    /// seconds, it slows down all servers alike.
     fn run_round(&self, order: &[usize], contestants: &[Contestant<'_>]) -> Vec<anyhow::Result<Sample>> {
         let contestants: Vec<&Contestant<'_>> = order.iter().map(|&index| &contestants[index]).collect();
         let whole = |load: &Load| load.for_time(load.length * contestants.len() as u32);

@@ -55,8 +55,8 @@ pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<Report> {
     Ok(Report { answers, text })
 }
 
-/// Queries with the flag DO. The zones are signed by ldns-signzone, and all servers answer from the same files. The floor sends as many bytes as
-/// Sanderling.
+/// Queries with the flag DO. The zones are signed by ldns-signzone, and all servers answer from the same files. The
+/// floor sends as many bytes as Sanderling.
 fn answers_of_signed_zones(rounds: &mut Rounds) -> anyhow::Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     for same_zone in WORKLOADS.chunk_by(|a, b| a.1 == b.1) {
@@ -96,8 +96,9 @@ fn reply_bytes(server: SocketAddr, query: &str) -> anyhow::Result<usize> {
     bytes.and_then(|(_, bytes)| bytes.trim().parse().ok()).with_context(|| format!("unknown output of dig: {text}"))
 }
 
-/// The processor time of signing a zone by ECDSA P-256 with one key and NSEC. The others read and write a file. Sanderling reads the file, signs,
-/// stores the signed version, loads it and answers from it; the time without `dnssec` is that of the same without signing.
+/// The processor time of signing a zone by ECDSA P-256 with one key and NSEC. The others read and write a file.
+/// Sanderling reads the file, signs, stores the signed version, loads it and answers from it; the time without `dnssec`
+/// is that of the same without signing.
 fn signing(rounds: &Rounds) -> anyhow::Result<String> {
     let name_count = if rounds.is_quick { NAME_COUNT } else { 1_000_000 };
     let (zone, record_count) = write_zone(&rounds.bench.folder.join("signing"), name_count)?;

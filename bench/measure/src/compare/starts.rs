@@ -189,7 +189,8 @@ fn reload(server: &Server, sanderling: &Path, changed: &Path, queries: &str) -> 
     ])
 }
 
-/// Replaces the zone file by `changed` as an editor does. Some servers reload files only if they are newer than the last load.
+/// Replaces the zone file by `changed` as an editor does. Some servers reload files only if they are newer than the
+/// last load.
 fn replace_zone(server: &Server, changed: &Path) -> anyhow::Result<()> {
     let new = server.place.folder.join("new.zone");
     fs::copy(changed, &new)?;

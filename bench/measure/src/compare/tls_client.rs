@@ -1,7 +1,7 @@
 //! A client of TLS: single requests, and the load of the handshakes.
 //!
-//! It offers X25519MLKEM768 before X25519, with a key share of each, so that every server can select its own group without
-//! a second round trip.
+//! It offers X25519MLKEM768 before X25519, with a key share of each, so that every server can select its own group
+//! without a second round trip.
 
 use anyhow::{bail, ensure};
 use clap::{Args, ValueEnum};

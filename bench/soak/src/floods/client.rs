@@ -34,8 +34,8 @@ impl Client {
         self.stream.flush()
     }
 
-    /// Waits for the end of the connection, with its error code if there is one, or for the reply to a ping, if the client
-    /// `may_ping`: then the server has processed all that was sent before.
+    /// Waits for the end of the connection, with its error code if there is one, or for the reply to a ping, if the
+    /// client `may_ping`: then the server has processed all that was sent before.
     pub(super) fn end_or_pong(&mut self, may_ping: bool) -> anyhow::Result<Option<Option<u32>>> {
         const NAME: &[u8; 8] = b"the end?";
         if may_ping {

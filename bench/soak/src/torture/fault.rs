@@ -85,8 +85,8 @@ impl FromStr for Fault {
     }
 }
 
-/// The errors of a call that its manual page names and that do not contradict what the kernel has done. No error for calls
-/// that cannot fail, and for those whose effect an injected error would hide, such as `close`.
+/// The errors of a call that its manual page names and that do not contradict what the kernel has done. No error for
+/// calls that cannot fail, and for those whose effect an injected error would hide, such as `close`.
 fn errors(call: &str) -> &'static [&'static str] {
     match call {
         "ppoll" | "poll" => &["ENOMEM", "EINTR", "EAGAIN", DELAY],

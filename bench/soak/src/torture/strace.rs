@@ -41,8 +41,8 @@ impl Strace {
         Ok(strace)
     }
 
-    /// Attaches to the next process that the supervisor starts, before its first instruction. The process is stopped by a
-    /// first strace, since two cannot trace it at the same time.
+    /// Attaches to the next process that the supervisor starts, before its first instruction. The process is stopped by
+    /// a first strace, since two cannot trace it at the same time.
     pub(crate) fn attach_to_next_child(supervisor_pid: u32, arguments: &[String]) -> anyhow::Result<Strace> {
         let stop = ["-f", "-e", "trace=execve", "-e", "inject=execve:signal=SIGSTOP"].map(str::to_owned);
         let stopper = Strace::attach(supervisor_pid, &stop)?;
@@ -66,8 +66,8 @@ impl Strace {
         fs::read_to_string(trace_path(self.folder.path())).unwrap_or_default()
     }
 
-    /// Detaches it; what it has written. A call that is failing at this moment would get another error, from the sandbox,
-    /// so the calls that the end of the scenario causes are awaited.
+    /// Detaches it; what it has written. A call that is failing at this moment would get another error, from the
+    /// sandbox, so the calls that the end of the scenario causes are awaited.
     pub(crate) fn finish(mut self) -> String {
         thread::sleep(QUIET_TIME);
         self.detach();

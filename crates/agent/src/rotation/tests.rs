@@ -1,5 +1,5 @@
-//! A world with a clock of its own: workers that serve keys, name servers that lag, resolvers that cache, and an agent that crashes
-//! between any two things that it does. No cache may ever have records that do not pin the key in service.
+//! A world with a clock of its own: workers that serve keys, name servers that lag, resolvers that cache, and an agent
+//! that crashes between any two things that it does. No cache may ever have records that do not pin the key in service.
 
 use super::*;
 use std::collections::VecDeque;

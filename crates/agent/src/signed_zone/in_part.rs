@@ -31,8 +31,8 @@ struct SignedInPart {
 }
 
 impl SigningTask {
-    /// Signs and stores the dynamic updates that wait, and tells the server process, which gets the version next. While signing fails, they wait for
-    /// the next attempt: the keeper may not be connected yet.
+    /// Signs and stores the dynamic updates that wait, and tells the server process, which gets the version next. While
+    /// signing fails, they wait for the next attempt: the keeper may not be connected yet.
     pub(super) async fn sign_updates(&mut self) {
         let is_early = |it: &WaitingUpdates| self.failed_at.is_some() && it.since.elapsed() < RETRY_INTERVAL;
         let (early, due): (Vec<_>, Vec<_>) = self.shared.updates.take().into_iter().partition(is_early);
@@ -52,7 +52,8 @@ impl SigningTask {
         }
     }
 
-    /// Signs a change of the unsigned records, as a log has it, and stores it: first what the zone file lacks, then the signed version.
+    /// Signs a change of the unsigned records, as a log has it, and stores it: first what the zone file lacks, then the
+    /// signed version.
     ///
     /// # Errors
     /// Why it is not stored.
@@ -144,8 +145,8 @@ impl SigningTask {
         }
     }
 
-    /// Signs what has changed in the records, and signatures that end soon, and stores that; whether it was possible. With other keys, after a
-    /// start, and with a clock that was ahead, all signatures are looked at.
+    /// Signs what has changed in the records, and signatures that end soon, and stores that; whether it was possible.
+    /// With other keys, after a start, and with a clock that was ahead, all signatures are looked at.
     pub(super) async fn sign_in_part(&mut self, unsigned: Arc<Records>) -> Result<bool, String> {
         let has_changed = self.keys.has_changed() || self.is_behind();
         let is_known = |signed: &mut Signed| {

@@ -12,8 +12,8 @@ const EXAMPLE: &str = "derive = [\"https\", \"caa\"]";
 const MTA_STS_EXAMPLE: &str = "mta_sts = { mode = \"enforce\" }";
 
 impl ConfigBuilder<'_, '_> {
-    /// Reads `derive` and `mta_sts` of a domain with these `names`, whose section is at `offset`; the names that its certificate needs.
-    /// By default a domain with an automatic certificate has all kinds that tell nothing new.
+    /// Reads `derive` and `mta_sts` of a domain with these `names`, whose section is at `offset`; the names that its
+    /// certificate needs. By default a domain with an automatic certificate has all kinds that tell nothing new.
     pub(super) fn read_derive(
         &mut self,
         [entry, mta_sts]: [Option<Entry<'_, '_>>; 2],

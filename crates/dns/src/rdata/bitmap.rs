@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 /// Bytes of bits in one window.
 const WINDOW_BYTES_MAX: usize = 32;
 
-/// Checks that the windows of `bitmap` ascend, and that each has 1 to 32 bytes, of which the last is not zero. An error is
-/// the problem, for a message.
+/// Checks that the windows of `bitmap` ascend, and that each has 1 to 32 bytes, of which the last is not zero. An error
+/// is the problem, for a message.
 pub(crate) fn check(mut bitmap: &[u8]) -> Result<(), &'static str> {
     let mut window_min = 0;
     while let [window, length, rest @ ..] = bitmap {

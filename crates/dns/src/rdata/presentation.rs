@@ -291,7 +291,8 @@ fn write_param((key, value): (SvcParamKey, &[u8]), out: &mut Formatter<'_>) -> f
     }
 }
 
-/// Writes a protocol identifier. The backslash that escapes a comma or a backslash is escaped too (RFC 9460 appendix A.1).
+/// Writes a protocol identifier. The backslash that escapes a comma or a backslash is escaped too (RFC 9460 appendix
+/// A.1).
 fn write_protocol(protocol: &[u8], out: &mut Formatter<'_>) -> fmt::Result {
     for &byte in protocol {
         if matches!(byte, b',' | b'\\') {

@@ -17,7 +17,8 @@ use alloc::vec::Vec;
 /// What of a version is made anew.
 #[derive(Debug)]
 pub(crate) struct BuiltPart {
-    /// The nodes of the names that were asked for, in their order, and whether queries find them: they do not find owners of NSEC3 records.
+    /// The nodes of the names that were asked for, in their order, and whether queries find them: they do not find
+    /// owners of NSEC3 records.
     pub(crate) nodes: Vec<(NodeIndex, bool)>,
     pub(crate) negative_soa: Box<[u8]>,
     /// If the zone is signed: the SOA with signatures, and the chain.
@@ -33,10 +34,11 @@ impl ZoneBuilder {
         self.names.intern(name);
     }
 
-    /// Appends the nodes of `names` to `delta`. The builder has the records of these names, of all their ancestors and wildcard
-    /// children, and of what their records refer to. `node_of` returns the nodes of the names besides `names`. Without a
-    /// result, `delta` has no room, or the zone proves what does not exist in another way. `chain` is that of the version before, without
-    /// the nodes that it does not share, if it is signed. Diagnostics about missing records have the position `end`.
+    /// Appends the nodes of `names` to `delta`. The builder has the records of these names, of all their ancestors and
+    /// wildcard children, and of what their records refer to. `node_of` returns the nodes of the names besides `names`.
+    /// Without a result, `delta` has no room, or the zone proves what does not exist in another way. `chain` is that of
+    /// the version before, without the nodes that it does not share, if it is signed. Diagnostics about missing records
+    /// have the position `end`.
     ///
     /// # Errors
     /// What is wrong with the records, as if the whole zone were built. Warnings about other names are left out.
@@ -101,7 +103,8 @@ impl ZoneBuilder {
         }
     }
 
-    /// Adds those of `nodes` that belong to `chain`, and sets the proofs of all of them. `None` if the chain cannot be continued.
+    /// Adds those of `nodes` that belong to `chain`, and sets the proofs of all of them. `None` if the chain cannot be
+    /// continued.
     fn continue_chain(
         &self,
         new: impl Iterator<Item = (NameId, NodeIndex)> + Clone,

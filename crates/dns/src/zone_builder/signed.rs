@@ -37,13 +37,14 @@ impl ZoneBuilder {
             || self.is_referral(id, rrset) && self.delegation_proof(id).is_some()
     }
 
-    /// The RRset with a referral to `id` that shows whether the delegated zone is signed (RFC 4035 §3.1.4): its DS or, of the
-    /// NSEC records, the one without DS.
+    /// The RRset with a referral to `id` that shows whether the delegated zone is signed (RFC 4035 §3.1.4): its DS or,
+    /// of the NSEC records, the one without DS.
     pub(super) fn delegation_proof(&self, id: NameId) -> Option<&RrsetRange> {
         self.rrset_of(id, Rtype::DS).or_else(|| self.rrset_of(id, Rtype::NSEC))
     }
 
-    /// Whether `id` is an owner of NSEC3 records and has no other data. Queries do not find such a name (RFC 5155 §7.2.8).
+    /// Whether `id` is an owner of NSEC3 records and has no other data. Queries do not find such a name (RFC 5155
+    /// §7.2.8).
     pub(super) fn is_nsec3_owner(&self, id: NameId) -> bool {
         let rrsets = self.rrsets_of(id);
         rrsets.iter().any(|rrset| rrset.rtype == Rtype::NSEC3)
@@ -51,7 +52,8 @@ impl ZoneBuilder {
             && is_nsec3_owner(self.names.name(id), self.names.name(self.apex))
     }
 
-    /// How names are hashed, if there is a chain of NSEC3 records (RFC 5155 §7.2). Of several, the first complete one is used.
+    /// How names are hashed, if there is a chain of NSEC3 records (RFC 5155 §7.2). Of several, the first complete one
+    /// is used.
     pub(super) fn nsec3_parameters(&self) -> Option<Nsec3Parameters> {
         let records = self.rrset_of(self.apex, Rtype::NSEC3PARAM).map_or(&[][..], |rrset| self.records_of(rrset));
         let apex = self.names.name(self.apex);

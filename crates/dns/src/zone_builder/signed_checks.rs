@@ -1,5 +1,5 @@
-//! Checks of a signed zone (RFC 4035 §2, RFC 5155 §7.1): each RRset has its signatures, and the chain of NSEC or NSEC3 records
-//! is complete. The signatures themselves are not verified.
+//! Checks of a signed zone (RFC 4035 §2, RFC 5155 §7.1): each RRset has its signatures, and the chain of NSEC or NSEC3
+//! records is complete. The signatures themselves are not verified.
 //!
 //! All but too many NSEC3 iterations are warnings: resolvers that do not validate can use the zone.
 
@@ -202,7 +202,8 @@ impl ZoneBuilder {
         }
     }
 
-    /// The types that the NSEC or NSEC3 record of a name lists (RFC 4034 §4.1.2, RFC 5155 §7.1), except for NSEC itself.
+    /// The types that the NSEC or NSEC3 record of a name lists (RFC 4034 §4.1.2, RFC 5155 §7.1), except for NSEC
+    /// itself.
     fn listed_types(&self, id: NameId) -> Vec<Rtype> {
         let is_listed = |rtype: Rtype| match self.authority(id) {
             Authority::Delegated(_) => matches!(rtype, Rtype::NS | Rtype::DS | Rtype::RRSIG),

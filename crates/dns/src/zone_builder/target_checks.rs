@@ -1,5 +1,5 @@
-//! Checks of the names that records refer to, as far as the zone has them (RFC 1912 §2, RFC 2181 §10.3), and of the dots at the
-//! ends of names. All are warnings: the zone can be served.
+//! Checks of the names that records refer to, as far as the zone has them (RFC 1912 §2, RFC 2181 §10.3), and of the
+//! dots at the ends of names. All are warnings: the zone can be served.
 
 use super::names::NameId;
 use super::{Authority, RrsetRange, StagedRecord, ZoneBuilder};
@@ -62,8 +62,8 @@ impl ZoneBuilder {
         ));
     }
 
-    /// The name that was meant by `name`, to which the name of the zone was appended although it has it. A domain below a
-    /// top-level domain may well have its name: com.com.
+    /// The name that was meant by `name`, to which the name of the zone was appended although it has it. A domain below
+    /// a top-level domain may well have its name: com.com.
     fn without_second_apex(&self, name: Name<'_>) -> Option<NameBuf> {
         let apex = self.names.name(self.apex);
         let apex_depth = apex.labels().count();

@@ -123,8 +123,8 @@ impl Scanner {
         })
     }
 
-    /// The position of the byte at offset `at`, which is not after the scanner. Lines are counted backwards here, so that
-    /// a token needs two offsets only.
+    /// The position of the byte at offset `at`, which is not after the scanner. Lines are counted backwards here, so
+    /// that a token needs two offsets only.
     fn position_at(&self, at: usize) -> Position {
         if self.is_generated {
             return self.position;

@@ -6,8 +6,8 @@ use super::support::reply::Reply;
 use super::support::zone_text::zone_map;
 use sanderling_dns::Rtype;
 
-/// The reply for a chain of `count` aliases with names of about 60 × `padding` bytes, of which the server follows `limit`.
-/// The last alias leads to a name with the data `end`.
+/// The reply for a chain of `count` aliases with names of about 60 × `padding` bytes, of which the server follows
+/// `limit`. The last alias leads to a name with the data `end`.
 fn chain_reply(count: usize, padding: usize, end: &str, limit: usize) -> Reply {
     let suffix = format!("{}.", "x".repeat(60)).repeat(padding) + "z.";
     let link = |index| format!("c{index}.{suffix} CNAME C{}.{suffix}\n", index + 1);

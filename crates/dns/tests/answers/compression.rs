@@ -125,8 +125,8 @@ fn message_longer_than_the_reach_of_pointers() {
     }
 }
 
-/// Checks the MX records of the wildcard `*.z.`, with `target` for each preference up to `count`, below names of any length,
-/// and their addresses.
+/// Checks the MX records of the wildcard `*.z.`, with `target` for each preference up to `count`, below names of any
+/// length, and their addresses.
 fn check_wildcard(zones: &ZoneMap, count: usize, target: impl Fn(usize) -> String, addresses: &[String]) {
     for name in ["q.z.".to_owned(), "x.".repeat(60) + "z.", deepest_name()] {
         let reply = ask(zones, &Question::parse(&format!("{name} MX +tcp")));

@@ -217,7 +217,8 @@ fn a_change_that_does_not_fit_is_refused() {
     let next = ZONE.replace(" 1 2 3 4 60", " 2 2 3 4 60");
     let fits = |before: &str, after: &str| ZoneEdit::new(&zone).apply(&change_between(before, after));
     assert!(fits(ZONE, &format!("{next}x.z. A 192.0.2.9\n")));
-    // It removes what is not there, adds what is there, adds to an RRset with another TTL, or leads on from another SOA.
+    // It removes what is not there, adds what is there, adds to an RRset with another TTL, or leads on from another
+    // SOA.
     assert!(!fits(&format!("{ZONE}x.z. A 192.0.2.9\n"), &next));
     assert!(!fits(&ZONE.replace("ns.z. A 192.0.2.1\n", ""), &next));
     assert!(!fits(ZONE, &format!("{next}ns.z. 60 A 192.0.2.9\n")));

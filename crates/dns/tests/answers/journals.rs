@@ -47,7 +47,8 @@ fn sorted(zone: &Zone) -> Vec<String> {
     lines
 }
 
-/// What a secondary with the version `stored` makes of the reply of a server with `current`, and whether it was incremental.
+/// What a secondary with the version `stored` makes of the reply of a server with `current`, and whether it was
+/// incremental.
 fn transferred(stored: &Zone, current: &Zone, room_bytes: usize) -> (Result<Zone, PatchError>, bool) {
     let key = TsigKey::new(Name::parse(b"\x03key\0").expect("a name"), TsigAlgorithm::HmacSha256, b"secret");
     let (query, mut receiver) =

@@ -1,7 +1,7 @@
 //! Tests of answers: by RFC, against a reference implementation, and for malformed queries.
 //!
-//! Cases that need no program are in the text files beside this one: lines of zones, and after them `! ` and a diagnostic
-//! of the zone, `? ` and a question, `> ` and a line of the reply to the questions before it.
+//! Cases that need no program are in the text files beside this one: lines of zones, and after them `! ` and a
+//! diagnostic of the zone, `? ` and a question, `> ` and a line of the reply to the questions before it.
 
 mod aliases;
 mod catalogs;

@@ -1,4 +1,5 @@
-//! Zone transfers in: from the transfers out of this crate, whose signatures `domain` has checked, and from servers that lie.
+//! Zone transfers in: from the transfers out of this crate, whose signatures `domain` has checked, and from servers
+//! that lie.
 
 use super::support::random_zone::zone_text;
 use super::support::zone_text::zone_map;

@@ -1,4 +1,5 @@
-//! Truncation at every length: replies are within the limit, well-formed, and truncated only if required data does not fit.
+//! Truncation at every length: replies are within the limit, well-formed, and truncated only if required data does not
+//! fit.
 
 use super::support::exchange::ask_bytes;
 use super::support::question::Question;

@@ -318,8 +318,8 @@ fn second_opt_is_malformed_and_another_version_is_badvers() {
     );
 }
 
-/// The lines of the zone file `text`, or of a version that differs from it by `encoded`; the difference to it, encoded; and what has
-/// become of the one before.
+/// The lines of the zone file `text`, or of a version that differs from it by `encoded`; the difference to it, encoded;
+/// and what has become of the one before.
 fn merged(text: &str, encoded: &[u8]) -> (Zone, Vec<u8>, MergeOutcome) {
     let apex = name_bytes("z.");
     let apex = Name::parse(&apex).expect("a name");
@@ -401,7 +401,8 @@ fn difference_is_applied_to_a_changed_file_as_far_as_it_fits() {
     let serial = |zone: &Zone| zone.serial();
     assert_eq!(serial(&served), 9);
     let has = |zone: &Zone, line: &str| lines_of(zone).iter().any(|other| other == line);
-    // The operator has deleted a record that updates have deleted as well, and one whose TTL they have changed, and added another one.
+    // The operator has deleted a record that updates have deleted as well, and one whose TTL they have changed, and
+    // added another one.
     let changed = ZONE.replace("a.z. TXT \"x\"\n", "").replace("a.z. A 192.0.2.2\n", "own.z. A 192.0.2.8\n");
     let (next, difference, outcome) = merged(&changed, &stored);
     assert_eq!((serial(&next), outcome), (10, MergeOutcome::Applied));

@@ -14,24 +14,25 @@ pub(crate) enum Clause {
     AdditionalOmitted,
     /// RFC 9471 §3.2: addresses with a referral are optional, except for those below the delegation point.
     SiblingGlue,
-    /// RFC 4035 §3.1.4.1: without the parent zone, the DS of an apex is answered with NODATA from the zone itself. The others
-    /// refer to the servers of the parent zone, if a zone above it is served.
+    /// RFC 4035 §3.1.4.1: without the parent zone, the DS of an apex is answered with NODATA from the zone itself. The
+    /// others refer to the servers of the parent zone, if a zone above it is served.
     DsWithoutParent,
-    /// RFC 1034 §3.6.2 leaves open where a loop of aliases ends. NSD ends it at the first name that is repeated, or that a
-    /// DNAME makes longer and longer; Knot and BIND write records twice, or answer SERVFAIL.
+    /// RFC 1034 §3.6.2 leaves open where a loop of aliases ends. NSD ends it at the first name that is repeated, or
+    /// that a DNAME makes longer and longer; Knot and BIND write records twice, or answer SERVFAIL.
     EndOfLoop,
-    /// RFC 1034 §4.3.2 step 3a: the target of an alias is looked up from step 2 on, as by NSD; the others stay in the zone.
-    /// For the DS of an apex, that is the parent zone (RFC 4035 §3.1.4.1).
+    /// RFC 1034 §4.3.2 step 3a: the target of an alias is looked up from step 2 on, as by NSD; the others stay in the
+    /// zone. For the DS of an apex, that is the parent zone (RFC 4035 §3.1.4.1).
     AliasIntoOtherZone,
-    /// RFC 4034 §3 and §4: RRSIG and NSEC records may be beside a CNAME, so it is not followed for them. NSD follows it.
+    /// RFC 4034 §3 and §4: RRSIG and NSEC records may be beside a CNAME, so it is not followed for them. NSD follows
+    /// it.
     DnssecOfAlias,
     /// RFC 8482 §7: some programs select a few of the signatures of a name.
     SomeSignatures,
-    /// RFC 4035 §3.1.3.4: a wildcard without records of its own is denied the type by the NSEC record before it. Knot and BIND
-    /// omit that record; NSD answers with NXDOMAIN (RFC 4592 §2.2.2).
+    /// RFC 4035 §3.1.3.4: a wildcard without records of its own is denied the type by the NSEC record before it. Knot
+    /// and BIND omit that record; NSD answers with NXDOMAIN (RFC 4592 §2.2.2).
     EmptyWildcard,
-    /// RFC 5155 §7.2.4 and §7.2.5: for the DS of a name that a wildcard matches and Opt-Out covers, the record of the wildcard may be
-    /// left out, as by NSD and Knot.
+    /// RFC 5155 §7.2.4 and §7.2.5: for the DS of a name that a wildcard matches and Opt-Out covers, the record of the
+    /// wildcard may be left out, as by NSD and Knot.
     DsOfWildcard,
     /// RFC 4592 §4.4 leaves open what the DNAME of a wildcard does.
     DnameOfWildcard,
@@ -124,7 +125,8 @@ fn ends_in_loop(answer: &[ReplyRecord]) -> bool {
     })
 }
 
-/// The lines of an authority section without one of the NSEC records whose next name is below a wildcard, for each of them.
+/// The lines of an authority section without one of the NSEC records whose next name is below a wildcard, for each of
+/// them.
 fn without_proof_of_empty_wildcard(authority: &[ReplyRecord]) -> Vec<Vec<String>> {
     let is_below_wildcard = |record: &&ReplyRecord| {
         let next = Name::parse(&record.rdata).ok().filter(|_| record.rtype == Rtype::NSEC);

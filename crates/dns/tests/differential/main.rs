@@ -1,6 +1,6 @@
-//! Compares replies with those of NSD, Knot and BIND from the same generated zones: no reply differs from what two of the
-//! three agree on, except as the list of clauses says. Once with zones as they are generated, and once with zones that are
-//! signed by the programs of BIND, ldns and Knot, and queries that ask for signatures.
+//! Compares replies with those of NSD, Knot and BIND from the same generated zones: no reply differs from what two of
+//! the three agree on, except as the list of clauses says. Once with zones as they are generated, and once with zones
+//! that are signed by the programs of BIND, ldns and Knot, and queries that ask for signatures.
 //!
 //! `cargo xtask dns-differential [--zones COUNT] [--seed NUMBER]` compares more zones than the test by itself.
 

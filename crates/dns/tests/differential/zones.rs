@@ -1,5 +1,5 @@
-//! Generated zones in which wildcards, delegations, aliases, empty non-terminals and hidden names meet, and the questions
-//! to them.
+//! Generated zones in which wildcards, delegations, aliases, empty non-terminals and hidden names meet, and the
+//! questions to them.
 
 use crate::support::question::Question;
 use crate::support::zone_text::{name_bytes, records_of_zones};

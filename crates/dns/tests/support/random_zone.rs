@@ -1,4 +1,5 @@
-//! Random zones of few labels, so that wildcards, delegations, aliases and empty non-terminals often meet, and questions.
+//! Random zones of few labels, so that wildcards, delegations, aliases and empty non-terminals often meet, and
+//! questions.
 
 use proptest::prelude::*;
 use sanderling_dns::Rtype;

@@ -93,7 +93,8 @@ impl Reference {
         Expected { rcode, is_authoritative: !is_referral, sections }
     }
 
-    /// Step 2: the zone with the longest apex. RFC 4035 §3.1.4.1: for the DS of an apex, the parent zone, if it is here.
+    /// Step 2: the zone with the longest apex. RFC 4035 §3.1.4.1: for the DS of an apex, the parent zone, if it is
+    /// here.
     fn zone_for(&self, name: &Labels, rtype: Rtype) -> Option<&ReferenceZone> {
         let mut around: Vec<&ReferenceZone> = self.zones.iter().filter(|zone| name.ends_with(&zone.apex)).collect();
         around.sort_by_key(|zone| std::cmp::Reverse(zone.apex.len()));
@@ -136,7 +137,8 @@ impl ReferenceZone {
         self.records.iter().any(|entry| entry.owner.ends_with(name))
     }
 
-    /// The owner of the glue for `name`, which is at or below a delegation point: the name, or a wildcard that it matches.
+    /// The owner of the glue for `name`, which is at or below a delegation point: the name, or a wildcard that it
+    /// matches.
     fn glue_node(&self, name: &Labels) -> Option<Labels> {
         if self.exists(name) {
             return Some(name.clone());

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 const ANSWER: usize = 0;
 const AUTHORITY: usize = 1;
 
-/// An error is what is missing from `reply` to a question for `rtype` at `qname`. All signed zones are at or below `apexes`.
+/// An error is what is missing from `reply` to a question for `rtype` at `qname`. All signed zones are at or below
+/// `apexes`.
 pub(crate) fn check(qname: &[u8], rtype: Rtype, reply: &Reply, apexes: &[Vec<u8>]) -> Result<(), String> {
     let apexes: Vec<Labels> = apexes.iter().map(|apex| labels_from_root(apex)).collect();
     check_signatures(reply)?;
@@ -59,8 +60,8 @@ pub(crate) fn check(qname: &[u8], rtype: Rtype, reply: &Reply, apexes: &[Vec<u8>
     Ok(())
 }
 
-/// RFC 4035 §3.1.1: each RRset of answer and authority section has a signature, except for referrals and for CNAMEs that a
-/// DNAME has made.
+/// RFC 4035 §3.1.1: each RRset of answer and authority section has a signature, except for referrals and for CNAMEs
+/// that a DNAME has made.
 fn check_signatures(reply: &Reply) -> Result<(), String> {
     for (index, section) in reply.sections.iter().enumerate().take(2) {
         let is_signed = |record: &ReplyRecord| {

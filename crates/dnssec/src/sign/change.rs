@@ -5,7 +5,8 @@
 //! - those that the changes are about, and the apex, for the SOA;
 //! - the names below one that becomes a delegation point or the owner of a DNAME, or is none any more;
 //! - in the NSEC chain, the name before one that comes or goes;
-//! - in the NSEC3 chain, the owners for these names and for the empty non-terminals above them, and the owner before one that comes or goes.
+//! - in the NSEC3 chain, the owners for these names and for the empty non-terminals above them, and the owner before
+//!   one that comes or goes.
 //!
 //! They are made by the code that makes whole versions, with the signatures that they have, as far as these are right.
 
@@ -30,7 +31,8 @@ const WHOLE_SHARE: usize = 8;
 /// Names that may change in a small zone.
 const NAMES_MIN: usize = 64;
 
-/// Makes the next version of `version`; `None` if that is to be made as a whole. Then, and after an error, `version` is as before.
+/// Makes the next version of `version`; `None` if that is to be made as a whole. Then, and after an error, `version` is
+/// as before.
 pub(super) fn make(
     version: &mut ZoneVersion,
     job: &ChangeJob<'_>,
@@ -170,8 +172,8 @@ impl<'v, 'j> Change<'v, 'j> {
         }
     }
 
-    /// Gives the names of the changes their records, without signatures. Returns those that become delegation points or owners of
-    /// DNAME records, or were.
+    /// Gives the names of the changes their records, without signatures. Returns those that become delegation points or
+    /// owners of DNAME records, or were.
     fn change_records(&mut self) -> Result<Vec<NameKey>, SignError> {
         let (removed, added) = (&self.job.changes.removed, &self.job.changes.added);
         let owners = removed.nodes().chain(added.nodes()).map(|node| (NameKey::from(node.key()), node.owner()));
@@ -290,7 +292,8 @@ impl<'v, 'j> Change<'v, 'j> {
         self.touched.extend(neighbours);
     }
 
-    /// The next name that the NSEC chain shows after the one with this key, which it shows; after the last one, the apex.
+    /// The next name that the NSEC chain shows after the one with this key, which it shows; after the last one, the
+    /// apex.
     fn next_shown(&self, key: &[u8]) -> NameBuf {
         let end;
         let start = if self.hides_names_below(key, self.version.node_of(key)) {
@@ -387,8 +390,8 @@ impl<'v, 'j> Change<'v, 'j> {
         }
     }
 
-    /// The owner of the NSEC3 record before the one with this key. Between two of them there are some other names, since hashes are spread
-    /// over all of them.
+    /// The owner of the NSEC3 record before the one with this key. Between two of them there are some other names,
+    /// since hashes are spread over all of them.
     fn nsec3_before(&self, key: &[u8]) -> Option<(NameKey, NameBuf)> {
         let owner = |hash: &Hash| denial::nsec3_owner(hash, self.job.apex);
         let stored = |node: Node<'_>| (NameKey::from(node.key()), node.owner().to_lowercase());
@@ -492,8 +495,8 @@ impl<'v, 'j> Change<'v, 'j> {
     }
 }
 
-/// What leads from the unsigned records of `version` to `unsigned`; `None` if the zone is to be signed as a whole. It takes time in proportion
-/// to the zone.
+/// What leads from the unsigned records of `version` to `unsigned`; `None` if the zone is to be signed as a whole. It
+/// takes time in proportion to the zone.
 pub(super) fn difference(
     version: &ZoneVersion,
     unsigned: &Records,

@@ -1,4 +1,5 @@
-//! The RRSIG records of a version: those of the version before, as far as they are right, and new ones, signed in batches.
+//! The RRSIG records of a version: those of the version before, as far as they are right, and new ones, signed in
+//! batches.
 
 use super::{
     BATCH_COUNT_MAX, INCEPTION_OFFSET_S, KeyInUse, KeysInUse, SignError, SigningInput, SigningParameters, ZoneSigner,
@@ -86,8 +87,8 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         }
     }
 
-    /// Adds the signatures of an RRset to `out`, at once or with [`Signatures::flush`]. `previous` is its name in the version
-    /// before. The RDATA are in canonical order.
+    /// Adds the signatures of an RRset to `out`, at once or with [`Signatures::flush`]. `previous` is its name in the
+    /// version before. The RDATA are in canonical order.
     pub(super) fn put<'r>(
         &mut self,
         name: NameIndex,
@@ -142,8 +143,8 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         heads.any(|head| self.kept(previous, head).is_none())
     }
 
-    /// The signature of a name in the version before that can take the place of one with the fields `head`, and how long it is
-    /// valid.
+    /// The signature of a name in the version before that can take the place of one with the fields `head`, and how
+    /// long it is valid.
     fn kept<'p>(&self, previous: Node<'p>, head: RrsigHead) -> Option<(&'p [u8], u32)> {
         let mut rdatas = previous.rrset(Rtype::RRSIG)?.rdatas();
         rdatas.find_map(|rdata| Some((rdata, self.seconds_left(rdata, head)?)))

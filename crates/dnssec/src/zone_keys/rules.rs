@@ -1,8 +1,8 @@
 //! When DNSKEY records, signatures and DS records are added and removed.
 //!
-//! Caches may have any of the DS records, DNSKEY records and signed RRsets of the last while, each with its age. A resolver that
-//! combines them must find, for each algorithm of the DNSKEY and DS records that it has, a chain from a DS record over a key to each
-//! signature (RFC 4035 §2.2 and §5, RFC 6840 §5.11).
+//! Caches may have any of the DS records, DNSKEY records and signed RRsets of the last while, each with its age. A
+//! resolver that combines them must find, for each algorithm of the DNSKEY and DS records that it has, a chain from a
+//! DS record over a key to each signature (RFC 4035 §2.2 and §5, RFC 6840 §5.11).
 
 use super::{Goal, Presence, ZoneKey};
 use crate::key::Algorithm;
@@ -34,8 +34,9 @@ fn of_algorithm(keys: &[ZoneKey], algorithm: Algorithm) -> impl Iterator<Item = 
     keys.iter().filter(move |key| key.public.algorithm == algorithm)
 }
 
-/// Whether each signed RRset in a cache has a signature of this algorithm: by one key, or by either of two that are exchanged. A key
-/// that was replaced before its DNSKEY record was published does not count: nobody can verify its signatures.
+/// Whether each signed RRset in a cache has a signature of this algorithm: by one key, or by either of two that are
+/// exchanged. A key that was replaced before its DNSKEY record was published does not count: nobody can verify its
+/// signatures.
 fn is_signed_everywhere(keys: &[ZoneKey], algorithm: Algorithm) -> bool {
     let counts = |key: &&ZoneKey| !key.is_retired() || key.dnskey.is_wanted();
     let has = |test: fn(Presence) -> bool| of_algorithm(keys, algorithm).filter(counts).any(|key| test(key.signatures));

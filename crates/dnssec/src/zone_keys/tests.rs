@@ -1,4 +1,5 @@
-//! Rollovers in simulated time: resolvers with caches as old as TTLs allow never find a broken chain, and find one if a wait is left out.
+//! Rollovers in simulated time: resolvers with caches as old as TTLs allow never find a broken chain, and find one if a
+//! wait is left out.
 
 mod resolvers;
 
@@ -406,7 +407,8 @@ impl World {
         panic!("it does not end: {:#?}", self.keys.status(self.apex.as_name()));
     }
 
-    /// Signs the zone for the first time, and waits until all servers and caches have what follows. A wait that is left out breaks nothing here.
+    /// Signs the zone for the first time, and waits until all servers and caches have what follows. A wait that is left
+    /// out breaks nothing here.
     fn settle(&mut self) {
         while !self.is_settled() {
             self.now = self.step();

@@ -4,7 +4,8 @@ use sanderling_http::{Negotiation, Parsed, Representation, RequestLimits, Status
 
 use crate::site::{MODIFIED, MODIFIED_UNIX_S, check, etag, metadata, response_to};
 
-/// Checks the response to a GET of a file of 36 bytes with these field lines; `TAG` is a placeholder for its entity tag.
+/// Checks the response to a GET of a file of 36 bytes with these field lines; `TAG` is a placeholder for its entity
+/// tag.
 #[track_caller]
 fn check_get(fields: &str, expected: &[&str]) {
     let fields = fields.replace("TAG", &etag("index.html"));

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use super::CompressionError;
 
-/// The length of the code of each byte, and last that of EOS. The code is canonical: codes of one length are consecutive
-/// in the order of their symbols, so the lengths determine them.
+/// The length of the code of each byte, and last that of EOS. The code is canonical: codes of one length are
+/// consecutive in the order of their symbols, so the lengths determine them.
 #[rustfmt::skip]
 static CODE_BITS: [u8; SYMBOL_COUNT] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28,

@@ -63,8 +63,8 @@ impl<B> Session<B> {
         self.window > 0 && self.streams.next_to_send().is_some()
     }
 
-    /// Begins the next DATA frame, with at most `content_bytes_max` of content. `None`: there is no content, or the client
-    /// takes none.
+    /// Begins the next DATA frame, with at most `content_bytes_max` of content. `None`: there is no content, or the
+    /// client takes none.
     pub fn next_data<'d>(
         &'d mut self,
         content_bytes_max: usize,

@@ -157,7 +157,8 @@ fn request_is_answered_before_its_content_whose_length_is_checked() {
         let fields = [&START[..], &[("content-length", length)]].concat();
         frame(HEADERS, END_HEADERS, 1, &block(&fields))
     };
-    // RFC 9113 §8.1: a response before the end of the request. What was on its way is ignored, and the client ends its side.
+    // RFC 9113 §8.1: a response before the end of the request. What was on its way is ignored, and the client ends its
+    // side.
     let mut server = Server::opened(0);
     assert_eq!(kinds(&server.take(&[post("5"), frame(DATA, 0, 1, b"abc")].concat())), [HEADERS]);
     assert_eq!(server.session.activity(), Activity::Receiving);
@@ -285,8 +286,8 @@ fn a_client_that_waits_to_send_content_that_is_awaited_may_continue() {
 fn frames_for_streams_that_were_reset_are_expected() {
     /// The same as `GET`, without changing the table of the connection.
     const REQUEST: &[u8] = b"\x82\x86\x84\x01\x07example";
-    // The client has opened as many streams as it may, all of which are reset, and as many again before it knows: trailers and
-    // content of all of them are on their way.
+    // The client has opened as many streams as it may, all of which are reset, and as many again before it knows:
+    // trailers and content of all of them are on their way.
     let mut server = Server::with_limits(1 << 20, Limits { reset_budget: 1_000, ..Limits::default() });
     server.take(&opening());
     let count = 2 * server.limits.streams_max;

@@ -8,8 +8,8 @@ use rustix::thread::{
 };
 use std::io;
 
-/// What the supervisor of a system service does with the rights of root: it binds ports below 1024, reads and writes files of
-/// its operator, raises its limit of open files, starts server processes as another user, and signals them.
+/// What the supervisor of a system service does with the rights of root: it binds ports below 1024, reads and writes
+/// files of its operator, raises its limit of open files, starts server processes as another user, and signals them.
 const SUPERVISING: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
@@ -21,8 +21,8 @@ const SUPERVISING: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
     .union(CapabilitySet::SETPCAP)
     .union(CapabilitySet::KILL);
 
-/// Empties the bounding set, which limits the capabilities that an exec can grant. It stays unchanged without CAP_SETPCAP,
-/// and has no effect then, since no exec can grant capabilities.
+/// Empties the bounding set, which limits the capabilities that an exec can grant. It stays unchanged without
+/// CAP_SETPCAP, and has no effect then, since no exec can grant capabilities.
 pub(super) fn empty_bounding_set() -> io::Result<()> {
     limit_bounding_set(CapabilitySet::empty())
 }

@@ -1,8 +1,8 @@
 //! Restricts this process to the system calls of a server (seccomp(2)).
 //!
-//! Three filters, of which the strictest result applies. A call that only an attacker makes kills the process. Any other
-//! call that is not on the list fails with EPERM, an error that a library can handle. `clone3` fails with ENOSYS, since its
-//! flags are in memory, where a filter cannot see them; the C library then creates threads by `clone`.
+//! Three filters, of which the strictest result applies. A call that only an attacker makes kills the process. Any
+//! other call that is not on the list fails with EPERM, an error that a library can handle. `clone3` fails with ENOSYS,
+//! since its flags are in memory, where a filter cannot see them; the C library then creates threads by `clone`.
 //!
 //! The kernel runs no filter for calls that are allowed with any arguments (Linux 5.11), as are all calls of a request.
 

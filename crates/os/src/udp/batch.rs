@@ -16,8 +16,8 @@ const CONTROL_BYTES: usize = 64;
 /// Distance between two datagrams. Not a multiple of 4096, so that they do not all map to the same sets of the
 /// processor's first-level cache.
 const QUERY_STRIDE_BYTES: usize = QUERY_BYTES_MAX + 64;
-/// Replies are stored one after another, each at the start of a cache line. Most are short, so that a batch of them takes
-/// two or three pages instead of one page each.
+/// Replies are stored one after another, each at the start of a cache line. Most are short, so that a batch of them
+/// takes two or three pages instead of one page each.
 const REPLY_ALIGNMENT: usize = 64;
 
 /// Datagrams received together, with buffers for their replies.
@@ -33,8 +33,8 @@ pub struct Batch {
     reply_bytes: Box<[u8]>,
     pub(super) received_count: usize,
     pub(super) reply_count: usize,
-    /// Where the next reply starts. [`REPLY_BYTES_MAX`] bytes are left from there, since each earlier reply took at most
-    /// that many.
+    /// Where the next reply starts. [`REPLY_BYTES_MAX`] bytes are left from there, since each earlier reply took at
+    /// most that many.
     reply_start: usize,
     /// The index of the datagram that each reply answers.
     answered: [u8; BATCH_COUNT_MAX],
@@ -157,7 +157,8 @@ impl<'b> Queries<'b> {
         }
     }
 
-    /// Where the reply to the datagram at `index` goes, if it is sent later: see [`Socket::send_later`](super::Socket::send_later).
+    /// Where the reply to the datagram at `index` goes, if it is sent later: see
+    /// [`Socket::send_later`](super::Socket::send_later).
     pub fn reply_path(&self, index: usize) -> ReplyPath {
         let header = &self.headers[index].msg_hdr;
         let mut control = Control([0; CONTROL_BYTES]);

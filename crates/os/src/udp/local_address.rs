@@ -18,8 +18,8 @@ pub(super) fn request_local_addresses(socket: &OwnedFd, address: SocketAddr) -> 
     set_option(socket, level, option, 1).map_err(|error| with_context(name, address, &error))
 }
 
-/// Turns the control message with a query's local address into one that sets the reply's source address, in place: it is
-/// the same structure (ip(7), ipv6(7)). Clears the interface, so that the routing table chooses it, except for
+/// Turns the control message with a query's local address into one that sets the reply's source address, in place: it
+/// is the same structure (ip(7), ipv6(7)). Clears the interface, so that the routing table chooses it, except for
 /// link-local addresses, which are valid on one interface only. Returns false if there is no such message.
 pub(super) fn set_reply_source(query: &libc::msghdr) -> bool {
     // SAFETY: the header describes control bytes that the kernel wrote into this batch's own aligned buffer.

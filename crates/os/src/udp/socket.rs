@@ -1,7 +1,7 @@
 //! UDP sockets: receive batches of datagrams and send their replies, by the selected variant.
 
-// `recvmmsg` and `sendmmsg` are made by `syscall`: the functions of the C library are cancellation points, which a query that
-// arrives alone would pay for with 130 instructions.
+// `recvmmsg` and `sendmmsg` are made by `syscall`: the functions of the C library are cancellation points, which a
+// query that arrives alone would pay for with 130 instructions.
 
 use super::batch::{BATCH_COUNT_MAX, Batch, ReplyPath};
 use super::local_address::{request_local_addresses, set_reply_source};
@@ -188,8 +188,8 @@ impl Socket {
         }
         count(Syscall::Sendmsg);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: the header points to an address, a vector of bytes that are only read, and control bytes, all of which outlive the
-        // call.
+        // SAFETY: the header points to an address, a vector of bytes that are only read, and control bytes, all of
+        // which outlive the call.
         match unsafe { libc::sendmsg(self.descriptor.as_raw_fd(), &raw const header, flags) } {
             0.. => Ok(()),
             _ => Err(io::Error::last_os_error()),

@@ -42,8 +42,9 @@ pub(super) struct ControlArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     config: Option<PathBuf>,
 
-    /// Time to wait for the whole answer [default: 5 for `status`, `certificates`, `zone status` and `dnssec status`, 300 for `renew` and `revoke`, 600 for `zone list`, `zone show` and `zone export`, 60 for `reload` and
-    /// `upgrade`, 35 for `stop`]
+    /// Time to wait for the whole answer [default: 5 for `status`, `certificates`, `zone status` and `dnssec status`,
+    /// 300 for `renew` and `revoke`, 600 for `zone list`, `zone show` and `zone export`, 60 for `reload` and `upgrade`,
+    /// 35 for `stop`]
     ///
     /// For `stop`, more than `drain_timeout_ms`.
     #[arg(long, value_name = "SECONDS", value_parser = |text: &str| parse_number(text, TIMEOUT_S_MAX))]

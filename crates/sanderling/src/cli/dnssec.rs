@@ -24,9 +24,10 @@ pub(super) enum DnssecArgs {
     },
     /// Replace the keys of a zone
     ///
-    /// New keys are introduced, and the old ones removed and erased, in steps of which none breaks the zone for any resolver. Steps wait for
-    /// all name servers of the zone, for the parent zone and for caches; `sanderling dnssec status` says for which. Without an option, all keys
-    /// are replaced. As long as a rollover has not ended, another one is refused, except with `--compromised`.
+    /// New keys are introduced, and the old ones removed and erased, in steps of which none breaks the zone for any
+    /// resolver. Steps wait for all name servers of the zone, for the parent zone and for caches; `sanderling dnssec
+    /// status` says for which. Without an option, all keys are replaced. As long as a rollover has not ended, another
+    /// one is refused, except with `--compromised`.
     #[command(after_help = "Examples:
   sanderling dnssec rollover example.com
   sanderling dnssec rollover example.com --zsk    the parent zone is not involved
@@ -50,7 +51,8 @@ Exit status: 0 if the rollover has begun, 1 if it has not, 2 for a wrong command
     },
     /// Write the private keys of a zone for another program
     ///
-    /// To the files `KNAME.+ALGORITHM+TAG.private` and `.key` of BIND. Private keys can be read by this user alone. The server need not run.
+    /// To the files `KNAME.+ALGORITHM+TAG.private` and `.key` of BIND. Private keys can be read by this user alone. The
+    /// server need not run.
     #[command(after_help = "Examples:
   sanderling dnssec export example.com keys
 
@@ -67,8 +69,8 @@ Exit status: 0 if the files are written, 1 if not, 2 for a wrong command line.")
     },
     /// Take the keys of a zone that another program has signed
     ///
-    /// For a zone that this server has not signed yet: import its keys, then add `dnssec`. Each file `.private` of BIND needs its file `.key` beside it. Give
-    /// all keys of the zone at once. The server need not run.
+    /// For a zone that this server has not signed yet: import its keys, then add `dnssec`. Each file `.private` of BIND
+    /// needs its file `.key` beside it. Give all keys of the zone at once. The server need not run.
     #[command(after_help = "Examples:
   sanderling dnssec import example.com Kexample.com.+013+12345.private
 

@@ -1,4 +1,5 @@
-//! The arguments of the commands that change files of the running server: `publish`, `rollback`, `zone add` and `zone remove`.
+//! The arguments of the commands that change files of the running server: `publish`, `rollback`, `zone add` and `zone
+//! remove`.
 
 use super::control::CHANGE_TIMEOUT_S;
 use super::{parse_number, usage_error};

@@ -16,8 +16,8 @@ use std::path::PathBuf;
 pub(super) enum ZoneArgs {
     /// List all zones: name, serial, number of records, state, file
     ///
-    /// The state is `served`; `kept` if the file was refused, so that the last good version is served; or `unavailable` if there is
-    /// none, and queries are answered with SERVFAIL.
+    /// The state is `served`; `kept` if the file was refused, so that the last good version is served; or `unavailable`
+    /// if there is none, and queries are answered with SERVFAIL.
     List {
         /// Write JSON instead of text
         #[arg(long)]
@@ -53,8 +53,8 @@ Exit status: 0 if all records were printed, 1 if there is no such zone or the se
     },
     /// Print a zone as its file would be with the dynamic updates
     ///
-    /// Without the records that the server derives. Put it into the file, with a later serial, and reload the zone: the file then takes the
-    /// place of the updates.
+    /// Without the records that the server derives. Put it into the file, with a later serial, and reload the zone: the
+    /// file then takes the place of the updates.
     #[command(after_help = "Examples:
   sanderling zone export example.com
   sanderling zone export example.com > example.com.zone
@@ -70,8 +70,8 @@ Exit status: 0 if all records were printed, 1 if there is no such zone or the se
     },
     /// Put a zone file into the folder of zones, and serve the zone
     ///
-    /// For a configuration with a folder of zones, such as `zones = "zones/*.zone"` in [dns]. FILE is copied into it, as NAME.zone, unless it
-    /// has errors or the server refuses it. The server need not run.
+    /// For a configuration with a folder of zones, such as `zones = "zones/*.zone"` in [dns]. FILE is copied into it,
+    /// as NAME.zone, unless it has errors or the server refuses it. The server need not run.
     #[command(after_help = "Examples:
   sanderling zone add example.com example.com.zone
   sanderling zone add example.com example.com.zone --config /etc/sanderling/sanderling.toml
@@ -90,8 +90,8 @@ Exit status: 0 if the zone is served, or the file is in the folder and no server
     },
     /// Take a zone out of the folder of zones, and keep its file
     ///
-    /// Its file stays in the folder as NAME.zone.removed, which is no zone. Dynamic updates are not in it: `sanderling zone export NAME`
-    /// prints the zone with them. The server need not run.
+    /// Its file stays in the folder as NAME.zone.removed, which is no zone. Dynamic updates are not in it: `sanderling
+    /// zone export NAME` prints the zone with them. The server need not run.
     #[command(after_help = "Examples:
   sanderling zone remove example.com
 

@@ -1,4 +1,5 @@
-//! `ALIAS` in zone files: the addresses of names of another zone, which a resolver has, with secondaries and signatures.
+//! `ALIAS` in zone files: the addresses of names of another zone, which a resolver has, with secondaries and
+//! signatures.
 
 use super::name_servers::{Peer, Program, SECRET, Unbound};
 use super::signed_zones::{check_whole_zone, validate};

@@ -116,7 +116,8 @@ fn bind_consumer(address: SocketAddr, primary: SocketAddr) -> NameServer {
     })
 }
 
-/// NSD before 4.9 knows no catalogs: as its operators do, the test passes what the transferred catalog lists on to `nsd-control`.
+/// NSD before 4.9 knows no catalogs: as its operators do, the test passes what the transferred catalog lists on to
+/// `nsd-control`.
 fn nsd_consumer(address: SocketAddr, primary: SocketAddr) -> NameServer {
     Program::Nsd.start_with(address, |home| {
         let (port, primary) = (address.port(), primary.port());

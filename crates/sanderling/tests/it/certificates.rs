@@ -1,5 +1,5 @@
-//! Certificates by ACME, from an empty state folder to a trusted answer over HTTPS, with Pebble as certificate authority. It looks
-//! up names by the DNS server under test.
+//! Certificates by ACME, from an empty state folder to a trusted answer over HTTPS, with Pebble as certificate
+//! authority. It looks up names by the DNS server under test.
 
 mod authorities;
 mod checks;

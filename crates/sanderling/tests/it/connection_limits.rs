@@ -1,5 +1,5 @@
-//! Timeouts and limits of connections, as far as they depend on the kernel or on several workers. The tests of the server crate
-//! have the others, in a simulation with a manual clock.
+//! Timeouts and limits of connections, as far as they depend on the kernel or on several workers. The tests of the
+//! server crate have the others, in a simulation with a manual clock.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,5 @@
-//! Malformed and hostile DNS messages: the server replies with an error or not at all, and answers the next query. The tests
-//! of the dns crate have further cases.
+//! Malformed and hostile DNS messages: the server replies with an error or not at all, and answers the next query. The
+//! tests of the dns crate have further cases.
 
 use crate::domain::{Domain, Setup, ZONE};
 use fastrand::Rng;

@@ -1,4 +1,5 @@
-//! Options of DNS replies: cookies, the server's name, reasons of errors, with dig and kdig as clients; limits of replies.
+//! Options of DNS replies: cookies, the server's name, reasons of errors, with dig and kdig as clients; limits of
+//! replies.
 
 use sanderling_testkit::dns::{Question, Reply};
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, UdpClient, dig, kdig, run};

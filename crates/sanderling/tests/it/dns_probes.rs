@@ -1,9 +1,11 @@
-//! The probes of RFC 8906 §8, by which operators find servers that fail to answer as they should: each as the RFC has it, with `dig`.
+//! The probes of RFC 8906 §8, by which operators find servers that fail to answer as they should: each as the RFC has
+//! it, with `dig`.
 
 use crate::domain::{Domain, ZONE};
 use sanderling_testkit::dig;
 
-/// Sends the queries, and checks that the replies have these parts in the lines that `dig` prints, and none of the others.
+/// Sends the queries, and checks that the replies have these parts in the lines that `dig` prints, and none of the
+/// others.
 #[track_caller]
 fn check(domain: &Domain, options: &str, expected: &[&str], unexpected: &[&str]) {
     let arguments: Vec<&str> = options.split_whitespace().collect();

@@ -1,4 +1,5 @@
-//! The tables of the manual that compare with others: what this program does is shown by the tests that a comment in the row names.
+//! The tables of the manual that compare with others: what this program does is shown by the tests that a comment in
+//! the row names.
 
 use std::collections::BTreeSet;
 use std::fs;

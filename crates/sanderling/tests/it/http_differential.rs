@@ -1,8 +1,8 @@
-//! The same requests to this program and to nginx. Each difference is explained by a row of `EXPLANATIONS`, and each row
-//! explains one.
+//! The same requests to this program and to nginx. Each difference is explained by a row of `EXPLANATIONS`, and each
+//! row explains one.
 //!
-//! Compared are the status, the fields that the meaning of the response depends on, the content, and whether the next request
-//! on the connection is answered: that shows where a server sees the end of a request.
+//! Compared are the status, the fields that the meaning of the response depends on, the content, and whether the next
+//! request on the connection is answered: that shows where a server sees the end of a request.
 
 mod cases;
 

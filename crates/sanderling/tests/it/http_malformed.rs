@@ -1,5 +1,5 @@
-//! Malformed and hostile requests: the response arrives, and the connection closes. The tests of the http crate have all cases
-//! of each class.
+//! Malformed and hostile requests: the response arrives, and the connection closes. The tests of the http crate have
+//! all cases of each class.
 
 use std::thread;
 

@@ -1,5 +1,5 @@
-//! Files, datagrams and connections. The system calls below these tests have fallbacks, and `cargo xtask test --fallbacks`
-//! runs the tests with each fallback forced.
+//! Files, datagrams and connections. The system calls below these tests have fallbacks, and `cargo xtask test
+//! --fallbacks` runs the tests with each fallback forced.
 
 mod dns_queries;
 mod file_cache_limits;

@@ -1,4 +1,5 @@
-//! The keeper of private keys: handshakes of the whole program, ends of its processes, and a client that lies to the keeper.
+//! The keeper of private keys: handshakes of the whole program, ends of its processes, and a client that lies to the
+//! keeper.
 
 mod lies;
 mod memory;
@@ -259,8 +260,8 @@ fn keeper_outlives_the_supervisor_and_not_the_server_process() {
     server.end();
 }
 
-/// The keys of good versions end with their supervisor. Without its key, a version would get handshakes that fail, and refusals
-/// that look like an attack.
+/// The keys of good versions end with their supervisor. Without its key, a version would get handshakes that fail, and
+/// refusals that look like an attack.
 #[test]
 fn supervisor_that_adopts_a_server_process_uses_no_version_without_its_key() {
     let directory = domain(CONFIG, P256);

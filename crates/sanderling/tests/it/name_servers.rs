@@ -218,8 +218,8 @@ impl Drop for Unbound {
 }
 
 impl Unbound {
-    /// Starts it at `address`, with `options` for its section `server`. It asks the servers of `zones` for what is in these; several of
-    /// one zone follow each other.
+    /// Starts it at `address`, with `options` for its section `server`. It asks the servers of `zones` for what is in
+    /// these; several of one zone follow each other.
     pub(crate) fn start(address: SocketAddr, options: &str, zones: &[(&str, SocketAddr)]) -> Unbound {
         let home = TestDirectory::new();
         let (folder, port) = (home.path().display(), address.port());

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
 const ZONE: &str = "@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
 
-/// The domains `a.example`, with a site in `public`, and `b.example`, each with a zone; served as `nobody`. `None` if the
-/// test cannot switch to another user.
+/// The domains `a.example`, with a site in `public`, and `b.example`, each with a zone; served as `nobody`. `None` if
+/// the test cannot switch to another user.
 fn directory() -> Option<TestDirectory> {
     if sanderling_os::process::effective_uid() != 0 {
         println!("skipped: only root can switch to another user");

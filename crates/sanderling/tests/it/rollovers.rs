@@ -1,7 +1,9 @@
-//! Keys that come and go, from the first signature to none, with a parent zone that follows CDS records, as a resolver sees them that validates and
-//! keeps what it has heard: nothing is bogus at any time. Processes are killed at random moments meanwhile.
+//! Keys that come and go, from the first signature to none, with a parent zone that follows CDS records, as a resolver
+//! sees them that validates and keeps what it has heard: nothing is bogus at any time. Processes are killed at random
+//! moments meanwhile.
 //!
-//! Records are valid for a second or two, so that caches hold them for their whole time. `SANDERLING_KILLS` is the number of kills, for long runs.
+//! Records are valid for a second or two, so that caches hold them for their whole time. `SANDERLING_KILLS` is the
+//! number of kills, for long runs.
 
 use super::name_servers::{NameServer, Program, Unbound};
 use sanderling_testkit::{
@@ -72,7 +74,8 @@ impl Resolver {
 }
 
 impl Domains {
-    /// The zones, with the options `dnssec` of the child zone, until its keys are in use and the parent zone has its DS records.
+    /// The zones, with the options `dnssec` of the child zone, until its keys are in use and the parent zone has its DS
+    /// records.
     fn start(dnssec: &str) -> Domains {
         let (directory, address) = (TestDirectory::new(), free_address());
         let ds = BTreeSet::new();
@@ -313,8 +316,8 @@ fn other_address() -> SocketAddr {
 }
 
 impl Domains {
-    /// Replaces the ZSK or KSK, with another name server that follows each step only when `catch_up` is called, which is when the status has one
-    /// of the words of `behind`. Nothing goes on before.
+    /// Replaces the ZSK or KSK, with another name server that follows each step only when `catch_up` is called, which
+    /// is when the status has one of the words of `behind`. Nothing goes on before.
     #[track_caller]
     fn run_rollover_with_lag(&mut self, option: &str, behind: &[&str], mut catch_up: impl FnMut(&Domains)) {
         let before = self.keys();
@@ -349,7 +352,8 @@ fn rollover_waits_for_a_secondary_that_lags() {
     const DNSSEC: &str = "keys = \"ksk-zsk\", ";
     let mut domains = Domains::start(DNSSEC);
     let other = other_address();
-    // It has the zone that it gets when it starts: NOTIFY is refused, and an hour passes between two questions for the serial.
+    // It has the zone that it gets when it starts: NOTIFY is refused, and an hour passes between two questions for the
+    // serial.
     let start = |primary: SocketAddr| {
         Program::Knot.start_with(other, |home| {
             format!(

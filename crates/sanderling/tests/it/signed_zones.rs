@@ -1,4 +1,5 @@
-//! Zones that the server signs, as validating clients and verifiers of zones see them, with kills and restarts in between.
+//! Zones that the server signs, as validating clients and verifiers of zones see them, with kills and restarts in
+//! between.
 
 use super::certificates::Setup;
 use super::name_servers::{Peer, Program, SECRET, records};
@@ -490,8 +491,8 @@ fn keys_of_bind_are_imported_and_exported() {
     assert!(signed.status.success(), "{signed}");
 }
 
-/// Each version is signed in part, stored in the log, and applied to the version in service: what secondaries get is complete, and the
-/// whole version stays as it was written until the processes end.
+/// Each version is signed in part, stored in the log, and applied to the version in service: what secondaries get is
+/// complete, and the whole version stays as it was written until the processes end.
 #[track_caller]
 fn check_changes_in_part(line: &str) {
     let seed = seed();

@@ -1,5 +1,5 @@
-//! Redirects, rewrites and fields by path, of the configuration and of the files `_redirects` and `_headers`, with curl as a
-//! client of both versions of HTTP.
+//! Redirects, rewrites and fields by path, of the configuration and of the files `_redirects` and `_headers`, with curl
+//! as a client of both versions of HTTP.
 
 mod access;
 mod auth;

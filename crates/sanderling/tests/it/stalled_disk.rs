@@ -13,8 +13,8 @@ const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
 /// Much longer than an answer that waits for no disk takes.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(8);
 
-/// Runs `act` with a server whose site has a directory `disk` that is a stalled disk. Without the right to mount, nothing
-/// happens.
+/// Runs `act` with a server whose site has a directory `disk` that is a stalled disk. Without the right to mount,
+/// nothing happens.
 fn with_stalled_disk(act: impl FnOnce(&TestDirectory, &StalledDisk, TestServer)) {
     let zone = b"@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
     let directory = TestDirectory::with(&[

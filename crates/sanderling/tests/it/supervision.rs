@@ -1,5 +1,5 @@
-//! Supervisor and server process as the system sees them: their descriptors, users and messages to a service manager, and the
-//! sockets of a service manager.
+//! Supervisor and server process as the system sees them: their descriptors, users and messages to a service manager,
+//! and the sockets of a service manager.
 
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::process::{ExitStatus, ProcessHandle};
@@ -75,7 +75,8 @@ fn server_process_has_the_name_of_the_program_and_only_its_descriptors() {
     let of_supervisor = descriptors(server.process_id());
     assert_eq!(of_supervisor.get("/etc/hostname"), Some(&1), "{of_supervisor:?}");
     let mut of_server = descriptors(server.server_process_id());
-    // Reuseport sockets of three kinds, the control socket, the connection to the supervisor, and both ends of the signal pipe.
+    // Reuseport sockets of three kinds, the control socket, the connection to the supervisor, and both ends of the
+    // signal pipe.
     let sockets = of_server.remove("socket").unwrap_or(0);
     assert!((2 * 3 + 2..=2 * 3 + 2 + 12).contains(&sockets), "{sockets} sockets");
     let root = fs::canonicalize(directory.path().join("public")).expect("it is there").to_string_lossy().into_owned();

@@ -82,7 +82,8 @@ pub(crate) fn update(server: &TestServer, directory: &TestDirectory, lines: &str
     assert_eq!(ended.code(), Some(0), "{lines}: {ended}\n{}", server.errors());
 }
 
-/// The data of a name, sorted. Over TCP, since dig may bind to the port of the server (SO_REUSEPORT) and receive its own datagram.
+/// The data of a name, sorted. Over TCP, since dig may bind to the port of the server (SO_REUSEPORT) and receive its
+/// own datagram.
 fn data(server: &TestServer, name: &str, rtype: &str) -> String {
     let text = dig(server.dns(), &["+tcp", "+short", &format!("{name}.example.com"), rtype]).text();
     let mut lines: Vec<&str> = text.lines().collect();
@@ -178,7 +179,8 @@ fn updates_are_answered_as_rfc_2136_says() {
     );
 }
 
-/// A listener whose first connection is passed on to `peer` over TLS, by `openssl`: nsupdate speaks TLS in no version that Debian 12 has.
+/// A listener whose first connection is passed on to `peer` over TLS, by `openssl`: nsupdate speaks TLS in no version
+/// that Debian 12 has.
 fn tls_proxy(peer: SocketAddr) -> (SocketAddr, thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -336,8 +338,8 @@ fn first_rules_may_come_with_a_reload() {
     assert_eq!(data(&server, "new", "A"), "192.0.2.9");
 }
 
-/// Asks for an alias and its missing target again and again. Each update replaces the alias, so that all answers with the same serial have
-/// the same one. Returns how many serials and how many answers there were.
+/// Asks for an alias and its missing target again and again. Each update replaces the alias, so that all answers with
+/// the same serial have the same one. Returns how many serials and how many answers there were.
 fn ask_for_alias(server: SocketAddr, ends: &AtomicBool) -> (usize, usize) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -372,8 +374,8 @@ impl Drop for SetOnDrop<'_> {
 /// Names that one client changes again and again, so that the difference to the file is bounded.
 const NAMES_OF_CLIENT: usize = 32;
 
-/// Makes `count` updates, some by each run of nsupdate. Returns what each name may have: the number of the last acknowledged
-/// update, or nothing, and those of later ones of which nothing is known.
+/// Makes `count` updates, some by each run of nsupdate. Returns what each name may have: the number of the last
+/// acknowledged update, or nothing, and those of later ones of which nothing is known.
 fn update_names(
     server: SocketAddr,
     directory: &TestDirectory,
@@ -470,7 +472,8 @@ fn acknowledged_updates_are_there_whatever_is_killed() {
     });
 }
 
-/// Updates of a zone that is signed here: each version that is acknowledged is signed, and the zone is the same after kills.
+/// Updates of a zone that is signed here: each version that is acknowledged is signed, and the zone is the same after
+/// kills.
 #[test]
 fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
     for dnssec in ["dnssec = true", "dnssec = { nsec3 = true, zonemd = true }"] {

@@ -1,4 +1,5 @@
-//! Random zones that the server signs, as unbound sees them with their DS records as trust anchors: each name and each denial is secure.
+//! Random zones that the server signs, as unbound sees them with their DS records as trust anchors: each name and each
+//! denial is secure.
 //!
 //! `SANDERLING_SIGNED_ZONES` is the number of zones, for long runs.
 
@@ -11,7 +12,8 @@ use sanderling_testkit::{
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Longer than the keys of all zones need until the parent zone may have their DS records, on a machine with other work.
+/// Longer than the keys of all zones need until the parent zone may have their DS records, on a machine with other
+/// work.
 const SIGNING_DEADLINE: Duration = Duration::from_secs(300);
 const TYPES: [(&str, &str); 4] = [("A", "192.0.2.1"), ("AAAA", "2001:db8::1"), ("MX", "5 ns"), ("TXT", "\"text\"")];
 

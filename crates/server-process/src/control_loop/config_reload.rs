@@ -1,5 +1,5 @@
-//! Loads configurations with their sites, zones and certificates, puts them into service, and keeps what is good of them for the next
-//! process.
+//! Loads configurations with their sites, zones and certificates, puts them into service, and keeps what is good of
+//! them for the next process.
 
 use super::{ControlLoop, Finished, LoadResult};
 use crate::certificates::{LoadedSecrets, SecretDescriptors};
@@ -53,7 +53,8 @@ impl ControlLoop<'_> {
         started.map_err(|(error, _)| error)
     }
 
-    /// Has `load` use the loader on a new thread. What `finish` makes of the result, which is `None` after a panic, is applied.
+    /// Has `load` use the loader on a new thread. What `finish` makes of the result, which is `None` after a panic, is
+    /// applied.
     ///
     /// # Errors
     /// There is no thread. The loader is free again, and `finish` was not called.

@@ -26,7 +26,8 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Builds zones again on a new thread, if other records are derived for them. While something else is loaded, that waits.
+    /// Builds zones again on a new thread, if other records are derived for them. While something else is loaded, that
+    /// waits.
     pub(super) fn load_derived(&mut self) {
         let derived = Arc::clone(&self.state.derived);
         let is_needed = |loader: &mut Loader| !Arc::ptr_eq(loader.derived(), &derived);

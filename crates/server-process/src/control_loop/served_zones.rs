@@ -1,5 +1,5 @@
-//! Tells the agent, through the supervisor, which versions of zones are served: those that are signed, or have primary or secondary servers, or may have `ALIAS`, and
-//! which primaries have sent NOTIFY.
+//! Tells the agent, through the supervisor, which versions of zones are served: those that are signed, or have primary
+//! or secondary servers, or may have `ALIAS`, and which primaries have sent NOTIFY.
 
 use super::ControlLoop;
 use crate::load_status::ZoneState;

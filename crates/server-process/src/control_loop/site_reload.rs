@@ -18,7 +18,8 @@ pub(super) struct SiteResult {
 }
 
 impl ControlLoop<'_> {
-    /// The site with this index in the configuration leads to another release. The supervisor decides when it is loaded.
+    /// The site with this index in the configuration leads to another release. The supervisor decides when it is
+    /// loaded.
     pub(super) fn on_release_switched(&mut self, index: usize) {
         let Some(site) = self.state.config.sites.get(index) else { return };
         let name = name_of(site);

@@ -1,4 +1,5 @@
-//! Has dynamic updates applied and stored, and answers them: all that wait of one zone together, and nothing else is loaded meanwhile.
+//! Has dynamic updates applied and stored, and answers them: all that wait of one zone together, and nothing else is
+//! loaded meanwhile.
 //!
 //! ```text
 //! inbox → loader → the agent stores what they make → the version is served → the clients are answered
@@ -38,7 +39,8 @@ pub(super) struct UpdateQueue {
     inbox: Arc<UpdateInbox>,
     storing: Option<Box<Storing>>,
     last_number: u64,
-    /// Zones of which something else is stored than what is served: another process has stored updates, or the agent was late.
+    /// Zones of which something else is stored than what is served: another process has stored updates, or the agent
+    /// was late.
     outdated: BTreeSet<DomainName>,
     /// Versions that the agent has signed and stored, and hands over next.
     signed: Vec<SignedUpdates>,
@@ -129,8 +131,8 @@ pub(super) struct MergedZone {
 }
 
 impl UpdateQueue {
-    /// A queue for `count_max` updates, each of which is answered after `timeout` at the latest. `wakeup` is signalled when there is
-    /// something to do.
+    /// A queue for `count_max` updates, each of which is answered after `timeout` at the latest. `wakeup` is signalled
+    /// when there is something to do.
     pub(super) fn new(wakeup: Arc<EventFd>, count_max: usize, timeout: Duration) -> UpdateQueue {
         let inbox = Arc::new(UpdateInbox::new(wakeup, count_max));
         UpdateQueue {
@@ -400,8 +402,8 @@ impl ControlLoop<'_> {
         self.answer_updates(updates);
     }
 
-    /// Begins to build a zone as a whole that updates have changed, on a thread of its own: updates go on meanwhile. It is looked for at each
-    /// heartbeat, at least.
+    /// Begins to build a zone as a whole that updates have changed, on a thread of its own: updates go on meanwhile. It
+    /// is looked for at each heartbeat, at least.
     fn begin_merge(&mut self, now: Instant) {
         let Some(apex) = self.updates.take_due(now) else { return };
         let Some(base) = self.state.loader.as_ref().and_then(|loader| loader.version_to_merge(&apex)) else { return };

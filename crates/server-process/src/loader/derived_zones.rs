@@ -1,4 +1,5 @@
-//! Builds zones again for which the agent has derived other records, or stored other dynamic updates, without reading their files: the operator may be writing them.
+//! Builds zones again for which the agent has derived other records, or stored other dynamic updates, without reading
+//! their files: the operator may be writing them.
 
 use super::catalog_zones::MemberChanges;
 use super::{LoadedZone, Loader, OneZone, Report, StoredParts, ZoneContext};

@@ -54,8 +54,9 @@ pub(crate) struct OneZone {
 }
 
 impl Loader {
-    /// Loads the zone `name` of `config` again, unless its files are unchanged; always if it is forced, and then although it has
-    /// lost records or its serial went back. A zone whose file is not in the folder of zones any more is removed.
+    /// Loads the zone `name` of `config` again, unless its files are unchanged; always if it is forced, and then
+    /// although it has lost records or its serial went back. A zone whose file is not in the folder of zones any more
+    /// is removed.
     ///
     /// # Errors
     /// There is no such zone.

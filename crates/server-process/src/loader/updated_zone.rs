@@ -1,4 +1,5 @@
-//! Applies dynamic updates to a zone, whose version is served when the agent has stored them, and changes that the agent has stored before.
+//! Applies dynamic updates to a zone, whose version is served when the agent has stored them, and changes that the
+//! agent has stored before.
 
 use super::catalog_zones::MemberChanges;
 use super::{LoadedZone, Loader, OneZone, Report, StoreRequest, StoredParts};
@@ -26,7 +27,8 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Seconds for which the end of the first signature counts as known while a zone changes.
 const EXPIRATION_INTERVAL_S: u64 = 3600;
 
-/// Names that updates have changed before it is worth to build the zone as a whole: fewer make no difference to answers.
+/// Names that updates have changed before it is worth to build the zone as a whole: fewer make no difference to
+/// answers.
 const MERGED_NAMES_MIN: usize = 256;
 
 /// What has become of updates.
@@ -167,14 +169,15 @@ impl Loader {
         Ok(UpdatedZone { results, version: Some(version), problem: None, denied })
     }
 
-    /// The version of the zone `apex` that is in service, if updates have changed so many names that it is worth to build it as a whole.
+    /// The version of the zone `apex` that is in service, if updates have changed so many names that it is worth to
+    /// build it as a whole.
     pub(crate) fn version_to_merge(&self, apex: &DomainName) -> Option<Arc<Zone>> {
         let served = self.zones.get(apex)?.last_good.as_ref();
         served.filter(|zone| zone.delta_name_count() >= MERGED_NAMES_MIN).map(Arc::clone)
     }
 
-    /// Takes `merged`, the version `base` of the zone `apex` that was built as a whole, with the changes that have been made meanwhile; `None`
-    /// if the version in service stays, since another one does not lead on from `base`.
+    /// Takes `merged`, the version `base` of the zone `apex` that was built as a whole, with the changes that have been
+    /// made meanwhile; `None` if the version in service stays, since another one does not lead on from `base`.
     pub(crate) fn take_merged(
         &mut self,
         config: &Config,
@@ -308,8 +311,8 @@ impl OneZone {
 }
 
 impl LoadedZone {
-    /// Takes a version that the agent has stored. The version that is kept for another process stays the earlier one: that process
-    /// reads what is stored.
+    /// Takes a version that the agent has stored. The version that is kept for another process stays the earlier one:
+    /// that process reads what is stored.
     fn take_stored_version(&mut self, zone: Zone) -> Option<ZoneEntry> {
         let (serial, record_count) = (zone.serial(), zone.record_count() as u64);
         let now = unix_seconds();

@@ -1,5 +1,5 @@
-//! Answers HTTP requests for `/metrics`, on the control thread: a worker has no time for so much text. Few clients are served at a
-//! time, each for a limited time, and nothing waits for a client.
+//! Answers HTTP requests for `/metrics`, on the control thread: a worker has no time for so much text. Few clients are
+//! served at a time, each for a limited time, and nothing waits for a client.
 
 use super::text::TextFormat;
 use sanderling_http::{HttpDate, Method, Parsed, Request, RequestLimits, parse_request};

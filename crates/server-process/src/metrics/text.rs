@@ -127,8 +127,8 @@ impl Samples<'_> {
         self
     }
 
-    /// The samples of a histogram: the counts up to each of `bounds`, which are written as they are, and the count above all; and
-    /// the sum.
+    /// The samples of a histogram: the counts up to each of `bounds`, which are written as they are, and the count
+    /// above all; and the sum.
     pub(crate) fn histogram(
         &mut self,
         labels: &[&str],

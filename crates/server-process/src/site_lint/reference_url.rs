@@ -7,8 +7,8 @@ pub(super) struct SiteHosts<'s> {
 }
 
 impl SiteHosts<'_> {
-    /// The path and query of a request for `reference` in a document whose path begins with `directory`, which begins and ends with a
-    /// slash; `None` if it leads elsewhere, or is a place in the document itself.
+    /// The path and query of a request for `reference` in a document whose path begins with `directory`, which begins
+    /// and ends with a slash; `None` if it leads elsewhere, or is a place in the document itself.
     pub(super) fn target(&self, directory: &str, reference: &str) -> Option<String> {
         let reference: String = reference.trim_ascii().chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
         let reference = reference.split('#').next().unwrap_or_default();

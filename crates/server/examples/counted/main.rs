@@ -1,9 +1,9 @@
 //! Repeats a request, so that the instructions of one can be counted.
 //!
-//! `counted KIND COUNT` repeats a kind; `counted` alone lists the kinds. `cargo xtask guard` runs it under callgrind with COUNT
-//! and with twice as many: the difference belongs to the requests, since the start and the end of the program are the same.
-//! Nothing depends on the time or on random numbers: the hash seed, the date and the file are fixed, and no cache entry
-//! becomes stale.
+//! `counted KIND COUNT` repeats a kind; `counted` alone lists the kinds. `cargo xtask guard` runs it under callgrind
+//! with COUNT and with twice as many: the difference belongs to the requests, since the start and the end of the
+//! program are the same. Nothing depends on the time or on random numbers: the hash seed, the date and the file are
+//! fixed, and no cache entry becomes stale.
 #![forbid(unsafe_code)]
 
 mod server;

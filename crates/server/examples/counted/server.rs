@@ -163,8 +163,8 @@ fn request_http2(address: SocketAddr, count: usize) {
     // The preface, empty SETTINGS, and WINDOW_UPDATE of a GiB for the connection (RFC 9113 §3.4, §6.5, §6.9).
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x04\x08\0\0\0\0\0\x40\0\0\0";
     stream.write_all(preface).expect("the server reads");
-    // GET and https by the static table of RFC 7541, then literals with its names `:path`, `:authority`, `user-agent` and
-    // `accept`.
+    // GET and https by the static table of RFC 7541, then literals with its names `:path`, `:authority`, `user-agent`
+    // and `accept`.
     let block = b"\x82\x86\x04\x04/512\x01\x0bwww.example\x0f\x2b\x0bcurl/8.14.1\x0f\x04\x03*/*";
     for number in 0..count as u32 {
         // HEADERS with END_STREAM and END_HEADERS on the next odd stream.

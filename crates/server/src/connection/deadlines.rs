@@ -33,8 +33,8 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Something is still to be sent. The deadline is a new one if the transport `has_progress`; the rate is measured while the
-    /// transport, and not a disk, delays the response.
+    /// Something is still to be sent. The deadline is a new one if the transport `has_progress`; the rate is measured
+    /// while the transport, and not a disk, delays the response.
     pub(super) fn move_send_deadline(&mut self, sent: Sent, has_progress: bool, context: &Context<'_, 's>) {
         let (now_ms, timeout_ms) = (context.clock.now_ms(), ms(self.protocol_state.send_timeout(context.options)));
         let deadline_ms = match has_progress {

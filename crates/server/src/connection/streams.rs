@@ -1,5 +1,5 @@
-//! What a connection of HTTP/2 does otherwise than one whose requests are answered one after another, and what an encrypted
-//! one does besides.
+//! What a connection of HTTP/2 does otherwise than one whose requests are answered one after another, and what an
+//! encrypted one does besides.
 
 use super::protocol_state::{OtherProtocol, ProtocolState};
 use super::{BYTES_PER_REQUEST, Connection, Next, State};
@@ -13,8 +13,8 @@ use sanderling_os::tcp::More;
 use std::io;
 use std::time::Duration;
 
-/// What a step that takes a request, or other frames, costs of the budget of an iteration: a request over HTTP/2 takes three to
-/// four times the instructions of one over HTTP/1.1 (`cargo xtask guard`).
+/// What a step that takes a request, or other frames, costs of the budget of an iteration: a request over HTTP/2 takes
+/// three to four times the instructions of one over HTTP/1.1 (`cargo xtask guard`).
 const INPUT_STEP_COST: usize = 4;
 
 impl<'s> Connection<'s> {
@@ -50,8 +50,8 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Whether more is received although streams can go on: a request may be more urgent, and a frame may end a stream. Not if
-    /// whole frames are left, because the budget was used up.
+    /// Whether more is received although streams can go on: a request may be more urgent, and a frame may end a stream.
+    /// Not if whole frames are left, because the budget was used up.
     pub(super) fn receives_while_sending(&self) -> bool {
         self.http2().is_some() && self.unprocessed.len() < DATA_BYTES_MAX
     }
@@ -125,8 +125,8 @@ impl<'s> Connection<'s> {
         self.last_used = context.use_number;
     }
 
-    /// Responses wait, with the deadline that they have: it is a new one if no response waited before, or if content was sent. A
-    /// request that is answered at once is no progress of those that wait for a window.
+    /// Responses wait, with the deadline that they have: it is a new one if no response waited before, or if content
+    /// was sent. A request that is answered at once is no progress of those that wait for a window.
     fn move_deadline_of_streams(&mut self, has_answered: bool, context: &Context<'_, 's>) {
         let options = &context.options.http;
         let kept_deadline_ms = self.http2().and_then(|http| http.send_deadline_ms).filter(|_| {
@@ -158,8 +158,8 @@ impl<'s> Connection<'s> {
         self.http2_mut().is_some_and(Http2::end_incoming)
     }
 
-    /// Whether the client has opened its windows for so much content that it is not too slow. What the transport does not
-    /// take is measured elsewhere.
+    /// Whether the client has opened its windows for so much content that it is not too slow. What the transport does
+    /// not take is measured elsewhere.
     fn take_progress(&mut self, options: &HttpOptions) -> bool {
         let bytes_min = (options.send_rate_min.saturating_mul(options.send_timeout.as_secs()) as usize).max(1);
         self.http2_mut().is_some_and(|http| http.take_progress(bytes_min))
@@ -221,14 +221,16 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Releases memory that an idle connection does not need, and sends the end of a handshake to which there was no response.
+    /// Releases memory that an idle connection does not need, and sends the end of a handshake to which there was no
+    /// response.
     #[inline(never)]
     pub(super) fn prepare_to_wait(&mut self) -> io::Result<Next> {
         if let (State::Idle, Some(http)) = (self.state, self.http2_mut()) {
             http.shrink();
         }
         self.transport.flush(&mut 0)?;
-        // A piece that is shorter than a record has no content, and no event reports the rest, which has arrived already.
+        // A piece that is shorter than a record has no content, and no event reports the rest, which has arrived
+        // already.
         Ok(if self.transport.is_readable() { Next::Again } else { Next::Wait })
     }
 

@@ -42,8 +42,8 @@ impl FileCache {
         }
         for key in invalidation.uncompressed_keys() {
             self.negative.invalidate(&key);
-            // An entry that is not watched is revalidated soon; and a file whose precompressed form is written all the time
-            // would be invalidated each time before it is sent.
+            // An entry that is not watched is revalidated soon; and a file whose precompressed form is written all the
+            // time would be invalidated each time before it is sent.
             if let Some(file) = self.files.get(&key)
                 && file.is_watched_after_event()
             {
@@ -57,8 +57,8 @@ impl FileCache {
         count
     }
 
-    /// Invalidates entries that were not used for long and those of deleted files that are not watched, and stops watching
-    /// directories without entries.
+    /// Invalidates entries that were not used for long and those of deleted files that are not watched, and stops
+    /// watching directories without entries.
     fn invalidate_unused(&self) -> usize {
         let now_ms = self.context_now().now_ms;
         // A file in use is revalidated again and again: one that was not for longer is not in use.

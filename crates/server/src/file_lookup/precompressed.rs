@@ -39,7 +39,8 @@ impl FileLookup {
         wait.map_or(Ok(precompressed), |time| Err(OpenError::Retry(RetryAfter::RecentChange(time))))
     }
 
-    /// Opens the precompressed files of a path without a file. One of them is decoded for clients that accept none of their codings.
+    /// Opens the precompressed files of a path without a file. One of them is decoded for clients that accept none of
+    /// their codings.
     #[cold]
     pub(super) fn open_only_precompressed(
         &self,
@@ -94,12 +95,14 @@ impl FileLookup {
     }
 }
 
-/// Whether precompressed files are looked for. A precompressed file that is requested by its own name is a file like any other.
+/// Whether precompressed files are looked for. A precompressed file that is requested by its own name is a file like
+/// any other.
 pub(super) fn may_be_precompressed(path: &[u8], media_type: &str) -> bool {
     is_compressible(media_type) && ContentCoding::strip_file_extension(path).is_none()
 }
 
-/// Whether precompressed files are looked for where there is no file. Most paths that clients only try have no known media type.
+/// Whether precompressed files are looked for where there is no file. Most paths that clients only try have no known
+/// media type.
 pub(super) fn may_be_only_precompressed(path: &[u8], media_type: &str, compression: &CompressionQueue) -> bool {
     media_type != UNKNOWN_MEDIA_TYPE && compression.decoded_bytes_max() > 0 && may_be_precompressed(path, media_type)
 }

@@ -318,8 +318,8 @@ fn a_connection_at_the_limit_is_accepted_when_another_closes_while_the_server_st
         let scene = Scene { server, sockets: &sockets[0], http, dns };
         let mut first = scene.http();
         first.send(GET);
-        // The worker has received the request before the query that arrives after it. The response is more than the sockets hold,
-        // so that the connection is not closed for another one.
+        // The worker has received the request before the query that arrives after it. The response is more than the
+        // sockets hold, so that the connection is not closed for another one.
         let mut other = scene.dns();
         other.query();
         other.reply();

@@ -687,8 +687,8 @@ fn get_by(priority: &str, stream: u32, path: &str) -> Vec<u8> {
     frame(HEADERS, 5, stream, &[b"\x82\x86\x41\x01a\x04", &[path.len() as u8][..], path.as_bytes(), &field].concat())
 }
 
-/// The streams of all content that a client receives which takes 10,000 bytes at a time, each as often as it has frames. At
-/// first it sends `requests`, and `later` when it has received some content.
+/// The streams of all content that a client receives which takes 10,000 bytes at a time, each as often as it has
+/// frames. At first it sends `requests`, and `later` when it has received some content.
 fn order_of_content(requests: &[u8], later: &[u8]) -> Vec<u32> {
     let mut order = vec![];
     with_files(|server| {
@@ -717,8 +717,8 @@ fn order_of_content(requests: &[u8], later: &[u8]) -> Vec<u32> {
 
 #[test]
 fn an_urgent_response_overtakes_a_large_one() {
-    // Content that is in one frame is written with its head, and the other at the next opportunity: of 13 frames, those of 64 KiB
-    // were written already.
+    // Content that is in one frame is written with its head, and the other at the next opportunity: of 13 frames, those
+    // of 64 KiB were written already.
     for path in ["/file", "/large"] {
         let order = order_of_content(&get_by("u=6", 1, "/large"), &get_by("u=1", 3, path));
         let first = order.iter().position(|stream| *stream == 3);

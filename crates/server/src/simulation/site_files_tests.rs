@@ -763,7 +763,8 @@ fn compressed_content_is_bounded_by_evicting_what_was_not_used_for_longest() {
     });
 }
 
-/// The response to any sequence of requests is the one of a server that has compressed nothing, or that one in a coding.
+/// The response to any sequence of requests is the one of a server that has compressed nothing, or that one in a
+/// coding.
 #[test]
 fn a_cached_answer_equals_an_uncached_one_for_any_fields() {
     let contents = [text(3_000), text(50_000)];

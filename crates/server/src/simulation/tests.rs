@@ -262,7 +262,8 @@ fn simulate_uncached(bytes: usize, act: impl FnOnce(&mut Simulation<'_>, &std::p
     let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
     let mut options = options();
     options.open_files.sendfile_after = Duration::ZERO;
-    // Jobs take the time of the system, so that their results would be out of date in a simulation whose time has passed.
+    // Jobs take the time of the system, so that their results would be out of date in a simulation whose time has
+    // passed.
     options.open_files.watched_valid_for = Duration::from_secs(3_600);
     options.open_files.valid_for = Duration::from_secs(3_600);
     simulate(snapshot(root), options, |simulation| act(simulation, &path));

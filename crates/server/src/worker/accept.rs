@@ -124,8 +124,8 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// Registers a shared listener again, after the other workers: with `EPOLLEXCLUSIVE` the kernel wakes the worker that
-    /// waits and was registered first, which would get nearly all connections.
+    /// Registers a shared listener again, after the other workers: with `EPOLLEXCLUSIVE` the kernel wakes the worker
+    /// that waits and was registered first, which would get nearly all connections.
     fn requeue_behind_other_workers(&mut self, index: usize) {
         let listener = &mut self.listeners[index];
         let deregistered = listener.deregister(&self.poller);
@@ -135,8 +135,8 @@ impl<'s> Worker<'s> {
         }
     }
 
-    /// Accepts from the listener later, without a new report: readiness is not reported twice. The other listeners go on:
-    /// a protocol at its limit must not stop the other one.
+    /// Accepts from the listener later, without a new report: readiness is not reported twice. The other listeners go
+    /// on: a protocol at its limit must not stop the other one.
     fn pause(&mut self, index: usize) -> Backlog {
         let until_ms = self.connections.clock().now_ms() + ms(ACCEPT_PAUSE);
         self.listeners[index].accepting = Accepting::Paused { until_ms };

@@ -1,6 +1,7 @@
 //! The system calls of a request: counted by the program, compared with a snapshot, and checked with strace.
 //!
-//! `UPDATE_COSTS=1 cargo test -p sanderling-server --test it costs` writes the snapshot; the diff shows the change of each cost.
+//! `UPDATE_COSTS=1 cargo test -p sanderling-server --test it costs` writes the snapshot; the diff shows the change of
+//! each cost.
 
 use crate::encrypted::{Http1Client, Http2Client, tls};
 use crate::support::{QUERY, command_alone, is_alone, run_alone, serve, snapshot, this_program, wait_until_readable};

@@ -92,7 +92,8 @@ impl Http2Client {
             let [high, middle, low, kind, flags, ..] = header;
             let mut payload = vec![0; u32::from_be_bytes([0, high, middle, low]) as usize];
             self.stream.read_exact(&mut payload).expect("received");
-            // SETTINGS, HEADERS with `:status: 200`, perhaps after a size of the table, and DATA, the last with END_STREAM.
+            // SETTINGS, HEADERS with `:status: 200`, perhaps after a size of the table, and DATA, the last with
+            // END_STREAM.
             let is_ok = payload.starts_with(b"\x88") || payload.starts_with(b"\x20\x88");
             assert!(kind == 4 || kind == 1 && is_ok || kind == 0, "{header:?} {}", payload.escape_ascii());
             ended_count += usize::from(kind == 0 && flags & 1 == 1);

@@ -1,4 +1,5 @@
-//! Any numbers of workers and reuseport sockets: each connection and datagram is answered, whichever socket the kernel selects.
+//! Any numbers of workers and reuseport sockets: each connection and datagram is answered, whichever socket the kernel
+//! selects.
 
 use crate::support::{QUERY, bind, builtin, unlimited_errors};
 use sanderling_server::{Counter, DrainMode, Server};

@@ -1,7 +1,7 @@
 //! The variants of receiving datagrams: the same answers, and fewer system calls by the better ones.
 //!
-//! `SANDERLING_QUERIES=100000 cargo test --release -p sanderling-server --test it udp_variants -- --nocapture` checks strict
-//! limits, on a quiet machine.
+//! `SANDERLING_QUERIES=100000 cargo test --release -p sanderling-server --test it udp_variants -- --nocapture` checks
+//! strict limits, on a quiet machine.
 
 use crate::support::{command_alone, is_alone, this_program};
 
@@ -108,7 +108,8 @@ fn all_variants_give_the_same_answers_with_different_numbers_of_calls() {
     let tolerance = if given.is_some() { 0.0 } else { 0.9 };
     let mut answers = Vec::new();
     for (variant, calls_per_query_max) in [("recvmmsg", 0.1), ("recvmsg", 2.1), ("poll-recvmsg", 3.1)] {
-        // On one processor, and without preemption by a thread that wakes up, a burst is sent before the server replies.
+        // On one processor, and without preemption by a thread that wakes up, a burst is sent before the server
+        // replies.
         let mut command = Command::new("taskset");
         command.args(["-c", "0", "chrt", "--batch", "0"]).arg(this_program());
         let test = "udp_variants::all_variants_give_the_same_answers_with_different_numbers_of_calls";

@@ -1,8 +1,9 @@
-//! The agent: the process that requests certificates and notifies secondary servers. It is started when the configuration needs it, started again when it has
-//! exited, and killed when it is not needed any more: all that it has promised is in the state folder.
+//! The agent: the process that requests certificates and notifies secondary servers. It is started when the
+//! configuration needs it, started again when it has exited, and killed when it is not needed any more: all that it has
+//! promised is in the state folder.
 //!
-//! What certificate authorities look for goes through here to the serving process, unread, and the list of the zones that are
-//! served to the agent; the agent's report is kept for the operator.
+//! What certificate authorities look for goes through here to the serving process, unread, and the list of the zones
+//! that are served to the agent; the agent's report is kept for the operator.
 
 use super::{Requester, Supervisor};
 use crate::backoff::Backoff;
@@ -122,8 +123,8 @@ impl Agent {
         self.backoff.restart_count
     }
 
-    /// Has an agent started that reads the files of authorities again, unless all certificates are requested without errors: a root, or the
-    /// key of an external account, may have been corrected.
+    /// Has an agent started that reads the files of authorities again, unless all certificates are requested without
+    /// errors: a root, or the key of an external account, may have been corrected.
     pub(super) fn read_authorities_again(&mut self) {
         let authorities =
             self.config.iter().filter_map(|config| config.acme.as_ref()).flat_map(|acme| &acme.authorities);
@@ -290,7 +291,8 @@ impl Supervisor {
                 }
                 (Event::ZoneStored { zone, is_forced }, Some(requester)) => {
                     let command = Command::Zone(ZoneCommand::Reload { zone, is_forced });
-                    // Without a serving process, the agent notices that nobody answers, and the next one loads the zone.
+                    // Without a serving process, the agent notices that nobody answers, and the next one loads the
+                    // zone.
                     if let Some(process) = self.serving_process() {
                         let changes = descriptors.filter(|(kind, _)| *kind == FdKind::ZoneChanges);
                         process.send(command, [(FdKind::Requester, requester)].into_iter().chain(changes).collect());

@@ -1,8 +1,8 @@
-//! The keeper of private keys: started when the configuration has certificates or signed zones, given the keys of certificates, restarted
-//! when it has exited.
+//! The keeper of private keys: started when the configuration has certificates or signed zones, given the keys of
+//! certificates, restarted when it has exited.
 //!
-//! Each set of certificates for a server process comes with its own sockets to the keeper. A keeper that is replaced goes on for
-//! server processes that still have sockets to it, and exits by itself after them.
+//! Each set of certificates for a server process comes with its own sockets to the keeper. A keeper that is replaced
+//! goes on for server processes that still have sockets to it, and exits by itself after them.
 
 use super::agent::prepare_state;
 use super::{ActiveConfig, Supervisor};
@@ -31,14 +31,15 @@ use std::time::{Duration, Instant};
 const PROCESS_NAME: &str = "sanderling: keeper of private keys";
 /// Time in which the keeper must have loaded keys. Thousands of RSA keys take a second.
 const HOLD_TIME: Duration = Duration::from_secs(10);
-/// Time in which a worker waits for a signature. It takes less than a millisecond, but the processors may have other work: on a
-/// machine under much load, a signature took 300 ms.
+/// Time in which a worker waits for a signature. It takes less than a millisecond, but the processors may have other
+/// work: on a machine under much load, a signature took 300 ms.
 const SIGNATURE_TIME: Duration = Duration::from_secs(1);
 /// Time in which the agent waits for an answer. RSA keys of many zones take seconds.
 const ZONE_ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Sockets of a server process, one for each worker; more workers share them.
 const SOCKETS_MAX: usize = 64;
-/// Time after which keys are erased that the serving process does not need any more: a worker may be signing with one of them.
+/// Time after which keys are erased that the serving process does not need any more: a worker may be signing with one
+/// of them.
 const ERASE_DELAY: Duration = Duration::from_secs(10);
 /// Time in which a killed keeper exits.
 const EXIT_TIME: Duration = Duration::from_secs(1);
@@ -126,8 +127,8 @@ impl Keeper {
         KeeperSupervision { restarts: self.backoff.restart_count, counts: self.counts_before.plus(&counts) }
     }
 
-    /// Has the keeper hold the keys of `certificates`, and starts it if it does not run. What a server process gets: the
-    /// certificates without their keys, and sockets to the keeper. Without a keeper these are errors.
+    /// Has the keeper hold the keys of `certificates`, and starts it if it does not run. What a server process gets:
+    /// the certificates without their keys, and sockets to the keeper. Without a keeper these are errors.
     pub(super) fn pass_on(
         &mut self,
         certificates: &[PassedCertificate],
@@ -353,7 +354,8 @@ impl Supervisor {
         }
     }
 
-    /// Kills a keeper that does not report any more, lets one go that is not needed, and has it erase keys that nobody uses.
+    /// Kills a keeper that does not report any more, lets one go that is not needed, and has it erase keys that nobody
+    /// uses.
     pub(super) fn update_keeper(&mut self, hang_limit: Duration) {
         if !self.active.config.has_keeper() && self.task.is_none() {
             self.keeper.replace();
@@ -374,8 +376,8 @@ impl Supervisor {
         }
     }
 
-    /// Gives the agent and the keeper a socket between them if zones are signed, unless they have one. Starts the keeper if no
-    /// certificate needs it, which would start it with the keys.
+    /// Gives the agent and the keeper a socket between them if zones are signed, unless they have one. Starts the
+    /// keeper if no certificate needs it, which would start it with the keys.
     pub(super) fn connect_agent_to_keeper(&mut self) {
         let config = Arc::clone(&self.active.config);
         let Some(agent) = self.agent.pid().filter(|_| !config.signed_zones.is_empty() && self.task.is_none()) else {

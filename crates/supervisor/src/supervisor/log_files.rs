@@ -1,4 +1,5 @@
-//! The logs of requests: opened and rotated here, and passed to server processes, since their account may not open them.
+//! The logs of requests: opened and rotated here, and passed to server processes, since their account may not open
+//! them.
 
 use super::{Requester, Supervisor};
 use crate::log_rotation::{MODE, compress, rotate};
@@ -41,12 +42,13 @@ struct LogFile {
 enum State {
     #[default]
     None,
-    /// It is a regular file. Its first line, or its last one when it was opened, is of this day since 1970. `rotation` is `None` if
-    /// another program rotates it, or rotating it has failed.
+    /// It is a regular file. Its first line, or its last one when it was opened, is of this day since 1970. `rotation`
+    /// is `None` if another program rotates it, or rotating it has failed.
     File { file: File, rotation: Option<Rotation>, first_day: u64 },
     /// It is another target.
     Open,
-    /// It could not be written, or not be opened, for the reason in `problem`. `was_removed`: lines go to a file that was removed.
+    /// It could not be written, or not be opened, for the reason in `problem`. `was_removed`: lines go to a file that
+    /// was removed.
     Failed { problem: Option<String>, was_removed: bool },
 }
 

@@ -110,8 +110,8 @@ impl Supervisor {
         }
     }
 
-    /// Aborts a process and starts another one, which does not wait for its exit: the kernel may not end a thread that waits
-    /// for a disk.
+    /// Aborts a process and starts another one, which does not wait for its exit: the kernel may not end a thread that
+    /// waits for a disk.
     pub(super) fn replace_hung(&mut self, index: usize) {
         let process = &mut self.processes[index];
         let served = process.phase_since.elapsed();
@@ -138,7 +138,8 @@ impl Supervisor {
         }
     }
 
-    /// Handles the exit of server processes. `Some` if the first one was never ready: then the supervisor exits as well.
+    /// Handles the exit of server processes. `Some` if the first one was never ready: then the supervisor exits as
+    /// well.
     pub(super) fn reap(&mut self) -> Option<Exit> {
         let mut index = 0;
         while index < self.processes.len() {

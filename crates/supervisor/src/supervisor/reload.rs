@@ -145,7 +145,8 @@ impl Supervisor {
         }
     }
 
-    /// The replaced process accepts no more, or has exited: all clients that connect from now on get the new configuration.
+    /// The replaced process accepts no more, or has exited: all clients that connect from now on get the new
+    /// configuration.
     pub(super) fn on_accept_left(&mut self, generation: u64) {
         if matches!(&self.task, Some(Task::Replace(replacement)) if replacement.replaced_generation == generation) {
             self.finish_replacement();
@@ -167,8 +168,8 @@ impl Supervisor {
         report(&state.map_or_else(Vec::new, |state| self.active.config.abandoned_signatures(&state)));
     }
 
-    /// Reports a reload that is in effect. It has failed in part if sites or zones could not be loaded. Zones that are signed are then read again
-    /// by the agent, which ends the answer.
+    /// Reports a reload that is in effect. It has failed in part if sites or zones could not be loaded. Zones that are
+    /// signed are then read again by the agent, which ends the answer.
     pub(super) fn finish_reload(
         &mut self,
         requester: Requester,

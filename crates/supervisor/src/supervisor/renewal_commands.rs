@@ -1,5 +1,5 @@
-//! The commands `on_renew` of domains: run one after the other when the agent has stored another certificate, each in a process of its own
-//! that waits for it (`internal-on-renew`). They have the rights of this process.
+//! The commands `on_renew` of domains: run one after the other when the agent has stored another certificate, each in a
+//! process of its own that waits for it (`internal-on-renew`). They have the rights of this process.
 
 use super::Supervisor;
 use crate::program::{self, RUNNING};

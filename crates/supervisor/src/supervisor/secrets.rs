@@ -1,5 +1,5 @@
-//! Certificates, and the keys that all server processes share: read or made here, and passed on in sealed memory, since the
-//! account of server processes must not be able to read the files.
+//! Certificates, and the keys that all server processes share: read or made here, and passed on in sealed memory, since
+//! the account of server processes must not be able to read the files.
 
 use super::Supervisor;
 use sanderling_config::diagnostic::error_text;
@@ -26,7 +26,8 @@ use zeroize::Zeroizing;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The same if the age of the keys is all that changes.
 const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
-/// Checks in a row that may find other versions before those are passed on: with many domains, some file may always change.
+/// Checks in a row that may find other versions before those are passed on: with many domains, some file may always
+/// change.
 const UNSETTLED_CHECKS_MAX: u32 = 3;
 
 /// What is known of the files with secrets, and the shared keys.
@@ -80,8 +81,9 @@ struct UnsettledVersions {
 }
 
 impl Secrets {
-    /// Takes over the keys and good versions of the supervisor before this one, which has passed on certificates for `config`.
-    /// They may come from a server process. They are passed on again, since the last versions of the files are unknown.
+    /// Takes over the keys and good versions of the supervisor before this one, which has passed on certificates for
+    /// `config`. They may come from a server process. They are passed on again, since the last versions of the files
+    /// are unknown.
     pub(super) fn inherit(&mut self, shared_keys: Option<OwnedFd>, kept: Option<OwnedFd>, config: &Config) {
         if config.has_secrets()
             && let Err(error) = forbid_core_dumps()
@@ -107,7 +109,8 @@ impl Secrets {
         }
     }
 
-    /// Forgets good versions if their private keys are not with them: they were in the keeper of a supervisor that is gone.
+    /// Forgets good versions if their private keys are not with them: they were in the keeper of a supervisor that is
+    /// gone.
     pub(super) fn forget_versions_without_keys(&mut self) {
         let has_key = |kept: &KeptCertificate| kept.content.held().is_none();
         let have_keys = |file: &OwnedFd| kept_certificates_from_memfd(file).is_ok_and(|all| all.iter().all(has_key));
@@ -123,8 +126,8 @@ impl Secrets {
         }
     }
 
-    /// The good versions that a server process with `config` needs. None with private keys goes to a server process beside a
-    /// keeper, and none without to another one.
+    /// The good versions that a server process with `config` needs. None with private keys goes to a server process
+    /// beside a keeper, and none without to another one.
     pub(super) fn kept_for(&self, config: &Config) -> Option<BorrowedFd<'_>> {
         let kept = self.kept().filter(|_| config.has_tls())?;
         let is_for = |kept: &KeptCertificate| kept.content.held().is_some() == config.keeps_certificates();
@@ -147,8 +150,8 @@ impl Secrets {
         self.next_check
     }
 
-    /// What a server process with `config` needs; nothing if it has neither certificates nor cookies. `to_keeper` exchanges
-    /// certificates for those without keys, and sockets, if there is a keeper.
+    /// What a server process with `config` needs; nothing if it has neither certificates nor cookies. `to_keeper`
+    /// exchanges certificates for those without keys, and sockets, if there is a keeper.
     pub(super) fn descriptors(
         &mut self,
         config: &Config,
@@ -192,8 +195,8 @@ impl Secrets {
         Ok(descriptors)
     }
 
-    /// Reads the records that the agent has derived for zones. After an error, those that were read before are passed on again:
-    /// a state folder that cannot be used prevents no process from serving.
+    /// Reads the records that the agent has derived for zones. After an error, those that were read before are passed
+    /// on again: a state folder that cannot be used prevents no process from serving.
     fn derived_records(&mut self) -> io::Result<Option<OwnedFd>> {
         let Some(state) = &self.state else { return Ok(None) };
         let read = || read_beneath(&Directory::open(state)?, DERIVED_FILE.as_bytes(), DERIVED_BYTES_MAX);
@@ -205,8 +208,8 @@ impl Secrets {
         self.derived.as_ref().map(OwnedFd::try_clone).transpose()
     }
 
-    /// Whether files that have changed are `versions` since the last check. A chain and its key are replaced one after the other:
-    /// between them, they do not match.
+    /// Whether files that have changed are `versions` since the last check. A chain and its key are replaced one after
+    /// the other: between them, they do not match.
     fn is_settled(&mut self, versions: Vec<Option<FileVersion>>) -> bool {
         let check_count = match self.changed.take() {
             Some(before) if before.versions == versions || before.check_count >= UNSETTLED_CHECKS_MAX => return true,
@@ -217,8 +220,8 @@ impl Secrets {
         false
     }
 
-    /// Reads the file with the secrets of cookies, if there is one. After an error, its secrets stay as they are. Those of a file
-    /// that the configuration does not have any more are replaced at once.
+    /// Reads the file with the secrets of cookies, if there is one. After an error, its secrets stay as they are. Those
+    /// of a file that the configuration does not have any more are replaced at once.
     fn read_cookie_secrets(&mut self, config: &Config) -> io::Result<()> {
         let file = config.replies.cookie_secret_file.as_ref();
         let is_other = |(path, _): &mut (PathBuf, _)| file.is_none_or(|file| file.path != *path);

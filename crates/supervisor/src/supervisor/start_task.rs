@@ -213,7 +213,8 @@ impl Supervisor {
         None
     }
 
-    /// Starts a process with the current configuration on the sockets of a failed start ([`StartReason::RecoverNewSockets`]).
+    /// Starts a process with the current configuration on the sockets of a failed start
+    /// ([`StartReason::RecoverNewSockets`]).
     pub(super) fn serve_new_sockets(&mut self, listeners: Listeners) {
         self.listeners = listeners;
         self.restart_exited(StartReason::RecoverNewSockets);

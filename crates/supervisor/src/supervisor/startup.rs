@@ -29,8 +29,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Supervises server processes with the configuration of `source` until the server has stopped. `control_path` returns the
-/// path of the control socket for the key `control` of the configuration.
+/// Supervises server processes with the configuration of `source` until the server has stopped. `control_path` returns
+/// the path of the control socket for the key `control` of the configuration.
 pub fn serve(
     source: &ConfigSource,
     forced: &[String],

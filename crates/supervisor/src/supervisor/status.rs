@@ -230,7 +230,8 @@ impl Supervisor {
     }
 }
 
-/// The agent, the tasks that are due first, zones and certificates with errors, and secondary servers that do not answer.
+/// The agent, the tasks that are due first, zones and certificates with errors, and secondary servers that do not
+/// answer.
 fn agent_text(agent: &AgentStatus) -> String {
     let process = agent.pid.map_or("does not run".to_owned(), |pid| format!("process {pid}"));
     let old = if agent.is_report_old { "; it is being restarted, and this is its last report:" } else { "" };

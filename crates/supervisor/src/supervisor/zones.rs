@@ -1,5 +1,5 @@
-//! Commands about single zones, which the serving process carries out: it answers the client itself, so that a large zone is
-//! not copied through the supervisor.
+//! Commands about single zones, which the serving process carries out: it answers the client itself, so that a large
+//! zone is not copied through the supervisor.
 
 use super::{Requester, Supervisor};
 use sanderling_config::diagnostic::error_text;

@@ -120,8 +120,8 @@ fn changed_record_ends_the_session_with_an_alert() {
     }
 }
 
-/// A chain whose bytes or PEM are changed. One of which a certificate can still be read is asked all that it is asked when it is
-/// served.
+/// A chain whose bytes or PEM are changed. One of which a certificate can still be read is asked all that it is asked
+/// when it is served.
 #[test]
 fn changed_chains_are_loaded_or_refused() {
     let mut random = fastrand::Rng::with_seed(seed());

@@ -1,5 +1,6 @@
-//! Rollovers of zones with signatures, as unbound sees them at the simulated time (libfaketime): several of them, each with a cache of its own, ask
-//! servers of which some lag behind. Each answer is secure, and with a wait left out one is bogus.
+//! Rollovers of zones with signatures, as unbound sees them at the simulated time (libfaketime): several of them, each
+//! with a cache of its own, ask servers of which some lag behind. Each answer is secure, and with a wait left out one
+//! is bogus.
 //!
 //! `SANDERLING_ROLLOVERS` is the number of random courses of each rollover, for long runs.
 
@@ -81,8 +82,8 @@ impl Drop for Server {
     }
 }
 
-/// Two unbound, whose clock is a file: one validates each answer again, and asks the other one, which keeps what it hears without validating it. So a
-/// chain may have parts of any age.
+/// Two unbound, whose clock is a file: one validates each answer again, and asks the other one, which keeps what it
+/// hears without validating it. So a chain may have parts of any age.
 struct Resolver {
     home: TestDirectory,
     /// Both programs.
@@ -133,7 +134,8 @@ impl Resolver {
         let log = std::fs::File::create(home.path().join(format!("{name}.log"))).unwrap();
         let mut command = Command::new("/usr/sbin/unbound");
         command.args(["-d", "-c", &home.argument(name)]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        // Without the library, all signatures are of the future. The loader of programs puts its folder in the place of `$LIB`.
+        // Without the library, all signatures are of the future. The loader of programs puts its folder in the place of
+        // `$LIB`.
         command.env("LD_PRELOAD", "/usr/$LIB/faketime/libfaketimeMT.so.1").env("FAKETIME_FMT", "%s");
         command.env("FAKETIME_TIMESTAMP_FILE", home.argument("clock")).env("FAKETIME_NO_CACHE", "1");
         command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("FAKETIME_DISABLE_SHM", "1");
@@ -216,7 +218,8 @@ impl Network {
         network
     }
 
-    /// Lets the world go on, signs what it has published, and has the servers answer with their versions. Returns when something happens next.
+    /// Lets the world go on, signs what it has published, and has the servers answer with their versions. Returns when
+    /// something happens next.
     fn step(&mut self) -> u64 {
         let next = self.world.step();
         while self.zone.len() < self.world.zone.versions.len() {
@@ -233,7 +236,8 @@ impl Network {
         next
     }
 
-    /// Signs the next version of the zone. Each step of the world publishes one at most, after the first one without signatures.
+    /// Signs the next version of the zone. Each step of the world publishes one at most, after the first one without
+    /// signatures.
     fn sign_zone(&mut self) {
         let world = &mut self.world;
         let apex = world.apex;

@@ -1,8 +1,8 @@
 //! The system calls of a server process, in groups.
 //!
 //! Found by tracing the whole-program tests with every variant of every feature, and from the fallbacks of the standard
-//! library and glibc on older kernels. Opening for writing is not distinguished from opening for reading, since `openat2`
-//! has its flags in memory: Landlock and file permissions deny it.
+//! library and glibc on older kernels. Opening for writing is not distinguished from opening for reading, since
+//! `openat2` has its flags in memory: Landlock and file permissions deny it.
 
 use super::Rules;
 use ::seccompiler::{SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, SeccompRule};
@@ -62,8 +62,8 @@ const ALLOWED: &[&[Number]] = &[
     &[libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2],
 ];
 
-/// What the agent needs besides: it connects, and writes beneath the state folder, where Landlock lets it. `uname` is of the
-/// resolver of the C library.
+/// What the agent needs besides: it connects, and writes beneath the state folder, where Landlock lets it. `uname` is
+/// of the resolver of the C library.
 const ALLOWED_TO_AGENT: &[&[Number]] = &[
     &[libc::SYS_connect, libc::SYS_uname],
     &[libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_symlinkat],
@@ -91,8 +91,8 @@ const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] = &[libc::SYS_poll, libc::SYS_open
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_ON_THIS_ARCHITECTURE: &[Number] = &[];
 
-/// No supervisor and no server makes these calls and an attacker would: to read another process, mount, load or run code in the
-/// kernel. With those that run a program, they kill a server process.
+/// No supervisor and no server makes these calls and an attacker would: to read another process, mount, load or run
+/// code in the kernel. With those that run a program, they kill a server process.
 const OF_ATTACKERS: &[&[Number]] = &[
     &[libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd, libc::SYS_kcmp],
     &[libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root, libc::SYS_chroot, libc::SYS_open_by_handle_at],
@@ -178,7 +178,8 @@ fn of_this_process() -> Rules {
     rules
 }
 
-/// The calls that the keeper of private keys may make; all others fail. There is no new socket, and no file unless `has_files`.
+/// The calls that the keeper of private keys may make; all others fail. There is no new socket, and no file unless
+/// `has_files`.
 pub(super) fn allowed_to_keeper(has_files: bool) -> Rules {
     let mut rules = of_this_process();
     rules.extend(any_arguments(ALLOWED_TO_KEEPER));

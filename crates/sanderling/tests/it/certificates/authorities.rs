@@ -1,4 +1,5 @@
-//! What authorities need before they issue: all name servers that answer, CAA records that let them, and an account of the operator.
+//! What authorities need before they issue: all name servers that answer, CAA records that let them, and an account of
+//! the operator.
 
 use super::{DEADLINE, Setup};
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, dig, free_address, wait_until};

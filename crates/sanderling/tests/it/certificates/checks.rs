@@ -5,7 +5,8 @@ use sanderling_testkit::{TestDirectory, run, wait_until};
 
 const ZONE: &[u8] = b"@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 127.0.0.1\n@ 60 A 127.0.0.1\n";
 
-/// The lines of `check` about a configuration with this in `[certificates]` and `[domain."example.com"]`, and whether it fails.
+/// The lines of `check` about a configuration with this in `[certificates]` and `[domain."example.com"]`, and whether
+/// it fails.
 fn checked(directory: &TestDirectory, authorities: &str, domain: &str) -> (Vec<String>, bool) {
     let text = format!(
         "state = \"state\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n[https]\nlisten = [\"127.0.0.1:8443\"]\n\

@@ -1,6 +1,7 @@
 //! The whole program with a clock that is ahead, and is corrected while it runs.
 //!
-//! The processes of the program inherit no `LD_PRELOAD`, so the library with the clock is in an `/etc/ld.so.preload` that only they see.
+//! The processes of the program inherit no `LD_PRELOAD`, so the library with the clock is in an `/etc/ld.so.preload`
+//! that only they see.
 
 use super::{BOTH, Setup};
 use sanderling_testkit::{TestDirectory, TestServer, free_address, run_program, wait_until};

@@ -1,7 +1,9 @@
-//! What goes wrong while certificates are requested: authorities that fail in different ways, a full disk, an expired certificate, and
-//! processes that are killed at random moments. The certificate in service stays, and nothing must be restarted.
+//! What goes wrong while certificates are requested: authorities that fail in different ways, a full disk, an expired
+//! certificate, and processes that are killed at random moments. The certificate in service stays, and nothing must be
+//! restarted.
 //!
-//! `SANDERLING_KILLS` is the number of kills, for long runs; `SANDERLING_DOMAINS` that of domains that get certificates at once.
+//! `SANDERLING_KILLS` is the number of kills, for long runs; `SANDERLING_DOMAINS` that of domains that get certificates
+//! at once.
 
 use super::{DEADLINE, ISSUED_WITHIN, Setup};
 use sanderling_testkit::{Ended, TestServer, curl, dig, run_program, sanderling, send_signal, wait_until};
@@ -129,7 +131,8 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
         check("no TLS connection to 127.0.0.1");
         drop(stop);
     });
-    // One that accepts connections, which are as long as the queue of the kernel has room, and one that is silent after the handshake.
+    // One that accepts connections, which are as long as the queue of the kernel has room, and one that is silent after
+    // the handshake.
     let silent = TcpListener::bind(("127.0.0.1", setup.acme_port)).unwrap();
     check("the authority has not answered within 2 s");
     drop(silent);

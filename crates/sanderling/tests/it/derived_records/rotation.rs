@@ -188,7 +188,8 @@ impl Names {
     }
 }
 
-/// The answer of a server, which is asked again as resolvers do: one that loads another version of a zone may lose a query.
+/// The answer of a server, which is asked again as resolvers do: one that loads another version of a zone may lose a
+/// query.
 fn ask(server: SocketAddr, question: &Question<'_>) -> Vec<Record> {
     let client = UdpClient::new(server);
     let mut reply = None;

@@ -4,7 +4,8 @@ use super::{Site, configuration};
 use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{TestDirectory, run, run_program, wait_until};
 
-/// `ann` with the password `secret` by bcrypt, and `bob` with `password` by Argon2id: little work, so that the tests are fast.
+/// `ann` with the password `secret` by bcrypt, and `bob` with `password` by Argon2id: little work, so that the tests
+/// are fast.
 const USERS: &[u8] = include_bytes!("users.htpasswd");
 const SECTION: &str = "clean_urls = true\nredirects = { \"/out/*\" = { to = \"/private/:splat\", status = 200 }, \
     \"/lost/*\" = { to = \"/private/file.txt\", status = 404 } }\nheaders = { \"/*\" = { \"Cache-Control\" = \"max-age=60\" } }\n\

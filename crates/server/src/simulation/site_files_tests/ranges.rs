@@ -7,7 +7,8 @@ use std::ops::Range;
 const LENGTHS: [usize; 3] = [90, 9_000, 300_000];
 const REQUESTS: usize = 900;
 
-/// A range as a client writes it, and the bytes of a file of this length that it stands for. Its form is one of the first ones.
+/// A range as a client writes it, and the bytes of a file of this length that it stands for. Its form is one of the
+/// first ones.
 fn random_range(random: &mut fastrand::Rng, length: usize, form_count: usize) -> (String, Range<usize>) {
     let start = random.usize(..length + length / 10);
     match random.usize(..form_count) {
