@@ -75,11 +75,11 @@ impl Supervisor {
         descriptors.extend(self.secrets.kept_for(&next.config).map(|kept| (FdKind::KeptCertificates, kept)));
         descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
         descriptors.extend(listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
-        let mut arguments = self.arguments("internal-server-process", false);
-        arguments.extend(state.into_iter().flat_map(|state| ["--state".into(), state.into_os_string()]));
+        let mut options: Vec<OsString> = Vec::new();
         if let StartReason::Reload { forced_zones, .. } = &start_reason {
-            arguments.extend(forced_zones.iter().flat_map(|zone| ["--force-zone".into(), OsString::from(zone)]));
+            options.extend(forced_zones.iter().flat_map(|zone| ["--force-zone".into(), OsString::from(zone)]));
         }
+        let arguments = self.arguments("internal-server-process", state.as_deref(), options);
         // A signal to all processes with the name of the program would kill one that has no handler yet.
         signals::block_all()?;
         let handle =
@@ -95,13 +95,13 @@ impl Supervisor {
         Ok(())
     }
 
-    /// The arguments of `command` of this program. `has_state`: it takes the state folder.
-    pub(super) fn arguments(&self, command: &str, has_state: bool) -> Vec<OsString> {
-        let control = self.control.iter().flat_map(|control| [OsString::from("--control"), control.path().into()]);
-        let state = self.agent.state_argument.iter().filter(|_| has_state);
-        let state = state.flat_map(|path| [OsString::from("--state"), path.into()]);
-        let rest = control.chain(state).chain(self.source.to_arguments()).collect();
-        program::arguments(command, &self.forced, rest)
+    /// The arguments of `command` of this program: the options, and then the source of the configuration, which may end
+    /// with a folder after `--`.
+    pub(super) fn arguments(&self, command: &str, state: Option<&Path>, mut options: Vec<OsString>) -> Vec<OsString> {
+        options.extend(self.control.iter().flat_map(|control| [OsString::from("--control"), control.path().into()]));
+        options.extend(state.iter().flat_map(|path| [OsString::from("--state"), path.into()]));
+        options.extend(self.source.to_arguments());
+        program::arguments(command, &self.forced, options)
     }
 
     /// The next step of the start of process `generation`; `None` if that is not the current task.

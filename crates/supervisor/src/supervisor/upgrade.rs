@@ -112,6 +112,7 @@ impl Supervisor {
         let (list, variable) = handover::to_list(&descriptors)?;
         let kept: Vec<BorrowedFd<'_>> = descriptors.iter().map(|(_, kept)| *kept).chain([list.as_fd()]).collect();
         log::flush(LOG_FLUSH_MAX);
-        Ok(sanderling_os::process::exec(&self.installed_program, &self.arguments("serve", true), &[variable], &kept))
+        let arguments = self.arguments("serve", self.agent.state_argument.as_deref(), Vec::new());
+        Ok(sanderling_os::process::exec(&self.installed_program, &arguments, &[variable], &kept))
     }
 }
