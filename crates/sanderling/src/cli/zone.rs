@@ -70,7 +70,7 @@ Exit status: 0 if all records were printed, 1 if there is no such zone or the se
     },
     /// Put a zone file into the folder of zones, and serve the zone
     ///
-    /// For a configuration with a folder of zones, such as `zones = "zones/*.zone"` in [dns]. FILE is copied into it,
+    /// For a configuration with a folder of zones, such as `zones = "zones/*.zone"` in `[dns]`. FILE is copied into it,
     /// as NAME.zone, unless it has errors or the server refuses it. The server need not run.
     #[command(after_help = "Examples:
   sanderling zone add example.com example.com.zone
