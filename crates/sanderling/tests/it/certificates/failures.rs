@@ -8,8 +8,8 @@
 use super::{DEADLINE, ISSUED_WITHIN, Setup};
 use sanderling_testkit::{Ended, TestServer, curl, dig, run_program, sanderling, send_signal, wait_until};
 use std::fs;
-use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -46,35 +46,38 @@ struct Answering(Child);
 impl Answering {
     fn start(setup: &Setup, answer: &str) -> Answering {
         setup.directory.write("answers/dir", answer.as_bytes());
-        let answering = Answering::spawn(setup, "pebble", &["-HTTP"]);
-        let url = format!("https://127.0.0.1:{}/dir", setup.acme_port);
-        // It sends the end of a connection late, if at all.
-        wait_until("it answers", || !curl(&["-sk", "--http0.9", "-m", "1", &url]).output.is_empty());
-        answering
+        Answering::spawn(setup, "pebble", &["-HTTP"])
     }
 
     /// One that is silent after the handshake.
     fn without_answers(setup: &Setup) -> Answering {
-        let answering = Answering::spawn(setup, "pebble", &[]);
-        wait_until("it listens", || TcpStream::connect(("127.0.0.1", setup.acme_port)).is_ok());
-        answering
+        Answering::spawn(setup, "pebble", &[])
     }
 
-    /// With the certificate of this name.
+    /// With the certificate of this name. Returns when it listens.
     fn spawn(setup: &Setup, name: &str, arguments: &[&str]) -> Answering {
         let [certificate, key] = ["pem", "key"].map(|end| setup.directory.argument(&format!("{name}.{end}")));
         setup.directory.write("answers/empty", b"");
-        let child = Command::new("openssl")
-            .args(["s_server", "-quiet", "-accept", &setup.acme_port.to_string(), "-cert", &certificate, "-key", &key])
-            .args(arguments)
-            .current_dir(setup.directory.path().join("answers"))
-            // It ends with its input.
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("openssl is installed");
-        Answering(child)
+        let mut answering = None;
+        // It ends without a word if another test has the port at this moment.
+        wait_until("it listens", || {
+            let mut child = Command::new("openssl")
+                .args(["s_server", "-accept", &setup.acme_port.to_string(), "-cert", &certificate, "-key", &key])
+                .args(arguments)
+                .current_dir(setup.directory.path().join("answers"))
+                // It ends with its input.
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("openssl is installed");
+            let mut output = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+            let is_listening = output.any(|line| line == "ACCEPT");
+            answering = Some(Answering(child));
+            thread::spawn(move || output.for_each(drop));
+            is_listening
+        });
+        answering.unwrap()
     }
 }
 
