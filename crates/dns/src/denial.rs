@@ -31,7 +31,7 @@ impl DenialChain {
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             DenialChain::None => 0,
-            DenialChain::Nsec(chain) => chain.0.memory_bytes(),
+            DenialChain::Nsec(chain) => chain.owners.memory_bytes(),
             DenialChain::Nsec3(chain) => chain.owners.memory_bytes() + chain.parameters.salt.len(),
         }
     }
@@ -66,37 +66,91 @@ impl DenialChain {
 
 /// The owners of NSEC records, in the canonical order of names.
 #[derive(Clone, Debug)]
-pub(crate) struct NsecChain(SortedPages<NodeIndex>);
+pub(crate) struct NsecChain {
+    /// Bytes of the name of the apex.
+    apex_bytes: usize,
+    owners: SortedPages<NsecOwner>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct NsecOwner {
+    /// Mostly enough to tell two names apart, without a look at the nodes.
+    prefix: NamePrefix,
+    node: NodeIndex,
+}
 
 impl NsecChain {
-    /// The chain of `owners`, which are sorted.
-    pub(crate) fn new(owners: &[NodeIndex]) -> NsecChain {
-        NsecChain(SortedPages::new(owners))
+    /// The chain of `owners`, which are sorted. The first is the apex.
+    pub(crate) fn new(nodes: Nodes<'_>, owners: &[NodeIndex]) -> NsecChain {
+        let apex_bytes = owners.first().map_or(0, |&apex| nodes.get(apex).name_bytes().len());
+        let owner = |&node: &NodeIndex| {
+            let labels = nodes.get(node).name().labels_below(apex_bytes);
+            NsecOwner { prefix: NamePrefix::of(&IndexedLabels::of(labels)), node }
+        };
+        let owners: Vec<NsecOwner> = owners.iter().map(owner).collect();
+        NsecChain { apex_bytes, owners: SortedPages::new(&owners) }
     }
 
     pub(crate) fn first(&self) -> Option<NodeIndex> {
-        self.0.first()
+        self.owners.first().map(|owner| owner.node)
     }
 
     /// The owner of the NSEC record that covers `name`, which is in lower case and below the apex, or matches it.
     pub(crate) fn covering(&self, nodes: Nodes<'_>, name: Name<'_>) -> Option<NodeIndex> {
-        let apex = nodes.get(self.first()?).name();
-        let labels = IndexedLabels::of(name.labels_below(apex));
-        self.0.last_before(|&owner| labels.canonical_cmp(nodes.get(owner).name().labels_below(apex)).is_ge())
+        self.owners.last_before(self.is_up_to(nodes, name)).map(|owner| owner.node)
     }
 
-    pub(crate) fn insert(&mut self, nodes: Nodes<'_>, owner: NodeIndex) {
-        let name = nodes.get(owner).name();
-        self.0.insert_at(owner, |&other| nodes.get(other).name().canonical_cmp(name).is_lt());
+    pub(crate) fn insert(&mut self, nodes: Nodes<'_>, node: NodeIndex) {
+        let name = nodes.get(node).name();
+        let is_before = self.is_up_to(nodes, name);
+        let prefix = NamePrefix::of(&IndexedLabels::of(name.labels_below(self.apex_bytes)));
+        self.owners.insert_at(NsecOwner { prefix, node }, is_before);
     }
 
     /// Removes a node, if it is there.
-    pub(crate) fn remove(&mut self, nodes: Nodes<'_>, owner: NodeIndex) {
-        let name = nodes.get(owner).name();
-        let is_before = |&other: &NodeIndex| nodes.get(other).name().canonical_cmp(name).is_le();
-        if self.0.last_before(is_before) == Some(owner) {
-            self.0.remove_before(is_before);
+    pub(crate) fn remove(&mut self, nodes: Nodes<'_>, node: NodeIndex) {
+        let name = nodes.get(node).name();
+        if self.covering(nodes, name) == Some(node) {
+            let is_before = self.is_up_to(nodes, name);
+            self.owners.remove_before(is_before);
         }
+    }
+
+    /// Whether the name of an owner is `name`, or one before it.
+    fn is_up_to<'n>(&self, nodes: Nodes<'n>, name: Name<'n>) -> impl Fn(&NsecOwner) -> bool + use<'n> {
+        let apex_bytes = self.apex_bytes;
+        let labels = IndexedLabels::of(name.labels_below(apex_bytes));
+        let prefix = NamePrefix::of(&labels);
+        move |owner| {
+            let cmp_names = || labels.canonical_cmp(nodes.get(owner.node).name().labels_below(apex_bytes));
+            prefix.cmp(&owner.prefix).then_with(cmp_names).is_ge()
+        }
+    }
+}
+
+/// The first bytes of the labels of a name from the apex down, with a zero after each label. The order of different
+/// prefixes is the canonical order of their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct NamePrefix([u32; 2]);
+
+impl NamePrefix {
+    fn of(labels: &IndexedLabels<'_>) -> NamePrefix {
+        let mut prefix = [[0; size_of::<u32>()]; 2];
+        let bytes = prefix.as_flattened_mut();
+        let mut at = 0;
+        for label in labels.iter_from_root() {
+            for &byte in label {
+                let Some(place) = bytes.get_mut(at) else { break };
+                // A byte that is not above the end of a label and 1 ends the prefix.
+                *place = byte.max(1);
+                if byte <= 1 {
+                    return NamePrefix(prefix.map(u32::from_be_bytes));
+                }
+                at += 1;
+            }
+            at += 1;
+        }
+        NamePrefix(prefix.map(u32::from_be_bytes))
     }
 }
 
@@ -230,6 +284,32 @@ pub(crate) fn is_nsec3_owner(name: Name<'_>, apex: Name<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn different_prefixes_have_the_order_of_their_names() {
+        let seed = fastrand::u64(..);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut name = || {
+            let mut bytes = Vec::new();
+            for _ in 0..random.usize(..4) {
+                let length = random.u8(1..5);
+                bytes.push(length);
+                bytes.extend((0..length).map(|_| [0, 1, 2, b'a', 255][random.usize(..5)]));
+            }
+            bytes.push(0);
+            bytes
+        };
+        let mut different_count = 0;
+        for _ in 0..20_000 {
+            let (one, other) = (name(), name());
+            let [one_name, other_name] = [&one, &other].map(|bytes| Name::parse(bytes).expect("a name"));
+            let prefixes = [one_name, other_name].map(|name| NamePrefix::of(&IndexedLabels::of(name.labels_below(1))));
+            let order = prefixes[0].cmp(&prefixes[1]);
+            different_count += usize::from(order.is_ne());
+            assert!(order.is_eq() || order == one_name.canonical_cmp(other_name), "{one:?} {other:?}; seed {seed}");
+        }
+        assert!(different_count > 10_000, "{different_count}; seed {seed}");
+    }
 
     /// RFC 5155 appendix A: 12 iterations, salt aabbccdd.
     #[test]

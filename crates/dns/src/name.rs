@@ -115,9 +115,9 @@ impl<'a> Name<'a> {
         IndexedLabels::of(self.0).canonical_cmp(other.0)
     }
 
-    /// The bytes of the labels below `ancestor`.
-    pub(crate) fn labels_below(self, ancestor: Name<'_>) -> &'a [u8] {
-        &self.0[..self.0.len() - ancestor.0.len()]
+    /// The bytes of the labels below an ancestor, whose name has `ancestor_bytes`.
+    pub(crate) fn labels_below(self, ancestor_bytes: usize) -> &'a [u8] {
+        &self.0[..self.0.len() - ancestor_bytes]
     }
 
     /// An owned copy.
@@ -197,7 +197,8 @@ impl<'n> IndexedLabels<'n> {
         orders.find(|order| order.is_ne()).unwrap_or(self.count.cmp(&other.count))
     }
 
-    fn iter_from_root(&self) -> impl Iterator<Item = &'n [u8]> {
+    /// The labels from the root on.
+    pub(crate) fn iter_from_root(&self) -> impl Iterator<Item = &'n [u8]> {
         self.starts[..self.count].iter().rev().map(|&start| {
             let (length, rest) = self.bytes[usize::from(start)..].split_first().expect("a label is in the name");
             &rest[..usize::from(*length)]
@@ -345,7 +346,8 @@ mod tests {
                 let (left, right) = (left.as_name(), right.as_name());
                 assert_eq!(left.canonical_cmp(right), index.cmp(&other_index), "{left} {right}");
                 let apex = names[0].as_name();
-                let below = IndexedLabels::of(left.labels_below(apex)).canonical_cmp(right.labels_below(apex));
+                let below = IndexedLabels::of(left.labels_below(apex.length_bytes()))
+                    .canonical_cmp(right.labels_below(apex.length_bytes()));
                 assert_eq!(below, index.cmp(&other_index), "{left} {right}");
             }
         }

@@ -279,7 +279,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
     #[inline]
     pub fn prefetch_records(&self) {
         if let ReplyKind::InZone(found) = &self.reply_kind {
-            found.zone.prefetch_node(self.slot, found.hashes);
+            found.zone.prefetch_node(self.slot, found.hashes, self.asks_for_signatures());
         }
     }
 }

@@ -334,7 +334,7 @@ impl Zone {
     /// Loads the start of the node that `slot` refers to, if it matches the name. Otherwise loads the slot and the node
     /// of the parent name, which most negative answers start from.
     #[inline]
-    pub(crate) fn prefetch_node(&self, slot: Slot, hashes: NameHashes) {
+    pub(crate) fn prefetch_node(&self, slot: Slot, hashes: NameHashes, with_signatures: bool) {
         let mut slot = slot;
         if !slot.matches(hashes.name) {
             slot = self.first_slot(hashes.parent);
@@ -348,6 +348,11 @@ impl Zone {
         let end = (start + CACHE_LINE_BYTES).min(arena.len() - 1);
         // The values are not used: black_box keeps the loads.
         core::hint::black_box(arena[start] ^ arena[end]);
+        if with_signatures && self.is_signed() {
+            // The first signature ends in the third line or in the fourth.
+            let [third, fourth] = [2, 3].map(|line| (start + line * CACHE_LINE_BYTES).min(arena.len() - 1));
+            core::hint::black_box(arena[third] ^ arena[fourth]);
+        }
     }
 
     /// The node of `name`.

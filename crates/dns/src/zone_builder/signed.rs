@@ -102,7 +102,7 @@ impl ZoneBuilder {
             return DenialChain::None;
         }
         let chain: Vec<NodeIndex> = owners.iter().map(|owner| nodes[owner.index()]).collect();
-        let chain = NsecChain::new(&chain);
+        let chain = NsecChain::new(nodes_of(arena), &chain);
         self.put_nsec_proofs(&owners, &chain, nodes, arena);
         DenialChain::Nsec(chain)
     }
