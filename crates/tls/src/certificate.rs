@@ -279,7 +279,12 @@ impl Facts {
         let mut validity = Elements(names.validity).map(|(tag, text)| der::unix_s(tag, text));
         let parsed = EndEntityCert::try_from(certificate).ok()?;
         Some(Facts {
-            dns_names: parsed.valid_dns_names().map(str::to_ascii_lowercase).collect(),
+            // No client accepts a certificate for a name that ends with a dot (RFC 5280 §4.2.1.6).
+            dns_names: parsed
+                .valid_dns_names()
+                .filter(|name| !name.ends_with('.'))
+                .map(str::to_ascii_lowercase)
+                .collect(),
             addresses: names.addresses(),
             subject: name_text(names.subject),
             key_algorithm: Elements(names.key).take_tagged(der::SEQUENCE)?.to_vec(),

@@ -120,6 +120,22 @@ fn changed_record_ends_the_session_with_an_alert() {
     }
 }
 
+fn pem_of(der: &[u8]) -> Vec<u8> {
+    let base64 = data_encoding::BASE64.encode(der);
+    format!("-----BEGIN CERTIFICATE-----\n{base64}\n-----END CERTIFICATE-----\n").into_bytes()
+}
+
+#[test]
+fn name_with_a_dot_at_its_end_is_no_name_of_the_certificate() {
+    let (name, with_dot) = (b"other.example.com", b"other.example.co.");
+    let mut der = pki().read("other-der.pem");
+    let places: Vec<_> = (0..der.len()).filter(|&at| der[at..].starts_with(name)).collect();
+    places.into_iter().for_each(|at| der[at..at + name.len()].copy_from_slice(with_dot));
+    let certificate = Certificate::from_pem(&pem_of(&der), &pki().read("other.key")).unwrap();
+    assert!(!certificate.names().any(|name| name.starts_with("other")));
+    assert!(!certificate.is_valid_for_host(with_dot) && !certificate.is_valid_for_host(name));
+}
+
 /// A chain whose bytes or PEM are changed. One of which a certificate can still be read is asked all that it is asked
 /// when it is served.
 #[test]
@@ -137,12 +153,7 @@ fn changed_chains_are_loaded_or_refused() {
             1 => changed[at] = random.u8(..),
             _ => changed.truncate(at),
         }
-        let chain = if is_pem {
-            changed
-        } else {
-            let base64 = data_encoding::BASE64.encode(&changed);
-            format!("-----BEGIN CERTIFICATE-----\n{base64}\n-----END CERTIFICATE-----\n").into_bytes()
-        };
+        let chain = if is_pem { changed } else { pem_of(&changed) };
         match Certificate::from_pem(&chain, &key) {
             Ok(certificate) => {
                 loaded_count += 1;
