@@ -2,7 +2,7 @@
 
 use sanderling_config::DomainName;
 use sanderling_ipc::agent::ServedZones;
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
 use tokio::sync::Notify;
 
@@ -10,6 +10,8 @@ use tokio::sync::Notify;
 #[derive(Default)]
 pub(crate) struct AliasNames {
     state: RefCell<NamesState>,
+    /// Whether they may have changed since [`AliasNames::take_changed`].
+    has_changed: Cell<bool>,
     changed: Notify,
 }
 
@@ -41,7 +43,7 @@ impl AliasNames {
     pub(crate) fn set(&self, zone: &DomainName, targets: &[String]) {
         let before = self.state.borrow_mut().by_zone.insert(zone.clone(), targets.to_owned());
         if before.is_none_or(|before| before != targets) {
-            self.changed.notify_one();
+            self.notify();
         }
     }
 
@@ -56,7 +58,17 @@ impl AliasNames {
         }
         state.is_complete = served.is_complete;
         state.by_zone.extend(named);
+        self.notify();
+    }
+
+    fn notify(&self) {
+        self.has_changed.set(true);
         self.changed.notify_one();
+    }
+
+    /// Whether they may have changed since the last call.
+    pub(crate) fn take_changed(&self) -> bool {
+        self.has_changed.take()
     }
 
     /// Returns when they may have changed.

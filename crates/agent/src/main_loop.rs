@@ -123,6 +123,11 @@ impl MainLoop {
                 ));
             }
             self.start_due();
+            // Before records are derived: a name that is not a target yet has no addresses.
+            if self.zones.alias_names().take_changed() {
+                self.aliases.update_names();
+                self.derived.on_change();
+            }
             self.aliases.start_due();
             self.rotate_keys();
             if self.derived.update(&self.orders.accounts, &self.pinned, &self.aliases) {
@@ -158,10 +163,7 @@ impl MainLoop {
                     self.aliases.on_answer(&target, answer);
                     self.derived.on_change();
                 }
-                () = alias_names.changed() => {
-                    self.aliases.update_names();
-                    self.derived.on_change();
-                }
+                () = alias_names.changed() => {}
                 () = tokio::time::sleep(wait) => {}
                 () = self.zones.changed(), if report_wait.is_none() => {}
                 () = orders.link.challenges_changed() => self.derived.on_change(),

@@ -132,7 +132,10 @@ fn addresses_follow_the_target_and_outlive_resolver_and_server() {
     assert_eq!(addresses(address), expected(2));
     drop(server);
     let server = start(&directory);
-    assert_eq!(addresses(server.dns()), expected(2));
+    wait_until("the agent has asked again", || {
+        assert_eq!(addresses(server.dns()), expected(2));
+        status().contains("asking the resolver 127.0.0.1:")
+    });
     targets.start_resolver();
     wait_for(address, 3);
     wait_for(knot_address, 3);
