@@ -21,6 +21,7 @@ const NEEDED: &[Needed] = &[
     ("lego", "lego"),
     ("kzonesign", "knot-dnssecutils"),
     ("unbound", "unbound"),
+    ("nginx", "nginx"),
     ("faketime", "faketime"),
     ("fstrm_capture", "fstrm-bin"),
     ("dnstap", "golang-github-dnstap-golang-dnstap-cli"),

@@ -30,6 +30,16 @@ impl Setup {
         dig(server, &["+short", "_acme-challenge.example.com", "TXT"]).text()
     }
 
+    /// Listens in the place of the authority. A child that another test starts may have its closed listener for a moment.
+    fn listen_as_authority(&self) -> TcpListener {
+        let mut listener = None;
+        wait_until("the port of the authority is free", || {
+            listener = TcpListener::bind(("127.0.0.1", self.acme_port)).ok();
+            listener.is_some()
+        });
+        listener.unwrap()
+    }
+
     pub(super) fn chain(&self) -> Vec<u8> {
         fs::read(self.directory.path().join("state/certificates/example.com/fullchain.pem")).unwrap_or_default()
     }
@@ -120,7 +130,7 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
         check(cause);
     }
     // One that accepts connections and closes them.
-    let listener = TcpListener::bind(("127.0.0.1", setup.acme_port)).unwrap();
+    let listener = setup.listen_as_authority();
     listener.set_nonblocking(true).unwrap();
     thread::scope(|scope| {
         let (stop, is_stopped) = std::sync::mpsc::channel::<()>();
@@ -136,7 +146,7 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
     });
     // One that accepts connections, which are as long as the queue of the kernel has room, and one that is silent after
     // the handshake.
-    let silent = TcpListener::bind(("127.0.0.1", setup.acme_port)).unwrap();
+    let silent = setup.listen_as_authority();
     check("the authority has not answered within 2 s");
     drop(silent);
     let silent = Answering::without_answers(&setup);
