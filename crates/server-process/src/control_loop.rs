@@ -40,7 +40,7 @@ use sanderling_ipc::{
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{DrainMode, Server, SocketSet, TransferSlots};
+use sanderling_server::{DrainMode, OutgoingTransfers, Server, SocketSet};
 use served_zones::NotifyForwarding;
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -74,7 +74,7 @@ pub(crate) struct ProcessState {
     /// The state of what is served.
     pub(crate) load_status: LoadStatus,
     pub(crate) certificates: Certificates,
-    pub(crate) transfer_slots: Arc<TransferSlots>,
+    pub(crate) outgoing_transfers: Arc<OutgoingTransfers>,
     /// What came with the configuration that is being loaded.
     pub(crate) received_secrets: SecretDescriptors,
     /// Targets of logs that came with a configuration.

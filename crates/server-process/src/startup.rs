@@ -28,7 +28,7 @@ use sanderling_os::memfd;
 use sanderling_os::sandbox::{CoreDumps, drop_privileges};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use sanderling_os::tcp::Listener;
-use sanderling_server::{Counter, Server, Snapshot, SocketSet, TransferSlots};
+use sanderling_server::{Counter, OutgoingTransfers, Server, Snapshot, SocketSet};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -198,8 +198,8 @@ impl Inherited {
         snapshot.tls = tls;
         request_logs::set_logs(&config, &mut snapshot);
         snapshot.reply_options = reply_options(&config, shared_keys.as_ref(), tsig_keys);
-        let transfer_slots = Arc::new(TransferSlots::new(config.limits.dns_transfers_max));
-        snapshot.transfers = transfer_policy(&config, &transfer_slots);
+        let outgoing_transfers = Arc::new(OutgoingTransfers::new(config.limits.dns_transfers_max));
+        snapshot.transfers = transfer_policy(&config, &outgoing_transfers);
         set_client_policies(&config, &mut snapshot);
         snapshot.mail_policies = mail_policies(&config, &snapshot.zones);
         if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
@@ -243,7 +243,7 @@ impl Inherited {
             load_status,
             watched_sites,
             certificates,
-            transfer_slots,
+            outgoing_transfers,
             received_secrets: SecretDescriptors::default(),
             derived,
             keys_file,

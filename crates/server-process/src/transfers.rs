@@ -6,7 +6,7 @@ use sanderling_config::{
 };
 use sanderling_dns::{TsigAlgorithm, TsigKey, TsigKeys};
 use sanderling_ipc::secrets::tsig_secrets_from_memfd;
-use sanderling_server::{IpNetwork, NotifyInbox, NotifyPolicy, TransferPolicy, TransferRule, TransferSlots};
+use sanderling_server::{IpNetwork, NotifyInbox, NotifyPolicy, OutgoingTransfers, TransferPolicy, TransferRule};
 use sanderling_zone_files::wire_name;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -66,8 +66,8 @@ fn key_of(file: &TsigKeyFile, secret: &[u8]) -> TsigKey {
     TsigKey::new(wire_name(&file.name).as_name(), algorithm, secret)
 }
 
-/// Which client may transfer which zone; `slots` are those of the process.
-pub(crate) fn transfer_policy(config: &Config, slots: &Arc<TransferSlots>) -> Arc<TransferPolicy> {
+/// Which client may transfer which zone; `outgoing` has those of the process.
+pub(crate) fn transfer_policy(config: &Config, outgoing: &Arc<OutgoingTransfers>) -> Arc<TransferPolicy> {
     let rules = |transfers: &ZoneTransfers| {
         let rule = |rule: sanderling_config::TransferRule| TransferRule {
             network: rule.network.map(|(address, prefix_bits)| IpNetwork { address, prefix_bits }),
@@ -76,7 +76,7 @@ pub(crate) fn transfer_policy(config: &Config, slots: &Arc<TransferSlots>) -> Ar
         transfers.rules().map(rule).collect::<Vec<_>>()
     };
     let zones = config.zone_transfers.iter().map(|(apex, own)| (wire_name(apex), rules(own)));
-    Arc::new(TransferPolicy::new(rules(&config.transfers), zones, Arc::clone(slots)))
+    Arc::new(TransferPolicy::new(rules(&config.transfers), zones, Arc::clone(outgoing)))
 }
 
 /// Which primary may send NOTIFY for which zone; `None` if no zone has primaries.

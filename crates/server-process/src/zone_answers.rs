@@ -9,6 +9,7 @@ use sanderling_http::HttpDate;
 use sanderling_ipc::agent::{AliasReport, NotifyOutcome, NotifyReport, ZoneReport};
 use sanderling_ipc::{Connection, Event, Message, Text};
 use sanderling_os::clock::unix_seconds;
+use sanderling_server::{LastTransfer, OutgoingTransfers};
 use sanderling_zone_files::{UpdateState, ZoneSources, wire_name};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -74,6 +75,7 @@ pub(crate) struct ZoneAnswers {
     pub(crate) states: Vec<Arc<ZoneState>>,
     /// The names of the records that certificate authorities look for.
     pub(crate) challenges: Vec<DomainName>,
+    pub(crate) transfers: Arc<OutgoingTransfers>,
 }
 
 /// A zone of `zone list --json`.
@@ -141,7 +143,10 @@ impl ZoneAnswers {
             let signing = report.and_then(|report| report.signing.as_ref());
             let has_signing_problem = signing.is_some_and(|signing| signing.problem.is_some());
             let mut text = status_text(state, self.zone(name), is_current, has_signing_problem);
-            text += &report.map_or(String::new(), |report| report_text(report, unix_seconds()));
+            let now_unix_s = unix_seconds();
+            let last = self.transfers.last(wire_name(name).as_name());
+            text += &last.map_or(String::new(), |transfer| transfer_text(transfer, now_unix_s));
+            text += &report.map_or(String::new(), |report| report_text(report, now_unix_s));
             client.write(&text).map(Ok)
         });
     }
@@ -323,11 +328,22 @@ fn records(count: usize) -> String {
     if count == 1 { "1 record".to_owned() } else { format!("{count} records") }
 }
 
+/// To whom the zone was transferred last.
+fn transfer_text(transfer: LastTransfer, now_unix_s: u64) -> String {
+    let LastTransfer { client, serial, is_incremental, at_unix_s } = transfer;
+    let protocol = if is_incremental { "IXFR" } else { "AXFR" };
+    format!("  {:<8} serial {serial} to {client} by {protocol} {}\n", "transfer", ago(at_unix_s, now_unix_s))
+}
+
+fn ago(at_unix_s: u64, now_unix_s: u64) -> String {
+    format!("{} ago", duration_text(now_unix_s.saturating_sub(at_unix_s)))
+}
+
 /// What other servers of the zone have, a line each.
 fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text += &format!("  {name:<8} {value}\n");
-    let ago = |at_unix_s: u64| format!("{} ago", duration_text(now_unix_s.saturating_sub(at_unix_s)));
+    let ago = |at_unix_s: u64| ago(at_unix_s, now_unix_s);
     let ahead = |at_unix_s: u64| match at_unix_s.saturating_sub(now_unix_s) {
         0 => "now".to_owned(),
         seconds => format!("in {}", duration_text(seconds)),

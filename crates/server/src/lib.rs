@@ -113,6 +113,6 @@ pub use snapshot::{Snapshot, Tls};
 pub use socket_set::SocketSet;
 pub use statistics::{Slots, Statistics};
 pub use status::{Status, ThreadStatus};
-pub use transfers::{TransferPolicy, TransferRule, TransferSlots};
+pub use transfers::{LastTransfer, OutgoingTransfers, TransferPolicy, TransferRule};
 pub use updates::{ReceivedUpdate, UpdateInbox, UpdatePolicy};
 pub use users::{Users, UsersProblem};

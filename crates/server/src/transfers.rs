@@ -7,8 +7,8 @@ use sanderling_dns::transfer::{RecordTooLong, Refusal, TransferRequest, ZoneTran
 use sanderling_dns::{Answer, Name, NameBuf, ParsedQuery, ReplyOptions, RequestInfo, Zone, ZoneEntry, ZoneMap};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Clients that may transfer a zone.
 #[derive(Clone, Debug)]
@@ -34,23 +34,49 @@ pub struct TransferPolicy {
     default: Vec<TransferRule>,
     /// By the wire form of their names, in lower case.
     zones: HashMap<Vec<u8>, Vec<TransferRule>>,
-    slots: Arc<TransferSlots>,
+    outgoing: Arc<OutgoingTransfers>,
 }
 
-/// How many transfers there may be at once in this process.
+/// The transfers of this process: how many there may be at once, and the last one of each zone.
 #[derive(Debug, Default)]
-pub struct TransferSlots {
+pub struct OutgoingTransfers {
     used: AtomicUsize,
     count_max: usize,
+    /// By the wire form of the names of zones, in lower case.
+    last: Mutex<HashMap<Vec<u8>, LastTransfer>>,
 }
 
-impl TransferSlots {
-    /// Slots for `count_max` transfers.
-    pub fn new(count_max: usize) -> TransferSlots {
-        TransferSlots { used: AtomicUsize::new(0), count_max }
+/// The last transfer of a zone that was written to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastTransfer {
+    /// The address of the client.
+    pub client: IpAddr,
+    /// The serial that the client has since then.
+    pub serial: u32,
+    /// Whether it had the changes alone (RFC 1995).
+    pub is_incremental: bool,
+    /// When it ended, in seconds since 1970.
+    pub at_unix_s: u64,
+}
+
+impl OutgoingTransfers {
+    /// At most `count_max` at once.
+    pub fn new(count_max: usize) -> OutgoingTransfers {
+        OutgoingTransfers { count_max, ..OutgoingTransfers::default() }
     }
 
-    fn take(self: &Arc<TransferSlots>) -> Option<Slot> {
+    /// The last transfer of the zone at `apex`, if this process has made one.
+    pub fn last(&self, apex: Name<'_>) -> Option<LastTransfer> {
+        self.last.lock().ok()?.get(&lowercase(apex)).copied()
+    }
+
+    fn record(&self, zone: &Zone, transfer: LastTransfer) {
+        if let Ok(mut last) = self.last.lock() {
+            last.insert(lowercase(zone.apex()), transfer);
+        }
+    }
+
+    fn take(self: &Arc<OutgoingTransfers>) -> Option<Slot> {
         // Relaxed: the number guards no other memory.
         let next = |used| (used < self.count_max).then_some(used + 1);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
@@ -60,7 +86,7 @@ impl TransferSlots {
 
 /// The right to one transfer. Dropping it returns it.
 #[derive(Debug)]
-struct Slot(Arc<TransferSlots>);
+struct Slot(Arc<OutgoingTransfers>);
 
 impl Drop for Slot {
     fn drop(&mut self) {
@@ -73,10 +99,10 @@ impl TransferPolicy {
     pub fn new(
         default: Vec<TransferRule>,
         zones: impl IntoIterator<Item = (NameBuf, Vec<TransferRule>)>,
-        slots: Arc<TransferSlots>,
+        outgoing: Arc<OutgoingTransfers>,
     ) -> TransferPolicy {
         let by_name = |(apex, rules): (NameBuf, _)| (lowercase(apex.as_name()), rules);
-        TransferPolicy { default, zones: zones.into_iter().map(by_name).collect(), slots }
+        TransferPolicy { default, zones: zones.into_iter().map(by_name).collect(), outgoing }
     }
 
     /// Whether `client`, whose query was signed with `key`, may transfer the zone at `apex`.
@@ -97,7 +123,8 @@ pub(crate) struct Transfer {
     _zones: Arc<ZoneMap>,
     zone: Arc<Zone>,
     writer: ZoneTransfer,
-    _slot: Slot,
+    client: IpAddr,
+    slot: Slot,
 }
 
 /// The result of [`Transfer::write`].
@@ -118,6 +145,9 @@ impl Transfer {
             Ok(Some(length_bytes)) => Written::Message(length_bytes),
             Ok(None) => {
                 metrics.add(Counter::DnsTransfersDone, 1);
+                let (client, serial, is_incremental) = (self.client, self.zone.serial(), self.writer.is_incremental());
+                let transfer = LastTransfer { client, serial, is_incremental, at_unix_s: now_unix_s };
+                self.slot.0.record(&self.zone, transfer);
                 Written::End
             }
             Err(RecordTooLong) => {
@@ -166,7 +196,7 @@ pub(crate) struct TransferContext<'c> {
 #[cold]
 #[inline(never)]
 pub(crate) fn begin(mut request: TransferRequest<'_, '_>, context: TransferContext<'_>, out: &mut [u8]) -> Begun {
-    let TransferContext { now_unix_s, metrics, .. } = context;
+    let TransferContext { client, now_unix_s, metrics, .. } = context;
     match decide(&mut request, context) {
         Ok(Decision::Soa(zone)) => {
             metrics.add(Counter::DnsTransfersUpToDate, 1);
@@ -175,6 +205,9 @@ pub(crate) fn begin(mut request: TransferRequest<'_, '_>, context: TransferConte
         Ok(Decision::Datagram(zone)) => match request.put_changes(&zone, now_unix_s, out) {
             Ok(length_bytes) => {
                 metrics.add(Counter::DnsTransfersIncremental, 1);
+                let serial = zone.serial();
+                let transfer = LastTransfer { client, serial, is_incremental: true, at_unix_s: now_unix_s };
+                context.policy.outgoing.record(&zone, transfer);
                 Begun::Reply(Some(length_bytes))
             }
             // RFC 1995 §2: the client asks again over TCP.
@@ -187,7 +220,7 @@ pub(crate) fn begin(mut request: TransferRequest<'_, '_>, context: TransferConte
             metrics.add(Counter::DnsTransfers, 1);
             let writer = request.begin(&zone);
             metrics.add(Counter::DnsTransfersIncremental, u64::from(writer.is_incremental()));
-            Begun::Transfer(Box::new(Transfer { _zones: Arc::clone(context.zones), zone, writer, _slot: slot }))
+            Begun::Transfer(Box::new(Transfer { _zones: Arc::clone(context.zones), zone, writer, client, slot }))
         }
         Err((refusal, counter)) => {
             metrics.add(counter, 1);
@@ -249,6 +282,6 @@ fn decide(request: &mut TransferRequest<'_, '_>, context: TransferContext<'_>) -
     if channel == Channel::Datagram {
         return Ok(Decision::Datagram(zone));
     }
-    let slot = policy.slots.take().ok_or((Refusal::Unavailable, Counter::DnsTransfersOverLimit))?;
+    let slot = policy.outgoing.take().ok_or((Refusal::Unavailable, Counter::DnsTransfersOverLimit))?;
     Ok(Decision::Zone(zone, slot))
 }

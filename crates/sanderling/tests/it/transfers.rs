@@ -161,6 +161,8 @@ fn zone_is_transferred_to_those_that_a_rule_allows() {
     check_counter(&directory, "dns_transfers 5");
     check_counter(&directory, "dns_transfers_done 5");
     check_counter(&directory, "dns_transfers_up_to_date 3");
+    let status = zone_command(&directory, "status").text();
+    assert!(status.contains("  transfer serial 7 to 127.0.0.1 by AXFR "), "{status}");
 }
 
 /// The records of `example.com` as the server shows them.
@@ -243,6 +245,9 @@ fn check_secondary(program: Program) {
     wait_until("the secondary has the next version", || secondary.records() == second);
     check_counter(&directory, "dns_transfers_incremental 1");
     let status = directory.control("status").text();
+    // The last one is that of the secondary or of `dig`.
+    let zone_status = zone_command(&directory, "status").text();
+    assert!(zone_status.contains("  transfer serial 8 to 127.0.0.1 by "), "{zone_status}");
     assert!(!status.contains("tsig_bad") && !status.contains("dns_transfers_refused"), "{status}");
 }
 

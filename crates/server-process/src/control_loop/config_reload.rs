@@ -173,7 +173,7 @@ impl ControlLoop<'_> {
         request_logs::set_targets(self.server, &config, std::mem::take(&mut self.state.log_targets));
         request_logs::set_logs(&config, &mut snapshot);
         set_client_policies(&config, &mut snapshot);
-        snapshot.transfers = transfer_policy(&config, &self.state.transfer_slots);
+        snapshot.transfers = transfer_policy(&config, &self.state.outgoing_transfers);
         snapshot.notify = notify_policy(&config, self.notifies.inbox());
         snapshot.updates = update_policy(&config, self.updates.inbox());
         self.zones = Arc::clone(&snapshot.zones);

@@ -217,8 +217,12 @@ impl ControlLoop<'_> {
             return client.finish(Err("too many answers are being written; try again later"));
         }
         let challenges = self.challenges.names().cloned().collect();
-        let answers =
-            ZoneAnswers { zones: self.server.zones(), states: self.state.load_status.zones.clone(), challenges };
+        let answers = ZoneAnswers {
+            zones: self.server.zones(),
+            states: self.state.load_status.zones.clone(),
+            challenges,
+            transfers: Arc::clone(&self.state.outgoing_transfers),
+        };
         let running = Arc::clone(&self.answers);
         let sources = name.as_ref().and_then(|name| self.state.loader.as_ref()?.sources(name).cloned());
         let run = move || {

@@ -4,7 +4,7 @@ use super::*;
 use crate::options::DnsOptions;
 use crate::rate_limit_policy::IpNetwork;
 use crate::sites::{DefaultSite, Sites};
-use crate::transfers::{TransferPolicy, TransferRule, TransferSlots};
+use crate::transfers::{OutgoingTransfers, TransferPolicy, TransferRule};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{HashSeed, Name, Zone, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
 
@@ -36,7 +36,7 @@ fn zone_map(serial: u32) -> ZoneMap {
 fn snapshot(count_max: usize) -> Snapshot {
     let network = IpNetwork { address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 0)), prefix_bits: 24 };
     let rule = TransferRule { network: Some(network), key: None };
-    let policy = TransferPolicy::new(vec![rule], [], Arc::new(TransferSlots::new(count_max)));
+    let policy = TransferPolicy::new(vec![rule], [], Arc::new(OutgoingTransfers::new(count_max)));
     let sites = Sites::new(Vec::new(), DefaultSite::None);
     Snapshot { transfers: Arc::new(policy), ..Snapshot::new(sites, zone_map(1)) }
 }
