@@ -30,7 +30,7 @@ impl Setup {
         dig(server, &["+short", "_acme-challenge.example.com", "TXT"]).text()
     }
 
-    /// Listens in the place of the authority. A child that another test starts may have its closed listener for a moment.
+    /// Listens in the place of the authority, whose port a child that another test starts may have for a moment.
     fn listen_as_authority(&self) -> TcpListener {
         let mut listener = None;
         wait_until("the port of the authority is free", || {
