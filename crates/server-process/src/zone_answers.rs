@@ -287,7 +287,7 @@ fn state_name(zone: &ZoneState, has_signing_problem: bool) -> &'static str {
 
 fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool, has_signing_problem: bool) -> String {
     let mut text = format!("zone {}\n", state.name);
-    let mut line = |name: &str, value: String| text += &format!("  {name:<8} {value}\n");
+    let mut line = |name: &str, value: String| text += &status_line(name, &value);
     if let (Some(serial), Some(loaded_at), Some(zone)) = (state.serial, state.loaded_at, zone) {
         let date = HttpDate::from_unix_s(loaded_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()));
         line("serial", format!("{serial}, loaded {}", String::from_utf8_lossy(date.as_bytes())));
@@ -332,7 +332,12 @@ fn records(count: usize) -> String {
 fn transfer_text(transfer: LastTransfer, now_unix_s: u64) -> String {
     let LastTransfer { client, serial, is_incremental, at_unix_s } = transfer;
     let protocol = if is_incremental { "IXFR" } else { "AXFR" };
-    format!("  {:<8} serial {serial} to {client} by {protocol} {}\n", "transfer", ago(at_unix_s, now_unix_s))
+    status_line("transfer", &format!("serial {serial} to {client} by {protocol} {}", ago(at_unix_s, now_unix_s)))
+}
+
+/// A line of `zone status`.
+fn status_line(name: &str, value: &str) -> String {
+    format!("  {name:<8} {value}\n")
 }
 
 fn ago(at_unix_s: u64, now_unix_s: u64) -> String {
@@ -342,7 +347,7 @@ fn ago(at_unix_s: u64, now_unix_s: u64) -> String {
 /// What other servers of the zone have, a line each.
 fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
     let mut text = String::new();
-    let mut line = |name: &str, value: String| text += &format!("  {name:<8} {value}\n");
+    let mut line = |name: &str, value: String| text += &status_line(name, &value);
     let ago = |at_unix_s: u64| ago(at_unix_s, now_unix_s);
     let ahead = |at_unix_s: u64| match at_unix_s.saturating_sub(now_unix_s) {
         0 => "now".to_owned(),

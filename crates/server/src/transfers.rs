@@ -70,7 +70,9 @@ impl OutgoingTransfers {
         self.last.lock().ok()?.get(&lowercase(apex)).copied()
     }
 
-    fn record(&self, zone: &Zone, transfer: LastTransfer) {
+    /// `zone` was transferred to `client`.
+    fn record(&self, zone: &Zone, client: IpAddr, is_incremental: bool, at_unix_s: u64) {
+        let transfer = LastTransfer { client, serial: zone.serial(), is_incremental, at_unix_s };
         if let Ok(mut last) = self.last.lock() {
             last.insert(lowercase(zone.apex()), transfer);
         }
@@ -145,9 +147,7 @@ impl Transfer {
             Ok(Some(length_bytes)) => Written::Message(length_bytes),
             Ok(None) => {
                 metrics.add(Counter::DnsTransfersDone, 1);
-                let (client, serial, is_incremental) = (self.client, self.zone.serial(), self.writer.is_incremental());
-                let transfer = LastTransfer { client, serial, is_incremental, at_unix_s: now_unix_s };
-                self.slot.0.record(&self.zone, transfer);
+                self.slot.0.record(&self.zone, self.client, self.writer.is_incremental(), now_unix_s);
                 Written::End
             }
             Err(RecordTooLong) => {
@@ -205,9 +205,7 @@ pub(crate) fn begin(mut request: TransferRequest<'_, '_>, context: TransferConte
         Ok(Decision::Datagram(zone)) => match request.put_changes(&zone, now_unix_s, out) {
             Ok(length_bytes) => {
                 metrics.add(Counter::DnsTransfersIncremental, 1);
-                let serial = zone.serial();
-                let transfer = LastTransfer { client, serial, is_incremental: true, at_unix_s: now_unix_s };
-                context.policy.outgoing.record(&zone, transfer);
+                context.policy.outgoing.record(&zone, client, true, now_unix_s);
                 Begun::Reply(Some(length_bytes))
             }
             // RFC 1995 §2: the client asks again over TCP.
