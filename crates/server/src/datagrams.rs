@@ -7,21 +7,19 @@ use crate::lifecycle::{AcceptGuard, DrainMode, State};
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::query_log::ThreadQueryLog;
 use crate::rate_limit::{RateLimit, Verdict, is_answered};
-use crate::rate_limit_policy::RateLimitPolicy;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::transfers::{self, Begun, Channel, TransferContext};
-use crate::updates::{self, Received as ReceivedUpdate, ReplyPlace, UpdateContext, UpdatePolicy};
+use crate::updates::{self, Received as ReceivedUpdate, ReplyPlace, UpdateContext};
 use sanderling_dns::notify::NotifyRequest;
 use sanderling_dns::transfer::TransferRequest;
-use sanderling_dns::{
-    Answer, DnsTransport, ParsedQuery, ReplyOptions, RequestInfo, answer_parsed, answer_with_options,
-};
+use sanderling_dns::{Answer, DnsTransport, ParsedQuery, ReplyClass, RequestInfo, answer_parsed, answer_with_options};
 use sanderling_os::clock::{unix_ms, unix_seconds};
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::udp::{BATCH_COUNT_MAX, Batch, Queries, Socket};
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -206,10 +204,7 @@ impl<'s> Datagrams<'s> {
             panic_count += each(parsed, |_, parsed| parsed.prefetch_records());
         }
         if has_options {
-            let policy = &*self.snapshot.rate_limit_policy;
-            let updates = snapshot.updates.as_ref();
-            let limiter =
-                Limiter { rate_limit: &mut self.rate_limit, policy, reply_options, updates, queries, now_unix_s };
+            let limiter = Limiter { rate_limit: &mut self.rate_limit, snapshot, queries, now_unix_s };
             panic_count += limiter.limit(parsed);
         }
         panic_count += each(parsed, |index, parsed| {
@@ -244,9 +239,7 @@ impl Drop for Datagrams<'_> {
 /// Applies the limits of replies to a batch.
 struct Limiter<'a> {
     rate_limit: &'a mut RateLimit,
-    policy: &'a RateLimitPolicy,
-    reply_options: &'a ReplyOptions,
-    updates: Option<&'a Arc<UpdatePolicy>>,
+    snapshot: &'a Snapshot,
     queries: Queries<'a>,
     now_unix_s: u64,
 }
@@ -271,10 +264,32 @@ impl Limiter<'_> {
     fn verdict(&mut self, index: usize, query: &ParsedQuery<'_, '_>) -> Verdict {
         let Some(class) = query.reply_class() else { return Verdict::Send };
         let client = self.queries.peer_address(index).ip();
-        let is_exempt = self.policy.is_exempt(client)
-            || query.has_valid_cookie(self.reply_options, client, self.now_unix_s)
+        let Snapshot { rate_limit_policy: policy, reply_options, .. } = self.snapshot;
+        let is_exempt = policy.is_exempt(client)
+            || query.has_valid_cookie(reply_options, client, self.now_unix_s)
             || self.is_signed(index, query);
-        if is_exempt { Verdict::Send } else { self.rate_limit.take(self.policy, client, class, self.now_unix_s) }
+        if is_exempt {
+            return Verdict::Send;
+        }
+        let class = match class {
+            ReplyClass::Error => self.class_of_allowed(query, client).unwrap_or(class),
+            class => class,
+        };
+        self.rate_limit.take(policy, client, class, self.now_unix_s)
+    }
+
+    /// The class of the reply to NOTIFY, or to a query for a transfer, that a rule allows to the address of the client:
+    /// it is no error, and a primary sends one for each of its zones at once.
+    #[cold]
+    fn class_of_allowed(&self, query: &ParsedQuery<'_, '_>, client: IpAddr) -> Option<ReplyClass> {
+        let Snapshot { notify, transfers, zones, .. } = self.snapshot;
+        if let (Some(policy), Some(request)) = (notify, NotifyRequest::new(query)) {
+            return policy
+                .allows(request.apex(), client, None, zones)
+                .then(|| self.rate_limit.class_of(request.apex()));
+        }
+        let request = TransferRequest::new(query)?;
+        transfers.allows(request.apex(), client, None).then(|| self.rate_limit.class_of(request.apex()))
     }
 }
 
@@ -282,12 +297,12 @@ impl Limiter<'_> {
     /// Whether a query, an update or NOTIFY has a signature that is accepted: only then its sender is the one that has
     /// the key.
     fn is_signed(&self, index: usize, query: &ParsedQuery<'_, '_>) -> bool {
-        let (options, now_unix_s) = (self.reply_options, self.now_unix_s);
+        let (options, now_unix_s) = (&*self.snapshot.reply_options, self.now_unix_s);
         if options.tsig_keys.is_empty() {
             return false;
         }
         let message = self.queries.get(index).bytes;
-        if let Some(updates) = updates::policy_for(self.updates, message) {
+        if let Some(updates) = updates::policy_for(self.snapshot.updates.as_ref(), message) {
             return updates.is_signed(message, options, now_unix_s);
         }
         match NotifyRequest::new(query) {

@@ -82,6 +82,12 @@ impl NotifyPolicy {
         self.zones.get(&lowercase(apex)).map(Vec::as_slice).or_else(of_member)
     }
 
+    /// Whether `client`, whose NOTIFY for the zone at `apex` was signed with `key`, is one of the primaries of the
+    /// zone.
+    pub(crate) fn allows(&self, apex: Name<'_>, client: IpAddr, key: Option<Name<'_>>, zones: &ZoneMap) -> bool {
+        self.rules(apex, zones).is_some_and(|rules| rules.iter().any(|rule| rule.matches(client, key)))
+    }
+
     /// Writes the answer to `request` to `out`; its length, or `None` if it does not fit.
     #[cold]
     #[inline(never)]

@@ -6,7 +6,7 @@
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::options::DnsOptions;
 use crate::rate_limit_policy::RateLimitPolicy;
-use sanderling_dns::ReplyClass;
+use sanderling_dns::{Name, ReplyClass};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -104,6 +104,11 @@ impl RateLimit {
             return Verdict::Truncate;
         }
         Verdict::Drop
+    }
+
+    /// The class of replies about the zone at `apex`.
+    pub(crate) fn class_of(&self, apex: Name<'_>) -> ReplyClass {
+        ReplyClass::Name(self.hashes.hash_one(apex.as_bytes().to_ascii_lowercase()))
     }
 
     /// Charges a reply to the account of the network and the class; whether it was in credit.

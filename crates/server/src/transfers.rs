@@ -108,7 +108,7 @@ impl TransferPolicy {
     }
 
     /// Whether `client`, whose query was signed with `key`, may transfer the zone at `apex`.
-    fn allows(&self, apex: Name<'_>, client: IpAddr, key: Option<Name<'_>>) -> bool {
+    pub(crate) fn allows(&self, apex: Name<'_>, client: IpAddr, key: Option<Name<'_>>) -> bool {
         let rules = self.zones.get(&lowercase(apex)).unwrap_or(&self.default);
         rules.iter().any(|rule| rule.matches(client, key))
     }

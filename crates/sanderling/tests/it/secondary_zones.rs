@@ -1,8 +1,10 @@
 //! The server as a secondary: of NSD, Knot and BIND, with kills and restarts in between, and of a primary that lies.
 
 use super::name_servers::{NameServer, Peer, Program, SECRET, records};
+use sanderling_testkit::dns::wire_name;
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, dig, free_address, kdig, run_to_end, sanderling, wait_until,
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, UdpClient, dig, free_address, kdig, run_to_end, sanderling,
+    wait_until,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -407,4 +409,43 @@ fn unsigned_transfer_is_refused_if_there_is_a_key() {
     server.wait_for_error(&format!("no primary gives it: {}: it sends a message without a signature", primary.address));
     let answer = dig(server.dns(), &["example.com", "TXT"]);
     assert!(answer.text().contains("SERVFAIL"), "{answer}");
+}
+
+/// NOTIFY for each of this many zones at once, with the limit of error replies reached from the beginning.
+const NOTIFIED_ZONES: usize = 300;
+
+#[test]
+fn notify_and_transfer_that_an_address_rule_allows_are_no_errors() {
+    let primary = LyingPrimary::start(Behaviour::Silent);
+    let directory = configure(primary.address, "", "dns_udp_errors_per_second_max = 0");
+    let zones: String = (0..NOTIFIED_ZONES)
+        .map(|index| format!("[domain.\"z{index}.test\"]\nprimaries = [{{ address = \"{}\" }}]\n", primary.address))
+        .collect();
+    let config = std::fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
+    directory.write("own.zone", zone(7, 3_600).as_bytes());
+    let own = "[domain.\"own.test\"]\nzone = \"own.zone\"\n";
+    directory.write("sanderling.toml", format!("{config}{zones}{own}").as_bytes());
+    let server = start(&directory);
+    let client = UdpClient::new(server.dns());
+    let message = |flags: u8, apex: &str, rtype: u8| {
+        [&[0, 1, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0][..], &wire_name(apex), &[0, rtype, 0, 1]].concat()
+    };
+    for index in 0..NOTIFIED_ZONES {
+        client.send(&message(0x24, &format!("z{index}.test"), 6));
+        let reply = client.receive();
+        assert_eq!((reply[2], reply[3]), (0xa4, 0), "z{index}.test");
+    }
+    // An incremental transfer (IXFR) from serial 7, which is the current one: the SOA is the answer.
+    let mut ixfr = message(0, "own.test", 251);
+    ixfr[9] = 1;
+    let soa = [&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 60, 0, 22, 0, 0][..], &7_u32.to_be_bytes(), &[0; 16]].concat();
+    client.send(&[ixfr, soa].concat());
+    let reply = client.receive();
+    assert_eq!((reply[3] & 15, reply[7]), (0, 1), "{reply:?}");
+    // NOTIFY for the zone of another server is an error, and no more of them are sent.
+    client.send(&message(0x24, "com", 6));
+    client.send(&message(0x24, "z0.test", 6));
+    assert_eq!(client.receive()[3], 0);
+    let status = directory.control("status").text();
+    assert!(status.contains("dns_errors_limited 1"), "{status}");
 }
