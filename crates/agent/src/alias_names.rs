@@ -40,11 +40,12 @@ impl NamesState {
 
 impl AliasNames {
     /// The file of a zone has these targets.
-    pub(crate) fn set(&self, zone: &DomainName, targets: &[String]) {
-        let before = self.state.borrow_mut().by_zone.insert(zone.clone(), targets.to_owned());
-        if before.is_none_or(|before| before != targets) {
-            self.notify();
+    pub(crate) fn set(&self, zone: &DomainName, targets: &[String], is_signed: bool) {
+        if self.state.borrow().of(zone, is_signed) == Some(targets) {
+            return;
         }
+        self.state.borrow_mut().by_zone.insert(zone.clone(), targets.to_owned());
+        self.notify();
     }
 
     /// These zones are served. Those that are signed are skipped: their signed versions have no `ALIAS`.

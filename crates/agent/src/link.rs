@@ -59,26 +59,35 @@ impl Link {
 
     /// The next command. Confirmations of challenges are handled here.
     pub(crate) async fn receive(&self) -> Incoming {
+        loop {
+            if self.readable.readable().await.is_err() {
+                return Incoming::Closed;
+            }
+            if let Some(incoming) = self.receive_arrived() {
+                return incoming;
+            }
+        }
+    }
+
+    /// The next command, if it has arrived already.
+    pub(crate) fn receive_arrived(&self) -> Option<Incoming> {
         let receive = || match self.connection.borrow_mut().recv() {
             Ok(Received::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             received => Ok(received),
         };
         loop {
-            if self.readable.readable().await.is_err() {
-                return Incoming::Closed;
-            }
             match self.readable.try_io(Interest::READABLE, receive) {
                 Ok(Ok(Received::Message(Message::Command(Command::ChallengesServed { number }), _))) => {
                     self.served.send_replace(number);
                 }
                 Ok(Ok(Received::Message(Message::Command(command), descriptors))) => {
-                    return Incoming::Command(command, descriptors);
+                    return Some(Incoming::Command(command, descriptors));
                 }
                 Ok(Ok(Received::Message(..))) => {
                     log_warning("ignoring a message of the supervisor that is not a command");
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                _ => return Incoming::Closed,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                _ => return Some(Incoming::Closed),
             }
         }
     }

@@ -18,6 +18,8 @@ use sanderling_config::log::{log, log_error, log_warning};
 use sanderling_ipc::agent::{AgentReport, ScheduledTask};
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::{Command, Connection, Event, IncomingFds, Message, Text};
+use std::iter;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -28,6 +30,11 @@ const ORDERS_MAX: usize = 8;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time between two reports: each has all zones.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two looks at the files of the resolver.
+const RESOLVER_FILES_INTERVAL: Duration = Duration::from_secs(1);
+/// Commands in one iteration, whose cost grows with the number of zones and certificates: a flood of NOTIFY for
+/// thousands of zones must not delay their transfers.
+const COMMANDS_PER_ITERATION_MAX: usize = 1_024;
 /// Time between two looks at the suggestion of an authority (RFC 9773 §4.3.2), unless it says another one.
 const SUGGESTION_INTERVAL_S: u64 = 6 * 3600;
 const SUGGESTION_INTERVAL_S_MIN: u64 = 60;
@@ -75,6 +82,7 @@ pub(crate) struct MainLoop {
     next_report_at: Instant,
     clock: ClockWatch,
     resolver_files: ResolverFiles,
+    resolver_files_at: Instant,
 }
 
 impl MainLoop {
@@ -101,6 +109,7 @@ impl MainLoop {
             next_report_at: Instant::now(),
             clock: ClockWatch::new(unix_s()),
             resolver_files,
+            resolver_files_at: Instant::now(),
         };
         main_loop.finish_stored();
         main_loop.schedule_all();
@@ -116,7 +125,7 @@ impl MainLoop {
                 self.schedule_all();
                 self.aliases.on_clock_set_back();
             }
-            if let Some(path) = self.resolver_files.replaced() {
+            if let Some(path) = self.replaced_resolver_file() {
                 let path = path.display();
                 return log_warning(&format!(
                     "{path} was replaced; the agent exits, since its sandbox knows the file before"
@@ -147,10 +156,15 @@ impl MainLoop {
             let orders = Rc::clone(&self.orders);
             let alias_names = Rc::clone(self.zones.alias_names());
             tokio::select! {
-                incoming = orders.link.receive() => match incoming {
-                    Incoming::Command(command, descriptors) => self.handle(command, descriptors),
-                    Incoming::Closed => return,
-                },
+                incoming = orders.link.receive() => {
+                    let arrived = iter::from_fn(|| orders.link.receive_arrived());
+                    for incoming in iter::once(incoming).chain(arrived).take(COMMANDS_PER_ITERATION_MAX) {
+                        match incoming {
+                            Incoming::Command(command, descriptors) => self.handle(command, descriptors),
+                            Incoming::Closed => return,
+                        }
+                    }
+                }
                 Some(finished) = self.running.join_next() => {
                     self.finish(finished.expect("a task that panics ends the agent, and the next one goes on"));
                 }
@@ -171,6 +185,15 @@ impl MainLoop {
                 () = orders.link.flush() => {}
             }
         }
+    }
+
+    /// The first file of the resolver that was replaced, looked for from time to time.
+    fn replaced_resolver_file(&mut self) -> Option<&Path> {
+        if self.resolver_files_at > Instant::now() {
+            return None;
+        }
+        self.resolver_files_at = Instant::now() + RESOLVER_FILES_INTERVAL;
+        self.resolver_files.replaced()
     }
 
     /// Finishes the orders of an agent that was killed after it had stored their certificates.
@@ -505,8 +528,9 @@ impl MainLoop {
         if self.last_report.as_ref() != Some(&report) {
             self.orders.link.report(&report);
             self.last_report = Some(report);
-            self.next_report_at = now + REPORT_INTERVAL;
         }
+        // It takes time even if nothing has changed.
+        self.next_report_at = now + REPORT_INTERVAL;
         None
     }
 }

@@ -76,6 +76,21 @@ enum Served {
     Known(Option<u32>),
 }
 
+/// A primary has, or may have, another version than the stored one.
+#[derive(Clone, Copy, Debug)]
+struct Announced {
+    from: IpAddr,
+    /// The serial of that version, if it is known.
+    serial: Option<u32>,
+}
+
+impl Announced {
+    /// Whether the version `stored` leaves nothing to ask for.
+    fn is_stored(&self, stored: Option<u32>) -> bool {
+        self.serial.is_some() && self.serial == stored
+    }
+}
+
 /// A zone with its task, which ends when this is dropped.
 pub(crate) struct SecondaryHandle {
     shared: Rc<Shared>,
@@ -86,8 +101,8 @@ pub(crate) struct SecondaryHandle {
 struct Shared {
     wake: Notify,
     served: Cell<Served>,
-    /// The primary that is to be asked at once: it has sent NOTIFY.
-    asked: Cell<Option<IpAddr>>,
+    /// The primary to ask at once.
+    announced: Cell<Option<Announced>>,
     /// Why the stored version of a catalog is not used.
     catalog_problem: RefCell<Option<String>>,
     /// Held by the task while it writes files, even if it was aborted meanwhile.
@@ -115,7 +130,7 @@ impl SecondaryHandle {
         let shared = Rc::new(Shared {
             wake: Notify::new(),
             served: Cell::new(Served::Unknown),
-            asked: Cell::new(None),
+            announced: Cell::new(None),
             catalog_problem: RefCell::default(),
             writing: Arc::default(),
             watched_by,
@@ -134,8 +149,9 @@ impl SecondaryHandle {
 
     /// A primary says that it has another version: it is asked at once, unless it is the stored one.
     pub(crate) fn on_notified(&self, notify: &ZoneNotify) {
-        if notify.serial.is_none() || notify.serial != self.shared.report.borrow().serial {
-            self.shared.asked.set(Some(notify.from));
+        let announced = Announced { from: notify.from, serial: notify.serial };
+        if !announced.is_stored(self.shared.report.borrow().serial) {
+            self.shared.announced.set(Some(announced));
             self.shared.wake.notify_one();
         }
     }
@@ -359,10 +375,13 @@ impl ZoneTask {
             }
             self.expire_if_due().await;
             self.hand_over_if_needed().await;
-            let is_due = self.next_at_unix_s() <= unix_s() || self.shared.asked.get().is_some();
+            let stored = self.record.version.map(|version| version.serial);
+            // A NOTIFY of the version that was being transferred when it arrived is settled.
+            self.shared.announced.set(self.shared.announced.get().filter(|announced| !announced.is_stored(stored)));
+            let is_due = self.next_at_unix_s() <= unix_s() || self.shared.announced.get().is_some();
             let round_wait = self.round_at.map_or(Duration::ZERO, |at| ROUND_INTERVAL.saturating_sub(at.elapsed()));
             if is_due && round_wait.is_zero() {
-                if let Some(from) = self.shared.asked.take() {
+                if let Some(Announced { from, .. }) = self.shared.announced.take() {
                     let index = self.zone.primaries.iter().position(|primary| primary.address.ip() == from);
                     self.primary_index = index.unwrap_or(self.primary_index);
                 }
@@ -439,7 +458,8 @@ impl ZoneTask {
         if let (Some(problem), Some(1..), false) = (&self.load_problem, self.log_bytes, self.needs_whole) {
             log_warning(&format!("zone {}: {problem}; transferring the whole zone", self.zone.apex));
             self.needs_whole = true;
-            self.shared.asked.set(Some(self.zone.primaries[self.primary_index].address.ip()));
+            let from = self.zone.primaries[self.primary_index].address.ip();
+            self.shared.announced.set(Some(Announced { from, serial: None }));
         }
     }
 
@@ -482,7 +502,13 @@ impl ZoneTask {
             announced = Some(soa.serial);
         }
         let _permit = self.context.transfers.acquire().await;
-        let zone = self.transfer(&source).await.map_err(|failure| failure.to_string())?;
+        // A transfer that begins now gives the version of each NOTIFY that has arrived while it waited.
+        let waited_for = self.shared.announced.take();
+        let result = self.transfer(&source).await;
+        if result.is_err() && self.shared.announced.get().is_none() {
+            self.shared.announced.set(waited_for);
+        }
+        let zone = result.map_err(|failure| failure.to_string())?;
         let zone = zone.ok_or("it announces a later serial, and transfers none")?;
         self.check_serial(zone.soa.serial)?;
         match announced {

@@ -482,7 +482,7 @@ impl SigningTask {
                 let before = self.unsigned.as_ref().and_then(|unsigned| unsigned.records.as_ref());
                 self.is_outdated |= !before.is_some_and(|before| before.iter().eq(read.records.iter()));
                 let ReadRecords { records, updates, files, alias_targets, .. } = read;
-                self.context.alias_names.set(&self.zone.apex, &alias_targets);
+                self.context.alias_names.set(&self.zone.apex, &alias_targets, true);
                 self.unsigned = Some(Unsigned { records: Some(Arc::new(records)), updates, derivation, files });
                 self.file_problem = None;
             }

@@ -162,7 +162,7 @@ impl Zones {
             self.notifier.on_served(&name, zone, &transfers.of(&name).secondaries);
             self.tell_tasks(&name, zone.serial);
             if !self.signed.contains_key(&name) {
-                self.alias_names.set(&name, &zone.alias_targets);
+                self.alias_names.set(&name, &zone.alias_targets, false);
             }
             self.served.insert(name, zone.clone());
         }
