@@ -150,11 +150,11 @@ limits! {
     http2_continuations_max: u8 = 8 in 0..=255,
         "CONTINUATION frames of an HTTP/2 request; a connection with more is closed.";
     http2_resets_max: u32 = 200 in 1..=1_000_000,
-        "HTTP/2 requests that the client resets, beyond those answered; with more it is closed.";
+        "HTTP/2 requests reset, beyond one per response or 32 KiB sent; with more it is closed.";
     http2_control_frames_max: u32 = 1_000 in 100..=1_000_000,
         "HTTP/2 control frames, beyond 4 per response and 2 per DATA frame; with more it is closed.";
     http2_overhead_bytes_max: u64 = 1_048_576 in 65_536..=1_099_511_627_776,
-        "HTTP/2 bytes without use, beyond 8 times the others; a connection with more is closed.";
+        "HTTP/2 bytes without use, beyond 8 times requests and content; with more it is closed.";
     tls_handshakes_max: usize = 2_000 in 1..=1_000_000,
         "Unfinished TLS handshakes of each worker; at the limit the oldest is closed for a new one.";
     tls_handshake_timeout_ms: u64 = 10_000 in 100..=600_000,

@@ -21,11 +21,11 @@ pub struct Limits {
     pub kept_request_bytes_max: usize,
     /// CONTINUATION frames of one header block.
     pub continuations_max: u8,
-    /// Streams reset by the client or because of its errors, beyond those answered completely.
+    /// Streams reset by the client or because of its errors, beyond those that whole responses and content account for.
     pub reset_budget: u32,
     /// Frames that neither are a request nor have content, beyond those that responses and their content account for.
     pub control_budget: u32,
-    /// Bytes that are neither header fields nor content, beyond eight times those that are.
+    /// An eighth of the bytes received beyond eight times those that are header fields or content, in either direction.
     pub overhead_bytes_max: u64,
 }
 
@@ -91,15 +91,26 @@ const CONTROLS_PER_DATA: u32 = 2;
 /// Control frames that a client may send with each request, for example PRIORITY_UPDATE and PING.
 const CONTROLS_PER_RESPONSE: u32 = 4;
 
+/// Content sent for which the client may reset one stream more: a player that seeks in a video cancels a response of which
+/// it has received much, and one that wants to make the server work has to receive as much.
+const CONTENT_BYTES_PER_RESET: u32 = 32 * 1024;
+/// Bytes that are received for each one of header fields and content, if they are no flood.
+const RECEIVED_PER_PAYLOAD: u64 = 8;
+
 /// What is left of the budgets of a connection.
+///
+/// Each is given back by what an honest client causes, up to its limit: none is a count over the life of a connection,
+/// which a long download would reach, and none grows by it, so that a flood after a download ends as soon as one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budgets {
     resets: u32,
     controls: u32,
     /// Content sent that has not added to `controls` yet.
     content_bytes: u32,
-    received_bytes: u64,
-    payload_bytes: u64,
+    /// Content sent that has not added to `resets` yet.
+    reset_content_bytes: u32,
+    /// Bytes received that no header fields and no content account for.
+    overhead_bytes: u64,
 }
 
 impl Budgets {
@@ -108,21 +119,21 @@ impl Budgets {
             resets: limits.reset_budget,
             controls: limits.control_budget,
             content_bytes: 0,
-            received_bytes: 0,
-            payload_bytes: 0,
+            reset_content_bytes: 0,
+            overhead_bytes: 0,
         }
     }
 
     /// A frame was received.
     pub(crate) fn note_frame(&mut self, payload_bytes: usize, limits: &Limits) -> Result<(), ExceededLimit> {
-        self.received_bytes += (HEADER_BYTES + payload_bytes) as u64;
-        let is_exceeded = self.received_bytes / 8 > self.payload_bytes + limits.overhead_bytes_max;
+        self.overhead_bytes += (HEADER_BYTES + payload_bytes) as u64;
+        let is_exceeded = self.overhead_bytes / RECEIVED_PER_PAYLOAD > limits.overhead_bytes_max;
         if is_exceeded { Err(ExceededLimit::OverheadBytes) } else { Ok(()) }
     }
 
-    /// Header fields or content were received.
+    /// Header fields or content were received or sent.
     pub(crate) fn note_payload(&mut self, bytes: usize) {
-        self.payload_bytes += bytes as u64;
+        self.overhead_bytes = self.overhead_bytes.saturating_sub(bytes as u64 * RECEIVED_PER_PAYLOAD);
     }
 
     /// A frame was received that is no request and has no content.
@@ -139,17 +150,26 @@ impl Budgets {
 
     /// A response was sent whole.
     pub(crate) fn note_answered(&mut self, limits: &Limits) {
-        self.resets = (self.resets + 1).min(limits.reset_budget);
+        self.give_resets(1, limits);
         self.give_controls(CONTROLS_PER_RESPONSE, limits);
     }
 
     /// A DATA frame was sent.
     pub(crate) fn note_sent(&mut self, bytes: u32, limits: &Limits) {
+        // The client answers content by frames that open its windows.
+        self.note_payload(bytes as usize);
+        self.reset_content_bytes += bytes;
+        self.give_resets(self.reset_content_bytes / CONTENT_BYTES_PER_RESET, limits);
+        self.reset_content_bytes %= CONTENT_BYTES_PER_RESET;
         self.content_bytes += bytes;
         let of_content = self.content_bytes / CONTENT_BYTES_PER_CONTROL;
         self.content_bytes %= CONTENT_BYTES_PER_CONTROL;
         let of_frame = if bytes >= ANSWERED_CONTENT_BYTES { CONTROLS_PER_DATA } else { 0 };
         self.give_controls(of_content.max(of_frame), limits);
+    }
+
+    fn give_resets(&mut self, count: u32, limits: &Limits) {
+        self.resets = self.resets.saturating_add(count).min(limits.reset_budget);
     }
 
     fn give_controls(&mut self, count: u32, limits: &Limits) {

@@ -301,3 +301,48 @@ fn content_beyond_the_window_of_a_stream_is_refused() {
         assert!(!server.is_closed);
     }
 }
+
+/// Downloads with a window of 1 KiB, for each of which the client sends two updates.
+fn download(server: &mut Server, stream: u32, content_bytes: usize) {
+    server.content_bytes = content_bytes;
+    let mut sent = server.take(&[frame(SETTINGS, 0, 0, &setting(4, 1_024)), get(stream)].concat());
+    let mut left = content_bytes;
+    while left > 0 {
+        let received = sent.iter().filter(|frame| frame.kind == DATA).map(|frame| frame.payload.len()).sum::<usize>();
+        assert!(received > 0 && !server.is_closed, "{left} bytes are left: {:?}", server.exceeded);
+        left -= received;
+        let step = (received as u32).to_be_bytes();
+        sent = server.take(&[frame(WINDOW_UPDATE, 0, 0, &step), frame(WINDOW_UPDATE, 0, stream, &step)].concat());
+    }
+}
+
+#[test]
+fn a_long_download_uses_no_budget_up_and_makes_none_larger() {
+    // The updates of 4 MiB are 104 KiB, several times what is allowed without content.
+    let limits = Limits { overhead_bytes_max: 4 * 1_024, control_budget: 100, ..Limits::default() };
+    for frame_bytes in [0, 16_000] {
+        let mut server = Server::with_limits(0, limits);
+        server.take(&opening());
+        download(&mut server, 1, 4 << 20);
+        let count = flood(&mut server, ENHANCE_YOUR_CALM, |_| frame(0xfa, 0, 0, &vec![0; frame_bytes]));
+        let count_max = match frame_bytes {
+            0 => limits.control_budget as usize + 1,
+            _ => limits.overhead_bytes_max as usize * 8 / frame_bytes + 1,
+        };
+        assert!(count <= count_max, "{count} frames of {frame_bytes} bytes");
+    }
+}
+
+#[test]
+fn downloads_that_the_client_cancels_halfway_use_no_budget_up() {
+    // As a player that seeks in a video.
+    let mut server = Server::opened(1 << 20);
+    for index in 0..2_000 {
+        let sent = server.take(&get(stream(index)));
+        let received = sent.iter().filter(|frame| frame.kind == DATA).map(|frame| frame.payload.len()).sum::<usize>();
+        assert!(received >= 60_000 && !server.is_closed, "{index}: {received} bytes, {:?}", server.exceeded);
+        let step = (received as u32).to_be_bytes();
+        let cancel = frame(RST_STREAM, 0, stream(index), &[0, 0, 0, 8]);
+        server.take(&[cancel, frame(WINDOW_UPDATE, 0, 0, &step)].concat());
+    }
+}

@@ -25,6 +25,7 @@ mod https;
 mod io;
 mod isolation;
 mod keeper;
+mod long_downloads;
 mod manual;
 mod metrics;
 mod probe;
