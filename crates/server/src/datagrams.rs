@@ -63,8 +63,6 @@ pub(crate) struct Datagrams<'s> {
     concerns_all: bool,
     rate_limit: RateLimit,
     query_log: Option<ThreadQueryLog>,
-    /// Updates of a batch whose replies come later.
-    late_count: Cell<u64>,
     metrics: Arc<ThreadMetrics>,
     _accept_guard: AcceptGuard<'s>,
 }
@@ -84,7 +82,6 @@ impl<'s> Datagrams<'s> {
             snapshot_version,
             rate_limit,
             query_log: None,
-            late_count: Cell::new(0),
             metrics,
             _accept_guard: accept_guard,
         };
@@ -184,9 +181,9 @@ impl<'s> Datagrams<'s> {
         let (queries, mut replies) = self.batch.queries_and_replies();
         let mut parsed = [ParsedQuery::EMPTY; COUNT_MAX];
         let parsed = &mut parsed[..received_count];
-        let mut dropped_count = 0;
+        let (mut dropped, late) = (Marks::default(), Cell::new(Marks::default()));
         let mut has_options = self.concerns_all;
-        let parse_panic_count = each(parsed, |index, parsed| {
+        let parse_panics = each(parsed, |index, parsed| {
             let query = queries.get(index);
             if is_answered(query.peer_port) && !query.is_truncated {
                 *parsed = ParsedQuery::parse(zones, query.bytes);
@@ -196,21 +193,20 @@ impl<'s> Datagrams<'s> {
             }
         });
         let (snapshot, metrics, query_log) = (&self.snapshot, &*self.metrics, self.query_log.as_ref());
-        let late_count = &self.late_count;
         let reply_options = &*snapshot.reply_options;
         let mut panic_count = 0;
         if COUNT_MAX > 1 {
-            panic_count += each(parsed, |_, parsed| parsed.prefetch_slot());
-            panic_count += each(parsed, |_, parsed| parsed.prefetch_records());
+            panic_count += each(parsed, |_, parsed| parsed.prefetch_slot()).count();
+            panic_count += each(parsed, |_, parsed| parsed.prefetch_records()).count();
         }
         if has_options {
             let limiter = Limiter { rate_limit: &mut self.rate_limit, snapshot, queries, now_unix_s };
             panic_count += limiter.limit(parsed);
         }
-        panic_count += each(parsed, |index, parsed| {
+        let answer_panics = each(parsed, |index, parsed| {
             let answer = if has_options {
-                let batch =
-                    QueryBatch { socket, queries, transport, now_unix_s, snapshot, metrics, query_log, late_count };
+                let late = &late;
+                let batch = QueryBatch { socket, queries, transport, now_unix_s, snapshot, metrics, query_log, late };
                 batch.answer_apart(index, parsed, replies.buffer())
             } else {
                 let info = RequestInfo { client: queries.peer_address(index), transport, now_unix_s };
@@ -218,14 +214,16 @@ impl<'s> Datagrams<'s> {
             };
             match answer {
                 Answer::Reply(length_bytes) => replies.push(index, length_bytes),
-                Answer::NoReply => dropped_count += 1,
+                Answer::NoReply => dropped.set(index),
             }
         });
+        panic_count += parse_panics.count() + answer_panics.count();
         self.metrics.add(Counter::DnsUdpQueries, received_count as u64);
-        if dropped_count | panic_count != 0 {
-            // A query whose parsing panicked is dropped too, but counted as a panic.
-            self.metrics.add(Counter::DnsDropped, dropped_count - parse_panic_count - self.late_count.take());
-            self.metrics.add(Counter::Panics, parse_panic_count + panic_count);
+        if dropped != Marks::default() || panic_count != 0 {
+            // A query whose parsing panicked has no reply either, but is counted as a panic.
+            let dropped = dropped.without(parse_panics).without(late.get());
+            self.metrics.add(Counter::DnsDropped, dropped.count());
+            self.metrics.add(Counter::Panics, panic_count);
         }
     }
 }
@@ -259,6 +257,7 @@ impl Limiter<'_> {
                 }
             }
         })
+        .count()
     }
 
     fn verdict(&mut self, index: usize, query: &ParsedQuery<'_, '_>) -> Verdict {
@@ -323,7 +322,8 @@ struct QueryBatch<'b> {
     snapshot: &'b Snapshot,
     metrics: &'b ThreadMetrics,
     query_log: Option<&'b ThreadQueryLog>,
-    late_count: &'b Cell<u64>,
+    /// Updates whose replies come later.
+    late: &'b Cell<Marks>,
 }
 
 impl QueryBatch<'_> {
@@ -396,7 +396,9 @@ impl QueryBatch<'_> {
                 ReceivedUpdate::Reply(Some(length_bytes)) => Answer::Reply(length_bytes),
                 ReceivedUpdate::Reply(None) => Answer::NoReply,
                 ReceivedUpdate::Queued => {
-                    self.late_count.set(self.late_count.get() + 1);
+                    let mut late = self.late.get();
+                    late.set(index);
+                    self.late.set(late);
                     Answer::NoReply
                 }
             });
@@ -429,9 +431,30 @@ impl QueryBatch<'_> {
     }
 }
 
-/// Does `step` with each of `items`, and counts those that panic: a panic costs the one query that caused it.
-fn each<T>(items: &mut [T], mut step: impl FnMut(usize, &mut T)) -> u64 {
-    let mut panic_count = 0;
+/// Datagrams of a batch, by their indexes. What is counted of a batch is the difference of such sets, so that no order
+/// of panics and replies makes a count wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Marks(u32);
+
+const _: () = assert!(BATCH_COUNT_MAX <= u32::BITS as usize);
+
+impl Marks {
+    fn set(&mut self, index: usize) {
+        self.0 |= 1 << index;
+    }
+
+    fn without(self, others: Marks) -> Marks {
+        Marks(self.0 & !others.0)
+    }
+
+    fn count(self) -> u64 {
+        u64::from(self.0.count_ones())
+    }
+}
+
+/// Does `step` with each of `items`; those that panic: a panic costs the one query that caused it.
+fn each<T>(items: &mut [T], mut step: impl FnMut(usize, &mut T)) -> Marks {
+    let mut panicked = Marks::default();
     let mut next = 0;
     while next < items.len() {
         let rest = catch_unwind(AssertUnwindSafe(|| {
@@ -441,7 +464,34 @@ fn each<T>(items: &mut [T], mut step: impl FnMut(usize, &mut T)) -> u64 {
                 step(next - 1, item);
             }
         }));
-        panic_count += u64::from(rest.is_err());
+        if rest.is_err() {
+            panicked.set(next - 1);
+        }
     }
-    panic_count
+    panicked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_whose_parsing_and_answer_panic_or_whose_reply_comes_later_is_not_counted_as_dropped() {
+        let mut items = [(); BATCH_COUNT_MAX];
+        let parse_panics = each(&mut items, |index, ()| assert!(![0, 1, 31].contains(&index)));
+        let (mut dropped, mut late) = (Marks::default(), Marks::default());
+        // 0: the parsing panics, then the answer. 1: the parsing panics. 2: queued, then its log panics. 3: queued.
+        // 4: dropped. 31: as 1.
+        let answer_panics = each(&mut items, |index, ()| {
+            if [2, 3].contains(&index) {
+                late.set(index);
+            }
+            assert!(![0, 2].contains(&index));
+            if [1, 3, 4, 31].contains(&index) {
+                dropped.set(index);
+            }
+        });
+        assert_eq!((parse_panics.count(), answer_panics.count()), (3, 2));
+        assert_eq!(dropped.without(parse_panics).without(late).count(), 1);
+    }
 }
