@@ -78,29 +78,40 @@ fn request(client: &mut HttpClient, path: &str, field: &str, count: usize) -> Op
     (0..count).map(|_| client.response()).last()?.field("ETag").map(str::to_owned)
 }
 
-/// The counts of a thread once it waits again: they do not change any more, and one of its calls was the wait.
+/// The counts of a thread once it waits again: it is asleep, and one of its calls since then was the wait. However busy
+/// the machine is, one that is yet to make a call is not asleep.
 fn counts_of(thread: &str, since: Option<&SyscallCounts>) -> SyscallCounts {
+    // The last of its name: those of servers that have ended are returned as well.
+    let counts = || counters::all_thread_counts().into_iter().rfind(|counts| counts.thread == thread);
+    let has_waited = |counts: &SyscallCounts| {
+        since.is_none_or(|since| {
+            let new = counts.since(since);
+            new.get(Syscall::EpollPwait) + new.get(Syscall::Ppoll) > 0
+        })
+    };
     let start = Instant::now();
-    let mut last = None;
     loop {
-        // The last of its name: those of servers that have ended are returned as well.
-        let counts = counters::all_thread_counts().into_iter().rfind(|counts| counts.thread == thread);
-        let must_recheck = |counts: &SyscallCounts| {
-            since.is_none_or(|since| {
-                let new = counts.since(since);
-                new.get(Syscall::EpollPwait) + new.get(Syscall::Ppoll) > 0
-            })
-        };
-        if let Some(counts) = counts {
-            if last.as_ref() == Some(&counts) && must_recheck(&counts) {
-                return counts;
-            }
-            last = Some(counts);
+        let before = counts();
+        if is_asleep(thread)
+            && let Some(after) = counts()
+            && before.as_ref() == Some(&after)
+            && has_waited(&after)
+        {
+            return after;
         }
         assert!(start.elapsed() < DEADLINE, "{thread} does not wait again");
-        // Longer than a worker needs from its response to its wait.
-        thread::sleep(Duration::from_millis(20));
+        thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Whether the thread is blocked in a call (proc_pid_stat(5)).
+fn is_asleep(thread: &str) -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
+    tasks.flatten().any(|task| {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let stat = read("stat");
+        read("comm").trim_end() == thread && stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    })
 }
 
 /// A line of the snapshot: the system calls of the thread while `act` runs.
