@@ -18,7 +18,6 @@ const EXPECTED: &[(&str, &str)] = &[
     ("cert_revocation", "the private authority offers neither CRL nor OCSP"),
     ("cert_trust", "the authority is private"),
     ("cert_chain_of_trust", "the authority is private"),
-    ("cipher_order", "all suites are AEAD with forward secrecy, and the client knows which one its processor has"),
 ];
 
 /// The private authority, and a certificate for `localhost` of it.
@@ -148,7 +147,7 @@ mod tests {
             line("HSTS", "LOW"),
             line("TLS1_3", "OK"),
             line("cert_revocation <cert#1>", "HIGH"),
-            line("cipher_order", "HIGH"),
+            line("cert_trust", "HIGH"),
             line("heartbleed", "CRITICAL"),
         ];
         assert_eq!(defects(&text.concat()), ["CRITICAL heartbleed: a, b"]);

@@ -57,9 +57,18 @@ impl RequestSocket {
     /// Waits for a message; its bytes in `buffer`. `None` if it is longer than that. A peer that has closed its end is
     /// an error (`UnexpectedEof`).
     pub fn receive<'b>(&self, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
+        self.receive_with(buffer, RecvFlags::empty())
+    }
+
+    /// The same without waiting: an error (`WouldBlock`) if no message has arrived.
+    pub fn receive_arrived<'b>(&self, buffer: &'b mut [u8]) -> io::Result<Option<&'b [u8]>> {
+        self.receive_with(buffer, RecvFlags::DONTWAIT)
+    }
+
+    fn receive_with<'b>(&self, buffer: &'b mut [u8], flags: RecvFlags) -> io::Result<Option<&'b [u8]>> {
         for _ in 0..TRIES_MAX {
             count(Syscall::Recvfrom);
-            match recv(&self.0, &mut *buffer, RecvFlags::TRUNC) {
+            match recv(&self.0, &mut *buffer, RecvFlags::TRUNC | flags) {
                 Ok((_, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok((_, length_bytes)) => return Ok(buffer.get(..length_bytes)),
                 Err(Errno::INTR) => {}
@@ -88,7 +97,10 @@ mod tests {
         for expected in [Some(&b"a"[..]), Some(b"four"), None, Some(b"4444")] {
             assert_eq!(answering.receive(&mut buffer).expect("received"), expected);
         }
+        assert_eq!(asking.receive_arrived(&mut buffer).expect_err("nothing").kind(), io::ErrorKind::WouldBlock);
         answering.send(b"ok").expect("sent");
+        answering.send(b"ok").expect("sent");
+        assert_eq!(asking.receive_arrived(&mut buffer).expect("received"), Some(&b"ok"[..]));
         assert_eq!(asking.receive(&mut buffer).expect("received"), Some(&b"ok"[..]));
     }
 

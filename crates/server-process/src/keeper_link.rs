@@ -1,21 +1,22 @@
-//! Asks the keeper of private keys for the signatures of handshakes. A worker that asks waits for the answer.
+//! Asks the keeper of private keys for the signatures of handshakes. A worker that asks waits for the answer, but not
+//! twice for a keeper that does not answer: its handshakes wait then, and the worker serves its other connections.
 
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
 use sanderling_ipc::signing::{ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, SignAnswer, SignRequest};
 use sanderling_os::request_socket::RequestSocket;
-use sanderling_tls::{KeyId, RemoteSigner};
+use sanderling_tls::{KeyId, RemoteSigner, SignError};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Duration, Instant};
 
-/// Time after an answer that did not come, in which no other one is waited for: a keeper that hangs must not stop the
-/// workers until the supervisor replaces it.
-const PAUSE: Duration = Duration::from_secs(1);
 /// Answers to earlier requests that are skipped.
 const LATE_ANSWERS_MAX: u32 = 8;
-const NO_ANSWER: &str = "the keeper of private keys does not answer";
+const NO_KEEPER: SignError = SignError::Unavailable("there is no keeper of private keys");
+const NO_ANSWER: SignError = SignError::Unavailable("the keeper of private keys does not answer");
+const REFUSED: SignError = SignError::Refused("the keeper of private keys refuses to sign");
+const MALFORMED: SignError = SignError::Refused("the answer of the keeper of private keys is malformed");
+const TOO_LONG: SignError = SignError::Refused("the keeper of private keys signs nothing so long");
 
 /// The sockets to the keeper, as many as there are workers, so that none waits for another one.
 #[derive(Debug, Default)]
@@ -26,15 +27,24 @@ struct Socket {
     socket: RequestSocket,
     /// The number of the last request.
     last_number: u32,
-    /// When the keeper is asked again after it has not answered.
-    paused_until: Option<Instant>,
+    peer: Peer,
+}
+
+/// What is known of the other end of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peer {
+    Answers,
+    /// The last answer has not come in time. Until it does, or the supervisor has replaced the keeper, nothing is asked.
+    IsLate,
+    /// It is closed: the keeper has exited.
+    HasEnded,
 }
 
 impl KeeperLink {
     /// Uses these sockets from now on, also for certificates that were loaded before.
     pub(crate) fn replace(&self, sockets: Vec<OwnedFd>) {
         let socket = |descriptor| match RequestSocket::from_fd(descriptor) {
-            Ok(socket) => Some(Mutex::new(Socket { socket, last_number: 0, paused_until: None })),
+            Ok(socket) => Some(Mutex::new(Socket { socket, last_number: 0, peer: Peer::Answers })),
             Err(error) => {
                 log_error(&format!("cannot use a socket to the keeper of private keys: {}", error_text(&error)));
                 None
@@ -45,40 +55,43 @@ impl KeeperLink {
 }
 
 impl RemoteSigner for KeeperLink {
-    fn sign(&self, key: &KeyId, scheme: u16, input: &[u8]) -> Result<Vec<u8>, &'static str> {
+    fn sign(&self, key: &KeyId, scheme: u16, input: &[u8]) -> Result<Vec<u8>, SignError> {
         let sockets = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
-        let free = sockets.iter().find_map(|socket| socket.try_lock().ok());
+        let is_open = |socket: &MutexGuard<'_, Socket>| socket.peer != Peer::HasEnded;
+        let free = sockets.iter().filter_map(|socket| socket.try_lock().ok()).find(is_open);
         // With more workers than sockets, all may be in use.
         let any = || sockets.first().map(|socket| socket.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut socket: MutexGuard<'_, Socket> = free.or_else(any).ok_or("there is no keeper of private keys")?;
-        if socket.paused_until.is_some_and(|until| Instant::now() < until) {
-            return Err(NO_ANSWER);
-        }
-        socket.exchange(key, scheme, input).map_err(|error| {
-            let is_late = error.kind() == io::ErrorKind::WouldBlock;
-            socket.paused_until = is_late.then(|| Instant::now() + PAUSE);
-            NO_ANSWER
-        })?
+        let mut socket: MutexGuard<'_, Socket> = free.or_else(any).ok_or(NO_KEEPER)?;
+        socket.sign(key, scheme, input)
     }
 }
 
 impl Socket {
-    fn exchange(&mut self, key: &KeyId, scheme: u16, input: &[u8]) -> io::Result<Result<Vec<u8>, &'static str>> {
+    fn sign(&mut self, key: &KeyId, scheme: u16, input: &[u8]) -> Result<Vec<u8>, SignError> {
         let (mut request, mut answer) = ([0; REQUEST_BYTES_MAX], [0; ANSWER_BYTES_MAX]);
+        if self.peer == Peer::IsLate {
+            self.socket.receive_arrived(&mut answer).map_err(|error| self.note(&error))?;
+            self.peer = Peer::Answers;
+        }
         self.last_number = self.last_number.wrapping_add(1);
         let number = self.last_number;
-        let request = SignRequest { number, scheme, key: &key.0, input }.encode(&mut request);
-        self.socket.send(request.ok_or(io::ErrorKind::InvalidInput)?)?;
+        let request = SignRequest { number, scheme, key: &key.0, input }.encode(&mut request).ok_or(TOO_LONG)?;
+        self.socket.send(request).map_err(|error| self.note(&error))?;
         for _ in 0..=LATE_ANSWERS_MAX {
-            let message = self.socket.receive(&mut answer)?;
-            let answer = message.and_then(SignAnswer::decode).ok_or(io::ErrorKind::InvalidData)?;
+            let message = self.socket.receive(&mut answer).map_err(|error| self.note(&error))?;
+            let answer = message.and_then(SignAnswer::decode).ok_or(MALFORMED)?;
             // Another number is that of a request which had waited too long.
             if answer.number == number {
-                let signature = answer.result.map(<[u8]>::to_vec);
-                return Ok(signature.map_err(|_| "the keeper of private keys refuses to sign"));
+                return answer.result.map(<[u8]>::to_vec).map_err(|_| REFUSED);
             }
         }
-        Err(io::ErrorKind::WouldBlock.into())
+        Err(MALFORMED)
+    }
+
+    /// A call of the socket has failed.
+    fn note(&mut self, error: &io::Error) -> SignError {
+        self.peer = if error.kind() == io::ErrorKind::WouldBlock { Peer::IsLate } else { Peer::HasEnded };
+        NO_ANSWER
     }
 }
 
@@ -87,8 +100,11 @@ mod tests {
     use super::*;
     use sanderling_ipc::signing::Refusal;
     use std::thread;
+    use std::time::Duration;
 
     const KEY: KeyId = KeyId([7; 32]);
+    /// Longer than any answer in these tests takes.
+    const LONG: Duration = Duration::from_secs(10);
 
     /// A link with a socket, and the other end of it.
     fn link(timeout: Duration) -> (KeeperLink, RequestSocket) {
@@ -110,40 +126,39 @@ mod tests {
 
     #[test]
     fn answer_of_the_keeper_is_the_signature() {
-        let (link, keeper) = link(Duration::from_secs(10));
+        let (link, keeper) = link(LONG);
         thread::scope(|scope| {
             scope.spawn(|| {
                 answer(&keeper, 0, Ok(b"signature"));
                 answer(&keeper, 0, Err(Refusal::UnknownKey));
             });
             assert_eq!(link.sign(&KEY, 0x0403, b"input"), Ok(b"signature".to_vec()));
-            assert_eq!(link.sign(&KEY, 0x0403, b"input"), Err("the keeper of private keys refuses to sign"));
+            assert_eq!(link.sign(&KEY, 0x0403, b"input"), Err(REFUSED));
         });
     }
 
     #[test]
-    fn keeper_that_does_not_answer_is_not_waited_for_again_at_once() {
-        let (link, keeper) = link(Duration::from_millis(50));
-        let start = Instant::now();
+    fn keeper_that_does_not_answer_is_not_asked_again_until_it_does() {
+        let (link, keeper) = link(Duration::from_millis(1));
         for _ in 0..1_000 {
             assert_eq!(link.sign(&KEY, 0x0403, b"input"), Err(NO_ANSWER));
         }
-        assert!(start.elapsed() < PAUSE, "{:?}", start.elapsed());
-        // The late answer is not taken for that to the next request.
+        // One request was made, and its late answer is not taken for that to the next one.
         answer(&keeper, 0, Ok(b"late"));
-        link.0.read().expect("not poisoned")[0].lock().expect("not poisoned").paused_until = None;
-        thread::scope(|scope| {
-            scope.spawn(|| answer(&keeper, 0, Ok(b"in time")));
-            assert_eq!(link.sign(&KEY, 0x0403, b"input"), Ok(b"in time".to_vec()));
-        });
+        assert_eq!(keeper.receive_arrived(&mut [0; 1]).expect_err("no other").kind(), io::ErrorKind::WouldBlock);
+        // The answer to the next one is there before it is asked, so that it is in time however busy the machine is.
+        let mut out = [0; ANSWER_BYTES_MAX];
+        let next = SignAnswer { number: 2, result: Ok(b"in time") };
+        keeper.send(next.encode(&mut out).expect("it fits")).expect("sent");
+        assert_eq!(link.sign(&KEY, 0x0403, b"input"), Ok(b"in time".to_vec()));
     }
 
     #[test]
     fn keeper_that_has_ended_fails_at_once_until_there_is_another_one() {
-        let (link, keeper) = link(Duration::from_secs(10));
+        let (link, keeper) = link(LONG);
         drop(keeper);
         assert_eq!(link.sign(&KEY, 0x0403, b"input"), Err(NO_ANSWER));
-        let [asking, answering] = RequestSocket::pair(Duration::from_secs(10)).expect("created");
+        let [asking, answering] = RequestSocket::pair(LONG).expect("created");
         link.replace(vec![asking]);
         let keeper = RequestSocket::from_fd(answering).expect("a socket");
         thread::scope(|scope| {
@@ -151,6 +166,6 @@ mod tests {
             assert_eq!(link.sign(&KEY, 0x0403, b"input"), Ok(b"signature".to_vec()));
         });
         link.replace(Vec::new());
-        assert_eq!(link.sign(&KEY, 0x0403, b"input"), Err("there is no keeper of private keys"));
+        assert_eq!(link.sign(&KEY, 0x0403, b"input"), Err(NO_KEEPER));
     }
 }

@@ -316,6 +316,11 @@ impl<'s> Connection<'s> {
         self.state == State::Handshaking
     }
 
+    /// Whether the handshake waits until its key can sign; [`Connection::advance`] tries again.
+    pub(crate) fn awaits_key(&self) -> bool {
+        self.state == State::Handshaking && self.transport.awaits_key()
+    }
+
     /// Takes the client from the header of the PROXY protocol; whether that has arrived.
     #[cold]
     fn receive_proxy_header(&mut self, context: &mut Context<'_, 's>) -> io::Result<bool> {

@@ -9,6 +9,7 @@ use crate::connection::{Connection, Next, Protocol};
 use crate::context::{Buffers, Context, Inspection};
 use crate::idle_list::{ClientIdleLists, Handshakes, IdleList};
 use crate::jobs::Completion;
+use crate::key_queue::KeyQueue;
 use crate::local_files::LocalFiles;
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::permits::{ClientPrefix, Permit, PermitError};
@@ -51,6 +52,8 @@ pub(crate) struct Connections<'s> {
     partial: IdleList,
     /// Of each [`Protocol`].
     handshakes: [Handshakes; 2],
+    /// Those that wait until their key can sign.
+    key_queue: KeyQueue,
     /// The idle connections of each client and [`Protocol`], where one client may not have all permits.
     idle_of_clients: Option<Box<[ClientIdleLists; 2]>>,
     clock: Clock,
@@ -88,6 +91,7 @@ impl<'s> Connections<'s> {
             idle: [IdleList::new(), IdleList::new()],
             partial: IdleList::new(),
             handshakes: [Handshakes::new(), Handshakes::new()],
+            key_queue: KeyQueue::default(),
             idle_of_clients: [Protocol::Http, Protocol::Dns]
                 .iter()
                 .any(|&protocol| shared.permits(protocol).has_client_limit())
@@ -203,9 +207,10 @@ impl<'s> Connections<'s> {
         self.slab.get_mut(key)
     }
 
-    /// When the next connection expires, at the earliest.
+    /// When the next connection expires, at the earliest, or handshakes that wait for their key are tried again.
     pub(crate) fn next_deadline_ms(&self) -> Option<Milliseconds> {
-        self.timers.next_ms()
+        let next_ms = self.timers.next_ms();
+        self.key_queue.next_try_ms().map_or(next_ms, |try_ms| Some(next_ms.map_or(try_ms, |next| next.min(try_ms))))
     }
 
     /// Whether a connection has work left, so that the worker must not wait.
@@ -278,15 +283,45 @@ impl<'s> Connections<'s> {
     /// Serves a connection whose handshake is not complete.
     #[inline(never)]
     fn advance_handshake(&mut self, key: Key) {
-        if !self.may_handshake(key) {
+        // Those in the queue are tried in its order.
+        if self.awaits_key(key) || !self.may_handshake(key) {
             return;
         }
+        self.go_on_with_handshake(key);
+        if self.awaits_key(key) {
+            let Connections { slab, key_queue, clock, .. } = self;
+            key_queue.push(key, clock.now_ms(), |key| slab.get_mut(key).is_some_and(|it| it.awaits_key()));
+        }
+    }
+
+    fn go_on_with_handshake(&mut self, key: Key) {
         self.with_connection(key, Connection::advance);
         // One that has closed was taken off the list then.
         if let Some(connection) = self.slab.get_mut(key)
             && !connection.is_handshaking()
         {
             self.handshakes[connection.protocol() as usize].end(key);
+        }
+    }
+
+    fn awaits_key(&mut self, key: Key) -> bool {
+        self.slab.get_mut(key).is_some_and(|connection| connection.awaits_key())
+    }
+
+    /// Tries the handshakes that wait for their key, the oldest first: while the first one waits, so do the others.
+    #[cold]
+    #[inline(never)]
+    fn try_keys(&mut self) {
+        while let Some(key) = self.key_queue.first() {
+            if self.awaits_key(key) {
+                let Some(left) = self.handshakes_left.checked_sub(1) else { return };
+                self.handshakes_left = left;
+                self.go_on_with_handshake(key);
+                if self.awaits_key(key) {
+                    return self.key_queue.pause(self.clock.now_ms());
+                }
+            }
+            self.key_queue.remove_first();
         }
     }
 
@@ -329,9 +364,12 @@ impl<'s> Connections<'s> {
         });
     }
 
-    /// Serves or closes the connections whose deadline has passed.
+    /// Serves or closes the connections whose deadline has passed, and tries handshakes that wait for their key.
     pub(crate) fn expire(&mut self) {
         let now_ms = self.clock.now_ms();
+        if self.key_queue.next_try_ms().is_some_and(|try_ms| try_ms <= now_ms) {
+            self.try_keys();
+        }
         while let Some((due_ms, key)) = self.timers.pop_due(now_ms) {
             let Some(connection) = self.slab.get_mut(key) else { continue };
             let timer = &mut connection.timer;

@@ -71,6 +71,7 @@ mod protection;
 mod users;
 mod timers;
 mod rate_window;
+mod key_queue;
 mod idle_list;
 mod slab;
 mod request_budget;

@@ -23,7 +23,8 @@
 //! - **Handshake:** while the state is [`State::Handshaking`], feed what arrives and send what is unsent after each
 //!   time. When it becomes [`State::Open`], the ticket is unsent: it leaves with the first response, or at the latest
 //!   before the worker waits. A handshake costs as much as many requests, so a worker does a few of them in an
-//!   iteration. It has a deadline of the server's.
+//!   iteration. It has a deadline of the server's. A handshake whose key cannot sign now ([`Session::awaits_key`])
+//!   goes on by [`Session::try_key_again`].
 //! - **End:** [`Session::close`] and [`Session::send`] before the socket is closed, but only after a complete response:
 //!   the client takes `close_notify` for the proof that nothing is missing. When the client has closed its side
 //!   ([`State::ClientClosed`]), it can still receive. After an error, the unsent bytes are the alert.
@@ -38,7 +39,7 @@
 //! # Keys
 //!
 //! A private key may be in another process: [`Certificate::with_remote_key`] takes a [`RemoteSigner`] that asks it, and
-//! that process signs with a [`PrivateKey`]. A key that is loaded here is erased when it is dropped, with aws-lc-rs;
+//! that process signs with a [`PrivateKey`]; while it does not answer, handshakes wait. A key that is loaded here is erased when it is dropped, with aws-lc-rs;
 //! ring does not erase.
 #![forbid(unsafe_code)]
 
@@ -47,6 +48,7 @@ compile_error!("choose a library with the cryptography: the feature `aws-lc-rs` 
 
 // The order is that of imports: a module uses those below it.
 mod session;
+mod hello;
 mod record_boundary;
 mod server_tls;
 mod certificate_store;
@@ -64,7 +66,7 @@ pub use alpn::Alpn;
 pub use certificate::{Certificate, time_problem};
 pub use certificate_error::{CertificateError, CertificateProblem, FileContent, PemFile};
 pub use certificate_store::CertificateStore;
-pub use remote_key::{KEY_ID_BYTES, KeyId, PrivateKey, RemoteSigner};
+pub use remote_key::{KEY_ID_BYTES, KeyId, PrivateKey, RemoteSigner, SignError};
 pub use server_tls::ServerTls;
 pub use session::{RECORD_BYTES_MAX, Session, SessionError, State, UNSENT_BYTES_MAX, Version, WRITE_PARTS_MAX};
 pub use tickets::{TICKET_KEY_BYTES, TICKET_LIFETIME_S, TicketKeys};

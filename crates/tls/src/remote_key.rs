@@ -5,7 +5,7 @@ use crate::pem_files::key_from_pem;
 use crate::provider::library::digest::{SHA256, digest};
 use rustls::pki_types::{AlgorithmIdentifier, SubjectPublicKeyInfoDer, alg_id};
 use rustls::sign::{Signer, SigningKey};
-use rustls::{SignatureAlgorithm, SignatureScheme};
+use rustls::{OtherError, SignatureAlgorithm, SignatureScheme};
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,8 +33,25 @@ impl fmt::Display for KeyId {
 
 /// Asks the process that has the private keys. A call blocks.
 pub trait RemoteSigner: fmt::Debug + Send + Sync {
-    /// The signature of `input` by `key` with a signature scheme of TLS; the cause if there is none.
-    fn sign(&self, key: &KeyId, scheme: u16, input: &[u8]) -> Result<Vec<u8>, &'static str>;
+    /// The signature of `input` by `key` with a signature scheme of TLS.
+    fn sign(&self, key: &KeyId, scheme: u16, input: &[u8]) -> Result<Vec<u8>, SignError>;
+}
+
+/// Why there is no signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignError {
+    /// The process does not answer now: the handshake waits and asks again.
+    #[error("{0}")]
+    Unavailable(&'static str),
+    /// The process will not sign: the handshake fails.
+    #[error("{0}")]
+    Refused(&'static str),
+}
+
+/// Whether rustls has failed because the process with the key does not answer now.
+pub(crate) fn is_unavailable(error: &rustls::Error) -> bool {
+    let rustls::Error::Other(OtherError(cause)) = error else { return false };
+    matches!(cause.downcast_ref(), Some(SignError::Unavailable(_)))
 }
 
 /// A private key in another process, as rustls uses it.
@@ -107,7 +124,10 @@ struct RemoteSignature {
 impl Signer for RemoteSignature {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
         let signature = self.key.signer.sign(&self.key.id, self.scheme.into(), message);
-        signature.map_err(|cause| rustls::Error::General(cause.to_owned()))
+        signature.map_err(|error| match error {
+            SignError::Unavailable(_) => OtherError(Arc::new(error)).into(),
+            SignError::Refused(cause) => rustls::Error::General(cause.to_owned()),
+        })
     }
 
     fn scheme(&self) -> SignatureScheme {

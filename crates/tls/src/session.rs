@@ -1,13 +1,15 @@
 //! The server's side of one TLS connection: bytes of the network in, bytes of the application out, and back.
 
 use crate::alpn::Alpn;
-use crate::certificate_store::{Candidates, CertificateStore};
+use crate::certificate_store::Candidates;
+use crate::hello::{self, Hello, Refused};
 use crate::record_boundary::RecordBoundary;
+use crate::remote_key::is_unavailable;
 use crate::server_tls::ServerTls;
 use rustls::server::ServerConnection;
 use rustls::{AlertDescription, HandshakeKind, ProtocolVersion};
 use std::io::{self, IoSlice, Read, Write};
-use std::sync::Arc;
+use std::mem;
 
 /// Plaintext that a session takes before it must send: enough for one system call to be cheap beside encryption.
 pub const UNSENT_BYTES_MAX: usize = 128 * 1024;
@@ -96,8 +98,10 @@ enum NextRecord {
 /// It has no deadline: the caller closes connections whose handshake takes too long.
 #[derive(Debug)]
 pub struct Session {
-    connection: ServerConnection,
-    certificates: Arc<CertificateStore>,
+    /// `None` until the ClientHello has arrived, and while the key cannot sign.
+    connection: Option<ServerConnection>,
+    hello: Hello,
+    tls: ServerTls,
     state: State,
     next_record: NextRecord,
     /// Plaintext that was decrypted and not taken.
@@ -119,11 +123,10 @@ pub struct Session {
 impl Session {
     /// A session in which nothing has arrived.
     pub fn new(tls: &ServerTls) -> Session {
-        let mut connection = ServerConnection::new(Arc::clone(tls.config())).expect("the configuration is valid");
-        connection.set_buffer_limit(Some(UNSENT_BYTES_MAX + OVERHEAD_BYTES_MAX));
         Session {
-            connection,
-            certificates: Arc::clone(tls.certificates()),
+            connection: None,
+            hello: Hello::Arriving(Vec::new()),
+            tls: tls.clone(),
             state: State::Handshaking,
             next_record: NextRecord::Short,
             readable_bytes: 0,
@@ -151,7 +154,13 @@ impl Session {
     /// Whether there is something for [`Session::send`] to send.
     #[inline]
     pub fn has_unsent(&self) -> bool {
-        !self.last_words.is_empty() || self.connection.wants_write()
+        !self.last_words.is_empty() || self.connection.as_ref().is_some_and(|connection| connection.wants_write())
+    }
+
+    /// Whether the handshake waits until its key can sign: then [`Session::try_key_again`] goes on with it.
+    #[inline]
+    pub fn awaits_key(&self) -> bool {
+        matches!(self.hello, Hello::AwaitsKey { .. })
     }
 
     /// Bytes that [`Session::write`] takes now: none before the handshake is complete.
@@ -188,7 +197,7 @@ impl Session {
 
     /// The protocol that was agreed on, once the handshake is complete; `None` if the client has asked for none.
     pub fn alpn(&self) -> Option<Alpn> {
-        self.connection.alpn_protocol().and_then(Alpn::from_id)
+        self.connection.as_ref()?.alpn_protocol().and_then(Alpn::from_id)
     }
 
     /// Whether the client has got a certificate that is valid for `host`, a name in any case. `false` before the
@@ -204,17 +213,17 @@ impl Session {
 
     /// The name that the client has asked for, in lower case.
     pub fn server_name(&self) -> Option<&str> {
-        self.connection.server_name()
+        self.connection.as_ref()?.server_name()
     }
 
     /// Whether the session goes on from an earlier one, by a ticket.
     pub fn is_resumed(&self) -> bool {
-        self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
+        self.connection.as_ref().is_some_and(|it| it.handshake_kind() == Some(HandshakeKind::Resumed))
     }
 
     /// The version that was agreed on, once the client's first message has arrived.
     pub fn version(&self) -> Option<Version> {
-        self.connection.protocol_version().and_then(|version| match version {
+        self.connection.as_ref()?.protocol_version().and_then(|version| match version {
             ProtocolVersion::TLSv1_2 => Some(Version::Tls12),
             ProtocolVersion::TLSv1_3 => Some(Version::Tls13),
             _ => None,
@@ -238,7 +247,7 @@ impl Session {
         if self.readable_bytes == 0 {
             return 0;
         }
-        let taken = self.connection.reader().read(plaintext).expect("there is plaintext");
+        let taken = self.connection().reader().read(plaintext).expect("there is plaintext");
         self.readable_bytes -= taken;
         taken
     }
@@ -290,19 +299,35 @@ impl Session {
             self.last_words.drain(..sent);
             return Ok(sent);
         }
-        let sent = self.connection.write_tls(sink)?;
-        if !self.connection.wants_write() {
+        let Some(connection) = &mut self.connection else { return Ok(0) };
+        let sent = connection.write_tls(sink)?;
+        if !connection.wants_write() {
             self.unsent_bytes = 0;
         }
         Ok(sent)
+    }
+
+    /// Goes on with a handshake that [awaits its key](Session::awaits_key), if the key can sign now.
+    pub fn try_key_again(&mut self) -> Result<(), SessionError> {
+        match mem::replace(&mut self.hello, Hello::Taken) {
+            Hello::AwaitsKey { bytes, was_asked_again } => self.begin(&bytes, was_asked_again).map(|_| ()),
+            other => {
+                self.hello = other;
+                Ok(())
+            }
+        }
     }
 
     /// Says that nothing more is sent (`close_notify`), so that the client does not take the end of the connection for
     /// an attack (RFC 8446 §6.1). Nothing happens unless the session is open.
     pub fn close(&mut self) {
         if matches!(self.state, State::Open | State::ClientClosed) {
-            self.connection.send_close_notify();
+            self.connection().send_close_notify();
         }
+    }
+
+    fn connection(&mut self) -> &mut ServerConnection {
+        self.connection.as_mut().expect("the ClientHello has arrived")
     }
 
     /// Takes the start of `ciphertext`, at least a byte, and processes the records that are complete.
@@ -312,49 +337,156 @@ impl Session {
             return Ok(ciphertext.len());
         }
         let arrived = ciphertext;
-        let is_read = self.connection.read_tls(&mut ciphertext);
-        let processed = self.connection.process_new_packets();
-        match (processed, is_read) {
-            (Err(error), _) => Err(self.fail(error)),
-            // A message of the handshake is longer than rustls accepts.
-            (Ok(_), Err(_) | Ok(0)) => Err(self.fail(rustls::InvalidMessage::HandshakePayloadTooLarge.into())),
-            (Ok(io_state), Ok(_)) => {
-                let has_plaintext = io_state.plaintext_bytes_to_read() > self.readable_bytes;
-                self.readable_bytes = io_state.plaintext_bytes_to_read();
-                let was_handshaking = self.state == State::Handshaking;
-                self.state = match (io_state.peer_has_closed(), self.connection.is_handshaking()) {
-                    (false, true) => State::Handshaking,
-                    (false, false) => State::Open,
-                    (true, false) => State::ClientClosed,
-                    (true, true) => return Err(self.fail(rustls::Error::AlertReceived(AlertDescription::CloseNotify))),
-                };
-                let fed_bytes = arrived.len() - ciphertext.len();
-                self.boundary.advance(&arrived[..fed_bytes]);
-                let has_ended_handshake = was_handshaking && self.state != State::Handshaking;
-                if has_ended_handshake {
-                    self.chosen_from = self.certificates.find(self.connection.server_name());
-                }
-                let is_complete = has_plaintext || has_ended_handshake;
-                self.partial_bytes = match is_complete {
-                    true => self.boundary.partial_bytes(),
-                    false => self.partial_bytes + fed_bytes,
-                };
-                if self.state == State::Handshaking && self.partial_bytes > HANDSHAKE_BYTES_MAX {
-                    return Err(self.fail(rustls::InvalidMessage::HandshakePayloadTooLarge.into()));
-                }
-                Ok(fed_bytes)
+        let Some(connection) = &mut self.connection else { return self.feed_hello(arrived).map(|()| arrived.len()) };
+        let has_room = matches!(connection.read_tls(&mut ciphertext), Ok(1..));
+        let fed = &arrived[..arrived.len() - ciphertext.len()];
+        if let Hello::AskedAgain(bytes) = &mut self.hello {
+            bytes.extend_from_slice(fed);
+        }
+        self.process(fed, has_room)?;
+        Ok(fed.len())
+    }
+
+    /// Takes what arrives before there is a connection.
+    #[cold]
+    #[inline(never)]
+    fn feed_hello(&mut self, arrived: &[u8]) -> Result<(), SessionError> {
+        let bytes = match mem::replace(&mut self.hello, Hello::Taken) {
+            Hello::AwaitsKey { mut bytes, was_asked_again } => {
+                bytes.extend_from_slice(arrived);
+                self.partial_bytes = bytes.len();
+                self.hello = Hello::AwaitsKey { bytes, was_asked_again };
+                return self.check_handshake_bytes();
             }
+            Hello::Arriving(bytes) if bytes.is_empty() => {
+                // Mostly it arrives at once, and is not copied.
+                if hello::has_whole_record(arrived) && self.begin(arrived, false)? {
+                    return Ok(());
+                }
+                arrived.to_vec()
+            }
+            Hello::Arriving(mut bytes) => {
+                bytes.extend_from_slice(arrived);
+                if hello::has_whole_record(&bytes) && self.begin(&bytes, false)? {
+                    return Ok(());
+                }
+                bytes
+            }
+            // Nothing is fed after a failure.
+            Hello::Taken | Hello::AskedAgain(_) => return Ok(()),
+        };
+        self.partial_bytes = bytes.len();
+        self.hello = Hello::Arriving(bytes);
+        self.check_handshake_bytes()
+    }
+
+    /// Begins the connection with what has arrived; `false` if that is no whole ClientHello. `was_asked_again`: its
+    /// answer was sent before, and is the same now.
+    fn begin(&mut self, arrived: &[u8], was_asked_again: bool) -> Result<bool, SessionError> {
+        let (mut connection, mut rest) = match hello::begin(&self.tls, arrived) {
+            Ok(Some(begun)) => begun,
+            Ok(None) => return Ok(false),
+            Err(refused) if is_unavailable(&refused.error) => {
+                self.await_key(arrived.to_vec(), false);
+                return Ok(true);
+            }
+            Err(Refused { error, alert }) => {
+                self.last_words = alert;
+                return Err(self.fail_with_last_words(error, || hello::server_name(arrived)));
+            }
+        };
+        connection.set_buffer_limit(Some(UNSENT_BYTES_MAX + OVERHEAD_BYTES_MAX));
+        let taken = &arrived[..arrived.len() - rest.len()];
+        self.hello = match connection.handshake_kind() {
+            Some(HandshakeKind::FullWithHelloRetryRequest) => Hello::AskedAgain(taken.to_vec()),
+            _ => Hello::Taken,
+        };
+        while was_asked_again && connection.wants_write() {
+            connection.write_tls(&mut io::sink()).expect("a sink takes all");
+        }
+        self.connection = Some(connection);
+        (self.partial_bytes, self.boundary) = (0, RecordBoundary::default());
+        self.process(taken, true)?;
+        while !rest.is_empty() {
+            rest = &rest[self.feed_some(rest)?..];
+        }
+        Ok(true)
+    }
+
+    fn await_key(&mut self, bytes: Vec<u8>, was_asked_again: bool) {
+        self.partial_bytes = bytes.len();
+        self.connection = None;
+        self.hello = Hello::AwaitsKey { bytes, was_asked_again };
+    }
+
+    /// Processes what rustls has got, of which `fed` is new. It `has_room` for it.
+    #[inline]
+    fn process(&mut self, fed: &[u8], has_room: bool) -> Result<(), SessionError> {
+        let connection = self.connection();
+        let processed = connection.process_new_packets();
+        let is_handshaking = connection.is_handshaking();
+        let io_state = match processed {
+            Ok(io_state) if has_room => io_state,
+            // A message of the handshake is longer than rustls accepts.
+            Ok(_) => return Err(self.fail(rustls::InvalidMessage::HandshakePayloadTooLarge.into())),
+            Err(error) => return self.fail_or_await_key(error),
+        };
+        let has_plaintext = io_state.plaintext_bytes_to_read() > self.readable_bytes;
+        self.readable_bytes = io_state.plaintext_bytes_to_read();
+        let was_handshaking = self.state == State::Handshaking;
+        self.state = match (io_state.peer_has_closed(), is_handshaking) {
+            (false, true) => State::Handshaking,
+            (false, false) => State::Open,
+            (true, false) => State::ClientClosed,
+            (true, true) => return Err(self.fail(rustls::Error::AlertReceived(AlertDescription::CloseNotify))),
+        };
+        self.boundary.advance(fed);
+        let has_ended_handshake = was_handshaking && self.state != State::Handshaking;
+        if has_ended_handshake {
+            self.chosen_from = self.tls.certificates().find(self.server_name());
+            self.hello = Hello::Taken;
+        }
+        self.partial_bytes = match has_plaintext || has_ended_handshake {
+            true => self.boundary.partial_bytes(),
+            false => self.partial_bytes + fed.len(),
+        };
+        self.check_handshake_bytes()
+    }
+
+    #[inline]
+    fn check_handshake_bytes(&mut self) -> Result<(), SessionError> {
+        if self.state == State::Handshaking && self.partial_bytes > HANDSHAKE_BYTES_MAX {
+            return Err(self.fail(rustls::InvalidMessage::HandshakePayloadTooLarge.into()));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn fail_or_await_key(&mut self, error: rustls::Error) -> Result<(), SessionError> {
+        match mem::replace(&mut self.hello, Hello::Taken) {
+            Hello::AskedAgain(bytes) if is_unavailable(&error) => {
+                self.await_key(bytes, true);
+                Ok(())
+            }
+            _ => Err(self.fail(error)),
         }
     }
 
     fn fail(&mut self, error: rustls::Error) -> SessionError {
-        self.state = State::Failed;
         self.last_words.clear();
-        while self.connection.wants_write() {
-            self.connection.write_tls(&mut self.last_words).expect("a vector takes all");
+        while let Some(connection) = self.connection.as_mut().filter(|connection| connection.wants_write()) {
+            connection.write_tls(&mut self.last_words).expect("a vector takes all");
         }
+        let name = self.server_name().map(str::to_owned);
+        self.fail_with_last_words(error, || name)
+    }
+
+    /// `name`: the one that the client asks for.
+    fn fail_with_last_words(&mut self, error: rustls::Error, name: impl FnOnce() -> Option<String>) -> SessionError {
+        self.state = State::Failed;
+        self.hello = Hello::Taken;
         if self.last_words.ends_with(&ACCESS_DENIED) {
-            return self.fail_without_certificate();
+            return self.fail_without_certificate(name().as_deref());
         }
         match error {
             rustls::Error::PeerIncompatible(_) => SessionError::Incompatible(error),
@@ -378,11 +510,12 @@ impl Session {
 
     /// rustls sends `access_denied`, in clear, only if the store gave it no certificate. RFC 6066 §3 and RFC 8446 §6.2
     /// have other alerts for the causes.
-    fn fail_without_certificate(&mut self) -> SessionError {
-        let (alert, error) = if self.certificates.is_empty() {
+    fn fail_without_certificate(&mut self, name: Option<&str>) -> SessionError {
+        let certificates = self.tls.certificates();
+        let (alert, error) = if certificates.is_empty() {
             // No name is known, and the client is not to blame.
             (INTERNAL_ERROR, SessionError::Internal(rustls::Error::General("no certificate is in service".to_owned())))
-        } else if !self.certificates.find(self.connection.server_name()).certificates.is_empty() {
+        } else if !certificates.find(name).certificates.is_empty() {
             let error = rustls::PeerIncompatible::NoSignatureSchemesInCommon.into();
             (HANDSHAKE_FAILURE, SessionError::Incompatible(error))
         } else {
@@ -403,6 +536,6 @@ impl Session {
             part_start = part_end;
         }
         let slices = &slices[..parts.len()];
-        self.connection.writer().write_vectored(slices).expect("writing into memory does not fail")
+        self.connection().writer().write_vectored(slices).expect("writing into memory does not fail")
     }
 }

@@ -2,15 +2,19 @@
 
 use super::*;
 use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
-use rustls::client::{ClientConfig, ClientConnection};
+use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::counters::thread_counts;
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
 use sanderling_testkit::{TestDirectory, random_bytes, seed};
-use sanderling_tls::{Alpn, Certificate, CertificateStore, TICKET_KEY_BYTES, TicketKeys, self_signed};
+use sanderling_tls::{
+    Alpn, Certificate, CertificateStore, KeyId, PrivateKey, RemoteSigner, SignError, TICKET_KEY_BYTES, TicketKeys,
+    self_signed,
+};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::SystemTime;
 
 const CONTENT: &str = "a file in the program itself";
@@ -716,4 +720,70 @@ fn mutated_client_hellos_leave_nothing_behind() {
             assert_eq!((server.count(Counter::HttpClosed), server.count(Counter::Panics)), (CLIENTS as u64, 0));
         });
     }
+}
+
+/// A process with the key of a certificate, which may not answer.
+#[derive(Debug)]
+struct OtherProcess {
+    key: PrivateKey,
+    answers: AtomicBool,
+    request_count: AtomicU32,
+}
+
+impl RemoteSigner for OtherProcess {
+    fn sign(&self, _: &KeyId, scheme: u16, input: &[u8]) -> Result<Vec<u8>, SignError> {
+        self.request_count.fetch_add(1, Ordering::Relaxed);
+        match self.answers.load(Ordering::Relaxed) {
+            true => self.key.sign(scheme, input).ok_or(SignError::Refused("it cannot sign")),
+            false => Err(SignError::Unavailable("it does not answer")),
+        }
+    }
+}
+
+#[test]
+fn handshakes_wait_for_their_key_and_other_connections_are_served() {
+    let certificate = localhost_certificate();
+    let (answers, request_count) = (AtomicBool::new(true), AtomicU32::new(0));
+    let process = Arc::new(OtherProcess { key: certificate.private_key(), answers, request_count });
+    let signer: Arc<dyn RemoteSigner> = Arc::clone(&process) as _;
+    let chain = certificate.chain().iter().map(|certificate| certificate.to_vec()).collect();
+    let mut store = CertificateStore::new();
+    store.add("localhost", &Certificate::with_remote_key(chain, &signer).expect("a certificate"));
+    let Configs { server, client } = Configs::with(store, &certificate);
+    let mut client = ClientConfig::clone(&client);
+    // A resumed session needs no key.
+    client.resumption = Resumption::disabled();
+    let configs = Configs { server, client: Arc::new(client) };
+    simulate_file(|simulation, _| {
+        let mut before = TlsClient::new(simulation, &configs);
+        assert!(before.ask(GET, simulation).contains(CONTENT));
+        process.answers.store(false, Ordering::Relaxed);
+        let mut clients: Vec<TlsClient> = (0..10).map(|_| TlsClient::new(simulation, &configs)).collect();
+        clients.iter_mut().for_each(|client| client.run(simulation, UNLIMITED));
+        // One that goes away meanwhile does not hold up the others.
+        simulation.break_off(clients.remove(0).index);
+        let asked_before = process.request_count.load(Ordering::Relaxed);
+        simulation.advance(Duration::from_secs(5));
+        assert!(before.ask(GET, simulation).contains(CONTENT));
+        for client in &mut clients {
+            client.run(simulation, UNLIMITED);
+            assert!(client.connection.is_handshaking() && simulation.is_open(client.index));
+        }
+        // Only the first one asks again.
+        let asked = process.request_count.load(Ordering::Relaxed) - asked_before;
+        assert!(asked <= 1 + clients.len() as u32, "{asked}");
+        process.answers.store(true, Ordering::Relaxed);
+        simulation.advance(Duration::from_secs(1));
+        for client in &mut clients {
+            assert!(client.ask(GET, simulation).contains(CONTENT));
+        }
+        assert_eq!([Counter::TlsFailed, Counter::TlsClientClosed].map(|it| simulation.count(it)), [1, 1]);
+
+        process.answers.store(false, Ordering::Relaxed);
+        let mut late = TlsClient::new(simulation, &configs);
+        late.run(simulation, UNLIMITED);
+        simulation.advance(Duration::from_secs(11));
+        assert!(!simulation.is_open(late.index));
+        assert_eq!(simulation.count(Counter::TlsTimeouts), 1);
+    });
 }

@@ -41,6 +41,11 @@ impl Transport {
         self.tls.as_ref().is_some_and(|tls| tls.session.state() == State::Handshaking)
     }
 
+    /// Whether the handshake waits until its key can sign: a further call of [`Transport::handshake`] tries again.
+    pub(crate) fn awaits_key(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.session.awaits_key())
+    }
+
     /// The protocol that was agreed on in the handshake.
     pub(crate) fn alpn(&self) -> Option<Alpn> {
         self.tls.as_ref()?.session.alpn()
@@ -88,7 +93,14 @@ impl Transport {
         // What arrives with the last message fits into the session, which does not refuse the plaintext of a record.
         let length = room.len().min(RECORD_BYTES_MAX);
         let room = &mut room[..length];
+        if self.awaits_key() {
+            let tried = self.session().try_key_again();
+            self.checked(tried)?;
+        }
         while self.is_handshaking() {
+            if self.awaits_key() {
+                return Ok(false);
+            }
             if !self.flush_encrypted(More::No, &mut 0)? || !self.is_readable() {
                 return Ok(false);
             }

@@ -32,8 +32,8 @@ const PROCESS_NAME: &str = "sanderling: keeper of private keys";
 /// Time in which the keeper must have loaded keys. Thousands of RSA keys take a second.
 const HOLD_TIME: Duration = Duration::from_secs(10);
 /// Time in which a worker waits for a signature. It takes less than a millisecond, but the processors may have other
-/// work: on a machine under much load, a signature took 300 ms.
-const SIGNATURE_TIME: Duration = Duration::from_secs(1);
+/// work: on a machine under much load, a signature took 300 ms. After it the handshake waits without the worker.
+const SIGNATURE_TIME: Duration = Duration::from_millis(500);
 /// Time in which the agent waits for an answer. RSA keys of many zones take seconds.
 const ZONE_ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Sockets of a server process, one for each worker; more workers share them.

@@ -1,14 +1,17 @@
 //! Versions, protocols, and the choice of the certificate.
 
 use crate::pair::{Pair, VERSIONS, certificate, client_config, http_client, provider, server_tls, store, tickets};
-use rustls::client::ClientConfig;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientConfig, Resumption};
+use rustls::crypto::{ActiveKeyExchange, SharedSecret, SupportedKxGroup};
 use rustls::pki_types::CertificateDer;
-use rustls::{AlertDescription, CipherSuite, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{AlertDescription, CipherSuite, DigitallySignedStruct, Error, HandshakeKind, NamedGroup, SignatureScheme};
 use sanderling_tls::{
-    Alpn, Certificate, CertificateStore, KeyId, PrivateKey, RemoteSigner, ServerTls, SessionError, State, Version,
+    Alpn, Certificate, CertificateStore, KeyId, PrivateKey, RemoteSigner, ServerTls, SessionError, SignError, State,
+    Version,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 #[test]
 fn request_and_response_pass_in_pieces_of_any_length() {
@@ -308,12 +311,23 @@ fn client_gets_the_preferred_key_type_that_it_supports() {
 struct OtherProcess {
     key: PrivateKey,
     fails: bool,
+    /// Requests that are not answered.
+    unanswered: AtomicU32,
+}
+
+impl OtherProcess {
+    fn new(key: &PrivateKey, fails: bool) -> OtherProcess {
+        OtherProcess { key: key.clone(), fails, unanswered: AtomicU32::new(0) }
+    }
 }
 
 impl RemoteSigner for OtherProcess {
-    fn sign(&self, key: &KeyId, scheme: u16, input: &[u8]) -> Result<Vec<u8>, &'static str> {
+    fn sign(&self, key: &KeyId, scheme: u16, input: &[u8]) -> Result<Vec<u8>, SignError> {
         assert_eq!(*key, self.key.id());
-        self.key.sign(scheme, input).filter(|_| !self.fails).ok_or("the other process is gone")
+        if self.unanswered.fetch_update(Relaxed, Relaxed, |count| count.checked_sub(1)).is_ok() {
+            return Err(SignError::Unavailable("the other process does not answer"));
+        }
+        self.key.sign(scheme, input).filter(|_| !self.fails).ok_or(SignError::Refused("the other process is gone"))
     }
 }
 
@@ -330,7 +344,7 @@ fn key_may_be_in_another_process() {
     ] {
         let key = PrivateKey::from_pem(&crate::pki::pki().read(&format!("{name}.key"))).unwrap();
         let chain = [name, "intermediate"].map(|name| first(name).to_vec()).to_vec();
-        let signer: Arc<dyn RemoteSigner> = Arc::new(OtherProcess { key: key.clone(), fails });
+        let signer: Arc<dyn RemoteSigner> = Arc::new(OtherProcess::new(&key, fails));
         let remote = Certificate::with_remote_key(chain.clone(), &signer).unwrap();
         assert_eq!(Certificate::key_id_of(&chain[0]), Some(key.id()));
         assert_eq!(remote.key_type(), certificate(name).key_type());
@@ -360,11 +374,128 @@ fn key_in_another_process_has_the_schemes_of_the_same_key_here() {
         let certificate = certificate(name);
         let here = certificate.private_key();
         let chain = certificate.chain().iter().map(|certificate| certificate.to_vec()).collect();
-        let signer: Arc<dyn RemoteSigner> = Arc::new(OtherProcess { key: here.clone(), fails: false });
+        let signer: Arc<dyn RemoteSigner> = Arc::new(OtherProcess::new(&here, false));
         let there = Certificate::with_remote_key(chain, &signer).unwrap().private_key();
         for scheme in all.clone() {
             let scheme = u16::from(scheme);
             assert_eq!(here.sign(scheme, b"x").is_some(), there.sign(scheme, b"x").is_some(), "{name} {scheme:#06x}");
         }
+    }
+}
+
+/// A key exchange that the server does not have: it asks for another one (HelloRetryRequest).
+#[derive(Debug)]
+struct UnknownGroup;
+
+struct UnknownExchange(Box<dyn ActiveKeyExchange>);
+
+impl SupportedKxGroup for UnknownGroup {
+    fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, Error> {
+        let other = provider().kx_groups.into_iter().find(|group| group.name() == NamedGroup::X25519);
+        Ok(Box::new(UnknownExchange(other.expect("it has X25519").start()?)))
+    }
+
+    fn name(&self) -> NamedGroup {
+        NamedGroup::X448
+    }
+}
+
+impl ActiveKeyExchange for UnknownExchange {
+    fn complete(self: Box<Self>, _: &[u8]) -> Result<SharedSecret, Error> {
+        panic!("the server does not have it")
+    }
+
+    fn pub_key(&self) -> &[u8] {
+        self.0.pub_key()
+    }
+
+    fn group(&self) -> NamedGroup {
+        NamedGroup::X448
+    }
+}
+
+#[test]
+fn handshake_waits_until_the_other_process_signs() {
+    let key = PrivateKey::from_pem(&crate::pki::pki().read("ecdsa.key")).unwrap();
+    let chain = ["ecdsa", "intermediate"].map(|name| first(name).to_vec()).to_vec();
+    let mut asked_again = provider();
+    asked_again.kx_groups.insert(0, &UnknownGroup);
+    let configs = [
+        client_config(&[VERSIONS[0]], provider()),
+        client_config(&[VERSIONS[1]], provider()),
+        client_config(&[VERSIONS[1]], asked_again),
+    ];
+    for (mut config, is_asked_again) in configs.into_iter().zip([false, false, true]) {
+        // A resumed session needs no key.
+        config.resumption = Resumption::disabled();
+        let config = Arc::new(config);
+        for (piece_bytes, unanswered_count) in [(1, 1), (usize::MAX, 1), (100, 3), (usize::MAX, 0)] {
+            let process = Arc::new(OtherProcess::new(&key, false));
+            process.unanswered.store(unanswered_count, Relaxed);
+            let signer: Arc<dyn RemoteSigner> = Arc::clone(&process) as _;
+            let mut store = CertificateStore::new();
+            store.add_default(&Certificate::with_remote_key(chain.clone(), &signer).unwrap());
+            let tls = ServerTls::new(Arc::new(store), tickets(1, None), &[]);
+            let mut pair = Pair::new(&config, "example.com", &tls);
+            pair.piece_bytes = piece_bytes;
+            pair.run().unwrap();
+            for _ in 0..unanswered_count {
+                assert!(pair.session.awaits_key(), "{is_asked_again} {piece_bytes} {unanswered_count}");
+                assert_eq!((pair.session.state(), pair.session.has_unsent()), (State::Handshaking, false));
+                assert!(pair.session.held_bytes() > 100, "what has arrived is kept");
+                pair.session.try_key_again().unwrap();
+                pair.run().unwrap();
+            }
+            assert_eq!((pair.session.awaits_key(), pair.session.state()), (false, State::Open), "{piece_bytes}");
+            let kind = pair.client.handshake_kind();
+            assert_eq!(kind == Some(HandshakeKind::FullWithHelloRetryRequest), is_asked_again, "{kind:?}");
+            pair.exchange(b"a request", b"a response");
+        }
+    }
+}
+
+#[test]
+fn what_arrives_while_the_key_is_awaited_is_bounded() {
+    let key = PrivateKey::from_pem(&crate::pki::pki().read("ecdsa.key")).unwrap();
+    let process = OtherProcess::new(&key, false);
+    process.unanswered.store(u32::MAX, Relaxed);
+    let signer: Arc<dyn RemoteSigner> = Arc::new(process);
+    let chain = ["ecdsa", "intermediate"].map(|name| first(name).to_vec()).to_vec();
+    let mut store = CertificateStore::new();
+    store.add_default(&Certificate::with_remote_key(chain, &signer).unwrap());
+    let tls = ServerTls::new(Arc::new(store), tickets(1, None), &[]);
+    let mut pair = Pair::new(&Arc::new(http_client(VERSIONS[1])), "example.com", &tls);
+    pair.run().unwrap();
+    let refused = (0..100).find_map(|_| pair.feed(&[0; 1_000]).err());
+    assert!(matches!(refused, Some(SessionError::Invalid(_))), "{refused:?}");
+}
+
+#[test]
+fn suite_is_aes_128_unless_the_client_prefers_chacha20_or_does_not_have_it() {
+    use CipherSuite as Suite;
+    let check = |version, offered: &[Suite], expected: Suite| {
+        let mut provider = provider();
+        let found = offered.iter().map(|suite| provider.cipher_suites.iter().find(|it| it.suite() == *suite));
+        provider.cipher_suites = found.map(|suite| *suite.expect("the library has it")).collect();
+        let mut pair = Pair::new(&Arc::new(client_config(&[version], provider)), "example.com", &server_tls());
+        pair.run().unwrap();
+        assert_eq!(pair.client.negotiated_cipher_suite().unwrap().suite(), expected, "{offered:?}");
+    };
+    let of_versions = [
+        [
+            Suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+            Suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+            Suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+        ],
+        [Suite::TLS13_AES_128_GCM_SHA256, Suite::TLS13_AES_256_GCM_SHA384, Suite::TLS13_CHACHA20_POLY1305_SHA256],
+    ];
+    for (version, [aes_128, aes_256, chacha20]) in VERSIONS.into_iter().zip(of_versions) {
+        check(version, &[aes_128, aes_256, chacha20], aes_128);
+        // As OpenSSL.
+        check(version, &[aes_256, chacha20, aes_128], aes_128);
+        check(version, &[chacha20, aes_128, aes_256], chacha20);
+        check(version, &[chacha20, aes_256], chacha20);
+        check(version, &[aes_256, chacha20], aes_256);
+        check(version, &[aes_256], aes_256);
     }
 }
