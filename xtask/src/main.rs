@@ -30,6 +30,7 @@ Usage: cargo xtask COMMAND
   soak [--short] [ARG]...    count the requests lost in reloads, upgrades and crashes
   torture [ARG]...           fail system calls one by one in reloads, upgrades and crashes, and check the server after each
   floods [ARG]...            flood the server with frames of HTTP/2 over TLS, and measure the waiting times of other clients
+  logins [ARG]...            guess passwords, more than the server can check, and count the users that can log in meanwhile
   demo-acme                  a demo that requests its certificate from Pebble, a certificate authority on this machine
   tls-audit                  testssl.sh and sslyze, which it installs, against the release program
   h2spec                     run h2spec over TLS and without encryption, if it is installed
@@ -61,7 +62,7 @@ fn main() -> ExitCode {
         ["guard", "--update"] => guard::update(&mut log),
         ["bench", ..] => probe(&arguments[1..], &mut log),
         ["compare", ..] => setup::install(setup::PEERS, &mut log).and_then(|| measure(&arguments, &mut log)),
-        ["soak" | "torture" | "floods", ..] => measure(&arguments, &mut log),
+        ["soak" | "torture" | "floods" | "logins", ..] => measure(&arguments, &mut log),
         ["demo-acme"] => demo_acme::run(&mut log),
         ["tls-audit"] => tls_audit::run(&mut log),
         ["dns-differential"] => dns_differential("300", "1", &mut log),

@@ -1,10 +1,11 @@
-//! The commands `cargo xtask compare`, `soak`, `torture` and `floods`.
+//! The commands `cargo xtask compare`, `soak`, `torture`, `floods` and `logins`.
 #![forbid(unsafe_code)]
 
 mod compare;
 mod soak_command;
 mod torture_command;
 mod floods_command;
+mod logins_command;
 mod page;
 mod system;
 
@@ -19,6 +20,7 @@ enum Command {
     Soak(soak_command::Options),
     Torture(torture_command::Options),
     Floods(floods_command::Options),
+    Logins(logins_command::Options),
     /// The load of `compare` for handshakes
     #[command(hide = true)]
     Handshakes(compare::Handshakes),
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Command::Handshakes(options) => options.run(),
         Command::Torture(options) => torture_command::run(&options),
         Command::Floods(options) => floods_command::run(&options),
+        Command::Logins(options) => logins_command::run(&options),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

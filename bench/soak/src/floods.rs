@@ -4,17 +4,15 @@
 mod client;
 mod frames;
 
-use crate::extent::becomes_true;
+use crate::running::Running;
 use crate::service::{LIMIT, processes_in};
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use client::Client;
 use frames::{frame, get, kind, post, reset, window_update};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -130,29 +128,18 @@ fn closed_window() -> Vec<u8> {
 pub struct Server {
     http: SocketAddr,
     https: SocketAddr,
-    supervisor: Child,
-    folder: TempDir,
+    running: Running,
 }
 
 impl Server {
     /// Starts `program`.
     pub fn start(program: &Path) -> anyhow::Result<Server> {
         let folder = TempDir::with_prefix("floods-")?;
-        // Root serves as another user, which must reach it.
-        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
         fs::write(folder.path().join("large"), vec![b'x'; LARGE_BYTES])?;
         fs::write(folder.path().join("small"), b"content")?;
-        let mut command = Command::new(program);
-        command.args(["serve", ".", "--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--workers", "1"]);
-        command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut supervisor = command.spawn().with_context(|| format!("{}", program.display()))?;
-        let mut lines = BufReader::new(supervisor.stdout.take().context("a pipe")?).lines();
-        let mut address = |service: &str| -> anyhow::Result<SocketAddr> {
-            let line = lines.next().context("the server did not start")??;
-            Ok(line.strip_prefix(service).with_context(|| format!("unexpected line: {line}"))?.trim().parse()?)
-        };
-        let (http, https) = (address("http ")?, address("https ")?);
-        Ok(Server { http, https, supervisor, folder })
+        let arguments = [".", "--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--workers", "1"];
+        let (running, [http, https]) = Running::start(program, folder, &arguments, ["http ", "https "])?;
+        Ok(Server { http, https, running })
     }
 
     /// Resident memory of all processes of the server, in KiB.
@@ -162,19 +149,7 @@ impl Server {
             let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
             line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0)
         };
-        processes_in(self.folder.path()).into_iter().map(of_process).sum()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        for signal in [rustix::process::Signal::TERM, rustix::process::Signal::KILL] {
-            for pid in processes_in(self.folder.path()) {
-                // It may have ended meanwhile.
-                let _ = crate::service::send_signal(pid, signal);
-            }
-            becomes_true(LIMIT, || !matches!(self.supervisor.try_wait(), Ok(None)));
-        }
+        processes_in(self.running.folder()).into_iter().map(of_process).sum()
     }
 }
 

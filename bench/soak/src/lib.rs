@@ -6,9 +6,11 @@
 
 pub mod torture;
 pub mod floods;
+pub mod logins;
 mod scenarios;
 mod crashes;
 mod nginx;
+mod running;
 mod service;
 mod site;
 mod outcome;

@@ -688,7 +688,7 @@ pub enum DefaultSite {
 }
 
 /// The number of processors that this process may use; 1 if it is unknown.
-pub(super) fn processor_count() -> usize {
+pub fn processor_count() -> usize {
     // Asked once: in the sandbox the answer would be another one.
     static COUNT: OnceLock<usize> = OnceLock::new();
     let max = usize::try_from(WORKER_COUNT_MAX).unwrap_or(usize::MAX);

@@ -45,7 +45,7 @@ pub use authorities::{Acme, Authority, ExternalAccount};
 pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole};
 pub use config::{
     CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, Metrics, RateLimit, Resolver,
-    SocketsPerAddress, TrustedProxies, UserAndGroup,
+    SocketsPerAddress, TrustedProxies, UserAndGroup, processor_count,
 };
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use derive::{DerivedKind, DerivedRecords, DerivedRrset};

@@ -281,8 +281,10 @@ limits! {
         "Sites with metrics of their own; further ones are counted together.";
     metrics_zones_max: usize = 100 in 0..=10_000,
         "Zones with metrics of their own; further ones are counted together.";
+    password_threads_max: usize = 4 in 1..=256,
+        "Threads that check passwords; not more than processors.";
     password_checks_max: usize = 128 in 1..=65_536,
-        "Checks of passwords that wait for the thread; further requests get status 503.";
+        "Checks of passwords that wait or are made; of more, the last in the order gets status 503.";
     password_checks_per_client_max: usize = 4 in 1..=65_536,
         "Those of one IPv4 address or IPv6 /64.";
     password_granted_ms: u64 = 60_000 in 1_000..=86_400_000,

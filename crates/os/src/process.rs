@@ -180,13 +180,14 @@ pub fn set_name(name: &CStr) -> io::Result<()> {
     rustix::thread::set_name(name).map_err(|errno| with_context("prctl", "PR_SET_NAME", &errno.into()))
 }
 
-/// Gives the calling thread the lowest priority (nice 19), so that it runs where no other thread wants to.
-pub fn lower_thread_priority() -> io::Result<()> {
-    const LOWEST: i32 = 19;
+/// The lowest priority: a thread that runs where no other one wants to.
+pub const NICE_MAX: i32 = 19;
+
+/// Gives the calling thread this nice value, which is higher than the one before.
+pub fn lower_thread_priority(nice: i32) -> io::Result<()> {
     count(Syscall::Setpriority);
     // For Linux, a process by this call is a thread, and none is the calling one.
-    rustix::process::setpriority_process(None, LOWEST)
-        .map_err(|errno| with_context("setpriority", LOWEST, &errno.into()))
+    rustix::process::setpriority_process(None, nice).map_err(|errno| with_context("setpriority", nice, &errno.into()))
 }
 
 /// Kills the process group of the child `pid`, which leads it and has not been waited for.

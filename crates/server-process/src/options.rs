@@ -64,6 +64,7 @@ pub(crate) fn options_of(limits: &Limits) -> Options {
         connection_buffer_bytes_max: limits.connection_buffer_bytes_max,
         request_log_queue_bytes_max: limits.request_log_queue_bytes_max,
         passwords: PasswordOptions {
+            threads_max: limits.password_threads_max,
             queued_max: limits.password_checks_max,
             queued_per_client_max: limits.password_checks_per_client_max,
             granted_for: ms(limits.password_granted_ms),

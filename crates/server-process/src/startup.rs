@@ -18,6 +18,7 @@ use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::{self, log_error, log_warning, report};
 use sanderling_config::{
     ConfigSource, DomainName, Exit, JOURNALS, LogKind, SIGNED_ZONES, TRANSFERRED_ZONES, UPDATES, lookup_user,
+    processor_count,
 };
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::derived::DerivedSet;
@@ -287,6 +288,7 @@ impl Prepared {
         log::set_queue_limit(limits.log_queue_bytes_max);
         log::start_writer()?;
         let mut options = options_of(limits);
+        options.passwords.threads_max = options.passwords.threads_max.min(processor_count());
         options.http.https_port = https_port;
         options.http.accepts_http2 = state.config.http2;
         options.statistics = statistics_options(&state.config);

@@ -1,16 +1,18 @@
-//! Checks names and passwords (RFC 7617) by a thread of its own, since a check takes as long as thousands of requests,
+//! Checks names and passwords (RFC 7617) by threads of their own, since a check takes as long as thousands of requests,
 //! and remembers the results for a short time.
 //!
-//! One thread bounds what clients can make the server spend: checks that wait beyond the limits of
-//! [`PasswordOptions`] are refused.
+//! The threads are at most as many as [`PasswordOptions`] says and have less priority than those that serve. What waits
+//! for them is bounded, and [`LoginQueue`] decides what is checked next and what is refused.
 
 use crate::clock::{Milliseconds, ms};
 use crate::jobs::JobQueue;
+use crate::login_queue::{LoginQueue, Origin};
 use crate::options::PasswordOptions;
 use crate::users::Users;
 use crate::waiter::Waiter;
 use sanderling_os::clock::monotonic_ms;
-use std::collections::{HashMap, VecDeque};
+use sanderling_os::process::lower_thread_priority;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,6 +22,10 @@ use std::thread;
 const RESULTS_MAX: usize = 4_096;
 /// Bytes of a name with its password.
 pub(crate) const CREDENTIALS_BYTES_MAX: usize = 1_024;
+/// Time in which the workers answer the requests whose check was refused after it had waited.
+const REFUSED_MS: Milliseconds = 250;
+/// The nice value of the threads: while all processors are busy, they get a quarter of the time.
+const NICE: i32 = 5;
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,21 +58,37 @@ pub(crate) struct Authenticator {
 
 #[derive(Debug, Default)]
 struct State {
-    queued: VecDeque<Check>,
+    queue: LoginQueue<Check>,
+    /// Those that are being made.
+    running: Vec<Running>,
     /// Result and its end, by the hash of users, name and password: no password is kept.
-    results: HashMap<CheckId, (bool, Milliseconds)>,
-    has_thread: bool,
+    results: HashMap<CheckId, (CheckResult, Milliseconds)>,
+    thread_count: usize,
     is_closed: bool,
 }
 
 type CheckId = (u64, u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CheckResult {
+    Right,
+    Wrong,
+    /// The password was not checked: others were before it, or it has waited for too long.
+    Refused,
+}
+
+#[derive(Debug)]
+struct Running {
+    id: CheckId,
+    origin: Origin,
+    waiters: Vec<Waiter>,
+}
 
 #[derive(Debug)]
 struct Check {
     id: CheckId,
     users: Arc<Users>,
     credentials: Credentials,
-    client: IpAddr,
     waiters: Vec<Waiter>,
 }
 
@@ -89,60 +111,87 @@ impl Authenticator {
         let id = self.id_of(users, credentials);
         let mut state = self.lock();
         match state.results.get(&id) {
-            Some((true, until_ms)) if now_ms < *until_ms => return Verdict::Granted,
-            Some((false, until_ms)) if now_ms < *until_ms => return Verdict::Denied,
+            Some((result, until_ms)) if now_ms < *until_ms => {
+                return match result {
+                    CheckResult::Right => Verdict::Granted,
+                    CheckResult::Wrong => Verdict::Denied,
+                    CheckResult::Refused => Verdict::Busy,
+                };
+            }
             _ => {}
         }
-        if let Some(queued) = state.queued.iter_mut().find(|queued| queued.id == id) {
-            queued.waiters.push(waiter);
+        if let Some(waiters) = state.waiters_of(id) {
+            waiters.push(waiter);
             return Verdict::Pending;
         }
-        let client = network_of(client);
-        let of_client = state.queued.iter().filter(|queued| queued.client == client).count();
         let PasswordOptions { queued_max, queued_per_client_max, .. } = self.options;
-        if state.queued.len() >= queued_max || of_client >= queued_per_client_max || !self.has_thread(&mut state) {
+        let origin = Origin::new(client, self.keys[0].hash_one(&credentials.name));
+        if state.count_of_client(&origin) >= queued_per_client_max || !self.has_thread(&mut state) {
             return Verdict::Busy;
         }
-        let (users, credentials) = (Arc::clone(users), credentials.clone());
-        state.queued.push_back(Check { id, users, credentials, client, waiters: vec![waiter] });
+        let waiting_max = queued_max.saturating_sub(state.running.len());
+        let check = Check { id, users: Arc::clone(users), credentials: credentials.clone(), waiters: vec![waiter] };
+        let Ok(refused) = state.queue.push(check, origin, waiting_max, now_ms) else { return Verdict::Busy };
+        let waiters = refused.map(|check| state.refuse(check, now_ms));
+        drop(state);
         self.has_work.notify_one();
+        if let Some(waiters) = waiters {
+            self.jobs.complete(&waiters, Ok(()));
+        }
         Verdict::Pending
     }
 
-    /// Ends the thread, after the check that it makes.
+    /// Ends the threads, after the checks that they make.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.has_work.notify_all();
     }
 
-    /// Starts the thread, unless there is one; whether there is.
+    /// Starts a thread, unless there is one for each check that waits or is made, or as many as there may be; whether
+    /// there is one.
     fn has_thread(self: &Arc<Self>, state: &mut State) -> bool {
-        if !state.has_thread {
+        let wanted = (state.queue.len() + state.running.len() + 1).min(self.options.threads_max);
+        if state.thread_count < wanted {
             let of_thread = Arc::clone(self);
             let started = thread::Builder::new().name("auth".to_owned()).spawn(move || of_thread.run());
-            state.has_thread = started.is_ok();
+            state.thread_count += usize::from(started.is_ok());
         }
-        state.has_thread
+        state.thread_count > 0
     }
 
     fn run(&self) {
+        // Without it, checks have the same priority as requests.
+        let _ = lower_thread_priority(NICE);
         let mut state = self.lock();
         while !state.is_closed {
-            // It stays in the queue while it is checked, so that further requests wait for the same check.
-            let Some(check) = state.queued.front() else {
+            let now_ms = monotonic_ms();
+            if let Some(check) = state.queue.take_expired(now_ms) {
+                let waiters = state.refuse(check, now_ms);
+                drop(state);
+                self.jobs.complete(&waiters, Ok(()));
+                state = self.lock();
+                continue;
+            }
+            let Some((check, origin)) = state.queue.take_next(now_ms) else {
                 state = self.has_work.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let (users, credentials) = (Arc::clone(&check.users), check.credentials.clone());
+            let Check { id, users, credentials, waiters } = check;
+            state.running.push(Running { id, origin, waiters });
             drop(state);
-            let is_granted = users.verify(&credentials.name, &credentials.password);
+            let is_right = users.verify(&credentials.name, &credentials.password);
             let now_ms = monotonic_ms();
             state = self.lock();
-            let Some(check) = state.queued.pop_front() else { continue };
-            let valid_for = if is_granted { self.options.granted_for } else { self.options.denied_for };
-            state.remember(check.id, is_granted, now_ms, ms(valid_for));
+            let Some(index) = state.running.iter().position(|running| running.id == id) else { continue };
+            let Running { waiters, .. } = state.running.swap_remove(index);
+            state.queue.note(&origin, is_right, now_ms);
+            let (result, valid_for) = match is_right {
+                true => (CheckResult::Right, self.options.granted_for),
+                false => (CheckResult::Wrong, self.options.denied_for),
+            };
+            state.remember(id, result, now_ms, ms(valid_for));
             drop(state);
-            self.jobs.complete(&check.waiters, Ok(()));
+            self.jobs.complete(&waiters, Ok(()));
             state = self.lock();
         }
     }
@@ -158,27 +207,37 @@ impl Authenticator {
 }
 
 impl State {
+    /// Those of a check that waits or is being made.
+    fn waiters_of(&mut self, id: CheckId) -> Option<&mut Vec<Waiter>> {
+        let running = self.running.iter_mut().find(|running| running.id == id).map(|running| &mut running.waiters);
+        running.or_else(|| self.queue.iter_mut().find(|check| check.id == id).map(|check| &mut check.waiters))
+    }
+
+    /// Checks of the same client that wait or are being made.
+    fn count_of_client(&self, origin: &Origin) -> usize {
+        let running = self.running.iter().filter(|running| running.origin.has_same_client(origin));
+        self.queue.count_of_client(origin) + running.count()
+    }
+
+    /// Refuses a check that has waited; its waiters are to receive completions.
+    fn refuse(&mut self, check: Check, now_ms: Milliseconds) -> Vec<Waiter> {
+        self.remember(check.id, CheckResult::Refused, now_ms, REFUSED_MS);
+        check.waiters
+    }
+
     /// Remembers a result for so long.
-    fn remember(&mut self, id: CheckId, is_granted: bool, now_ms: Milliseconds, valid_ms: Milliseconds) {
+    fn remember(&mut self, id: CheckId, result: CheckResult, now_ms: Milliseconds, valid_ms: Milliseconds) {
         if self.results.len() >= RESULTS_MAX {
             self.results.retain(|_, (_, until_ms)| now_ms < *until_ms);
         }
         if self.results.len() >= RESULTS_MAX {
             // What clients guess must not push out what is right.
-            self.results.retain(|_, (is_granted, _)| *is_granted);
+            self.results.retain(|_, (result, _)| *result == CheckResult::Right);
         }
         if self.results.len() >= RESULTS_MAX {
             self.results.clear();
         }
-        self.results.insert(id, (is_granted, now_ms + valid_ms));
-    }
-}
-
-/// The address of IPv4, or the /64 of IPv6.
-fn network_of(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(address) => IpAddr::from((u128::from(address) & !u128::from(u64::MAX)).to_be_bytes()),
-        address => address,
+        self.results.insert(id, (result, now_ms + valid_ms));
     }
 }
 
@@ -193,9 +252,9 @@ mod tests {
     #[test]
     fn results_are_bounded_and_right_ones_stay() {
         let mut state = State::default();
-        state.remember((0, 0), true, 0, 60_000);
+        state.remember((0, 0), CheckResult::Right, 0, 60_000);
         for number in 1..RESULTS_MAX as u64 + 10 {
-            state.remember((number, 0), false, 1, 10_000);
+            state.remember((number, 0), CheckResult::Wrong, 1, 10_000);
             assert!(state.results.len() <= RESULTS_MAX);
         }
         assert!(state.results.contains_key(&(0, 0)));
@@ -228,7 +287,7 @@ mod tests {
         let options = PasswordOptions { queued_max: 100, queued_per_client_max: 3, ..PasswordOptions::default() };
         let authenticator = Arc::new(Authenticator::new(options, Arc::default()));
         // Nothing takes them off the queue.
-        authenticator.lock().has_thread = true;
+        authenticator.lock().thread_count = options.threads_max;
         let users = Arc::new(Users::parse(b"").0);
         let mut slab = Slab::new();
         let waiter = Waiter { worker_index: 0, connection: slab.insert(()), stream: 0 };
@@ -243,8 +302,12 @@ mod tests {
         assert_eq!(check(1, 0), Verdict::Pending, "it waits for the same check");
         let queued = (2..=255).filter(|&client| check(client, 200 - client % 2) == Verdict::Pending).count();
         assert_eq!(queued, 254, "they wait for one of two checks");
-        let others = (2..=255).filter(|&client| check(client, client) == Verdict::Pending).count();
-        assert_eq!(authenticator.lock().queued.len(), options.queued_max);
-        assert!(others < 254);
+        // Passwords that were not asked for before.
+        for client in 3..=190 {
+            assert_eq!(check(client, client), Verdict::Pending, "at the limit it takes the place of another one");
+            assert!(authenticator.lock().queue.len() <= options.queued_max);
+        }
+        assert_eq!(authenticator.lock().queue.len(), options.queued_max);
+        assert_eq!(check(1, 0), Verdict::Busy, "it was refused a moment ago");
     }
 }

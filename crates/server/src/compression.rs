@@ -13,6 +13,7 @@ use sanderling_http::{
     ContentCoding, FieldName, Method, Negotiation, Representation, Request, accepts_identity, negotiate_coding,
 };
 use sanderling_os::file::Metadata;
+use sanderling_os::process::{NICE_MAX, lower_thread_priority};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::panic::catch_unwind;
@@ -112,7 +113,7 @@ impl CompressionQueue {
     /// Compresses what is queued until the queue is closed; calls `on_made` after each new variant.
     pub(crate) fn run_thread(&self, on_made: impl Fn()) {
         // Without it the thread has the same priority as the others.
-        let _ = sanderling_os::process::lower_thread_priority();
+        let _ = lower_thread_priority(NICE_MAX);
         while let Some(work) = self.next() {
             if work.run() {
                 on_made();

@@ -41,6 +41,7 @@ mod proxy_protocol;
 mod memory_stream;
 mod local_files;
 mod authenticator;
+mod login_queue;
 mod file_cache;
 mod eviction;
 mod watched_directories;

@@ -220,7 +220,9 @@ impl Default for OpenFilesOptions {
 /// Options of the checks of passwords.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordOptions {
-    /// Checks that wait for their thread.
+    /// Threads that make them, at most.
+    pub threads_max: usize,
+    /// Checks that wait or are being made.
     pub queued_max: usize,
     /// The same for one IPv4 address or IPv6 /64.
     pub queued_per_client_max: usize,
@@ -233,6 +235,7 @@ pub struct PasswordOptions {
 impl Default for PasswordOptions {
     fn default() -> PasswordOptions {
         PasswordOptions {
+            threads_max: 4,
             queued_max: 128,
             queued_per_client_max: 4,
             granted_for: Duration::from_secs(60),

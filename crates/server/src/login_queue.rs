@@ -1,0 +1,389 @@
+//! The order in which passwords are checked: one check takes as long as thousands of requests, so a client that guesses
+//! could keep others waiting for as long as it likes.
+//!
+//! Networks in which a right password was given come first, then those from which fewer wrong ones came. So a flood
+//! delays others only as long as it comes from networks that were not seen before. Every other check is chosen by the
+//! name instead, so that guesses for one name from many networks do not delay other names. Names that are in no file are
+//! treated as all others: what a client waits for does not show which ones are.
+
+use crate::clock::Milliseconds;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Networks and names of which something is known: some MB.
+const STANDINGS_MAX: usize = 65_536;
+/// Time after which half of the wrong passwords of a network or a name are forgotten.
+const HALF_LIFE_MS: Milliseconds = 10 * 60 * 1_000;
+/// Time for which a right password makes a network known.
+const KNOWN_MS: Milliseconds = 7 * 24 * 60 * 60 * 1_000;
+/// Time that a check waits; later its client does not wait any more.
+const WAIT_MS_MAX: Milliseconds = 10_000;
+
+/// The checks that wait.
+#[derive(Debug)]
+pub(crate) struct LoginQueue<T> {
+    waiting: Vec<Entry<T>>,
+    standings: Standings,
+    last_number: u64,
+    /// The next check is chosen by the name.
+    is_by_name: bool,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    /// Later checks have higher numbers.
+    number: u64,
+    since_ms: Milliseconds,
+    origin: Origin,
+    rank: Rank,
+    item: T,
+}
+
+/// Where a name and a password come from, and the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The /16, /24 and address of IPv4, or the /48, /56 and /64 of IPv6.
+    networks: [Subject; 3],
+    /// The one that is known after a right password: the /24 or /56.
+    known_as: Subject,
+    name: Subject,
+}
+
+/// What passwords are counted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Subject {
+    Ipv4 {
+        bits: u32,
+        length: u8,
+    },
+    Ipv6 {
+        bits: u64,
+        length: u8,
+    },
+    /// By a hash.
+    Name(u64),
+}
+
+impl Origin {
+    /// `name`: a hash of it with a key that no client knows.
+    pub(crate) fn new(client: IpAddr, name: u64) -> Origin {
+        let name = Subject::Name(name);
+        match client.to_canonical() {
+            IpAddr::V4(address) => {
+                let subject =
+                    |length: u8| Subject::Ipv4 { bits: address.to_bits() & (u32::MAX << (32 - length)), length };
+                Origin { networks: [16, 24, 32].map(subject), known_as: subject(24), name }
+            }
+            IpAddr::V6(address) => {
+                let high = (address.to_bits() >> 64) as u64;
+                let subject = |length: u8| Subject::Ipv6 { bits: high & (u64::MAX << (64 - length)), length };
+                Origin { networks: [48, 56, 64].map(subject), known_as: subject(56), name }
+            }
+        }
+    }
+
+    /// Whether both come from the same IPv4 address or IPv6 /64.
+    pub(crate) fn has_same_client(&self, other: &Origin) -> bool {
+        self.networks[2] == other.networks[2]
+    }
+}
+
+/// What decides which check is the next: the lowest is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_unknown: bool,
+    /// Wrong passwords from its networks: those from a narrower one are in the wider ones too.
+    wrong_from_networks: u32,
+    wrong_for_name: u32,
+}
+
+impl<T> LoginQueue<T> {
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.waiting.iter_mut().map(|entry| &mut entry.item)
+    }
+
+    /// Those of the same client.
+    pub(crate) fn count_of_client(&self, origin: &Origin) -> usize {
+        self.waiting.iter().filter(|entry| entry.origin.has_same_client(origin)).count()
+    }
+
+    /// Lets a check wait, of at most `count_max`. At the limit the last one in the order is refused, of equal ones that
+    /// which has waited for longest; returns it, or the new one as an error.
+    pub(crate) fn push(
+        &mut self,
+        item: T,
+        origin: Origin,
+        count_max: usize,
+        now_ms: Milliseconds,
+    ) -> Result<Option<T>, T> {
+        let rank = self.standings.rank(&origin, now_ms);
+        let mut refused = None;
+        if self.waiting.len() >= count_max {
+            let last = |entry: &Entry<T>| (entry.rank, Reverse(entry.number));
+            let found = (0..self.waiting.len()).max_by_key(|&index| last(&self.waiting[index]));
+            match found {
+                Some(index) if self.waiting[index].rank >= rank => refused = Some(self.waiting.swap_remove(index).item),
+                _ => return Err(item),
+            }
+        }
+        self.last_number += 1;
+        self.waiting.push(Entry { number: self.last_number, since_ms: now_ms, origin, rank, item });
+        Ok(refused)
+    }
+
+    /// Takes the next check.
+    pub(crate) fn take_next(&mut self, now_ms: Milliseconds) -> Option<(T, Origin)> {
+        for entry in &mut self.waiting {
+            entry.rank = self.standings.rank(&entry.origin, now_ms);
+        }
+        let is_by_name = self.is_by_name;
+        let order = |entry: &Entry<T>| {
+            let Rank { is_unknown, wrong_from_networks, wrong_for_name } = entry.rank;
+            let counts = match is_by_name {
+                true => [wrong_for_name, wrong_from_networks],
+                false => [wrong_from_networks, wrong_for_name],
+            };
+            // Of equal ones the newest: its client waits for certain.
+            (is_unknown, counts, Reverse(entry.number))
+        };
+        let index = (0..self.waiting.len()).min_by_key(|&index| order(&self.waiting[index]))?;
+        self.is_by_name = !is_by_name;
+        let Entry { item, origin, .. } = self.waiting.swap_remove(index);
+        Some((item, origin))
+    }
+
+    /// Takes a check that has waited for too long.
+    pub(crate) fn take_expired(&mut self, now_ms: Milliseconds) -> Option<T> {
+        let index = self.waiting.iter().position(|entry| now_ms.saturating_sub(entry.since_ms) >= WAIT_MS_MAX)?;
+        Some(self.waiting.swap_remove(index).item)
+    }
+
+    /// Takes note of the result of a check.
+    pub(crate) fn note(&mut self, origin: &Origin, is_right: bool, now_ms: Milliseconds) {
+        if is_right {
+            self.standings.change(origin.known_as, now_ms, |standing| standing.known_until_ms = now_ms + KNOWN_MS);
+        } else {
+            for subject in origin.networks.into_iter().chain([origin.name]) {
+                self.standings.change(subject, now_ms, |standing| standing.add_wrong(now_ms));
+            }
+        }
+    }
+}
+
+impl<T> Default for LoginQueue<T> {
+    fn default() -> LoginQueue<T> {
+        LoginQueue { waiting: Vec::new(), standings: Standings::default(), last_number: 0, is_by_name: false }
+    }
+}
+
+/// What is known of networks and names.
+#[derive(Debug, Default)]
+struct Standings(HashMap<Subject, Standing>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    wrong_count: u32,
+    /// When it last changed.
+    counted_at_ms: Milliseconds,
+    /// A right password makes a network known.
+    known_until_ms: Milliseconds,
+}
+
+impl Standing {
+    fn wrong_count(&self, now_ms: Milliseconds) -> u32 {
+        let half_lives = now_ms.saturating_sub(self.counted_at_ms) / HALF_LIFE_MS;
+        self.wrong_count.checked_shr(u32::try_from(half_lives).unwrap_or(u32::MAX)).unwrap_or(0)
+    }
+
+    fn add_wrong(&mut self, now_ms: Milliseconds) {
+        (self.wrong_count, self.counted_at_ms) = (self.wrong_count(now_ms).saturating_add(1), now_ms);
+    }
+}
+
+impl Standings {
+    fn rank(&self, origin: &Origin, now_ms: Milliseconds) -> Rank {
+        let wrong_count = |subject: &Subject| self.0.get(subject).map_or(0, |standing| standing.wrong_count(now_ms));
+        let is_known = self.0.get(&origin.known_as).is_some_and(|standing| now_ms < standing.known_until_ms);
+        let of_networks = origin.networks.iter().map(wrong_count);
+        Rank {
+            is_unknown: !is_known,
+            wrong_from_networks: of_networks.fold(0, u32::saturating_add),
+            wrong_for_name: wrong_count(&origin.name),
+        }
+    }
+
+    fn change(&mut self, subject: Subject, now_ms: Milliseconds, change: impl FnOnce(&mut Standing)) {
+        if self.0.len() >= STANDINGS_MAX && !self.0.contains_key(&subject) {
+            self.0.retain(|_, it| it.wrong_count(now_ms) > 0 || now_ms < it.known_until_ms);
+        }
+        if self.0.len() >= STANDINGS_MAX && !self.0.contains_key(&subject) {
+            // What clients guess must not push out what is right.
+            self.0.retain(|_, it| now_ms < it.known_until_ms);
+        }
+        if self.0.len() >= STANDINGS_MAX && !self.0.contains_key(&subject) {
+            self.0.clear();
+        }
+        change(self.0.entry(subject).or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sanderling_testkit::seed;
+
+    const COUNT_MAX: usize = 128;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    /// An address in the IPv6 /64 with this number, of `2001:db8::/32`.
+    fn in_network(number: u32) -> IpAddr {
+        std::net::Ipv6Addr::from_bits(0x2001_0db8 << 96 | u128::from(number) << 64 | 1).into()
+    }
+
+    #[test]
+    fn known_networks_are_first_then_those_with_fewer_wrong_passwords_then_the_newest() {
+        let mut queue = LoginQueue::default();
+        let origin = |text: &str, name: u64| Origin::new(address(text), name);
+        queue.note(&origin("192.0.2.1", 1), true, 0);
+        queue.note(&origin("2001:db8:1:100::1", 1), true, 0);
+        for text in ["198.51.100.1", "2001:db8:2:100::1"] {
+            queue.note(&origin(text, 1), false, 0);
+        }
+        for text in [
+            "203.0.113.1",
+            "192.0.2.99",
+            "198.51.100.1",
+            "198.51.100.2",
+            "2001:db8:2:1ff::1",
+            "2001:db8:2:200::1",
+            "2001:db8:1:1ff::1",
+            "::ffff:192.0.2.5",
+            "203.0.113.2",
+        ] {
+            assert_eq!(queue.push(text, origin(text, 2), COUNT_MAX, 1), Ok(None));
+        }
+        let order: Vec<&str> = std::iter::from_fn(|| queue.take_next(2)).map(|(text, _)| text).collect();
+        let expected = [
+            "::ffff:192.0.2.5",
+            "2001:db8:1:1ff::1",
+            "192.0.2.99",
+            "203.0.113.2",
+            "203.0.113.1",
+            "2001:db8:2:200::1",
+            "2001:db8:2:1ff::1",
+            "198.51.100.2",
+            "198.51.100.1",
+        ];
+        assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn full_queue_refuses_the_last_in_the_order() {
+        let mut queue = LoginQueue::default();
+        let (guessing, other) = (Origin::new(address("192.0.2.1"), 1), Origin::new(address("198.51.100.1"), 2));
+        queue.note(&guessing, false, 0);
+        assert_eq!(queue.push(1, guessing, 2, 1), Ok(None));
+        assert_eq!(queue.push(2, guessing, 2, 1), Ok(None));
+        assert_eq!(queue.push(3, other, 2, 1), Ok(Some(1)), "the one that has waited for longest");
+        assert_eq!(queue.push(4, other, 2, 1), Ok(Some(2)));
+        assert_eq!(queue.push(5, guessing, 2, 1), Err(5));
+        assert_eq!(queue.push(6, other, 2, 1), Ok(Some(3)));
+        assert_eq!(queue.take_expired(WAIT_MS_MAX), None);
+        assert_eq!([(); 3].map(|()| queue.take_expired(WAIT_MS_MAX + 1)), [Some(4), Some(6), None]);
+    }
+
+    #[test]
+    fn wrong_passwords_are_forgotten_and_right_ones_kept_within_the_bound() {
+        let mut queue = LoginQueue::<()>::default();
+        let right = Origin::new(address("192.0.2.1"), 0);
+        queue.note(&right, true, 0);
+        for number in 0..20_000 {
+            queue.note(&Origin::new(in_network(number << 16), u64::from(number)), false, u64::from(number));
+            assert!(queue.standings.0.len() <= STANDINGS_MAX);
+        }
+        let rank = |origin, now_ms| queue.standings.rank(origin, now_ms);
+        assert!(!rank(&right, KNOWN_MS - 1).is_unknown && rank(&right, KNOWN_MS).is_unknown);
+        let last = Origin::new(in_network(19_999 << 16), 19_999);
+        assert_eq!((rank(&last, 20_000).wrong_from_networks, rank(&last, 20_000).wrong_for_name), (3, 1));
+        assert_eq!(rank(&last, 20_000 + HALF_LIFE_MS).wrong_from_networks, 0);
+    }
+
+    /// Clients that guess, and others.
+    struct Attack {
+        per_s: u64,
+        /// The /64 of a guess.
+        network: fn(&mut fastrand::Rng) -> u32,
+        /// Names that are guessed for.
+        name_count: u64,
+        /// The others have given a right password before.
+        is_known: bool,
+    }
+
+    /// Simulates two minutes on two processors, in which a check takes 50 ms. The share of the others, one a second from
+    /// a network of its own, that were answered within two seconds in the second minute.
+    fn served_share(attack: &Attack) -> f64 {
+        const CHECK_MS: u64 = 50;
+        let mut random = fastrand::Rng::with_seed(seed());
+        let mut queue = LoginQueue::default();
+        let mut running: Vec<(u64, Option<u64>, Origin)> = Vec::new();
+        let (mut served, mut due) = (0, 0.0);
+        for now_ms in 0..120_000 {
+            due += attack.per_s as f64 / 1_000.0;
+            while due >= 1.0 {
+                due -= 1.0;
+                let network = (attack.network)(&mut random);
+                let origin = Origin::new(in_network(network), random.u64(..attack.name_count));
+                let _ = queue.push(None, origin, COUNT_MAX, now_ms);
+            }
+            if now_ms % 1_000 == 7 {
+                let second = (now_ms / 1_000) as u32;
+                let origin = Origin::new(in_network(0xff00_0000 | second << 16), 1 << 40);
+                if attack.is_known {
+                    queue.note(&origin, true, now_ms);
+                }
+                let _ = queue.push(Some(now_ms), origin, COUNT_MAX, now_ms);
+            }
+            while let Some(at) = running.iter().position(|(end_ms, ..)| *end_ms <= now_ms) {
+                let (_, honest_since, origin) = running.swap_remove(at);
+                queue.note(&origin, honest_since.is_some(), now_ms);
+                let is_in_time = honest_since.is_some_and(|since| since >= 60_000 && now_ms - since <= 2_000);
+                served += u32::from(is_in_time);
+            }
+            while queue.take_expired(now_ms).is_some() {}
+            while running.len() < 2
+                && let Some((honest_since, origin)) = queue.take_next(now_ms)
+            {
+                running.push((now_ms + CHECK_MS, honest_since, origin));
+            }
+        }
+        f64::from(served) / 58.0
+    }
+
+    #[test]
+    fn honest_clients_are_served_during_an_attack() {
+        let one_site = |random: &mut fastrand::Rng| random.u32(..160);
+        let botnet = |random: &mut fastrand::Rng| random.u32(..2_000) << 16;
+        let unlimited = |random: &mut fastrand::Rng| random.u32(..0xff00) << 16;
+        for per_s in [42, 600] {
+            for name_count in [1, 1_000_000] {
+                for is_known in [false, true] {
+                    let share = |network| served_share(&Attack { per_s, network, name_count, is_known });
+                    assert!(share(one_site) >= 0.95, "{per_s} {name_count} {is_known}");
+                    assert!(share(botnet) >= 0.95, "{per_s} {name_count} {is_known}");
+                    // Each guess from another network, for another name.
+                    if is_known || name_count == 1 {
+                        assert!(share(unlimited) >= 0.95, "{per_s} {name_count} {is_known}");
+                    }
+                }
+            }
+        }
+    }
+}
