@@ -26,6 +26,7 @@ struct Shared {
 impl ServerTls {
     /// `alpn`: the protocols of the listener, the preferred one first. A client that asks for others alone is refused;
     /// one that asks for none is served.
+    #[expect(clippy::needless_pass_by_value, reason = "the configurations keep the parts")]
     pub fn new(certificates: Arc<CertificateStore>, tickets: Arc<TicketKeys>, alpn: &[Alpn]) -> ServerTls {
         let configs = SuiteOrder::ALL.map(|order| (order, Arc::new(config_of(order, &certificates, &tickets, alpn))));
         ServerTls(Arc::new(Shared { configs, certificates }))
