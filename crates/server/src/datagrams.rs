@@ -193,7 +193,6 @@ impl<'s> Datagrams<'s> {
             }
         });
         let (snapshot, metrics, query_log) = (&self.snapshot, &*self.metrics, self.query_log.as_ref());
-        let reply_options = &*snapshot.reply_options;
         let mut panic_count = 0;
         if COUNT_MAX > 1 {
             panic_count += each(parsed, |_, parsed| parsed.prefetch_slot()).count();
