@@ -12,8 +12,8 @@ const SERVED_SHARE_MIN: f64 = 0.95;
 /// Guess passwords, more than the server can check, and log in meanwhile
 ///
 /// For each attack: the share of logins with a right password that had success within two seconds, and the times within
-/// which a half and 99 % of all had success. At least 95 % must have, also of those who have not logged in from their
-/// network before.
+/// which a half and 99 % of all had success. At least 95 % must have, also where no user has logged in from the network
+/// before.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Seconds in which users log in, during each attack

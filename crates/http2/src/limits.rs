@@ -91,8 +91,8 @@ const CONTROLS_PER_DATA: u32 = 2;
 /// Control frames that a client may send with each request, for example PRIORITY_UPDATE and PING.
 const CONTROLS_PER_RESPONSE: u32 = 4;
 
-/// Content sent for which the client may reset one stream more: a player that seeks in a video cancels a response of which
-/// it has received much, and one that wants to make the server work has to receive as much.
+/// Content sent for which the client may reset one stream more: a player that seeks in a video cancels a response of
+/// which it has received much, and a client that wants to make the server work has to receive as much.
 const CONTENT_BYTES_PER_RESET: u32 = 32 * 1024;
 /// Bytes that are received for each one of header fields and content, if they are no flood.
 const RECEIVED_PER_PAYLOAD: u64 = 8;
@@ -100,7 +100,8 @@ const RECEIVED_PER_PAYLOAD: u64 = 8;
 /// What is left of the budgets of a connection.
 ///
 /// Each is given back by what an honest client causes, up to its limit: none is a count over the life of a connection,
-/// which a long download would reach, and none grows by it, so that a flood after a download ends as soon as one before.
+/// which a long download would reach, and none grows by it, so that a flood after a download ends as soon as one
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budgets {
     resets: u32,

@@ -34,7 +34,7 @@ struct Socket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
     Answers,
-    /// The last answer has not come in time. Until it does, or the supervisor has replaced the keeper, nothing is asked.
+    /// The last answer has not come in time. Nothing is asked until it does, or the supervisor has replaced the keeper.
     IsLate,
     /// It is closed: the keeper has exited.
     HasEnded,

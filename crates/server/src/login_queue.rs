@@ -3,8 +3,8 @@
 //!
 //! Networks in which a right password was given come first, then those from which fewer wrong ones came. So a flood
 //! delays others only as long as it comes from networks that were not seen before. Every other check is chosen by the
-//! name instead, so that guesses for one name from many networks do not delay other names. Names that are in no file are
-//! treated as all others: what a client waits for does not show which ones are.
+//! name instead, so that guesses for one name from many networks do not delay other names. Names that are in no file
+//! are treated as all others: how long a client waits does not show which ones are.
 
 use crate::clock::Milliseconds;
 use std::cmp::Reverse;

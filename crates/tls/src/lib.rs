@@ -39,8 +39,8 @@
 //! # Keys
 //!
 //! A private key may be in another process: [`Certificate::with_remote_key`] takes a [`RemoteSigner`] that asks it, and
-//! that process signs with a [`PrivateKey`]; while it does not answer, handshakes wait. A key that is loaded here is erased when it is dropped, with aws-lc-rs;
-//! ring does not erase.
+//! that process signs with a [`PrivateKey`]; while it does not answer, handshakes wait. A key that is loaded here is
+//! erased when it is dropped, with aws-lc-rs; ring does not erase.
 #![forbid(unsafe_code)]
 
 #[cfg(not(any(feature = "aws-lc-rs", feature = "ring")))]
