@@ -80,6 +80,40 @@ impl<'c> NameValidation<'c> {
     }
 }
 
+/// What the name of a record for an authority begins with (RFC 8555 §8.4).
+const CHALLENGE_PREFIX: &str = "_acme-challenge.";
+
+/// The names at which authorities look for records: those of no other certificates may be claimed.
+#[derive(Debug, Default)]
+pub struct ChallengeNames<'c>(HashSet<&'c str>);
+
+impl<'c> ChallengeNames<'c> {
+    /// Those of the automatic certificates of `config`.
+    pub fn new(config: &'c Config) -> ChallengeNames<'c> {
+        let names = config.automatic_certificates().flat_map(|certificate| &certificate.names).map(DomainName::as_str);
+        ChallengeNames(names.map(|name| name.strip_prefix("*.").unwrap_or(name)).collect())
+    }
+
+    /// Whether an authority looks there, for one of these certificates.
+    pub fn has(&self, name: &str) -> bool {
+        name.strip_prefix(CHALLENGE_PREFIX).is_some_and(|name| self.0.contains(name))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Whether `text` is in base64url, as tokens and digests are (RFC 8555 §8.3, §8.4).
+pub fn is_challenge_token(text: &str) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !text.is_empty() && text.len() <= CHALLENGE_TOKEN_BYTES_MAX && text.bytes().all(is_digit)
+}
+
+/// Bytes of a token, or of a digest in base64url.
+const CHALLENGE_TOKEN_BYTES_MAX: usize = 255;
+
 impl Config {
     /// The names of automatic certificates that no authority can validate.
     pub fn validation_problems(&self) -> Vec<Diagnostic> {
@@ -97,6 +131,30 @@ impl Config {
 mod tests {
     use super::*;
     use crate::ConfigSource;
+
+    #[test]
+    fn only_names_of_automatic_certificates_have_challenges() {
+        let text = "[certificates]\nagree_to_terms = true\n[domain.\"a.example\"]\nsite = \"a\"\nzone = \"a.zone\"\n\
+                    aliases = [\"www.a.example\", \"*.b.a.example\"]\n[domain.\"none.example\"]\nsite = \"a\"\ncertificate = \"none\"\n";
+        let config = ConfigSource::File("a.toml".into()).parse(text.as_bytes()).expect("correct");
+        let names = ChallengeNames::new(&config);
+        for (name, expected) in [
+            ("_acme-challenge.a.example", true),
+            ("_acme-challenge.www.a.example", true),
+            ("_acme-challenge.b.a.example", true),
+            ("_acme-challenge.other.a.example", false),
+            ("_acme-challenge.none.example", false),
+            ("a.example", false),
+            ("_acme-challenge.", false),
+            ("", false),
+        ] {
+            assert_eq!(names.has(name), expected, "{name}");
+        }
+        assert_eq!(
+            (names.count(), ChallengeNames::new(&Config::default()).has("_acme-challenge.a.example")),
+            (3, false)
+        );
+    }
 
     #[test]
     fn names_are_validated_in_their_zone_or_over_http() {

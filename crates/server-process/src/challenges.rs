@@ -5,7 +5,8 @@
 //! above it for this name alone, so that a large zone is not built again, and a reload of that zone has no effect on
 //! it.
 
-use sanderling_config::{Config, DomainName};
+use sanderling_config::log::log_warning;
+use sanderling_config::{ChallengeNames, Config, DomainName, is_challenge_token};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{HashSeed, Zone, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
 use sanderling_ipc::agent::Challenge;
@@ -16,8 +17,9 @@ use std::sync::Arc;
 
 /// Seconds for which resolvers keep a record: the next order has another one.
 const TTL_S: u32 = 5;
-/// Bytes of a text: it is a digest in base64url.
-const TEXT_BYTES_MAX: usize = 255;
+/// Records, and tokens, for each name of an automatic certificate: an order has one for the name and one for a wildcard,
+/// and an order before it may not have ended.
+const PER_NAME_MAX: usize = 4;
 
 /// The challenges of the orders in progress.
 #[derive(Debug, Default)]
@@ -27,20 +29,34 @@ pub(crate) struct ActiveChallenges {
 }
 
 impl ActiveChallenges {
-    /// Those of `challenges` that have a valid form.
-    pub(crate) fn new(challenges: Vec<Challenge>) -> ActiveChallenges {
-        let mut tokens = Vec::new();
+    /// Those of `challenges` that have a valid form, for names of automatic certificates: the agent must not be able to
+    /// claim others.
+    pub(crate) fn new(challenges: Vec<Challenge>, config: &Config) -> ActiveChallenges {
+        let names = ChallengeNames::new(config);
+        let (mut tokens, tokens_max) = (Vec::new(), names.count() * PER_NAME_MAX);
         let mut texts: BTreeMap<DomainName, Vec<String>> = BTreeMap::new();
+        let mut ignored_count = 0_u64;
         for challenge in challenges {
             match challenge {
-                Challenge::Http { token, content } if is_token(&token) => tokens.push((token, content)),
-                Challenge::Dns { name, text } if is_token(&text) => {
-                    if let Ok(name) = DomainName::parse(&name) {
-                        texts.entry(name).or_default().push(text);
+                Challenge::Http { token, content }
+                    if is_key_authorization(&content, &token) && tokens.len() < tokens_max =>
+                {
+                    tokens.push((token, content));
+                }
+                Challenge::Dns { name, text } if is_challenge_token(&text) && names.has(&name) => {
+                    let Ok(name) = DomainName::parse(&name) else { continue };
+                    let of_name = texts.entry(name).or_default();
+                    if of_name.len() < PER_NAME_MAX {
+                        of_name.push(text);
                     }
                 }
-                Challenge::Http { .. } | Challenge::Dns { .. } => {}
+                Challenge::Http { .. } | Challenge::Dns { .. } => ignored_count += 1,
             }
+        }
+        if ignored_count > 0 {
+            log_warning(&format!(
+                "ignoring {ignored_count} challenges that are for no name of an automatic certificate, or malformed"
+            ));
         }
         let tokens = (!tokens.is_empty()).then(|| Arc::new(tokens.into_iter().collect()));
         ActiveChallenges { tokens, texts }
@@ -69,10 +85,10 @@ impl ActiveChallenges {
     }
 }
 
-/// Whether `text` is in base64url, as tokens and digests are (RFC 8555 §8.3, §8.4).
-fn is_token(text: &str) -> bool {
-    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    !text.is_empty() && text.len() <= TEXT_BYTES_MAX && text.bytes().all(is_digit)
+/// Whether `content` is the token with the digest of the account's key (RFC 8555 §8.1).
+fn is_key_authorization(content: &str, token: &str) -> bool {
+    let digest = content.strip_prefix(token).and_then(|rest| rest.strip_prefix('.'));
+    is_challenge_token(token) && digest.is_some_and(is_challenge_token)
 }
 
 fn challenge_zone(name: &DomainName, texts: &[String], seed: HashSeed) -> Option<Zone> {
@@ -92,6 +108,14 @@ fn challenge_zone(name: &DomainName, texts: &[String], seed: HashSeed) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sanderling_config::ConfigSource;
+
+    /// With automatic certificates for example.com and a.example.
+    fn config() -> Config {
+        let domain = |name: &str| format!("[domain.\"{name}\"]\nsite = \"public\"\n");
+        let text = format!("[certificates]\nagree_to_terms = true\n{}{}", domain("example.com"), domain("a.example"));
+        ConfigSource::File("sanderling.toml".into()).parse(text.as_bytes()).expect("correct")
+    }
 
     fn dns(name: &str, text: &str) -> Challenge {
         Challenge::Dns { name: name.to_owned(), text: text.to_owned() }
@@ -101,11 +125,13 @@ mod tests {
     fn records_are_beside_the_zones() {
         let zones = Arc::new(ZoneMap::new(HashSeed(1), []));
         let none = ActiveChallenges::default();
-        let config = Config::default();
+        let config = config();
         assert!(none.tokens().is_none() && none.overlay(&zones, &config).entries().is_empty());
         let name = "_acme-challenge.example.com";
-        let one =
-            ActiveChallenges::new(vec![dns(name, "one"), dns(name, "two"), dns("_acme-challenge.a.example", "x")]);
+        let one = ActiveChallenges::new(
+            vec![dns(name, "one"), dns(name, "two"), dns("_acme-challenge.a.example", "x")],
+            &config,
+        );
         let overlaid = one.overlay(&zones, &config);
         let apexes: Vec<_> = overlaid.entries().iter().map(|entry| entry.apex().to_string()).collect();
         assert_eq!(apexes.len(), 2, "{apexes:?}");
@@ -115,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_is_no_token_is_not_answered() {
-        let of = |challenge| ActiveChallenges::new(vec![challenge]);
+        let of = |challenge| ActiveChallenges::new(vec![challenge], &config());
         for text in ["", "a b", "\"", "a\n@ A 192.0.2.1", &"x".repeat(256)] {
             assert!(of(dns("_acme-challenge.example.com", text)).texts.is_empty(), "{text:?}");
             let http = Challenge::Http { token: text.to_owned(), content: "content".to_owned() };
@@ -124,5 +150,37 @@ mod tests {
         assert!(of(dns("..", "text")).texts.is_empty());
         let http = Challenge::Http { token: "token".to_owned(), content: "token.key".to_owned() };
         assert!(of(http).tokens().is_some());
+        for content in ["content", "other.key", "token.", "token.<script>"] {
+            let http = Challenge::Http { token: "token".to_owned(), content: content.to_owned() };
+            assert!(of(http).tokens().is_none(), "{content}");
+        }
+    }
+
+    #[test]
+    fn other_names_than_those_of_automatic_certificates_cannot_be_claimed() {
+        let zones = Arc::new(ZoneMap::new(HashSeed(1), []));
+        let config = config();
+        for name in [
+            "example.com",
+            "com",
+            ".",
+            "",
+            "www.example.com",
+            "_acme-challenge.www.example.com",
+            "_acme-challenge.com",
+            "a._acme-challenge.example.com",
+        ] {
+            let claimed = ActiveChallenges::new(vec![dns(name, "x")], &config);
+            assert!(claimed.overlay(&zones, &config).entries().is_empty(), "{name}");
+        }
+        let none = Config::default();
+        let http = Challenge::Http { token: "token".to_owned(), content: "token.key".to_owned() };
+        let claimed = ActiveChallenges::new(vec![dns("_acme-challenge.example.com", "x"), http.clone()], &none);
+        assert!(claimed.tokens().is_none() && claimed.texts.is_empty());
+        // Their number is bounded.
+        let many = (0..100).map(|number| dns("_acme-challenge.example.com", &number.to_string()));
+        let https = (0..100).map(|_| http.clone());
+        let bounded = ActiveChallenges::new(many.chain(https).collect(), &config);
+        assert_eq!(bounded.texts.values().map(Vec::len).sum::<usize>(), PER_NAME_MAX);
     }
 }

@@ -390,7 +390,7 @@ impl<'s> ControlLoop<'s> {
         let challenges = received.challenges.ok_or_else(|| io::Error::other("none came with the command"));
         match challenges.and_then(challenges_from_memfd) {
             Ok(challenges) => {
-                self.challenges = ActiveChallenges::new(challenges);
+                self.challenges = ActiveChallenges::new(challenges, &self.state.config);
                 let (tokens, zones) =
                     (self.challenges.tokens(), self.challenges.overlay(&self.zones, &self.state.config));
                 self.server.update_snapshot(|snapshot| {

@@ -9,7 +9,9 @@ use crate::record_sink::RecordSink;
 use crate::wire_name::wire_name_of;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::log::log_error;
-use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName, Zone as ZoneConfig, ZoneOrigin};
+use sanderling_config::{
+    ChallengeNames, Config, DerivedKind, DerivedRrset, DomainName, Zone as ZoneConfig, ZoneOrigin, is_challenge_token,
+};
 use sanderling_dns::zonefile::{AliasRecord, Entry, Parser, ParserLimits, Position, Record};
 use sanderling_dns::{Name, NameBuf, Rtype};
 use sanderling_ipc::derived::{DerivedRecord, DerivedSet};
@@ -34,8 +36,16 @@ pub struct ZoneDerivation {
 }
 
 impl ZoneDerivation {
-    fn new(rrsets: Vec<DerivedRrset>, zone: &DomainName, set: &DerivedSet, resolves_aliases: bool) -> ZoneDerivation {
-        let zone = set.zones.get(zone.as_str()).cloned().unwrap_or_default();
+    fn new(
+        rrsets: Vec<DerivedRrset>,
+        zone: &DomainName,
+        set: &DerivedSet,
+        challenge_names: &ChallengeNames<'_>,
+        resolves_aliases: bool,
+    ) -> ZoneDerivation {
+        let mut zone = set.zones.get(zone.as_str()).cloned().unwrap_or_default();
+        // The configuration does not list them: the agent must not be able to add records at other names.
+        zone.records.retain(|record| record.kind != DerivedKind::Challenge || is_challenge(record, challenge_names));
         ZoneDerivation { rrsets, records: zone.records, change_count: zone.change_count, resolves_aliases }
     }
 
@@ -54,17 +64,24 @@ impl ZoneDerivation {
     }
 }
 
+/// Whether an authority looks for this record, for a certificate of the configuration.
+fn is_challenge(record: &DerivedRecord, names: &ChallengeNames<'_>) -> bool {
+    let text = record.data.strip_prefix('"').and_then(|data| data.strip_suffix('"'));
+    names.has(&record.owner) && text.is_some_and(is_challenge_token)
+}
+
 /// What is derived for the zones of a server process.
 pub struct Derivations<'c> {
     config: &'c Config,
     set: &'c DerivedSet,
     by_zone: HashMap<&'c DomainName, Vec<DerivedRrset>>,
+    challenge_names: ChallengeNames<'c>,
 }
 
 impl<'c> Derivations<'c> {
     /// For the zones of `config` and of its folder, of which the agent has made `set`.
     pub fn new(config: &'c Config, set: &'c DerivedSet) -> Derivations<'c> {
-        Derivations { config, set, by_zone: config.derived_rrsets() }
+        Derivations { config, set, by_zone: config.derived_rrsets(), challenge_names: ChallengeNames::new(config) }
     }
 
     /// What is derived for `zone`. One that is signed is without: its signed version has the records. Nothing is
@@ -78,16 +95,17 @@ impl<'c> Derivations<'c> {
             return Arc::new(ZoneDerivation { resolves_aliases, ..ZoneDerivation::default() });
         }
         let rrsets = self.by_zone.get(&zone.apex).cloned().unwrap_or_default();
-        Arc::new(ZoneDerivation::new(rrsets, &zone.apex, self.set, resolves_aliases))
+        Arc::new(ZoneDerivation::new(rrsets, &zone.apex, self.set, &self.challenge_names, resolves_aliases))
     }
 }
 
 /// What is derived for the zones of `config` that are signed, of which the agent has made `set`.
 pub fn signed_derivations(config: &Config, set: &DerivedSet) -> HashMap<DomainName, Arc<ZoneDerivation>> {
-    let mut by_zone = config.derived_rrsets();
+    let (mut by_zone, challenge_names) = (config.derived_rrsets(), ChallengeNames::new(config));
     let of_zone = |zone: &ZoneConfig| {
         let rrsets = by_zone.remove(&zone.apex).unwrap_or_default();
-        let derivation = ZoneDerivation::new(rrsets, &zone.apex, set, config.resolves_aliases());
+        let resolves_aliases = config.resolves_aliases();
+        let derivation = ZoneDerivation::new(rrsets, &zone.apex, set, &challenge_names, resolves_aliases);
         (zone.apex.clone(), Arc::new(derivation))
     };
     config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_some()).map(of_zone).collect()

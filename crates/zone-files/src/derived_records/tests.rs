@@ -179,6 +179,23 @@ fn challenges_are_added_to_records_of_the_file_unless_the_name_is_delegated_or_a
     }
 }
 
+#[test]
+fn challenges_at_other_names_or_with_other_data_are_not_added() {
+    for (owner, data) in [
+        ("a.test", "\"one\""),
+        ("mail.a.test", "\"one\""),
+        ("_acme-challenge.mail.a.test", "\"one\""),
+        ("_acme-challenge.a.test", "\"v=spf1 +all\""),
+        ("_acme-challenge.a.test", "one"),
+        ("_acme-challenge.a.test. 5 IN A 192.0.2.1\n;", "\"one\""),
+    ] {
+        let zone = DerivedZone { change_count: 1, records: vec![record(DerivedKind::Challenge, owner, data)] };
+        let set = DerivedSet { zones: BTreeMap::from([("a.test".to_owned(), zone)]) };
+        let (shown, _) = merged_with(&set, CONFIG, APEX);
+        assert!(!shown.contains(" TXT ") && !shown.contains("192.0.2.1"), "{owner}: {shown}");
+    }
+}
+
 /// The zone of the file with a policy for mail servers of this head.
 fn with_policy(head: &str, file: &str) -> (Vec<String>, Vec<String>) {
     let records = vec![
