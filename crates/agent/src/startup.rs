@@ -40,14 +40,29 @@ pub fn run(source: &ConfigSource, state: &Path) -> Exit {
     }
     match try_run(source, state) {
         Ok(()) => Exit::Success,
-        Err(error) => {
+        // The supervisor has logged it.
+        Err(Unable::Reported) => Exit::Failure,
+        Err(Unable::Unreported(error)) => {
             log_error(&format!("the agent cannot run: {}", error_text(&error)));
             Exit::Failure
         }
     }
 }
 
-fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
+/// Why the agent cannot run.
+enum Unable {
+    /// The supervisor knows it.
+    Reported,
+    Unreported(io::Error),
+}
+
+impl From<io::Error> for Unable {
+    fn from(error: io::Error) -> Unable {
+        Unable::Unreported(error)
+    }
+}
+
+fn try_run(source: &ConfigSource, state: &Path) -> Result<(), Unable> {
     // The supervisor handles those of the terminal, which reach both.
     let _signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     signals::unblock_all()?;
@@ -57,10 +72,12 @@ fn try_run(source: &ConfigSource, state: &Path) -> io::Result<()> {
     let mut for_failure = Connection::from_fd(connection.try_clone()?)?;
     let connection = Connection::from_fd(connection)?;
     let configuration = configuration.ok_or_else(missing)?;
-    run_with(source, state, connection, &configuration, tsig_secrets).inspect_err(|error| {
-        // For the status. Without a supervisor, nobody needs it.
-        let reason = Text::new(&error_text(error));
-        let _ = for_failure.send(&Message::Event(Event::AgentFailed(reason)));
+    run_with(source, state, connection, &configuration, tsig_secrets).map_err(|error| {
+        let reason = Text::new(&error_text(&error));
+        match for_failure.send(&Message::Event(Event::AgentFailed(reason))) {
+            Ok(()) => Unable::Reported,
+            Err(_) => Unable::Unreported(error),
+        }
     })
 }
 

@@ -1,4 +1,4 @@
-//! When a server process that has exited is restarted: at once, unless it exited right after its start.
+//! When a process that has exited is restarted: at once, unless it exited right after its start.
 
 use std::time::Duration;
 
@@ -7,16 +7,35 @@ const QUICK_EXIT_MAX: Duration = Duration::from_millis(100);
 /// The first delay; each further quick exit doubles it.
 const DELAY_MIN: Duration = Duration::from_millis(10);
 const DELAY_MAX: Duration = Duration::from_secs(5);
+/// The same for a process that no client waits for.
+const BACKGROUND_DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// The delay between restarts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Backoff {
     quick_exit_count: u32,
     /// Restarts so far.
     pub(super) restart_count: u64,
+    delay_max: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Backoff {
+        Backoff { quick_exit_count: 0, restart_count: 0, delay_max: DELAY_MAX }
+    }
 }
 
 impl Backoff {
+    /// For a process that no client waits for.
+    pub(super) fn of_background() -> Backoff {
+        Backoff { delay_max: BACKGROUND_DELAY_MAX, ..Backoff::default() }
+    }
+
+    /// The next exit is the first one: what has led to those before may have been corrected.
+    pub(super) fn forget_exits(&mut self) {
+        self.quick_exit_count = 0;
+    }
+
     /// The delay after the exit of a process that has served for `served`.
     pub(super) fn delay_after(&mut self, served: Duration) -> Duration {
         self.restart_count += 1;
@@ -26,7 +45,7 @@ impl Backoff {
         }
         let doubled = DELAY_MIN.saturating_mul(1_u32.checked_shl(self.quick_exit_count).unwrap_or(u32::MAX));
         self.quick_exit_count = self.quick_exit_count.saturating_add(1);
-        doubled.min(DELAY_MAX)
+        doubled.min(self.delay_max)
     }
 }
 
@@ -50,6 +69,11 @@ mod tests {
         assert_eq!(delays[..10], [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5000]);
         assert!(delays[10..].iter().all(|&delay_ms| delay_ms == 5000));
         assert_eq!(backoff.delay_after(QUICK_EXIT_MAX), Duration::ZERO);
+        assert_eq!(backoff.delay_after(Duration::ZERO), DELAY_MIN);
+        let mut backoff = Backoff::of_background();
+        let total: Duration = (0..30).map(|_| backoff.delay_after(Duration::ZERO)).sum();
+        assert!(total > BACKGROUND_DELAY_MAX * 16, "{total:?}");
+        backoff.forget_exits();
         assert_eq!(backoff.delay_after(Duration::ZERO), DELAY_MIN);
     }
 }

@@ -39,7 +39,7 @@ const EXIT_TIME: Duration = Duration::from_secs(1);
 const WAITING_MAX: usize = 16;
 
 /// What is known of the agent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Agent {
     /// The state folder that an argument of `serve` gives.
     pub(super) state_argument: Option<PathBuf>,
@@ -56,6 +56,8 @@ pub(super) struct Agent {
     pub(super) report: Option<AgentReport>,
     /// Why there is no agent that works.
     problem: Option<String>,
+    /// What of it is in the log: the same is not written again until an agent has worked.
+    logged_problem: Option<String>,
     /// The process ID of the agent that has sent the report.
     reporter: Option<i32>,
 }
@@ -71,7 +73,34 @@ struct AgentProcess {
     is_killed: bool,
 }
 
+impl Default for Agent {
+    fn default() -> Agent {
+        Agent {
+            state_argument: None,
+            process: None,
+            config: None,
+            start_at: None,
+            backoff: Backoff::of_background(),
+            waiting: Vec::new(),
+            challenges: None,
+            report: None,
+            problem: None,
+            logged_problem: None,
+            reporter: None,
+        }
+    }
+}
+
 impl Agent {
+    /// It does not work because of this. `None` if that is in the log already, else the text for it.
+    fn note_problem(&mut self, problem: String) -> Option<&str> {
+        self.problem = Some(problem.clone());
+        if self.logged_problem.as_ref() == Some(&problem) {
+            return None;
+        }
+        Some(self.logged_problem.insert(problem))
+    }
+
     /// The descriptors to poll.
     pub(super) fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.process.iter().flat_map(|process| {
@@ -126,10 +155,17 @@ impl Agent {
     /// Has an agent started that reads the files of authorities again, unless all certificates are requested without
     /// errors: a root, or the key of an external account, may have been corrected.
     pub(super) fn read_authorities_again(&mut self) {
+        if self.problem.is_some() && self.process.is_none() {
+            // It may have been corrected as well.
+            self.backoff.forget_exits();
+            self.start_at = self.start_at.map(|_| Instant::now());
+        }
         let authorities =
             self.config.iter().filter_map(|config| config.acme.as_ref()).flat_map(|acme| &acme.authorities);
         let has_files = |authority: &Authority| authority.external_account.is_some() || authority.root.is_some();
-        let has_failed = |report: &AgentReport| report.certificates.iter().any(|one| one.last_error.is_some());
+        let has_failed = |report: &AgentReport| {
+            report.certificates.iter().any(|one| one.last_error.is_some() || !one.failing_names.is_empty())
+        };
         if authorities.into_iter().any(has_files) && self.report.as_ref().is_none_or(has_failed) {
             self.config = None;
         }
@@ -216,9 +252,9 @@ impl Supervisor {
         }
         self.agent.start_at = None;
         if let Err(error) = self.start_agent(&needed) {
-            let problem = error_text(&error);
-            log_warning(&format!("cannot start the agent: {problem}; trying again"));
-            self.agent.problem = Some(problem);
+            if let Some(problem) = self.agent.note_problem(error_text(&error)) {
+                log_warning(&format!("cannot start the agent: {problem}; trying again"));
+            }
             self.agent.start_at = Some(Instant::now() + self.agent.backoff.delay_after(Duration::ZERO));
         }
     }
@@ -273,7 +309,7 @@ impl Supervisor {
                 (Event::AgentReport, Some(file)) => match AgentReport::from_memfd(file) {
                     Ok(report) => {
                         (self.agent.report, self.agent.reporter) = (Some(report), self.agent.pid());
-                        self.agent.problem = None;
+                        (self.agent.problem, self.agent.logged_problem) = (None, None);
                     }
                     Err(error) => log_error(&format!("the agent sends a malformed report: {}", error_text(&error))),
                 },
@@ -281,7 +317,11 @@ impl Supervisor {
                     let config = Arc::clone(&self.active.config);
                     self.secrets.pass_on_again(&config);
                 }
-                (Event::AgentFailed(reason), None) => self.agent.problem = Some(reason.to_string()),
+                (Event::AgentFailed(reason), None) => {
+                    if let Some(problem) = self.agent.note_problem(reason.to_string()) {
+                        log_error(&format!("the agent cannot run: {problem}; trying again"));
+                    }
+                }
                 (Event::Heartbeat, None) => {}
                 (Event::KeeperLost, None) => self.keeper.forget_agent(),
                 (Event::CertificateStored { name }, None) => {
@@ -372,7 +412,8 @@ impl Supervisor {
         let lifetime = Some(process.started_at.elapsed()).filter(|lifetime| *lifetime >= QUICK_EXIT_MAX);
         let delay = self.agent.backoff.delay_after(lifetime.unwrap_or_default());
         self.agent.start_at = Some(Instant::now() + if process.is_killed { Duration::ZERO } else { delay });
-        if !process.is_killed || status != ExitStatus::Signaled(SIGKILL) {
+        let has_said_why = self.agent.problem.is_some() && self.agent.problem == self.agent.logged_problem;
+        if (!process.is_killed || status != ExitStatus::Signaled(SIGKILL)) && !has_said_why {
             log_error(&format!("agent {} {status}; restarting", process.handle.pid()));
             self.agent.problem.get_or_insert_with(|| format!("it {status}; see the log"));
         }
@@ -493,6 +534,16 @@ mod tests {
     fn start_that_must_wait_for_a_serving_process_does_not_wake_the_supervisor() {
         let agent = Agent { start_at: Some(Instant::now()), ..Agent::default() };
         assert_eq!((agent.next_deadline(false), agent.next_deadline(true)), (None, agent.start_at));
+    }
+
+    #[test]
+    fn same_problem_is_in_the_log_once() {
+        let mut agent = Agent::default();
+        let mut log = |problem: &str| agent.note_problem(problem.to_owned()).map(str::to_owned);
+        assert_eq!(log("no folder"), Some("no folder".to_owned()));
+        assert_eq!([log("no folder"), log("no folder")], [None, None]);
+        assert_eq!((log("full disk"), log("full disk")), (Some("full disk".to_owned()), None));
+        assert_eq!(agent.problem(), Some("full disk"));
     }
 
     #[test]
