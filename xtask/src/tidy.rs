@@ -13,7 +13,7 @@ use crate::program::{Log, Outcome};
 const MAY_IMPORT: &[(&str, &[&str])] = &[
     (
         "crates/sanderling",
-        &["probe", "top", "supervisor", "server-process", "agent", "keeper", "state", "ipc", "config", "os"],
+        &["probe", "top", "supervisor", "server-process", "agent", "keeper", "state", "tls", "ipc", "config", "os"],
     ),
     ("crates/probe", &["config", "os", "table"]),
     ("crates/top", &["config", "os"]),
@@ -25,7 +25,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/supervisor", &["listeners", "ipc", "config", "os", "state"]),
     ("crates/agent", &["zone-files", "ipc", "config", "os", "state", "tls", "dnssec", "dns", "http"]),
     ("crates/keeper", &["ipc", "state", "config", "os", "tls", "dnssec", "dns"]),
-    ("crates/state", &[]),
+    ("crates/state", &["os"]),
     ("crates/dnssec", &["dns", "calendar"]),
     ("crates/zone-files", &["ipc", "config", "os", "dns"]),
     ("crates/listeners", &["config", "os"]),

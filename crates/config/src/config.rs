@@ -633,8 +633,12 @@ impl CookieSecretFile {
     }
 }
 
-/// The content of a file that may have a private key. It is erased.
-pub(super) type SecretContent = Zeroizing<Vec<u8>>;
+/// The content of a file that may have a private key. It is erased when it is dropped.
+pub type SecretContent = Zeroizing<Vec<u8>>;
+
+/// The part of the lifetime before its end in which a certificate that the server requests is renewed, whatever its
+/// authority suggests.
+pub const LATEST_RENEWAL_PART: u64 = 6;
 
 /// The files of a certificate and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]

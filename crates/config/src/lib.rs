@@ -44,8 +44,8 @@ pub use account::lookup_user;
 pub use authorities::{Acme, Authority, ExternalAccount};
 pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole};
 pub use config::{
-    CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, Metrics, RateLimit, Resolver,
-    SocketsPerAddress, TrustedProxies, UserAndGroup, processor_count,
+    CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, LATEST_RENEWAL_PART, Metrics,
+    RateLimit, Resolver, SecretContent, SocketsPerAddress, TrustedProxies, UserAndGroup, processor_count,
 };
 pub use config_source::{CONFIG_VARIABLE, ConfigSource, SearchPaths};
 pub use derive::{DerivedKind, DerivedRecords, DerivedRrset};
@@ -56,7 +56,7 @@ pub use keys::EXAMPLE;
 pub use limits::{Limits, UNLIMITED, help_text as limits_help};
 pub use listen_address::parse_listen_address;
 pub use mail_policy::{MailPolicy, MailPolicyMode, complete_mail_policy};
-pub use name_validation::{NameValidation, ValidationMethod};
+pub use name_validation::{ChallengeNames, NameValidation, ValidationMethod, is_challenge_token};
 pub use path_rules::{AccessRule, AuthRule, PathRules};
 pub use paths::{COOKIE_SECRET_BYTES, CookieSecret};
 pub use private_files::PrivateFile;

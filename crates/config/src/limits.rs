@@ -227,6 +227,8 @@ limits! {
         "Time from a new certificate to its renewal at the least, whatever its authority suggests.";
     name_servers_timeout_ms: u64 = 300_000 in 1_000..=86_400_000,
         "Time in which all name servers of a zone answer a challenge; then it is tried again later.";
+    on_renew_interval_ms: u64 = 60_000 in 1_000..=86_400_000,
+        "Time between two runs of the command `on_renew` of a domain at the least.";
     on_renew_timeout_ms: u64 = 60_000 in 1_000..=3_600_000,
         "Time in which the command `on_renew` of a domain ends; then it is killed.";
     dns_cname_chain_max: usize = 16 in 1..=64,

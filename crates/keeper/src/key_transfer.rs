@@ -10,14 +10,18 @@ use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_dns::{Name, NameBuf, Rtype};
 use sanderling_dnssec::zone_keys::KeyRequest;
 use sanderling_dnssec::{Algorithm, KeyRole, PublicKey, SigningState};
+use sanderling_os::directory::Directory;
 use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// The folder with the states of zones, below the state folder.
 const SIGNING: &str = "signing";
+/// Bytes of the state of a zone.
+const STATE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// The TTL in `.key` files. Other programs take their own.
 const TTL_S: u32 = 3600;
 /// The flags of DNSKEY records.
@@ -42,7 +46,7 @@ pub struct BindKey {
 /// Why they cannot be read.
 pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
     let keys = folder(state);
-    let of_state = read_state(&state_file(state, zone))?;
+    let of_state = read_state(state, &state_file(zone))?;
     let public: Vec<&PublicKey> = of_state.keys.public_keys().collect();
     if public.is_empty() {
         return Err(format!(
@@ -75,8 +79,8 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
             state.display()
         ));
     }
-    let file = state_file(state, zone);
-    let before = read_state(&file)?;
+    let name = state_file(zone);
+    let (file, before) = (state.join(&name), read_state(state, &name)?);
     if before.serial.is_some() {
         return Err(format!(
             "the zone {zone} is signed here with other keys; replace them with `sanderling dnssec rollover {zone}`"
@@ -124,18 +128,21 @@ fn folder(state: &Path) -> ZoneKeys {
     })
 }
 
-fn state_file(state: &Path, zone: &DomainName) -> PathBuf {
-    state.join(SIGNING).join(format!("{}.json", zone_file_name(zone)))
+/// The file with the state of a zone, below the state folder.
+fn state_file(zone: &DomainName) -> PathBuf {
+    Path::new(SIGNING).join(format!("{}.json", zone_file_name(zone)))
 }
 
-/// The state in `file`; that of a zone without keys if there is none.
-fn read_state(file: &Path) -> Result<SigningState, String> {
-    match fs::read(file) {
-        Ok(text) => serde_json::from_slice(&text).map_err(|error| {
-            format!("cannot read {}: {error}; restore it from a backup of the state folder", file.display())
-        }),
+/// The state in the file `name`; that of a zone without keys if there is none. The agent can write the folder, and this
+/// process may be root: no link is followed.
+fn read_state(state: &Path, name: &Path) -> Result<SigningState, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("cannot read {}: {error}", state.join(name).display());
+    let folder = Directory::open(state).map_err(|error| failed(&error))?;
+    match folder.open_without_links(name.as_os_str().as_bytes()).and_then(|file| file.read_all(STATE_BYTES_MAX)) {
+        Ok(text) => serde_json::from_slice(&text)
+            .map_err(|error| format!("{}; restore it from a backup of the state folder", failed(&error))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(SigningState::default()),
-        Err(error) => Err(format!("cannot read {}: {error}", file.display())),
+        Err(error) => Err(failed(&error)),
     }
 }
 
@@ -201,7 +208,8 @@ fn dnskey(zone: &DomainName, text: &str) -> Result<Vec<u8>, String> {
 fn own_as(state: &Path, paths: &[&Path]) -> Result<(), String> {
     let failed = |error| format!("cannot give the files to the owner of {}: {error}", state.display());
     let owner = fs::metadata(state).map_err(failed)?;
-    paths.iter().try_for_each(|path| chown(path, Some(owner.uid()), Some(owner.gid()))).map_err(failed)
+    // Not what a link leads to, which the agent may have put into the place of a file meanwhile.
+    paths.iter().try_for_each(|path| lchown(path, Some(owner.uid()), Some(owner.gid()))).map_err(failed)
 }
 
 #[cfg(test)]
@@ -239,16 +247,24 @@ mod tests {
         assert_eq!(tags.len(), 2);
         // Nothing is signed yet: the keys take the place of those before.
         assert_eq!(import(one.path(), &zone, &private_files[..1]), Ok(tags[..1].to_vec()));
-        let file = state_file(one.path(), &zone);
-        let mut state = read_state(&file).expect("written");
+        let name = state_file(&zone);
+        let file = one.path().join(&name);
+        let mut state = read_state(one.path(), &name).expect("written");
         assert_eq!((state.keys.public_keys().count(), state.keys_to_erase.len()), (1, 1));
         assert_eq!(import(one.path(), &zone, &private_files), Ok(tags.clone()));
-        state = read_state(&file).expect("written");
+        state = read_state(one.path(), &name).expect("written");
         assert_eq!((state.keys.public_keys().count(), state.keys_to_erase.len()), (2, 0));
         state.serial = Some(7);
         fs::write(&file, serde_json::to_vec(&state).expect("written")).expect("written");
         let error = import(one.path(), &zone, &private_files).expect_err("it is signed");
         assert!(error.contains("is signed here with other keys"), "{error}");
+        // A link of the agent is not followed.
+        let moved = files.path().join("state.json");
+        fs::rename(&file, &moved).expect("moved");
+        std::os::unix::fs::symlink(&moved, &file).expect("made");
+        let error = export(one.path(), &zone).err().expect("a link");
+        assert!(error.starts_with("cannot read "), "{error}");
+        fs::rename(&moved, &file).expect("moved back");
         let exported = export(one.path(), &zone).expect("exported");
         let mut again = Vec::new();
         for key in &exported {

@@ -6,8 +6,10 @@ use crate::file::{File, OPEN_FLAGS};
 use crate::path_walk;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 pub use crate::directory_entries::{DirectoryEntry, EntryKind};
@@ -85,6 +87,56 @@ impl Directory {
             return Directory::new(rustix::fs::openat(&self.descriptor, ".", DIRECTORY_FLAGS, Mode::empty())?);
         }
         self.descriptor_beneath(&[path, b"/"].concat()).and_then(Directory::new)
+    }
+
+    /// Opens the file or directory at `path`, relative to this directory, for reading, where no part of it is a link
+    /// (`ELOOP`, `ENOTDIR`): for directories that another user can write. Does not block on a FIFO.
+    pub fn open_without_links(&self, path: &[u8]) -> io::Result<File> {
+        self.descriptor_without_links(path, OPEN_FLAGS).map(File::new)
+    }
+
+    /// The metadata of what is at `path`, of the link itself if it is one, where no directory on it is a link.
+    pub fn metadata_without_links(&self, path: &[u8]) -> io::Result<crate::file::Metadata> {
+        let found = self.descriptor_without_links(path, OFlags::PATH | OFlags::CLOEXEC)?;
+        let metadata = crate::file::metadata(&found);
+        count(Syscall::Close);
+        metadata
+    }
+
+    /// Where the link at `path` leads to, where no directory on it is a link.
+    pub fn read_link(&self, path: &[u8]) -> io::Result<PathBuf> {
+        let (above, name) = self.parent_without_links(path)?;
+        let parent = above.as_ref().map_or(self.as_fd(), AsFd::as_fd);
+        count(Syscall::Readlinkat);
+        let target = rustix::fs::readlinkat(parent, name, Vec::new())?;
+        Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
+    }
+
+    fn descriptor_without_links(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+        let (above, name) = self.parent_without_links(path)?;
+        let parent = above.as_ref().map_or(self.as_fd(), AsFd::as_fd);
+        count(Syscall::Openat);
+        Ok(rustix::fs::openat(parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?)
+    }
+
+    /// The directory with what is at `path`, unless it is this one, and the last component; `.` for the empty path.
+    fn parent_without_links<'p>(&self, path: &'p [u8]) -> io::Result<(Option<OwnedFd>, &'p [u8])> {
+        if path.is_empty() {
+            return Ok((None, b"."));
+        }
+        let mut components = path.split(|&byte| byte == b'/');
+        let name = components.next_back().unwrap_or_default();
+        let is_plain = |component: &[u8]| !matches!(component, b"" | b"." | b"..");
+        if !path.split(|&byte| byte == b'/').all(is_plain) {
+            return Err(Errno::INVAL.into());
+        }
+        let mut above: Option<OwnedFd> = None;
+        for component in components {
+            count(Syscall::Openat);
+            let parent = above.as_ref().map_or(self.as_fd(), AsFd::as_fd);
+            above = Some(rustix::fs::openat(parent, component, DIRECTORY_FLAGS | OFlags::NOFOLLOW, Mode::empty())?);
+        }
+        Ok((above, name))
     }
 
     /// The path of the directory when it was opened, without symbolic links.
@@ -182,6 +234,33 @@ mod tests {
         }
         let root = Directory::open(&root).expect("opened");
         (tree, root)
+    }
+
+    #[test]
+    fn no_link_is_followed_where_none_may_be() {
+        let (_tree, root) = tree();
+        let open = |path: &str| {
+            let opened = root.open_without_links(path.as_bytes());
+            opened.map(drop).map_err(|error| Errno::from_io_error(&error).expect("an error of the kernel"))
+        };
+        for path in ["file", "directory", "directory/deep/leaf", ""] {
+            assert_eq!(open(path), Ok(()), "{path}");
+        }
+        for path in ["inside", "out", "absolute", "magic", "dangling", "directory/up"] {
+            assert_eq!(open(path), Err(Errno::LOOP), "{path}");
+            assert_eq!(
+                root.metadata_without_links(path.as_bytes()).expect("a link").file_type,
+                FileType::Other,
+                "{path}"
+            );
+        }
+        assert_eq!((open("hop/deep/leaf"), open("missing")), (Err(Errno::NOTDIR), Err(Errno::NOENT)));
+        for path in ["..", "../secret", "directory/../file", "/etc/passwd", "directory//deep", "directory/"] {
+            assert_eq!(open(path), Err(Errno::INVAL), "{path}");
+        }
+        assert_eq!(root.read_link(b"directory/out").expect("a link"), Path::new("../../secret"));
+        assert!(root.read_link(b"file").is_err() && root.read_link(b"hop/out").is_err());
+        assert_eq!(root.metadata_without_links(b"file").expect("there").length_bytes, 4);
     }
 
     #[test]

@@ -103,6 +103,21 @@ impl File {
         metadata(&self.0)
     }
 
+    /// The whole content, of at most `bytes_max`.
+    ///
+    /// # Errors
+    /// It is longer, or cannot be read.
+    pub fn read_all(&self, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let length_bytes = self.metadata()?.length_bytes;
+        if length_bytes > bytes_max {
+            return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
+        }
+        let mut content = vec![0; length_bytes as usize];
+        let length = self.read_at(&mut content, 0)?;
+        content.truncate(length);
+        Ok(content)
+    }
+
     /// Reads at `offset` until `into` is full or the file ends, and returns the number of bytes.
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
         read_at(&self.0, into, offset)

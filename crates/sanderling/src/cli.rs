@@ -161,9 +161,9 @@ impl Invocation {
                 let state = serve.state.take();
                 Command::Keeper { state, source: serve.source(search_paths)? }
             }
-            CliCommand::OnRenew { domain, chain, key, timeout_ms, command } => {
+            CliCommand::OnRenew { domain, state, timeout_ms, command } => {
                 let timeout = Duration::from_millis(timeout_ms);
-                Command::RunOnRenew(RenewalCommand { domain, chain, key, timeout, command })
+                Command::RunOnRenew(RenewalCommand { domain, state, timeout, command })
             }
             CliCommand::Check(check) => {
                 let options = CheckOptions { is_strict: check.strict, is_json: check.json };
@@ -310,8 +310,7 @@ enum CliCommand {
     OnRenew {
         #[arg(value_parser = parse_zone_name)]
         domain: DomainName,
-        chain: PathBuf,
-        key: PathBuf,
+        state: PathBuf,
         timeout_ms: u64,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,

@@ -6,6 +6,7 @@ mod folder_zone;
 mod publication;
 mod renewal_command;
 mod state_files;
+mod stored_certificate;
 
 use cli::{Command, Invocation};
 use sanderling_config::log::{self, log};

@@ -1,17 +1,23 @@
 //! The process that runs the command `on_renew` of a domain, when its certificate was renewed. It is between the
 //! supervisor and the command, so that the supervisor waits for nothing, reads nothing that the command writes, and
-//! gives it no descriptor.
+//! gives it no descriptor. The command gets copies of the certificate and its key that only its user can write, since
+//! it may be root, and the agent can write the state folder.
 
+use crate::stored_certificate::StoredCertificate;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error};
 use sanderling_config::{DomainName, Exit};
+use sanderling_os::error::with_context;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::process::{ProcessHandle, kill_group};
 use sanderling_os::signals;
-use std::io::{self, BufRead, BufReader, PipeReader, Read};
+use sanderling_state::{CHAIN_FILE, KEY_FILE};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
@@ -19,6 +25,8 @@ use std::time::Duration;
 
 /// Where the command finds other programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The variable with the folder of a service that is in memory (systemd.exec(5)).
+const RUNTIME_DIRECTORY: &str = "RUNTIME_DIRECTORY";
 /// Bytes of its output that are logged.
 const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 /// Time after its exit in which the rest of its output is read: a process that it has started may keep it open.
@@ -28,9 +36,8 @@ const OUTPUT_TIME: Duration = Duration::from_secs(1);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RenewalCommand {
     pub(crate) domain: DomainName,
-    /// The certificate and its key.
-    pub(crate) chain: PathBuf,
-    pub(crate) key: PathBuf,
+    /// The state folder, which has the certificate and its key.
+    pub(crate) state: PathBuf,
     /// After this time the command is killed.
     pub(crate) timeout: Duration,
     /// The program and its arguments.
@@ -60,11 +67,13 @@ impl RenewalCommand {
         // The supervisor blocks them while it starts a process.
         signals::unblock_all()?;
         let (program, arguments) = self.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let copies = Copies::new(&self.state, &self.domain)?;
         let (reader, writer) = io::pipe()?;
         let mut command = Command::new(program);
         command.args(arguments).current_dir("/").env_clear().env("PATH", PATH).process_group(0);
         command.env("SANDERLING_DOMAIN", self.domain.as_str());
-        command.env("SANDERLING_CHAIN", &self.chain).env("SANDERLING_KEY", &self.key);
+        command.env("SANDERLING_CHAIN", copies.folder.join(CHAIN_FILE));
+        command.env("SANDERLING_KEY", copies.folder.join(KEY_FILE));
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let mut child = command.spawn().map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
         // It has the writing ends too.
@@ -84,8 +93,48 @@ impl RenewalCommand {
         }
         let status = child.wait()?;
         let _ = is_read.recv_timeout(OUTPUT_TIME);
+        drop(copies);
         Ok(status)
     }
+}
+
+/// The certificate and its key, in a folder of their own that exists as long as the command.
+struct Copies {
+    folder: PathBuf,
+}
+
+impl Copies {
+    fn new(state: &Path, domain: &DomainName) -> io::Result<Copies> {
+        let stored = StoredCertificate::read(state, domain).map_err(io::Error::other)?;
+        let stored = stored.ok_or_else(|| io::Error::other("its certificate is not there any more"))?;
+        // Under systemd the runtime directory is in memory.
+        let above = std::env::var_os(RUNTIME_DIRECTORY).map_or_else(std::env::temp_dir, PathBuf::from);
+        let folder = above.join(format!("sanderling-on-renew-{}", random_name()?));
+        let failed = |error: io::Error| with_context("write", folder.display(), &error);
+        // It fails if there is something, which another user may have made.
+        DirBuilder::new().mode(0o700).create(&folder).map_err(failed)?;
+        let copies = Copies { folder: folder.clone() };
+        for (file, content) in [(CHAIN_FILE, &stored.chain), (KEY_FILE, &stored.key)] {
+            let path = folder.join(file);
+            let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
+            file.and_then(|mut file| file.write_all(content)).map_err(failed)?;
+        }
+        Ok(copies)
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.folder) {
+            log_error(&format!("cannot remove {}: {}", self.folder.display(), error_text(&error)));
+        }
+    }
+}
+
+fn random_name() -> io::Result<String> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
 
 /// Logs what a command writes, up to a limit; the rest is read, so that the command does not wait.

@@ -1,15 +1,17 @@
 //! The commands `backup` and `export`: copies of what is in the state folder. They need no running server, and change
 //! nothing there.
 
+use crate::stored_certificate::StoredCertificate;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::print;
 use sanderling_config::{Config, ConfigSource, DEFAULT_STATE, DomainName};
 use sanderling_keeper::key_transfer;
-use sanderling_state::{CERTIFICATES, CHAIN_FILE, KEY_FILE};
+use sanderling_state::{CHAIN_FILE, KEY_FILE};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
 
 /// The private key and the chain in one file, in the order that HAProxy and Exim need.
 const COMBINED_FILE: &str = "combined.pem";
@@ -132,23 +134,20 @@ fn export_keys(state: &Path, zone: &DomainName, target: &Path) -> Result<(), Str
 /// Writes the certificate of `name` to the folder `target`. Files that exist keep their owner and mode.
 fn export(state: &Path, name: &DomainName, target: &Path) -> Result<(), String> {
     check_target(target)?;
-    let folder = state.join(CERTIFICATES).join(name.as_str());
-    // A renewal switches the link: both files are read below the folder that it leads to now.
-    let folder = fs::canonicalize(&folder).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => format!(
+    let stored = StoredCertificate::read(state, name)?.ok_or_else(|| {
+        format!(
             "{} has no certificate of {name}; `sanderling certificates` lists those of the server, and `--state` names its folder",
             state.display()
-        ),
-        _ => format!("cannot read {}: {}", folder.display(), error_text(&error)),
+        )
     })?;
-    let read = |file: &str| {
-        let path = folder.join(file);
-        fs::read(&path).map_err(|error| format!("cannot read {}: {}", path.display(), error_text(&error)))
-    };
-    let (chain, key) = (read(CHAIN_FILE)?, read(KEY_FILE)?);
-    let combined = [&key[..], &chain[..]].concat();
-    for (file, content, mode) in
-        [(KEY_FILE, &key, 0o600), (CHAIN_FILE, &chain, 0o644), (COMBINED_FILE, &combined, 0o600)]
+    if !stored.is_for(name) {
+        return Err(format!(
+            "the certificate of {name} is for other names of the domain alone; `sanderling certificates` says why"
+        ));
+    }
+    let (chain, key) = (&stored.chain, &stored.key);
+    let combined = Zeroizing::new([&key[..], &chain[..]].concat());
+    for (file, content, mode) in [(KEY_FILE, key, 0o600), (CHAIN_FILE, chain, 0o644), (COMBINED_FILE, &combined, 0o600)]
     {
         let path = target.join(file);
         replace(&path, content, mode)
@@ -186,34 +185,38 @@ fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stored_certificate::tests::{pem_for, state_for};
 
     #[test]
     fn exported_files_keep_their_mode_and_have_the_key_first() {
-        let (state, target) = (tempfile::tempdir().expect("created"), tempfile::tempdir().expect("created"));
+        let (empty, target) = (tempfile::tempdir().expect("created"), tempfile::tempdir().expect("created"));
         let name = DomainName::parse("example.com").expect("a name");
-        export(state.path(), &name, target.path()).expect_err("there is none");
+        export(empty.path(), &name, target.path()).expect_err("there is none");
         let missing = target.path().join("missing");
-        let problem = export(state.path(), &name, &missing).expect_err("there is no folder");
+        let problem = export(empty.path(), &name, &missing).expect_err("there is no folder");
         assert_eq!(problem, format!("the folder {} does not exist; create it", missing.display()));
-        let folder = state.path().join("generations/example.com-1");
-        fs::create_dir_all(&folder).expect("created");
-        fs::create_dir_all(state.path().join(CERTIFICATES)).expect("created");
-        std::os::unix::fs::symlink(&folder, state.path().join(CERTIFICATES).join("example.com")).expect("made");
-        fs::write(folder.join(CHAIN_FILE), "chain\n").expect("written");
-        fs::write(folder.join(KEY_FILE), "key\n").expect("written");
+        let state = state_for("example.com");
         let run = || export(state.path(), &name, target.path()).expect("exported");
         let found = |file: &str| {
             let path = target.path().join(file);
             let mode = fs::metadata(&path).expect("exported").mode() & 0o777;
             (fs::read_to_string(path).expect("read"), mode)
         };
+        let stored =
+            |file: &str| fs::read_to_string(state.path().join("certificates/example.com").join(file)).expect("stored");
         run();
-        assert_eq!(found(KEY_FILE), ("key\n".to_owned(), 0o600));
-        assert_eq!(found(CHAIN_FILE), ("chain\n".to_owned(), 0o644));
-        assert_eq!(found(COMBINED_FILE), ("key\nchain\n".to_owned(), 0o600));
+        let (chain, key) = (stored(CHAIN_FILE), stored(KEY_FILE));
+        assert_eq!(found(KEY_FILE), (key.clone(), 0o600));
+        assert_eq!(found(CHAIN_FILE), (chain.clone(), 0o644));
+        assert_eq!(found(COMBINED_FILE), (key + &chain, 0o600));
         fs::set_permissions(target.path().join(KEY_FILE), fs::Permissions::from_mode(0o640)).expect("changed");
-        fs::write(folder.join(KEY_FILE), "new\n").expect("written");
+        let (chain, key) = pem_for("example.com");
+        let folder = sanderling_state::StateFolder::open(state.path()).expect("opened");
+        folder.store_certificate("example.com", chain.as_bytes(), key.as_bytes()).expect("stored");
         run();
-        assert_eq!(found(KEY_FILE), ("new\n".to_owned(), 0o640));
+        assert_eq!(found(KEY_FILE), (key, 0o640));
+        // Another name of the domain is no reason to give it to the program for this one.
+        let problem = export(state_for("www.example.com").path(), &name, target.path()).expect_err("another name");
+        assert!(problem.contains("is for other names of the domain alone"), "{problem}");
     }
 }

@@ -2,18 +2,27 @@
 //!
 //! Every change of the folder makes a new file, folder or link, and renames it. So the copy is that of one moment if
 //! the folder has the same ones before and after it.
+//!
+//! The process may be root, and another user may write the folder at any moment: everything is opened relative to the
+//! folder, and no link is followed.
 
 use super::{LOCK_FILE, StateError, TEMPORARY, failed, flush_folder, problem};
+use sanderling_os::directory::{Directory, EntryKind};
+use sanderling_os::file::{File, FileType, Metadata};
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Copies that are begun again because the folder has changed.
 const ATTEMPTS_MAX: u32 = 20;
 
-/// What of a file changes when it is replaced: device, inode, length, and time of the last change with its nanoseconds.
-type Identity = (u64, u64, u64, i64, i64);
+/// Entries of a folder; more are an error.
+const ENTRIES_MAX: usize = 1 << 20;
+/// Bytes that are copied at once.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// A file, folder or link of the folder, and what distinguishes it from one that takes its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +35,8 @@ struct Item {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Folder,
-    File(Identity),
+    /// What of its metadata is another when it is replaced, is part of them.
+    File(Metadata),
     Link(PathBuf),
 }
 
@@ -50,11 +60,12 @@ pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
         let message = format!("{} is in the state folder {} itself", to.display(), from.display());
         return Err(problem(message, "name a folder elsewhere, best on another disk"));
     }
+    let root = Directory::open(from).map_err(|error| failed("reach", from, &error))?;
     for _ in 0..ATTEMPTS_MAX {
-        let before = list(from)?;
+        let before = list(from, &root)?;
         create_folder(to)?;
-        let is_complete =
-            copy_items(from, &before, to).and_then(|is_complete| Ok(is_complete && list(from)? == before));
+        let is_complete = copy_items(from, &root, &before, to)
+            .and_then(|is_complete| Ok(is_complete && list(from, &root)? == before));
         if matches!(is_complete, Ok(true)) {
             return Ok(before.iter().filter(|item| matches!(item.kind, Kind::File(_))).count());
         }
@@ -66,30 +77,35 @@ pub fn copy(from: &Path, to: &Path) -> Result<usize, StateError> {
 }
 
 /// All of the folder but its lock and files that are being written, sorted.
-fn list(root: &Path) -> Result<Vec<Item>, StateError> {
+fn list(from: &Path, root: &Directory) -> Result<Vec<Item>, StateError> {
     let (mut items, mut folders) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(folder) = folders.pop() {
-        let full = root.join(&folder);
-        let entries = match fs::read_dir(&full) {
-            Ok(entries) => entries,
+        let unreadable = |error: &io::Error| failed("read", &from.join(&folder), error);
+        let entries = root.open_without_links(bytes(&folder)).and_then(|opened| opened.entries(ENTRIES_MAX, |_| true));
+        let entries = match entries {
+            Ok((entries, false)) => entries,
+            Ok((_, true)) => {
+                return Err(unreadable(&io::Error::other(format!("it has more than {ENTRIES_MAX} entries"))));
+            }
             // It was removed: the next list differs.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.as_os_str().is_empty() => continue,
-            Err(error) => return Err(failed("read", &full, &error)),
+            Err(error) => return Err(unreadable(&error)),
         };
         for entry in entries {
-            let entry = entry.map_err(|error| failed("read", &full, &error))?;
-            let (name, path) = (entry.file_name(), folder.join(entry.file_name()));
-            if name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) || path == Path::new(LOCK_FILE) {
+            let path = folder.join(OsStr::from_bytes(&entry.name));
+            if entry.name.starts_with(TEMPORARY.as_bytes()) || path == Path::new(LOCK_FILE) {
                 continue;
             }
-            let Ok(metadata) = entry.metadata() else { continue };
-            let kind = if metadata.is_dir() {
-                folders.push(path.clone());
-                Kind::Folder
-            } else if metadata.is_symlink() {
-                Kind::Link(fs::read_link(entry.path()).unwrap_or_default())
-            } else {
-                Kind::File((metadata.dev(), metadata.ino(), metadata.len(), metadata.ctime(), metadata.ctime_nsec()))
+            let kind = match entry.kind {
+                EntryKind::Link => Kind::Link(root.read_link(bytes(&path)).unwrap_or_default()),
+                EntryKind::File { file_type: FileType::Directory, .. } => {
+                    folders.push(path.clone());
+                    Kind::Folder
+                }
+                EntryKind::File { .. } => match root.metadata_without_links(bytes(&path)) {
+                    Ok(metadata) => Kind::File(metadata),
+                    Err(_) => continue,
+                },
             };
             items.push(Item { path, kind });
         }
@@ -98,12 +114,16 @@ fn list(root: &Path) -> Result<Vec<Item>, StateError> {
     Ok(items)
 }
 
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
 fn create_folder(path: &Path) -> Result<(), StateError> {
     DirBuilder::new().mode(0o700).create(path).map_err(|error| failed("create the folder", path, &error))
 }
 
 /// Whether all were there to copy, to the empty folder `to`.
-fn copy_items(from: &Path, items: &[Item], to: &Path) -> Result<bool, StateError> {
+fn copy_items(from: &Path, root: &Directory, items: &[Item], to: &Path) -> Result<bool, StateError> {
     for item in items {
         let (source, target) = (from.join(&item.path), to.join(&item.path));
         match &item.kind {
@@ -112,18 +132,19 @@ fn copy_items(from: &Path, items: &[Item], to: &Path) -> Result<bool, StateError
             Kind::Link(leads_to) => {
                 std::os::unix::fs::symlink(leads_to, &target).map_err(|error| failed("write", &target, &error))?;
             }
-            Kind::File(_) => {
-                let mut source = match fs::File::open(&source) {
-                    Ok(file) => file,
+            Kind::File(listed) => {
+                let opened = root.open_without_links(bytes(&item.path));
+                let file = match opened.and_then(|file| file.metadata().map(|metadata| (file, metadata))) {
+                    // Another one has taken its place, or none.
+                    Ok((_, metadata)) if metadata != *listed => return Ok(false),
+                    Ok((_, metadata)) if metadata.file_type != FileType::Regular => {
+                        return Err(failed("read", &source, &io::Error::other("it is no regular file")));
+                    }
+                    Ok((file, _)) => file,
                     Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
                     Err(error) => return Err(failed("read", &source, &error)),
                 };
-                let copied = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&target);
-                let copied = copied.and_then(|mut file| {
-                    io::copy(&mut source, &mut file)?;
-                    file.sync_all()
-                });
-                copied.map_err(|error| failed("write", &target, &error))?;
+                copy_file(&file, &target).map_err(|error| failed("write", &target, &error))?;
             }
         }
     }
@@ -132,4 +153,18 @@ fn copy_items(from: &Path, items: &[Item], to: &Path) -> Result<bool, StateError
         flush_folder(&folder).map_err(|error| failed("flush", &folder, &error))?;
     }
     Ok(true)
+}
+
+fn copy_file(source: &File, target: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(target)?;
+    let (mut piece, mut start) = (vec![0; PIECE_BYTES], 0);
+    loop {
+        match source.read_at(&mut piece, start)? {
+            0 => return file.sync_all(),
+            length => {
+                file.write_all(&piece[..length])?;
+                start += length as u64;
+            }
+        }
+    }
 }

@@ -1,18 +1,20 @@
 //! The commands `on_renew` of domains: run one after the other when the agent has stored another certificate, each in a
-//! process of its own that waits for it (`internal-on-renew`). They have the rights of this process.
+//! process of its own that waits for it (`internal-on-renew`). They have the rights of this process, so that the word
+//! of the agent alone starts none: the chain must be another one, and a command is run once in `on_renew_interval`.
 
 use super::Supervisor;
 use crate::program::{self, RUNNING};
-use sanderling_config::CertificateFiles;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
+use sanderling_config::{CertificateFiles, read_issued};
 use sanderling_os::process::ProcessHandle;
 use sanderling_os::signals;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// What `ps` shows of the process before its arguments.
 const PROCESS_NAME: &str = "sanderling: on_renew";
@@ -22,12 +24,33 @@ const PROCESS_NAME: &str = "sanderling: on_renew";
 pub(super) struct RenewalCommands {
     waiting: VecDeque<String>,
     running: Option<ProcessHandle>,
+    /// The certificates that commands were run for, by their domains; `None` until those at the start were read.
+    known: Option<HashMap<String, Known>>,
+}
+
+/// The certificate of a domain that its command was run for last, or that was there at the start.
+#[derive(Debug, Default)]
+struct Known {
+    chain: Vec<u8>,
+    /// When the command was run.
+    run_at: Option<Instant>,
 }
 
 impl RenewalCommands {
     /// The descriptor to poll.
     pub(super) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.running.as_ref().map(AsFd::as_fd)
+    }
+
+    /// When the next command may be run.
+    pub(super) fn next_start(&self, interval: Duration) -> Option<Instant> {
+        let is_idle = self.running.is_none();
+        self.waiting.iter().filter(|_| is_idle).map(|domain| self.start_at(domain, interval)).min()
+    }
+
+    fn start_at(&self, domain: &str, interval: Duration) -> Instant {
+        let run_at = self.known.as_ref().and_then(|known| known.get(domain)?.run_at);
+        run_at.map_or_else(Instant::now, |at| at + interval)
     }
 }
 
@@ -44,26 +67,67 @@ impl Supervisor {
 
     /// Reaps the process that has ended, and starts the next one.
     pub(super) fn update_renewal_commands(&mut self) {
+        self.read_known_certificates();
         let commands = &mut self.renewal_commands;
         // The process reports how it has ended.
         commands.running.take_if(|process| !matches!(process.try_wait(), Ok(None)));
+        let (now, interval) = (Instant::now(), self.renewal_interval());
         while self.renewal_commands.running.is_none()
-            && let Some(domain) = self.renewal_commands.waiting.pop_front()
+            && let Some(index) = self.next_renewal_command(now, interval)
+            && let Some(domain) = self.renewal_commands.waiting.remove(index)
         {
             match self.start_renewal_command(&domain) {
                 Ok(process) => self.renewal_commands.running = process,
-                Err(error) => log_error(&format!("cannot run `on_renew` of {domain}: {}", error_text(&error))),
+                Err(error) => {
+                    log_error(&format!("cannot run `on_renew` of {domain}: {}", error_text(&error)));
+                    // As often as the agent says that there is another one.
+                    let known = self.renewal_commands.known.get_or_insert_default();
+                    known.entry(domain).or_default().run_at = Some(now);
+                }
             }
         }
     }
 
-    /// `None` if the configuration does not have it any more.
-    fn start_renewal_command(&self, domain: &str) -> io::Result<Option<ProcessHandle>> {
+    /// Seconds between two runs of the command of a domain at the least.
+    pub(super) fn renewal_interval(&self) -> Duration {
+        Duration::from_millis(self.active.config.limits.on_renew_interval_ms)
+    }
+
+    fn next_renewal_command(&self, now: Instant, interval: Duration) -> Option<usize> {
+        let commands = &self.renewal_commands;
+        commands.waiting.iter().position(|domain| commands.start_at(domain, interval) <= now)
+    }
+
+    /// Reads the certificates that are there before any agent runs.
+    fn read_known_certificates(&mut self) {
+        if self.renewal_commands.known.is_some() {
+            return;
+        }
+        let with_command = self.active.config.automatic_certificates().filter(|files| !files.on_renew.is_empty());
+        let known = with_command.filter_map(|files| {
+            let domain = files.names.first()?.as_str().to_owned();
+            Some((domain, Known { chain: self.issued_chain(files).ok()?, run_at: None }))
+        });
+        self.renewal_commands.known = Some(known.collect());
+    }
+
+    /// The chain of a certificate that the agent has stored.
+    fn issued_chain(&self, files: &CertificateFiles) -> io::Result<Vec<u8>> {
+        let state = self.state_path(&self.active.config).ok_or(io::ErrorKind::NotFound)?;
+        read_issued(&state, files).map(|(chain, _)| chain.to_vec())
+    }
+
+    /// `None` if the configuration does not have it any more, or the certificate is the one before.
+    fn start_renewal_command(&mut self, domain: &str) -> io::Result<Option<ProcessHandle>> {
         let config = &self.active.config;
         let (Some(files), Some(state)) = (self.renewed(domain), self.state_path(config)) else { return Ok(None) };
+        let chain = self.issued_chain(files)?;
         let state = std::path::absolute(state)?;
-        let mut arguments = vec![OsString::from(domain)];
-        arguments.extend([&files.chain, &files.key].map(|path| state.join(path).into_os_string()));
+        let known = self.renewal_commands.known.as_ref();
+        if known.and_then(|known| known.get(domain)).is_some_and(|known| known.chain == chain) {
+            return Ok(None);
+        }
+        let mut arguments = vec![OsString::from(domain), state.into_os_string()];
         arguments.push(config.limits.on_renew_timeout_ms.to_string().into());
         arguments.push("--".into());
         arguments.extend(files.on_renew.iter().map(OsString::from));
@@ -71,7 +135,10 @@ impl Supervisor {
         signals::block_all()?;
         let process = sanderling_os::process::spawn(Path::new(RUNNING), PROCESS_NAME, &arguments, &[]);
         signals::unblock_all()?;
-        process.map(Some)
+        let process = process?;
+        let known = self.renewal_commands.known.get_or_insert_default();
+        known.insert(domain.to_owned(), Known { chain, run_at: Some(Instant::now()) });
+        Ok(Some(process))
     }
 
     fn renewed(&self, domain: &str) -> Option<&CertificateFiles> {

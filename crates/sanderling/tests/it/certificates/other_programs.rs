@@ -29,7 +29,10 @@ fn command_of_a_domain_runs_after_each_certificate_without_descriptors_of_the_se
     let config = setup
         .read("sanderling.toml")
         .replace("zone = \"example.com.zone\"\n", &format!("zone = \"example.com.zone\"\n{command}"));
-    setup.directory.write("sanderling.toml", format!("{config}[limits]\non_renew_timeout = \"1s\"\n").as_bytes());
+    setup.directory.write(
+        "sanderling.toml",
+        format!("{config}[limits]\non_renew_timeout = \"1s\"\non_renew_interval = \"1s\"\n").as_bytes(),
+    );
     let mut setup = setup;
     setup.start_pebble();
     let server = setup.start_server();
