@@ -1,9 +1,9 @@
 //! The accounts at certificate authorities, each with its key in the state folder.
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Asked, Failure, Kind};
 use crate::https_client::HttpsClient;
 use crate::json_files::read_json;
-use instant_acme::{Account, AccountCredentials, ExternalAccountKey, NewAccount};
+use instant_acme::{Account, AccountCredentials, Error, ExternalAccountKey, NewAccount};
 use sanderling_config::{Acme, Authority, ExternalAccount};
 use sanderling_state::StateFolder;
 use serde::Deserialize;
@@ -107,7 +107,10 @@ impl Accounts {
             Failure::new(Kind::State, problem, "restore it from a backup, or remove it for another account")
         })?;
         let account = match stored {
-            Some(credentials) => builder.from_credentials(credentials).await?,
+            Some(credentials) => {
+                let connected = builder.from_credentials(credentials).await;
+                connected.map_err(|error| Failure::of(error, Asked::Directory))?
+            }
             None => {
                 let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
                 let new = NewAccount { contact: &contacts, terms_of_service_agreed: true, only_return_existing: false };
@@ -116,10 +119,8 @@ impl Accounts {
                         Failure::new(Kind::Refused, problem.as_str(), "then run `sanderling reload`")
                     })?;
                 let directory = entry.authority.directory.clone();
-                let (created, credentials) = builder.create(&new, directory, external).await.map_err(|error| {
-                    Failure::from(error)
-                        .with_remedy_of_refusal("check `contact` and `external_account` in [certificates]")
-                })?;
+                let created = builder.create(&new, directory, external).await;
+                let (created, credentials) = created.map_err(|error| Failure::of(error, Asked::Account))?;
                 let text = serde_json::to_vec(&credentials)
                     .map_err(|error| Failure::new(Kind::State, format!("cannot store the account: {error}"), ""))?;
                 registration.unstored = Some(text);
@@ -139,6 +140,21 @@ impl Accounts {
         }
         let text = state.read(&self.entries[index].file()).ok().flatten()?;
         Some(serde_json::from_slice::<Stored>(&text).ok()?.id)
+    }
+
+    /// Why the account at an authority cannot be used any more; `None` if it can, or if the authority does not say. It
+    /// is asked by an update of the contacts, which a deactivated account may not have (RFC 8555 §7.3.6).
+    pub(crate) async fn problem(&self, index: usize, state: &StateFolder) -> Option<String> {
+        let account = self.get(index, state).await.ok()?;
+        let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
+        let error = account.update_contacts(&contacts).await.err()?;
+        if matches!(error, Error::Str(_)) {
+            // The library has read the account, and its status is another one than `valid`.
+            return Some("the authority has deactivated it".to_owned());
+        }
+        // To these requests, the same errors mean the account itself.
+        let failure = Failure::of(error, Asked::Directory);
+        matches!(failure.kind, Kind::AccountRefused | Kind::Gone).then(|| failure.cause().to_owned())
     }
 
     /// The authority does not know the account any more: another one is registered.

@@ -1,12 +1,13 @@
 //! The certificates that are requested: what of each is in the state folder, and when it is renewed.
 
 use crate::clock::{random_between, unix_s};
+use crate::failing_names::FailingNames;
 use crate::failure::{Failure, Kind};
 use crate::json_files::read_json;
 use instant_acme::CertificateIdentifier;
 use rustls::pki_types::CertificateDer;
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::{CertificateFiles, DomainName};
+use sanderling_config::{CertificateFiles, DomainName, LATEST_RENEWAL_PART};
 use sanderling_ipc::Connection;
 use sanderling_ipc::agent::{CertificateReport, IssuedReport};
 use sanderling_state::{CERTIFICATES, KEY_FILE, StateFolder};
@@ -19,8 +20,6 @@ const DAY_S: u64 = 24 * 3600;
 const SHORT_LIFETIME_S: u64 = 10 * DAY_S;
 /// After so many failures in a row the next authority is tried.
 const FAILURES_PER_AUTHORITY: u32 = 3;
-/// The part of the lifetime before its end in which a certificate is renewed whatever its authority suggests.
-const LAST_PART: u64 = 6;
 const CLOCK_AHEAD: &str = "it is to be renewed although it is new; check the clock of this machine";
 /// When the next one is tried if an authority has refused because of too many requests.
 const OTHER_AUTHORITY_DELAY_S: u64 = 60;
@@ -53,11 +52,20 @@ pub(crate) struct Revocation {
     pub(crate) issued_by: Option<String>,
 }
 
+/// What follows from an order that has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterFailure {
+    /// The same is ordered later.
+    Later,
+    /// Some names have failed: the others are ordered without them.
+    WithoutFailed,
+}
+
 /// What was issued.
 pub(crate) struct Issued {
     pub(crate) report: IssuedReport,
-    /// Whether it is for all names of the configuration.
-    covers_names: bool,
+    /// The names of the configuration that it is not for.
+    lacking: Vec<String>,
     /// The certificate itself, without those of its issuers.
     pub(crate) certificate: Option<CertificateDer<'static>>,
     /// Its name at the authority (RFC 9773 §4.1).
@@ -88,6 +96,9 @@ pub(crate) struct Record {
     #[serde(default)]
     limited_until_unix_s: BTreeMap<usize, u64>,
     pub(crate) last_error: Option<String>,
+    /// The names that orders are made without.
+    #[serde(default)]
+    failing: FailingNames,
     /// What the last order that has failed depended on.
     #[serde(default)]
     failed_basis: Option<String>,
@@ -135,7 +146,8 @@ impl ManagedCertificate {
             None
         });
         let record: Record = record.unwrap_or_default();
-        let is_corrected = record.failure_count > 0 && record.failed_basis.as_ref() != Some(&basis);
+        let has_failed = record.failure_count > 0 || !record.failing.is_empty();
+        let is_corrected = has_failed && record.failed_basis.as_ref() != Some(&basis);
         let mut certificate = ManagedCertificate {
             names: without_redundant(&names),
             record: if is_corrected { record.without_failures() } else { record },
@@ -163,9 +175,16 @@ impl ManagedCertificate {
         let not_before = self.record.not_before();
         let reason = match &self.issued {
             None => "there is no certificate yet",
-            Some(issued) if !issued.covers_names => "the names of the domain have changed",
+            Some(issued) if self.lacks_untried(issued) => "the names of the domain have changed",
             Some(_) if self.is_to_be_revoked() => "the certificate is to be revoked",
-            Some(issued) => return self.next_renewal(issued, not_before),
+            Some(issued) => {
+                let renewal = self.next_renewal(issued, not_before);
+                // Other failures delay it as well.
+                let has_failed = self.record.failure_count > 0;
+                let attempt = self.record.failing.next_attempt();
+                let attempt = attempt.map(|(at, why)| (if has_failed { at.max(not_before) } else { at }, why));
+                return attempt.filter(|(at, _)| *at < renewal.0).unwrap_or(renewal);
+            }
         };
         match self.retry_reason() {
             Some(why) => (not_before, why),
@@ -173,9 +192,29 @@ impl ManagedCertificate {
         }
     }
 
+    /// Whether a name is not in the certificate that has not failed.
+    fn lacks_untried(&self, issued: &Issued) -> bool {
+        issued.lacking.iter().any(|name| !self.record.failing.has(name))
+    }
+
+    /// The names of the next order: without those that have failed, until each is tried again; all if the operator
+    /// wants it.
+    pub(crate) fn names_to_order(&self, is_wanted: bool) -> Vec<String> {
+        let ordered = if is_wanted { Vec::new() } else { self.record.failing.ordered(&self.names) };
+        if ordered.is_empty() { self.names.clone() } else { ordered }
+    }
+
+    /// Whether an authority validates the name over HTTP although it is in a zone of this server: the other way has
+    /// failed before.
+    pub(crate) fn prefers_http(&self, name: &str) -> bool {
+        let of_name = self.record.failing.failure_count(name);
+        let failure_count = if of_name > 0 { of_name } else { self.record.failure_count };
+        failure_count % 2 == 1
+    }
+
     fn next_renewal(&self, issued: &Issued, not_before: u64) -> (u64, String) {
         let renew_at = self.record.renew_at_unix_s.unwrap_or_else(|| issued.default_renewal());
-        let latest = issued.report.not_after_unix_s.saturating_sub(issued.lifetime_s() / LAST_PART);
+        let latest = issued.latest_renewal();
         match self.retry_reason() {
             Some(why) if not_before > renew_at => (not_before, why),
             None if not_before > renew_at && issued.default_renewal() <= unix_s() => {
@@ -245,6 +284,12 @@ impl ManagedCertificate {
         self.record.authority % count.max(1)
     }
 
+    /// The same for an order of these names. One that has failed again and again is tried at other authorities.
+    pub(crate) fn authority_index_for(&self, names: &[String], count: usize) -> usize {
+        let failures = names.iter().map(|name| self.record.failing.failure_count(name)).max().unwrap_or(0);
+        (self.record.authority + (failures / FAILURES_PER_AUTHORITY) as usize) % count.max(1)
+    }
+
     /// The directory of the authority that has issued the certificate, if it is known.
     pub(crate) fn issued_by(&self) -> Option<&str> {
         self.record.issued_by.as_deref()
@@ -266,8 +311,11 @@ impl ManagedCertificate {
 
     /// The certificate is a new one.
     fn on_new(&mut self, directory: &str, state: &StateFolder) {
-        let revocations = std::mem::take(&mut self.record.revocations);
-        self.record = Record { issued_by: Some(directory.to_owned()), revocations, ..Record::default() };
+        let Record { revocations, mut failing, failed_basis, .. } = std::mem::take(&mut self.record);
+        let lacking = self.issued.as_ref().map_or(&[][..], |issued| &issued.lacking);
+        failing.retain(|name| lacking.iter().any(|other| other == name));
+        let issued_by = Some(directory.to_owned());
+        self.record = Record { issued_by, revocations, failing, failed_basis, ..Record::default() };
         self.record.renew_at_unix_s = self.issued.as_ref().map(Issued::default_renewal);
         if self.record.renew_at_unix_s.is_some_and(|at| at <= unix_s()) {
             log_warning(&format!("certificate {}: {CLOCK_AHEAD}", self.name));
@@ -276,15 +324,31 @@ impl ManagedCertificate {
         self.store(state);
     }
 
-    /// An order has failed. There are `authority_count` authorities.
-    pub(crate) fn on_failure(&mut self, failure: &Failure, authority_count: usize, state: &StateFolder) {
+    /// An order of `names` has failed. There are `authority_count` authorities.
+    pub(crate) fn on_failure(
+        &mut self,
+        failure: &Failure,
+        names: &[String],
+        authority_count: usize,
+        state: &StateFolder,
+    ) -> AfterFailure {
+        let failed = self.failed_names(failure, names);
+        if !failed.is_empty() && self.may_lose(failed.iter().map(|(name, ..)| name.as_str())) {
+            for (name, failure, is_suspected) in failed {
+                self.record.failing.add(&name, failure, is_suspected);
+            }
+            self.record.failed_basis = Some(self.basis.clone());
+            self.store(state);
+            return AfterFailure::WithoutFailed;
+        }
+        let latest = self.issued.as_ref().filter(|_| !failed.is_empty()).map(Issued::latest_renewal);
         let record = &mut self.record;
         record.failure_count = record.failure_count.saturating_add(1);
         let is_at_fault = !matches!(failure.kind, Kind::NotReady | Kind::State | Kind::Again);
         record.authority_failures += u32::from(is_at_fault);
         record.last_error = Some(failure.to_string());
         record.failed_basis = Some(self.basis.clone());
-        let is_refused = matches!(failure.kind, Kind::Refused | Kind::Gone);
+        let is_refused = matches!(failure.kind, Kind::Refused | Kind::AccountRefused | Kind::Gone);
         record.refusal_count += u32::from(is_refused);
         let other_count = record.failure_count - record.refusal_count;
         let mut delay_s = failure.delay_s(if is_refused { record.refusal_count } else { other_count });
@@ -301,14 +365,45 @@ impl ManagedCertificate {
                 delay_s = OTHER_AUTHORITY_DELAY_S.max(limited_s);
             }
         }
-        record.delay(delay_s);
+        // From then on, the others are ordered without them.
+        let until_latest_s = latest.map_or(u64::MAX, |latest| latest.saturating_sub(unix_s()));
+        record.delay(delay_s.min(until_latest_s));
         self.store(state);
+        AfterFailure::Later
+    }
+
+    /// The names of an order that have failed, each with its failure and whether the authority has not said that it is
+    /// this one; none if all names have, or another cause.
+    fn failed_names<'f>(&self, failure: &'f Failure, names: &[String]) -> Vec<(String, &'f Failure, bool)> {
+        let named = failure.of_names.iter().filter(|(name, _)| names.contains(name));
+        let mut failed: Vec<_> = named.map(|(name, failure)| (name.clone(), failure, false)).collect();
+        if failed.is_empty() && failure.is_about_names {
+            // The certificate in service shows that the authority issues for others; without one, the domain itself
+            // is the likeliest to be right.
+            let is_proven = |name: &String| match &self.issued {
+                Some(issued) => !issued.lacking.contains(name),
+                None => *name == self.name,
+            };
+            failed = names.iter().filter(|name| !is_proven(name)).map(|name| (name.clone(), failure, true)).collect();
+        }
+        if failed.len() < names.len() { failed } else { Vec::new() }
+    }
+
+    /// Whether other names are to have another certificate without these, which have failed. As long as the one in
+    /// service is valid for all of them, it is worth more than a new one for some.
+    fn may_lose<'n>(&self, mut failed: impl Iterator<Item = &'n str>) -> bool {
+        let Some(issued) = &self.issued else { return true };
+        let is_lacking = |name: &str| issued.lacking.iter().any(|other| other == name);
+        unix_s() >= issued.latest_renewal()
+            || self.is_to_be_revoked()
+            || self.lacks_untried(issued)
+            || failed.all(is_lacking)
     }
 
     /// The clock was ahead until now. What has failed with it is forgotten, unless an order is due to the right clock
     /// as well.
     pub(crate) fn on_clock_set_back(&mut self, state: &StateFolder) {
-        let Some(issued) = self.issued.as_ref().filter(|issued| issued.covers_names) else { return };
+        let Some(issued) = self.issued.as_ref().filter(|issued| issued.lacking.is_empty()) else { return };
         let renew_at = self.record.renew_at_unix_s.unwrap_or_else(|| issued.default_renewal());
         if renew_at > unix_s() {
             self.record = std::mem::take(&mut self.record).without_failures();
@@ -362,7 +457,13 @@ impl ManagedCertificate {
             issued: self.issued.as_ref().map(|issued| issued.report.clone()),
             failure_count: self.record.failure_count,
             last_error: self.record.last_error.clone(),
+            failing_names: self.record.failing.report(),
         }
+    }
+
+    /// What follows `issued` in a message: the names that the certificate is not for, and why.
+    pub(crate) fn lacking_text(&self) -> String {
+        self.record.failing.text()
     }
 }
 
@@ -376,7 +477,7 @@ impl Issued {
                 not_before_unix_s: certificate.not_before_unix_s(),
                 not_after_unix_s: certificate.not_after_unix_s(),
             },
-            covers_names: names.iter().all(|name| certificate.is_valid_for_host(name.as_bytes())),
+            lacking: names.iter().filter(|name| !certificate.is_valid_for_host(name.as_bytes())).cloned().collect(),
             certificate: certificate.chain().first().map(|first| first.clone().into_owned()),
             identifier: certificate
                 .chain()
@@ -388,6 +489,11 @@ impl Issued {
 
     fn lifetime_s(&self) -> u64 {
         self.report.not_after_unix_s.saturating_sub(self.report.not_before_unix_s)
+    }
+
+    /// When it is renewed whatever the authority suggests.
+    fn latest_renewal(&self) -> u64 {
+        self.report.not_after_unix_s.saturating_sub(self.lifetime_s() / LATEST_RENEWAL_PART)
     }
 
     /// When it is renewed without a suggestion of the authority: spread by 5 % of the lifetime.
@@ -439,7 +545,7 @@ mod tests {
             not_before_unix_s,
             not_after_unix_s: not_before_unix_s + lifetime_s,
         };
-        Issued { report, covers_names: true, certificate: None, identifier: None }
+        Issued { report, lacking: Vec::new(), certificate: None, identifier: None }
     }
 
     fn managed(issued: Option<Issued>) -> ManagedCertificate {
@@ -460,6 +566,12 @@ mod tests {
         let directory = tempfile::tempdir().expect("created");
         let state = StateFolder::open(directory.path()).expect("opened");
         (directory, state)
+    }
+
+    /// An order of all names has failed.
+    fn fail(certificate: &mut ManagedCertificate, failure: &Failure, authority_count: usize, state: &StateFolder) {
+        let names = certificate.names.clone();
+        assert_eq!(certificate.on_failure(failure, &names, authority_count, state), AfterFailure::Later);
     }
 
     #[test]
@@ -512,7 +624,7 @@ mod tests {
         certificate.on_suggestion(now + 900 * DAY_S, now + 901 * DAY_S, &state);
         assert_eq!(certificate.next_order().0, now + 75 * DAY_S);
         // Another name needs another certificate at once.
-        certificate.issued.as_mut().expect("one").covers_names = false;
+        certificate.issued.as_mut().expect("one").lacking = vec!["www.example.com".to_owned()];
         assert_eq!(certificate.next_order().0, 0);
     }
 
@@ -521,13 +633,13 @@ mod tests {
         let (_directory, state) = folder();
         let mut certificate = managed(None);
         let failure = |kind| Failure::new(kind, "", "");
-        (0..4).for_each(|_| certificate.on_failure(&failure(Kind::Unreachable), 1, &state));
-        certificate.on_failure(&failure(Kind::Refused), 1, &state);
+        (0..4).for_each(|_| fail(&mut certificate, &failure(Kind::Unreachable), 1, &state));
+        fail(&mut certificate, &failure(Kind::Refused), 1, &state);
         let delay_s = certificate.next_order().0 - unix_s();
         assert!((59..=66).contains(&delay_s), "{delay_s}");
         // A full disk is no fault of the authority.
         let mut certificate = managed(None);
-        (0..9).for_each(|_| certificate.on_failure(&failure(Kind::State), 2, &state));
+        (0..9).for_each(|_| fail(&mut certificate, &failure(Kind::State), 2, &state));
         assert_eq!(certificate.authority_index(2), 0);
     }
 
@@ -537,7 +649,7 @@ mod tests {
         let limited = Failure::new(Kind::RateLimited, "too many", "wait").with_retry_after(Some(7_200));
         let mut certificate = managed(None);
         for (authority, wait_s) in [(1, 60), (0, 7_200), (1, 7_200)] {
-            certificate.on_failure(&limited, 2, &state);
+            fail(&mut certificate, &limited, 2, &state);
             let delay_s = certificate.next_order().0 - unix_s();
             let is_expected = (wait_s - 2..=wait_s + wait_s / 10).contains(&delay_s);
             assert!(certificate.authority_index(2) == authority && is_expected, "{authority}: {delay_s}");
@@ -578,7 +690,7 @@ mod tests {
         let failure = Failure::new(Kind::Refused, "the authority refuses", "ask");
         let authorities: Vec<usize> = (0..7)
             .map(|_| {
-                certificate.on_failure(&failure, 2, &state);
+                fail(&mut certificate, &failure, 2, &state);
                 certificate.authority_index(2)
             })
             .collect();
@@ -589,6 +701,112 @@ mod tests {
         let text = state.read("renewals/example.com.json").expect("read").expect("stored");
         let record: Record = serde_json::from_slice(&text).expect("a record");
         assert_eq!((record.failure_count, record.last_error.as_deref()), (7, Some("the authority refuses; ask")));
+    }
+
+    fn with_aliases(issued: Option<Issued>) -> ManagedCertificate {
+        let names = ["example.com", "www.example.com", "gone.test"].map(str::to_owned).to_vec();
+        ManagedCertificate { names, ..managed(issued) }
+    }
+
+    fn refusal_of(names: &[&str]) -> Failure {
+        let refused = |name: &&str| ((*name).to_owned(), Failure::new(Kind::Refused, format!("{name} is refused"), ""));
+        Failure::of_names(names.iter().map(refused).collect())
+    }
+
+    #[test]
+    fn names_that_have_failed_do_not_delay_the_others() {
+        let (_directory, state) = folder();
+        let mut certificate = with_aliases(None);
+        let names = certificate.names_to_order(false);
+        let after = certificate.on_failure(&refusal_of(&["gone.test"]), &names, 1, &state);
+        assert_eq!((after, certificate.record.failure_count), (AfterFailure::WithoutFailed, 0));
+        assert_eq!(certificate.next_order(), (0, "there is no certificate yet".to_owned()));
+        assert_eq!(certificate.names_to_order(false), ["example.com", "www.example.com"]);
+        assert_eq!(certificate.names_to_order(true), names);
+        assert!(certificate.prefers_http("gone.test") && !certificate.prefers_http("example.com"));
+        // Another agent, when the others are issued: the name is tried on, alone with its failures.
+        let text = state.read("renewals/example.com.json").expect("read").expect("stored");
+        certificate.record = serde_json::from_slice(&text).expect("a record");
+        let mut of_two = issued_at(unix_s(), 90 * DAY_S);
+        of_two.lacking = vec!["gone.test".to_owned()];
+        certificate.issued = Some(of_two);
+        certificate.on_new("https://ca.example/dir", &state);
+        let (at, why) = certificate.next_order();
+        assert!(at <= unix_s() + 66 && why == "attempt 2 for gone.test, which has failed", "{at} {why}");
+        let expected = ", but not for gone.test: gone.test is refused";
+        assert_eq!(
+            (certificate.lacking_text().as_str(), certificate.report("ca", None).failing_names.len()),
+            (expected, 1)
+        );
+        for attempt in 2..=3 {
+            let after = certificate.on_failure(&refusal_of(&["gone.test"]), &names, 2, &state);
+            assert_eq!(after, AfterFailure::WithoutFailed, "{attempt}");
+        }
+        assert!(certificate.next_order().0 > unix_s() + 5_900);
+        // Another authority may issue for it.
+        assert_eq!(
+            [certificate.authority_index_for(&names, 2), certificate.authority_index_for(&names[..2], 2)],
+            [1, 0]
+        );
+        certificate.issued.as_mut().expect("one").lacking.clear();
+        certificate.on_new("https://ca.example/dir", &state);
+        assert_eq!(certificate.lacking_text(), "");
+    }
+
+    #[test]
+    fn failure_of_all_names_or_of_none_delays_the_certificate() {
+        let (_directory, state) = folder();
+        let mut certificate = with_aliases(None);
+        for failure in
+            [refusal_of(&["example.com", "www.example.com", "gone.test"]), Failure::new(Kind::Refused, "", "")]
+        {
+            fail(&mut certificate, &failure, 1, &state);
+            assert!(certificate.next_order().0 > unix_s() + 50);
+        }
+    }
+
+    #[test]
+    fn name_that_the_authority_does_not_tell_is_found() {
+        let (_directory, state) = folder();
+        let mut failure = Failure::new(Kind::Refused, "cannot issue", "");
+        failure.is_about_names = true;
+        let mut certificate = with_aliases(None);
+        let names = certificate.names.clone();
+        assert_eq!(certificate.on_failure(&failure, &names, 1, &state), AfterFailure::WithoutFailed);
+        assert_eq!(certificate.names_to_order(false), ["example.com"]);
+        // With a certificate for the others, it is the one that is new.
+        let mut of_two = issued_at(unix_s(), 90 * DAY_S);
+        of_two.lacking = vec!["gone.test".to_owned()];
+        let mut certificate = with_aliases(Some(of_two));
+        assert_eq!(certificate.on_failure(&failure, &names, 1, &state), AfterFailure::WithoutFailed);
+        assert_eq!(certificate.names_to_order(false), names[..2]);
+        // None is new: all are tried again.
+        let mut certificate = with_aliases(Some(issued_at(unix_s(), 90 * DAY_S)));
+        fail(&mut certificate, &failure, 1, &state);
+    }
+
+    #[test]
+    fn name_is_given_up_only_when_the_certificate_in_service_is_about_to_expire() {
+        let (_directory, state) = folder();
+        let days = |days| unix_s() - days * DAY_S;
+        let names = with_aliases(None).names;
+        let failure = refusal_of(&["gone.test"]);
+        // After 61 days, and after 76.
+        let mut certificate = with_aliases(Some(issued_at(days(61), 90 * DAY_S)));
+        fail(&mut certificate, &failure, 1, &state);
+        let mut certificate = with_aliases(Some(issued_at(days(76), 90 * DAY_S)));
+        assert_eq!(certificate.on_failure(&failure, &names, 1, &state), AfterFailure::WithoutFailed);
+        assert!(certificate.next_order().0 <= unix_s() && certificate.names_to_order(false) == names[..2]);
+        // The delay does not go beyond that moment.
+        let mut certificate = with_aliases(Some(issued_at(unix_s() - 4 * DAY_S, 6 * DAY_S)));
+        (0..5).for_each(|_| fail(&mut certificate, &failure, 1, &state));
+        let latest = certificate.issued.as_ref().expect("one").latest_renewal();
+        assert!(certificate.next_order().0 <= latest, "{}", certificate.next_order().0);
+        // A new name does not wait for one that has lapsed.
+        let mut with_new = issued_at(days(1), 90 * DAY_S);
+        with_new.lacking = vec!["www.example.com".to_owned()];
+        let mut certificate = with_aliases(Some(with_new));
+        assert_eq!(certificate.on_failure(&failure, &names, 1, &state), AfterFailure::WithoutFailed);
     }
 
     #[test]
@@ -605,7 +823,7 @@ mod tests {
         let load = |basis: &str| ManagedCertificate::load(&configured, 3_600, basis.to_owned(), &state);
         let mut certificate = load("wrong");
         let failure = Failure::new(Kind::Refused, "the authority refuses", "ask");
-        (0..4).for_each(|_| certificate.on_failure(&failure, 2, &state));
+        (0..4).for_each(|_| fail(&mut certificate, &failure, 2, &state));
         let again = load("wrong");
         assert!(again.next_order().0 > unix_s() + 3_600 && again.authority_index(2) == 1, "{:?}", again.record);
         let corrected = load("right");
@@ -618,7 +836,7 @@ mod tests {
         let (_directory, state) = folder();
         let mut certificate = managed(None);
         let failure = Failure::new(Kind::Refused, "the authority refuses", "ask");
-        certificate.on_failure(&failure, 1, &state);
+        fail(&mut certificate, &failure, 1, &state);
         let delayed = certificate.next_order().0;
         assert!(delayed >= unix_s() + 55, "{delayed}");
         certificate.record.not_before_unix_s += 90 * DAY_S;
@@ -646,15 +864,15 @@ mod tests {
         let limited = Failure::new(Kind::RateLimited, "too many", "wait");
         for (authority_count, authority, wait_s) in [(1, 0, 3 * 3_600), (2, 1, 60)] {
             let mut certificate = managed(None);
-            certificate.on_failure(&limited, authority_count, &state);
+            fail(&mut certificate, &limited, authority_count, &state);
             assert_eq!(certificate.authority_index(authority_count), authority);
             let delay_s = certificate.next_order().0 - unix_s();
             assert!((wait_s - 1..=wait_s + wait_s / 10).contains(&delay_s), "{delay_s}");
         }
         // It is no fault of the authority if something here is not ready.
         let mut certificate = managed(None);
-        (0..5).for_each(|_| certificate.on_failure(&Failure::new(Kind::NotReady, "", ""), 2, &state));
-        certificate.on_failure(&Failure::new(Kind::Refused, "", ""), 2, &state);
+        (0..5).for_each(|_| fail(&mut certificate, &Failure::new(Kind::NotReady, "", ""), 2, &state));
+        fail(&mut certificate, &Failure::new(Kind::Refused, "", ""), 2, &state);
         assert_eq!(certificate.authority_index(2), 0);
     }
 

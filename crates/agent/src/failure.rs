@@ -2,8 +2,8 @@
 
 use crate::clock::random_between;
 use crate::https_client::AnswerError;
-use hyper::StatusCode;
-use instant_acme::{Error, Problem};
+use hyper::{Method, StatusCode};
+use instant_acme::{Error, Identifier, Problem};
 use sanderling_state::StateError;
 use std::borrow::Cow;
 use std::fmt;
@@ -16,20 +16,32 @@ const CAUSE_CHARS_MAX: usize = 500;
 /// The first delay after a failure that costs the authority nothing; it doubles up to the last one.
 const UNREACHABLE_DELAY_S_MIN: u64 = 5;
 const UNREACHABLE_DELAY_S_MAX: u64 = 3600;
+/// An order that the authority works at is looked at so often, whatever the authority says: most are finished within
+/// seconds, and a certificate may be awaited (RFC 8555 §7.4).
+const PROCESSING_DELAY_S_MAX: u64 = 5 * MINUTE_S;
 /// Authorities count refusals over hours.
 const RATE_LIMITED_DELAY_S: u64 = 3 * 3600;
-/// The longest delay that an authority may ask for without a limit of its own.
-const OUTAGE_S_MAX: u64 = DAY_S;
+/// The longest delay that an authority may ask for because of too many requests: the limits of known ones give way
+/// within a day or two, and one more request a day is none too many.
+const RATE_LIMITED_DELAY_S_MAX: u64 = DAY_S;
+/// The longest delay that an authority may ask for because of an error, its own or another one.
+const ERROR_DELAY_S_MAX: u64 = 3600;
 /// Delays after refusals, as Let's Encrypt recommends (its integration guide); then daily.
 const REFUSED_DELAYS_S: [u64; 3] = [MINUTE_S, 10 * MINUTE_S, 100 * MINUTE_S];
+/// What the names of error types begin with (RFC 8555 §6.7).
+const ERROR_PREFIX: &str = "urn:ietf:params:acme:error:";
 
 /// What kind of failure it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The authority did not answer, or had an error of its own.
     Unreachable,
+    /// It has not finished the order yet.
+    Processing,
     /// It has refused.
     Refused,
+    /// It has refused to do this for the account, which may have been deactivated.
+    AccountRefused,
     /// It has refused because of too many requests.
     RateLimited,
     /// Something is not as the authority needs it, which was not asked to look: another name server, or a CAA record.
@@ -42,6 +54,29 @@ pub(crate) enum Kind {
     State,
 }
 
+/// What an authority was asked. The same error means different things in answer to different requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked<'a> {
+    /// For its directory.
+    Directory,
+    /// To register an account; for its directory as well.
+    Account,
+    /// For an order, or for something that belongs to it.
+    Order(OrderedNames<'a>),
+    /// To validate this name of an order.
+    Validation(OrderedNames<'a>, &'a str),
+    /// To revoke a certificate.
+    Revocation,
+}
+
+/// The names of an order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OrderedNames<'a> {
+    /// The domain, which has the other names as aliases.
+    pub(crate) domain: &'a str,
+    pub(crate) names: &'a [String],
+}
+
 /// Why a certificate was not issued.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
@@ -50,6 +85,10 @@ pub(crate) struct Failure {
     remedy: Cow<'static, str>,
     /// When the authority lets the server ask again, if it says so.
     retry_after_s: Option<u64>,
+    /// The names of the order that have failed, each with its own failure; none if it was not because of a name.
+    pub(crate) of_names: Vec<(String, Failure)>,
+    /// Whether it is because of a name, perhaps of one that the authority does not tell.
+    pub(crate) is_about_names: bool,
 }
 
 impl fmt::Display for Failure {
@@ -62,107 +101,238 @@ impl fmt::Display for Failure {
 impl Failure {
     /// A failure of this kind. `cause` may have text of others.
     pub(crate) fn new(kind: Kind, cause: impl AsRef<str>, remedy: impl Into<Cow<'static, str>>) -> Failure {
-        Failure { kind, cause: printable(cause.as_ref()), remedy: remedy.into(), retry_after_s: None }
+        let (of_names, is_about_names) = (Vec::new(), false);
+        let (cause, remedy) = (printable(cause.as_ref()), remedy.into());
+        Failure { kind, cause, remedy, retry_after_s: None, of_names, is_about_names }
+    }
+
+    /// Some names have failed: at least one.
+    pub(crate) fn of_names(of_names: Vec<(String, Failure)>) -> Failure {
+        let first = of_names.first().map(|(_, failure)| failure.clone());
+        let mut whole = first.unwrap_or_else(|| Failure::new(Kind::Refused, "a name has failed", ""));
+        if of_names.len() > 1 {
+            let texts: Vec<String> = of_names.iter().map(|(_, failure)| failure.to_string()).collect();
+            (whole.cause, whole.remedy) = (printable(&texts.join("; ")), Cow::Borrowed(""));
+        }
+        Failure { of_names, is_about_names: true, ..whole }
+    }
+
+    /// That the authority refuses this name of an order.
+    fn of_name(problem: &Problem, ordered: OrderedNames<'_>, name: &str) -> Failure {
+        let error = problem.r#type.as_deref().and_then(|name| name.strip_prefix(ERROR_PREFIX)).unwrap_or_default();
+        let (kind, remedy) = meaning(error, Asked::Validation(ordered, name));
+        let detail = problem.detail.as_deref().unwrap_or("without a reason");
+        let failure = Failure::new(kind, format!("the authority refuses {name}: {detail}"), remedy);
+        Failure { is_about_names: true, ..failure }
     }
 
     /// The same, when the authority lets the server ask again after so many seconds.
     pub(crate) fn with_retry_after(self, retry_after_s: Option<u64>) -> Failure {
-        Failure { retry_after_s, ..self }
+        let of_names = self.of_names.into_iter().map(|(name, failure)| (name, failure.with_retry_after(retry_after_s)));
+        Failure { retry_after_s, of_names: of_names.collect(), ..self }
     }
 
-    /// The same with another remedy, if the authority has refused.
-    pub(crate) fn with_remedy_of_refusal(self, remedy: &'static str) -> Failure {
-        if self.kind == Kind::Refused { Failure { remedy: remedy.into(), ..self } } else { self }
+    /// Without what to do.
+    pub(crate) fn cause(&self) -> &str {
+        &self.cause
+    }
+
+    /// What the library for ACME reports in answer to this.
+    pub(crate) fn of(error: Error, asked: Asked<'_>) -> Failure {
+        if let Error::Other(other) = &error
+            && let Some(error) = other.downcast_ref()
+        {
+            return Failure::of_answer(error, asked);
+        }
+        match error {
+            Error::Api(problem) => Failure::of_problem(&problem, asked),
+            Error::Timeout(next) => {
+                let time = next.map(|at| at.saturating_duration_since(Instant::now()));
+                let cause = "the authority has not finished the order in time";
+                Failure::new(Kind::Processing, cause, "the server looks at it again")
+                    .with_retry_after(time.map(|time| time.as_secs()))
+            }
+            Error::Json(_) => Failure::new(
+                Kind::Unreachable,
+                "the authority answers something else than ACME",
+                directory_remedy(asked),
+            ),
+            other => Failure::new(Kind::Unreachable, other.to_string(), "the server tries again"),
+        }
     }
 
     /// A refusal by the authority.
-    pub(crate) fn of_problem(problem: &Problem) -> Failure {
-        let name = problem.r#type.as_deref().and_then(|name| name.strip_prefix("urn:ietf:params:acme:error:"));
-        let mut cause = format!("the authority refuses: {}", problem.detail.as_deref().unwrap_or("without a reason"));
-        for subproblem in problem.subproblems.iter().filter_map(|one| one.detail.as_deref()) {
-            cause += &format!("; {subproblem}");
-        }
+    pub(crate) fn of_problem(problem: &Problem, asked: Asked<'_>) -> Failure {
+        let name = problem.r#type.as_deref().and_then(|name| name.strip_prefix(ERROR_PREFIX));
+        let detail = problem.detail.as_deref().unwrap_or("without a reason");
         let (kind, remedy) = match name {
-            Some("badNonce") => (Kind::Again, ""),
-            Some("accountDoesNotExist") => (Kind::Gone, ""),
-            Some("rateLimited") => (Kind::RateLimited, "wait; the server tries again later"),
-            Some("caa") => {
-                (Kind::Refused, "add the name of the authority to the CAA record of the domain, or remove the record")
-            }
-            Some("connection") => {
-                (Kind::Refused, "let port 80 of this name lead to this server, or serve the zone of the name here")
-            }
-            Some("dns") => {
-                (Kind::Refused, "check that the name leads to this server, and that its zone is delegated to it")
-            }
-            Some("unauthorized" | "incorrectResponse") => (
-                Kind::Refused,
-                "check that the addresses of the name, and the name servers of its zone, are this server",
-            ),
-            Some("rejectedIdentifier") => (Kind::Refused, "write certificate = \"none\" for this domain"),
-            Some("userActionRequired") => (Kind::Refused, "read the new terms of the authority and agree to them"),
-            Some("serverInternal") => (Kind::Unreachable, ""),
-            None if problem.status.is_some_and(|status| status >= 500) => (Kind::Unreachable, ""),
-            _ => (Kind::Refused, ""),
+            None if problem.status.is_some_and(|status| status >= 500) => (Kind::Unreachable, Cow::Borrowed("")),
+            name => meaning(name.unwrap_or_default(), asked),
         };
-        Failure::new(kind, cause, remedy)
+        let mut cause = match asked {
+            Asked::Validation(_, name) => format!("the authority cannot validate {name}: {detail}"),
+            _ => format!("the authority refuses: {detail}"),
+        };
+        for subproblem in &problem.subproblems {
+            let detail = subproblem.detail.as_deref().unwrap_or("without a reason");
+            match &subproblem.identifier {
+                Some(Identifier::Dns(name)) => cause += &format!("; {name}: {detail}"),
+                _ => cause += &format!("; {detail}"),
+            }
+        }
+        let is_about_names = is_about_names(name.unwrap_or_default(), asked);
+        let failure = Failure { is_about_names, ..Failure::new(kind, cause, remedy) };
+        match asked {
+            Asked::Order(ordered) => Failure { of_names: failed_names(problem, ordered, is_about_names), ..failure },
+            Asked::Validation(_, name) => Failure { of_names: vec![(name.to_owned(), failure.clone())], ..failure },
+            Asked::Directory | Asked::Account | Asked::Revocation => failure,
+        }
     }
 
     /// An answer that the library for ACME does not see.
-    fn of_answer(error: &AnswerError) -> Failure {
+    fn of_answer(error: &AnswerError, asked: Asked<'_>) -> Failure {
         let failure = match &error.problem {
-            Some(problem) if problem.r#type.is_some() => Failure::of_problem(problem),
-            _ => Failure::new(Kind::Unreachable, error.to_string(), "the server tries again"),
+            Some(problem) if problem.r#type.is_some() => Failure::of_problem(problem, asked),
+            _ => {
+                let remedy = match (&error.method, error.location.is_some(), error.status.is_server_error()) {
+                    (&Method::GET, true, _) => "write that URL as `directory` of this authority in [certificates]",
+                    (&Method::GET, false, false) if error.status != StatusCode::TOO_MANY_REQUESTS => {
+                        directory_remedy(asked)
+                    }
+                    _ => "the server tries again",
+                };
+                // It does not have what was asked for, such as an order of long ago.
+                let is_refusal = error.method == Method::POST && error.status.is_client_error();
+                let kind = if is_refusal { Kind::Refused } else { Kind::Unreachable };
+                Failure::new(kind, error.to_string(), remedy)
+            }
+        };
+        let failure = match &error.instance {
+            Some(page) => Failure { cause: printable(&format!("{} ({page})", failure.cause)), ..failure },
+            None => failure,
         };
         let kind = match (error.status, failure.kind) {
             (StatusCode::TOO_MANY_REQUESTS, _) => Kind::RateLimited,
-            (status, Kind::Refused) if status.is_server_error() => Kind::Unreachable,
+            (status, Kind::Refused | Kind::AccountRefused) if status.is_server_error() => Kind::Unreachable,
             (_, kind) => kind,
         };
-        Failure { kind, ..failure }.with_retry_after(error.retry_after_s)
+        let of_names = failure.of_names.into_iter().map(|(name, failure)| (name, Failure { kind, ..failure }));
+        Failure { kind, of_names: of_names.collect(), ..failure }.with_retry_after(error.retry_after_s)
     }
 
-    /// Seconds until the next attempt after `failure_count` failures, this one included.
+    /// Seconds until the next attempt after `failure_count` failures, this one included. What the authority asks for is
+    /// bounded by what is waited for.
     pub(crate) fn delay_s(&self, failure_count: u32) -> u64 {
         let before = failure_count.saturating_sub(1);
+        let doubled = UNREACHABLE_DELAY_S_MIN.saturating_mul(1 << before.min(32));
+        let asked_s = self.retry_after_s.unwrap_or(0);
         let delay_s = match self.kind {
+            Kind::Processing => doubled.max(asked_s).min(PROCESSING_DELAY_S_MAX),
             Kind::Unreachable | Kind::NotReady | Kind::Again | Kind::State => {
-                UNREACHABLE_DELAY_S_MIN.saturating_mul(1 << before.min(32)).min(UNREACHABLE_DELAY_S_MAX)
+                doubled.min(UNREACHABLE_DELAY_S_MAX).max(asked_s.min(ERROR_DELAY_S_MAX))
             }
-            Kind::RateLimited => self.retry_after_s.map_or(RATE_LIMITED_DELAY_S, |seconds| seconds.max(MINUTE_S)),
-            Kind::Refused | Kind::Gone => *REFUSED_DELAYS_S.get(before as usize).unwrap_or(&DAY_S),
-        };
-        let delay_s = match (self.kind, self.retry_after_s) {
-            (Kind::RateLimited, _) | (_, None) => delay_s,
-            (_, Some(seconds)) => delay_s.max(seconds.min(OUTAGE_S_MAX)),
+            Kind::RateLimited => self
+                .retry_after_s
+                .map_or(RATE_LIMITED_DELAY_S, |seconds| seconds.clamp(MINUTE_S, RATE_LIMITED_DELAY_S_MAX)),
+            Kind::Refused | Kind::AccountRefused | Kind::Gone => {
+                let own_s = *REFUSED_DELAYS_S.get(before as usize).unwrap_or(&DAY_S);
+                own_s.max(asked_s.min(ERROR_DELAY_S_MAX))
+            }
         };
         // Not at the same time as others that have failed because of the same authority.
         random_between(delay_s, delay_s + delay_s / 10)
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        if let Error::Other(other) = &error
-            && let Some(error) = other.downcast_ref()
-        {
-            return Failure::of_answer(error);
+/// What an error of this type means in answer to a request, and what to do.
+fn meaning(error: &str, asked: Asked<'_>) -> (Kind, Cow<'static, str>) {
+    let refused = |remedy: &'static str| (Kind::Refused, Cow::Borrowed(remedy));
+    match (error, asked) {
+        ("badNonce", _) => (Kind::Again, "".into()),
+        ("accountDoesNotExist", _) => (Kind::Gone, "".into()),
+        ("rateLimited", _) => (Kind::RateLimited, "wait; the server tries again later".into()),
+        ("serverInternal", _) => (Kind::Unreachable, "".into()),
+        ("orderNotReady", _) => (Kind::Processing, "the server looks at it again".into()),
+        ("userActionRequired", _) => refused(
+            "the authority has new terms, or wants something else of the owner of the account: open the page that it names, or its web site, and agree there; then run `sanderling renew`",
+        ),
+        ("externalAccountRequired", _) => refused("set `external_account` of this authority in [certificates]"),
+        ("invalidContact" | "unsupportedContact", _) => refused("correct `contact` in [certificates]"),
+        ("invalidProfile", _) => refused("correct `profile` of this authority in [certificates]"),
+        (_, Asked::Account) => refused("check `contact` and `external_account` in [certificates]"),
+        ("unauthorized", Asked::Revocation) => refused(
+            "another account has requested it: use another client of ACME that proves to have the key of the certificate",
+        ),
+        ("unauthorized", Asked::Order(_) | Asked::Directory) => {
+            (Kind::AccountRefused, "the account is valid: ask the authority what it lacks".into())
         }
-        match error {
-            Error::Api(problem) => Failure::of_problem(&problem),
-            Error::Timeout(next) => {
-                let time = next.map(|at| at.saturating_duration_since(Instant::now()));
-                Failure::new(
-                    Kind::Unreachable,
-                    "the authority has not finished the order in time",
-                    "the server tries again",
-                )
-                .with_retry_after(time.map(|time| time.as_secs()))
-            }
-            Error::Json(_) => Failure::new(Kind::Unreachable, "the authority answers something else than ACME", ""),
-            other => Failure::new(Kind::Unreachable, other.to_string(), "the server tries again"),
+        ("caa", _) => refused("add the name of the authority to the CAA record of the domain, or remove the record"),
+        ("rejectedIdentifier" | "unsupportedIdentifier", Asked::Order(ordered) | Asked::Validation(ordered, _)) => {
+            let remedy = match asked {
+                Asked::Validation(_, name) if name != ordered.domain => {
+                    "remove the name from `aliases` of the domain, or ask another authority"
+                }
+                Asked::Order(OrderedNames { names: [_, _, ..], .. }) => {
+                    "remove such a name from `aliases` of the domain, or ask another authority"
+                }
+                _ => "write certificate = \"none\" for this domain, or ask another authority",
+            };
+            refused(remedy)
+        }
+        ("connection" | "tls", _) => {
+            refused("let port 80 of this name lead to this server, or serve the zone of the name here")
+        }
+        ("dns", _) => refused("check that the name leads to this server, and that its zone is delegated to it"),
+        ("unauthorized" | "incorrectResponse", _) => {
+            refused("check that the addresses of the name, and the name servers of its zone, are this server")
+        }
+        _ => refused(""),
+    }
+}
+
+/// What to do if the directory is none.
+fn directory_remedy(asked: Asked<'_>) -> &'static str {
+    match asked {
+        Asked::Directory | Asked::Account => "check `directory` of this authority in [certificates]",
+        Asked::Order(_) | Asked::Validation(..) | Asked::Revocation => "",
+    }
+}
+
+/// Whether an error of this type is because of a name of the order.
+fn is_about_names(error: &str, asked: Asked<'_>) -> bool {
+    let is_of_order = matches!(asked, Asked::Order(_));
+    let is_of_name = matches!(
+        error,
+        "rejectedIdentifier" | "unsupportedIdentifier" | "caa" | "dns" | "connection" | "tls" | "incorrectResponse"
+    );
+    matches!(asked, Asked::Validation(..)) || is_of_order && is_of_name
+}
+
+/// The names of the order that the problem is about: those of its subproblems (RFC 8555 §6.7.1), else those that its
+/// text has, if not all of them do.
+fn failed_names(problem: &Problem, ordered: OrderedNames<'_>, is_about_names: bool) -> Vec<(String, Failure)> {
+    let mut failed: Vec<(String, Failure)> = Vec::new();
+    for subproblem in &problem.subproblems {
+        let Some(Identifier::Dns(identifier)) = &subproblem.identifier else { continue };
+        let name = ordered.names.iter().find(|name| name.eq_ignore_ascii_case(identifier));
+        if let Some(name) = name.filter(|name| failed.iter().all(|(other, _)| other != *name)) {
+            let of_name = Problem {
+                r#type: subproblem.r#type.clone().or_else(|| problem.r#type.clone()),
+                detail: subproblem.detail.clone().or_else(|| problem.detail.clone()),
+                status: problem.status,
+                subproblems: Vec::new(),
+            };
+            failed.push((name.clone(), Failure::of_name(&of_name, ordered, name)));
         }
     }
+    if failed.is_empty() && is_about_names {
+        let detail = problem.detail.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let is_of_name = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '-' | '_' | '.' | '*');
+        let words: Vec<&str> = detail.split(|byte| !is_of_name(byte)).map(|word| word.trim_matches('.')).collect();
+        let found = ordered.names.iter().filter(|name| words.contains(&name.as_str()));
+        failed = found.map(|name| (name.clone(), Failure::of_name(problem, ordered, name))).collect();
+    }
+    failed
 }
 
 impl From<StateError> for Failure {
@@ -191,6 +361,14 @@ fn printable(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    fn ordered(names: &[String]) -> OrderedNames<'_> {
+        OrderedNames { domain: &names[0], names }
+    }
+
     fn problem(name: &str) -> Problem {
         let text = format!("{{\"type\":\"urn:ietf:params:acme:error:{name}\",\"detail\":\"no\"}}");
         serde_json::from_str(&text).expect("a problem")
@@ -199,15 +377,78 @@ mod tests {
     #[test]
     fn refusals_have_a_remedy() {
         let check = |name: &str, kind: Kind, remedy: &str| {
-            let failure = Failure::of_problem(&problem(name));
+            let names = names(&["example.com"]);
+            let failure = Failure::of_problem(&problem(name), Asked::Validation(ordered(&names), "example.com"));
             assert_eq!(failure.kind, kind, "{name}");
             assert!(failure.to_string().contains(remedy), "{failure}");
         };
-        check("caa", Kind::Refused, "the authority refuses: no; add the name of the authority to the CAA record");
+        check("caa", Kind::Refused, "cannot validate example.com: no; add the name of the authority to the CAA record");
         check("connection", Kind::Refused, "; let port 80 of this name lead to this server");
         check("rateLimited", Kind::RateLimited, "; wait");
         check("badNonce", Kind::Again, "no");
         check("serverInternal", Kind::Unreachable, "no");
+    }
+
+    #[test]
+    fn remedy_fits_what_was_asked() {
+        let names = names(&["example.com", "www.example.com"]);
+        let (order, validation) =
+            (Asked::Order(ordered(&names)), Asked::Validation(ordered(&names), "www.example.com"));
+        let check = |name: &str, asked: Asked<'_>, kind: Kind, remedy: &str| {
+            let failure = Failure::of_problem(&problem(name), asked);
+            assert_eq!(failure.kind, kind, "{name} {asked:?}");
+            assert!(failure.to_string().contains(remedy), "{asked:?}: {failure}");
+        };
+        check("unauthorized", order, Kind::AccountRefused, "the account is valid: ask the authority");
+        check("unauthorized", Asked::Account, Kind::Refused, "check `contact` and `external_account`");
+        check("unauthorized", validation, Kind::Refused, "are this server");
+        check("unauthorized", Asked::Revocation, Kind::Refused, "proves to have the key");
+        check("externalAccountRequired", Asked::Account, Kind::Refused, "set `external_account`");
+        check("userActionRequired", order, Kind::Refused, "agree there");
+        check("rejectedIdentifier", validation, Kind::Refused, "remove the name from `aliases`");
+        check("rejectedIdentifier", order, Kind::Refused, "remove such a name from `aliases`");
+        let host = Asked::Validation(ordered(&names), "example.com");
+        check("rejectedIdentifier", host, Kind::Refused, "write certificate = \"none\"");
+        check("orderNotReady", order, Kind::Processing, "looks at it again");
+        let failure = |asked| Failure::of(Error::Json(serde_json::from_str::<u8>("<").expect_err("malformed")), asked);
+        assert!(failure(Asked::Account).to_string().contains("; check `directory`"));
+        assert!(!failure(order).to_string().contains("`directory`"));
+    }
+
+    #[test]
+    fn names_that_have_failed_are_those_that_the_authority_tells() {
+        let names = names(&["example.com", "www.example.com", "*.gone.test"]);
+        let check = |text: &str, expected: &[&str]| {
+            let problem: Problem = serde_json::from_str(text).expect("a problem");
+            let failure = Failure::of_problem(&problem, Asked::Order(ordered(&names)));
+            let found: Vec<&str> = failure.of_names.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(found, expected, "{text}");
+            failure
+        };
+        let rejected = |detail: &str, rest: &str| {
+            format!("{{\"type\":\"urn:ietf:params:acme:error:rejectedIdentifier\",\"detail\":\"{detail}\"{rest}}}")
+        };
+        let subproblem = |name: &str| {
+            format!(
+                "{{\"type\":\"urn:ietf:params:acme:error:rejectedIdentifier\",\"detail\":\"not this\",\
+                 \"identifier\":{{\"type\":\"dns\",\"value\":\"{name}\"}}}}"
+            )
+        };
+        let two = format!(",\"subproblems\":[{},{}]", subproblem("WWW.example.com"), subproblem("*.gone.test"));
+        let failure = check(&rejected("some", &two), &["www.example.com", "*.gone.test"]);
+        assert!(
+            failure.of_names[0].1.to_string().starts_with("the authority refuses www.example.com: not this; remove")
+        );
+        assert!(failure.to_string().contains("; WWW.example.com: not this"), "{failure}");
+        // Names of others, or none.
+        assert!(check(&rejected("no", &format!(",\"subproblems\":[{}]", subproblem("a.b"))), &[]).is_about_names);
+        check(&rejected("no", ""), &[]);
+        // As some authorities say it.
+        check(&rejected("Cannot issue for *.gone.test: policy.", ""), &["*.gone.test"]);
+        check(&rejected("Cannot issue for \\\"www.example.com\\\"", ""), &["www.example.com"]);
+        check(&rejected("xexample.com, example.com.test", ""), &[]);
+        let limited = rejected("too many for example.com", "").replace("rejectedIdentifier", "rateLimited");
+        assert!(!check(&limited, &[]).is_about_names);
     }
 
     #[test]
@@ -217,7 +458,10 @@ mod tests {
         let subproblem = format!("{{\"type\":\"urn:ietf:params:acme:error:caa\",\"detail\":{detail}}}");
         let text = format!("{{\"type\":\"x\",\"detail\":{detail},\"subproblems\":[{subproblem}]}}");
         let problem: Problem = serde_json::from_str(&text).expect("a problem");
-        for failure in [Failure::of_problem(&problem), Failure::from(Error::Other(hostile.into()))] {
+        for failure in [
+            Failure::of_problem(&problem, Asked::Directory),
+            Failure::of(Error::Other(hostile.into()), Asked::Directory),
+        ] {
             let shown = failure.to_string();
             let start = "no \"name\"\\nsanderling: stopped\\u{1b}[2J\\u{9b}\\u{202e}xxx";
             assert!(shown.contains(start) && shown.chars().count() < CAUSE_CHARS_MAX + 50, "{shown}");
@@ -236,17 +480,24 @@ mod tests {
         for (count, expected_s) in [(1, 5), (2, 10), (3, 20), (20, 3600), (u32::MAX, 3600)] {
             let delay_s = delay(Kind::Unreachable, count);
             assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{count}: {delay_s}");
+            // What the authority works at is looked at more often.
+            let (delay_s, expected_s) = (delay(Kind::Processing, count), expected_s.min(300));
+            assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{count}: {delay_s}");
         }
         assert!(delay(Kind::RateLimited, 1) >= 3_600);
         let limited = |seconds| Failure::new(Kind::RateLimited, "", "").with_retry_after(Some(seconds));
         let outage = |seconds| Failure::new(Kind::Unreachable, "", "").with_retry_after(Some(seconds));
+        let asked = |kind| Failure::new(kind, "", "").with_retry_after(Some(DAY_S));
         for (failure, expected_s) in [
             (limited(0), 60),
             (limited(7_200), 7_200),
-            (limited(7 * DAY_S), 7 * DAY_S),
+            (limited(7 * DAY_S), DAY_S),
             (outage(0), 5),
             (outage(600), 600),
-            (outage(7 * DAY_S), DAY_S),
+            (outage(7 * DAY_S), 3_600),
+            (asked(Kind::Processing), 300),
+            (asked(Kind::Again), 3_600),
+            (asked(Kind::Refused), 3_600),
         ] {
             let delay_s = failure.delay_s(1);
             assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{failure:?}: {delay_s}");
@@ -255,6 +506,8 @@ mod tests {
 
     #[test]
     fn delay_is_that_of_the_answer_with_the_error() {
+        let names = names(&["example.com"]);
+        let validation = Asked::Validation(ordered(&names), "example.com");
         let limited = || Some(problem("rateLimited"));
         for (status, problem, retry_after_s, kind) in [
             (429, limited(), Some(4_000), Kind::RateLimited),
@@ -265,16 +518,43 @@ mod tests {
             (500, Some(problem("malformed")), None, Kind::Unreachable),
         ] {
             let status = StatusCode::from_u16(status).expect("a status");
-            let error = AnswerError { status, problem, retry_after_s };
-            let failure = Failure::from(Error::Other(Box::new(error)));
+            let error = AnswerError { problem, retry_after_s, ..answer(status) };
+            let failure = Failure::of(Error::Other(Box::new(error)), validation);
             assert_eq!((failure.kind, failure.retry_after_s), (kind, retry_after_s), "{status}: {failure}");
         }
         let later = Instant::now() + std::time::Duration::from_secs(100);
         assert!(
-            Failure::from(Error::Timeout(Some(later)))
+            Failure::of(Error::Timeout(Some(later)), validation)
                 .retry_after_s
                 .is_some_and(|seconds| (90..=100).contains(&seconds))
         );
-        assert_eq!(Failure::from(Error::Timeout(None)).retry_after_s, None);
+        assert_eq!(Failure::of(Error::Timeout(None), validation).retry_after_s, None);
+    }
+
+    fn answer(status: StatusCode) -> AnswerError {
+        AnswerError { method: Method::GET, status, problem: None, retry_after_s: None, location: None, instance: None }
+    }
+
+    #[test]
+    fn answer_that_is_not_acme_is_described_with_its_status() {
+        let check = |error: AnswerError, expected: &str| {
+            let failure = Failure::of(Error::Other(Box::new(error)), Asked::Account);
+            assert_eq!((failure.kind, failure.to_string().as_str()), (Kind::Unreachable, expected));
+        };
+        let moved =
+            AnswerError { location: Some("https://ca.example/d".to_owned()), ..answer(StatusCode::PERMANENT_REDIRECT) };
+        check(
+            moved,
+            "the authority answers with status 308 Permanent Redirect, to https://ca.example/d; \
+             write that URL as `directory` of this authority in [certificates]",
+        );
+        check(
+            answer(StatusCode::NOT_FOUND),
+            "the authority answers with status 404 Not Found; check `directory` of this authority in [certificates]",
+        );
+        check(
+            answer(StatusCode::BAD_GATEWAY),
+            "the authority answers with status 502 Bad Gateway; the server tries again",
+        );
     }
 }

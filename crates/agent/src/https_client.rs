@@ -3,14 +3,17 @@
 
 use crate::clock::unix_s;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{HOST, HeaderValue, RETRY_AFTER};
-use hyper::{HeaderMap, Request, Response, StatusCode, Uri};
+use hyper::header::{HOST, HeaderValue, LOCATION, RETRY_AFTER};
+use hyper::http::response::Parts;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient, Problem};
 use rustls::pki_types::ServerName;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use sanderling_http::HttpDate;
+use serde::Deserialize;
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -26,8 +29,14 @@ use tokio_rustls::TlsConnector;
 /// Bytes of the longest answer: a certificate chain.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 const PORT: u16 = 443;
-/// The longest delay that an authority may ask for.
+/// The longest delay that an authority may ask for; what is waited for has bounds of its own
+/// ([`Failure::delay_s`](crate::failure::Failure::delay_s)).
 const RETRY_AFTER_S_MAX: u64 = 7 * 24 * 3600;
+/// The longest pause between two looks at an order that the authority works at. Some ask for a day, although the
+/// certificate is there within seconds.
+const POLL_PAUSE_S_MAX: u64 = 15;
+/// The error of an authority that wants something of the operator, at a page that it names (RFC 8555 §7.3.3).
+const USER_ACTION_REQUIRED: &str = "urn:ietf:params:acme:error:userActionRequired";
 
 /// A client that trusts some roots.
 #[derive(Clone)]
@@ -107,23 +116,24 @@ impl HttpsClient {
             .tls
             .connect(name, stream)
             .await
-            .map_err(|error| format!("no TLS connection to {host}: {error}{}", remedy(&error)))?;
+            .map_err(|error| format!("no TLS connection to {host}: {}", tls_problem(&error)))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let authority = uri.authority().ok_or("a URL without a host")?.as_str();
         request.headers_mut().insert(HOST, HeaderValue::from_str(authority)?);
         *request.uri_mut() =
             Uri::builder().path_and_query(uri.path_and_query().map_or("/", |path| path.as_str())).build()?;
+        let method = request.method().clone();
         let answer = async {
             let (mut parts, body) = sender.send_request(request).await.map_err(described)?.into_parts();
-            let retry_after_s = normalize_retry_after(&mut parts.headers, unix_s());
+            // What the library waits for itself is an order that is processing.
+            let is_poll = method == Method::POST && parts.status.is_success();
+            let delay_s_max = if is_poll { POLL_PAUSE_S_MAX } else { RETRY_AFTER_S_MAX };
+            let retry_after_s = normalize_retry_after(&mut parts.headers, unix_s(), delay_s_max);
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
-            let (status, is_delayed) = (parts.status, retry_after_s.is_some());
-            let is_error = status.is_server_error() || status.is_client_error() && is_delayed;
-            if is_error || status == StatusCode::TOO_MANY_REQUESTS {
-                let problem = serde_json::from_slice(&body).ok();
-                return Err(AnswerError { status, problem, retry_after_s }.into());
+            match AnswerError::of(method, &parts, &body, retry_after_s) {
+                Some(error) => Err(error.into()),
+                None => Ok::<_, BoxError>(BytesResponse::from(Response::from_parts(parts, Full::new(body)))),
             }
-            Ok::<_, BoxError>(BytesResponse::from(Response::from_parts(parts, Full::new(body))))
         };
         tokio::pin!(answer);
         tokio::select! {
@@ -155,7 +165,7 @@ async fn connect_to_first(addresses: &[SocketAddr], time_max: Duration) -> Resul
 
 /// Gives the field Retry-After the form of a number of seconds, which is the result; removes it if it has no form of
 /// RFC 9110 §10.2.3.
-fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64) -> Option<u64> {
+fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64, delay_s_max: u64) -> Option<u64> {
     let text = headers.remove(RETRY_AFTER)?;
     let text = text.as_bytes().trim_ascii();
     let seconds = if !text.is_empty() && text.iter().all(u8::is_ascii_digit) {
@@ -164,23 +174,40 @@ fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64) -> Option<u64
     } else {
         HttpDate::parse_unix_s(text)?.saturating_sub(now_unix_s)
     };
-    let seconds = seconds.min(RETRY_AFTER_S_MAX);
+    let seconds = seconds.min(delay_s_max);
     headers.insert(RETRY_AFTER, seconds.into());
     Some(seconds)
 }
 
-/// What to do if the certificate of the authority is not valid at this time, which is the clock of this machine more
-/// often than the authority; or if nobody that is trusted has issued it.
-fn remedy(error: &io::Error) -> &'static str {
-    use rustls::CertificateError::{Expired, ExpiredContext, NotValidYet, NotValidYetContext, UnknownIssuer};
-    match error.get_ref().and_then(|error| error.downcast_ref()) {
-        Some(rustls::Error::InvalidCertificate(
-            Expired | ExpiredContext { .. } | NotValidYet | NotValidYetContext { .. },
-        )) => "; check the clock of this machine",
-        Some(rustls::Error::InvalidCertificate(UnknownIssuer)) => {
-            "; set `root` of this authority in [certificates] to a file with the root that its server has a certificate of, as PEM"
+/// Why there is no TLS connection, and what to do. If the certificate of the authority is not valid at this time, the
+/// clock of this machine is wrong more often than the authority.
+fn tls_problem(error: &io::Error) -> Cow<'static, str> {
+    use rustls::CertificateError as Problem;
+    let Some(rustls::Error::InvalidCertificate(problem)) = error.get_ref().and_then(|error| error.downcast_ref())
+    else {
+        return error.to_string().into();
+    };
+    match problem {
+        Problem::Expired | Problem::ExpiredContext { .. } => {
+            "the certificate of the server has expired; check the clock of this machine".into()
         }
-        _ => "",
+        Problem::NotValidYet | Problem::NotValidYetContext { .. } => {
+            "the certificate of the server is not valid yet; check the clock of this machine".into()
+        }
+        Problem::UnknownIssuer => {
+            "the certificate of the server is issued by a root that is not trusted; set `root` of this authority in [certificates] to a file with the root that its server has a certificate of, as PEM".into()
+        }
+        Problem::NotValidForName | Problem::NotValidForNameContext { .. } => {
+            "the certificate of the server is not for this name; check `directory` of this authority in [certificates]".into()
+        }
+        Problem::InvalidPurpose | Problem::InvalidPurposeContext { .. } => {
+            "the certificate of the server is for another purpose than TLS servers".into()
+        }
+        // The library has no variant of its own for it.
+        Problem::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the server presents a CA certificate; give it a certificate that this CA has issued, and keep the CA as `root` of this authority in [certificates]".into()
+        }
+        other => format!("the certificate of the server cannot be used: {other}").into(),
     }
 }
 
@@ -191,19 +218,57 @@ fn described(error: hyper::Error) -> BoxError {
     }
 }
 
-/// The authority answers with an error of its own, or that it is asked too often.
+/// An answer of the authority that the library for ACME would not understand, or not wholly.
 #[derive(Debug)]
 pub(crate) struct AnswerError {
+    pub(crate) method: Method,
     pub(crate) status: StatusCode,
     /// How it describes the error, if it does (RFC 8555 §6.7).
     pub(crate) problem: Option<Problem>,
     /// In how many seconds it lets the server ask again, if it says so (RFC 8555 §6.6).
     pub(crate) retry_after_s: Option<u64>,
+    /// Where a redirect leads.
+    pub(crate) location: Option<String>,
+    /// The page that the operator is to open (RFC 8555 §7.3.3).
+    pub(crate) instance: Option<String>,
+}
+
+impl AnswerError {
+    /// `None` if the library is to see the answer: a success, or a refusal that says all in its body.
+    fn of(method: Method, answer: &Parts, body: &[u8], retry_after_s: Option<u64>) -> Option<AnswerError> {
+        #[derive(Deserialize)]
+        struct Instance {
+            instance: Option<String>,
+        }
+        let status = answer.status;
+        if status.is_success() {
+            return None;
+        }
+        let problem: Option<Problem> = serde_json::from_slice(body).ok();
+        let error = problem.as_ref().and_then(|problem| problem.r#type.as_deref());
+        let needs_user = error == Some(USER_ACTION_REQUIRED);
+        let is_limit = status == StatusCode::TOO_MANY_REQUESTS || retry_after_s.is_some();
+        if status.is_client_error() && error.is_some() && !is_limit && !needs_user {
+            return None;
+        }
+        let instance = serde_json::from_slice::<Instance>(body).ok().and_then(|it| it.instance);
+        let location = answer.headers.get(LOCATION).filter(|_| status.is_redirection());
+        let location = location.and_then(|location| location.to_str().ok()).map(str::to_owned);
+        Some(AnswerError {
+            method,
+            status,
+            problem,
+            retry_after_s,
+            location,
+            instance: instance.filter(|_| needs_user),
+        })
+    }
 }
 
 impl fmt::Display for AnswerError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "the authority answers with status {}", self.status)
+        write!(out, "the authority answers with status {}", self.status)?;
+        self.location.as_ref().map_or(Ok(()), |location| write!(out, ", to {location}"))
     }
 }
 
@@ -236,12 +301,46 @@ mod tests {
 
     #[test]
     fn certificate_that_is_not_trusted_has_a_remedy() {
-        let of = |error: rustls::CertificateError| remedy(&io::Error::other(rustls::Error::InvalidCertificate(error)));
+        #[derive(Debug)]
+        struct CaUsedAsEndEntity;
+        impl fmt::Display for CaUsedAsEndEntity {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("a CA")
+            }
+        }
+        impl std::error::Error for CaUsedAsEndEntity {}
+        let of = |error| tls_problem(&io::Error::other(rustls::Error::InvalidCertificate(error))).into_owned();
         assert!(
             of(rustls::CertificateError::UnknownIssuer).contains("; set `root` of this authority in [certificates]")
         );
-        assert_eq!(of(rustls::CertificateError::Expired), "; check the clock of this machine");
-        assert_eq!(of(rustls::CertificateError::Revoked), "");
+        assert!(of(rustls::CertificateError::Expired).ends_with("; check the clock of this machine"));
+        let ca = rustls::OtherError(Arc::new(CaUsedAsEndEntity));
+        let text = of(rustls::CertificateError::Other(ca));
+        assert!(text.starts_with("the server presents a CA certificate; give it a certificate"), "{text}");
+        assert_eq!(tls_problem(&io::Error::other("reset")), "reset");
+    }
+
+    #[test]
+    fn library_sees_what_it_understands() {
+        let check = |status: u16, body: &str, retry_after_s, is_seen: bool| {
+            let (parts, ()) = Response::builder().status(status).body(()).expect("an answer").into_parts();
+            let error = AnswerError::of(Method::GET, &parts, body.as_bytes(), retry_after_s);
+            assert_eq!(error.is_none(), is_seen, "{status} {body}");
+        };
+        let problem = "{\"type\":\"urn:ietf:params:acme:error:badNonce\"}";
+        check(200, "", Some(1), true);
+        check(400, problem, None, true);
+        check(400, problem, Some(1), false);
+        check(429, problem, None, false);
+        check(404, "<h1>Not found</h1>", None, false);
+        check(404, "{}", None, false);
+        check(308, "", None, false);
+        check(503, problem, None, false);
+        let text =
+            "{\"type\":\"urn:ietf:params:acme:error:userActionRequired\",\"instance\":\"https://ca.example/terms\"}";
+        let (parts, ()) = Response::builder().status(403).body(()).expect("an answer").into_parts();
+        let error = AnswerError::of(Method::POST, &parts, text.as_bytes(), None).expect("for the operator");
+        assert_eq!(error.instance.as_deref(), Some("https://ca.example/terms"));
     }
 
     #[test]
@@ -271,7 +370,7 @@ mod tests {
         let check = |text: &str, expected: Option<u64>| {
             let mut headers = HeaderMap::new();
             headers.insert(RETRY_AFTER, HeaderValue::from_str(text).expect("a value"));
-            assert_eq!(normalize_retry_after(&mut headers, 784_111_777), expected, "{text}");
+            assert_eq!(normalize_retry_after(&mut headers, 784_111_777, RETRY_AFTER_S_MAX), expected, "{text}");
             let normalized = headers.get(RETRY_AFTER).map(|value| value.to_str().expect("text").to_owned());
             assert_eq!(normalized, expected.map(|seconds| seconds.to_string()), "{text}");
         };
@@ -291,6 +390,9 @@ mod tests {
         ] {
             check(text, expected);
         }
-        assert_eq!(normalize_retry_after(&mut HeaderMap::new(), 0), None);
+        assert_eq!(normalize_retry_after(&mut HeaderMap::new(), 0, RETRY_AFTER_S_MAX), None);
+        // While an order is processing.
+        let mut headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static("86400"))]);
+        assert_eq!(normalize_retry_after(&mut headers, 0, POLL_PAUSE_S_MAX), Some(POLL_PAUSE_S_MAX));
     }
 }

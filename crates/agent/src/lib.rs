@@ -18,6 +18,7 @@ mod order_basis;
 mod order;
 mod accounts;
 mod certificates;
+mod failing_names;
 mod schedule;
 mod caa;
 mod zones;

@@ -1,11 +1,11 @@
 //! The loop of the agent: waits for the earliest entry of the schedule, for orders in progress, and for the supervisor.
 
 use crate::alias_targets::AliasTargets;
-use crate::certificates::{ManagedCertificate, Revocation};
+use crate::certificates::{AfterFailure, ManagedCertificate, Revocation};
 use crate::clock::{ClockWatch, unix_s};
 use crate::command_answer::CommandAnswer;
 use crate::derived::DerivedZones;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Asked, Failure, Kind};
 use crate::link::Incoming;
 use crate::order::{OrderRequest, Orders};
 use crate::pinned_keys::{PinnedKeys, Question};
@@ -56,7 +56,7 @@ enum Task {
 
 /// What has ended.
 enum Finished {
-    Order { index: usize, authority_index: usize, result: Result<(), Failure> },
+    Order { index: usize, authority_index: usize, names: Vec<String>, result: Result<(), Failure> },
     Suggestion { index: usize, suggestion: Option<Suggestion> },
     Revocation { index: usize, authority_index: usize, revocation: Revocation, result: Result<(), Failure> },
 }
@@ -228,31 +228,34 @@ impl MainLoop {
     fn start_due(&mut self) {
         while let Some(task) = self.schedule.take_due(unix_s(), self.is_possible()) {
             match task {
-                Task::Order(index) => self.start_order(index),
+                Task::Order(index) => self.start_order(index, false),
                 Task::Suggestion(index) => self.start_suggestion(index),
                 Task::Revocation(index) => self.start_revocation(index),
             }
         }
     }
 
-    fn start_order(&mut self, index: usize) {
+    /// `is_wanted`: the operator asks for it, so that names that have failed are tried again at once.
+    fn start_order(&mut self, index: usize, is_wanted: bool) {
         let certificate = &mut self.certificates[index];
-        let authority_index = certificate.authority_index(self.orders.accounts.count());
+        let names = certificate.names_to_order(is_wanted);
+        let authority_index = certificate.authority_index_for(&names, self.orders.accounts.count());
         let directory = &self.orders.accounts.authority(authority_index).directory;
         let request = OrderRequest {
             name: certificate.name.clone(),
-            names: certificate.names.clone(),
             authority_index,
             key: self.pinned.next_key(&certificate.name),
             replaces: certificate.replaced(directory),
-            prefers_http: certificate.record.failure_count % 2 == 1,
+            over_http: names.iter().filter(|name| certificate.prefers_http(name)).cloned().collect(),
+            names,
         };
         certificate.is_in_progress = true;
         let authority = &self.orders.accounts.authority(authority_index).name;
         log(&format!("certificate {}: requesting it from {authority}", certificate.name));
         let orders = Rc::clone(&self.orders);
         self.running.spawn_local(async move {
-            Finished::Order { index, authority_index, result: orders.issue(&request).await }
+            let result = orders.issue(&request).await;
+            Finished::Order { index, authority_index, names: request.names, result }
         });
     }
 
@@ -288,8 +291,8 @@ impl MainLoop {
             Finished::Revocation { index, authority_index, revocation, result } => {
                 self.finish_revocation(index, authority_index, &revocation, &result);
             }
-            Finished::Order { index, authority_index, result } => {
-                self.finish_order(index, authority_index, &result);
+            Finished::Order { index, authority_index, names, result } => {
+                self.finish_order(index, authority_index, &names, &result);
                 self.derived.on_change();
             }
             Finished::Suggestion { index, suggestion } => {
@@ -307,25 +310,32 @@ impl MainLoop {
         }
     }
 
-    fn finish_order(&mut self, index: usize, authority_index: usize, result: &Result<(), Failure>) {
+    fn finish_order(&mut self, index: usize, authority_index: usize, names: &[String], result: &Result<(), Failure>) {
         let certificate = &mut self.certificates[index];
         certificate.is_in_progress = false;
-        let name = &certificate.name;
-        let text = match result {
-            Ok(()) => format!("certificate {name}: issued"),
-            Err(failure) => format!("certificate {name}: {failure}"),
-        };
-        match result {
+        let (text, is_success) = match result {
             Ok(()) => {
-                log(&text);
                 certificate.on_issued(&self.orders.accounts.authority(authority_index).directory, &self.orders.state);
                 self.orders.finish(&certificate.name);
+                let lacking = certificate.lacking_text();
+                let text = format!("certificate {}: issued{lacking}", certificate.name);
+                log(&text);
+                (text, lacking.is_empty())
             }
             Err(failure) => {
-                certificate.on_failure(failure, self.orders.accounts.count(), &self.orders.state);
-                log_error(&format!("{text}; {}", certificate.next_attempt()));
+                let text = format!("certificate {}: {failure}", certificate.name);
+                match certificate.on_failure(failure, names, self.orders.accounts.count(), &self.orders.state) {
+                    AfterFailure::Later => log_error(&format!("{text}; {}", certificate.next_attempt())),
+                    AfterFailure::WithoutFailed => {
+                        log_error(&format!("{text}; the others are requested without this"));
+                        let is_awaited =
+                            !certificate.waiting.is_empty() || !certificate.waiting_for_revocation.is_empty();
+                        return if is_awaited { self.start_order(index, false) } else { self.schedule_order(index) };
+                    }
+                }
+                (text, false)
             }
-        }
+        };
         let waiting = std::mem::take(&mut certificate.waiting);
         let waiting_for_revocation = match result {
             Ok(()) => Vec::new(),
@@ -336,11 +346,11 @@ impl MainLoop {
             self.schedule_suggestion(index, unix_s());
             self.schedule_revocation(index, unix_s());
         }
-        // Clients that look after their answer are to see what has become of the order.
+        // Clients that look after their answer are to see the result of the order.
         self.next_report_at = Instant::now();
         self.report();
         for client in waiting {
-            answer(client, &text, result.is_ok());
+            answer(client, &text, is_success);
         }
         for client in waiting_for_revocation {
             answer(client, &format!("{text}; the one in service is revoked when there is another one"), false);
@@ -507,7 +517,7 @@ impl MainLoop {
     fn order_now(&mut self, index: usize) {
         if !self.certificates[index].is_in_progress {
             self.schedule.remove(&Task::Order(index));
-            self.start_order(index);
+            self.start_order(index, true);
         }
     }
 
@@ -542,7 +552,7 @@ async fn revoke(orders: &Orders, authority_index: usize, revocation: &Revocation
     let account = orders.accounts.get(authority_index, &orders.state).await?;
     match account.revoke(&RevocationRequest { certificate: &certificate, reason }).await {
         Err(Error::Api(problem)) if problem.r#type.as_deref() == Some(ALREADY_REVOKED) => Ok(()),
-        result => Ok(result?),
+        result => result.map_err(|error| Failure::of(error, Asked::Revocation)),
     }
 }
 

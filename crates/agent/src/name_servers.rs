@@ -76,7 +76,8 @@ impl Answer {
 #[derive(Debug)]
 pub(crate) struct Lag {
     server: NameServer,
-    question: String,
+    name: DomainName,
+    rtype: Rtype,
     problem: String,
     is_silent: bool,
 }
@@ -101,7 +102,15 @@ impl fmt::Display for NameServer {
 
 impl fmt::Display for Lag {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "the name server {} does not answer {}: {}", self.server, self.question, self.problem)
+        let Lag { server, name, rtype, problem, .. } = self;
+        write!(out, "the name server {server} does not answer the new {rtype} record at {name}: {problem}")
+    }
+}
+
+impl Lag {
+    /// The name of the record.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_str()
     }
 }
 
@@ -133,10 +142,11 @@ impl NameServers {
             }
         }
         while let Some(ended) = tasks.join_next().await {
-            match ended.expect("a task that panics ends the agent, and the next one goes on") {
-                Ok(()) => {}
-                Err(lag) if lag.is_silent => log_warning(&format!("{lag}; going on without it")),
-                Err(lag) => lags.push(lag),
+            for lag in ended.expect("a task that panics ends the agent, and the next one goes on") {
+                match lag.is_silent {
+                    true => log_warning(&format!("{lag}; going on without it")),
+                    false => lags.push(lag),
+                }
             }
         }
         Unanswered { lags, not_found }
@@ -343,8 +353,9 @@ async fn ask_with_ttl(
     exchange(server, (QueryKind::Records(rtype), name), None, REPLY_TIMEOUT, read).await
 }
 
-/// Waits until `server` answers as expected.
-async fn wait_for(server: NameServer, expectations: &[Expectation], deadline: Instant) -> Result<(), Lag> {
+/// Waits until `server` answers as expected; what it does not.
+async fn wait_for(server: NameServer, expectations: &[Expectation], deadline: Instant) -> Vec<Lag> {
+    let mut lags = Vec::new();
     let silence_deadline = (Instant::now() + SILENCE_MAX).min(deadline);
     let mut is_silent = true;
     for expectation in expectations {
@@ -372,15 +383,20 @@ async fn wait_for(server: NameServer, expectations: &[Expectation], deadline: In
             };
             let now = Instant::now();
             if now >= if is_silent { silence_deadline } else { deadline } {
-                let question = format!("the new {rtype} record at {name}");
-                return Err(Lag { server, question, problem, is_silent });
+                let lag = Lag { server: server.clone(), name: name.clone(), rtype: *rtype, problem, is_silent };
+                lags.push(lag);
+                // Whether it answers the others is known by one question each.
+                if is_silent {
+                    return lags;
+                }
+                break;
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 3 / 2).min(PAUSE_MAX);
         }
         is_silent = false;
     }
-    Ok(())
+    lags
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use crate::accounts::Accounts;
 use crate::caa::{self, Issuance};
 use crate::certificates::zone_of;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Asked, Failure, Kind, OrderedNames};
 use crate::json_files::read_json;
 use crate::link::{Link, Published};
 use crate::name_servers::{Answer, Expectation, NameServers, Unanswered};
@@ -86,11 +86,39 @@ pub(crate) struct OrderRequest {
     pub(crate) key: Option<String>,
     /// The certificate before it (RFC 9773 §5).
     pub(crate) replaces: Option<CertificateIdentifier<'static>>,
-    /// Names in zones of this server are validated over HTTP nevertheless: the other way has failed.
-    pub(crate) prefers_http: bool,
+    /// Those of the names that are validated over HTTP although they are in zones of this server: the other way has
+    /// failed.
+    pub(crate) over_http: Vec<String>,
 }
 
 impl OrderRequest {
+    fn ordered(&self) -> OrderedNames<'_> {
+        OrderedNames { domain: &self.name, names: &self.names }
+    }
+
+    /// What the library for ACME reports of the order.
+    fn failure(&self, error: Error) -> Failure {
+        Failure::of(error, Asked::Order(self.ordered()))
+    }
+
+    /// How an authority validates `name`.
+    fn method(&self, config: &Config, name: &str) -> Result<ChallengeType, Failure> {
+        let prefers_http = self.over_http.iter().any(|other| other == name);
+        match NameValidation::new(config).of(name, prefers_http) {
+            Ok(ValidationMethod::Dns) => Ok(ChallengeType::Dns01),
+            Ok(ValidationMethod::Http) => Ok(ChallengeType::Http01),
+            Err(problem) => {
+                let failure = Failure::new(Kind::Refused, problem.message, problem.remedy);
+                Err(Failure::of_names(vec![(name.to_owned(), failure)]))
+            }
+        }
+    }
+
+    /// Whether all names are as an authority needs them.
+    fn check_names(&self, failed: Vec<(String, Failure)>) -> Result<(), Failure> {
+        if failed.is_empty() { Ok(()) } else { Err(Failure::of_names(failed)) }
+    }
+
     /// The name that an authority calls `identifier`. Only names that were ordered get records in zones.
     fn ordered_name(&self, identifier: &str) -> Result<&str, Failure> {
         let name = self.names.iter().find(|name| name.eq_ignore_ascii_case(identifier));
@@ -131,7 +159,7 @@ impl Orders {
                 Ok(Err(failure)) => failure,
                 Err(_) => {
                     let cause = format!("the order has taken more than {} s", time_max.as_secs());
-                    Failure::new(Kind::Unreachable, cause, "the server tries again")
+                    Failure::new(Kind::Processing, cause, "the server tries again")
                 }
             };
             match failure.kind {
@@ -139,9 +167,18 @@ impl Orders {
                     nonce_failure_count += 1;
                     tokio::time::sleep(NONCE_FAILURE_PAUSE).await;
                 }
-                Kind::Gone if !has_new_account => {
-                    has_new_account = true;
+                Kind::Gone | Kind::AccountRefused if !has_new_account => {
+                    let problem = match failure.kind {
+                        Kind::Gone => Some("it does not know it any more".to_owned()),
+                        _ => self.accounts.problem(request.authority_index, &self.state).await,
+                    };
                     self.state.remove(&order_file(&request.name))?;
+                    let Some(problem) = problem else { return Err(failure) };
+                    has_new_account = true;
+                    let authority = &self.accounts.authority(request.authority_index).name;
+                    log_warning(&format!(
+                        "the account at {authority} cannot be used any more: {problem}; registering another one, with a new key"
+                    ));
                     self.accounts.forget(request.authority_index, &self.state).await?;
                 }
                 Kind::Unreachable => {
@@ -153,7 +190,13 @@ impl Orders {
                     self.state.remove(&order_file(&request.name))?;
                     return Err(failure);
                 }
-                Kind::RateLimited | Kind::NotReady | Kind::State | Kind::Again | Kind::Gone => return Err(failure),
+                Kind::Processing
+                | Kind::RateLimited
+                | Kind::NotReady
+                | Kind::State
+                | Kind::Again
+                | Kind::Gone
+                | Kind::AccountRefused => return Err(failure),
             }
         }
     }
@@ -170,7 +213,7 @@ impl Orders {
             let published = self.publish_challenges(request, &mut order).await?;
             self.progress.set(&request.name, "the authority has validated the names");
             let polled = order.poll_ready(&POLLS).await;
-            self.check_polled(&mut order, polled).await?;
+            self.check_polled(request, &mut order, polled).await?;
             drop(published);
         }
         let key = KeyPair::from_pem(&saved.key)
@@ -178,10 +221,10 @@ impl Orders {
         if order.state().status == OrderStatus::Ready {
             self.progress.set(&request.name, "the authority has issued the certificate");
             let csr = signing_request(&request.names, &key)?;
-            order.finalize_csr(&csr).await?;
+            order.finalize_csr(&csr).await.map_err(|error| request.failure(error))?;
         }
         let polled = order.poll_certificate(&POLLS).await;
-        let chain = self.check_polled(&mut order, polled).await?;
+        let chain = self.check_polled(request, &mut order, polled).await?;
         check_issued(&chain, &saved.key, &request.names)?;
         self.state.store_certificate(&request.name, chain.as_bytes(), saved.key.as_bytes())?;
         self.link.certificate_stored(&request.name);
@@ -231,8 +274,15 @@ impl Orders {
     /// Whether the authority looks for records of the names in the zones of this server. It looks elsewhere for names
     /// that are delegated.
     async fn check_delegations(&self, request: &OrderRequest) -> Result<(), Failure> {
+        let mut failed = Vec::new();
         for name in &request.names {
-            let is_by_record = method(&self.config, name, request.prefers_http)? == ChallengeType::Dns01;
+            let is_by_record = match request.method(&self.config, name) {
+                Ok(method) => method == ChallengeType::Dns01,
+                Err(failure) => {
+                    failed.extend(failure.of_names);
+                    continue;
+                }
+            };
             let Some(apex) = zone_of(name, self.zones()).filter(|_| is_by_record) else { continue };
             let Ok(owner) = DomainName::parse(name.strip_prefix("*.").unwrap_or(name)) else { continue };
             let (owner, apex_name) = (wire_name(&owner), wire_name(apex));
@@ -242,10 +292,10 @@ impl Orders {
                     "{name} is delegated to other name servers by the zone {apex}, so no record here validates it"
                 );
                 let remedy = "add a domain with the delegated zone here, or remove the name or the delegation";
-                return Err(Failure::new(Kind::NotReady, cause, remedy));
+                failed.push((name.clone(), Failure::new(Kind::NotReady, cause, remedy)));
             }
         }
-        Ok(())
+        request.check_names(failed)
     }
 
     /// Whether the zones of this server let the authority issue.
@@ -253,19 +303,20 @@ impl Orders {
         let authority = self.accounts.authority(request.authority_index);
         let Some(caa) = &authority.caa else { return Ok(()) };
         let account = self.accounts.url(request.authority_index, &self.state);
+        let mut failed = Vec::new();
         for name in &request.names {
             let Some(apex) = zone_of(name, self.zones()) else { continue };
-            let method = match method(&self.config, name, request.prefers_http)? {
+            let method = match request.method(&self.config, name)? {
                 ChallengeType::Http01 => "http-01",
                 _ => "dns-01",
             };
             let issuance = Issuance { authority: caa, account: account.as_deref(), method };
             if let Some((problem, remedy)) = caa::problem(&self.name_servers, name, apex, issuance).await {
                 let cause = format!("{} may not issue: {problem}", authority.name);
-                return Err(Failure::new(Kind::NotReady, cause, remedy));
+                failed.push((name.clone(), Failure::new(Kind::NotReady, cause, remedy)));
             }
         }
-        Ok(())
+        request.check_names(failed)
     }
 
     /// The order in the state folder, if it is for the same, or a new one.
@@ -273,14 +324,14 @@ impl Orders {
         let (file, directory) =
             (order_file(&request.name), &self.accounts.authority(request.authority_index).directory);
         if let Some(saved) = self.saved_order(&request.name).filter(|saved| saved.is_for(request, directory)) {
-            match account.order(saved.url.clone()).await.map_err(Failure::from) {
+            match account.order(saved.url.clone()).await.map_err(|error| request.failure(error)) {
                 Ok(mut order) => {
                     if order.state().status != OrderStatus::Invalid {
                         return Ok((order, saved));
                     }
                 }
-                // It has expired, or the authority has forgotten it.
-                Err(failure) if failure.kind == Kind::Refused => {}
+                // It has expired, the authority has forgotten it, or it is of another account.
+                Err(failure) if matches!(failure.kind, Kind::Refused | Kind::AccountRefused) => {}
                 Err(failure) => return Err(failure),
             }
         }
@@ -302,16 +353,22 @@ impl Orders {
         // If nothing can be written, the authority is not asked for an order that would be lost.
         write(&saved)?;
         let order = match request.replaces.clone() {
-            None => account.new_order(&new()).await?,
-            Some(replaces) => match account.new_order(&new().replaces(replaces)).await.map_err(Failure::from) {
-                // RFC 9773 §5: it was replaced already, or the authority does not know it, or not as one of this
-                // account.
-                Err(failure) if failure.kind == Kind::Refused => {
-                    log_warning(&format!("certificate {}: {failure}; requesting it as a new one", request.name));
-                    account.new_order(&new()).await?
+            None => account.new_order(&new()).await.map_err(|error| request.failure(error))?,
+            Some(replaces) => {
+                let order = account.new_order(&new().replaces(replaces)).await.map_err(|error| request.failure(error));
+                match order {
+                    // RFC 9773 §5: it was replaced already, or the authority does not know it, or not as one of this
+                    // account.
+                    Err(failure)
+                        if matches!(failure.kind, Kind::Refused | Kind::AccountRefused)
+                            && failure.of_names.is_empty() =>
+                    {
+                        log_warning(&format!("certificate {}: {failure}; requesting it as a new one", request.name));
+                        account.new_order(&new()).await.map_err(|error| request.failure(error))?
+                    }
+                    order => order?,
                 }
-                order => order?,
-            },
+            }
         };
         order.url().clone_into(&mut saved.url);
         write(&saved)?;
@@ -327,22 +384,20 @@ impl Orders {
         let mut challenges = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
-            let mut authorization = authorization?;
+            let mut authorization = authorization.map_err(|error| request.failure(error))?;
             if authorization.status != AuthorizationStatus::Pending {
                 continue;
             }
             let name = request.ordered_name(&authorization.identifier().to_string())?;
-            let method = method(&self.config, name, request.prefers_http)?;
+            let method = request.method(&self.config, name)?;
             let Some(challenge) = authorization.challenge(method.clone()) else {
                 let cause = format!("the authority offers no validation of {name} that this server can do");
-                return Err(Failure::new(Kind::Refused, cause, "serve the zone of the name here"));
+                let failure = Failure::new(Kind::Refused, cause, "serve the zone of the name here");
+                return Err(Failure::of_names(vec![(name.to_owned(), failure)]));
             };
             let key = challenge.key_authorization();
             challenges.push(match method {
-                ChallengeType::Dns01 => {
-                    let owner = name.strip_prefix("*.").unwrap_or(name);
-                    Challenge::Dns { name: format!("_acme-challenge.{owner}"), text: key.dns_value() }
-                }
+                ChallengeType::Dns01 => Challenge::Dns { name: challenge_owner(name), text: key.dns_value() },
                 _ => Challenge::Http { token: challenge.token.clone(), content: key.as_str().to_owned() },
             });
         }
@@ -355,22 +410,24 @@ impl Orders {
         let time_max = Duration::from_millis(self.config.limits.name_servers_timeout_ms);
         let Unanswered { lags, not_found } = self.name_servers.wait_until_answered(&expectations, time_max).await;
         not_found.iter().for_each(|problem| log_warning(&format!("{problem}; going on without it")));
-        if !lags.is_empty() {
-            let lags: Vec<String> = lags.iter().map(ToString::to_string).collect();
-            return Err(Failure::new(Kind::NotReady, lags.join("; "), LAG_REMEDY));
-        }
+        let of_name = |name: &String| {
+            let owner = challenge_owner(name);
+            let lags = lags.iter().filter(|lag| lag.name() == owner).map(ToString::to_string).collect::<Vec<_>>();
+            (!lags.is_empty()).then(|| (name.clone(), Failure::new(Kind::NotReady, lags.join("; "), LAG_REMEDY)))
+        };
+        request.check_names(request.names.iter().filter_map(of_name).collect())?;
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
-            let mut authorization = authorization?;
+            let mut authorization = authorization.map_err(|error| request.failure(error))?;
             if authorization.status != AuthorizationStatus::Pending {
                 continue;
             }
             let name = request.ordered_name(&authorization.identifier().to_string())?;
-            let method = method(&self.config, name, request.prefers_http)?;
+            let method = request.method(&self.config, name)?;
             if let Some(mut challenge) = authorization.challenge(method)
                 && challenge.status == ChallengeStatus::Pending
             {
-                challenge.set_ready().await?;
+                challenge.set_ready().await.map_err(|error| request.failure(error))?;
             }
         }
         Ok(published)
@@ -398,35 +455,42 @@ impl Orders {
     }
 
     /// What polling an order has led to, unless the authority has given it up.
-    async fn check_polled<T>(&self, order: &mut Order, polled: Result<T, Error>) -> Result<T, Failure> {
+    async fn check_polled<T>(
+        &self,
+        request: &OrderRequest,
+        order: &mut Order,
+        polled: Result<T, Error>,
+    ) -> Result<T, Failure> {
         match order.state().status {
-            OrderStatus::Invalid => Err(self.cause_of_invalid(order).await),
-            _ => Ok(polled?),
+            OrderStatus::Invalid => Err(self.cause_of_invalid(request, order).await),
+            _ => polled.map_err(|error| request.failure(error)),
         }
     }
 
-    /// Why the authority has given up the order: the error of a challenge, or of the order itself.
-    async fn cause_of_invalid(&self, order: &mut Order) -> Failure {
-        let of_order = order.state().error.as_ref().map(Failure::of_problem);
-        let mut authorizations = order.authorizations();
+    /// Why the authority has given up the order: the names that it could not validate, or the error of the order
+    /// itself.
+    async fn cause_of_invalid(&self, request: &OrderRequest, order: &mut Order) -> Failure {
+        let asked = Asked::Order(request.ordered());
+        let of_order = order.state().error.as_ref().map(|problem| Failure::of_problem(problem, asked));
+        let (mut failed, mut authorizations) = (Vec::new(), order.authorizations());
         while let Some(Ok(mut authorization)) = authorizations.next().await {
-            if let Ok(state) = authorization.refresh().await
-                && let Some(problem) = state.challenges.iter().find_map(|challenge| challenge.error.as_ref())
-            {
-                return Failure::of_problem(problem);
+            let Ok(name) = request.ordered_name(&authorization.identifier().to_string()) else { continue };
+            let Ok(state) = authorization.refresh().await else { continue };
+            if let Some(problem) = state.challenges.iter().find_map(|challenge| challenge.error.as_ref()) {
+                let asked = Asked::Validation(request.ordered(), name);
+                failed.extend(Failure::of_problem(problem, asked).of_names);
             }
+        }
+        if !failed.is_empty() {
+            return Failure::of_names(failed);
         }
         of_order.unwrap_or_else(|| Failure::new(Kind::Refused, "the authority has given up the order", ""))
     }
 }
 
-/// How an authority validates `name`.
-fn method(config: &Config, name: &str, prefers_http: bool) -> Result<ChallengeType, Failure> {
-    match NameValidation::new(config).of(name, prefers_http) {
-        Ok(ValidationMethod::Dns) => Ok(ChallengeType::Dns01),
-        Ok(ValidationMethod::Http) => Ok(ChallengeType::Http01),
-        Err(problem) => Err(Failure::new(Kind::Refused, problem.message, problem.remedy)),
-    }
+/// The name of the record that validates `name`, which may be a wildcard (RFC 8555 §8.4).
+fn challenge_owner(name: &str) -> String {
+    format!("_acme-challenge.{}", name.strip_prefix("*.").unwrap_or(name))
 }
 
 fn order_file(name: &str) -> String {
@@ -465,7 +529,7 @@ mod tests {
             authority_index: 0,
             key: None,
             replaces: None,
-            prefers_http: false,
+            over_http: Vec::new(),
         };
         let name = |identifier| request.ordered_name(identifier).map_err(|failure| failure.to_string());
         assert_eq!(name("*.EXAMPLE.com"), Ok("*.example.com"));

@@ -71,6 +71,22 @@ pub struct CertificateReport {
     pub failure_count: u32,
     /// The cause of the last one, and what to do.
     pub last_error: Option<String>,
+    /// The names that it is requested without, since they have failed.
+    #[serde(default)]
+    pub failing_names: Vec<FailingNameReport>,
+}
+
+/// A name that a certificate is requested without.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailingNameReport {
+    /// The name.
+    pub name: String,
+    /// Failed attempts in a row.
+    pub failure_count: u32,
+    /// The cause of the last one, and what to do.
+    pub last_error: String,
+    /// When it is tried again.
+    pub next_attempt_unix_s: u64,
 }
 
 /// A certificate that was issued.

@@ -1,5 +1,6 @@
 //! The state of a certificate, for the log, `check` and `status`.
 
+use sanderling_config::LATEST_RENEWAL_PART;
 use sanderling_os::clock::unix_seconds;
 use sanderling_tls::{Certificate, CertificateProblem, time_problem};
 use serde::Serialize;
@@ -13,6 +14,8 @@ pub(crate) const SHOWN_NAMES_MAX: usize = 5;
 pub(crate) struct CertificateState {
     /// The names that it is used for.
     pub(crate) names: Vec<String>,
+    /// Those of the names that no certificate of the domain in service is valid for.
+    pub(crate) missing_names: Vec<String>,
     pub(crate) file: PathBuf,
     /// Of the version in service; `None` if there is none, and handshakes for the names fail.
     pub(crate) in_service: Option<InService>,
@@ -33,6 +36,9 @@ pub(crate) struct InService {
     key_type: &'static str,
     not_before_unix_s: u64,
     pub(crate) not_after_unix_s: u64,
+    /// Whether the server requests it.
+    #[serde(skip)]
+    is_automatic: bool,
 }
 
 impl CertificateState {
@@ -68,7 +74,7 @@ impl CertificateState {
 }
 
 impl InService {
-    pub(crate) fn of(certificate: &Certificate, file: &Path) -> InService {
+    pub(crate) fn of(certificate: &Certificate, file: &Path, is_automatic: bool) -> InService {
         InService {
             file: file.to_owned(),
             names: certificate.names().collect(),
@@ -76,6 +82,7 @@ impl InService {
             key_type: certificate.key_type(),
             not_before_unix_s: certificate.not_before_unix_s(),
             not_after_unix_s: certificate.not_after_unix_s(),
+            is_automatic,
         }
     }
 
@@ -91,7 +98,9 @@ impl InService {
 
     /// What is wrong with its time now.
     fn time_problem(&self) -> Option<CertificateProblem> {
-        time_problem(self.not_before_unix_s, self.not_after_unix_s, unix_seconds())
+        let problem = time_problem(self.not_before_unix_s, self.not_after_unix_s, unix_seconds());
+        let lifetime_s = self.not_after_unix_s.saturating_sub(self.not_before_unix_s);
+        problem.filter(|problem| !self.is_automatic || !is_renewed_in_time(problem, lifetime_s))
     }
 
     /// `ECDSA, issued by R11, 71 days left, for example.com www.example.com`.
@@ -112,9 +121,38 @@ impl InService {
     }
 }
 
+/// Whether the server still renews a certificate of this lifetime that it requests itself: its authority may have
+/// suggested a late time.
+pub(crate) fn is_renewed_in_time(problem: &CertificateProblem, lifetime_s: u64) -> bool {
+    matches!(problem, CertificateProblem::ExpiresSoon { in_s, .. } if *in_s >= lifetime_s / LATEST_RENEWAL_PART)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn certificate_that_the_server_requests_is_due_when_it_was_not_renewed_in_time() {
+        let check = |lifetime_s: u64, left_s: u64, is_automatic: bool, expected: bool| {
+            let not_after_unix_s = unix_seconds() + left_s;
+            let version = InService {
+                file: PathBuf::new(),
+                names: Vec::new(),
+                issuer: String::new(),
+                key_type: "ECDSA",
+                not_before_unix_s: not_after_unix_s - lifetime_s,
+                not_after_unix_s,
+                is_automatic,
+            };
+            assert_eq!(version.time_problem().is_some(), expected, "{lifetime_s} {left_s} {is_automatic}");
+        };
+        // Both of 90 s are in the last half, and those of 90 days in the last third.
+        for (lifetime_s, in_time_s, late_s) in [(90, 40, 10), (90 * 86_400, 20 * 86_400, 10 * 86_400)] {
+            check(lifetime_s, in_time_s, false, true);
+            check(lifetime_s, in_time_s, true, false);
+            check(lifetime_s, late_s, true, true);
+        }
+    }
 
     #[test]
     fn text_has_the_days_until_the_certificate_expires_or_since_it_has() {
@@ -129,6 +167,7 @@ mod tests {
                 key_type: "ECDSA",
                 not_before_unix_s,
                 not_after_unix_s,
+                is_automatic: false,
             };
             assert_eq!(version.text(), format!("ECDSA, issued by R11, {expected}, for a.test"), "{left_s} s");
         };
@@ -141,6 +180,7 @@ mod tests {
                 key_type: "RSA",
                 not_before_unix_s: 0,
                 not_after_unix_s: 0,
+                is_automatic: false,
             };
             version.names_text()
         };

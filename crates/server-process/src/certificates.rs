@@ -3,7 +3,7 @@
 //! A certificate that cannot be used affects no other one: its last good version stays in service. The supervisor keeps
 //! the last good versions for the next process, in sealed memory.
 
-use crate::certificate_state::{CertificateState, InService, SHOWN_NAMES_MAX};
+use crate::certificate_state::{CertificateState, InService, SHOWN_NAMES_MAX, is_renewed_in_time};
 use crate::keeper_link::KeeperLink;
 use crate::transfers::TsigSecrets;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
@@ -219,7 +219,7 @@ impl Certificates {
                     }
                     _ => Vec::new(),
                 };
-                self.add_state(one, &warnings);
+                self.add_state(one, &warnings, &in_service);
                 self.diagnostics.extend(warnings);
             }
             let versions: Vec<_> = loaded.iter().filter_map(|it| it.version.clone()).collect();
@@ -229,11 +229,15 @@ impl Certificates {
         store
     }
 
-    fn add_state(&mut self, loaded: &Loaded<'_>, warnings: &[Diagnostic]) {
+    /// `of_domain` are those in service.
+    fn add_state(&mut self, loaded: &Loaded<'_>, warnings: &[Diagnostic], of_domain: &[&Certificate]) {
         let Loaded { configured, version, has_replaced, not_used } = loaded;
-        let in_service = version.as_ref().map(|version| InService::of(&version.certificate, &version.file));
+        let in_service =
+            version.as_ref().map(|version| InService::of(&version.certificate, &version.file, configured.is_automatic));
+        let names: Vec<String> = configured.names.iter().map(|name| name.as_str().to_owned()).collect();
         let state = CertificateState {
-            names: configured.names.iter().map(|name| name.as_str().to_owned()).collect(),
+            missing_names: names.iter().filter(|name| !is_valid_in(of_domain, name)).cloned().collect(),
+            names,
             file: configured.chain.clone(),
             in_service,
             problem: not_used.as_ref().map(|not_used| not_used.problem.to_string()),
@@ -472,13 +476,25 @@ fn warnings(configured: &CertificateFiles, certificate: &Certificate, of_domain:
     let names = configured.names.iter().map(DomainName::as_str);
     let needed = names.filter(|name| certificate.is_valid_for_host(name.as_bytes()) || !is_valid_in(of_domain, name));
     let mut problems = certificate.problems(now_unix_s, needed);
+    let lifetime_s = certificate.not_after_unix_s().saturating_sub(certificate.not_before_unix_s());
+    problems.retain(|problem| !configured.is_automatic || !is_renewed_in_time(problem, lifetime_s));
     // Clients that do not support the key get another certificate.
     if of_domain.iter().all(|certificate| certificate.key_problem().is_some()) {
         problems.extend(certificate.key_problem());
     }
     let diagnostic = |problem: CertificateProblem| {
         let message = format!("`{}`: {problem}", configured.chain.display());
-        Diagnostic::warning(configured.location.clone(), Problem::new(message, problem.remedy()))
+        let remedy = match problem {
+            CertificateProblem::Expired { .. }
+            | CertificateProblem::ExpiresSoon { .. }
+            | CertificateProblem::MissingName(_)
+                if configured.is_automatic =>
+            {
+                "`sanderling certificates` says why, and when the server tries again"
+            }
+            _ => problem.remedy(),
+        };
+        Diagnostic::warning(configured.location.clone(), Problem::new(message, remedy))
     };
     problems.into_iter().map(diagnostic).collect()
 }

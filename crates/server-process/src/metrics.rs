@@ -281,6 +281,11 @@ impl Metrics<'_> {
         put_certificates("sanderling_certificate_load_failed", &|certificate| {
             Some(u64::from(certificate.problem.is_some()))
         });
+        let mut samples = out.family("sanderling_certificate_name_missing");
+        let with_any = self.certificates.iter().filter(|certificate| certificate.in_service.is_some());
+        for (certificate, name) in with_any.flat_map(|one| one.missing_names.iter().map(move |name| (one, name))) {
+            samples.sample(&[certificate.domain(), &certificate.file.to_string_lossy(), name], 1);
+        }
     }
 }
 

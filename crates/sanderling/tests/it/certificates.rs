@@ -6,6 +6,7 @@ mod checks;
 mod clock;
 mod dns_clients;
 mod failures;
+mod misbehaving;
 mod other_programs;
 
 pub(crate) use authorities::free_address_at;

@@ -140,6 +140,7 @@ families! {
     Gauge sanderling_zone_load_failed [zone]: "1 if the current zone file has errors and is not in service.";
     Gauge sanderling_certificate_not_after_timestamp_seconds ("seconds") [domain, file]: "When the certificate in service expires, in seconds since 1970.";
     Gauge sanderling_certificate_load_failed [domain, file]: "1 if the current files have errors and are not in service.";
+    Gauge sanderling_certificate_name_missing [domain, file, name]: "1 for each name of the domain that no certificate of it in service is valid for.";
     Counter sanderling_log_lines [log, result]: "Lines of the logs of requests, and dnstap messages, that were written, and dropped.";
 }
 

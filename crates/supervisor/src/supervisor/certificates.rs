@@ -3,7 +3,7 @@
 use super::agent::no_request_reason;
 use super::{Requester, Supervisor};
 use sanderling_ipc::Text;
-use sanderling_ipc::agent::{AgentReport, CertificateReport, ScheduledTask};
+use sanderling_ipc::agent::{AgentReport, CertificateReport, FailingNameReport, ScheduledTask};
 use sanderling_os::clock::unix_seconds;
 
 impl Supervisor {
@@ -47,8 +47,17 @@ impl Supervisor {
 
 /// Several lines about a certificate.
 fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix_s: u64) -> String {
-    let CertificateReport { name, names, authority, is_in_progress, progress, issued, failure_count, last_error } =
-        certificate;
+    let CertificateReport {
+        name,
+        names,
+        authority,
+        is_in_progress,
+        progress,
+        issued,
+        failure_count,
+        last_error,
+        failing_names,
+    } = certificate;
     let mut text = format!("{name}\n  names: {}\n", names.join(" "));
     text += &match issued {
         None => "  not issued yet\n".to_owned(),
@@ -81,6 +90,13 @@ fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix
     if let Some(error) = last_error {
         let plural = if *failure_count == 1 { "" } else { "s" };
         text += &format!("  last error, after {failure_count} failure{plural}: {error}\n");
+    }
+    for FailingNameReport { name, failure_count, last_error, next_attempt_unix_s } in failing_names {
+        let plural = if *failure_count == 1 { "" } else { "s" };
+        let next = when(*next_attempt_unix_s, now_unix_s);
+        text += &format!(
+            "  requested without {name}, which is tried again {next}, after {failure_count} failure{plural}: {last_error}\n"
+        );
     }
     text
 }
@@ -124,6 +140,7 @@ mod tests {
             issued: Some(issued),
             failure_count: 1,
             last_error: Some("refused; do this".to_owned()),
+            failing_names: Vec::new(),
         };
         let task = |what: &str, at_unix_s| ScheduledTask { at_unix_s, what: what.to_owned(), why: "why".to_owned() };
         let schedule = [
@@ -137,6 +154,16 @@ mod tests {
         );
         let text = text_of(&certificate, &[], NOW + 61 * DAY_S);
         assert!(text.contains("  issued by CA 1 for example.com, EXPIRED 24 h ago\n"), "{text}");
+        let failing_names = vec![FailingNameReport {
+            name: "gone.test".to_owned(),
+            failure_count: 2,
+            last_error: "not this; remove it".to_owned(),
+            next_attempt_unix_s: NOW + 600,
+        }];
+        let text = text_of(&CertificateReport { failing_names, ..certificate.clone() }, &schedule, NOW);
+        let expected =
+            "  requested without gone.test, which is tried again in 10 min, after 2 failures: not this; remove it\n";
+        assert!(text.ends_with(expected), "{text}");
         let first = CertificateReport { is_in_progress: true, issued: None, last_error: None, ..certificate };
         let text = text_of(&first, &schedule, NOW);
         assert!(text.ends_with("  not issued yet\n  an order at ca is in progress\n"), "{text}");

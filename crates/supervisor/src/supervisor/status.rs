@@ -4,7 +4,7 @@ use super::certificates::when;
 use super::{Requester, StatusRequest, Supervisor};
 use crate::phase::Phase;
 use sanderling_config::ConfigSource;
-use sanderling_ipc::agent::{AgentReport, AliasReport, NotifyOutcome, NotifyReport};
+use sanderling_ipc::agent::{AgentReport, AliasReport, FailingNameReport, NotifyOutcome, NotifyReport};
 use sanderling_ipc::control_socket::ClientId;
 use sanderling_ipc::signing::Refusal;
 use sanderling_ipc::{Command, KeeperSupervision, StatusFormat, Supervision};
@@ -266,6 +266,9 @@ fn agent_text(agent: &AgentStatus) -> String {
     for certificate in &report.certificates {
         if let Some(error) = &certificate.last_error {
             out += &format!("  certificate {}: {error}\n", certificate.name);
+        }
+        for FailingNameReport { name, last_error, .. } in &certificate.failing_names {
+            out += &format!("  certificate {}: it is requested without {name}: {last_error}\n", certificate.name);
         }
     }
     out

@@ -31,7 +31,7 @@ impl Setup {
     }
 
     /// Listens in the place of the authority, whose port a child that another test starts may have for a moment.
-    fn listen_as_authority(&self) -> TcpListener {
+    pub(super) fn listen_as_authority(&self) -> TcpListener {
         let mut listener = None;
         wait_until("the port of the authority is free", || {
             listener = TcpListener::bind(("127.0.0.1", self.acme_port)).ok();
