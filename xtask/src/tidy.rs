@@ -74,6 +74,21 @@ const ASYNCHRONOUS: &[&str] =
 const QUOTATIONS: &[&str] =
     &[concat!("oct", "et-stream"), concat!(".oct", "ets()"), concat!("addr::oct", "ets"), concat!("rf", "c-quote")];
 
+/// Programs that root may run beside a state folder that the agent can write, and in them the files that open others,
+/// of the operator.
+const BESIDE_STATE: &[&str] = &["crates/supervisor/src/", "crates/sanderling/src/", "crates/state/src/copy.rs"];
+const OPENS_FILES_OF_OPERATOR: &[&str] = &[
+    "crates/supervisor/src/log_rotation.rs",
+    "crates/supervisor/src/program.rs",
+    "crates/sanderling/src/folder_zone.rs",
+    "crates/sanderling/src/publication.rs",
+];
+/// Calls that open a path, whatever its links lead to.
+const FOLLOWS_LINKS: &[&str] =
+    &["fs::read(", "fs::read_to_string(", "fs::read_dir(", "File::open(", "fs::canonicalize("];
+/// Paths that no user but root can change, and parts of a path above the folder.
+const TRUSTED: &[&str] = &["/dev/urandom", "let real = "];
+
 type Rule = fn(&Tree) -> Vec<Finding>;
 
 const RULES: &[(&str, Rule)] = &[
@@ -83,6 +98,7 @@ const RULES: &[(&str, Rule)] = &[
     ("files", check_files),
     ("lines", check_lines),
     ("words", check_words),
+    ("state", check_state),
     ("links", check_links),
 ];
 
@@ -278,6 +294,26 @@ fn check_words(tree: &Tree) -> Vec<Finding> {
         for (number, line) in lines.filter(|(_, line)| !QUOTATIONS.iter().any(|quotation| line.contains(quotation))) {
             for (word, instead) in WORDS.iter().filter(|(word, _)| has_word(&line, word)) {
                 found.push(error(path, number, format!("`{word}`; write {instead}")));
+            }
+        }
+    }
+    found
+}
+
+/// Files of the state folder are opened relative to it, and no link leads out of it.
+fn check_state(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (path, text) in tree.with_end(".rs") {
+        let is_beside = BESIDE_STATE.iter().any(|start| path.starts_with(start));
+        if !is_beside || OPENS_FILES_OF_OPERATOR.contains(&path) || path.ends_with("/tests.rs") {
+            continue;
+        }
+        for (index, line) in text.lines().take_while(|line| *line != "#[cfg(test)]").enumerate() {
+            let is_trusted = TRUSTED.iter().any(|trusted| line.contains(trusted));
+            for call in FOLLOWS_LINKS.iter().filter(|call| line.contains(**call) && !is_trusted) {
+                let remedy =
+                    "the agent can put links into the state folder: use `read_beneath`, or `open_without_links`";
+                found.push(error(path, index + 1, format!("`{call}` follows links; {remedy}")));
             }
         }
     }

@@ -111,7 +111,8 @@ impl Failure {
         let first = of_names.first().map(|(_, failure)| failure.clone());
         let mut whole = first.unwrap_or_else(|| Failure::new(Kind::Refused, "a name has failed", ""));
         if of_names.len() > 1 {
-            let texts: Vec<String> = of_names.iter().map(|(_, failure)| failure.to_string()).collect();
+            let mut texts: Vec<String> = of_names.iter().map(|(_, failure)| failure.to_string()).collect();
+            texts.dedup();
             (whole.cause, whole.remedy) = (printable(&texts.join("; ")), Cow::Borrowed(""));
         }
         Failure { of_names, is_about_names: true, ..whole }

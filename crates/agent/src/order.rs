@@ -427,7 +427,8 @@ impl Orders {
             if let Some(mut challenge) = authorization.challenge(method)
                 && challenge.status == ChallengeStatus::Pending
             {
-                challenge.set_ready().await.map_err(|error| request.failure(error))?;
+                let asked = Asked::Validation(request.ordered(), name);
+                challenge.set_ready().await.map_err(|error| Failure::of(error, asked))?;
             }
         }
         Ok(published)

@@ -124,6 +124,21 @@ fn words_with_a_standard_term_are_reported() {
 }
 
 #[test]
+fn programs_of_root_that_follow_links_in_the_state_folder_are_reported() {
+    let line = "let chain = fs::read(path)?;\n";
+    let files = [
+        ("crates/supervisor/src/supervisor/secrets.rs", "let key = File::open(\"/dev/urandom\")?;\n"),
+        ("crates/sanderling/src/state_files.rs", line),
+        ("crates/sanderling/src/publication.rs", line),
+        ("crates/sanderling/src/cli.rs", "#[cfg(test)]\nmod tests {\n    let text = fs::read(path);\n}\n"),
+        ("crates/agent/src/json_files.rs", line),
+    ];
+    let expected = "crates/sanderling/src/state_files.rs:1: `fs::read(` follows links; the agent can put links into the state folder: \
+                    use `read_beneath`, or `open_without_links`";
+    check("state", &files, &[expected]);
+}
+
+#[test]
 fn dead_links_are_reported() {
     let text = "[a](docs/a.md#part) [web](https://example.org) [here](#here)\n[dead](docs/no.md) `docs/gone.md` `docs/*`\n\
                 ```\n[code](docs/no.md)\n```\n";

@@ -6,11 +6,12 @@ use data_encoding::BASE64URL_NOPAD;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use sanderling_testkit::{TestDirectory, curl, run_program, wait_until};
+use sanderling_testkit::{curl, run_program, wait_until};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 
@@ -46,13 +47,10 @@ impl Authority {
     fn start(setup: &Setup, script: Script) -> Authority {
         let listener = setup.listen_as_authority();
         let address = listener.local_addr().unwrap();
-        for arguments in
-            ["req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=Issuer -addext \
-             basicConstraints=critical,CA:TRUE -keyout issuer.key -out issuer.pem"]
-        {
-            openssl(&setup.directory, arguments);
-        }
         let directory = setup.directory.path().to_owned();
+        let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=Issuer -addext \
+                         basicConstraints=critical,CA:TRUE -keyout issuer.key -out issuer.pem";
+        openssl(&directory, arguments);
         let chain = vec![CertificateDer::from_pem_file(directory.join("pebble.pem")).unwrap()];
         let key = PrivateKeyDer::from_pem_file(directory.join("pebble.key")).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -78,23 +76,13 @@ impl Drop for Authority {
     }
 }
 
-fn openssl(directory: &TestDirectory, arguments: &str) {
-    run_openssl(directory.path(), arguments);
-}
-
-fn run_openssl(directory: &std::path::Path, arguments: &str) {
+fn openssl(directory: &Path, arguments: &str) {
     let command = format!("cd {} && openssl {arguments}", directory.display());
     let ended = run_program("sh", "openssl", &["-c", &command]);
     assert!(ended.status.success(), "{ended}");
 }
 
-fn serve(
-    listener: &TcpListener,
-    tls: &Arc<ServerConfig>,
-    url: &str,
-    directory: &std::path::Path,
-    script: &Mutex<Script>,
-) {
+fn serve(listener: &TcpListener, tls: &Arc<ServerConfig>, url: &str, directory: &Path, script: &Mutex<Script>) {
     while let Ok((stream, _)) = listener.accept() {
         let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(tls)).unwrap(), stream);
         let Some((method, path, body)) = read_request(&mut stream) else { return };
@@ -160,14 +148,7 @@ fn decode(text: &Value) -> Vec<u8> {
     BASE64URL_NOPAD.decode(text.as_str().unwrap_or_default().as_bytes()).unwrap()
 }
 
-fn answer(
-    method: &str,
-    path: &str,
-    body: &[u8],
-    url: &str,
-    directory: &std::path::Path,
-    script: &mut Script,
-) -> Answer {
+fn answer(method: &str, path: &str, body: &[u8], url: &str, directory: &Path, script: &mut Script) -> Answer {
     if method != "POST" {
         let urls = ["newNonce", "newAccount", "newOrder", "revokeCert", "keyChange"];
         return Answer::json(
@@ -258,20 +239,20 @@ fn authorization(name: &str, url: &str, script: &Script) -> Value {
     json!({ "status": status, "identifier": { "type": "dns", "value": name }, "challenges": [challenge] })
 }
 
-fn issue(request: &[u8], directory: &std::path::Path, script: &mut Script) {
+fn issue(request: &[u8], directory: &Path, script: &mut Script) {
     let names: Vec<String> = script.orders.last().unwrap().iter().map(|name| format!("DNS:{name}")).collect();
     fs::write(directory.join("leaf.csr"), request).unwrap();
     let extensions = format!("subjectAltName={}\nauthorityKeyIdentifier=keyid:always\n", names.join(","));
     fs::write(directory.join("leaf.ext"), extensions).unwrap();
     let arguments = "x509 -req -inform der -in leaf.csr -CA issuer.pem -CAkey issuer.key -CAcreateserial -days 90 \
                      -extfile leaf.ext -out leaf.pem";
-    run_openssl(directory, arguments);
+    openssl(directory, arguments);
     script.is_issued = true;
 }
 
-/// A server whose domain has three names, one of which is of no zone here.
-fn setup() -> Setup {
-    Setup::new("aliases = [\"www.example.com\", \"gone.test\"]")
+/// The zone is another one, so that names are validated over HTTP.
+fn setup(domain: &str) -> Setup {
+    Setup::new(&format!("{domain}\n[domain.\"other.test\"]\nzone = \"other.zone\""))
 }
 
 impl Setup {
@@ -286,7 +267,7 @@ impl Setup {
 
 #[test]
 fn order_in_processing_is_looked_at_again_soon_whatever_the_authority_asks_for() {
-    let setup = Setup::new("");
+    let setup = setup("");
     let authority = Authority::start(&setup, Script { processing_looks: 1, ..Script::default() });
     let _server = setup.start_server();
     setup.wait_for_shown("  issued by Issuer for example.com, ");
@@ -296,7 +277,7 @@ fn order_in_processing_is_looked_at_again_soon_whatever_the_authority_asks_for()
 #[test]
 fn name_that_is_refused_does_not_keep_the_others_from_https() {
     for (is_silent, is_not_found) in [(false, false), (true, false), (false, true)] {
-        let setup = setup();
+        let setup = setup("aliases = [\"www.example.com\", \"gone.test\"]");
         let name = vec!["gone.test"];
         let (refused, not_found) = if is_not_found { (Vec::new(), name) } else { (name, Vec::new()) };
         let script = Script { refused, not_found, is_silent_about_names: is_silent, ..Script::default() };
@@ -364,11 +345,10 @@ fn name_that_is_refused_does_not_keep_the_others_from_https() {
 
 #[test]
 fn account_that_was_deactivated_is_replaced() {
-    let setup = Setup::new("");
+    let setup = setup("");
     let authority = Authority::start(&setup, Script::default());
     let server = setup.start_server();
     setup.wait_for_shown("  issued by Issuer for example.com, ");
-    // An authority that refuses for another reason is asked about the account, which stays.
     assert_eq!(setup.renew().code(), Some(0));
     assert_eq!(authority.script().account_count, 1);
     authority.script().is_deactivated = true;
