@@ -47,7 +47,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use updates::UpdateQueue;
 
 /// Unsent events above which heartbeats and text are dropped.
