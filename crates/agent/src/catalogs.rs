@@ -37,8 +37,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// The tasks of all zones with primaries.
 pub(crate) type Secondaries = Rc<RefCell<BTreeMap<DomainName, SecondaryHandle>>>;
 
-/// What is known of a catalog: the version, by its serial and the time of its transfer, what it lists, and what is wrong
-/// with it.
+/// What is known of a catalog: the version, by its serial and the time of its transfer, what it lists, and what is
+/// wrong with it.
 type KnownVersion = (Option<(u32, u64)>, Option<Vec<Listing>>, Option<String>);
 
 /// The task for all catalogs.

@@ -290,8 +290,8 @@ impl DifferenceMerge {
     }
 
     /// Calls `add` with the records that were left out, as the version has them, and with those that the file does not
-    /// have, whose position is `of_updates`. `file_serial` is the serial that the operator has written, if it was raised
-    /// since.
+    /// have, whose position is `of_updates`. `file_serial` is the serial that the operator has written, if it was
+    /// raised since.
     pub fn finish(self, file_serial: Option<u32>, of_updates: Position, mut add: impl FnMut(&Record<'_>)) -> Merged {
         let DifferenceMerge { apex, mut difference, made_for, later_file, digest, soa, found, .. } = self;
         let digest = digest.sum;

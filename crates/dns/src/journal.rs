@@ -30,8 +30,8 @@ pub fn is_later(serial: u32, other: u32) -> bool {
     serial.wrapping_sub(other).cast_signed() > 0
 }
 
-/// The serial after as many steps as this. Steps leave out 0, since some servers take it for no serial; a serial that is
-/// written as 0 stays so without a step.
+/// The serial after as many steps as this. Steps leave out 0, since some servers take it for no serial; a serial that
+/// is written as 0 stays so without a step.
 pub fn raised_serial(serial: u32, steps: u32) -> u32 {
     let raised = serial.wrapping_add(steps);
     // Less than before, it has come past 0.

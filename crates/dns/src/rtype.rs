@@ -56,7 +56,8 @@ impl Rtype {
         None
     }
 
-    /// Whether a name with a CNAME record may have records of this type (RFC 2181 §10.1, RFC 2535 §2.3.5, RFC 4034 §3, §4).
+    /// Whether a name with a CNAME record may have records of this type (RFC 2181 §10.1, RFC 2535 §2.3.5, RFC 4034 §3
+    /// and §4).
     pub(crate) fn may_be_beside_cname(self) -> bool {
         matches!(self, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG)
     }

@@ -1,5 +1,5 @@
-//! The signatures of the updates that were received, until they are accepted no more: a message that is sent again, by
-//! its client or by somebody who has captured it, is not carried out again. Memory is that of one process.
+//! The signatures of the updates that were received, until they expire: a message that its client or an attacker sends
+//! again is not carried out again. Other processes do not know them.
 
 use sanderling_dns::update::{UpdateRefusal, UpdateResult, UpdateSignature};
 use std::collections::{BTreeSet, HashMap};

@@ -47,7 +47,8 @@ const SHIFT_YEARS: u64 = 2_000;
 const SHIFT_S: u64 = 5 * 146_097 * DAY_S;
 
 /// Seconds since 1970, modulo 2^32, from `YYYYMMDDHHmmSS` with a year from 0001 on, or from a decimal number of at most
-/// ten digits (RFC 4034 §3.2). The number is a serial (§3.1.5): a date and those 2^32 s before and after it are the same.
+/// ten digits (RFC 4034 §3.2). The number is a serial (§3.1.5): a date and those 2^32 s before and after it are the
+/// same.
 pub(super) fn parse_timestamp(text: &[u8]) -> Option<u32> {
     if text.len() != 14 {
         return parse_decimal(text, u64::from(u32::MAX)).map(|value| value as u32);
