@@ -282,7 +282,7 @@ mod tests {
 
     fn target(derived: &DerivedSet) -> AliasTargets {
         let names = Rc::new(AliasNames::default());
-        names.set(&DomainName::parse("a.test").expect("a name"), &["www.b.test".to_owned()]);
+        names.set(&DomainName::parse("a.test").expect("a name"), &["www.b.test".to_owned()], false);
         let limits = Limits { alias_kept_ms: 100_000, ..Limits::default() };
         let mut targets = AliasTargets::new(names, Rc::new(Resolvers::at(Vec::new())), limits, derived);
         targets.update_names();
@@ -386,7 +386,7 @@ mod tests {
     fn targets_beyond_the_limit_are_reported() {
         let mut targets = target(&DerivedSet::default());
         targets.limits.alias_targets_max = 1;
-        targets.names.set(&DomainName::parse("b.test").expect("a name"), &["z.test".to_owned()]);
+        targets.names.set(&DomainName::parse("b.test").expect("a name"), &["z.test".to_owned()], false);
         targets.update_names();
         let problems: Vec<_> = targets.reports().into_iter().map(|(_, reports)| reports[0].problem.clone()).collect();
         let expected = ["no resolver has answered yet", "there are more than `alias_targets_max`"];

@@ -1,7 +1,7 @@
 //! Which zones catalogs bring (RFC 9432): decides from what the catalogs list now, and from what they have brought so
 //! far, which zones are added, removed, reset, or handed from one catalog to another. It does no I/O.
 
-use sanderling_config::DomainName;
+use sanderling_config::{DomainName, MemberRefusal};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
@@ -33,26 +33,37 @@ pub(crate) struct Member {
 pub(crate) type Members = BTreeMap<DomainName, Member>;
 
 /// Why a zone that a catalog lists is ignored (RFC 9432 §5.2).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Clash {
     pub(crate) catalog: DomainName,
     pub(crate) zone: DomainName,
-    /// The other catalog that owns it; `None` if this server has it by its configuration.
-    pub(crate) owner: Option<DomainName>,
+    pub(crate) cause: ClashCause,
+}
+
+/// Why it is ignored.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ClashCause {
+    /// This server has it by its configuration.
+    Configured,
+    /// Another catalog owns it.
+    Owned(DomainName),
+    /// The operator has not allowed the catalog to bring it.
+    Refused(MemberRefusal),
 }
 
 impl fmt::Display for Clash {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Clash { catalog, zone, owner } = self;
-        match owner {
-            Some(owner) => write!(
+        let Clash { catalog, zone, cause } = self;
+        match cause {
+            ClashCause::Owned(owner) => write!(
                 out,
                 "catalog {catalog}: ignoring the zone {zone}, which the catalog {owner} has brought; it changes over if {owner} \
                  has a property `coo` with {catalog}"
             ),
-            None => {
+            ClashCause::Configured => {
                 write!(out, "catalog {catalog}: ignoring the zone {zone}, which this server has by its configuration")
             }
+            ClashCause::Refused(refusal) => write!(out, "catalog {catalog}: ignoring the zone {zone}: {refusal}"),
         }
     }
 }
@@ -66,11 +77,11 @@ pub(crate) struct Outcome {
     pub(crate) clashes: Vec<Clash>,
 }
 
-/// What becomes of `current`. A zone for which `is_configured` is none of a catalog.
+/// What becomes of `current`. A zone for which there is a `refusal` is not taken from that catalog.
 pub(crate) fn reconcile(
     current: &Members,
     listings: &Listings,
-    is_configured: impl Fn(&DomainName) -> bool,
+    refusal: impl Fn(&DomainName, &DomainName) -> Option<ClashCause>,
 ) -> Outcome {
     let by_zone: BTreeMap<&DomainName, BTreeMap<&DomainName, &Listing>> = listings
         .iter()
@@ -83,7 +94,7 @@ pub(crate) fn reconcile(
         let listed = find(&member.catalog, zone).map(|listing| (&member.catalog, listing));
         let last = listed.map(|listed| last_owner(listed, |owner| find(owner, zone), listings.len()));
         let next = match (last, listings.get(&member.catalog)) {
-            _ if is_configured(zone) => None,
+            _ if refusal(last.map_or(&member.catalog, |(owner, _)| owner), zone).is_some() => None,
             (Some((owner, listing)), _) => Some(listing.member_of(owner)),
             (None, Some(None)) => Some(member.clone()),
             (None, Some(Some(_)) | None) => None,
@@ -96,9 +107,9 @@ pub(crate) fn reconcile(
     }
     for (catalog, listed) in listings {
         for listing in listed.iter().flatten() {
-            let clash = |owner| Clash { catalog: catalog.clone(), zone: listing.zone.clone(), owner };
-            if is_configured(&listing.zone) {
-                outcome.clashes.push(clash(None));
+            let clash = |cause| Clash { catalog: catalog.clone(), zone: listing.zone.clone(), cause };
+            if let Some(cause) = refusal(catalog, &listing.zone) {
+                outcome.clashes.push(clash(cause));
                 continue;
             }
             match outcome.members.entry(listing.zone.clone()) {
@@ -106,7 +117,7 @@ pub(crate) fn reconcile(
                 Entry::Occupied(place) if place.get().catalog == *catalog => {}
                 // The old owner of a zone that has changed over may still list it.
                 Entry::Occupied(place) if listing.new_owner.as_ref() == Some(&place.get().catalog) => {}
-                Entry::Occupied(place) => outcome.clashes.push(clash(Some(place.get().catalog.clone()))),
+                Entry::Occupied(place) => outcome.clashes.push(clash(ClashCause::Owned(place.get().catalog.clone()))),
             }
         }
     }
@@ -157,6 +168,15 @@ mod tests {
         }
     }
 
+    /// The server has the zone `own`, and does not take `n.own` from the catalog `c`.
+    fn refusal(catalog: &DomainName, zone: &DomainName) -> Option<ClashCause> {
+        match (catalog.as_str(), zone.as_str()) {
+            (_, "own") => Some(ClashCause::Configured),
+            ("c", "n.own") => Some(ClashCause::Refused(MemberRefusal::BelowOwn("own".to_owned()))),
+            _ => None,
+        }
+    }
+
     fn shown(members: &Members) -> String {
         let one = |(zone, member): (&DomainName, &Member)| {
             let groups: String = member.groups.iter().map(|group| format!("+{group}")).collect();
@@ -182,12 +202,12 @@ mod tests {
                     }
                 }
             }
-            let outcome = reconcile(&members, &listings, |zone| zone.as_str() == "own");
+            let outcome = reconcile(&members, &listings, refusal);
             assert_eq!(shown(&outcome.members), *expected, "{c} | {d}");
             let dropped: Vec<&str> = outcome.dropped.iter().map(DomainName::as_str).collect();
             assert_eq!(dropped.join(" "), *expected_dropped, "{c} | {d}");
             // Doing it again changes nothing.
-            let again = reconcile(&outcome.members, &listings, |zone| zone.as_str() == "own");
+            let again = reconcile(&outcome.members, &listings, refusal);
             assert_eq!((&again.members, again.dropped.len()), (&outcome.members, 0), "{c} | {d}");
             members = outcome.members;
         }
@@ -232,19 +252,34 @@ mod tests {
     }
 
     #[test]
+    fn refused_zone_is_ignored_and_dropped_and_the_other_zones_are_taken() {
+        check(&[(["a 1, n.own 2", ""], "a:c/1", ""), (["a 1, n.own 2", "n.own 3"], "a:c/1 n.own:d/3", "")]);
+        // It does not change over to a catalog that must not bring it, and one that was taken before is dropped.
+        check(&[(["n.own 2", "n.own 3 > c"], "", "")]);
+        let member = Member { catalog: name("c"), label: "2".to_owned(), groups: Vec::new() };
+        let outcome = reconcile(&[(name("n.own"), member)].into(), &[(name("c"), None)].into(), refusal);
+        assert_eq!((shown(&outcome.members).as_str(), outcome.dropped.as_slice()), ("", &[name("n.own")][..]));
+        let listings: Listings = [(name("c"), Some(vec![listing("n.own 2")]))].into();
+        let texts: Vec<String> =
+            reconcile(&Members::new(), &listings, refusal).clashes.iter().map(ToString::to_string).collect();
+        let text = "catalog c: ignoring the zone n.own: it is below own, which this server has by its configuration; if the catalog may \
+                    bring it, add it to `members_below`";
+        assert_eq!(texts, [text]);
+    }
+
+    #[test]
     fn zones_of_the_configuration_are_ignored_and_clashes_reported() {
         let listings: Listings =
             [("c", "own 1"), ("d", "a 1")].map(|(catalog, text)| (name(catalog), Some(vec![listing(text)]))).into();
         let member = Member { catalog: name("c"), label: "1".to_owned(), groups: Vec::new() };
         let current: Members = [(name("a"), member.clone()), (name("own"), member)].into();
         let listings_without_c: Listings = [(name("c"), None), (name("d"), listings[&name("d")].clone())].into();
-        let is_own = |zone: &DomainName| zone.as_str() == "own";
-        let outcome = reconcile(&current, &listings_without_c, is_own);
+        let outcome = reconcile(&current, &listings_without_c, refusal);
         assert_eq!((shown(&outcome.members).as_str(), outcome.dropped.as_slice()), ("a:c/1", &[name("own")][..]));
         let texts: Vec<String> = outcome.clashes.iter().map(ToString::to_string).collect();
         let text = "catalog d: ignoring the zone a, which the catalog c has brought; it changes over if c has a property `coo` with d";
         assert_eq!(texts, [text]);
-        let outcome = reconcile(&Members::new(), &listings, is_own);
+        let outcome = reconcile(&Members::new(), &listings, refusal);
         assert_eq!(shown(&outcome.members), "a:d/1");
         let texts: Vec<String> = outcome.clashes.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["catalog c: ignoring the zone own, which this server has by its configuration"]);

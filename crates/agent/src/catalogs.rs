@@ -5,12 +5,12 @@
 //! after a restart is in the state folder: the list of the zones, in which zones whose files are still to be removed
 //! have a place of their own.
 
-use crate::catalog_members::{Clash, Listing, Listings, Member, Members, Outcome, reconcile};
+use crate::catalog_members::{Clash, ClashCause, Listing, Listings, Member, Members, Outcome, reconcile};
 use crate::journals::remove_journal;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle, remove_state};
 use crate::served_zones::ServedMap;
 use sanderling_config::log::{log, log_error};
-use sanderling_config::{CATALOG_MEMBERS, Catalog, Config, DomainName, SecondaryZone, stored_zone_file};
+use sanderling_config::{CATALOG_MEMBERS, Catalog, Config, DomainName, OwnZones, SecondaryZone, stored_zone_file};
 use sanderling_dns::Name;
 use sanderling_dns::catalog::{CatalogMember, CatalogReader};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
@@ -37,8 +37,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// The tasks of all zones with primaries.
 pub(crate) type Secondaries = Rc<RefCell<BTreeMap<DomainName, SecondaryHandle>>>;
 
-/// What is known of a catalog: the version, by its serial and the time of its transfer, and what it lists.
-type KnownVersion = (Option<(u32, u64)>, Option<Vec<Listing>>);
+/// What is known of a catalog: the version, by its serial and the time of its transfer, what it lists, and what is
+/// wrong with it.
+type KnownVersion = (Option<(u32, u64)>, Option<Vec<Listing>>, Option<String>);
 
 /// The task for all catalogs.
 pub(crate) struct Catalogs {
@@ -139,7 +140,14 @@ impl Catalogs {
             let is_configured = |zone: &DomainName| {
                 served.zones.get(zone).is_some_and(|served| served.is_of_operator) || self.configured.contains(zone)
             };
-            reconcile(&self.members, &listings, is_configured)
+            let of_folder = served.zones.iter().filter(|(_, served)| served.is_of_operator).map(|(zone, _)| zone);
+            let secondary = self.config.secondary_zones.iter().map(|zone| &zone.apex);
+            let own = OwnZones::new(self.config.zones.iter().map(|zone| &zone.apex).chain(secondary).chain(of_folder));
+            let refusal = |catalog: &DomainName, zone: &DomainName| match self.catalog(catalog) {
+                _ if is_configured(zone) => Some(ClashCause::Configured),
+                catalog => catalog.and_then(|catalog| catalog.refusal(zone, &own)).map(ClashCause::Refused),
+            };
+            reconcile(&self.members, &listings, refusal)
         };
         self.report_clashes(&outcome.clashes);
         if outcome.members == self.members {
@@ -248,8 +256,11 @@ impl Catalogs {
 
     /// The zone of a member; `None` if its catalog is not configured.
     fn zone_of(&self, zone: &DomainName, member: &Member) -> Option<SecondaryZone> {
-        let catalog = self.config.catalogs.iter().find(|catalog| catalog.apex == member.catalog)?;
-        catalog.member(zone, &member.groups)
+        self.catalog(&member.catalog)?.member(zone, &member.groups)
+    }
+
+    fn catalog(&self, apex: &DomainName) -> Option<&Catalog> {
+        self.config.catalogs.iter().find(|catalog| catalog.apex == *apex)
     }
 
     /// What the stored versions of the catalogs list.
@@ -258,17 +269,14 @@ impl Catalogs {
         for catalog in self.config.catalogs.iter().filter_map(Catalog::secondary_zone) {
             let report = self.secondary.borrow().get(&catalog.apex).map(SecondaryHandle::report).unwrap_or_default();
             let version = report.serial.zip(report.transferred_at_unix_s);
-            if self.known.get(&catalog.apex).is_none_or(|(known, _)| *known != version) {
+            if self.known.get(&catalog.apex).is_none_or(|(known, ..)| *known != version) {
                 let (listed, problem) = self.read_catalog(&catalog.apex, version.is_some()).await;
                 if let Some(problem) = &problem {
                     log_error(&format!("catalog {}: {problem}", catalog.apex));
                 }
-                if let Some(handle) = self.secondary.borrow().get(&catalog.apex) {
-                    handle.set_catalog_problem(problem.as_deref());
-                }
-                self.known.insert(catalog.apex.clone(), (version, listed));
+                self.known.insert(catalog.apex.clone(), (version, listed, problem));
             }
-            let listed = self.known.get(&catalog.apex).and_then(|(_, listed)| listed.clone());
+            let listed = self.known.get(&catalog.apex).and_then(|(_, listed, _)| listed.clone());
             listings.insert(catalog.apex, listed);
         }
         listings
@@ -296,10 +304,23 @@ impl Catalogs {
         }
     }
 
-    /// Logs the clashes that are new.
+    /// Logs the clashes that are new, and reports of each catalog the first zone that it must not bring.
     fn report_clashes(&mut self, clashes: &[Clash]) {
-        clashes.iter().filter(|clash| !self.clashes.contains(clash)).for_each(|clash| log_error(&clash.to_string()));
+        let known: HashSet<&Clash> = self.clashes.iter().collect();
+        clashes.iter().filter(|clash| !known.contains(clash)).for_each(|clash| log_error(&clash.to_string()));
         self.clashes = clashes.to_vec();
+        for (catalog, (_, _, problem)) in &self.known {
+            let is_refused =
+                |clash: &&Clash| clash.catalog == *catalog && matches!(clash.cause, ClashCause::Refused(_));
+            let mut refused = self.clashes.iter().filter(is_refused);
+            let of_refused = refused.next().map(|first| match refused.count() {
+                0 => first.to_string(),
+                more => format!("{first}; {more} more zones are ignored so"),
+            });
+            if let Some(handle) = self.secondary.borrow().get(catalog) {
+                handle.set_catalog_problem(problem.as_deref().or(of_refused.as_deref()));
+            }
+        }
     }
 
     /// Has the server process serve the zones of the list, unless it does; whether nothing is left to do.

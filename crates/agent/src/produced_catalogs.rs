@@ -8,7 +8,7 @@ use crate::served_zones::{ServedMap, ServedState};
 use sanderling_config::log::{log, log_error};
 use sanderling_config::{Catalog, CatalogRole, Config, DomainName, stored_zone_file};
 use sanderling_dns::catalog::{CatalogMember, catalog_text};
-use sanderling_dns::{NameBuf, is_later};
+use sanderling_dns::{NameBuf, is_later, raised_serial};
 use sanderling_state::StateFolder;
 use sanderling_zone_files::wire_name;
 use std::collections::{BTreeMap, BTreeSet};
@@ -156,7 +156,7 @@ impl ProducedCatalogs {
 fn next_serial(before: Option<u32>, now_unix_s: u64) -> u32 {
     let now = now_unix_s as u32;
     match before {
-        Some(before) if !is_later(now, before) => before.wrapping_add(1),
+        Some(before) if !is_later(now, before) => raised_serial(before, 1),
         _ => now,
     }
 }
@@ -197,7 +197,7 @@ mod tests {
             (Some(999), 1_000, 1_000),
             (Some(1_000), 1_000, 1_001),
             (Some(2_000), 1_000, 2_001),
-            (Some(u32::MAX), u64::from(u32::MAX), 0),
+            (Some(u32::MAX), u64::from(u32::MAX), 1),
             (Some(u32::MAX), (1 << 32) + 5, 5),
         ] {
             assert_eq!(next_serial(before, now), expected, "{before:?} {now}");

@@ -180,6 +180,9 @@ impl SecondaryHandle {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     version: Option<Version>,
+    /// What the last transfer of the whole zone, or a later one of changes, had besides the records of the zone.
+    #[serde(default)]
+    left_out: Option<String>,
     /// Rounds without success since the last one. After a restart the primaries are asked at once.
     #[serde(skip)]
     failure_count: u32,
@@ -337,7 +340,14 @@ impl ZoneTask {
             round_at: None,
         };
         match task.context.state.read(&task.record_file()) {
-            Ok(Some(text)) => task.record = serde_json::from_slice(&text).unwrap_or_default(),
+            Ok(Some(text)) => match serde_json::from_slice(&text) {
+                Ok(record) => task.record = record,
+                Err(error) => log_error(&format!(
+                    "zone {}: {} is damaged: {error}; transferring the zone as if it was new",
+                    zone.apex,
+                    task.record_file()
+                )),
+            },
             Ok(None) => {}
             Err(error) => task.problem = Some(error.to_string()),
         }
@@ -571,8 +581,13 @@ impl ZoneTask {
     async fn on_success(&mut self, round: Round, from: SocketAddr) {
         let now_unix_s = unix_s();
         let (mut by, mut new_changes) = ("", None);
+        let mut left_out = self.record.left_out.clone();
         let (version, change) = match (round, self.record.version) {
-            (Round::Transferred(TransferredZone { soa, changes, text }), _) => {
+            (Round::Transferred(TransferredZone { soa, changes, text, left_out: of_transfer }), _) => {
+                // Changes do not tell whether what was left out before is there any more.
+                if of_transfer.count > 0 || changes.is_empty() {
+                    left_out = (of_transfer.count > 0).then(|| of_transfer.to_string());
+                }
                 by = if changes.is_empty() { "" } else { ", its changes" };
                 let change = match text {
                     Some(text) => ZoneChange::Replaced(text),
@@ -586,7 +601,10 @@ impl ZoneTask {
             }
             (Round::Confirmed, None) => (None, ZoneChange::None),
         };
-        let record = Record { version, ..Record::default() };
+        if let Some(left_out) = left_out.as_ref().filter(|_| self.record.left_out != left_out) {
+            log_warning(&format!("zone {}: {from} transfers {left_out}; left out", self.zone.apex));
+        }
+        let record = Record { version, left_out, ..Record::default() };
         let log_bytes = match &change {
             ZoneChange::None => self.log_bytes,
             ZoneChange::Replaced(_) | ZoneChange::Removed => self.has_log().then_some(0),
@@ -670,6 +688,7 @@ impl ZoneTask {
             expires_at_unix_s: version.map(|version| version.expires_at_unix_s()),
             next_at_unix_s: self.next_at_unix_s(),
             failure_count: self.record.failure_count,
+            left_out: self.record.left_out.clone().filter(|_| version.is_some()),
             problem: self
                 .load_problem
                 .clone()
@@ -698,6 +717,7 @@ mod tests {
     fn primaries_are_asked_by_the_timers_of_the_zone() {
         let record = |version, failure_count: u32| Record {
             version,
+            left_out: None,
             failure_count,
             failed_at_unix_s: (failure_count > 0).then_some(2_000),
         };
@@ -729,7 +749,12 @@ mod tests {
 
     #[test]
     fn times_are_not_in_the_future_if_the_clock_was_set_back() {
-        let record = Record { version: Some(version(300, 60, 3_600)), failure_count: 1, failed_at_unix_s: Some(2_000) };
+        let record = Record {
+            version: Some(version(300, 60, 3_600)),
+            failure_count: 1,
+            failed_at_unix_s: Some(2_000),
+            ..Record::default()
+        };
         assert_eq!(record.clone().not_after(2_000), record);
         let earlier = record.not_after(500);
         assert_eq!((earlier.next_at_unix_s(), earlier.version.expect("kept").expires_at_unix_s()), (560, 4_100));

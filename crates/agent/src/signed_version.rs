@@ -169,17 +169,28 @@ impl SignedFiles {
         Ok(WrittenVersion { file_bytes: text.len() as u64, log_bytes })
     }
 
-    /// Removes the changes from the log that have led to the version that was written.
+    /// Removes the changes from the log that have led to the version that was written. If the log has lost changes, no
+    /// more can be appended, so that the next version is stored as a whole.
+    ///
+    /// # Errors
+    /// The log cannot be read or written, or is shorter than what was written to it.
     pub(crate) fn shorten_log(
         &self,
         state: &StateFolder,
         signed: &mut SignedVersion,
         written: &WrittenVersion,
-    ) -> Result<(), StateError> {
-        let log = state.read_long(&self.log())?;
-        let since = log.get(written.log_bytes as usize..signed.log_bytes as usize).unwrap_or_default();
+    ) -> Result<(), String> {
+        let log = state.read_long(&self.log()).map_err(|error| error.to_string())?;
+        let Some(since) = log.get(written.log_bytes as usize..signed.log_bytes as usize) else {
+            let log_bytes = std::mem::take(&mut signed.log_bytes);
+            return Err(format!(
+                "{} has {} bytes, and not the {log_bytes} that were written to it; the version is stored as a whole",
+                self.log(),
+                log.len()
+            ));
+        };
         let log = [&change_log::HEAD[..], since].concat();
-        state.write(&self.log(), &log)?;
+        state.write(&self.log(), &log).map_err(|error| error.to_string())?;
         (signed.file_bytes, signed.log_bytes) = (written.file_bytes, log.len() as u64);
         Ok(())
     }
@@ -295,6 +306,13 @@ mod tests {
         append(&mut stored, 5);
         check(&versions[4]);
         let long_bytes = fs::read(&log).expect("read").len();
+        // A log that has lost changes is not taken for one without changes.
+        let log_content = fs::read(&log).expect("read");
+        fs::write(&log, &log_content[..log_content.len() - 1]).expect("written");
+        let problem = files.shorten_log(&state, &mut stored, &written).expect_err("a change is lost");
+        assert!(problem.contains("that were written to it") && !stored.has_log(), "{problem}");
+        fs::write(&log, &log_content).expect("written");
+        let mut stored = check(&versions[4]);
         files.shorten_log(&state, &mut stored, &written).expect("written");
         assert!(fs::read(&log).expect("read").len() < long_bytes);
         check(&versions[4]);

@@ -16,7 +16,7 @@ use crate::link::Link;
 use crate::signed_version::{SignedFiles, SignedVersion, WrittenVersion};
 use crate::signing_keys::SigningKeys;
 use crate::zone_observer::{ObserverContext, ZoneObserver};
-use reading::{ReadRecords, has_own_keys, read_records, without_own_keys};
+use reading::{LaterUpdates, ReadRecords, has_own_keys, read_records, without_own_keys};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{
     Config, DomainName, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, update_file,
@@ -26,9 +26,9 @@ use sanderling_dns::{NameBuf, Rtype, is_later};
 use sanderling_dnssec::sign::{SignedZone, SigningJob, ZoneTtls};
 use sanderling_dnssec::zone_keys::{Observations, Rollover, status_of_others};
 use sanderling_dnssec::{Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters, ZoneKeys};
-use sanderling_ipc::agent::{SigningReport, UpdatesToStore};
+use sanderling_ipc::agent::{SigningReport, UpdatesReport, UpdatesToStore};
 use sanderling_state::{StateError, StateFolder};
-use sanderling_zone_files::{ZoneDerivation, ZoneUpdates, wire_name};
+use sanderling_zone_files::{UpdateState, ZoneDerivation, ZoneUpdates, wire_name};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -200,7 +200,7 @@ impl SigningHandle {
         let apex = wire_name(name);
         let keys = self.shared.keys.borrow();
         let mut text = format!("zone {name}\n");
-        let SigningReport { serial, sign_again_at_unix_s, problem } = self.report();
+        let SigningReport { serial, sign_again_at_unix_s, problem, updates: _ } = self.report();
         match (serial, &*keys) {
             // As long as the state of the keys cannot be read, the version is not read either.
             (_, None) => {}
@@ -469,22 +469,37 @@ impl SigningTask {
         let context = Rc::clone(&self.context);
         let _permit = context.signings.acquire().await;
         let (source, limits) = (self.source.clone(), self.context.config.limits.clone());
+        let later_file = match (&self.unsigned, &kept) {
+            _ if reread.is_some_and(|reread| reread.is_forced) => LaterUpdates::Dropped,
+            (Some(_), None) => LaterUpdates::FileRefused,
+            // Without records that are in service, or of the version that is in service.
+            (None, _) | (_, Some(_)) => LaterUpdates::Held,
+        };
         let read = {
             let derivation = Arc::clone(&derivation);
             let state = Arc::clone(&self.context.state);
             let has_updates = self.context.config.zone_updates.iter().any(|(apex, _)| *apex == self.zone.apex);
             let updates = has_updates.then(|| state.path().join(update_file(&self.zone.apex)));
-            spawn_blocking(move || read_records(&source, &derivation, &limits, kept, updates, &state)).await
+            spawn_blocking(move || read_records(&source, &derivation, &limits, kept, updates, later_file, &state)).await
         };
         match read.expect("reading a zone does not panic") {
             Ok(read) => {
                 report(&read.warnings);
+                if let Some(reread) = reread {
+                    let of_updates = read.dropped.iter().map(|diagnostic| format!("{diagnostic}\n"));
+                    of_updates.for_each(|text| reread.print(&text));
+                }
+                // It is signed all the same.
+                if let Some(held) = &read.held {
+                    report(std::slice::from_ref(held));
+                    reread.into_iter().for_each(|reread| reread.fail(&held.to_string()));
+                }
                 let before = self.unsigned.as_ref().and_then(|unsigned| unsigned.records.as_ref());
                 self.is_outdated |= !before.is_some_and(|before| before.iter().eq(read.records.iter()));
-                let ReadRecords { records, updates, files, alias_targets, .. } = read;
+                let ReadRecords { records, updates, files, alias_targets, held, .. } = read;
                 self.context.alias_names.set(&self.zone.apex, &alias_targets, true);
                 self.unsigned = Some(Unsigned { records: Some(Arc::new(records)), updates, derivation, files });
-                self.file_problem = None;
+                self.file_problem = held.map(|held| held.to_string());
             }
             Err(diagnostics) => {
                 let problem = diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
@@ -669,6 +684,10 @@ impl SigningTask {
                 let files = SignedFiles::new(&self.zone, self.apex);
                 if let Err(error) = files.shorten_log(&self.context.state, &mut signed.stored, &written) {
                     log_error(&format!("zone {}: the log of its changes is not shortened: {error}", self.zone.apex));
+                    if !signed.stored.has_log() {
+                        self.is_outdated = true;
+                        self.shared.wake.notify_one();
+                    }
                 }
             }
             Writing::Done(Err(error)) => {
@@ -784,6 +803,10 @@ impl SigningTask {
             serial: signed.map(|signed| signed.stored.serial),
             sign_again_at_unix_s: signed.and_then(|signed| signed.sign_again_at_unix_s),
             problem: self.file_problem.clone().or_else(|| self.problem.clone()).or(refused),
+            updates: self.unsigned.as_ref().and_then(|unsigned| unsigned.updates.as_ref()).map(|updates| {
+                let UpdateState { added, removed, is_none, .. } = updates.state();
+                UpdatesReport { added, removed, is_none }
+            }),
         };
         if self.shared.report.replace(report.clone()) != report {
             self.context.changed.notify_one();

@@ -7,7 +7,7 @@ use crate::dns_exchange::{DnsStream, IDLE_TIMEOUT, random_id};
 use sanderling_config::{Limits, changes_file};
 use sanderling_dns::change_log::{ChangeCollector, ChangeLog, HEAD};
 use sanderling_dns::client::{QueryKind, ReplyError, SoaTimers, query};
-use sanderling_dns::transfer_in::{Progress, RecordRole, TransferError, TransferReceiver};
+use sanderling_dns::transfer_in::{LeftOut, Progress, RecordRole, TransferError, TransferReceiver};
 use sanderling_dns::zone_patch::PatchError;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position, Record, Severity};
 use sanderling_dns::{HashSeed, NameBuf, TsigKey, Zone, ZoneBuilder, ZoneLimits, ZoneTextWriter};
@@ -133,6 +133,8 @@ pub(crate) struct TransferredZone {
     pub(crate) changes: Vec<u8>,
     /// The text of its zone file; `None` if the changes are to be appended to the log.
     pub(crate) text: Option<String>,
+    /// What the server has sent besides.
+    pub(crate) left_out: LeftOut,
 }
 
 /// A primary server, and what to ask it for.
@@ -165,12 +167,12 @@ impl TransferSource {
         let time_max = Duration::from_millis(limits.zone_transfer_in_timeout_ms);
         let received = self.receive(limits, stored.as_ref());
         let received = timeout(time_max, received).await.unwrap_or(Err(Failure::TimedOut(time_max)))?;
-        let Some(Received { builder, changes, soa }) = received else { return Ok(None) };
+        let Some(Received { builder, changes, soa, left_out }) = received else { return Ok(None) };
         if let Some(stored) = &stored
             && !changes.is_empty()
             && stored.takes(&changes)
         {
-            return Ok(Some(TransferredZone { soa, changes, text: None }));
+            return Ok(Some(TransferredZone { soa, changes, text: None, left_out }));
         }
         let (bytes_max, apex) = (limits.zone_file_bytes_max, self.apex);
         // A large zone takes seconds, in which other zones are not to wait.
@@ -189,7 +191,7 @@ impl TransferSource {
             // The server process would not read it: text may be longer than messages.
             return Err(TransferError::TooLarge(limits.zone_file_bytes_max).into());
         }
-        Ok(Some(TransferredZone { soa, changes, text: Some(text) }))
+        Ok(Some(TransferredZone { soa, changes, text: Some(text), left_out }))
     }
 
     async fn receive(&self, limits: &Limits, stored: Option<&StoredVersion>) -> Result<Option<Received>, Failure> {
@@ -221,7 +223,8 @@ impl TransferSource {
             match (progress, receiver.soa()) {
                 (Progress::Complete, Some(soa)) => {
                     let changes = changes.map_or(Some(Vec::new()), ChangeCollector::finish).ok_or(Failure::Changes)?;
-                    return Ok(Some(Received { builder, changes, soa }));
+                    let left_out = receiver.left_out().clone();
+                    return Ok(Some(Received { builder, changes, soa, left_out }));
                 }
                 (Progress::UpToDate, _) => return Ok(None),
                 _ => {}
@@ -236,6 +239,7 @@ struct Received {
     /// As a log has them; empty with a zone.
     changes: Vec<u8>,
     soa: SoaTimers,
+    left_out: LeftOut,
 }
 
 /// The stored version with the changes of its log and `changes`, in `builder`, which is empty.

@@ -4,6 +4,8 @@ use crate::diagnostic::Location;
 use crate::domain_name::DomainName;
 use crate::transfers::{Primary, Secondary, ZoneTransfers};
 use crate::zones::{SecondaryZone, Zone, ZoneOrigin, stored_zone_file};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::path::Path;
 
 /// A catalog.
@@ -26,6 +28,8 @@ pub enum CatalogRole {
         primaries: Vec<Primary>,
         /// The servers that have the zones of a group instead.
         groups: Vec<(String, Vec<Primary>)>,
+        /// The names that its zones have, or are below; `None` for any that is not near a zone of the configuration.
+        members_below: Option<Vec<DomainName>>,
     },
     /// It lists its own zones in the catalog.
     Producer {
@@ -34,6 +38,67 @@ pub enum CatalogRole {
         /// The zones of each group, which the catalog says of them (RFC 9432 §4.3.2).
         groups: Vec<(String, Vec<DomainName>)>,
     },
+}
+
+/// The zones that this server has by its configuration, to be told from names near them.
+#[derive(Debug, Default)]
+pub struct OwnZones {
+    zones: HashSet<String>,
+    /// The names above zones, each with one of these.
+    above: HashMap<String, String>,
+}
+
+impl OwnZones {
+    /// The zones with these names.
+    pub fn new<'z>(zones: impl IntoIterator<Item = &'z DomainName>) -> OwnZones {
+        let mut own = OwnZones::default();
+        for zone in zones {
+            for name in names_above(zone) {
+                own.above.entry(name.to_owned()).or_insert_with(|| zone.to_string());
+            }
+            own.zones.insert(zone.to_string());
+        }
+        own
+    }
+
+    /// The zone that `name` is below, or else one that it is above.
+    fn near(&self, name: &DomainName) -> Option<MemberRefusal> {
+        let above = names_above(name).find_map(|above| self.zones.get(above));
+        let below = || self.above.get(name.as_str()).map(|zone| MemberRefusal::AboveOwn(zone.clone()));
+        above.map(|zone| MemberRefusal::BelowOwn(zone.clone())).or_else(below)
+    }
+}
+
+/// The names above `name`, from the nearest one to the root.
+fn names_above(name: &DomainName) -> impl Iterator<Item = &str> {
+    let is_root = name.labels().next().is_none();
+    let parents = std::iter::successors(Some(name.as_str()), |name| name.split_once('.').map(|(_, parent)| parent));
+    parents.skip(1).chain((!is_root).then_some(".")).filter(|name| !name.is_empty())
+}
+
+/// Why a zone that a catalog lists is not taken from it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum MemberRefusal {
+    /// It is the root, and `members_below` does not have it.
+    Root,
+    /// It is below none of the names in `members_below`.
+    Outside,
+    /// It is below this zone of the configuration, whose names it would take.
+    BelowOwn(String),
+    /// It is above this zone of the configuration.
+    AboveOwn(String),
+}
+
+impl fmt::Display for MemberRefusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = match self {
+            MemberRefusal::Outside => return write!(out, "it is below no name in `members_below`"),
+            MemberRefusal::Root => "the root".to_owned(),
+            MemberRefusal::BelowOwn(zone) => format!("below {zone}, which this server has by its configuration"),
+            MemberRefusal::AboveOwn(zone) => format!("above {zone}, which this server has by its configuration"),
+        };
+        write!(out, "it is {place}; if the catalog may bring it, add it to `members_below`")
+    }
 }
 
 /// The file with the zones that catalogs have brought, below the state folder. No zone has a file of this name.
@@ -59,11 +124,25 @@ impl Catalog {
 
     /// A member of the catalog with these groups; `None` if this server produces the catalog.
     pub fn member(&self, apex: &DomainName, groups: &[String]) -> Option<SecondaryZone> {
-        let CatalogRole::Consumer { primaries, groups: known } = &self.role else { return None };
+        let CatalogRole::Consumer { primaries, groups: known, .. } = &self.role else { return None };
         // RFC 9432 §4.3.2: groups that are not understood are ignored.
         let of_group = known.iter().find(|(name, _)| groups.contains(name));
         let primaries = of_group.map_or(primaries, |(_, primaries)| primaries).clone();
         Some(SecondaryZone { apex: apex.clone(), primaries, location: self.location.clone() })
+    }
+
+    /// Why this server does not take `zone` from the catalog, besides having a zone of this name; `None` if it does.
+    pub fn refusal(&self, zone: &DomainName, own: &OwnZones) -> Option<MemberRefusal> {
+        let CatalogRole::Consumer { members_below, .. } = &self.role else { return None };
+        match members_below {
+            Some(names) => {
+                let is_below =
+                    |name: &DomainName| zone == name || names_above(zone).any(|above| above == name.as_str());
+                (!names.iter().any(is_below)).then_some(MemberRefusal::Outside)
+            }
+            None if zone.as_str() == "." => Some(MemberRefusal::Root),
+            None => own.near(zone),
+        }
     }
 
     /// Whether this server lists a zone with these transfers in the catalog: all that the catalog is for may transfer
@@ -89,9 +168,51 @@ impl Catalog {
     /// All servers that may be the primary of a member.
     pub fn member_primaries(&self) -> impl Iterator<Item = &Primary> {
         let (primaries, groups) = match &self.role {
-            CatalogRole::Consumer { primaries, groups } => (&primaries[..], &groups[..]),
+            CatalogRole::Consumer { primaries, groups, .. } => (&primaries[..], &groups[..]),
             CatalogRole::Producer { .. } => (&[][..], &[][..]),
         };
         primaries.iter().chain(groups.iter().flat_map(|(_, primaries)| primaries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> DomainName {
+        DomainName::parse(text).unwrap()
+    }
+
+    #[test]
+    fn catalog_brings_no_zone_near_those_of_the_configuration_unless_that_is_allowed() {
+        let own = [name("example.com"), name("a.b.example.net"), name("_acme-challenge.example.org")];
+        let own = OwnZones::new(&own);
+        let check = |members_below: Option<&[&str]>, zone: &str, expected: Option<MemberRefusal>| {
+            let names = members_below.map(|names| names.iter().copied().map(name).collect());
+            let role = CatalogRole::Consumer { primaries: Vec::new(), groups: Vec::new(), members_below: names };
+            let location = Location::Argument(String::new());
+            let catalog = Catalog { apex: name("c.example"), role, location };
+            assert_eq!(catalog.refusal(&name(zone), &own), expected, "{members_below:?} {zone}");
+        };
+        let below = |zone: &str| Some(MemberRefusal::BelowOwn(zone.to_owned()));
+        let above = |zone: &str| Some(MemberRefusal::AboveOwn(zone.to_owned()));
+        check(None, "other.test", None);
+        check(None, "badexample.com", None);
+        check(None, "b.example.com", below("example.com"));
+        check(None, "_acme-challenge.www.example.com", below("example.com"));
+        check(None, "example.net", above("a.b.example.net"));
+        check(None, "org", above("_acme-challenge.example.org"));
+        check(None, ".", Some(MemberRefusal::Root));
+        // The operator may allow all of this.
+        check(Some(&["example.com", "other.test"]), "b.example.com", None);
+        check(Some(&["other.test"]), "other.test", None);
+        check(Some(&["other.test"]), "b.example.com", Some(MemberRefusal::Outside));
+        check(Some(&["other.test"]), "mother.test", Some(MemberRefusal::Outside));
+        check(Some(&["other.test"]), ".", Some(MemberRefusal::Outside));
+        check(Some(&[]), "other.test", Some(MemberRefusal::Outside));
+        check(Some(&["."]), "b.example.com", None);
+        check(Some(&["."]), ".", None);
+        // A server that has the root.
+        assert_eq!(OwnZones::new(&[name(".")]).near(&name("test")), below("."));
     }
 }

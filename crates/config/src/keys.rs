@@ -134,7 +134,7 @@ impl Section {
                 "access",
             ],
             Section::Tsig => vec!["algorithm", "secret_file"],
-            Section::Catalog => vec!["primaries", "groups", "secondaries"],
+            Section::Catalog => vec!["primaries", "groups", "members_below", "secondaries"],
             Section::Log => LOG_KEYS.to_vec(),
             Section::Metrics => vec!["listen"],
             Section::Limits => limits::keys(),

@@ -42,7 +42,7 @@ pub mod diagnostic;
 
 pub use account::lookup_user;
 pub use authorities::{Acme, Authority, ExternalAccount};
-pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole};
+pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole, MemberRefusal, OwnZones};
 pub use config::{
     CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, LATEST_RENEWAL_PART, Metrics,
     RateLimit, Resolver, SecretContent, SocketsPerAddress, TrustedProxies, UserAndGroup, processor_count,

@@ -243,6 +243,8 @@ limits! {
         "Changes of a zone that are kept for IXFR; secondaries with an older version get the whole zone.";
     zone_updates_bytes_max: usize = 4_194_304 in 1_024..=16_777_216,
         "What dynamic updates make of a zone besides its file; a further update gets SERVFAIL.";
+    dns_update_signatures_max: usize = 65_536 in 1_000..=1_000_000,
+        "Updates whose signatures are remembered until they expire; beyond, the first are forgotten.";
     dns_updates_waiting_max: usize = 256 in 1..=65_536,
         "Dynamic updates that wait to be applied; further ones get SERVFAIL.";
     dns_update_timeout_ms: u64 = 5_000 in 100..=60_000,

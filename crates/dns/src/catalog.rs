@@ -136,7 +136,9 @@ impl CatalogReader {
             NameOf::Zone => (&mut node.zone, CatalogError::SeveralZones(shown)),
             NameOf::NewOwner => (&mut node.new_owner, CatalogError::SeveralOwners(shown)),
         };
-        if place.replace(name.to_lowercase()).is_some() {
+        // The same name twice, in other case, is one record (RFC 4343 §3).
+        let before = place.replace(name.to_lowercase());
+        if before.is_some_and(|before| !before.as_name().eq_ignore_case(name)) {
             self.error = Some(error);
         }
     }

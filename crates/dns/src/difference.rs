@@ -6,13 +6,13 @@
 //! records of the file, decode → DifferenceMerge → records of the version               when the zone is loaded
 //! ```
 
-use crate::journal::{WireRecord, is_in_zones, is_later, put_record};
+use crate::journal::{WireRecord, is_in_zones, is_later, put_record, raised_serial};
 use crate::name::{Name, NameBuf};
 use crate::packed_rrset::CLASS_IN;
 use crate::rdata::{self, SOA_NUMBERS_BYTES, serial_of};
 use crate::rtype::Rtype;
 use crate::transfer_in::RecordRole;
-use crate::update::{CLASS_NONE, ZoneUpdate, serial_after};
+use crate::update::{CLASS_NONE, ZoneUpdate};
 use crate::zone_patch::put_key;
 use crate::zonefile::{Position, Record};
 use alloc::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub struct DamagedDifference;
 pub struct ZoneDifference {
     /// TTL and RDATA of the SOA of the version; `None` if it is the version of the file.
     soa: Option<(u32, Vec<u8>)>,
-    /// By owner and RDATA in lower case, and type.
+    /// By what [`put_key`] writes.
     records: BTreeMap<Vec<u8>, Differing>,
     /// Bytes of the records, encoded.
     records_bytes: usize,
@@ -194,6 +194,27 @@ impl RecordsDigest {
     }
 }
 
+/// What a file does that has a later serial than the version with the updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaterFile {
+    /// It takes the place of the version, and what updates have made is dropped.
+    Replaces,
+    /// The same, but only if it has all that updates have made. Otherwise the difference is applied to it as to any
+    /// other file.
+    ReplacesIfComplete,
+}
+
+/// A file has a later serial than the version with the updates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaterSerial {
+    /// The serial of the file.
+    pub of_file: u32,
+    /// The serial of the version.
+    pub of_version: u32,
+    /// Records that the file has otherwise than the version.
+    pub lost_count: usize,
+}
+
 /// What has become of a stored difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeOutcome {
@@ -202,7 +223,7 @@ pub enum MergeOutcome {
     /// The file has changed: the difference was applied as far as it fits, and the version has a later serial than the
     /// one before.
     Applied,
-    /// The serial of the file is later than that of the version: nothing was applied.
+    /// The file takes the place of the version: nothing was applied.
     Superseded,
 }
 
@@ -213,6 +234,7 @@ pub struct DifferenceMerge {
     difference: ZoneDifference,
     /// The digest of the file that the difference was made for.
     made_for: u64,
+    later_file: LaterFile,
     digest: RecordsDigest,
     /// Position, TTL and RDATA of the SOA of the file.
     soa: Option<(Position, u32, Vec<u8>)>,
@@ -230,13 +252,23 @@ pub struct Merged {
     pub digest: u64,
     /// What has become of the difference before.
     pub outcome: MergeOutcome,
+    /// The serial of the file, if it is later than that of the version before. If that is not superseded, the
+    /// difference was applied although the operator has raised the serial.
+    pub later: Option<LaterSerial>,
+}
+
+impl Merged {
+    /// The difference was applied to a file with a later serial, since that lacks what updates have made.
+    pub fn held(&self) -> Option<LaterSerial> {
+        self.later.filter(|_| self.outcome != MergeOutcome::Superseded)
+    }
 }
 
 impl DifferenceMerge {
     /// Applies `difference`, which was made for the file of the zone at `apex` with this digest.
-    pub fn new(apex: Name<'_>, difference: ZoneDifference, made_for: u64) -> DifferenceMerge {
+    pub fn new(apex: Name<'_>, difference: ZoneDifference, made_for: u64, later_file: LaterFile) -> DifferenceMerge {
         let (digest, found, key) = (RecordsDigest::default(), BTreeMap::new(), Vec::new());
-        DifferenceMerge { apex: apex.to_owned(), difference, made_for, digest, soa: None, found, key }
+        DifferenceMerge { apex: apex.to_owned(), difference, made_for, later_file, digest, soa: None, found, key }
     }
 
     /// Sees a record of the file; whether it is to be left out for now.
@@ -258,10 +290,10 @@ impl DifferenceMerge {
     }
 
     /// Calls `add` with the records that were left out, as the version has them, and with those that the file does not
-    /// have, whose position is `of_updates`. The serial of the file is `serial_raise` higher than the operator has
-    /// written it.
-    pub fn finish(self, serial_raise: u32, of_updates: Position, mut add: impl FnMut(&Record<'_>)) -> Merged {
-        let DifferenceMerge { apex, mut difference, made_for, digest, soa, found, .. } = self;
+    /// have, whose position is `of_updates`. `file_serial` is the serial that the operator has written, if it was
+    /// raised since.
+    pub fn finish(self, file_serial: Option<u32>, of_updates: Position, mut add: impl FnMut(&Record<'_>)) -> Merged {
+        let DifferenceMerge { apex, mut difference, made_for, later_file, digest, soa, found, .. } = self;
         let digest = digest.sum;
         let owner = apex.as_name();
         let add_soa = |add: &mut dyn FnMut(&Record<'_>), position, ttl_s, rdata: &[u8]| {
@@ -270,24 +302,28 @@ impl DifferenceMerge {
         let of_file = soa.as_ref().and_then(|(_, _, rdata)| serial_of(rdata));
         let (Some((position, ttl_s, mut rdata)), Some(of_file)) = (soa, of_file) else {
             // The zone cannot be built without a SOA.
-            return Merged { difference, digest, outcome: MergeOutcome::Unchanged };
+            return Merged { difference, digest, outcome: MergeOutcome::Unchanged, later: None };
         };
         let Some(served) = difference.serial() else {
             add_soa(&mut add, position, ttl_s, &rdata);
-            return Merged { difference, digest, outcome: MergeOutcome::Unchanged };
+            return Merged { difference, digest, outcome: MergeOutcome::Unchanged, later: None };
         };
-        let outcome = if digest == made_for {
-            MergeOutcome::Unchanged
-        } else if is_later(of_file.wrapping_sub(serial_raise), served) {
-            MergeOutcome::Superseded
-        } else {
-            MergeOutcome::Applied
+        let of_file = file_serial.unwrap_or(of_file);
+        let later = is_later(of_file, served).then(|| {
+            let is_lost = |(key, record): &(&Vec<u8>, &Differing)| found.get(*key).copied() != record.ttl_s;
+            let lost_count = difference.records.iter().filter(is_lost).count();
+            LaterSerial { of_file, of_version: served, lost_count }
+        });
+        let outcome = match later {
+            Some(later) if later_file == LaterFile::Replaces || later.lost_count == 0 => MergeOutcome::Superseded,
+            _ if digest == made_for => MergeOutcome::Unchanged,
+            _ => MergeOutcome::Applied,
         };
         match (outcome, &mut difference.soa) {
             (MergeOutcome::Unchanged, Some((ttl_s, rdata))) => add_soa(&mut add, position, *ttl_s, rdata),
             (MergeOutcome::Applied, soa) => {
                 let at = rdata.len() - SOA_NUMBERS_BYTES;
-                rdata[at..at + 4].copy_from_slice(&serial_after(served).to_be_bytes());
+                rdata[at..at + 4].copy_from_slice(&raised_serial(served, 1).to_be_bytes());
                 add_soa(&mut add, position, ttl_s, &rdata);
                 *soa = Some((ttl_s, rdata));
             }
@@ -314,6 +350,6 @@ impl DifferenceMerge {
         if outcome == MergeOutcome::Superseded {
             difference = ZoneDifference::default();
         }
-        Merged { difference, digest, outcome }
+        Merged { difference, digest, outcome, later }
     }
 }

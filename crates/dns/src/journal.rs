@@ -30,6 +30,14 @@ pub fn is_later(serial: u32, other: u32) -> bool {
     serial.wrapping_sub(other).cast_signed() > 0
 }
 
+/// The serial after as many steps as this. Steps leave out 0, since some servers take it for no serial; a serial that
+/// is written as 0 stays so without a step.
+pub fn raised_serial(serial: u32, steps: u32) -> u32 {
+    let raised = serial.wrapping_add(steps);
+    // Less than before, it has come past 0.
+    if raised < serial { raised.wrapping_add(1) } else { raised }
+}
+
 /// Whether records of this type can be in a zone: those of questions and messages (RFC 6895 §3.1) cannot.
 pub(crate) fn is_in_zones(rtype: Rtype) -> bool {
     rtype.0 != 0 && rtype != Rtype::OPT && !(128..=255).contains(&rtype.0)
@@ -330,6 +338,21 @@ impl ZoneJournal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_of_serials_leave_out_0() {
+        for (serial, steps, expected) in [
+            (0, 0, 0),
+            (0, 1, 1),
+            (7, 1, 8),
+            (u32::MAX - 1, 1, u32::MAX),
+            (u32::MAX, 0, u32::MAX),
+            (u32::MAX, 1, 1),
+            (u32::MAX - 1, 3, 2),
+        ] {
+            assert_eq!(raised_serial(serial, steps), expected, "{serial} {steps}");
+        }
+    }
 
     #[test]
     fn serials_are_compared_as_rfc_1982_says() {

@@ -2,6 +2,7 @@
 
 mod presentation;
 mod wire;
+pub(crate) mod canonical;
 pub(crate) mod svc_param;
 pub(crate) mod bitmap;
 pub(crate) mod mnemonic;
@@ -10,6 +11,7 @@ pub(crate) mod base;
 use crate::name::Name;
 use crate::rtype::Rtype;
 
+pub use canonical::{has_folded_names, put_canonical_rdata};
 pub use presentation::PresentationFormat;
 pub(crate) use wire::{HOST_TYPE_PROBLEM, field_end};
 

@@ -56,9 +56,40 @@ impl Rtype {
         None
     }
 
+    /// Whether a name with a CNAME record may have records of this type (RFC 2181 §10.1, RFC 2535 §2.3.5, RFC 4034 §3
+    /// and §4).
+    pub(crate) fn may_be_beside_cname(self) -> bool {
+        matches!(self, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG)
+    }
+
     /// Whether a zone can hold records of this type: not QTYPEs and Meta-TYPEs (RFC 6895 §3.1).
     pub fn is_data(self) -> bool {
         !matches!(self.0, 0 | 41 | 128..=255)
+    }
+}
+
+/// Where the records of a type come from in a zone that this server signs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordSource {
+    /// From the operator or the primary, as in a zone that is not signed.
+    Zone,
+    /// With the keys, beside those of other signers.
+    Keys,
+    /// Each signed version has its own.
+    Version,
+}
+
+impl RecordSource {
+    /// Of the records of this type at the apex or another name. The rules for keys, NSEC3PARAM and ZONEMD are for the
+    /// apex (RFC 4034 §2.1.1, RFC 7344 §4.1, RFC 5155 §4, RFC 8976 §2): at any other name these are data, as the CDS
+    /// records of RFC 9615.
+    pub fn of(rtype: Rtype, is_apex: bool) -> RecordSource {
+        match rtype {
+            Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 => RecordSource::Version,
+            Rtype::NSEC3PARAM | Rtype::ZONEMD if is_apex => RecordSource::Version,
+            Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY if is_apex => RecordSource::Keys,
+            _ => RecordSource::Zone,
+        }
     }
 }
 

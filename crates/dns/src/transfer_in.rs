@@ -1,6 +1,6 @@
 //! Receives a zone by AXFR (RFC 5936), or what has changed in it by IXFR (RFC 1995), message by message. What it
-//! returns as complete is whole: it begins and ends with the SOA, has no record of another zone, and all of it is
-//! signed if a key is given.
+//! returns as complete is whole: it begins and ends with the SOA, and all of it is signed if a key is given. Records
+//! outside of the zone are left out, as those of a zone file.
 
 use crate::client::{QueryKind, ReplyError, ReplyReader, SoaTimers, put_rdata, query};
 pub use crate::journal::RecordRole;
@@ -25,7 +25,7 @@ pub enum TransferError {
     Reply(ReplyError),
     /// The first record is not the SOA of the zone.
     NoSoa,
-    /// A record is not one of the zone: its owner and its type.
+    /// A record has a class or a type that no zone has: its owner and its type.
     ForeignRecord(String, Rtype),
     /// Another SOA ends the transfer than has begun it.
     OtherSoa,
@@ -72,6 +72,32 @@ pub enum Progress {
     UpToDate,
 }
 
+/// Records that a transfer has, and that were left out, since their owners are outside of the zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// How many there are.
+    pub count: u64,
+    /// The owner and the type of the first one.
+    pub first: Option<(String, Rtype)>,
+}
+
+impl LeftOut {
+    fn add(&mut self, owner: Name<'_>, rtype: Rtype) {
+        self.count += 1;
+        self.first.get_or_insert_with(|| (owner.to_string(), rtype));
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some((owner, rtype)) = &self.first else { return write!(out, "no records") };
+        match self.count {
+            1 => write!(out, "the record {owner} {rtype}, which is outside of the zone"),
+            count => write!(out, "{count} records that are outside of the zone, the first one {owner} {rtype}"),
+        }
+    }
+}
+
 /// What the records that come next are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -99,6 +125,7 @@ pub struct TransferReceiver {
     /// The SOA that has begun the transfer: its TTL and its RDATA.
     soa: Option<(u32, Vec<u8>)>,
     record_count: u32,
+    left_out: LeftOut,
     /// Bytes that further messages may have.
     budget_bytes: u64,
     bytes_max: u64,
@@ -125,6 +152,7 @@ impl TransferReceiver {
             stage: Stage::Start,
             soa: None,
             record_count: 0,
+            left_out: LeftOut::default(),
             budget_bytes: bytes_max,
             bytes_max,
             rdata: Vec::new(),
@@ -135,6 +163,11 @@ impl TransferReceiver {
     /// The SOA with which the transfer has begun.
     pub fn soa(&self) -> Option<SoaTimers> {
         SoaTimers::of_rdata(&self.soa.as_ref()?.1)
+    }
+
+    /// What was left out so far.
+    pub fn left_out(&self) -> &LeftOut {
+        &self.left_out
     }
 
     /// Takes the next message, and passes its records to `add`. The SOA of the whole zone is one of them, once.
@@ -179,12 +212,13 @@ impl TransferReceiver {
             return Err(TransferError::AfterEnd);
         }
         let (owner, rtype) = (record.owner.as_name(), record.rtype());
-        let is_of_zone = owner.is_at_or_below(self.reader.name()) && record.class() == CLASS_IN && is_in_zones(rtype);
-        if !is_of_zone {
-            return Err(match self.stage {
-                Stage::Start => TransferError::NoSoa,
-                _ => TransferError::ForeignRecord(owner.to_string(), rtype),
-            });
+        let is_inside = owner.is_at_or_below(self.reader.name());
+        let is_data = record.class() == CLASS_IN && is_in_zones(rtype);
+        if self.stage == Stage::Start && !(is_inside && is_data) {
+            return Err(TransferError::NoSoa);
+        }
+        if !is_data {
+            return Err(TransferError::ForeignRecord(owner.to_string(), rtype));
         }
         self.rdata.clear();
         put_rdata(message, record, &mut self.rdata)?;
@@ -214,6 +248,13 @@ impl TransferReceiver {
             Stage::Added(_) => RecordRole::Added,
             Stage::Start | Stage::Second | Stage::End => return Ok(()),
         };
+        if !is_inside {
+            // It was left out when it was added.
+            if role != RecordRole::Removed {
+                self.left_out.add(owner, rtype);
+            }
+            return Ok(());
+        }
         self.record_count = self.record_count.saturating_add(1);
         add(role, &record_of(self.record_count, owner, rtype, ttl_s, &self.rdata));
         Ok(())

@@ -222,7 +222,17 @@ impl<'q> Tsig<'q> {
         u64::from_be_bytes(bytes)
     }
 
-    fn fudge_s(&self) -> u16 {
+    /// The start of the MAC; `None` if it is shorter.
+    pub(crate) fn mac_start<const N: usize>(&self) -> Option<&'q [u8; N]> {
+        self.mac.first_chunk()
+    }
+
+    /// The last second at which the signature is accepted.
+    pub(crate) fn expires_at_unix_s(&self) -> u64 {
+        self.time_signed_s().saturating_add(u64::from(self.fudge_s()))
+    }
+
+    pub(crate) fn fudge_s(&self) -> u16 {
         u16::from_be_bytes([self.time[TIME_SIGNED_BYTES], self.time[TIME_SIGNED_BYTES + 1]])
     }
 

@@ -9,19 +9,18 @@
 //! as a whole.
 
 use crate::client::put_rdata;
-use crate::journal::{is_in_zones, is_later};
+use crate::journal::{is_in_zones, is_later, raised_serial};
 use crate::message::Rcode;
 use crate::name::{Name, NameBuf};
 use crate::packed_rrset::{CLASS_IN, HEADER_BYTES, OPT_BYTES, QUESTION_TAIL_BYTES};
 use crate::question::{Header, MessageRecord, read_name};
-use crate::rdata::{SOA_NUMBERS_BYTES, serial_of};
-use crate::rtype::Rtype;
+use crate::rdata::{SOA_NUMBERS_BYTES, put_canonical_rdata, serial_of};
+use crate::rtype::{RecordSource, Rtype};
 use crate::transfer_in::RecordRole;
 use crate::tsig::{ReplySigner, Tsig, TsigError, TsigKey, append_unsigned};
 use crate::zone::Zone;
 use crate::zone_builder::{BuildOutcome, ZoneLimits};
 use crate::zone_edit::ZoneEdit;
-use crate::zone_patch::put_canonical_rdata;
 use crate::zonefile::{Position, Record};
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -32,6 +31,8 @@ const OPCODE_UPDATE: u8 = 5;
 const FLAGS: u8 = 0x80 | OPCODE_UPDATE << 3;
 pub(crate) const CLASS_NONE: u16 = 254;
 const CLASS_ANY: u16 = 255;
+/// The fudge that RFC 8945 §10 recommends, and that clients use.
+const FUDGE_S_MAX: u16 = 300;
 /// The longest TTL (RFC 2181 §8).
 const TTL_S_MAX: u32 = i32::MAX.cast_unsigned();
 
@@ -114,6 +115,7 @@ pub struct UpdateMessage<'q> {
     edns_version: Option<u8>,
     tsig_offset: Option<usize>,
     signer: Option<ReplySigner>,
+    signature: Option<UpdateSignature>,
 }
 
 impl<'q> UpdateMessage<'q> {
@@ -139,6 +141,7 @@ impl<'q> UpdateMessage<'q> {
             edns_version: None,
             tsig_offset: None,
             signer: None,
+            signature: None,
         };
         let mut at = zone_end;
         for section in 1..=3 {
@@ -167,9 +170,10 @@ impl<'q> UpdateMessage<'q> {
 
     /// The message with a copy of its bytes.
     pub fn into_owned(self) -> UpdateMessage<'static> {
-        let UpdateMessage { message, apex, class, zone_end, sections, edns_version, tsig_offset, signer } = self;
+        let UpdateMessage { message, apex, class, zone_end, sections, edns_version, tsig_offset, signer, signature } =
+            self;
         let message = Cow::Owned(message.into_owned());
-        UpdateMessage { message, apex, class, zone_end, sections, edns_version, tsig_offset, signer }
+        UpdateMessage { message, apex, class, zone_end, sections, edns_version, tsig_offset, signer, signature }
     }
 
     /// The name of the zone.
@@ -195,13 +199,23 @@ impl<'q> UpdateMessage<'q> {
         let Some(offset) = self.tsig_offset else { return Ok(()) };
         let Some(tsig) = self.tsig() else { return Err(TsigError::Malformed) };
         let (result, signer) = tsig.verify(&self.message, offset, keys, now_unix_s);
-        self.signer = signer;
+        let signature = tsig.mac_start().copied().map(|mac| UpdateSignature {
+            mac,
+            expires_at_unix_s: tsig.expires_at_unix_s(),
+            fudge_s: tsig.fudge_s(),
+        });
+        (self.signer, self.signature) = (signer, signature.filter(|_| result.is_ok()));
         result
     }
 
     /// The name of the key of a signature that was accepted, in lower case.
     pub fn key(&self) -> Option<Name<'_>> {
         self.signer.as_ref().map(|signer| signer.key().name())
+    }
+
+    /// The signature, if it was accepted.
+    pub fn signature(&self) -> Option<UpdateSignature> {
+        self.signature
     }
 
     fn tsig(&self) -> Option<Tsig<'_>> {
@@ -255,6 +269,27 @@ impl<'q> UpdateMessage<'q> {
     }
 }
 
+/// What tells a signed message from all others, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpdateSignature {
+    /// The first bytes of the MAC, which is not cut off.
+    pub mac: [u8; UpdateSignature::MAC_BYTES],
+    /// The last second at which the signature is accepted.
+    pub expires_at_unix_s: u64,
+    /// How far the clocks of client and server may differ, and for how long the signature is accepted.
+    pub fudge_s: u16,
+}
+
+impl UpdateSignature {
+    /// Bytes of the MAC: two messages that differ have the same ones with a probability of 2^-128.
+    pub const MAC_BYTES: usize = 16;
+
+    /// Whether it is accepted for longer than RFC 8945 §10 recommends, and than it is remembered.
+    pub fn is_long(&self) -> bool {
+        self.fudge_s > FUDGE_S_MAX
+    }
+}
+
 /// A record of an RRset that may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct OwnRecord {
@@ -265,7 +300,7 @@ struct OwnRecord {
 /// An RRset that may change. Between two changes it is not empty.
 #[derive(Debug, Default)]
 struct OwnRrset {
-    /// By their RDATA with names in lower case, by which records are compared.
+    /// By their RDATA in canonical form, by which records are compared.
     records: BTreeMap<Vec<u8>, OwnRecord>,
     /// The TTL of all records, if one was added (RFC 2181 §5.2): so no update goes through all of them.
     ttl_s: Option<u32>,
@@ -287,12 +322,25 @@ impl OwnRrset {
         let key = canonical_rdata(rtype, &record.rdata);
         let is_new = !self.records.contains_key(&key);
         if is_new {
-            if rtype == Rtype::CNAME {
-                self.records.clear();
-            }
+            self.records.retain(|_, other| !replaces(rtype, &record.rdata, &other.rdata));
             self.records.insert(key, record);
         }
         is_new || has_other_ttl
+    }
+}
+
+/// Whether a record that is added takes the place of `other` of the same name and type (§1.1.5). Of a SOA, the serial
+/// decides.
+fn replaces(rtype: Rtype, added: &[u8], other: &[u8]) -> bool {
+    /// Bytes of address and protocol of WKS.
+    const WKS_KEY_BYTES: usize = 5;
+    match rtype {
+        // A name has one of them. DNAME: RFC 6672 §5.2; NSEC: RFC 4034 §4.
+        Rtype::CNAME | Rtype::DNAME | Rtype::NSEC => true,
+        Rtype::WKS => added.get(..WKS_KEY_BYTES) == other.get(..WKS_KEY_BYTES),
+        // The same hash, iterations and salt name one chain (RFC 5155 §4.1); the flags are the second byte.
+        Rtype::NSEC3PARAM => added.first() == other.first() && added.get(2..) == other.get(2..),
+        _ => false,
     }
 }
 
@@ -452,10 +500,10 @@ impl<'z> ZoneUpdate<'z> {
     /// Whether the process that signs the zone makes the records of this type.
     fn is_of_signer(&self, owner: Name<'_>, rtype: Rtype) -> bool {
         self.is_signed_elsewhere
-            && match rtype {
-                Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM | Rtype::ZONEMD => true,
-                Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY => !self.has_other_signers && self.is_apex(owner),
-                _ => false,
+            && match RecordSource::of(rtype, self.is_apex(owner)) {
+                RecordSource::Version => true,
+                RecordSource::Keys => !self.has_other_signers,
+                RecordSource::Zone => false,
             }
     }
 
@@ -576,15 +624,10 @@ impl<'z> ZoneUpdate<'z> {
     fn raise_serial(&mut self) {
         let mut soa = self.soa().clone();
         let at = soa.rdata.len() - SOA_NUMBERS_BYTES;
-        soa.rdata[at..at + 4].copy_from_slice(&serial_after(self.serial()).to_be_bytes());
+        soa.rdata[at..at + 4].copy_from_slice(&raised_serial(self.serial(), 1).to_be_bytes());
         let apex = self.zone.apex();
         self.rrsets(apex).insert(Rtype::SOA.0, rrset_of(soa));
     }
-}
-
-/// The serial of a next version. 0 is left out, since some servers take it for none.
-pub(crate) fn serial_after(serial: u32) -> u32 {
-    serial.wrapping_add(1).max(1)
 }
 
 /// The RRset of a SOA.
@@ -629,8 +672,7 @@ enum Action {
 
 /// §3.4.2.2: adds a record, unless it cannot be beside others; whether anything has changed.
 fn add(rrsets: &mut Rrsets, rtype: Rtype, record: OwnRecord) -> bool {
-    // RFC 4034 §3 and §4: RRSIG and NSEC may be beside a CNAME.
-    let beside_alias = |rtype: u16| matches!(Rtype(rtype), Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC);
+    let beside_alias = |rtype: u16| Rtype(rtype).may_be_beside_cname();
     let has_alias = rrsets.contains_key(&Rtype::CNAME.0);
     let is_beside = match rtype {
         Rtype::CNAME => rrsets.keys().any(|&rtype| !beside_alias(rtype)),

@@ -13,7 +13,7 @@ use crate::layout::{self, Form, NodeIndex, NodeRef, NodeWriter};
 use crate::name::{Name, NameBuf};
 use crate::name_hash::{HashSeed, IndexedName};
 use crate::packed_rrset::{OwnerRole, RrsetPacker};
-use crate::rdata::{self, serial_of};
+use crate::rdata::{self, canonical, serial_of};
 use crate::rtype::Rtype;
 use crate::zone::{SignedZone, Zone, ZoneStore};
 use crate::zonefile::{Diagnostic, Position, Record, Severity};
@@ -185,7 +185,7 @@ impl ZoneBuilder {
         &self.rdata[start..start + usize::from(record.rdata_length)]
     }
 
-    /// RFC 2181 §5: the records of an RRset have different data.
+    /// RFC 2181 §5: the records of an RRset have different data, names in it being compared without regard to case.
     fn remove_duplicates(&mut self, diagnostics: &mut Vec<Diagnostic>) {
         let mut kept = 0;
         let mut start = 0;
@@ -199,9 +199,9 @@ impl ZoneBuilder {
             order.extend(start as u32..end as u32);
             if count > 1 {
                 let data = |index: u32| self.rdata(&self.records[index as usize]);
-                order.sort_by(|&left, &right| data(left).cmp(data(right)));
+                order.sort_by(|&left, &right| canonical::compare(first.rtype, data(left), data(right)));
                 order.dedup_by(|later, earlier| {
-                    let is_same = data(*later) == data(*earlier);
+                    let is_same = canonical::is_same(first.rtype, data(*later), data(*earlier));
                     if is_same {
                         let position = self.records[*later as usize].position;
                         let problem = format!("duplicate {} record of {}", first.rtype, self.names.name(first.name));

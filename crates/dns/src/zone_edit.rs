@@ -18,7 +18,7 @@ use crate::journal::{RecordRole, ZoneChange, ZoneJournal};
 use crate::layout::{Node, NodeRef};
 use crate::name::{Name, NameBuf};
 use crate::name_hash::{IndexedName, NameHash};
-use crate::rdata;
+use crate::rdata::{self, canonical};
 use crate::rtype::Rtype;
 use crate::sorted_pages::SortedPages;
 use crate::zone::{SignedZone, Zone};
@@ -46,6 +46,13 @@ const DELTA_NAMES_MAX: usize = 1 << 16;
 struct RecordData {
     ttl_s: u32,
     rdata: Vec<u8>,
+}
+
+impl RecordData {
+    /// Whether both are one record of the RRset.
+    fn is_same(&self, record: &Record<'_>) -> bool {
+        canonical::is_same(record.rtype, &self.rdata, record.rdata)
+    }
 }
 
 /// The RRsets of a name, by type. None is empty.
@@ -135,7 +142,7 @@ impl<'z> ZoneEdit<'z> {
     /// Adds a record, and gives all of its RRset its TTL. Its owner is at or below the apex.
     pub fn add(&mut self, record: &Record<'_>) {
         let records = self.rrsets(record.owner).entry(record.rtype.0).or_default();
-        if !records.iter().any(|other| other.rdata == record.rdata) {
+        if !records.iter().any(|other| other.is_same(record)) {
             records.push(RecordData { ttl_s: record.ttl_s, rdata: record.rdata.to_vec() });
         }
         if record.rtype != Rtype::RRSIG {
@@ -148,7 +155,7 @@ impl<'z> ZoneEdit<'z> {
         let rrsets = self.rrsets(record.owner);
         let Some(records) = rrsets.get_mut(&record.rtype.0) else { return false };
         let before = records.len();
-        records.retain(|other| other.rdata != record.rdata);
+        records.retain(|other| !other.is_same(record));
         let is_removed = records.len() < before;
         if records.is_empty() {
             rrsets.remove(&record.rtype.0);
@@ -175,7 +182,7 @@ impl<'z> ZoneEdit<'z> {
         let has_same_ttl = |other: &RecordData| other.ttl_s == record.ttl_s || record.rtype == Rtype::RRSIG;
         let records = self.rrsets(record.owner).get(&record.rtype.0);
         let mut others = records.into_iter().flatten();
-        let fits = others.all(|other| other.rdata != record.rdata && has_same_ttl(other));
+        let fits = others.all(|other| !other.is_same(record) && has_same_ttl(other));
         if fits {
             self.add(record);
         }

@@ -4,7 +4,7 @@
 
 use crate::journal::RecordRole;
 use crate::name::Name;
-use crate::rdata::{FieldKind, field_end, fields};
+use crate::rdata::put_canonical_rdata;
 use crate::rtype::Rtype;
 use crate::zonefile::{Position, Record};
 use alloc::collections::BTreeMap;
@@ -37,7 +37,7 @@ impl fmt::Display for PatchError {
 /// The sum of changes.
 #[derive(Debug, Default)]
 pub struct ZonePatch {
-    /// By owner and RDATA in lower case, and type.
+    /// By what [`put_key`] writes.
     records: BTreeMap<Vec<u8>, Patched>,
     /// The first change that cannot be.
     error: Option<PatchError>,
@@ -137,26 +137,10 @@ fn already_there(record: &Record<'_>) -> PatchError {
     PatchError::AlreadyThere(record.owner.to_string(), record.rtype)
 }
 
-/// Writes what records are compared by.
+/// Writes what records are compared by: owner, type and RDATA in canonical form, since compression may change the case.
 pub(crate) fn put_key(record: &Record<'_>, key: &mut Vec<u8>) {
     key.clear();
     key.extend(record.owner.as_bytes().iter().map(u8::to_ascii_lowercase));
     key.extend_from_slice(&record.rtype.0.to_be_bytes());
     put_canonical_rdata(record.rtype, record.rdata, key);
-}
-
-/// Appends RDATA with its names in lower case (RFC 4034 §6.2), by which it is compared, since compression may change
-/// the case.
-pub(crate) fn put_canonical_rdata(rtype: Rtype, rdata: &[u8], out: &mut Vec<u8>) {
-    let mut at = 0;
-    for field in fields(rtype).unwrap_or_default() {
-        let Ok(end) = field_end(field.kind, rdata, at) else { break };
-        let bytes = &rdata[at..end];
-        match field.kind {
-            FieldKind::Name => out.extend(bytes.iter().map(u8::to_ascii_lowercase)),
-            _ => out.extend_from_slice(bytes),
-        }
-        at = end;
-    }
-    out.extend_from_slice(&rdata[at..]);
 }

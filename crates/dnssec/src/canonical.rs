@@ -1,6 +1,6 @@
-//! The canonical order of names and the canonical form of RDATA (RFC 4034 §6).
+//! The canonical order of names (RFC 4034 §6.1). The canonical form of RDATA is in [`sanderling_dns::rdata`].
 
-use sanderling_dns::{Name, Rtype};
+use sanderling_dns::Name;
 
 /// Precedes each label of a key.
 const LABEL: u8 = 1;
@@ -55,63 +55,6 @@ pub(crate) fn end_of_names_below(key: &[u8]) -> Vec<u8> {
     [key, &[LABEL + 1]].concat()
 }
 
-/// The length of a field of RDATA before or between names.
-enum Part {
-    Bytes(usize),
-    /// A length byte and bytes.
-    String,
-    Name,
-}
-
-/// The fields up to the last name whose letters are in lower case in canonical form (RFC 4034 §6.2, RFC 6840 §5.1).
-fn parts(rtype: Rtype) -> &'static [Part] {
-    use Part::{Bytes, Name, String};
-    match rtype {
-        Rtype::NS
-        | Rtype::MD
-        | Rtype::MF
-        | Rtype::CNAME
-        | Rtype::MB
-        | Rtype::MG
-        | Rtype::MR
-        | Rtype::PTR
-        | Rtype::NXT
-        | Rtype::DNAME => &[Name],
-        Rtype::SOA | Rtype::MINFO | Rtype::RP => &[Name, Name],
-        Rtype::MX | Rtype::AFSDB | Rtype::RT | Rtype::KX => &[Bytes(2), Name],
-        Rtype::PX => &[Bytes(2), Name, Name],
-        Rtype::SRV => &[Bytes(6), Name],
-        Rtype::NAPTR => &[Bytes(4), String, String, String, Name],
-        Rtype::SIG | Rtype::RRSIG => &[Bytes(18), Name],
-        _ => &[],
-    }
-}
-
-/// Whether the canonical form of RDATA may have other letters than the RDATA.
-pub(crate) fn has_folded_names(rtype: Rtype) -> bool {
-    !parts(rtype).is_empty()
-}
-
-/// Appends RDATA in canonical form. Malformed RDATA is appended as it is, from the fault on.
-pub(crate) fn put_canonical_rdata(rtype: Rtype, rdata: &[u8], out: &mut Vec<u8>) {
-    let mut rest = rdata;
-    for part in parts(rtype) {
-        let length = match part {
-            Part::Bytes(length) => Some(*length),
-            Part::String => rest.first().map(|&length| 1 + usize::from(length)),
-            Part::Name => Name::parse(rest).ok().map(Name::length_bytes),
-        };
-        let Some((bytes, tail)) = length.and_then(|length| rest.split_at_checked(length)) else { break };
-        match part {
-            // The length of a label is below 64, so it is not a letter.
-            Part::Name => out.extend(bytes.iter().map(u8::to_ascii_lowercase)),
-            Part::Bytes(_) | Part::String => out.extend_from_slice(bytes),
-        }
-        rest = tail;
-    }
-    out.extend_from_slice(rest);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,22 +96,5 @@ mod tests {
         let end = end_of_names_below(&apex);
         assert!(deep < end && key(b"\x02\xff\xff\x01a\0") < end && key(b"\x02a\0\0") > end);
         assert!(key(b"\x01\0\x01a\0") < key(b"\x02a\0\0"));
-    }
-
-    #[test]
-    fn names_in_rdata_of_old_types_are_in_lower_case() {
-        let check = |rtype, rdata: &[u8], expected: &[u8]| {
-            let mut out = Vec::new();
-            put_canonical_rdata(rtype, rdata, &mut out);
-            assert_eq!(out, expected, "{rtype}");
-        };
-        check(Rtype::MX, b"\0A\x01B\0", b"\0A\x01b\0");
-        check(Rtype::NAPTR, b"\0A\0B\x01U\x03E2U\x02!A\x01B\0", b"\0A\0B\x01U\x03E2U\x02!A\x01b\0");
-        check(Rtype::SOA, b"\x01A\0\x01B\0ABCDEFGHIJKLMNOPQRST", b"\x01a\0\x01b\0ABCDEFGHIJKLMNOPQRST");
-        check(Rtype::SRV, b"ABCDEF\x01B\0", b"ABCDEF\x01b\0");
-        check(Rtype::SVCB, b"\0A\x01B\0", b"\0A\x01B\0");
-        check(Rtype::NSEC, b"\x01B\0\0\x01A", b"\x01B\0\0\x01A");
-        check(Rtype::TXT, b"\x01B", b"\x01B");
-        check(Rtype::MX, b"A", b"A");
     }
 }

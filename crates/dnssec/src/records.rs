@@ -1,7 +1,7 @@
 //! The records of a zone version in canonical order (RFC 4034 §6), in few pieces of memory.
 
-use crate::canonical::{put_canonical_rdata, put_order_key};
-use sanderling_dns::rdata::PresentationFormat;
+use crate::canonical::put_order_key;
+use sanderling_dns::rdata::{PresentationFormat, has_folded_names, put_canonical_rdata};
 use sanderling_dns::{Name, Rtype};
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -74,7 +74,7 @@ impl StoredRecord {
 
 /// The canonical form of RDATA.
 fn canonical(rtype: Rtype, rdata: &[u8]) -> Cow<'_, [u8]> {
-    if !crate::canonical::has_folded_names(rtype) {
+    if !has_folded_names(rtype) {
         return Cow::Borrowed(rdata);
     }
     let mut canonical = Vec::with_capacity(rdata.len());

@@ -2,8 +2,8 @@
 //! and the records in canonical form. The signer writes it, and the process with the private keys checks it before it
 //! signs.
 
-use crate::canonical::{has_folded_names, put_canonical_rdata};
 use crate::key::Algorithm;
+use sanderling_dns::rdata::{has_folded_names, put_canonical_rdata};
 use sanderling_dns::{Name, Rtype};
 
 /// Bytes of the longest input: an RRset fits into a message of 64 KiB, and here each record has its owner before it.
@@ -121,19 +121,31 @@ pub fn check(input: &[u8], apex: Name<'_>, algorithm: Algorithm, key_tag: u16) -
     check_records(&rest[signer.length_bytes()..], &head, apex).ok_or(InputError::Records)
 }
 
-/// The type and the RDATA of the records in an input that [`check`] accepts; `None` for any other.
-pub fn records(input: &[u8]) -> Option<(Rtype, Vec<&[u8]>)> {
+/// The records of an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputRecords<'i> {
+    /// The owner of all records.
+    pub owner: Name<'i>,
+    /// Their type.
+    pub rtype: Rtype,
+    /// Their RDATA.
+    pub rdatas: Vec<&'i [u8]>,
+}
+
+/// The records in an input that [`check`] accepts; `None` for any other.
+pub fn records(input: &[u8]) -> Option<InputRecords<'_>> {
     let (head, rest) = RrsigHead::read(input)?;
     let mut rest = rest.get(Name::parse(rest).ok()?.length_bytes()..)?;
+    let first = Name::parse(rest).ok()?;
     let mut rdatas = Vec::new();
     while !rest.is_empty() {
-        let owner = Name::parse(rest).ok()?;
+        let owner = Name::parse(rest).ok().filter(|owner| *owner == first)?;
         let (length, tail) = rest.get(owner.length_bytes() + RECORD_HEAD_BYTES..)?.split_first_chunk()?;
         let (rdata, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
         rdatas.push(rdata);
         rest = tail;
     }
-    Some((head.type_covered, rdatas))
+    Some(InputRecords { owner: first, rtype: head.type_covered, rdatas })
 }
 
 fn check_records(mut rest: &[u8], head: &RrsigHead, apex: Name<'_>) -> Option<()> {
@@ -207,7 +219,8 @@ mod tests {
         let two: [&[u8]; 2] = [&[192, 0, 2, 1], &[192, 0, 2, 2]];
         let good = input(head(), owner, Rtype::A, &two);
         assert_eq!(check_input(&good), Ok(()));
-        assert_eq!(records(&good), Some((Rtype::A, two.to_vec())));
+        let name = Name::parse(owner).expect("a name");
+        assert_eq!(records(&good), Some(InputRecords { owner: name, rtype: Rtype::A, rdatas: two.to_vec() }));
         assert_eq!(records(&good[..good.len() - 1]), None);
         for length in 0..good.len() {
             assert!(check_input(&good[..length]).is_err() || length == good.len() - 19, "{length}");

@@ -250,6 +250,8 @@ pub struct TransferReport {
     pub next_at_unix_s: u64,
     /// Rounds through all primaries without success since the last one.
     pub failure_count: u32,
+    /// What a primary has transferred besides the records of the zone.
+    pub left_out: Option<String>,
     /// Why the last one was without success, or what is wrong with the version.
     pub problem: Option<String>,
 }
@@ -276,6 +278,19 @@ pub struct SigningReport {
     pub sign_again_at_unix_s: Option<u64>,
     /// Why the zone file is not used, or the zone not signed.
     pub problem: Option<String>,
+    /// What dynamic updates have made of the zone file; `None` if the zone can have none.
+    pub updates: Option<UpdatesReport>,
+}
+
+/// How the records of a zone differ from its file because of dynamic updates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpdatesReport {
+    /// Records that it has besides.
+    pub added: usize,
+    /// Records of the file that it does not have.
+    pub removed: usize,
+    /// There were no updates since the file was written.
+    pub is_none: bool,
 }
 
 /// What a secondary server has been told.

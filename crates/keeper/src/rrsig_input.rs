@@ -2,8 +2,8 @@
 //! §3.1.8.1). All else is refused, so that a key of a zone signs neither a handshake nor a record of another zone.
 
 use sanderling_config::DomainName;
-use sanderling_dns::{Name, NameBuf, Rtype};
-use sanderling_dnssec::signing_input::{self, VALIDITY_S_MAX};
+use sanderling_dns::{Name, NameBuf, RecordSource, Rtype};
+use sanderling_dnssec::signing_input::{self, InputRecords, VALIDITY_S_MAX};
 use sanderling_dnssec::zone_keys::{CDNSKEY_DELETE, CDS_DELETE};
 use sanderling_dnssec::{Algorithm, KeyRole, PublicKey};
 use sanderling_ipc::zone_signing::ZoneKey;
@@ -48,38 +48,47 @@ impl SigningKeyName {
         }
     }
 
-    /// Checks that the records in `input`, which [`check`](Self::check) accepts, name no keys but those of `known` if
-    /// they name keys: with a signature of another key, its owner could sign the zone without the keeper.
+    /// The records in `input` if they name keys of the zone: DNSKEY, CDS and CDNSKEY records of the apex. At other
+    /// names they are data, which no resolver takes for keys of this zone (RFC 4035 §5.3.1).
+    pub(crate) fn naming_keys<'i>(&self, input: &'i [u8]) -> Option<InputRecords<'i>> {
+        let records = signing_input::records(input)?;
+        let is_apex = records.owner.eq_ignore_case(self.apex.as_name());
+        (RecordSource::of(records.rtype, is_apex) == RecordSource::Keys).then_some(records)
+    }
+
+    /// Checks that `records` of [`naming_keys`](Self::naming_keys) name no keys but those of `known`: with a signature
+    /// of another key, its owner could sign the zone without the keeper.
     ///
     /// # Errors
     /// They name another key.
-    pub(crate) fn check_named_keys(&self, input: &[u8], known: &[ZoneKey]) -> Result<(), String> {
+    pub(crate) fn check_named_keys(&self, records: &InputRecords<'_>, known: &[ZoneKey]) -> Result<(), String> {
         let known = || known.iter().filter_map(public_keys).flatten();
-        let is_known = |rtype, rdata: &[u8]| match rtype {
-            Rtype::CDS => known().any(|key| key.ds(self.apex.as_name()).rdata() == rdata),
-            _ => known().any(|key| key.rdata() == rdata),
+        let is_known = |rdata: &&[u8]| match records.rtype {
+            Rtype::CDS => known().any(|key| key.ds(self.apex.as_name()).rdata() == **rdata),
+            _ => known().any(|key| key.rdata() == **rdata),
         };
-        match signing_input::records(input) {
-            Some((rtype, rdatas)) if !rdatas.iter().all(|rdata| is_known(rtype, rdata)) => Err(format!(
-                "a {rtype} record names a key that the keeper does not have; remove that record, or name the servers of the \
-                     other signer in `other_signers`"
-            )),
-            _ => Ok(()),
+        if records.rdatas.iter().all(is_known) {
+            return Ok(());
         }
+        Err(format!(
+            "a {} record names a key that the keeper does not have; remove that record, or name the servers of the other \
+             signer in `other_signers`",
+            records.rtype
+        ))
     }
 }
 
-/// Whether the records in `input` name keys of the zone.
-pub(crate) fn names_keys(input: &[u8]) -> bool {
+/// Whether an input may be of records that name keys of the zone, so that these keys must be known.
+pub(crate) fn may_name_keys(input: &[u8]) -> bool {
     let rtype = input.first_chunk().map(|rtype| Rtype(u16::from_be_bytes(*rtype)));
-    matches!(rtype, Some(Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY))
+    rtype.is_some_and(|rtype| RecordSource::of(rtype, true) == RecordSource::Keys)
 }
 
-/// Whether the records in `input` ask the parent zone to remove all DS records (RFC 8078 §4), and nothing else.
-pub(crate) fn asks_for_removal(input: &[u8]) -> bool {
-    match signing_input::records(input) {
-        Some((Rtype::CDS, rdatas)) => rdatas == [&CDS_DELETE[..]],
-        Some((Rtype::CDNSKEY, rdatas)) => rdatas == [&CDNSKEY_DELETE[..]],
+/// Whether records that name keys ask the parent zone to remove all DS records (RFC 8078 §4), and nothing else.
+pub(crate) fn asks_for_removal(records: &InputRecords<'_>) -> bool {
+    match records.rtype {
+        Rtype::CDS => records.rdatas == [&CDS_DELETE[..]],
+        Rtype::CDNSKEY => records.rdatas == [&CDNSKEY_DELETE[..]],
         _ => false,
     }
 }
@@ -147,13 +156,18 @@ mod tests {
         let key = SigningKeyName::new(&zone, &ours).expect("known");
         let [public, _] = public_keys(&ours).expect("known");
         let [other, _] = public_keys(&zone_key(13, &[8; 64])).expect("known");
-        let input = |rtype: Rtype, rdatas: &[Vec<u8>]| {
+        let input_of = |owner: &[u8], rtype: Rtype, rdatas: &[Vec<u8>]| {
             let head = [&rtype.0.to_be_bytes()[..], &[13, 2], &[0; 14], b"\x01a\x04test\0"].concat();
             let record = |rdata: &Vec<u8>| {
-                let start = [b"\x01a\x04test\0", &rtype.0.to_be_bytes()[..], &[0, 1, 0, 0, 0, 0]].concat();
+                let start = [owner, &rtype.0.to_be_bytes()[..], &[0, 1, 0, 0, 0, 0]].concat();
                 [&start[..], &(rdata.len() as u16).to_be_bytes(), rdata].concat()
             };
             [head, rdatas.iter().flat_map(record).collect()].concat()
+        };
+        let input = |rtype: Rtype, rdatas: &[Vec<u8>]| input_of(b"\x01a\x04test\0", rtype, rdatas);
+        let check = |input: &[u8]| {
+            let naming = key.naming_keys(input).expect("they name keys");
+            key.check_named_keys(&naming, std::slice::from_ref(&ours))
         };
         let ds = |public: &PublicKey| public.ds(key.apex.as_name()).rdata();
         for (rtype, good, bad) in [
@@ -161,12 +175,16 @@ mod tests {
             (Rtype::CDNSKEY, public.rdata(), other.rdata()),
             (Rtype::CDS, ds(&public), ds(&other)),
         ] {
+            // At another name they are data (RFC 9615), which need no key.
+            let of_other_name = input_of(b"\x01b\x01a\x04test\0", rtype, std::slice::from_ref(&bad));
+            assert_eq!(key.naming_keys(&of_other_name), None, "{rtype}");
             let (good, both) = (input(rtype, std::slice::from_ref(&good)), input(rtype, &[good, bad]));
-            assert!(names_keys(&good));
-            assert_eq!(key.check_named_keys(&good, std::slice::from_ref(&ours)), Ok(()));
-            key.check_named_keys(&both, std::slice::from_ref(&ours)).expect_err("a key of another");
+            assert!(may_name_keys(&good));
+            assert_eq!(check(&good), Ok(()));
+            check(&both).expect_err("a key of another");
         }
-        assert!(!names_keys(&input(Rtype::TXT, &[])));
+        let txt = input(Rtype::TXT, &[b"\x01x".to_vec()]);
+        assert!(!may_name_keys(&txt) && key.naming_keys(&txt).is_none());
         let delete = [0, 0, 3, 0, 0].to_vec();
         for (rtype, rdatas, expected) in [
             (Rtype::CDS, vec![vec![0; 5]], true),
@@ -175,7 +193,8 @@ mod tests {
             (Rtype::CDS, vec![ds(&public)], false),
             (Rtype::DNSKEY, vec![delete], false),
         ] {
-            assert_eq!(asks_for_removal(&input(rtype, &rdatas)), expected, "{rtype}");
+            let input = input(rtype, &rdatas);
+            assert_eq!(asks_for_removal(&key.naming_keys(&input).expect("they name keys")), expected, "{rtype}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The private keys of the zones that are signed: a file of PKCS#8 for each, in a folder that no other process may
 //! read.
 
-use crate::rrsig_input::{SigningKeyName, asks_for_removal, names_keys};
+use crate::rrsig_input::{SigningKeyName, asks_for_removal, may_name_keys};
 use crate::zone_key::ZonePrivateKey;
 use data_encoding::{BASE64, HEXLOWER};
 use sanderling_config::{DomainName, zone_file_name};
@@ -74,15 +74,18 @@ impl ZoneKeys {
                 let is_of = |zones: &[DomainName]| zones.iter().any(|known| known.as_str() == zone);
                 let (is_leaving, is_shared) = (is_of(&self.folder.leaving_zones), is_of(&self.folder.shared_zones));
                 let apex = parse_zone(&zone)?;
-                let known = if inputs.iter().any(|input| names_keys(input)) { self.list(&apex)? } else { Vec::new() };
+                let known =
+                    if inputs.iter().any(|input| may_name_keys(input)) { self.list(&apex)? } else { Vec::new() };
                 let LoadedKey { key, name } = self.load(apex, key)?;
                 let now_unix_s = unix_seconds();
                 let sign = |input: &Vec<u8>| {
                     name.check(input, now_unix_s)
                         .map_err(|reason| format!("what is to be signed is not of the zone {zone}: {reason}"))?;
-                    let is_allowed = if asks_for_removal(input) { is_leaving } else { is_shared };
-                    if names_keys(input) && !is_allowed {
-                        name.check_named_keys(input, &known)?;
+                    if let Some(records) = name.naming_keys(input) {
+                        let is_allowed = if asks_for_removal(&records) { is_leaving } else { is_shared };
+                        if !is_allowed {
+                            name.check_named_keys(&records, &known)?;
+                        }
                     }
                     key.sign(input)
                 };

@@ -47,7 +47,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use updates::UpdateQueue;
 
 /// Unsent events above which heartbeats and text are dropped.
@@ -160,11 +160,7 @@ impl<'s> ControlLoop<'s> {
             server,
             site_watcher: SiteWatcher::new(&state.config.limits, Arc::clone(&load_finished)),
             notifies: NotifyForwarding::new(Arc::clone(&load_finished)),
-            updates: UpdateQueue::new(
-                Arc::clone(&load_finished),
-                state.config.limits.dns_updates_waiting_max,
-                Duration::from_millis(state.config.limits.dns_update_timeout_ms),
-            ),
+            updates: UpdateQueue::new(Arc::clone(&load_finished), &state.config.limits),
             socket_sets,
             state,
             results: mpsc::channel(),

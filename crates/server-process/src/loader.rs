@@ -27,6 +27,7 @@ use sanderling_config::{
     CATALOG_MEMBERS, CatalogRole, Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SIGNED_ZONES,
     SecondaryZone, Zone as ZoneConfig, ZoneFolder, ZoneListing, ZoneOrigin, stored_zone_file,
 };
+use sanderling_dns::difference::{LaterFile, MergeOutcome, Merged};
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_http::PathTraits;
 use sanderling_ipc::derived::DerivedSet;
@@ -36,8 +37,8 @@ use sanderling_os::error::with_second_try;
 use sanderling_server::{Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
 use sanderling_site_rules::{FileOptions, RuleSet};
 use sanderling_zone_files::{
-    self as zone_files, AddedRecords, Denial, Derivations, Failure, ReadZone, StoreRequest, ZoneDerivation,
-    ZoneSources, ZoneUpdates,
+    self as zone_files, AddedRecords, Denial, Derivations, Failure, MergedUpdates, PriorUpdates, ReadZone,
+    StoreRequest, ZoneDerivation, ZoneSources, ZoneUpdates,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -640,8 +641,11 @@ impl LoadedZone {
     fn read(&mut self, zone: &ZoneConfig, context: &mut ZoneContext<'_>, report: &mut Report) {
         let mut warnings = Vec::new();
         let prior = zone.check_file().and_then(|()| self.prior_updates(&zone.apex, context.stored));
+        let is_forced = context.forced_zones.contains(&zone.apex);
         let result = match prior {
             Ok(prior) => {
+                let later_file = if is_forced { LaterFile::Replaces } else { LaterFile::ReplacesIfComplete };
+                let prior = prior.map(|prior| PriorUpdates { later_file, ..prior });
                 report.changes.parsed_count += 1;
                 let text_bytes_max = if context.kept.is_some() { context.limits.kept_zones_bytes_max } else { 0 };
                 let derivation = &context.derivation;
@@ -662,7 +666,7 @@ impl LoadedZone {
         let result = match result {
             Ok(read) => {
                 let info = VersionInfo::new(&read.zone, &read.text);
-                match self.refusal(zone, &info, context) {
+                match self.refusal(zone, &info, read.updates.as_ref(), context) {
                     Some(failure) => Err(failure),
                     None => Ok((read, info)),
                 }
@@ -674,6 +678,7 @@ impl LoadedZone {
         };
         match result {
             Ok((ReadZone { zone: mut good, added, updates, sources, text }, info)) => {
+                let held = updates.as_ref().and_then(|updates| updates.merged.held());
                 self.take_updates(zone, updates, report);
                 context.stored.journals.give(&zone.apex, self.last_good.as_deref(), &mut good, &mut report.journals);
                 // The files of a version that has come in another way are read as well.
@@ -690,6 +695,9 @@ impl LoadedZone {
                 self.sources = Some(sources);
                 self.derivation = Arc::clone(&context.derivation);
                 self.serve(zone, good, added, info);
+                if let Some(held) = held {
+                    self.hold_updates(zone_files::held_updates(&zone.apex, &zone.file, held), report);
+                }
             }
             Err(failure) => {
                 report.denial = mem::take(&mut report.denial).max(failure.denial);
@@ -723,12 +731,23 @@ impl LoadedZone {
     }
 
     /// Why a version with `info` must not replace the last good one.
-    fn refusal(&mut self, zone: &ZoneConfig, info: &VersionInfo, context: &ZoneContext<'_>) -> Option<Failure> {
+    fn refusal(
+        &mut self,
+        zone: &ZoneConfig,
+        info: &VersionInfo,
+        updates: Option<&MergedUpdates>,
+        context: &ZoneContext<'_>,
+    ) -> Option<Failure> {
         // What a primary has, a secondary has.
         if zone.origin.is_agent() || context.forced_zones.contains(&zone.apex) {
             return None;
         }
-        let diagnostic = zone_guard::refusal(zone, self.info.as_ref()?, info, context.limits)?;
+        // A changed file that has been taken once stays.
+        let merged = updates.map(|updates| &updates.merged);
+        let held = merged.filter(|merged| merged.outcome == MergeOutcome::Applied).and_then(Merged::held);
+        let of_updates = held.map(|later| zone_files::held_updates(&zone.apex, &zone.file, later));
+        let guard = || zone_guard::refusal(zone, self.info.as_ref()?, info, context.limits);
+        let diagnostic = of_updates.or_else(guard)?;
         // Without a version to serve instead, this one is better than none.
         let failure = Failure { diagnostics: vec![diagnostic], denial: Denial::None };
         self.restore(zone, context).then_some(failure)

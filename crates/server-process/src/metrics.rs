@@ -98,6 +98,7 @@ fn place(counter: Counter) -> Place {
         Counter::TsigBadTime => Place::Sample("sanderling_dns_tsig_errors", &["bad_time"]),
         Counter::DnsUpdates => Place::Sample("sanderling_dns_updates", &["accepted"]),
         Counter::DnsUpdatesRefused => Place::Sample("sanderling_dns_updates", &["refused"]),
+        Counter::DnsUpdatesRepeated => Place::Sample("sanderling_dns_updates", &["repeated"]),
         Counter::DnsUpdatesOverLimit => limit(&["dns_updates_waiting_max", "refused"]),
         Counter::DnsTransfersOverLimit => limit(&["dns_transfers_max", "refused"]),
         Counter::DnsRepliesSlipped => Place::Sample("sanderling_dns_replies_slipped", &[]),

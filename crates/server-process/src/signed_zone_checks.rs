@@ -3,14 +3,13 @@
 use sanderling_config::diagnostic::{Diagnostic, Problem};
 use sanderling_config::{Config, SignedZone};
 use sanderling_dns::rdata::SOA_NUMBERS_BYTES;
-use sanderling_dns::{Rtype, Zone, ZoneEntry};
+use sanderling_dns::{RecordSource, Rtype, Zone, ZoneEntry};
 use sanderling_server::Snapshot;
 use sanderling_zone_files::wire_name;
+use std::collections::BTreeSet;
 
 /// Seconds for which a signature is valid at least, since it is replaced before.
 const VALID_S_MIN: u32 = 7 * 24 * 3600;
-/// Types whose records this server makes. Those of the file are not used.
-const MADE_HERE: [Rtype; 5] = [Rtype::RRSIG, Rtype::NSEC, Rtype::NSEC3, Rtype::NSEC3PARAM, Rtype::ZONEMD];
 /// Where the numbers of a SOA have the time after which secondaries do not answer any more.
 const EXPIRE_AT: usize = 12;
 
@@ -44,13 +43,15 @@ fn risks_of(signed: &SignedZone, zone: &Zone) -> Vec<Diagnostic> {
         let remedy = format!("write {VALID_S_MIN} or less as the expire time (RFC 6781 section 4.4.2.2)");
         risks.push(Problem::new(message, remedy));
     }
-    let mut found = [false; MADE_HERE.len()];
-    zone.each_record(|_, rtype, _, _| {
-        MADE_HERE.iter().position(|&it| it == rtype).into_iter().for_each(|index| found[index] = true);
+    // Each signed version has its own.
+    let mut left_out: BTreeSet<Rtype> = BTreeSet::new();
+    zone.each_record(|owner, rtype, _, _| {
+        if RecordSource::of(rtype, owner.eq_ignore_case(zone.apex())) == RecordSource::Version {
+            left_out.insert(rtype);
+        }
     });
-    let types: Vec<String> =
-        MADE_HERE.iter().zip(found).filter(|(_, is_found)| *is_found).map(|(rtype, _)| rtype.to_string()).collect();
-    if !types.is_empty() {
+    if !left_out.is_empty() {
+        let types: Vec<String> = left_out.iter().map(Rtype::to_string).collect();
         let message = format!("the {} records of {apex} are left out: this server makes its own", types.join(", "));
         let remedy = "give it the zone without signatures; its keys can be taken over by `sanderling dnssec import`";
         risks.push(Problem::new(message, remedy));

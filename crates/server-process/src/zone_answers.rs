@@ -4,9 +4,9 @@
 use crate::load_status::ZoneState;
 use crate::loader::unknown_zone;
 use sanderling_config::{DomainName, ZoneOrigin};
-use sanderling_dns::{LineForm, Name, Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
+use sanderling_dns::{LineForm, Name, RecordSource, Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
 use sanderling_http::HttpDate;
-use sanderling_ipc::agent::{AliasReport, NotifyOutcome, NotifyReport, ZoneReport};
+use sanderling_ipc::agent::{AliasReport, NotifyOutcome, NotifyReport, UpdatesReport, ZoneReport};
 use sanderling_ipc::{Connection, Event, Message, Text};
 use sanderling_os::clock::unix_seconds;
 use sanderling_server::{LastTransfer, OutgoingTransfers};
@@ -197,7 +197,10 @@ impl ZoneAnswers {
                 rtype != Rtype::SOA && state.is_some_and(|state| state.added.origin(owner, rtype).is_some())
             };
             let is_signed = state.is_some_and(|state| state.origin == ZoneOrigin::Signer);
-            let form_of = |owner: Name<'_>, rtype| match is_derived(owner, rtype) || is_signed && is_of_signer(rtype) {
+            let is_of_signer = |owner: Name<'_>, rtype| {
+                is_signed && RecordSource::of(rtype, owner.eq_ignore_case(zone.apex())) != RecordSource::Zone
+            };
+            let form_of = |owner: Name<'_>, rtype| match is_derived(owner, rtype) || is_of_signer(owner, rtype) {
                 true => LineForm::LeftOut,
                 false => LineForm::Plain,
             };
@@ -268,13 +271,6 @@ fn answer(mut client: ZoneClient, write: impl FnOnce(&mut ZoneClient) -> io::Res
     }
 }
 
-/// Types of the records that a zone has because it is signed here.
-fn is_of_signer(rtype: Rtype) -> bool {
-    let of_keys = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY];
-    let of_version = [Rtype::RRSIG, Rtype::NSEC, Rtype::NSEC3, Rtype::NSEC3PARAM, Rtype::ZONEMD];
-    of_keys.contains(&rtype) || of_version.contains(&rtype)
-}
-
 /// `has_signing_problem` is whether the newest records cannot be signed.
 fn state_name(zone: &ZoneState, has_signing_problem: bool) -> &'static str {
     match (zone.serial, &zone.problem) {
@@ -303,6 +299,7 @@ fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool, has_sig
             line("journal", format!("{changes} since serial {first_serial}, for IXFR"));
         }
     }
+    // Those of a signed zone come from the agent.
     if let Some(updates) = &state.updates {
         line("updates", updates_text(updates));
     }
@@ -365,6 +362,9 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
         if let Some(at) = transfer.expires_at_unix_s {
             line("expires", format!("{} without a primary", ahead(at)));
         }
+        if let Some(left_out) = &transfer.left_out {
+            line("left out", left_out.clone());
+        }
         if let Some(problem) = &transfer.problem {
             let count = match transfer.failure_count {
                 0 => String::new(),
@@ -382,6 +382,9 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
     }
     if let Some(signing) = &report.signing {
         if let Some(serial) = signing.serial {
+            if let Some(UpdatesReport { added, removed, is_none }) = signing.updates {
+                line("updates", updates_text(&UpdateState { added, removed, is_none, is_held: false }));
+            }
             let again = signing.sign_again_at_unix_s.map_or(String::new(), |at| format!(", again {}", ahead(at)));
             line(
                 "signing",
@@ -427,12 +430,18 @@ fn state_text(state: &ZoneState, is_current: bool, has_signing_problem: bool) ->
         ("served", ..) if is_signed => "served as it was signed last".to_owned(),
         ("unavailable", None, _) if is_signed => "UNAVAILABLE, answered with SERVFAIL: not signed yet".to_owned(),
         ("served", ..) if state.origin == ZoneOrigin::Primaries => "served as it was transferred last".to_owned(),
+        ("served", _, true) if state.updates.is_some_and(|updates| !updates.is_none) => {
+            "served as it is in the file, with the dynamic updates".to_owned()
+        }
         ("served", _, true) => "served as it is in the file".to_owned(),
         ("unavailable", None, _) => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),
         ("served", _, false) if file.exists() => {
             format!("served; the file has changed since then: run `sanderling reload {name}`")
         }
         ("served", ..) => "served; the file does not exist any more: a reload decides whether the zone does".to_owned(),
+        ("kept", Some(problem), _) if state.updates.is_some_and(|updates| updates.is_held) => {
+            format!("served as it is in the file, with the dynamic updates, but {problem}")
+        }
         ("kept", Some(problem), _) => {
             format!("the last good version is served, because the file was refused: {problem}")
         }
@@ -456,7 +465,8 @@ mod tests {
             (0, 2, false, "without 2 records that the file has"),
             (3, 1, false, "3 records that the file does not have, without 1 that it has"),
         ] {
-            assert_eq!(updates_text(&UpdateState { added, removed, is_none }), expected);
+            let updates = UpdateState { added, removed, is_none, is_held: false };
+            assert_eq!(updates_text(&updates), expected);
         }
     }
 }

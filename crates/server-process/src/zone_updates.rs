@@ -3,6 +3,7 @@
 
 use sanderling_config::diagnostic::Diagnostic;
 use sanderling_config::{Config, DomainName, UPDATES, UpdateRule, update_file};
+use sanderling_dns::difference::LaterFile;
 use sanderling_dns::{Name, NameBuf, Rtype};
 use sanderling_server::{UpdateInbox, UpdatePolicy};
 use sanderling_zone_files::{PriorUpdates, ZoneUpdates, read_updates, wire_name};
@@ -89,7 +90,7 @@ impl<'c> UpdateFiles<'c> {
     /// As [`UpdateFiles::read`], of a zone whose updates are known.
     pub(crate) fn known(&self, apex: &DomainName, updates: &ZoneUpdates) -> Option<PriorUpdates> {
         let file = self.zones.get(apex)?.clone();
-        Some(PriorUpdates { updates: updates.clone(), file })
+        Some(PriorUpdates { updates: updates.clone(), file, later_file: LaterFile::ReplacesIfComplete })
     }
 }
 

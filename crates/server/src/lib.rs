@@ -58,6 +58,7 @@ mod snapshot;
 mod notify;
 mod transfers;
 mod updates;
+mod received_updates;
 mod waiter;
 mod challenges;
 mod mail_policies;

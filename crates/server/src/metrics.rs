@@ -87,6 +87,7 @@ counters! {
     DnsTransfersRefused = "dns_transfers_refused": "Zone transfers that no rule allows.";
     DnsUpdates = "dns_updates": "Dynamic updates that were accepted to be applied.";
     DnsUpdatesRefused = "dns_updates_refused": "Dynamic updates that are malformed, or that no key allows.";
+    DnsUpdatesRepeated = "dns_updates_repeated": "Dynamic updates that were received before: not carried out again.";
     DnsUpdatesOverLimit = "dns_updates_over_limit": "Dynamic updates refused because of dns_updates_waiting_max.";
     DnsTransfersOverLimit = "dns_transfers_over_limit": "Zone transfers refused because of dns_transfers_max.";
     DnsTransfersAborted = "dns_transfers_aborted": "Zone transfers with a record that fits into no message.";

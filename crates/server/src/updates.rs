@@ -2,6 +2,7 @@
 //! answered when they have been applied.
 
 use crate::metrics::{Counter, ThreadMetrics};
+use crate::received_updates::{ReceivedUpdates, State};
 use crate::waiter::Waiter;
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, is_update, reply_to_malformed};
 use sanderling_dns::{Name, NameBuf, ReplyOptions, RequestInfo, ZoneMap};
@@ -32,11 +33,21 @@ pub struct UpdateInbox {
     count_max: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Waiting {
     updates: VecDeque<ReceivedUpdate>,
-    /// Nobody takes them any more.
+    /// Those that wait, and those that were answered.
+    received: ReceivedUpdates,
+    /// The control thread takes no more.
     is_closed: bool,
+}
+
+/// Why an update is not put into the inbox.
+enum NotAdded {
+    /// There is no room for it.
+    Full(Box<ReceivedUpdate>),
+    /// It was received before.
+    Repeated(Box<ReceivedUpdate>, State),
 }
 
 /// An update that some rule may allow.
@@ -83,9 +94,19 @@ impl LateReply {
 }
 
 impl UpdateInbox {
-    /// An inbox for `count_max` updates, which signals `wakeup` when it is not empty any more.
-    pub fn new(wakeup: Arc<EventFd>, count_max: usize) -> UpdateInbox {
-        UpdateInbox { waiting: Mutex::default(), wakeup, count_max }
+    /// An inbox for `count_max` updates, which signals `wakeup` when it is not empty any more. It knows the signatures
+    /// of the last updates, at most `signatures_max`.
+    pub fn new(wakeup: Arc<EventFd>, count_max: usize, signatures_max: usize) -> UpdateInbox {
+        let received = ReceivedUpdates::new(signatures_max);
+        let waiting = Mutex::new(Waiting { updates: VecDeque::new(), received, is_closed: false });
+        UpdateInbox { waiting, wakeup, count_max }
+    }
+
+    /// Notes how an update that was taken is answered.
+    pub fn note_answer(&self, update: &ReceivedUpdate, result: UpdateResult) {
+        if let Some(signature) = update.message.signature() {
+            self.lock().received.answer(&signature, result);
+        }
     }
 
     /// When the update that waits for longest has come.
@@ -130,11 +151,15 @@ impl UpdateInbox {
         waiting.updates.drain(..).collect()
     }
 
-    /// Returns an update that there is no room for.
-    fn add(&self, update: ReceivedUpdate) -> Result<(), Box<ReceivedUpdate>> {
+    fn add(&self, update: ReceivedUpdate) -> Result<(), NotAdded> {
         let mut waiting = self.lock();
         if waiting.is_closed || waiting.updates.len() >= self.count_max {
-            return Err(Box::new(update));
+            return Err(NotAdded::Full(Box::new(update)));
+        }
+        if let Some(signature) = update.message.signature()
+            && let Some(state) = waiting.received.receive(&signature, update.info.now_unix_s)
+        {
+            return Err(NotAdded::Repeated(Box::new(update), state));
         }
         let was_empty = waiting.updates.is_empty();
         waiting.updates.push_back(update);
@@ -224,9 +249,17 @@ impl UpdatePolicy {
                         metrics.add(Counter::DnsUpdates, 1);
                         return Received::Queued;
                     }
-                    Err(update) => {
+                    Err(NotAdded::Full(update)) => {
                         metrics.add(Counter::DnsUpdatesOverLimit, 1);
                         (update.message, UpdateResult::Refused(UpdateRefusal::Failed))
+                    }
+                    Err(NotAdded::Repeated(update, state)) => {
+                        metrics.add(Counter::DnsUpdatesRepeated, 1);
+                        match state {
+                            // Its client gets the reply to the first one.
+                            State::Pending => return Received::Reply(None),
+                            State::Answered(result) => (update.message, result),
+                        }
                     }
                 }
             }
@@ -243,7 +276,10 @@ impl UpdatePolicy {
             UpdateResult::Tsig(error)
         })?;
         let is_served = update.is_of_internet() && context.zones.get(update.apex()).is_some();
+        // The signature is remembered until it expires.
+        let is_long = update.signature().is_some_and(|signature| signature.is_long());
         match (is_served, self.is_allowed_key(update)) {
+            _ if is_long => Err(UpdateResult::Refused(UpdateRefusal::NotAllowed)),
             (false, _) => Err(UpdateResult::Refused(UpdateRefusal::NotAuthoritative)),
             (true, false) => Err(UpdateResult::Refused(UpdateRefusal::NotAllowed)),
             (true, true) => Ok(()),

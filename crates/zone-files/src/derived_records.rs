@@ -13,7 +13,7 @@ use sanderling_config::{
     ChallengeNames, Config, DerivedKind, DerivedRrset, DomainName, Zone as ZoneConfig, ZoneOrigin, is_challenge_token,
 };
 use sanderling_dns::zonefile::{AliasRecord, Entry, Parser, ParserLimits, Position, Record};
-use sanderling_dns::{Name, NameBuf, Rtype};
+use sanderling_dns::{Name, NameBuf, Rtype, raised_serial};
 use sanderling_ipc::derived::{DerivedRecord, DerivedSet};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -136,8 +136,8 @@ impl Alias {
 /// What was added to a zone.
 #[derive(Debug, Default)]
 pub struct AddedRecords {
-    /// By how much the serial is higher than that of the file.
-    pub serial_raise: u32,
+    /// The serial of the file, if the zone has a higher one.
+    pub file_serial: Option<u32>,
     /// The `ALIAS` of the file, which are not records of the zone.
     pub aliases: Vec<Alias>,
     rrsets: Vec<AddedRrset>,
@@ -248,16 +248,15 @@ impl<'d> RecordMerge<'d> {
     ) -> AddedRecords {
         let mut added = AddedRecords::default();
         let signed_at = self.names.get(self.apex.as_name().as_bytes()).and_then(|apex| apex.position_of(Rtype::DNSKEY));
-        if signed_at.is_none() {
-            added.serial_raise = self.derivation.change_count;
-        }
+        let steps = if signed_at.is_none() { self.derivation.change_count } else { 0 };
         if let Some((position, ttl_s, mut rdata)) = self.soa.clone() {
             let serial = rdata.len() - SOA_BYTES_AFTER_SERIAL - 4..rdata.len() - SOA_BYTES_AFTER_SERIAL;
             let of_file = u32::from_be_bytes(rdata[serial.clone()].try_into().expect("four bytes"));
-            rdata[serial].copy_from_slice(&of_file.wrapping_add(added.serial_raise).to_be_bytes());
+            rdata[serial].copy_from_slice(&raised_serial(of_file, steps).to_be_bytes());
             let owner = self.apex.as_name();
             sink.add(&Record { position, owner, rtype: Rtype::SOA, ttl_s, rdata: &rdata });
-            if added.serial_raise > 0 {
+            if steps > 0 {
+                added.file_serial = Some(of_file);
                 added.add(owner, Rtype::SOA, format!("derived: the serial of the file is {of_file}"));
             }
         }

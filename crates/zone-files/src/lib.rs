@@ -14,7 +14,9 @@ mod zone_sources;
 
 pub use derived_records::{AddedRecords, Alias, Derivations, ZoneDerivation, signed_derivations};
 pub use mail_policies::served_mail_policies;
-pub use record_sink::{MergedUpdates, PriorUpdates, StoreRequest, UpdateState, ZoneUpdates, read_updates};
+pub use record_sink::{
+    MergedUpdates, PriorUpdates, StoreRequest, UpdateState, ZoneUpdates, dropped_updates, held_updates, read_updates,
+};
 pub use wire_name::wire_name;
 pub use zone_loader::{Denial, Failure, ReadZone, first_serial, load, parse, patch_of, restore};
 pub use zone_sources::{ZoneSources, ZoneText};

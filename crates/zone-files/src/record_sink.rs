@@ -3,7 +3,9 @@
 use crate::wire_name::wire_name;
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
-use sanderling_dns::difference::{DifferenceMerge, HASH_BYTES, MergeOutcome, Merged, ZoneDifference};
+use sanderling_dns::difference::{
+    DifferenceMerge, HASH_BYTES, LaterFile, LaterSerial, MergeOutcome, Merged, ZoneDifference,
+};
 use sanderling_dns::zonefile::{AliasRecord, Diagnostic as ZoneDiagnostic, Position, Record};
 use sanderling_dns::{Name, ZoneBuilder};
 use serde::Serialize;
@@ -31,7 +33,7 @@ impl ZoneUpdates {
     /// The numbers of records.
     pub fn state(&self) -> UpdateState {
         let [added, removed] = self.difference.counts();
-        UpdateState { added, removed, is_none: self.difference.is_empty() }
+        UpdateState { added, removed, is_none: self.difference.is_empty(), is_held: false }
     }
 }
 
@@ -45,6 +47,9 @@ pub struct UpdateState {
     /// There were no updates since the file was written.
     #[serde(skip)]
     pub is_none: bool,
+    /// The file has a later serial, and the updates are applied to it since it lacks what they have made.
+    #[serde(skip)]
+    pub is_held: bool,
 }
 
 /// Reads the updates of the zone `apex` that are stored in `file`.
@@ -68,7 +73,8 @@ pub fn read_updates(apex: &DomainName, file: &Path) -> Result<PriorUpdates, Diag
         fail("it is damaged".to_owned(), remedy)
     })?;
     let stored = content.last_chunk::<HASH_BYTES>().copied();
-    Ok(PriorUpdates { updates: ZoneUpdates { difference, digest, stored }, file: file.to_owned() })
+    let updates = ZoneUpdates { difference, digest, stored };
+    Ok(PriorUpdates { updates, file: file.to_owned(), later_file: LaterFile::ReplacesIfComplete })
 }
 
 /// The updates of a zone whose file is read.
@@ -78,6 +84,33 @@ pub struct PriorUpdates {
     pub updates: ZoneUpdates,
     /// Where they are stored.
     pub file: PathBuf,
+    /// What a file with a later serial does.
+    pub later_file: LaterFile,
+}
+
+/// What is wrong with the file of the zone `apex`, whose serial is later than that of the version with the updates, but
+/// which lacks what they have made.
+pub fn held_updates(apex: &DomainName, file: &Path, later: LaterSerial) -> Diagnostic {
+    let LaterSerial { of_file, of_version, lost_count } = later;
+    let message = format!(
+        "the serial {of_file} is later than {of_version}, that of the version with dynamic updates, and {} would be lost",
+        changes(lost_count)
+    );
+    let remedy = format!(
+        "merge the output of `sanderling zone export {apex}` into the file, or drop the updates with `sanderling reload \
+         --force-zone {apex}`"
+    );
+    Diagnostic::error(Location::File(file.to_owned()), Problem::new(message, remedy))
+}
+
+/// The updates of the zone `apex` are dropped, since the file has a later serial and was forced.
+pub fn dropped_updates(apex: &DomainName, file: &Path, later: LaterSerial) -> Diagnostic {
+    let message = format!("the dynamic updates of {apex} are dropped, and with them {}", changes(later.lost_count));
+    Diagnostic::warning(Location::File(file.to_owned()), Problem::new(message, ""))
+}
+
+fn changes(count: usize) -> String {
+    if count == 1 { "1 change of a record".to_owned() } else { format!("{count} changes of records") }
 }
 
 /// Something for the agent to store.
@@ -102,7 +135,7 @@ impl MergedUpdates {
     /// The updates of the version that was read, and what is to be stored of them, if that is something else than
     /// before.
     pub fn finish(self, apex: Name<'_>) -> (ZoneUpdates, Option<StoreRequest>) {
-        let MergedUpdates { merged: Merged { difference, digest, outcome }, replaces } = self;
+        let MergedUpdates { merged: Merged { difference, digest, outcome, .. }, replaces } = self;
         let mut updates = ZoneUpdates { difference, digest, stored: replaces };
         if outcome == MergeOutcome::Unchanged {
             return (updates, None);
@@ -121,10 +154,12 @@ pub(crate) struct RecordSink<'b> {
 }
 
 impl<'b> RecordSink<'b> {
-    pub(crate) fn new(apex: Name<'_>, builder: &'b mut ZoneBuilder, updates: Option<ZoneUpdates>) -> RecordSink<'b> {
-        let replaces = updates.as_ref().and_then(|updates| updates.stored);
-        let merge = |updates: ZoneUpdates| DifferenceMerge::new(apex, updates.difference, updates.digest);
-        RecordSink { builder, updates: updates.map(merge), replaces }
+    pub(crate) fn new(apex: Name<'_>, builder: &'b mut ZoneBuilder, prior: Option<PriorUpdates>) -> RecordSink<'b> {
+        let replaces = prior.as_ref().and_then(|prior| prior.updates.stored);
+        let merge = |PriorUpdates { updates, later_file, .. }| {
+            DifferenceMerge::new(apex, updates.difference, updates.digest, later_file)
+        };
+        RecordSink { builder, updates: prior.map(merge), replaces }
     }
 
     pub(crate) fn add(&mut self, record: &Record<'_>) {
@@ -142,11 +177,11 @@ impl<'b> RecordSink<'b> {
         self.builder.check_alias_records()
     }
 
-    /// Adds the records of updates, which get the position `of_updates`. The serial is `serial_raise` higher than in
-    /// the file.
-    pub(crate) fn finish(self, serial_raise: u32, of_updates: Position) -> Option<MergedUpdates> {
+    /// Adds the records of updates, which get the position `of_updates`. `file_serial` is the serial of the file if the
+    /// records have a higher one.
+    pub(crate) fn finish(self, file_serial: Option<u32>, of_updates: Position) -> Option<MergedUpdates> {
         let RecordSink { builder, updates, replaces } = self;
-        let merged = updates?.finish(serial_raise, of_updates, |record| builder.add(record));
+        let merged = updates?.finish(file_serial, of_updates, |record| builder.add(record));
         Some(MergedUpdates { merged, replaces })
     }
 }

@@ -68,16 +68,17 @@ pub fn load(
 ) -> Result<ReadZone, Failure> {
     let mut budget_bytes = limits.zone_file_bytes_max;
     let mut sources = ZoneSourcesBuilder::new(text_bytes_max);
-    let text =
-        read(&config.file, &mut budget_bytes, &mut sources, limits).map_err(|ReadError { problem, denial }| {
-            let diagnostics = vec![Diagnostic::error(Location::File(config.file.clone()), problem)];
-            Failure { diagnostics, denial }
-        })?;
-    let changes_path = changes_file(&config.file);
-    let changes = match config.origin != ZoneOrigin::Operator {
-        true => read(&changes_path, &mut budget_bytes, &mut sources, limits).ok(),
-        false => None,
+    let failure = |path: &Path, ReadError { problem, denial }| Failure {
+        diagnostics: vec![Diagnostic::error(Location::File(path.to_owned()), problem)],
+        denial,
     };
+    let text = read(&config.file, &mut budget_bytes, &mut sources, limits);
+    let text = text.map_err(|error| failure(&config.file, error))?;
+    let changes_path = changes_file(&config.file);
+    // A log that is there and cannot be read is an error: without it, an earlier version would be served.
+    let has_changes = config.origin != ZoneOrigin::Operator && changes_path.try_exists().unwrap_or(true);
+    let changes = has_changes.then(|| read(&changes_path, &mut budget_bytes, &mut sources, limits));
+    let changes = changes.transpose().map_err(|error| failure(&changes_path, error))?;
     if config.origin != ZoneOrigin::Operator && changes.is_none() {
         sources.add_absent(changes_path);
     }
@@ -195,7 +196,7 @@ impl<'l> ZoneLoader<'l> {
         let builder = ZoneBuilder::new(wire_name(apex).as_name(), seed, zone_limits);
         let mut builder = builder.with_time(unix_seconds());
         let mut merge = RecordMerge::new(apex, derivation);
-        let (updates, updates_file) = updates.map(|prior| (prior.updates, prior.file)).unzip();
+        let updates_file = updates.as_ref().map(|prior| prior.file.clone());
         let mut sink = RecordSink::new(wire_name(apex).as_name(), &mut builder, updates);
         let end = self.read_records(&mut sink, merge.as_mut());
         self.check_aliases(&mut sink, derivation);
@@ -205,8 +206,8 @@ impl<'l> ZoneLoader<'l> {
         self.diagnostics.append(&mut notes);
         let of_updates = Position { file_index: self.files.len() as u32, line: 1, column: 1 };
         self.files.extend(updates_file);
-        let serial_raise = added.as_ref().map_or(0, |added| added.serial_raise);
-        let merged = sink.finish(serial_raise, of_updates);
+        let file_serial = added.as_ref().and_then(|added| added.file_serial);
+        let merged = sink.finish(file_serial, of_updates);
         // Without the records that could not be read, the zone would have further errors.
         if !self.has_errors() {
             let built = builder.finish(end);

@@ -2,10 +2,14 @@
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Limits, Zone, update_file};
+use sanderling_dns::difference::{LaterFile, MergeOutcome, Merged};
 use sanderling_dns::{HashSeed, Name, Rtype};
 use sanderling_dnssec::{Record, Records, RecordsBuilder, ZoneKeys};
 use sanderling_state::StateFolder;
-use sanderling_zone_files::{ReadZone, StoreRequest, ZoneDerivation, ZoneText, ZoneUpdates, read_updates, wire_name};
+use sanderling_zone_files::{
+    PriorUpdates, ReadZone, StoreRequest, ZoneDerivation, ZoneText, ZoneUpdates, dropped_updates, held_updates,
+    read_updates, wire_name,
+};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 
@@ -15,8 +19,23 @@ pub(super) struct ReadRecords {
     pub(super) updates: Option<ZoneUpdates>,
     pub(super) files: Option<Vec<(PathBuf, Vec<u8>)>>,
     pub(super) warnings: Vec<Diagnostic>,
+    /// The updates are dropped, since the file has a later serial.
+    pub(super) dropped: Option<Diagnostic>,
+    /// They are applied although the file has a later serial, since that lacks what they have made.
+    pub(super) held: Option<Diagnostic>,
     /// The targets of `ALIAS`.
     pub(super) alias_targets: Vec<String>,
+}
+
+/// What becomes of dynamic updates if the file has a later serial and lacks what they have made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LaterUpdates {
+    /// They are dropped.
+    Dropped,
+    /// They stay, and the changed file is not used.
+    FileRefused,
+    /// They are applied to the file.
+    Held,
 }
 
 /// Reads the records of a zone and those that are derived, from `kept` if there are such files.
@@ -26,11 +45,17 @@ pub(super) fn read_records(
     limits: &Limits,
     kept: Option<Vec<(PathBuf, Vec<u8>)>>,
     updates_file: Option<PathBuf>,
+    later: LaterUpdates,
     state: &StateFolder,
 ) -> Result<ReadRecords, Vec<Diagnostic>> {
     let seed = HashSeed(RandomState::new().build_hasher().finish());
     let mut warnings = Vec::new();
     let prior = updates_file.map(|file| read_updates(&source.apex, &file)).transpose().map_err(|error| vec![error])?;
+    let later_file = match later {
+        LaterUpdates::Dropped => LaterFile::Replaces,
+        LaterUpdates::FileRefused | LaterUpdates::Held => LaterFile::ReplacesIfComplete,
+    };
+    let prior = prior.map(|prior| PriorUpdates { later_file, ..prior });
     let (ReadZone { zone, added, text, updates, .. }, files) = match kept {
         Some(files) => {
             (sanderling_zone_files::restore(&source.apex, derivation, prior, files.clone(), limits, seed)?, Some(files))
@@ -44,6 +69,17 @@ pub(super) fn read_records(
             (read, None)
         }
     };
+    let merged = updates.as_ref().map(|updates| &updates.merged);
+    let held = merged.and_then(Merged::held).map(|later| held_updates(&source.apex, &source.file, later));
+    // A changed file that has been taken once stays.
+    let is_changed = merged.is_some_and(|merged| merged.outcome == MergeOutcome::Applied);
+    if let Some(held) = held.clone().filter(|_| later == LaterUpdates::FileRefused && is_changed) {
+        return Err(vec![held]);
+    }
+    let lost = merged.filter(|merged| merged.outcome == MergeOutcome::Superseded).and_then(|merged| merged.later);
+    let lost = lost.filter(|later| later.lost_count > 0);
+    let dropped = lost.map(|later| dropped_updates(&source.apex, &source.file, later));
+    warnings.extend(dropped.clone());
     let mut records = RecordsBuilder::default();
     zone.each_record(|owner, rtype, ttl_s, rdata| records.push(Record { owner, rtype, ttl_s, rdata }));
     let (updates, to_store) = updates.map(|updates| updates.finish(wire_name(&source.apex).as_name())).unzip();
@@ -57,7 +93,8 @@ pub(super) fn read_records(
         })?;
     }
     let files = files.or_else(|| split_files(text));
-    Ok(ReadRecords { records: records.finish(), updates, files, warnings, alias_targets: added.alias_targets() })
+    let (records, alias_targets) = (records.finish(), added.alias_targets());
+    Ok(ReadRecords { records, updates, files, warnings, dropped, held, alias_targets })
 }
 
 /// The text of each file; `None` if it was not kept.

@@ -11,6 +11,7 @@ const EXAMPLE: &str =
     "[catalog.\"catalog.example\"] with secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }]";
 const PRIMARIES_EXAMPLE: &str = "primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }]";
 const GROUPS_EXAMPLE: &str = "groups.internal = [{ address = \"192.0.2.7\", key = \"transfer\" }]";
+const MEMBERS_BELOW_EXAMPLE: &str = "members_below = [\"customers.example\"]";
 const PRODUCED_GROUPS_EXAMPLE: &str = "groups.internal = [\"example.com\"]";
 /// Bytes of the name of a group, which is one string of a TXT record.
 const GROUP_BYTES_MAX: usize = 255;
@@ -20,7 +21,7 @@ impl ConfigBuilder<'_, '_> {
         let Some(table) = self.reader.table(section, EXAMPLE) else { return };
         for catalog in entries(table) {
             let Some(table) = self.reader.table(catalog, EXAMPLE) else { continue };
-            let (mut primaries, mut groups) = (None, None);
+            let (mut primaries, mut groups, mut members_below) = (None, None, None);
             let (mut transfers, mut secondaries) = (ZoneTransfers::default(), None);
             for entry in entries(table) {
                 match entry.key {
@@ -28,6 +29,9 @@ impl ConfigBuilder<'_, '_> {
                         primaries = Some(self.read_primary_list(entry, &format!("write {PRIMARIES_EXAMPLE}")));
                     }
                     "groups" => groups = Some(entry),
+                    "members_below" => {
+                        members_below = Some((entry.offset, self.read_names(entry, MEMBERS_BELOW_EXAMPLE)))
+                    }
                     "secondaries" => {
                         secondaries = Some(entry.offset);
                         self.read_transfers(entry, &mut transfers);
@@ -53,7 +57,13 @@ impl ConfigBuilder<'_, '_> {
                 (Some(primaries), groups, None) => CatalogRole::Consumer {
                     primaries,
                     groups: groups.map_or(Vec::new(), |entry| self.read_groups(entry)),
+                    members_below: members_below.map(|(_, names)| names),
                 },
+                (None, ..) if let Some((offset, _)) = members_below => {
+                    let message = format!("the catalog {apex} has `members_below`, and no primaries that it is from");
+                    self.error(offset, message, "remove it: this server lists its own zones in the catalog");
+                    continue;
+                }
                 (None, groups, _) => CatalogRole::Producer {
                     secondaries: transfers.secondaries,
                     groups: groups.map_or(Vec::new(), |entry| self.read_produced_groups(entry)),
@@ -63,6 +73,17 @@ impl ConfigBuilder<'_, '_> {
             self.catalog_uses.push(catalog.offset);
             self.config.catalogs.push(Catalog { apex, role, location });
         }
+    }
+
+    fn read_names(&mut self, entry: Entry<'_, '_>, example: &str) -> Vec<DomainName> {
+        let mut names = Vec::new();
+        for (offset, text) in self.reader.strings(entry, example) {
+            match DomainName::parse(text) {
+                Ok(name) => names.push(name),
+                Err(problem) => self.reader.error(offset, problem),
+            }
+        }
+        names
     }
 
     /// The primaries of each group.
@@ -81,13 +102,7 @@ impl ConfigBuilder<'_, '_> {
                 let message = format!("the name of a group has {} bytes", group.key.len());
                 self.error(group.offset, message, format!("write 1 to {GROUP_BYTES_MAX} bytes"));
             }
-            let mut zones = Vec::new();
-            for (offset, text) in self.reader.strings(group, PRODUCED_GROUPS_EXAMPLE) {
-                match DomainName::parse(text) {
-                    Ok(zone) => zones.push(zone),
-                    Err(problem) => self.reader.error(offset, problem),
-                }
-            }
+            let zones = self.read_names(group, PRODUCED_GROUPS_EXAMPLE);
             groups.push((group.key.to_owned(), zones));
         }
         groups
@@ -144,6 +159,7 @@ mod tests {
             groups."t w o" = ["B.example."]
             [catalog."other.example"]
             primaries = [{ address = "192.0.2.7", key = "k" }]
+            members_below = ["Customers.example."]
             groups.b = [{ address = "192.0.2.8" }]
             groups.a = [{ address = "192.0.2.9" }]
             [domain."a.example"]
@@ -189,6 +205,8 @@ mod tests {
         );
         assert_eq!(groups(1, "b.example"), ["one", "t w o"]);
         let catalog = &config.catalogs[2];
+        let CatalogRole::Consumer { members_below, .. } = &catalog.role else { panic!("{catalog:?}") };
+        assert_eq!(members_below.as_deref(), Some(&[DomainName::parse("customers.example").unwrap()][..]));
         let member = |groups: &[&str]| {
             let groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
             addresses(&catalog.member(&DomainName::parse("m.example").unwrap(), &groups).unwrap().primaries)
@@ -225,6 +243,15 @@ mod tests {
             (
                 "[catalog.\"c.example\"]\nprimaries = []",
                 "2:13: `primaries` is empty; write primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }]",
+            ),
+            (
+                "[catalog.\"c.example\"]\nmembers_below = [\"a.test\"]\nsecondaries = [{ address = \"192.0.2.5\" }]",
+                "2:1: the catalog c.example has `members_below`, and no primaries that it is from; remove it: this server lists its \
+                 own zones in the catalog",
+            ),
+            (
+                "[catalog.\"c.example\"]\nmembers_below = [\"a..test\"]\nprimaries = [{ address = \"192.0.2.7\" }]",
+                "2:18: invalid domain name `a..test`: it has an empty label; remove the extra dot",
             ),
             (
                 "[catalog.\"c.example\"]\nprimary = \"x\"\nsecondaries = [{ address = \"192.0.2.5\" }]",

@@ -189,7 +189,8 @@ fn write_groups(bytes: &[u8], group_bytes: usize, separator: &str, out: &mut For
     })
 }
 
-/// Writes `YYYYMMDDHHmmSS`, from 1970 to 2106 (RFC 4034 §3.2).
+/// Writes `YYYYMMDDHHmmSS`, from 1970 to 2106 (RFC 4034 §3.2): it is read back as the same number, whatever date it was
+/// written as.
 fn write_time(seconds: u64, out: &mut Formatter<'_>) -> fmt::Result {
     let DateTime { year, month, day, hour, minute, second } = DateTime::from_unix_s(seconds);
     write!(out, "{year:04}{month:02}{day:02}{hour:02}{minute:02}{second:02}")

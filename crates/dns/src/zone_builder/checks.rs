@@ -65,8 +65,7 @@ impl ZoneBuilder {
             }
         }
         let Some(alias) = self.rrset_of(name, Rtype::CNAME) else { return };
-        let is_allowed = |rtype| matches!(rtype, Rtype::CNAME | Rtype::RRSIG | Rtype::NSEC | Rtype::KEY | Rtype::SIG);
-        if let Some(other) = rrsets.iter().find(|rrset| !is_allowed(rrset.rtype)) {
+        if let Some(other) = rrsets.iter().find(|rrset| !rrset.rtype.may_be_beside_cname()) {
             diagnostics.push(Diagnostic::error(
                 self.records_of(alias)[0].position,
                 format!("{owner} has both a CNAME record and another record, of type {}", other.rtype),
@@ -125,6 +124,7 @@ impl ZoneBuilder {
         match rrset.rtype {
             Rtype::SOA => self.check_mailbox(&records[0], diagnostics),
             Rtype::DS => self.check_ds(name, &records[0], diagnostics),
+            Rtype::DNSKEY if name != self.apex => self.check_zone_key(name, records, diagnostics),
             Rtype::CAA => records.iter().for_each(|record| self.check_caa(record, diagnostics)),
             _ => {}
         }
@@ -163,6 +163,23 @@ impl ZoneBuilder {
             return;
         };
         diagnostics.push(Diagnostic::warning(ds.position, problem, remedy));
+    }
+
+    /// RFC 4034 §2.1.1: the key of a zone is at the apex of that zone.
+    fn check_zone_key(&self, name: NameId, keys: &[StagedRecord], diagnostics: &mut Vec<Diagnostic>) {
+        const ZONE_KEY: u8 = 1;
+        let is_zone_key = |key: &&StagedRecord| self.rdata(key).first().is_some_and(|flags| flags & ZONE_KEY != 0);
+        // A key that a delegation hides is reported as such.
+        if self.authority(name) == Authority::Authoritative
+            && let Some(key) = keys.iter().find(is_zone_key)
+        {
+            let problem = format!(
+                "the DNSKEY record of {} is the key of a zone, but no zone begins there",
+                self.names.name(name)
+            );
+            let remedy = "remove it: resolvers look for the keys of a zone at its apex only";
+            diagnostics.push(Diagnostic::warning(key.position, problem, remedy));
+        }
     }
 
     /// Authorities ignore a property that they do not know, and issue certificates in spite of it (RFC 8659 §4.1).

@@ -1,6 +1,6 @@
 //! Parses numbers, durations and timestamps.
 
-use sanderling_calendar::DateTime;
+use sanderling_calendar::{DAY_S, DateTime};
 
 /// A decimal number up to `max`.
 pub(super) fn parse_decimal(text: &[u8], max: u64) -> Option<u64> {
@@ -41,8 +41,14 @@ pub(super) fn parse_duration_s(text: &[u8]) -> Option<u32> {
     Some(total_s)
 }
 
-/// Seconds since 1970, modulo 2^32, from `YYYYMMDDHHmmSS` or from a decimal number of at most ten digits
-/// (RFC 4034 §3.2).
+/// Years by which a date is moved so that it is after 1970: the calendar has a period of 400 years.
+const SHIFT_YEARS: u64 = 2_000;
+/// Seconds of so many years.
+const SHIFT_S: u64 = 5 * 146_097 * DAY_S;
+
+/// Seconds since 1970, modulo 2^32, from `YYYYMMDDHHmmSS` with a year from 0001 on, or from a decimal number of at most
+/// ten digits (RFC 4034 §3.2). The number is a serial (§3.1.5): a date and those 2^32 s before and after it are the
+/// same.
 pub(super) fn parse_timestamp(text: &[u8]) -> Option<u32> {
     if text.len() != 14 {
         return parse_decimal(text, u64::from(u32::MAX)).map(|value| value as u32);
@@ -50,8 +56,11 @@ pub(super) fn parse_timestamp(text: &[u8]) -> Option<u32> {
     let part = |start: usize, end: usize| parse_decimal(&text[start..end], 9_999);
     let (year, month, day) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);
     let (hour, minute, second) = (part(8, 10)?, part(10, 12)?, part(12, 14)?);
-    // 32 bits of seconds end in 2106.
-    u32::try_from(DateTime { year, month, day, hour, minute, second }.unix_s()?).ok()
+    if year == 0 {
+        return None;
+    }
+    let shifted = DateTime { year: year + SHIFT_YEARS, month, day, hour, minute, second };
+    Some(shifted.unix_s()?.wrapping_sub(SHIFT_S) as u32)
 }
 
 #[cfg(test)]
@@ -79,7 +88,14 @@ mod tests {
         check("20231114221320", Some(1_700_000_000));
         check("21060207062815", Some(u32::MAX));
         check("1700000000", Some(1_700_000_000));
-        for text in ["21060207062816", "20230229000000", "20231301000000", "20230100000000", "20230101240000", ""] {
+        // RFC 4034 §3.1.5: modulo 2^32.
+        check("21060207062816", Some(0));
+        check("21220222132804", Some(506_242_788));
+        check("19691231235959", Some(u32::MAX));
+        check("19691231235960", Some(0));
+        check("00010101000000", Some(2_288_912_640));
+        check("99991231235959", Some(4_294_197_631));
+        for text in ["00001231235959", "20230229000000", "20231301000000", "20230100000000", "20230101240000", ""] {
             check(text, None);
         }
     }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use sanderling_dns::client::{QueryKind, ReplyError, query};
 use sanderling_dns::transfer::TransferRequest;
 use sanderling_dns::transfer_in::{Progress, TransferError, TransferReceiver};
-use sanderling_dns::zonefile::Position;
+use sanderling_dns::zonefile::{Position, Record};
 use sanderling_dns::{
     Answer, DnsTransport, Name, ParsedQuery, ReplyOptions, RequestInfo, SignatureError, TsigAlgorithm, TsigError,
     TsigKey, Zone, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap, ZoneTextWriter, answer_with_options,
@@ -157,7 +157,7 @@ fn transfer_of_a_lying_server_is_refused() {
     check(&[message(&[begin, (APEX, 6, 1, &eight)])], "its transfer ends with another SOA than it began with");
     check(&[message(&[begin, ns, begin, a])], "its transfer has records after the SOA that ends it");
     for (owner, rtype, class, text) in [
-        (&b"\x03com\0"[..], 1, 1, "com. A"),
+        (&b"\x03com\0"[..], 1, 3, "com. A"),
         (APEX, 1, 3, "example. A"),
         (APEX, 250, 1, "example. TYPE250"),
         (APEX, 252, 1, "example. TYPE252"),
@@ -178,6 +178,32 @@ fn transfer_of_a_lying_server_is_refused() {
     let mut refused = message(&[]);
     refused[3] = 5;
     check(&[refused], "it answers REFUSED");
+}
+
+#[test]
+fn records_outside_of_the_zone_are_left_out_and_counted() {
+    let soa = [&[0, 0][..], &[0, 0, 0, 7], &[0, 0, 0, 9].repeat(4)].concat();
+    let begin = (APEX, 6, 1, &soa[..]);
+    let inside = (APEX, 1, 1, &[192, 0, 2, 1][..]);
+    let outside = (&b"\x03Com\0"[..], 1, 1, &[192, 0, 2, 2][..]);
+    let (apex, id) = (Name::parse(APEX).expect("a name"), 0x1234);
+    let check = |messages: &[&[_]], expected: &[&str], expected_left_out: &str| {
+        let (_, mut receiver) = TransferReceiver::new(apex, None, id, None, NOW, 1 << 20);
+        let mut types: Vec<String> = Vec::new();
+        let mut progress = Progress::More;
+        for records in messages {
+            let add = |_, record: &Record<'_>| types.push(record.rtype.to_string());
+            progress = receiver.receive(&message(records), NOW, add).expect("accepted");
+        }
+        assert_eq!((progress, receiver.left_out().to_string().as_str()), (Progress::Complete, expected_left_out));
+        assert_eq!(types, expected);
+    };
+    check(&[&[begin, inside, begin]], &["SOA", "A"], "no records");
+    let one = "the record Com. A, which is outside of the zone";
+    check(&[&[begin, outside], &[inside, begin]], &["SOA", "A"], one);
+    check(&[&[begin, inside, outside, begin]], &["SOA", "A"], one);
+    let two = "2 records that are outside of the zone, the first one Com. A";
+    check(&[&[begin, outside, outside, begin]], &["SOA"], two);
 }
 
 #[test]

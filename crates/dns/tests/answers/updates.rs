@@ -1,11 +1,15 @@
 //! Dynamic updates, in the language of nsupdate: each rule of RFC 2136 section 3.
 
 use super::support::zone_text::{built, name_bytes};
+use hmac::{Hmac, KeyInit, Mac};
 use proptest::prelude::*;
-use sanderling_dns::difference::{DifferenceMerge, MergeOutcome, ZoneDifference};
+use sanderling_dns::difference::{DifferenceMerge, LaterFile, LaterSerial, MergeOutcome, ZoneDifference};
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, ZoneUpdate};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
-use sanderling_dns::{HashSeed, Name, Rtype, Zone, ZoneBuilder, ZoneLimits, ZoneTextWriter};
+use sanderling_dns::{
+    HashSeed, Name, Rtype, TsigAlgorithm, TsigError, TsigKey, Zone, ZoneBuilder, ZoneLimits, ZoneTextWriter,
+};
+use sha2::Sha256;
 
 const ZONE: &str = "$ORIGIN z.\n$TTL 300\nz. SOA ns.z. h.z. 7 2 3 4 60\nz. NS ns.out.\nz. NS ns2.out.\nz. TXT \"t\"\na.z. A 192.0.2.1\n\
                     a.z. A 192.0.2.2\na.z. TXT \"x\"\nc.z. CNAME a.z.\nm.z. MX 5 Mail.Z.\nb.ent.z. A 192.0.2.3\n*.w.z. A 192.0.2.4\n";
@@ -195,6 +199,26 @@ fn records_are_added_as_rfc_2136_section_3_4_2_2_says() {
         "update delete a.z.\nupdate add a.z. 60 CNAME b.z.",
         &["-a.z. 300 IN A 192.0.2.1", "-a.z. 300 IN A 192.0.2.2", "-a.z. 300 IN TXT \"x\"", "+a.z. 60 IN CNAME b.z."],
     );
+    check_unchanged("update add c.z. 300 CNAME A.Z.");
+    // Also a DNAME (RFC 6672 section 5.2), WKS of an address and protocol, and the parameters of a chain of NSEC3.
+    let add = "update add n.z. 60";
+    check(
+        &format!("{add} DNAME a.\n{add} DNAME b.\n{add} TXT \"n\""),
+        &["+n.z. 60 IN DNAME b.", "+n.z. 60 IN TXT \"n\""],
+    );
+    check(
+        &format!(
+            "{add} WKS 192.0.2.1 TCP 23\n{add} WKS 192.0.2.1 TCP 25\n{add} WKS 192.0.2.1 UDP 53\n{add} WKS 192.0.2.2 TCP 80"
+        ),
+        &["+n.z. 60 IN WKS 192.0.2.1 6 25", "+n.z. 60 IN WKS 192.0.2.1 17 53", "+n.z. 60 IN WKS 192.0.2.2 6 80"],
+    );
+    check(
+        &format!("{add} NSEC3PARAM 1 0 0 -\n{add} NSEC3PARAM 1 1 0 -\n{add} NSEC3PARAM 1 0 1 -"),
+        &["+n.z. 60 IN NSEC3PARAM 1 1 0 -", "+n.z. 60 IN NSEC3PARAM 1 0 1 -"],
+    );
+    check(&format!("{add} SVCB 1 a.\n{add} SVCB 1 A."), &["+n.z. 60 IN SVCB 1 a.", "+n.z. 60 IN SVCB 1 A."]);
+    // Keys may be beside an alias, as in a zone file.
+    check("update add c.z. 60 KEY 0 0 0", &["+c.z. 60 IN KEY 0 0 0"]);
     // A SOA takes the place of that of the zone, unless it is earlier.
     check("update add z. 60 SOA ns.z. h.z. 100 2 3 4 60", &["+z. 60 IN SOA ns.z. h.z. 100 2 3 4 60"]);
     check_unchanged("update add z. 60 SOA ns.z. h.z. 6 2 3 4 60");
@@ -295,6 +319,45 @@ fn reply_has_the_zone_section_and_the_rcode() {
     }
 }
 
+/// `message`, signed with the key `k.`.
+fn signed(message: &[u8], now_unix_s: u64, fudge_s: u16) -> Vec<u8> {
+    let (name, algorithm) = (&b"\x01k\0"[..], &b"\x0bhmac-sha256\0"[..]);
+    let time = [&now_unix_s.to_be_bytes()[2..], &fudge_s.to_be_bytes()].concat();
+    let mut mac = Hmac::<Sha256>::new_from_slice(b"secret").expect("of any length");
+    mac.update(&[message, name, &[0, 255, 0, 0, 0, 0], algorithm, &time, &[0; 4]].concat());
+    let mac = mac.finalize().into_bytes();
+    let rdata = [algorithm, &time, &[0, 32], &mac[..], &message[..2], &[0; 4]].concat();
+    let mut out = message.to_vec();
+    out[11] += 1;
+    out.extend([name, &[0, 250, 0, 255, 0, 0, 0, 0], &(rdata.len() as u16).to_be_bytes(), &rdata].concat());
+    out
+}
+
+#[test]
+fn accepted_signature_tells_the_message_from_others_and_has_an_end() {
+    const NOW: u64 = 1_800_000_000;
+    let key = TsigKey::new(Name::parse(b"\x01k\0").expect("a name"), TsigAlgorithm::HmacSha256, b"secret");
+    let signature = |message: &[u8], now_unix_s| {
+        let mut update = UpdateMessage::parse(message).expect("an update");
+        assert_eq!(update.signature(), None);
+        let result = update.verify(std::slice::from_ref(&key), now_unix_s);
+        (result, update.into_owned().signature())
+    };
+    let first = message("update add n.z. 60 A 192.0.2.9");
+    let (result, found) = signature(&signed(&first, NOW, 300), NOW + 20);
+    let found = found.expect("it is accepted");
+    assert_eq!((result, found.expires_at_unix_s, found.is_long()), (Ok(()), NOW + 300, false));
+    // Also with another ID, as far as the signature is the same.
+    let mut other_id = signed(&first, NOW, 300);
+    other_id[0] ^= 1;
+    assert_eq!(signature(&other_id, NOW + 300), (Ok(()), Some(found)));
+    for (message, fudge_s) in [(message("update add n.z. 60 A 192.0.2.8"), 300), (first.clone(), 600)] {
+        let (_, other) = signature(&signed(&message, NOW, fudge_s), NOW);
+        assert!(other.is_some_and(|other| other.mac != found.mac && other.is_long() == (fudge_s > 300)));
+    }
+    assert_eq!(signature(&signed(&first, NOW, 300), NOW + 301), (Err(TsigError::BadTime), None));
+}
+
 #[test]
 fn second_opt_is_malformed_and_another_version_is_badvers() {
     let with_opts = |opts: &[&[u8]]| {
@@ -321,10 +384,19 @@ fn second_opt_is_malformed_and_another_version_is_badvers() {
 /// The lines of the zone file `text`, or of a version that differs from it by `encoded`; the difference to it, encoded;
 /// and what has become of the one before.
 fn merged(text: &str, encoded: &[u8]) -> (Zone, Vec<u8>, MergeOutcome) {
+    let (zone, difference, outcome, _) = merged_with(text, encoded, LaterFile::Replaces);
+    (zone, difference, outcome)
+}
+
+fn merged_with(
+    text: &str,
+    encoded: &[u8],
+    later_file: LaterFile,
+) -> (Zone, Vec<u8>, MergeOutcome, Option<LaterSerial>) {
     let apex = name_bytes("z.");
     let apex = Name::parse(&apex).expect("a name");
     let (difference, made_for) = ZoneDifference::decode(encoded, apex).expect("encoded");
-    let mut merge = DifferenceMerge::new(apex, difference, made_for);
+    let mut merge = DifferenceMerge::new(apex, difference, made_for, later_file);
     let mut builder = ZoneBuilder::new(apex, HashSeed(7), ZoneLimits::default());
     let mut parser = Parser::new("zone".into(), text.as_bytes().to_vec(), apex, ParserLimits::default());
     let mut end = None;
@@ -336,10 +408,10 @@ fn merged(text: &str, encoded: &[u8]) -> (Zone, Vec<u8>, MergeOutcome) {
         }
     }
     let end = end.expect("records");
-    let merged = merge.finish(0, end, |record| builder.add(record));
+    let merged = merge.finish(None, end, |record| builder.add(record));
     let zone = builder.finish(end).zone.expect("without errors");
     assert!(merged.difference.encoded_bytes() <= merged.difference.encode(apex, 0).len().max(48));
-    (zone, merged.difference.encode(apex, merged.digest), merged.outcome)
+    (zone, merged.difference.encode(apex, merged.digest), merged.outcome, merged.held())
 }
 
 /// The version after these messages, with the difference to the file.
@@ -358,12 +430,12 @@ fn updated(before: &Zone, encoded: &[u8], messages: &[&str]) -> (Zone, Vec<u8>) 
 fn file_digest(text: &str) -> u64 {
     let apex = name_bytes("z.");
     let apex = Name::parse(&apex).expect("a name");
-    let mut merge = DifferenceMerge::new(apex, ZoneDifference::default(), 0);
+    let mut merge = DifferenceMerge::new(apex, ZoneDifference::default(), 0, LaterFile::Replaces);
     let mut parser = Parser::new("zone".into(), text.as_bytes().to_vec(), apex, ParserLimits::default());
     while let Some(Ok(Entry::Record(record))) = parser.next() {
         merge.holds_back(&record);
     }
-    merge.finish(0, Position { file_index: 0, line: 1, column: 1 }, |_| {}).digest
+    merge.finish(None, Position { file_index: 0, line: 1, column: 1 }, |_| {}).digest
 }
 
 const SEVERAL: [&str; 4] = [
@@ -430,6 +502,32 @@ fn difference_is_applied_to_a_changed_file_as_far_as_it_fits() {
         assert_eq!(has(&next, "a.z. 300 IN A 192.0.2.1"), outcome == MergeOutcome::Superseded);
         assert_eq!(difference.is_empty(), outcome == MergeOutcome::Superseded);
     }
+}
+
+#[test]
+fn later_file_replaces_the_version_if_it_has_what_updates_have_made() {
+    let (served, stored) = updated(&merged(ZONE, &[]).0, &[], &SEVERAL[..2]);
+    let merge = |text: &str, encoded: &[u8]| merged_with(text, encoded, LaterFile::ReplacesIfComplete);
+    // Updates have added two records, deleted two, and changed the TTL of one, which is both.
+    let later = ZONE.replace(" 7 2 3", " 50 2 3");
+    let (held, difference, outcome, reason) = merge(&later, &stored);
+    let reason = reason.expect("it is held");
+    assert_eq!((held.serial(), outcome), (10, MergeOutcome::Applied));
+    assert_eq!(reason, LaterSerial { of_file: 50, of_version: 9, lost_count: 5 });
+    let without_soa = |zone: &Zone| -> Vec<String> {
+        sorted_lines_of(zone).into_iter().filter(|line| !line.contains(" soa ")).collect()
+    };
+    assert_eq!(without_soa(&held), without_soa(&served));
+    // It stays so with what is stored then, until the operator decides.
+    let (again, same, outcome, reason) = merge(&later, &difference);
+    assert_eq!((lines_of(&again), same, outcome), (lines_of(&held), difference.clone(), MergeOutcome::Unchanged));
+    assert_eq!(reason, Some(LaterSerial { of_file: 50, of_version: 10, lost_count: 5 }));
+    let (forced, dropped, outcome) = merged(&later, &difference);
+    assert_eq!((forced.serial(), dropped.len(), outcome), (50, 0, MergeOutcome::Superseded));
+    // The output of `zone export`, with a later serial and another record.
+    let exported = lines_of(&served).join("\n").replace(" 9 2 3", " 50 2 3") + "\nown.z. 60 IN A 192.0.2.8\n";
+    let (next, dropped, outcome, reason) = merge(&exported, &stored);
+    assert_eq!((next.serial(), dropped.len(), outcome, reason), (50, 0, MergeOutcome::Superseded, None));
 }
 
 #[test]

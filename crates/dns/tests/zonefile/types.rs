@@ -115,6 +115,10 @@ fn other_spellings_are_printed_in_one_form() {
         "RRSIG A 8 1 1h 1700000000 1600000000 1 . AA==",
         "RRSIG A 8 1 3600 20231114221320 20200913122640 1 . AA==",
     );
+    check_print(
+        "RRSIG A 8 1 3600 21220222132804 19691231235959 1 . AA==",
+        "RRSIG A 8 1 3600 19860116065948 21060207062815 1 . AA==",
+    );
     check_print("NSEC . TYPE1 MX A TYPE65535", "NSEC . A MX TYPE65535");
     check_print("NSAP-PTR b", "NSAP-PTR b.example.");
     check_print("NSAP 0X0.1.2.3", "NSAP 0x0123");

@@ -18,7 +18,7 @@ use crate::denial::{self, Hash};
 use crate::records::{Node, Record, Records, RecordsBuilder, Rrset, order_key};
 use crate::zone_version::{NameKey, NodeRef, ZoneVersion};
 use crate::zonemd;
-use sanderling_dns::{Name, NameBuf, Rtype, is_later};
+use sanderling_dns::{Name, NameBuf, RecordSource, Rtype, is_later};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::btree_map::Entry;
@@ -189,12 +189,12 @@ impl<'v, 'j> Change<'v, 'j> {
             let before = self.version.node_of(key);
             let expected = removed.node(owner).into_iter().flat_map(Node::rrsets);
             let mut expected: Vec<Rrset<'_>> =
-                expected.filter(|rrset| !is_made(rrset.rtype()) && rrset.rtype() != Rtype::SOA).collect();
+                expected.filter(|rrset| !is_made(rrset.rtype(), is_apex) && rrset.rtype() != Rtype::SOA).collect();
             let name = content.put_name(before.map_or(owner, Node::owner));
             for rrset in before.into_iter().flat_map(Node::rrsets) {
                 let (rtype, ttl_s) = (rrset.rtype(), rrset.ttl_s());
                 let is_chain = matches!(rtype, Rtype::NSEC3 | Rtype::NSEC3PARAM);
-                if is_made(rtype) && !is_chain || rtype == Rtype::SOA {
+                if is_made(rtype, is_apex) && !is_chain || rtype == Rtype::SOA {
                     continue;
                 }
                 let gone = expected.iter().position(|other| other.rtype() == rtype).map(|at| expected.swap_remove(at));
@@ -213,7 +213,7 @@ impl<'v, 'j> Change<'v, 'j> {
                 let (rtype, ttl_s) = (rrset.rtype(), rrset.ttl_s());
                 if rtype == Rtype::SOA && is_apex {
                     self.soa = Some(Soa::of_node(added.node(owner).expect("it has the RRset"))?);
-                } else if !is_made(rtype) {
+                } else if !is_made(rtype, is_apex) {
                     rrset.rdatas().for_each(|rdata| content.put(name, rtype, ttl_s, rdata));
                 }
             }
@@ -375,8 +375,8 @@ impl<'v, 'j> Change<'v, 'j> {
     }
 
     fn listed_types(&self, key: &[u8], node: Node<'_>, chain: Rtype) -> Vec<Rtype> {
-        let of_content = node.rrsets().map(Rrset::rtype).filter(|&rtype| is_content(rtype));
         let is_apex = key == self.apex_key;
+        let of_content = node.rrsets().map(Rrset::rtype).filter(|&rtype| is_content(rtype, is_apex));
         let of_apex = [(Rtype::SOA, true), (Rtype::ZONEMD, self.job.parameters.has_zonemd)];
         let of_apex = of_apex.into_iter().filter(|&(_, is_there)| is_apex && is_there).map(|(rtype, _)| rtype);
         listed_types(of_content.filter(|&rtype| rtype != Rtype::SOA).chain(of_apex), self.authority(key, node), chain)
@@ -430,8 +430,10 @@ impl<'v, 'j> Change<'v, 'j> {
             let node = self.version.node_of(key);
             let name = out.put_name(node.map_or(owner.as_name(), Node::owner));
             if let Some(node) = node.filter(|node| has_content(*node)) {
-                let authority = self.authority(key, node);
-                for rrset in node.rrsets().filter(|rrset| is_content(rrset.rtype()) && rrset.rtype() != Rtype::SOA) {
+                let (authority, is_apex) = (self.authority(key, node), **key == self.apex_key[..]);
+                let is_signed_first =
+                    |rrset: &Rrset<'_>| is_content(rrset.rtype(), is_apex) && rrset.rtype() != Rtype::SOA;
+                for rrset in node.rrsets().filter(is_signed_first) {
                     rrset.rdatas().for_each(|rdata| out.put(name, rrset.rtype(), rrset.ttl_s(), rdata));
                     if authority.signs(rrset.rtype()) {
                         let rtype = (rrset.rtype(), rrset.ttl_s());
@@ -549,10 +551,6 @@ pub(super) fn difference(
     Some(RecordChanges { removed: removed.finish(), added: added.finish() })
 }
 
-fn is_of_keys(node: Node<'_>, rtype: Rtype, apex: Name<'_>) -> bool {
-    KEY_RECORDS.contains(&rtype) && node.owner().eq_ignore_case(apex)
-}
-
 /// Whether the signed apex has those records of `rtype` that come with the keys and those of the unsigned apex.
 fn has_key_records(signed: Option<Node<'_>>, unsigned: Option<Node<'_>>, keys: &KeysInUse, rtype: Rtype) -> bool {
     let of = |node: Option<Node<'_>>| -> BTreeSet<Vec<u8>> {
@@ -565,19 +563,21 @@ fn has_key_records(signed: Option<Node<'_>>, unsigned: Option<Node<'_>>, keys: &
 
 /// The RRsets of a name that the unsigned records have, besides the SOA.
 fn compared<'r>(node: Node<'r>, apex: Name<'_>) -> Vec<Rrset<'r>> {
+    let is_apex = node.owner().eq_ignore_case(apex);
     let is_compared = |rrset: &Rrset<'_>| {
         let rtype = rrset.rtype();
-        !is_made(rtype) && rtype != Rtype::SOA && !is_of_keys(node, rtype, apex)
+        RecordSource::of(rtype, is_apex) == RecordSource::Zone && rtype != Rtype::SOA
     };
     node.rrsets().filter(is_compared).collect()
 }
 
-/// Whether the unsigned records have a record of this type, or the zone has it with its keys.
-fn is_content(rtype: Rtype) -> bool {
-    !is_made(rtype) || rtype == Rtype::NSEC3PARAM
+/// Whether the unsigned records have a record of this type at the apex, or at another name, or the zone has it with its
+/// keys.
+fn is_content(rtype: Rtype, is_apex: bool) -> bool {
+    !is_made(rtype, is_apex) || rtype == Rtype::NSEC3PARAM
 }
 
-/// Whether the name has other records than those that a signed version has by itself.
+/// Whether the name has other records than those that a signed version has by itself. The apex always does.
 fn has_content(node: Node<'_>) -> bool {
-    node.rrsets().any(|rrset| is_content(rrset.rtype()))
+    node.rrsets().any(|rrset| is_content(rrset.rtype(), false))
 }

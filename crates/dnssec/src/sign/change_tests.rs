@@ -36,13 +36,17 @@ const OF_OTHER_SIGNER: &str = "@ 60 DNSKEY 257 3 15 l02Woi0iS8Aa25FQkUd9RMzZHJpB
 /// Adds, changes or removes an RRset.
 fn change_line(lines: &mut Lines, random: &mut Rng) {
     const LABELS: [&str; 6] = ["a", "B", "c", "*", "z", "\\001"];
-    const RRSETS: [(&str, &str); 6] = [
+    const RRSETS: [(&str, &str); 9] = [
         ("A", "192.0.2."),
         ("TXT", "x"),
         ("NS", "ns.a.b"),
         ("DNAME", "other.example.x"),
         ("DS", "1 13 2 00000000000000000000000000000000000000000000000000000000000000"),
         ("MX", "7 Mail;8 mail"),
+        // Data, since no name here is the apex.
+        ("CDS", "7 15 2 00000000000000000000000000000000000000000000000000000000000000"),
+        ("ZONEMD", "7 1 241 0000000000000000000000"),
+        ("NSEC3PARAM", "1 0 0 aa"),
     ];
     if !lines.is_empty() && random.u8(0..3) == 0 {
         let key = lines.keys().nth(random.usize(0..lines.len())).expect("a line").clone();

@@ -2,7 +2,7 @@
 
 use super::SerialPolicy;
 use sanderling_calendar::DateTime;
-use sanderling_dns::is_later;
+use sanderling_dns::{is_later, raised_serial};
 
 /// The serial of a version. `unsigned` is that of the unsigned records, `previous` that of the signed version before.
 pub(super) fn next(
@@ -16,7 +16,7 @@ pub(super) fn next(
         SerialPolicy::Keep => return unsigned,
         SerialPolicy::Increment => unsigned,
         SerialPolicy::Date => date_serial(now_unix_s),
-        SerialPolicy::UnixTime => now_unix_s as u32,
+        SerialPolicy::UnixTime => (now_unix_s as u32).max(1),
     };
     let is_raised = policy == SerialPolicy::Increment && previous.is_none_or(|previous| is_later(unsigned, previous));
     match previous {
@@ -24,7 +24,7 @@ pub(super) fn next(
         // Secondaries may have the unsigned records with this serial.
         _ => {
             let before = previous.unwrap_or(unsigned);
-            if is_later(proposed, before) { proposed } else { before.wrapping_add(1) }
+            if is_later(proposed, before) { proposed } else { raised_serial(before, 1) }
         }
     }
 }
@@ -56,7 +56,8 @@ mod tests {
         check(SerialPolicy::Increment, 6, Some(6), true, 7);
         check(SerialPolicy::Increment, 1, Some(u32::MAX), true, 1);
         check(SerialPolicy::Increment, 0, Some(u32::MAX - 1), false, 0);
-        check(SerialPolicy::Increment, u32::MAX, Some(u32::MAX), true, 0);
+        check(SerialPolicy::Increment, u32::MAX, Some(u32::MAX), true, 1);
+        check(SerialPolicy::Increment, u32::MAX, None, true, 1);
         check(SerialPolicy::Date, 5, None, true, 2_026_112_300);
         check(SerialPolicy::Date, 5, Some(2_026_112_300), true, 2_026_112_301);
         check(SerialPolicy::Date, 9, Some(2_026_112_299), true, 2_026_112_300);

@@ -7,7 +7,7 @@ use super::{
 use crate::key::KeyId;
 use crate::records::{NameIndex, Node, RecordsBuilder};
 use crate::signing_input::{RrsigHead, label_count, put_record};
-use sanderling_dns::{Name, Rtype};
+use sanderling_dns::{Name, RecordSource, Rtype};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
@@ -55,10 +55,10 @@ impl SigningKey {
         SigningKey { id: key.id(), algorithm: key.algorithm.number(), tag: key.tag(), signs_keys, signs_zone }
     }
 
-    fn signs(&self, rtype: Rtype) -> bool {
-        match rtype {
-            Rtype::DNSKEY | Rtype::CDS | Rtype::CDNSKEY => self.signs_keys,
-            _ => self.signs_zone,
+    fn signs(&self, source: RecordSource) -> bool {
+        match source {
+            RecordSource::Keys => self.signs_keys,
+            RecordSource::Zone | RecordSource::Version => self.signs_zone,
         }
     }
 }
@@ -99,13 +99,14 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
     ) -> Result<(), SignError> {
         self.ttl_s_max = self.ttl_s_max.max(ttl_s);
         let head = head(out.owner(name), rtype, ttl_s);
+        let source = self.source(out.owner(name), rtype);
         let is_same = |node: &Node<'_>| {
             node.rrset(rtype).is_some_and(|before| before.ttl_s() == ttl_s && before.rdatas().eq(rdatas.clone()))
         };
         let previous = previous.filter(is_same);
         for index in 0..self.keys.len() {
             let key = &self.keys[index];
-            if !key.signs(rtype) {
+            if !key.signs(source) {
                 continue;
             }
             let head = RrsigHead { algorithm: key.algorithm, key_tag: key.tag, ..head };
@@ -131,11 +132,16 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         Ok(())
     }
 
+    fn source(&self, owner: Name<'_>, rtype: Rtype) -> RecordSource {
+        RecordSource::of(rtype, owner.eq_ignore_case(self.apex))
+    }
+
     /// Whether the RRset of this type, if there is one, needs a new signature.
     pub(super) fn is_due(&self, previous: Node<'_>, rtype: Rtype) -> bool {
         let Some(rrset) = previous.rrset(rtype) else { return false };
         let head = head(previous.owner(), rtype, rrset.ttl_s());
-        let mut heads = self.keys.iter().filter(|key| key.signs(rtype)).map(|key| RrsigHead {
+        let source = self.source(previous.owner(), rtype);
+        let mut heads = self.keys.iter().filter(|key| key.signs(source)).map(|key| RrsigHead {
             algorithm: key.algorithm,
             key_tag: key.tag,
             ..head

@@ -91,6 +91,39 @@ fn nsec_chain_shows_what_the_zone_is_authoritative_for() {
 }
 
 #[test]
+fn records_of_keys_at_other_names_than_the_apex_are_data() {
+    let apex = apex("example.");
+    let apex = apex.as_name();
+    let mut signer = TestSigner::new(apex);
+    let keys = signer.keys(Algorithm::Ed25519, &[KeyRole::Ksk, KeyRole::Zsk]);
+    let zonemd = format!("ZONEMD 5 1 1 {}", "00".repeat(48));
+    // RFC 9615: what announces the keys of another zone.
+    let other = "_dsboot.example.co._signal.ns";
+    let data = format!(
+        "{other} 60 CDS 1 13 2 {0}\n{other} 60 CDNSKEY 257 3 15 {1}\nk 60 DNSKEY 256 3 15 {1}\nk 60 {zonemd}\nk 60 NSEC3PARAM 1 0 0 -\n",
+        "00".repeat(32),
+        "l02Woi0iS8Aa25FQkUd9RMzZHJpBoRQwAQEX1SxZJA4="
+    );
+    let unsigned = records(apex, &format!("{SOA}@ 600 {zonemd}\n{data}"));
+    let parameters = SigningParameters::default();
+    let zone = sign(&job(apex, &unsigned, None, &keys, &parameters, NOW), &mut signer).expect("it can be signed");
+    let [ksk, zsk] = [0, 1].map(|index| keys.keys[index].key.tag().to_string());
+    let signature_of = |rrset: &str| {
+        let signatures = of_type(&zone, Rtype::RRSIG);
+        let of_rrset: Vec<&String> = signatures.iter().filter(|text| text.starts_with(&format!("{rrset} "))).collect();
+        assert_eq!(of_rrset.len(), 1, "{rrset}: {of_rrset:?}");
+        of_rrset[0].split(' ').nth(7).expect("the tag").to_owned()
+    };
+    assert_eq!(signature_of("example. DNSKEY"), ksk);
+    for (owner, rtype) in [(other, "CDS"), (other, "CDNSKEY"), ("k", "DNSKEY"), ("k", "ZONEMD"), ("k", "NSEC3PARAM")] {
+        assert_eq!(signature_of(&format!("{owner}.example. {rtype}")), zsk, "{owner} {rtype}");
+    }
+    assert_eq!(of_type(&zone, Rtype::ZONEMD).len(), 1, "that of the apex is made here, or absent");
+    let again = job(apex, &unsigned, Some(&zone.records), &keys, &parameters, NOW + 60);
+    assert!(!sign(&again, &mut signer).expect("it can be signed").is_changed);
+}
+
+#[test]
 fn nsec3_chain_has_empty_non_terminals() {
     let zone = sign_text(&format!("{SOA}{ZONE}"), &with_denial(Denial::Nsec3));
     let by_hash: BTreeMap<String, String> = of_type(&zone, Rtype::NSEC3)

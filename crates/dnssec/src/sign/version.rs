@@ -8,7 +8,7 @@ use crate::records::{Cursor, Node, Record, Records, RecordsBuilder, Rrset};
 use crate::signing_input::RrsigHead;
 use crate::zonemd;
 use sanderling_dns::rdata::SOA_NUMBERS_BYTES;
-use sanderling_dns::{Name, NameBuf, Rtype};
+use sanderling_dns::{Name, NameBuf, RecordSource, Rtype};
 use std::ops::Range;
 
 /// The SOA of the unsigned records.
@@ -91,9 +91,10 @@ impl Authority {
 /// Types of records of the apex that come with the keys, beside those of other signers.
 pub(super) const KEY_RECORDS: [Rtype; 3] = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY];
 
-/// Types that a signed version has by itself: those of the unsigned records are left out.
-pub(super) fn is_made(rtype: Rtype) -> bool {
-    matches!(rtype, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3 | Rtype::NSEC3PARAM | Rtype::ZONEMD)
+/// Whether a signed version has records of this type at the apex, or at another name, by itself: those of the unsigned
+/// records are left out.
+pub(super) fn is_made(rtype: Rtype, is_apex: bool) -> bool {
+    RecordSource::of(rtype, is_apex) == RecordSource::Version
 }
 
 /// Makes the next version. The apex of `job` is in lower case.
@@ -192,12 +193,12 @@ impl<'j> Content<'j> {
         for node in job.unsigned.nodes() {
             let owner = node.owner();
             let is_apex = owner.eq_ignore_case(job.apex);
-            for rrset in node.rrsets().filter(|rrset| !is_made(rrset.rtype())) {
+            for rrset in node.rrsets().filter(|rrset| !is_made(rrset.rtype(), is_apex)) {
                 let rtype = rrset.rtype();
                 if !owner.is_at_or_below(job.apex) {
                     return Err(SignError::OutOfZone(owner.to_string(), rtype));
                 }
-                let is_of_keys = is_apex && KEY_RECORDS.contains(&rtype);
+                let is_of_keys = RecordSource::of(rtype, is_apex) == RecordSource::Keys;
                 let ttl_s = if is_of_keys { job.parameters.dnskey_ttl_s } else { rrset.ttl_s() };
                 let name = builder.put_name(owner);
                 rrset.rdatas().for_each(|rdata| builder.put(name, rtype, ttl_s, rdata));

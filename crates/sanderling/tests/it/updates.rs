@@ -283,9 +283,7 @@ fn updates_outlive_processes_and_are_applied_to_changed_files() {
     assert_eq!(directory.control_with("reload", &["example.com"]).code(), Some(0));
     has_all(&server, 4);
     assert_eq!(serial(&server), 17);
-    server.wait_for_error(
-        "the serial of the file is later than that of the version with dynamic updates: they are dropped",
-    );
+    server.wait_for_error("the file, whose serial is later, has all that dynamic updates have changed");
     let status = zone_command(&directory, "status");
     assert!(status.contains("updates  none since the file was written"), "{status}");
     let file = directory.path().join("state/updates/example.com.update");
@@ -300,6 +298,93 @@ fn updates_outlive_processes_and_are_applied_to_changed_files() {
     let server = start(&directory);
     server.wait_for_error("cannot read the dynamic updates of the zone example.com: it is damaged");
     assert!(dig(server.dns(), &["example.com", "SOA"]).text().contains("SERVFAIL"));
+}
+
+#[test]
+fn file_with_a_later_serial_drops_updates_only_if_that_is_forced() {
+    for dnssec in ["", "dnssec = true\n"] {
+        let directory = configure(dnssec, "");
+        let mut server = start(&directory);
+        let is_signed =
+            |server: &TestServer| dig(server.dns(), &["+dnssec", "example.com", "SOA"]).text().contains("RRSIG");
+        wait_until("the zone is signed", || dnssec.is_empty() || is_signed(&server));
+        update(&server, &directory, "add one TXT 1");
+        let has_status = |line: &str| zone_command(&directory, "status").contains(line);
+        wait_until("the status counts it", || has_status("  updates  1 record that the file does not have\n"));
+        if dnssec.is_empty() {
+            assert!(has_status("  state    served as it is in the file, with the dynamic updates\n"));
+        }
+        let later = ZONE.replace(" 10 3600", " 50 3600") + "later TXT later\n";
+        directory.replace("example.com.zone", later.as_bytes());
+        let lost = "1 change of a record would be lost";
+        for arguments in [&[][..], &["example.com"]] {
+            let reload = directory.control_with("reload", arguments);
+            assert!(reload.code() == Some(1) && reload.to_string().contains(lost), "{reload}");
+            let found = (data(&server, "one", "TXT"), data(&server, "later", "TXT"));
+            assert_eq!(found, ("\"1\"".into(), String::new()), "{}", server.errors());
+        }
+        assert!(has_status(lost) && has_status("`sanderling reload --force-zone example.com`"));
+        // Another process has no version of the file before: it serves both.
+        server.stop();
+        server = start(&directory);
+        let has = |server: &TestServer, name: &str| !data(server, name, "TXT").is_empty();
+        wait_until("both are served", || has(&server, "one") && has(&server, "later"));
+        wait_until("the status says so", || has_status(lost));
+        update(&server, &directory, "add two TXT 2");
+        assert!(has(&server, "one") && has(&server, "two") && has_status("would be lost"), "{}", server.errors());
+        let reload = directory.control_with("reload", &["example.com", "--force-zone", "example.com"]);
+        let dropped = "the dynamic updates of example.com are dropped, and with them 2 changes of records";
+        assert!(reload.code() == Some(0) && reload.to_string().contains(dropped), "{reload}");
+        wait_until("they are dropped", || !has(&server, "one") && !has(&server, "two") && has(&server, "later"));
+        assert!(!has_status("would be lost"));
+        update(&server, &directory, "add three TXT 3");
+        assert!(has(&server, "three"));
+    }
+}
+
+/// Passes datagrams on to `server` and back until there are none for a while, and returns those of the client.
+fn capture(proxy: UdpSocket, server: SocketAddr) -> Vec<Vec<u8>> {
+    let to_server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    to_server.connect(server).unwrap();
+    to_server.set_read_timeout(Some(DEADLINE)).unwrap();
+    let (mut captured, mut buffer) = (Vec::new(), [0; 4_096]);
+    proxy.set_read_timeout(Some(DEADLINE)).unwrap();
+    while captured.is_empty() {
+        let (length, client) = proxy.recv_from(&mut buffer).unwrap();
+        to_server.send(&buffer[..length]).unwrap();
+        if buffer[2] >> 3 & 15 == 5 {
+            captured.push(buffer[..length].to_vec());
+        }
+        let length = to_server.recv(&mut buffer).unwrap();
+        proxy.send_to(&buffer[..length], client).unwrap();
+    }
+    captured
+}
+
+#[test]
+fn captured_update_is_not_carried_out_again() {
+    let directory = configure("", "");
+    let server = start(&directory);
+    let proxy = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (address, peer) = (proxy.local_addr().unwrap(), server.dns());
+    let capture = thread::spawn(move || capture(proxy, peer));
+    let ended = nsupdate_with(address, &directory, "captured.txt", Some("transfer"), "add captured TXT 1\nsend\n");
+    assert_eq!((ended.code(), data(&server, "captured", "TXT")), (Some(0), "\"1\"".into()), "{ended}");
+    let captured = capture.join().unwrap().remove(0);
+    update(&server, &directory, "update delete captured");
+    let before = serial(&server);
+    for repeated in 1..=3 {
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        client.set_read_timeout(Some(DEADLINE)).unwrap();
+        client.send_to(&captured, server.dns()).unwrap();
+        let mut reply = [0; 1_024];
+        let length = client.recv(&mut reply).unwrap();
+        // The reply is the same: NOERROR, and signed.
+        assert_eq!((&reply[..2], reply[3] & 15, reply[11]), (&captured[..2], 0, 1), "{length} bytes");
+        let counted = format!("dns_updates_repeated {repeated}\n");
+        wait_until("it is counted", || directory.control_with("status", &["--verbose"]).text().contains(&counted));
+    }
+    assert_eq!((data(&server, "captured", "TXT"), serial(&server)), (String::new(), before));
 }
 
 #[test]
@@ -531,6 +616,19 @@ fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
             let ended = nsupdate(&server, &directory, Some("transfer"), &refused.replace("@", "example.com."));
             assert!(ended.to_string().contains("REFUSED"), "{refused}: {ended}");
         }
+        // Keys of other names are data, and so are those that announce the keys of other zones (RFC 9615).
+        let key = "256 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+KkxLbxILfDLUT0rAK9iUzy1L53eKGQ==";
+        let cds = format!("_dsboot.example.co._signal.ns1 CDS 1 13 2 {}", "AB".repeat(32));
+        update(&server, &directory, &format!("add k DNSKEY {key}\nadd {cds}"));
+        for (name, rtype) in [("k", "DNSKEY"), ("_dsboot.example.co._signal.ns1", "CDS")] {
+            let answer = dig(server.dns(), &["+dnssec", "+short", &format!("{name}.example.com"), rtype]).text();
+            assert!(answer.lines().count() == 2 && answer.contains(&format!("{rtype} 13 ")), "{name}: {answer}");
+        }
+        let exported = zone_command(&directory, "export");
+        assert!(exported.contains(" IN CDS 1 13 2 ") && exported.contains("k.example.com. 60 IN DNSKEY"), "{exported}");
+        update(&server, &directory, "update delete k DNSKEY");
+        let status = zone_command(&directory, "status");
+        assert!(status.contains("  updates  ") && status.contains(" that the file does not have"), "{status}");
         // The file has changed, and is applied with the updates.
         directory.replace("example.com.zone", format!("{ZONE}later TXT later\n").as_bytes());
         let reload = directory.control("reload");

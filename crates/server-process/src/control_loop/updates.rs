@@ -8,9 +8,9 @@
 use super::{ControlLoop, Finished};
 use crate::load_status::ZoneState;
 use crate::loader::{ChangedUpdates, DeniedChange, Loader, UpdatedVersion, UpdatedZone};
-use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning};
+use sanderling_config::{DomainName, Limits};
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult};
 use sanderling_dns::{Name, Zone, ZoneEntry, ZoneLimits, is_later};
 use sanderling_ipc::agent::{StoreResult, UpdatesId, UpdatesOutcome, UpdatesToStore, updates_to_memfd};
@@ -131,10 +131,11 @@ pub(super) struct MergedZone {
 }
 
 impl UpdateQueue {
-    /// A queue for `count_max` updates, each of which is answered after `timeout` at the latest. `wakeup` is signalled
-    /// when there is something to do.
-    pub(super) fn new(wakeup: Arc<EventFd>, count_max: usize, timeout: Duration) -> UpdateQueue {
-        let inbox = Arc::new(UpdateInbox::new(wakeup, count_max));
+    /// A queue of updates with these limits. `wakeup` is signalled when there is something to do.
+    pub(super) fn new(wakeup: Arc<EventFd>, limits: &Limits) -> UpdateQueue {
+        let (count_max, signatures_max) = (limits.dns_updates_waiting_max, limits.dns_update_signatures_max);
+        let timeout = Duration::from_millis(limits.dns_update_timeout_ms);
+        let inbox = Arc::new(UpdateInbox::new(wakeup, count_max, signatures_max));
         UpdateQueue {
             inbox,
             storing: None,
@@ -473,6 +474,7 @@ impl ControlLoop<'_> {
 
     fn answer_updates(&self, updates: impl IntoIterator<Item = (ReceivedUpdate, UpdateResult)>) {
         for (update, result) in updates {
+            self.updates.inbox.note_answer(&update, result);
             self.server.reply_to_update(self.socket_sets, update, result);
         }
     }
@@ -496,7 +498,7 @@ mod tests {
 
     fn queue() -> UpdateQueue {
         let wakeup = Arc::new(EventFd::new().expect("a descriptor"));
-        UpdateQueue::new(wakeup, 1, Duration::from_secs(1))
+        UpdateQueue::new(wakeup, &Limits::default())
     }
 
     #[test]

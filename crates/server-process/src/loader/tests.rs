@@ -300,6 +300,26 @@ fn a_transferred_zone_that_is_to_be_signed_keeps_its_version_before() {
 }
 
 #[test]
+fn a_log_of_changes_that_cannot_be_read_is_an_error_of_the_zone() {
+    let mut fixture = Fixture::new(1);
+    fixture.loader.state = Some(fixture.path("state"));
+    fs::create_dir_all(fixture.path("state/zones")).unwrap();
+    let transferred = fixture.path("state/zones/z0.example.zone");
+    fs::rename(fixture.path("z0.zone"), &transferred).unwrap();
+    let lines = "[domain.\"z0.example\"]\nprimaries = [{ address = \"192.0.2.7\" }]\n";
+    fs::write(fixture.path("sanderling.toml"), lines).unwrap();
+    check(&fixture.load(), 0, Some(1), None);
+    fixture.write(0, 2);
+    fs::rename(fixture.path("z0.zone"), &transferred).unwrap();
+    let log = sanderling_config::changes_file(&transferred);
+    fs::create_dir(&log).unwrap();
+    // Without the log, an earlier version would be served.
+    check(&fixture.load(), 0, Some(1), Some(log.file_name().unwrap().to_str().unwrap()));
+    fs::remove_dir(&log).unwrap();
+    check(&fixture.load(), 0, Some(2), None);
+}
+
+#[test]
 fn changes_of_a_transferred_zone_are_applied_to_the_version_in_service() {
     let mut fixture = Fixture::new(1);
     fixture.loader.state = Some(fixture.path("state"));

@@ -19,7 +19,9 @@ use sanderling_dns::zone_edit::ZoneEdit;
 use sanderling_dns::zonefile::Severity;
 use sanderling_dns::{Name, NameBuf, Rtype, Zone, ZoneEntry, ZoneLimits};
 use sanderling_os::clock::unix_seconds;
-use sanderling_zone_files::{Denial, MergedUpdates, PriorUpdates, ZoneUpdates, wire_name};
+use sanderling_zone_files::{
+    Denial, MergedUpdates, PriorUpdates, UpdateState, ZoneUpdates, dropped_updates, wire_name,
+};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -338,8 +340,9 @@ impl LoadedZone {
         let now = unix_seconds();
         self.info = Some(VersionInfo { serial, record_count, loaded_at_unix_s: now, ..self.info? });
         let (serial, loaded_at) = (Some(serial), Some(UNIX_EPOCH + Duration::from_secs(now)));
-        let updates_state = Some(updates.state());
         // A problem of the file remains.
+        let is_held = self.state.updates.is_some_and(|updates| updates.is_held);
+        let updates_state = Some(UpdateState { is_held, ..updates.state() });
         let state = ZoneState::clone(&self.state);
         self.state = Arc::new(ZoneState { serial, record_count, loaded_at, updates: updates_state, ..state });
         self.last_good = Some(Arc::clone(&zone));
@@ -364,19 +367,34 @@ impl LoadedZone {
 
     /// Takes what has become of the updates when the file was read.
     pub(super) fn take_updates(&mut self, zone: &ZoneConfig, updates: Option<MergedUpdates>, report: &mut Report) {
-        let outcome = updates.as_ref().map(|updates| updates.merged.outcome);
+        let outcome = updates.as_ref().map(|updates| (updates.merged.outcome, updates.merged.later));
         let (updates, to_store) = updates.map(|updates| updates.finish(wire_name(&zone.apex).as_name())).unzip();
         self.updates = updates;
         report.updates.extend(to_store.flatten().map(|to_store| (zone.apex.clone(), to_store)));
         let apex = &zone.apex;
         match outcome {
-            Some(MergeOutcome::Superseded) => log(&format!(
-                "zone {apex}: the serial of the file is later than that of the version with dynamic updates: they are dropped"
-            )),
-            Some(MergeOutcome::Applied) => {
+            Some((MergeOutcome::Superseded, Some(later))) if later.lost_count > 0 => {
+                report.warnings.push(dropped_updates(apex, &zone.file, later));
+            }
+            Some((MergeOutcome::Superseded, _)) => {
+                log(&format!(
+                    "zone {apex}: the file, whose serial is later, has all that dynamic updates have changed"
+                ));
+            }
+            Some((MergeOutcome::Applied, _)) => {
                 log(&format!("zone {apex}: the dynamic updates are applied to the changed file, as far as they fit"));
             }
-            None | Some(MergeOutcome::Unchanged) => {}
+            None | Some((MergeOutcome::Unchanged, _)) => {}
         }
+    }
+
+    /// The file has a later serial and lacks what updates have made: they stay, and the operator is told so.
+    pub(super) fn hold_updates(&mut self, diagnostic: Diagnostic, report: &mut Report) {
+        let updates = self.state.updates.map(|updates| UpdateState { is_held: true, ..updates });
+        let problem = Some(diagnostic.to_string());
+        report.errors.push(diagnostic);
+        // It is read again each time, until the operator has decided.
+        self.sources = None;
+        self.state = Arc::new(ZoneState { problem, updates, ..ZoneState::clone(&self.state) });
     }
 }

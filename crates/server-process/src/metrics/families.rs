@@ -120,7 +120,7 @@ families! {
     Counter sanderling_dns_messages [transport]: "DNS messages received over UDP, over TCP with and without TLS, and over HTTPS.";
     Counter sanderling_dns_transfers [result]: "Queries for a zone transfer, and transfers written to their end.";
     Counter sanderling_dns_tsig_errors [error]: "DNS messages whose signature (TSIG) was not accepted.";
-    Counter sanderling_dns_updates [result]: "Dynamic updates that were accepted to be applied, or refused at once.";
+    Counter sanderling_dns_updates [result]: "Dynamic updates that were accepted to be applied, refused at once, or received before.";
     Counter sanderling_dns_messages_dropped []: "DNS messages without a reply: no query, too long, from a port that gets none, or beyond a limit.";
     Counter sanderling_dns_replies_slipped []: "Replies beyond dns_udp_replies_per_second_max that were sent truncated.";
     Counter sanderling_udp_receive_errors []: "Failed calls to receive datagrams.";
