@@ -20,9 +20,11 @@ mod field;
 mod template;
 mod pattern;
 mod escape;
+mod ascii_name;
 mod error;
 mod options;
 
+pub use ascii_name::ascii_form;
 pub use cors::Cors;
 pub use error::{LineProblem, RuleError};
 pub use field::{Field, FieldEdits, FieldRule, ResponseKind};
