@@ -94,7 +94,7 @@ pub use file_cache::CacheStats;
 pub use frame_stream::FrameStream;
 pub use http_clients::HttpClients;
 pub use lifecycle::{DrainMode, State};
-pub use link_target::{LinkError, LinkUse, link_error};
+pub use link_target::{LinkError, LinkUse, Served, is_own_authority, link_error};
 pub use log_lines::RequestLog;
 pub use log_queue::{LogStatus, LogTarget};
 pub use mail_policies::MailPolicies;
