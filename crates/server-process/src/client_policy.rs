@@ -22,7 +22,7 @@ fn policy(limit: &RateLimit) -> RateLimitPolicy {
 }
 
 fn networks(networks: &[(IpAddr, u8)]) -> Vec<IpNetwork> {
-    networks.iter().map(|&(address, prefix_bits)| IpNetwork { address, prefix_bits }).collect()
+    networks.iter().map(|&(address, prefix_bits)| IpNetwork::new(address, prefix_bits)).collect()
 }
 
 fn http_clients(config: &Config) -> HttpClients {

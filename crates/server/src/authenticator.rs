@@ -176,7 +176,7 @@ impl State {
 
 /// The address of IPv4, or the /64 of IPv6.
 fn network_of(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
+    match client {
         IpAddr::V6(address) => IpAddr::from((u128::from(address) & !u128::from(u64::MAX)).to_be_bytes()),
         address => address,
     }

@@ -106,7 +106,7 @@ mod tests {
     fn networks(texts: &[&str]) -> Vec<IpNetwork> {
         let network = |text: &&str| {
             let (address, bits) = text.split_once('/').expect("a prefix");
-            IpNetwork { address: address.parse().expect("an address"), prefix_bits: bits.parse().expect("bits") }
+            IpNetwork::new(address.parse().expect("an address"), bits.parse().expect("bits"))
         };
         texts.iter().map(network).collect()
     }

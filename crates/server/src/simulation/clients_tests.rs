@@ -27,7 +27,7 @@ fn with_clients(http_clients: HttpClients, options: Options, act: impl FnOnce(&m
 }
 
 fn network(text: &str, prefix_bits: u8) -> IpNetwork {
-    IpNetwork { address: address(text), prefix_bits }
+    IpNetwork::new(address(text), prefix_bits)
 }
 
 fn address(text: &str) -> IpAddr {
