@@ -23,7 +23,7 @@ pub(crate) fn load(rule: &sanderling_config::AuthRule, errors: &mut Vec<Diagnost
         let location = Location::Position { file: rule.users_file.clone(), line, column: 1 };
         errors.push(Diagnostic::error(location, Problem::new(format!("{message}; the line is skipped"), remedy)));
     }
-    AuthRule { pattern: rule.pattern.clone(), realm: rule.realm.clone(), users: Arc::new(users) }
+    AuthRule { realm: rule.realm.clone(), users: Arc::new(users) }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

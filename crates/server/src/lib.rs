@@ -103,7 +103,7 @@ pub use notify::{NotifyInbox, NotifyPolicy, ReceivedNotify};
 pub use options::{
     CompressionOptions, DnsOptions, HttpOptions, OpenFilesOptions, Options, PasswordOptions, StatisticsOptions,
 };
-pub use protection::{AccessRule, AuthRule};
+pub use protection::{AccessRule, AuthRule, ProtectionRules};
 pub use query_log::QueryLog;
 pub use rate_limit_policy::{IpNetwork, RateLimitPolicy};
 pub use sanderling_http2::Limits as Http2Limits;
