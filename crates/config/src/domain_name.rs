@@ -1,6 +1,7 @@
 //! A domain name as the operator writes it, checked and in lower case.
 
 use crate::diagnostic::Problem;
+use sanderling_site_rules::ascii_form;
 use std::fmt;
 
 /// Bytes of the longest name without its last dot (RFC 1035 §2.3.4 counts 255 with the lengths of the labels).
@@ -39,7 +40,11 @@ impl DomainName {
             );
         }
         if !name.is_ascii() {
-            return problem("it has characters beyond ASCII", "write its ASCII form, which starts with xn--");
+            let remedy = match ascii_form(name) {
+                Some(ascii) => format!("write its ASCII form: {ascii}"),
+                None => "write its ASCII form, which starts with xn--".to_owned(),
+            };
+            return problem("it has characters beyond ASCII", &remedy);
         }
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/');
         let labels = || name.split('.').filter(|&label| label != WILDCARD);

@@ -1,6 +1,7 @@
 //! Checks that the paths of the configuration lead to a directory and to regular files.
 
 use crate::diagnostic::{Problem, error_text};
+use crate::operator_text::without_byte_order_mark;
 use sanderling_os::error::with_second_try;
 use std::fs::{self, Metadata};
 use std::io::{self, Read};
@@ -52,6 +53,9 @@ pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Ze
     }
     let mut content = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
     file.take(SECRET_FILE_BYTES_MAX).read_to_end(&mut content).map_err(|error| unreachable(kind, path, &error))?;
+    // In place, so that there is one copy of a secret.
+    let mark_bytes = content.len() - without_byte_order_mark(&content).len();
+    content.drain(..mark_bytes);
     Ok(content)
 }
 

@@ -1,6 +1,9 @@
 //! DNS over HTTPS (RFC 8484): the query in a request.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
+
+use memchr::memchr;
 
 use crate::request::{Method, Request};
 use crate::status::Status;
@@ -34,7 +37,8 @@ pub fn dns_query<'q>(request: &Request<'_>, content: &'q [u8], room: &'q mut Vec
     match request.method {
         Method::Get | Method::Head => {
             let text = parameter(request.target).ok_or(Status::BadRequest)?;
-            decode_base64url(text, room).ok_or(Status::BadRequest)?;
+            let text = decode_letters(text);
+            decode_base64url(&text, room).ok_or(Status::BadRequest)?;
             Ok(room)
         }
         Method::Post if !has_dns_message(request) => Err(Status::UnsupportedMediaType),
@@ -51,6 +55,25 @@ fn parameter<'r>(target: Target<'r>) -> Option<&'r [u8]> {
     let mut values = query.split(|&byte| byte == b'&').filter_map(|parameter| parameter.strip_prefix(b"dns="));
     let value = values.next()?;
     values.next().is_none().then_some(value)
+}
+
+/// `text` with its percent-encodings decoded: an encoded letter is the same as the letter (RFC 3986 §6.2.2.2). An
+/// invalid encoding stays, and is none of base64.
+fn decode_letters(text: &[u8]) -> Cow<'_, [u8]> {
+    if memchr(b'%', text).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        let hex = |digit: u8| char::from(digit).to_digit(16);
+        let digits = after.split_first_chunk().filter(|_| byte == b'%');
+        let encoded = digits.and_then(|(&[high, low], after)| Some((hex(high)? << 4 | hex(low)?, after)));
+        let (byte, after) = encoded.map_or((byte, after), |(value, after)| (value as u8, after));
+        decoded.push(byte);
+        rest = after;
+    }
+    Cow::Owned(decoded)
 }
 
 /// Decodes base64url (RFC 4648 §5) without padding (RFC 8484 §4.1.1); `None` if `text` is not in its one valid form.
@@ -122,12 +145,26 @@ mod tests {
         check("HEAD /q?a=b&dns=_-8&c", "", b"", Ok(&[0xFF, 0xEF]));
         check("GET /q?dns=_w", "", b"", Ok(&[0xFF]));
         check("GET /q?dns=", "", b"", Ok(&[]));
+        check("GET /q?dns=%41AA%42", "", b"", Ok(&[0, 0, 1]));
+        check("GET /q?dns=%5fw", "", b"", Ok(&[0xFF]));
     }
 
     #[test]
     fn get_without_one_valid_parameter_is_a_bad_request() {
-        for query in ["", "?", "?name=a", "?dns=A", "?dns=AB=", "?dns=AB%3D", "?dns=AB+/", "?dns=_x", "?dns=AA&dns=AA"]
-        {
+        for query in [
+            "",
+            "?",
+            "?name=a",
+            "?dns=A",
+            "?dns=AB=",
+            "?dns=AB%3D",
+            "?dns=AB+/",
+            "?dns=AAA%",
+            "?dns=AA%4",
+            "?dns=%zzAA",
+            "?dns=_x",
+            "?dns=AA&dns=AA",
+        ] {
             check(&format!("GET /q{query}"), "", b"", Err(Status::BadRequest));
         }
     }

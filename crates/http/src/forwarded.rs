@@ -85,8 +85,15 @@ fn split_last(list: &[u8], separator: u8) -> (&[u8], &[u8]) {
     at.map_or((&[][..], list.trim_ascii()), |at| (&list[..at], list[at + 1..].trim_ascii()))
 }
 
-/// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80` (RFC 7239 §6).
+/// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80` (RFC 7239 §6). A proxy with a
+/// socket of both families names a client of IPv4 by an IPv4-mapped address, which becomes that of IPv4 (RFC 4291
+/// §2.5.5.2).
 fn parse_address(text: &[u8]) -> Option<SocketAddr> {
+    let address = parse_any_address(text)?;
+    Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+}
+
+fn parse_any_address(text: &[u8]) -> Option<SocketAddr> {
     let text = str::from_utf8(text).ok()?;
     if let Ok(address) = text.parse() {
         return Some(address);
@@ -120,7 +127,7 @@ mod tests {
             false => ForwardedField::Forwarded,
         };
         let is_trusted = |address: IpAddr| matches!(address, IpAddr::V4(address) if address.octets()[0] == 10);
-        let expected = expected.map(|text| parse_address(text.as_bytes()).expect("an address"));
+        let expected = expected.map(|text| parse_any_address(text.as_bytes()).expect("an address"));
         assert_eq!(forwarded_client(&request.fields, field, is_trusted), expected, "{head}");
     }
 
@@ -137,6 +144,14 @@ mod tests {
         check(&["X-Forwarded-For: 2001:db8::1, 10.0.0.1"], Some("2001:db8::1"));
         check(&["X-Forwarded-For: [2001:db8::1]:80"], Some("[2001:db8::1]:80"));
         check(&["X-Forwarded-For: 192.0.2.1:56324,, "], Some("192.0.2.1:56324"));
+    }
+
+    #[test]
+    fn mapped_address_is_that_of_ipv4() {
+        check(&["X-Forwarded-For: ::ffff:192.0.2.1"], Some("192.0.2.1"));
+        check(&["X-Forwarded-For: [::FFFF:c000:201]:80"], Some("192.0.2.1:80"));
+        check(&["X-Forwarded-For: 192.0.2.1, ::ffff:10.0.0.1"], Some("192.0.2.1"));
+        check(&["Forwarded: for=\"[::ffff:192.0.2.1]:80\", for=\"[::ffff:10.0.0.1]\""], Some("192.0.2.1:80"));
     }
 
     #[test]

@@ -4,12 +4,14 @@ use memchr::memchr;
 
 /// A byte of a token (RFC 9110 §5.6.2).
 pub(crate) const TOKEN: u8 = 1;
-/// A byte allowed unescaped in a path.
+/// A byte allowed unescaped in the path of a request.
 pub(crate) const PATH: u8 = 1 << 1;
-/// A byte allowed unescaped in a query.
+/// A byte allowed in a query, which is never decoded: also a percent sign that begins no encoding.
 pub(crate) const QUERY: u8 = 1 << 2;
 /// A byte allowed unescaped in a host name (RFC 3986 §3.2.2).
 pub(crate) const HOST: u8 = 1 << 3;
+/// A byte that is sent unescaped in the path of a URL.
+pub(crate) const URL_PATH: u8 = 1 << 4;
 
 /// The classes of a byte, as a bit set.
 #[inline]
@@ -17,23 +19,28 @@ pub(crate) fn class(byte: u8) -> u8 {
     CLASSES[usize::from(byte)]
 }
 
-/// Paths and queries are those of RFC 3986 §3.3 and §3.4, plus the bytes that browsers leave unescaped by the URL
-/// standard, so that a link to `a[1].png` works. None of these has a meaning in a path, a query or a field.
+/// Paths and queries are those of RFC 3986 §3.3 and §3.4, plus the bytes that clients leave unescaped: browsers by the
+/// URL standard, so that a link to `a[1].png` works, and tools such as curl, which send `"` and `<` as they are given,
+/// and in a query UTF-8. None of these has a meaning in a path, a query or a field.
 static CLASSES: [u8; 256] = {
-    let rows: [(&[u8], u8); 7] = [
-        (b"!$&'*+", TOKEN | PATH | QUERY | HOST),
-        (b"-._~", TOKEN | PATH | QUERY | HOST),
-        (b"(),;=", PATH | QUERY | HOST),
-        (b"/:@[]", PATH | QUERY),
-        (b"^|", TOKEN | PATH | QUERY),
-        (b"?\\{}", QUERY),
-        (b"`", TOKEN | QUERY),
+    let rows: [(&[u8], u8); 8] = [
+        (b"!$&'*+", TOKEN | PATH | QUERY | HOST | URL_PATH),
+        (b"-._~", TOKEN | PATH | QUERY | HOST | URL_PATH),
+        (b"(),;=", PATH | QUERY | HOST | URL_PATH),
+        (b"/:@[]", PATH | QUERY | URL_PATH),
+        (b"^|", TOKEN | PATH | QUERY | URL_PATH),
+        (b"`", TOKEN | PATH | QUERY),
+        (b"\"<>{}", PATH | QUERY),
+        (b"?\\", QUERY),
     ];
     let mut classes = [0; 256];
     let mut byte = 0;
     while byte < 256 {
         if (byte as u8).is_ascii_alphanumeric() {
-            classes[byte] = TOKEN | PATH | QUERY | HOST;
+            classes[byte] = TOKEN | PATH | QUERY | HOST | URL_PATH;
+        }
+        if byte >= 0x80 {
+            classes[byte] = QUERY;
         }
         byte += 1;
     }
@@ -47,8 +54,8 @@ static CLASSES: [u8; 256] = {
         }
         row += 1;
     }
-    classes[b'#' as usize] = TOKEN;
-    classes[b'%' as usize] = TOKEN;
+    classes[b'#' as usize] = TOKEN | QUERY;
+    classes[b'%' as usize] = TOKEN | QUERY;
     classes
 };
 

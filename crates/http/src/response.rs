@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::date::HttpDate;
-use crate::grammar::{PATH, class};
+use crate::grammar::{URL_PATH, class};
 use crate::multipart::{Multipart, put_content_range};
 use crate::range::ByteRange;
 use crate::representation::{Representation, put_fmt, put_number};
@@ -442,16 +442,24 @@ fn put_dated(status: Status, head: &[u8], date: &HttpDate, out: &mut Vec<u8>) {
 }
 
 /// Appends Location with a path only, which is valid with any host, port and scheme, also behind a proxy.
-///
-/// The query was validated when the target was parsed.
 fn put_location(path: &SitePath<'_>, url: CanonicalUrl, query: Option<&[u8]>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"Location: ");
     put_canonical_path(path, url, out);
     if let Some(query) = query {
         out.push(b'?');
-        out.extend_from_slice(query);
+        put_received(query, out);
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a path or a query of a request. What no URL has, and clients send all the same, is percent-encoded.
+fn put_received(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        match byte {
+            b'"' | b'#' | b'<' | b'>' | 0x80.. => put_fmt(out, format_args!("%{byte:02X}")),
+            byte => out.push(byte),
+        }
+    }
 }
 
 /// Appends the path of the URL of a file that was requested as `path`. It is encoded from the decoded [`SitePath`]: it
@@ -477,7 +485,7 @@ pub fn put_canonical_path(path: &SitePath<'_>, url: CanonicalUrl, out: &mut Vec<
 /// Appends a decoded segment of a path with what a URL needs of percent-encoding (RFC 3986 §2.1).
 pub fn put_path_segment(segment: &[u8], out: &mut Vec<u8>) {
     for &byte in segment {
-        if class(byte) & PATH != 0 && byte != b'/' {
+        if class(byte) & URL_PATH != 0 && byte != b'/' {
             out.push(byte);
         } else {
             put_fmt(out, format_args!("%{byte:02X}"));
@@ -485,8 +493,8 @@ pub fn put_path_segment(segment: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends Location with the host, path and query of `request`, as they were received: they are valid parts of a URL
-/// since the request was parsed. As the host is followed by a slash, no path names another one.
+/// Appends Location with the host, path and query of `request`. As the host is followed by a slash, no path names
+/// another one.
 fn put_https_location(request: &Request<'_>, port: u16, out: &mut Vec<u8>) {
     let (Some(host), Target::Path { path, query }) = (request.host, request.target) else { return };
     out.extend_from_slice(b"Location: https://");
@@ -494,10 +502,10 @@ fn put_https_location(request: &Request<'_>, port: u16, out: &mut Vec<u8>) {
     if port != HTTPS_PORT {
         put_number(b":", u64::from(port), out);
     }
-    out.extend_from_slice(path);
+    put_received(path, out);
     if let Some(query) = query {
         out.push(b'?');
-        out.extend_from_slice(query);
+        put_received(query, out);
     }
     out.extend_from_slice(CRLF);
 }

@@ -31,7 +31,7 @@ pub enum Target<'b> {
     Path {
         /// Starts with a slash; its percent-encodings are valid.
         path: &'b [u8],
-        /// The part after the question mark, if there is one.
+        /// The part after the question mark, if there is one. A percent sign in it may begin no encoding.
         query: Option<&'b [u8]>,
     },
     /// asterisk-form: the server itself, for OPTIONS.
@@ -82,7 +82,8 @@ impl<'b> Target<'b> {
             None => (target, None),
             Some(at) => (&target[..unescaped + at], Some(&target[unescaped + at + 1..])),
         };
-        let is_valid = is_valid_part(&path[unescaped..], PATH) && query.is_none_or(|query| is_valid_part(query, QUERY));
+        let is_valid = is_valid_part(&path[unescaped..], PATH)
+            && query.is_none_or(|query| unescaped_bytes(query, QUERY) == query.len());
         // RFC 9110 §4.2.3: an empty path is equivalent to "/".
         let path = if path.is_empty() { b"/" } else { path };
         is_valid.then_some(Target::Path { path, query })

@@ -4,7 +4,7 @@
 use crate::bind_key::{from_private, to_private};
 use crate::zone_key::ZonePrivateKey;
 use crate::zone_keys::{KeyFolder, ZoneKeys};
-use sanderling_config::{DomainName, ZONE_KEYS, zone_file_name};
+use sanderling_config::{DomainName, ZONE_KEYS, without_byte_order_mark, zone_file_name};
 use sanderling_dns::rdata::PresentationFormat;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_dns::{Name, NameBuf, Rtype};
@@ -151,9 +151,14 @@ type FoundKey = (u16, Vec<u8>, Algorithm, Zeroizing<Vec<u8>>);
 /// The flags, the public key, the algorithm and the private key as PKCS#8.
 fn read_files(zone: &DomainName, private_file: &Path) -> Result<FoundKey, String> {
     let of = |path: &Path, problem: String| format!("{}: {problem}", path.display());
-    let read = |path: &Path| fs::read_to_string(path).map(Zeroizing::new).map_err(|error| of(path, error.to_string()));
-    let (private, public_file) = (read(private_file)?, private_file.with_extension("key"));
-    let rdata = dnskey(zone, &read(&public_file)?).map_err(|problem| of(&public_file, problem))?;
+    let read = |path: &Path| fs::read(path).map(Zeroizing::new).map_err(|error| of(path, error.to_string()));
+    let text = |path: &Path, content: &[u8]| {
+        let text = str::from_utf8(without_byte_order_mark(content)).map(|text| Zeroizing::new(text.to_owned()));
+        text.map_err(|_| of(path, "it is not valid UTF-8".to_owned()))
+    };
+    let (private, public_file) = (text(private_file, &read(private_file)?)?, private_file.with_extension("key"));
+    let public = text(&public_file, &read(&public_file)?)?;
+    let rdata = dnskey(zone, &public).map_err(|problem| of(&public_file, problem))?;
     let Some((&[flags_high, flags_low, _, algorithm], public_key)) = rdata.split_first_chunk() else {
         return Err(of(&public_file, "the DNSKEY record is too short".to_owned()));
     };

@@ -119,7 +119,7 @@ const DECIMALS: [([u8; 4], usize); 256] = {
 };
 
 fn put_address(address: IpAddr, out: &mut Vec<u8>) {
-    match address.to_canonical() {
+    match address {
         IpAddr::V4(address) => {
             let (mut text, mut length) = ([0; 16], 0);
             for byte in address.octets() {
@@ -136,7 +136,7 @@ fn put_address(address: IpAddr, out: &mut Vec<u8>) {
 
 /// The first 24 bits of an IPv4 address, the first 48 of an IPv6 address.
 fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
+    match address {
         IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & (!0 << 8)).into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (!0 << 80)).into(),
     }

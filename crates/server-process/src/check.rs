@@ -19,6 +19,7 @@ use sanderling_ipc::secrets::{CertificateContent, NoCertificate, PassedCertifica
 use sanderling_os::process::effective_uid;
 use sanderling_zone_files::{self as zone_files, Derivations};
 use serde::Serialize;
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// How `check` judges and reports.
@@ -190,8 +191,9 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     loaded.warnings.extend(signed_zone_checks::risks(config, &loaded.snapshot));
     loaded.warnings.extend(config.state.iter().flat_map(|state| config.abandoned_signatures(state)));
     loaded.warnings.extend(switch_problem);
+    let ports: Vec<u16> = config.http_listen.iter().chain(&config.https_listen).map(SocketAddr::port).collect();
     for (site, opened) in config.sites.iter().zip(loaded.snapshot.sites.all()) {
-        loaded.warnings.extend(site_lint::lint(opened, &site.document_root, &site.location, &config.limits));
+        loaded.warnings.extend(site_lint::lint(opened, &site.document_root, &ports, &site.location, &config.limits));
     }
     Ok((loaded, certificates, name.filter(|_| config.user_and_group.is_none())))
 }

@@ -14,7 +14,7 @@ pub(crate) fn set_client_policies(config: &Config, snapshot: &mut Snapshot) {
 
 /// The rule for paths that only some clients may request.
 pub(crate) fn access_rule(rule: &ConfiguredAccessRule) -> AccessRule {
-    AccessRule { pattern: rule.pattern.clone(), allow: rule.allow.as_deref().map(networks), deny: networks(&rule.deny) }
+    AccessRule { allow: rule.allow.as_deref().map(networks), deny: networks(&rule.deny) }
 }
 
 fn policy(limit: &RateLimit) -> RateLimitPolicy {
@@ -22,7 +22,7 @@ fn policy(limit: &RateLimit) -> RateLimitPolicy {
 }
 
 fn networks(networks: &[(IpAddr, u8)]) -> Vec<IpNetwork> {
-    networks.iter().map(|&(address, prefix_bits)| IpNetwork { address, prefix_bits }).collect()
+    networks.iter().map(|&(address, prefix_bits)| IpNetwork::new(address, prefix_bits)).collect()
 }
 
 fn http_clients(config: &Config) -> HttpClients {

@@ -34,8 +34,8 @@ use sanderling_ipc::derived::DerivedSet;
 use sanderling_os::clock::unix_seconds;
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
-use sanderling_server::{Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
-use sanderling_site_rules::{FileOptions, RuleSet};
+use sanderling_server::{ProtectionRules, Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
+use sanderling_site_rules::{FileOptions, ProtectedPaths, RuleSet};
 use sanderling_zone_files::{
     self as zone_files, AddedRecords, Denial, Derivations, Failure, MergedUpdates, PriorUpdates, ReadZone,
     StoreRequest, ZoneDerivation, ZoneSources, ZoneUpdates,
@@ -396,6 +396,7 @@ impl Loader {
                     previous_roots: previous_indexes,
                     media_types: options.media_types.clone(),
                     files: options.files.clone(),
+                    protected: options.protected_paths(),
                 };
                 (self.id_of(key), Root::Directory(root.directory))
             }
@@ -570,6 +571,13 @@ impl Loader {
     }
 }
 
+/// The paths of a site with these options that only some clients may request.
+fn protection_of(options: &sanderling_config::SiteOptions, errors: &mut Vec<Diagnostic>) -> ProtectionRules {
+    let access = options.rules.access.iter().map(|rule| (rule.pattern.clone(), client_policy::access_rule(rule)));
+    let auth = options.rules.auth.iter().map(|rule| (rule.pattern.clone(), users_files::load(rule, errors)));
+    ProtectionRules::new(access.collect(), auth.collect(), &options.files)
+}
+
 /// What a site with these options does besides serving files.
 fn rules_of(options: &sanderling_config::SiteOptions, errors: &mut Vec<Diagnostic>) -> Option<Box<SiteRules>> {
     let rules = SiteRules {
@@ -583,8 +591,7 @@ fn rules_of(options: &sanderling_config::SiteOptions, errors: &mut Vec<Diagnosti
         )),
         cors: options.rules.cors.clone(),
         caches_fingerprinted: options.rules.caches_fingerprinted,
-        auth: options.rules.auth.iter().map(|rule| users_files::load(rule, errors)).collect(),
-        access: options.rules.access.iter().map(client_policy::access_rule).collect(),
+        protection: protection_of(options, errors),
         own_rules: Arc::new(RuleSet::new(options.rules.redirects.clone(), options.rules.fields.clone())),
         file_rules: Arc::default(),
     };
@@ -858,6 +865,7 @@ struct SiteKey {
     previous_roots: Vec<usize>,
     media_types: Vec<(String, String)>,
     files: FileOptions,
+    protected: [ProtectedPaths; 2],
 }
 
 fn open_directory(path: &Path) -> io::Result<(Directory, DirectoryId)> {

@@ -13,7 +13,7 @@ use sanderling_config::Limits;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::log;
 use sanderling_http::{PathTraits, SitePath, media_type};
-use sanderling_server::{LinkError, LinkUse, OpenFilesOptions, Root, Site, SiteOptions, link_error};
+use sanderling_server::{LinkError, LinkUse, OpenFilesOptions, Root, Served, Site, SiteOptions, link_error};
 use sanderling_site_rules::RedirectExample;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -36,7 +36,14 @@ const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
 const STORED: [&str; 12] = ["bin", "dat", "deb", "dmg", "exe", "img", "iso", "msi", "pkg", "rpm", "so", "dll"];
 
 /// Checks the files of `site`, whose document root the configuration has as `document_root`, at `location`.
-pub(crate) fn lint(site: &Arc<Site>, document_root: &Path, location: &Location, limits: &Limits) -> Vec<Diagnostic> {
+/// `ports`: those at which the server listens for HTTP and HTTPS.
+pub(crate) fn lint(
+    site: &Arc<Site>,
+    document_root: &Path,
+    ports: &[u16],
+    location: &Location,
+    limits: &Limits,
+) -> Vec<Diagnostic> {
     let Root::Directory(root) = &site.root else { return Vec::new() };
     // Pages must not need files of earlier releases.
     let options = SiteOptions { previous_roots: Vec::new(), ..site.options.clone() };
@@ -44,6 +51,7 @@ pub(crate) fn lint(site: &Arc<Site>, document_root: &Path, location: &Location, 
         site: Arc::new(Site { options, ..Site::clone(site) }),
         root: root.real_path().to_owned(),
         document_root: document_root.to_owned(),
+        ports: ports.to_owned(),
         files: open_files_options(limits),
         budget: ReadBudget::new(limits.check_read_bytes_max),
         decoded_bytes_max: limits.compressed_file_bytes_max.min(limits.compressed_content_bytes_max / 4),
@@ -63,6 +71,7 @@ struct Lint {
     root: PathBuf,
     /// The document root as messages name it.
     document_root: PathBuf,
+    ports: Vec<u16>,
     files: OpenFilesOptions,
     budget: ReadBudget,
     /// Bytes that a precompressed file without a file beside it may become.
@@ -187,7 +196,7 @@ impl Lint {
     /// Adds the links of a document.
     fn collect(&mut self, path: &[u8], content: &[u8], page: PageReferences) {
         let end = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
-        let site = SiteHosts { hosts: &self.site.hosts };
+        let site = SiteHosts { hosts: &self.site.hosts, ports: &self.ports };
         // A percent sign in the name of a directory is one of the file system.
         let own = format!("/{}", String::from_utf8_lossy(&path[..end]).replace('%', "%25"));
         let Some(directory) = page.base.map_or_else(|| Some(own.clone()), |base| site.base(&own, &base)) else {
@@ -224,10 +233,11 @@ impl Lint {
         });
         warnings.extend(limited(unknown.collect(), "extensions", location));
         let host = self.site.hosts.first().map(String::as_bytes);
+        let served = Served { files: &self.files, ports: &self.ports };
         let broken = self.links.iter().filter_map(|(link, (place, count))| {
             let link_use = if link.1 { LinkUse::Navigation } else { LinkUse::Resource };
             let others = if *count > 1 { format!(", as do {} other links to it", count - 1) } else { String::new() };
-            let (problem, remedy) = match link_error(&self.site, host, link.0.as_bytes(), link_use, &self.files)? {
+            let (problem, remedy) = match link_error(&self.site, host, link.0.as_bytes(), link_use, served)? {
                 LinkError::Status(status) => {
                     (format!("gets status {}", status.code()), format!("add the file of {}", link.0))
                 }
@@ -288,7 +298,8 @@ impl Lint {
         let examples = rules.own_rules.redirect_examples().chain(rules.file_rules.redirect_examples());
         for RedirectExample { line, host, path } in examples {
             let request_host = host.or_else(|| self.site.hosts.first().map(String::as_str)).map(str::as_bytes);
-            let error = link_error(&self.site, request_host, &path, LinkUse::Navigation, &self.files);
+            let served = Served { files: &self.files, ports: &self.ports };
+            let error = link_error(&self.site, request_host, &path, LinkUse::Navigation, served);
             let Some(LinkError::Circle(locations)) = error else { continue };
             let start = locations.iter().position(|one| Some(one) == locations.last()).unwrap_or_default();
             // Each rule of a circle leads into it. A rule that makes paths longer and longer catches what any other

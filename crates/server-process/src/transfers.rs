@@ -70,7 +70,7 @@ fn key_of(file: &TsigKeyFile, secret: &[u8]) -> TsigKey {
 pub(crate) fn transfer_policy(config: &Config, outgoing: &Arc<OutgoingTransfers>) -> Arc<TransferPolicy> {
     let rules = |transfers: &ZoneTransfers| {
         let rule = |rule: sanderling_config::TransferRule| TransferRule {
-            network: rule.network.map(|(address, prefix_bits)| IpNetwork { address, prefix_bits }),
+            network: rule.network.map(|(address, prefix_bits)| IpNetwork::new(address, prefix_bits)),
             key: rule.key.as_ref().map(wire_name),
         };
         transfers.rules().map(rule).collect::<Vec<_>>()
@@ -84,7 +84,7 @@ pub(crate) fn notify_policy(config: &Config, inbox: &Arc<NotifyInbox>) -> Option
     let rule = |primary: &Primary| {
         let address = primary.address.ip();
         let prefix_bits = if address.is_ipv4() { 32 } else { 128 };
-        TransferRule { network: Some(IpNetwork { address, prefix_bits }), key: primary.key.as_ref().map(wire_name) }
+        TransferRule { network: Some(IpNetwork::new(address, prefix_bits)), key: primary.key.as_ref().map(wire_name) }
     };
     let rules = |zone: &SecondaryZone| zone.primaries.iter().map(rule).collect();
     let catalogs: Vec<SecondaryZone> = config.catalogs.iter().filter_map(Catalog::secondary_zone).collect();

@@ -1,6 +1,7 @@
 //! Reads the files of users that may log in to some paths.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
+use sanderling_config::without_byte_order_mark;
 use sanderling_server::{AuthRule, Users};
 use std::io::{self, Read};
 use std::path::Path;
@@ -17,12 +18,12 @@ pub(crate) fn load(rule: &sanderling_config::AuthRule, errors: &mut Vec<Diagnost
         errors.push(Diagnostic::error(rule.location.clone(), Problem::new(message, remedy)));
         Vec::new()
     });
-    let (users, problems) = Users::parse(&content);
+    let (users, problems) = Users::parse(without_byte_order_mark(&content));
     for (line, message, remedy) in problems {
         let location = Location::Position { file: rule.users_file.clone(), line, column: 1 };
         errors.push(Diagnostic::error(location, Problem::new(format!("{message}; the line is skipped"), remedy)));
     }
-    AuthRule { pattern: rule.pattern.clone(), realm: rule.realm.clone(), users: Arc::new(users) }
+    AuthRule { realm: rule.realm.clone(), users: Arc::new(users) }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

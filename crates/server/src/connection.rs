@@ -326,14 +326,13 @@ impl<'s> Connection<'s> {
     fn receive_proxy_header(&mut self, context: &mut Context<'_, 's>) -> io::Result<bool> {
         let header = self.transport.receive_proxy_header(&mut context.buffers.input);
         let header = header.inspect_err(|_| context.metrics.add(Counter::ProxyHeadersRefused, 1))?;
-        let ProxyHeader::Received(client) = header else { return Ok(false) };
-        if let Some(client) = client
+        if let ProxyHeader { client: Some(client) } = header
             && self.permit.pass_to(client).is_err()
         {
             context.metrics.add(Counter::HttpOverClientLimit, 1);
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
-        Ok(true)
+        Ok(!self.transport.awaits_proxy_header())
     }
 
     /// Does what can be done of the handshake; whether it is complete. The deadline of the first request begins then.

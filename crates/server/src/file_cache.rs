@@ -80,7 +80,17 @@ pub(crate) enum Lookup<'f, 's> {
     Pending,
 }
 
-impl Lookup<'_, '_> {
+impl<'s> Lookup<'_, 's> {
+    /// The file that answers the request, unless the path has none.
+    #[inline]
+    pub(crate) fn file(&self) -> Option<&Ref<'s, FileKey, OpenFile>> {
+        match self {
+            Lookup::Cached(file) => Some(file),
+            Lookup::Opened(file) | Lookup::Fallback(file) | Lookup::NotFoundPage(file) => Some(file),
+            Lookup::Failed(_) | Lookup::Pending => None,
+        }
+    }
+
     /// Counts the result for a request that has waited for `job_count` jobs.
     #[inline]
     pub(crate) fn count(&self, job_count: u8, metrics: &ThreadMetrics) {

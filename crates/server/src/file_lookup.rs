@@ -13,6 +13,7 @@ use crate::open_file::{
     Alternatives, Blocking, FileError, FileKey, LookupContext, OpenError, OpenFile, Purpose, RetryAfter, Storage,
     UnreadFile, file_error,
 };
+use crate::protection::Protection;
 use crate::sites::{BuiltinFile, Root, Site, ancestors};
 use sanderling_http::{
     CanonicalUrl, ContentCoding, FileMetadata, FileTime, Negotiation, PathTraits, Representation, media_type,
@@ -259,7 +260,10 @@ impl FileLookup {
     fn open(&self, path: &[u8], is_unwatchable: bool, attempt: Attempt<'_>) -> Result<LookupResult, OpenError> {
         let Attempt { context, gauges, .. } = attempt;
         match &self.site.root {
-            Root::Builtin(files) => find_builtin(files, path, context, gauges).map(LookupResult::New),
+            Root::Builtin(files) => {
+                let protection = self.site.options.protection_of_file(path);
+                find_builtin(files, path, protection, context, gauges).map(LookupResult::New)
+            }
             Root::Directory(root) => self.open_on_disk(root, path, is_unwatchable, attempt),
             Root::Unavailable => Err(FileError::Unavailable.into()),
         }
@@ -292,8 +296,9 @@ impl FileLookup {
         // A file may always have one descriptor; a precompressed one without a descriptor left is left out.
         let storage = limits.allocate(uncompressed.file.metadata.length_bytes).unwrap_or(Storage::Descriptor);
         precompressed.allocate(&uncompressed.file.metadata, &mut limits);
-        let cached =
-            cached.filter(|cached| cached.is_same_version(&uncompressed.file.metadata, precompressed.metadata()));
+        let protection = self.site.options.protection_of_file(path);
+        let cached = cached
+            .filter(|cached| cached.is_same_version(&uncompressed.file.metadata, precompressed.metadata(), protection));
         // If the directories of the path are watched, a new symbolic link there invalidates the entry.
         let is_watched = cached.is_some_and(OpenFile::is_watched);
         let has_symlinks = !is_watched && (uncompressed.has_symlink_in_path(root) || precompressed.has_symlinks(root));
@@ -323,7 +328,7 @@ impl FileLookup {
             true => Alternatives::None,
             false => precompressed_variants(coded, fields, context, gauges),
         };
-        Ok(LookupResult::New(OpenFile::new(uncompressed, alternatives, is_unwatchable, context)))
+        Ok(LookupResult::New(OpenFile::new(uncompressed, alternatives, protection, is_unwatchable, context)))
     }
 
     /// What the heads of the file have besides: in a site with a fallback, what paths without a file get depends on
@@ -430,6 +435,7 @@ fn is_beneath(real: &Path, root: &Directory, path: &[u8]) -> bool {
 fn find_builtin(
     files: &'static [BuiltinFile],
     path: &[u8],
+    protection: Protection,
     context: LookupContext,
     gauges: &Arc<Gauges>,
 ) -> Result<OpenFile, OpenError> {
@@ -449,7 +455,7 @@ fn find_builtin(
     let representation =
         Representation::new(&metadata, Some(file.bytes), media_type(path), Negotiation::None, b"", context.unix_s);
     let uncompressed = FileVariant::builtin(file.bytes, representation, gauges);
-    Ok(OpenFile::new(uncompressed, Alternatives::None, true, context))
+    Ok(OpenFile::new(uncompressed, Alternatives::None, protection, true, context))
 }
 
 #[cfg(test)]

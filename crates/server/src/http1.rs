@@ -372,13 +372,14 @@ impl Http1 {
                     }
                     None => {
                         let waiter = (context.waiter, self.job_count > 0);
-                        match context.files.open(site, path, waiter, context.clock) {
+                        let found = match context.files.open(site, path, waiter, context.clock) {
                             Lookup::Failed(error) => {
                                 let asked = (site, path, request);
                                 context.files.open_instead(error, asked, is_substitute, waiter, context.clock)
                             }
                             found => found,
-                        }
+                        };
+                        Ruling::checked(ruling, found)
                     }
                 };
                 if MAY_LOG {

@@ -338,9 +338,8 @@ impl<'s> Http2<'s> {
         let (peer, connection) = (connection, &ConnectionInfo { client: &client, ..*connection });
         let mut origin = Origin::new(ended.map_or(clock.now_ms(), |ended| ended.since_ms));
         let (path, lookup);
-        // The page of an error, if that is a file.
-        let mut page = None;
-        let mut hit = Err(LookupError::NotLookedUp);
+        // The file, and the page of an error, if that is a file.
+        let (mut hit, mut page) = (Err(LookupError::NotLookedUp), None);
         let (mut ruling, mut is_substitute) = (None, false);
         let response = match &parsed {
             Ok(Parsed::Complete { request: parsed, head_bytes }) => {
@@ -387,13 +386,14 @@ impl<'s> Http2<'s> {
                     (None, _) => (Err(LookupError::MisdirectedRequest), None),
                     (Some(site), Some(Ok(path))) => {
                         let asked = (site, path, parsed);
-                        lookup = match ended {
+                        let found = match ended {
                             Some(Err(error)) => Lookup::Failed(error),
                             _ => match files.open(site, path, waiter, clock) {
                                 Lookup::Failed(error) => files.open_instead(error, asked, is_substitute, waiter, clock),
                                 found => found,
                             },
                         };
+                        lookup = Ruling::checked(ruling.as_ref(), found);
                         lookup.count(job_count, metrics);
                         is_substitute |= matches!(lookup, Lookup::Fallback(_));
                         let may_transform = || ruling.as_ref().is_none_or(|ruling| ruling.fields.may_transform());

@@ -18,8 +18,6 @@ pub struct HttpClients {
 
 impl HttpClients {
     pub(crate) fn is_trusted(&self, address: IpAddr) -> bool {
-        // A listener of IPv6 alone has clients with IPv4 under such addresses, if the system maps them.
-        let address = address.to_canonical();
         self.trusted_proxies.iter().any(|network| network.contains(address))
     }
 

@@ -97,7 +97,7 @@ pub use file_cache::CacheStats;
 pub use frame_stream::FrameStream;
 pub use http_clients::HttpClients;
 pub use lifecycle::{DrainMode, State};
-pub use link_target::{LinkError, LinkUse, link_error};
+pub use link_target::{LinkError, LinkUse, Served, is_own_authority, link_error};
 pub use log_lines::RequestLog;
 pub use log_queue::{LogStatus, LogTarget};
 pub use mail_policies::MailPolicies;
@@ -106,7 +106,7 @@ pub use notify::{NotifyInbox, NotifyPolicy, ReceivedNotify};
 pub use options::{
     CompressionOptions, DnsOptions, HttpOptions, OpenFilesOptions, Options, PasswordOptions, StatisticsOptions,
 };
-pub use protection::{AccessRule, AuthRule};
+pub use protection::{AccessRule, AuthRule, ProtectionRules};
 pub use query_log::QueryLog;
 pub use rate_limit_policy::{IpNetwork, RateLimitPolicy};
 pub use sanderling_http2::Limits as Http2Limits;

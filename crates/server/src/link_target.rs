@@ -27,8 +27,31 @@ pub enum LinkUse {
     Resource,
 }
 
+/// What is served, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Served<'o> {
+    /// Which files are served.
+    pub files: &'o OpenFilesOptions,
+    /// The ports at which the server listens for HTTP and HTTPS.
+    pub ports: &'o [u16],
+}
+
 /// What a link is for, and which files are served.
 type LinkOptions<'o> = (LinkUse, &'o OpenFilesOptions);
+
+/// Whether `authority` of a URL, a host and perhaps a port, is one of a site with these hosts. At a port that is none
+/// of its `ports`, and not the usual one, another server of the same host answers.
+pub fn is_own_authority(authority: &[u8], hosts: &[String], ports: &[u16]) -> bool {
+    let (host, port) = match memchr::memchr(b':', authority) {
+        Some(at) => (&authority[..at], &authority[at + 1..]),
+        None => (authority, &b""[..]),
+    };
+    let is_own_port = || {
+        let number = str::from_utf8(port).ok().and_then(|port| port.parse().ok());
+        port.is_empty() || number.is_some_and(|port| matches!(port, 80 | 443) || ports.contains(&port))
+    };
+    hosts.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(host)) && is_own_port()
+}
 
 /// Why a link does not lead to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,13 +64,13 @@ pub enum LinkError {
 }
 
 /// What is wrong with a link to `target`, a path and perhaps a query, within `site`: `None` if it leads to a file,
-/// perhaps by redirects, or to another site. `host` is that of the request, and `files` says which files are served.
+/// perhaps by redirects, or to another site. `host` is that of the request.
 pub fn link_error(
     site: &Arc<Site>,
     host: Option<&[u8]>,
     target: &[u8],
     link_use: LinkUse,
-    files: &OpenFilesOptions,
+    Served { files, ports }: Served<'_>,
 ) -> Option<LinkError> {
     let first_host = host;
     let mut url = Url { is_https: true, host: host.map(<[u8]>::to_vec), target: target.to_vec() };
@@ -59,7 +82,7 @@ pub fn link_error(
             Ok(Some(location)) => location,
             Err(status) => return Some(LinkError::Status(status)),
         };
-        url = redirected(site, url, &location)?;
+        url = redirected(site, ports, url, &location)?;
         locations.push(if url.host.as_deref() == first_host { url.target.clone() } else { location });
         if visited.contains(&url) || visited.len() > REDIRECTS_MAX {
             return Some(LinkError::Circle(locations));
@@ -78,7 +101,7 @@ struct Url {
 }
 
 /// What a client requests that was redirected from `url` to `location`; `None` if it is of another site.
-fn redirected(site: &Site, url: Url, location: &[u8]) -> Option<Url> {
+fn redirected(site: &Site, ports: &[u16], url: Url, location: &[u8]) -> Option<Url> {
     let location = location.split(|&byte| byte == b'#').next().unwrap_or_default();
     if location.starts_with(b"/") && !location.starts_with(b"//") {
         return Some(Url { target: location.to_vec(), ..url });
@@ -88,7 +111,7 @@ fn redirected(site: &Site, url: Url, location: &[u8]) -> Option<Url> {
         schemes.iter().find_map(|&(scheme, is_https)| Some((location.strip_prefix(scheme)?, is_https)))?;
     let (host, target) = after_scheme.split_at(memchr::memchr2(b'/', b'?', after_scheme).unwrap_or(after_scheme.len()));
     let name = host.split(|&byte| byte == b':').next().unwrap_or_default();
-    site.hosts.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name)).then_some(())?;
+    is_own_authority(host, &site.hosts, ports).then_some(())?;
     let slash: &[u8] = if target.starts_with(b"/") { b"" } else { b"/" };
     Some(Url { is_https, host: Some(name.to_ascii_lowercase()), target: [slash, target].concat() })
 }

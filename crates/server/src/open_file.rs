@@ -8,6 +8,7 @@ use crate::clock::Milliseconds;
 use crate::compression::OnDemand;
 use crate::disk_file::{DiskFile, cached_tail};
 use crate::file_variant::{FileContent, FileVariant, FileVersion, is_older};
+use crate::protection::Protection;
 use crate::sites::Site;
 use sanderling_http::{CanonicalUrl, ContentCoding, Request, SitePath, negotiate_coding};
 use sanderling_os::error::ErrorClass;
@@ -95,6 +96,8 @@ impl FileKey {
 pub(crate) struct OpenFile {
     uncompressed: FileVariant,
     alternatives: Alternatives,
+    /// What protects the file, whatever path it was found for.
+    pub(crate) protection: Protection,
     /// When the file system was last asked.
     checked_ms: AtomicU64,
     /// The kernel reports changes of the file.
@@ -252,12 +255,14 @@ impl OpenFile {
     pub(crate) fn new(
         uncompressed: FileVariant,
         alternatives: Alternatives,
+        protection: Protection,
         is_unwatchable: bool,
         context: LookupContext,
     ) -> OpenFile {
         OpenFile {
             uncompressed,
             alternatives,
+            protection,
             checked_ms: AtomicU64::new(context.now_ms),
             is_watched: AtomicBool::new(false),
             is_unwatchable,
@@ -377,14 +382,16 @@ impl OpenFile {
         self.uncompressed.metadata.is_some()
     }
 
-    /// Whether the entry has these results of `fstat`, in these codings.
+    /// Whether the entry has these results of `fstat`, in these codings, and this protection.
     pub(crate) fn is_same_version<'f>(
         &self,
         uncompressed: &'f Metadata,
         coded: impl Iterator<Item = (ContentCoding, &'f Metadata)>,
+        protection: Protection,
     ) -> bool {
         let cached = self.precompressed().iter().map(|(coding, variant)| (*coding, variant.metadata.as_ref()));
-        self.uncompressed.metadata.as_ref() == Some(uncompressed)
+        self.protection == protection
+            && self.uncompressed.metadata.as_ref() == Some(uncompressed)
             && cached.eq(coded.map(|(coding, metadata)| (coding, Some(metadata))))
     }
 

@@ -1,48 +1,51 @@
 //! The paths of a site that only some clients may request: those with an address of some networks, and those with a
 //! password.
 //!
-//! [`Ruling`](crate::site_rules::Ruling) looks for the protection of the path of a request and of the file that is
-//! served for it. The rules are the operator's; nothing here changes them.
+//! [`Ruling`](crate::site_rules::Ruling) looks for the protection of the path of a request, and of the file that was
+//! found for it, whichever way led to it. The rules are the operator's; nothing here changes them.
 
 use crate::rate_limit_policy::IpNetwork;
 use crate::users::Users;
-use sanderling_site_rules::{Pattern, RequestPath};
+use sanderling_site_rules::{FileOptions, Pattern, ProtectedPaths};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Paths that only clients with some addresses may request.
+/// Clients that may request some paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRule {
-    /// The paths.
-    pub pattern: Pattern,
     /// The clients that may; `None`: all.
     pub allow: Option<Vec<IpNetwork>>,
     /// Those of them that may not.
     pub deny: Vec<IpNetwork>,
 }
 
-/// Paths that need a password.
+/// A password that some paths need.
 #[derive(Clone, Debug)]
 pub struct AuthRule {
-    /// The paths.
-    pub pattern: Pattern,
     /// What the client is told to log in to.
     pub realm: String,
     /// Those that may log in.
     pub users: Arc<Users>,
 }
 
-/// The rules that protect a path. Both must be satisfied.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Protection<'r> {
-    pub(crate) access: Option<&'r AccessRule>,
-    pub(crate) auth: Option<&'r AuthRule>,
+/// All rules of a site that protect paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProtectionRules {
+    access: Vec<AccessRule>,
+    auth: Vec<AuthRule>,
+    access_paths: ProtectedPaths,
+    auth_paths: ProtectedPaths,
+}
+
+/// The rules that protect a path, by their positions in [`ProtectionRules`]. Both must be satisfied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Protection {
+    pub(crate) access: Option<u32>,
+    pub(crate) auth: Option<u32>,
 }
 
 impl AccessRule {
     pub(crate) fn admits(&self, client: IpAddr) -> bool {
-        // A listener of IPv6 alone has clients with IPv4 under such addresses, if the system maps them.
-        let client = client.to_canonical();
         let has_client = |networks: &[IpNetwork]| networks.iter().any(|network| network.contains(client));
         !has_client(&self.deny) && self.allow.as_deref().is_none_or(has_client)
     }
@@ -51,52 +54,71 @@ impl AccessRule {
 /// Two rules are equal only if they have the same users, loaded at the same time.
 impl PartialEq for AuthRule {
     fn eq(&self, other: &AuthRule) -> bool {
-        (&self.pattern, &self.realm) == (&other.pattern, &other.realm) && Arc::ptr_eq(&self.users, &other.users)
+        self.realm == other.realm && Arc::ptr_eq(&self.users, &other.users)
     }
 }
 
 impl Eq for AuthRule {}
 
-impl<'r> Protection<'r> {
-    /// The rules for a path, of a request or of a file: the first of each kind that matches. All paths that may lead to
-    /// the same file have the same rules: that of a page without its extension, of a precompressed file, and of a
-    /// directory with its index.
-    pub(crate) fn of(path: &[u8], index: &[String], access: &'r [AccessRule], auth: &'r [AuthRule]) -> Protection<'r> {
-        if access.is_empty() && auth.is_empty() {
-            return Protection::default();
-        }
-        let spellings = spellings_of(path, index);
-        let is_match = |pattern: &Pattern| {
-            spellings.iter().any(|path| {
-                [false, true].into_iter().any(|ends_with_slash| {
-                    pattern.is_match(&RequestPath { is_https: false, host: None, path, ends_with_slash, query: None })
-                })
-            })
-        };
-        Protection {
-            access: access.iter().find(|rule| is_match(&rule.pattern)),
-            auth: auth.iter().find(|rule| is_match(&rule.pattern)),
-        }
+impl ProtectionRules {
+    /// Rules with their patterns, the first of which that matches counts, in a site with these options.
+    pub fn new(
+        access: Vec<(Pattern, AccessRule)>,
+        auth: Vec<(Pattern, AuthRule)>,
+        files: &FileOptions,
+    ) -> ProtectionRules {
+        let (access_patterns, access) = access.into_iter().unzip();
+        let (auth_patterns, auth) = auth.into_iter().unzip();
+        let paths = |patterns| ProtectedPaths::new(patterns, files);
+        ProtectionRules { access, auth, access_paths: paths(access_patterns), auth_paths: paths(auth_patterns) }
+    }
+
+    /// Whether there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.access.is_empty() && self.auth.is_empty()
+    }
+
+    /// The paths, on which entries of the open-file cache depend.
+    pub fn paths(&self) -> [&ProtectedPaths; 2] {
+        [&self.access_paths, &self.auth_paths]
+    }
+
+    /// What protects the file at this path, or a request for it that is not looked up yet.
+    pub(crate) fn of_file(&self, path: &[u8]) -> Protection {
+        self.find(|paths| paths.find_for_file(path))
+    }
+
+    /// What would protect a file for this path of a request, of which there is none: nothing must show that.
+    pub(crate) fn of_missing(&self, path: &[u8], ends_with_slash: bool) -> Protection {
+        self.find(|paths| paths.find_for_missing(path, ends_with_slash))
+    }
+
+    fn find(&self, find: impl Fn(&ProtectedPaths) -> Option<usize>) -> Protection {
+        let [access, auth] =
+            self.paths().map(|paths| find(paths).map(|position| u32::try_from(position).expect("rules are few")));
+        Protection { access, auth }
+    }
+
+    /// The rule at a position of a [`Protection`].
+    pub(crate) fn access(&self, position: u32) -> &AccessRule {
+        &self.access[position as usize]
+    }
+
+    /// The rule at a position of a [`Protection`].
+    pub(crate) fn auth(&self, position: u32) -> &AuthRule {
+        &self.auth[position as usize]
     }
 }
 
-/// The paths that may lead to the same file as `path`.
-fn spellings_of(path: &[u8], index: &[String]) -> Vec<Vec<u8>> {
-    let mut paths = vec![path.to_vec()];
-    for coding in [&b".br"[..], b".zst", b".gz"] {
-        paths.extend(path.strip_suffix(coding).map(<[u8]>::to_vec));
+impl Protection {
+    /// Whether a client that satisfies all of `satisfied` satisfies this too.
+    #[inline]
+    pub(crate) fn is_implied_by(self, satisfied: &[Protection]) -> bool {
+        let has = |rule: Option<u32>, of: fn(&Protection) -> Option<u32>| {
+            rule.is_none() || satisfied.iter().any(|protection| of(protection) == rule)
+        };
+        has(self.access, |protection| protection.access) && has(self.auth, |protection| protection.auth)
     }
-    for base in paths.clone() {
-        paths.extend(base.strip_suffix(b".html").map(<[u8]>::to_vec));
-        paths.push([&base, &b".html"[..]].concat());
-        for name in index.iter().map(String::as_bytes) {
-            let separator: &[u8] = if base.is_empty() { b"" } else { b"/" };
-            paths.push([&base, separator, name].concat());
-            let directory = base.strip_suffix(name).filter(|rest| rest.is_empty() || rest.ends_with(b"/"));
-            paths.extend(directory.map(|rest| rest.strip_suffix(b"/").unwrap_or(rest).to_vec()));
-        }
-    }
-    paths
 }
 
 #[cfg(test)]
@@ -106,7 +128,7 @@ mod tests {
     fn networks(texts: &[&str]) -> Vec<IpNetwork> {
         let network = |text: &&str| {
             let (address, bits) = text.split_once('/').expect("a prefix");
-            IpNetwork { address: address.parse().expect("an address"), prefix_bits: bits.parse().expect("bits") }
+            IpNetwork::new(address.parse().expect("an address"), bits.parse().expect("bits"))
         };
         texts.iter().map(network).collect()
     }
@@ -114,8 +136,7 @@ mod tests {
     #[test]
     fn client_must_be_allowed_and_not_denied() {
         let check = |allow: Option<&[&str]>, deny: &[&str], client: &str, expected: bool| {
-            let pattern = Pattern::parse("/*", &[]).expect("a pattern");
-            let rule = AccessRule { pattern, allow: allow.map(networks), deny: networks(deny) };
+            let rule = AccessRule { allow: allow.map(networks), deny: networks(deny) };
             assert_eq!(rule.admits(client.parse().expect("an address")), expected, "{allow:?} {deny:?} {client}");
         };
         let office: &[&str] = &["192.0.2.0/24", "2001:db8::/32"];
@@ -124,13 +145,22 @@ mod tests {
         check(Some(office), &[], "192.0.3.0", false);
         check(Some(office), &[], "2001:db8:ffff::1", true);
         check(Some(office), &[], "2001:db9::1", false);
-        check(Some(office), &[], "::ffff:192.0.2.1", true);
         check(Some(office), &["192.0.2.7/32"], "192.0.2.7", false);
         check(Some(office), &["192.0.2.7/32"], "192.0.2.8", true);
         check(None, &["192.0.2.0/24"], "192.0.2.7", false);
-        check(None, &["192.0.2.0/24"], "::ffff:192.0.2.7", false);
         check(None, &["192.0.2.0/24"], "198.51.100.1", true);
         check(Some(&["0.0.0.0/0"]), &[], "198.51.100.1", true);
         check(Some(&["0.0.0.0/0"]), &[], "2001:db8::1", false);
+    }
+
+    #[test]
+    fn satisfied_rules_imply_the_same_rules_alone() {
+        let rules = |access, auth| Protection { access, auth };
+        let none = rules(None, None);
+        assert!(none.is_implied_by(&[]) && none.is_implied_by(&[rules(Some(0), None)]));
+        assert!(rules(Some(1), None).is_implied_by(&[rules(Some(0), None), rules(Some(1), Some(0))]));
+        assert!(rules(Some(1), Some(2)).is_implied_by(&[rules(Some(1), None), rules(None, Some(2))]));
+        assert!(!rules(Some(1), Some(2)).is_implied_by(&[rules(Some(1), None), rules(None, Some(1))]));
+        assert!(!rules(None, Some(0)).is_implied_by(&[]));
     }
 }

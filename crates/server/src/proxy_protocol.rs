@@ -1,11 +1,14 @@
 //! The PROXY protocol, versions 1 and 2 (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>): a proxy says
 //! in front of the bytes of a connection from which client they are.
+//!
+//! Of version 2 only the addresses are read. What follows them, up to 64 KiB, is skipped without being kept: proxies
+//! may add the certificate of the client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-/// Bytes of the longest header that is accepted: of version 2 with more than what proxies add to the addresses.
-pub(crate) const HEADER_BYTES_MAX: usize = 2_048;
+/// Bytes at the start of a header in which the client is, at most: a line of version 1.
+pub(crate) const PARSED_BYTES_MAX: usize = LINE_BYTES_MAX;
 
 /// The first bytes of version 2 (section 2.2).
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -19,9 +22,11 @@ const LINE_BYTES_MAX: usize = 107;
 pub(crate) enum Parsed {
     /// The rest is missing.
     Partial,
-    Complete {
-        /// The client; `None` if the proxy itself speaks, for example to see whether the server is alive.
+    /// The client is known. The rest of the header may be missing, and is to be skipped.
+    Client {
+        /// `None` if the proxy itself speaks, for example to see whether the server is alive.
         client: Option<SocketAddr>,
+        /// Bytes of the whole header.
         header_bytes: usize,
     },
     /// It is no such header.
@@ -51,7 +56,7 @@ fn parse_line(bytes: &[u8]) -> Option<Parsed> {
         "TCP6" => Some(client_of_line::<Ipv6Addr>(words)?),
         _ => return None,
     };
-    Some(Parsed::Complete { client, header_bytes: end + 2 })
+    Some(Parsed::Client { client, header_bytes: end + 2 })
 }
 
 /// The source of `source destination source-port destination-port`.
@@ -60,7 +65,7 @@ fn client_of_line<'l, A: FromStr + Into<IpAddr>>(mut words: impl Iterator<Item =
     let (source, _) = (address()?, address()?);
     let mut port = || words.next().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))?.parse::<u16>().ok();
     let (source_port, _) = (port()?, port()?);
-    words.next().is_none().then(|| SocketAddr::new(source.into(), source_port))
+    words.next().is_none().then(|| SocketAddr::new(source.into().to_canonical(), source_port))
 }
 
 /// Version 2. `None` if it is invalid.
@@ -70,26 +75,29 @@ fn parse_binary(bytes: &[u8]) -> Option<Parsed> {
         return (bytes[..compared] == SIGNATURE[..compared]).then_some(Parsed::Partial);
     };
     let [version_and_command, family_and_protocol, high, low] = *fixed.last_chunk::<4>()?;
-    let header_bytes = FIXED_BYTES + usize::from(u16::from_be_bytes([high, low]));
-    if !fixed.starts_with(SIGNATURE) || version_and_command >> 4 != 2 || header_bytes > HEADER_BYTES_MAX {
+    if !fixed.starts_with(SIGNATURE) || version_and_command >> 4 != 2 {
         return None;
     }
-    let Some(addresses) = bytes.get(FIXED_BYTES..header_bytes) else { return Some(Parsed::Partial) };
+    let rest_bytes = usize::from(u16::from_be_bytes([high, low]));
     // The lengths of the addresses are those of the family; what follows them is for other uses.
-    let port = |offset: usize| addresses.get(offset..offset + 2).map(|port| u16::from_be_bytes([port[0], port[1]]));
-    let client = match (version_and_command & 0xf, family_and_protocol) {
-        (0, _) => None,
-        (1, 0x11) if addresses.len() >= 12 => {
-            Some(SocketAddr::new(Ipv4Addr::from(*addresses.first_chunk::<4>()?).into(), port(8)?))
-        }
-        (1, 0x21) if addresses.len() >= 36 => {
-            Some(SocketAddr::new(Ipv6Addr::from(*addresses.first_chunk::<16>()?).into(), port(32)?))
-        }
+    let address_bytes = match (version_and_command & 0xf, family_and_protocol) {
+        (1, 0x11) => 12,
+        (1, 0x21) => 36,
         // Section 2.2: other families are those of a proxy that hides its client.
-        (1, 0x00 | 0x31) => None,
+        (0, _) | (1, 0x00 | 0x31) => 0,
         _ => return None,
     };
-    Some(Parsed::Complete { client, header_bytes })
+    if rest_bytes < address_bytes {
+        return None;
+    }
+    let Some(addresses) = bytes.get(FIXED_BYTES..FIXED_BYTES + address_bytes) else { return Some(Parsed::Partial) };
+    let port = |offset: usize| addresses.get(offset..offset + 2).map(|port| u16::from_be_bytes([port[0], port[1]]));
+    let client = match address_bytes {
+        12 => Some(SocketAddr::new(Ipv4Addr::from(*addresses.first_chunk::<4>()?).into(), port(8)?)),
+        36 => Some(SocketAddr::new(Ipv6Addr::from(*addresses.first_chunk::<16>()?).to_canonical(), port(32)?)),
+        _ => None,
+    };
+    Some(Parsed::Client { client, header_bytes: FIXED_BYTES + rest_bytes })
 }
 
 #[cfg(test)]
@@ -100,10 +108,13 @@ mod tests {
     fn check(header: &[u8], client: Option<&str>) {
         let client = client.map(|client| client.parse().expect("an address"));
         let with_more = [header, b"GET / HTTP/1.1\r\n\r\n"].concat();
-        assert_eq!(parse(&with_more), Parsed::Complete { client, header_bytes: header.len() });
+        let whole = Parsed::Client { client, header_bytes: header.len() };
+        assert_eq!(parse(&with_more), whole);
         for end in 0..header.len() {
-            assert_eq!(parse(&header[..end]), Parsed::Partial, "{end} bytes");
+            let parsed = parse(&header[..end]);
+            assert!(parsed == Parsed::Partial || (parsed == whole && end >= FIXED_BYTES), "{end} bytes: {parsed:?}");
         }
+        assert_eq!(parse(&header[..header.len().min(PARSED_BYTES_MAX)]), whole);
     }
 
     fn binary(version_and_command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
@@ -138,6 +149,23 @@ mod tests {
     }
 
     #[test]
+    fn header_of_version_2_may_have_any_length() {
+        for length in [2_032, 2_033, 4_096, 65_535 - 12] {
+            check(&binary(0x21, 0x11, &[&IPV4[..], &vec![9; length]].concat()), Some("192.0.2.1:56324"));
+            check(&binary(0x20, 0x00, &vec![9; length]), None);
+        }
+    }
+
+    #[test]
+    fn mapped_client_is_one_of_ipv4() {
+        check(b"PROXY TCP6 ::ffff:192.0.2.1 2001:db8::2 56324 443\r\n", Some("192.0.2.1:56324"));
+        let mut ipv6 = [0; 36];
+        ipv6[10..16].copy_from_slice(&[0xff, 0xff, 192, 0, 2, 1]);
+        ipv6[33] = 80;
+        check(&binary(0x21, 0x21, &ipv6), Some("192.0.2.1:80"));
+    }
+
+    #[test]
     fn anything_else_is_invalid() {
         for bytes in [
             &b"GET / HTTP/1.1\r\n"[..],
@@ -159,7 +187,6 @@ mod tests {
             &binary(0x21, 0x12, &IPV4),
             &binary(0x21, 0x11, &IPV4[..11]),
             &binary(0x21, 0x21, &[0; 35]),
-            &binary(0x21, 0x11, &[0; HEADER_BYTES_MAX])[..20],
         ] {
             assert_eq!(parse(bytes), Parsed::Invalid, "{:?}", String::from_utf8_lossy(bytes));
         }
@@ -177,10 +204,10 @@ mod tests {
                 let at = random.usize(..bytes.len());
                 bytes[at] = random.u8(..);
             }
-            if let Parsed::Complete { header_bytes, .. } = parse(&bytes) {
-                assert!(header_bytes <= bytes.len());
-                assert_eq!(parse(&bytes[..header_bytes]), parse(&bytes), "seed {seed}: {bytes:?}");
-                assert!((0..header_bytes).all(|end| parse(&bytes[..end]) == Parsed::Partial), "seed {seed}: {bytes:?}");
+            let whole = parse(&bytes);
+            if whole != Parsed::Invalid {
+                let is_possible = |end: usize| [whole, Parsed::Partial].contains(&parse(&bytes[..end]));
+                assert!((0..bytes.len()).all(is_possible), "seed {seed}: {bytes:?}");
             }
         }
     }

@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn network_has_the_addresses_with_its_prefix() {
         let check = |network: &str, prefix_bits, client: &str, expected| {
-            let network = IpNetwork { address: address(network), prefix_bits };
+            let network = IpNetwork::new(address(network), prefix_bits);
             let policy = RateLimitPolicy { exempt: vec![network], is_dry_run: false };
             assert_eq!(policy.is_exempt(address(client)), expected, "{network:?} {client}");
         };

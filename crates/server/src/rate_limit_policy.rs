@@ -14,13 +14,25 @@ pub struct RateLimitPolicy {
 /// The addresses with a common prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpNetwork {
-    /// An address of it.
-    pub address: IpAddr,
-    /// Bits of the prefix.
-    pub prefix_bits: u8,
+    address: IpAddr,
+    prefix_bits: u8,
 }
 
+/// Bits of the prefix of IPv4-mapped addresses (RFC 4291 §2.5.5.2).
+const MAPPED_BITS: u8 = 96;
+
 impl IpNetwork {
+    /// The network of `address` with a prefix of so many bits. One of IPv4-mapped addresses is that of IPv4, as clients
+    /// have such addresses nowhere.
+    pub fn new(address: IpAddr, prefix_bits: u8) -> IpNetwork {
+        match (address.to_canonical(), prefix_bits.checked_sub(MAPPED_BITS)) {
+            (IpAddr::V4(of_v4), Some(bits)) if address.is_ipv6() => {
+                IpNetwork { address: of_v4.into(), prefix_bits: bits }
+            }
+            _ => IpNetwork { address, prefix_bits },
+        }
+    }
+
     pub(crate) fn contains(&self, client: IpAddr) -> bool {
         let differing_bits = match (self.address, client) {
             (IpAddr::V4(network), IpAddr::V4(client)) => u128::from(network.to_bits() ^ client.to_bits()) << 96,

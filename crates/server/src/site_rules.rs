@@ -9,9 +9,10 @@ use crate::file_cache::Lookup;
 use crate::file_hit::is_missing;
 use crate::local_files::LocalFiles;
 use crate::metrics::{Counter, ThreadMetrics};
+use crate::open_file::FileError;
 use crate::options::Options;
 use crate::permits::ClientPrefix;
-use crate::protection::{AuthRule, Protection};
+use crate::protection::{AuthRule, Protection, ProtectionRules};
 use crate::request_budget::RequestBudget;
 use crate::sites::{Site, SiteRules, is_address};
 use crate::snapshot::Snapshot;
@@ -31,8 +32,11 @@ const REVALIDATED: &[u8] = b"no-cache";
 pub(crate) struct Ruling<'r> {
     pub(crate) action: Action<'r>,
     pub(crate) fields: ResponseFields<'r>,
-    /// What protects the path of the request, and that of the file. Nothing is answered before it is satisfied.
-    protections: [Protection<'r>; 2],
+    /// The rules that protect paths of the site; `None` if it has none.
+    protection_rules: Option<&'r ProtectionRules>,
+    /// What protects the path of the request, that of another file, the file that was found, and the path without a
+    /// file. Nothing is answered before it is satisfied.
+    protections: [Protection; 4],
 }
 
 /// How a request is answered.
@@ -94,7 +98,12 @@ pub(crate) fn has_rules(request: &Request<'_>, site: Option<&Arc<Site>>, transpo
 impl<'r> Ruling<'r> {
     /// The file is served, and nothing else is done.
     pub(crate) fn of_file() -> Ruling<'r> {
-        Ruling { action: Action::File, fields: ResponseFields::default(), protections: [Protection::default(); 2] }
+        Ruling {
+            action: Action::File,
+            fields: ResponseFields::default(),
+            protection_rules: None,
+            protections: [Protection::default(); 4],
+        }
     }
 
     /// Of what is no request that can be answered. Over HTTPS it counts as one for the host that the client has asked
@@ -170,16 +179,23 @@ impl<'r> Ruling<'r> {
             ruling.fields.edits = edits_of(rules, request, &request_path);
             ruling.action = Action::by_rules(rules, request.method, &request_path);
         }
-        let index = site.map_or(&[][..], |site| &site.options.files.index);
-        ruling.protections[0] = rules.protection(path.as_bytes(), index);
-        if request.is_preflight() {
-            // A browser sends it without a password.
-            ruling.protections[0].auth = None;
-        }
-        if let Some(Ok(other)) = ruling.action.other_path().map(SitePath::parse) {
-            ruling.protections[1] = rules.protection(other.as_bytes(), index);
+        if !rules.protection.is_empty() {
+            ruling.protect(&rules.protection, request, &path);
         }
         ruling
+    }
+
+    /// Finds what protects `path`, and the other path whose file may be served for it.
+    fn protect(&mut self, rules: &'r ProtectionRules, request: &Request<'_>, path: &SitePath<'_>) {
+        self.protection_rules = Some(rules);
+        self.protections[0] = rules.of_file(path.as_bytes());
+        if request.is_preflight() {
+            // A browser sends it without a password.
+            self.protections[0].auth = None;
+        }
+        if let Some(Ok(other)) = self.action.other_path().map(SitePath::parse) {
+            self.protections[1] = rules.of_file(other.as_bytes());
+        }
     }
 }
 
@@ -199,7 +215,7 @@ impl<'r> Ruling<'r> {
         metrics.add(Counter::HttpOverRate, 1);
         if !policy.is_dry_run {
             self.action = Action::Respond(Response::too_many_requests(request, retry_after_s));
-            self.protections = [Protection::default(); 2];
+            self.protections = [Protection::default(); 4];
         }
     }
 }
@@ -253,6 +269,24 @@ fn credentials_of(request: &Request<'_>) -> Option<Credentials> {
     Some(Credentials { name: decoded[..at].to_vec(), password: decoded[at + 1..].to_vec() })
 }
 
+/// The client of a request, and what checks its password.
+#[derive(Clone, Copy)]
+struct Applicant<'a> {
+    request: &'a Request<'a>,
+    address: IpAddr,
+    authenticator: &'a Arc<Authenticator>,
+    waiter: Waiter,
+}
+
+/// Whether a client satisfies rules.
+enum Admission {
+    Granted,
+    /// The action says so.
+    Refused,
+    /// The waiter receives a completion.
+    Pending,
+}
+
 impl Ruling<'_> {
     /// Finds out whether the client may see the response, and whether there is a file, if that matters; true if the
     /// request has to wait for it: `waiter` receives a completion. A request that may not wait is refused.
@@ -262,47 +296,139 @@ impl Ruling<'_> {
         (request, site): (&Request<'_>, Option<&Arc<Site>>),
         has_failed: bool,
         may_wait: impl Fn() -> bool,
-        (files, authenticator, client): (&mut LocalFiles<'_>, &Arc<Authenticator>, IpAddr),
+        (files, authenticator, address): (&mut LocalFiles<'_>, &Arc<Authenticator>, IpAddr),
         (waiter, clock): ((Waiter, bool), &Clock),
     ) -> bool {
-        let protections = std::mem::take(&mut self.protections);
-        for rule in protections.iter().filter_map(|protection| protection.access) {
+        let applicant = Applicant { request, address, authenticator, waiter: waiter.0 };
+        let [of_request, of_other, ..] = self.protections;
+        match self.admit(&[of_request, of_other], applicant) {
+            Admission::Granted => {}
+            Admission::Refused => return false,
+            Admission::Pending => return self.may_wait(&may_wait),
+        }
+        let site = site.filter(|_| !has_failed);
+        let mut passed_over = Protection::default();
+        if let Action::FileOrRule(outcome) = &self.action {
+            self.action = match (site, request.path().map(SitePath::parse)) {
+                (Some(site), Some(Ok(path))) => match files.open(site, &path, waiter, clock) {
+                    Lookup::Failed(error) if is_missing(error) => {
+                        passed_over = self.of_missing(&path);
+                        Action::of(outcome.clone())
+                    }
+                    Lookup::Pending => return self.may_wait(&may_wait),
+                    _ => Action::File,
+                },
+                _ => Action::File,
+            };
+        }
+        if self.protection_rules.is_none() {
+            return false;
+        }
+        if let Some(site) = site
+            && self.is_look_up_pending(site, request, files, (waiter, clock))
+        {
+            return self.may_wait(&may_wait);
+        }
+        let [.., of_file, of_missing] = self.protections;
+        let satisfied = &[of_request, of_other];
+        let rest = [of_file, of_missing, passed_over]
+            .map(|protection| if protection.is_implied_by(satisfied) { Protection::default() } else { protection });
+        matches!(self.admit(&rest, applicant), Admission::Pending) && self.may_wait(&may_wait)
+    }
+
+    /// Finds what protects the file that is served, whichever way leads to it, and the path if there is none; true if
+    /// `waiter` receives a completion.
+    fn is_look_up_pending(
+        &mut self,
+        site: &Arc<Site>,
+        request: &Request<'_>,
+        files: &mut LocalFiles<'_>,
+        (waiter, clock): ((Waiter, bool), &Clock),
+    ) -> bool {
+        if !matches!(self.action, Action::File | Action::OtherFile(..)) {
+            return false;
+        }
+        let Some(Ok(path)) = self.action.path(request).map(SitePath::parse) else { return false };
+        let (found, is_missing) = match files.open(site, &path, waiter, clock) {
+            Lookup::Failed(error) => {
+                let is_of_rule = self.action.is_substitute();
+                (files.open_instead(error, (site, &path, request), is_of_rule, waiter, clock), error.is_of_path())
+            }
+            found => (found, false),
+        };
+        match &found {
+            Lookup::Pending => return true,
+            // Without it, the built-in page says the same.
+            Lookup::NotFoundPage(_) => {}
+            found => self.protections[2] = found.file().map(|file| file.protection).unwrap_or_default(),
+        }
+        // What is opened instead is the page at another path than its URL.
+        if is_missing && !matches!(found, Lookup::Opened(_)) {
+            self.protections[3] = self.of_missing(&path);
+        }
+        false
+    }
+
+    /// What would protect a file at this path, of which there is none.
+    fn of_missing(&self, path: &SitePath<'_>) -> Protection {
+        self.protection_rules.map(|rules| rules.of_missing(path.as_bytes(), path.ends_with_slash())).unwrap_or_default()
+    }
+
+    /// Whether the client satisfies these rules: first those for addresses.
+    fn admit(&mut self, protections: &[Protection], applicant: Applicant<'_>) -> Admission {
+        let Some(rules) = self.protection_rules else { return Admission::Granted };
+        for position in protections.iter().filter_map(|protection| protection.access) {
             // A shared cache must not answer other clients with what this one gets.
             self.fields.edits.set_private();
-            if !rule.admits(client) {
+            if !rules.access(position).admits(applicant.address) {
                 self.action = Action::Page(Status::Forbidden);
-                return false;
+                return Admission::Refused;
             }
         }
-        for rule in protections.iter().filter_map(|protection| protection.auth) {
-            let Some(credentials) = credentials_of(request) else {
+        for position in protections.iter().filter_map(|protection| protection.auth) {
+            let rule = rules.auth(position);
+            let Some(credentials) = credentials_of(applicant.request) else {
                 self.deny(rule);
-                return false;
+                return Admission::Refused;
             };
-            match authenticator.check(&rule.users, &credentials, client, waiter.0, monotonic_ms()) {
+            let Applicant { address, authenticator, waiter, .. } = applicant;
+            match authenticator.check(&rule.users, &credentials, address, waiter, monotonic_ms()) {
                 Verdict::Granted => self.fields.edits.set_private(),
                 Verdict::Denied => {
                     self.deny(rule);
-                    return false;
+                    return Admission::Refused;
                 }
-                Verdict::Pending if may_wait() => return true,
-                Verdict::Pending | Verdict::Busy => {
+                Verdict::Pending => return Admission::Pending,
+                Verdict::Busy => {
                     self.action = Action::Page(Status::ServiceUnavailable);
-                    return false;
+                    return Admission::Refused;
                 }
             }
         }
-        let Action::FileOrRule(outcome) = &self.action else { return false };
-        self.action = match (site, request.path().map(SitePath::parse)) {
-            (Some(site), Some(Ok(path))) if !has_failed => match files.open(site, &path, waiter, clock) {
-                Lookup::Failed(error) if is_missing(error) => Action::of(outcome.clone()),
-                Lookup::Pending if may_wait() => return true,
-                Lookup::Pending => Action::Page(Status::ServiceUnavailable),
-                _ => Action::File,
-            },
-            _ => Action::File,
-        };
-        false
+        Admission::Granted
+    }
+
+    /// Whether the request waits; otherwise it is refused.
+    fn may_wait(&mut self, may_wait: impl Fn() -> bool) -> bool {
+        let may_wait = may_wait();
+        if !may_wait {
+            self.action = Action::Page(Status::ServiceUnavailable);
+        }
+        may_wait
+    }
+
+    /// What was found for the response. The client must have satisfied what protects it: another file may be there
+    /// since [`Ruling::has_to_wait`], and a page that other rules protect than the path is left out. Without a ruling
+    /// the site has no rules.
+    #[inline(always)]
+    pub(crate) fn checked<'f, 's>(ruling: Option<&Self>, found: Lookup<'f, 's>) -> Lookup<'f, 's> {
+        let Some(ruling) = ruling else { return found };
+        let is_allowed = found.file().is_none_or(|file| file.protection.is_implied_by(&ruling.protections));
+        match found {
+            found if is_allowed => found,
+            Lookup::NotFoundPage(_) => Lookup::Failed(FileError::NotFound),
+            _ => Lookup::Failed(FileError::Busy),
+        }
     }
 
     /// Asks for a name and a password (RFC 7617 §2).

@@ -1,9 +1,9 @@
 //! The web sites of a server, and which of them a request's host selects.
 
-use crate::protection::{AccessRule, AuthRule, Protection};
+use crate::protection::{Protection, ProtectionRules};
 use sanderling_http::{Host, PathTraits, SitePath, media_type};
 use sanderling_os::directory::Directory;
-use sanderling_site_rules::{Cors, FileOptions, RuleSet};
+use sanderling_site_rules::{Cors, FileOptions, ProtectedPaths, RuleSet};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -73,10 +73,8 @@ pub struct SiteRules {
     pub cors: Option<Cors>,
     /// Browsers keep files with a hash of their content in their name, and ask for others again.
     pub caches_fingerprinted: bool,
-    /// Paths that need a password; the first that matches counts.
-    pub auth: Vec<AuthRule>,
-    /// Paths that only clients with some addresses may request; the first that matches counts.
-    pub access: Vec<AccessRule>,
+    /// Paths that need a password, or that only clients with some addresses may request.
+    pub protection: ProtectionRules,
     /// Redirects and fields by path, of the operator.
     pub own_rules: Arc<RuleSet>,
     /// The same, of the files `_redirects` and `_headers` of the site. Those of the operator take precedence.
@@ -96,16 +94,10 @@ impl SiteRules {
         })
     }
 
-    /// The rules that protect a path, of a request or of a file.
-    pub(crate) fn protection(&self, path: &[u8], index: &[String]) -> Protection<'_> {
-        Protection::of(path, index, &self.access, &self.auth)
-    }
-
     /// Whether the path of a request may matter.
     pub(crate) fn has_path_rules(&self) -> bool {
         let sets = [&self.default_fields, &self.own_rules, &self.file_rules];
-        !self.auth.is_empty()
-            || !self.access.is_empty()
+        !self.protection.is_empty()
             || self.cors.is_some()
             || self.caches_fingerprinted
             || sets.into_iter().any(|set| !set.is_empty())
@@ -144,6 +136,21 @@ impl Site {
 }
 
 impl SiteOptions {
+    /// What protects the file at this path.
+    pub(crate) fn protection_of_file(&self, path: &[u8]) -> Protection {
+        self.protection().map_or_else(Protection::default, |rules| rules.of_file(path))
+    }
+
+    /// The paths that rules protect, on which the entries of the open-file cache depend.
+    pub fn protected_paths(&self) -> [ProtectedPaths; 2] {
+        self.protection().map(|rules| rules.paths().map(ProtectedPaths::clone)).unwrap_or_default()
+    }
+
+    /// The rules that protect paths, if there are any.
+    pub(crate) fn protection(&self) -> Option<&ProtectionRules> {
+        self.rules.as_deref().map(|rules| &rules.protection).filter(|rules| !rules.is_empty())
+    }
+
     /// The media type of a file by its name.
     pub(crate) fn media_type(&self, file_name: &[u8]) -> &str {
         let dot = file_name.iter().rposition(|&byte| byte == b'.');

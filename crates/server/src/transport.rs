@@ -31,6 +31,8 @@ pub(crate) struct Transport {
 enum ProxyHeaderState {
     NotExpected,
     Awaited,
+    /// The client is known, and so many bytes of the header are missing.
+    Skipped(usize),
     Received,
 }
 
@@ -43,12 +45,11 @@ enum ByteStream {
     Memory(crate::memory_stream::MemoryStream),
 }
 
-/// What has arrived of a header of the PROXY protocol.
+/// What was received of a header of the PROXY protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProxyHeader {
-    Partial,
-    /// The whole of it, and the client that it names.
-    Received(Option<SocketAddr>),
+pub(crate) struct ProxyHeader {
+    /// The client, if the header names it and this was not known before.
+    pub(crate) client: Option<SocketAddr>,
 }
 
 /// The readiness of the receiving side.
@@ -93,7 +94,7 @@ impl Transport {
 
     /// Whether the header of the PROXY protocol was not received yet.
     pub(crate) fn awaits_proxy_header(&self) -> bool {
-        self.proxy_header == ProxyHeaderState::Awaited
+        matches!(self.proxy_header, ProxyHeaderState::Awaited | ProxyHeaderState::Skipped(_))
     }
 
     /// Whether a header of the PROXY protocol was received.
@@ -101,35 +102,53 @@ impl Transport {
         self.proxy_header == ProxyHeaderState::Received
     }
 
-    /// Receives the header of the PROXY protocol by means of `room`; the client in it, if it has arrived whole.
+    /// Receives what has arrived of the header of the PROXY protocol by means of `room`.
+    /// [`Transport::awaits_proxy_header`]: whether some of it is missing.
     pub(crate) fn receive_proxy_header(&mut self, room: &mut [u8]) -> io::Result<ProxyHeader> {
-        let room = &mut room[..proxy_protocol::HEADER_BYTES_MAX];
+        if let ProxyHeaderState::Skipped(missing_bytes) = self.proxy_header {
+            self.skip_proxy_header(missing_bytes, room)?;
+            return Ok(ProxyHeader { client: None });
+        }
+        let start = &mut room[..proxy_protocol::PARSED_BYTES_MAX];
         let peeked = match &self.stream {
-            ByteStream::Plain(stream) => stream.peek(room),
+            ByteStream::Plain(stream) => stream.peek(start),
             #[cfg(any(test, feature = "simulation"))]
-            ByteStream::Memory(stream) => stream.peek(room),
+            ByteStream::Memory(stream) => stream.peek(start),
         };
         let count = match peeked {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.read_state = ReadState::Drained;
-                return Ok(ProxyHeader::Partial);
+                return Ok(ProxyHeader { client: None });
             }
             peeked => peeked?,
         };
-        match proxy_protocol::parse(&room[..count]) {
+        match proxy_protocol::parse(&start[..count]) {
             // What has arrived is not received, so a further event means that there is more.
             Parsed::Partial if count > 0 && self.read_state != ReadState::ReadableToEnd => {
                 self.read_state = ReadState::Drained;
-                Ok(ProxyHeader::Partial)
+                Ok(ProxyHeader { client: None })
             }
             Parsed::Partial => Err(io::ErrorKind::UnexpectedEof.into()),
             Parsed::Invalid => Err(io::Error::new(io::ErrorKind::InvalidData, "no header of the PROXY protocol")),
-            Parsed::Complete { client, header_bytes } => {
-                self.receive_bytes(&mut room[..header_bytes])?;
-                self.proxy_header = ProxyHeaderState::Received;
-                Ok(ProxyHeader::Received(client))
+            Parsed::Client { client, header_bytes } => {
+                self.skip_proxy_header(header_bytes, room)?;
+                Ok(ProxyHeader { client })
             }
         }
+    }
+
+    /// Discards the rest of the header, as far as it has arrived.
+    fn skip_proxy_header(&mut self, mut missing_bytes: usize, room: &mut [u8]) -> io::Result<()> {
+        while missing_bytes > 0 && self.is_readable() {
+            let length = room.len().min(missing_bytes);
+            missing_bytes -= self.receive_bytes(&mut room[..length])?;
+        }
+        self.proxy_header = match missing_bytes {
+            0 => ProxyHeaderState::Received,
+            _ if self.has_ended() => return Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => ProxyHeaderState::Skipped(missing_bytes),
+        };
+        Ok(())
     }
 
     /// The descriptor to register with a poller; streams in memory have none.

@@ -16,11 +16,16 @@ pub(crate) struct Index {
 
 impl Index {
     pub(crate) fn new<'p>(patterns: impl Iterator<Item = &'p Pattern>) -> Index {
+        Index::with_keys(patterns, |path| path)
+    }
+
+    /// The same with keys in place of paths and of first segments.
+    pub(crate) fn with_keys<'p>(patterns: impl Iterator<Item = &'p Pattern>, key_of: impl Fn(&[u8]) -> &[u8]) -> Index {
         let mut index = Index::default();
         for (position, pattern) in patterns.enumerate() {
             let list = match (pattern.exact_path(), pattern.first_segment()) {
-                (Some(path), _) => index.exact.entry(path.into()).or_default(),
-                (None, Some(segment)) => index.by_first_segment.entry(segment.into()).or_default(),
+                (Some(path), _) => index.exact.entry(key_of(&path).into()).or_default(),
+                (None, Some(segment)) => index.by_first_segment.entry(key_of(segment).into()).or_default(),
                 (None, None) => &mut index.others,
             };
             list.push(u32::try_from(position).unwrap_or(u32::MAX));
@@ -31,7 +36,12 @@ impl Index {
     /// The positions of rules that may match `path`, ascending.
     #[inline]
     pub(crate) fn candidates(&self, path: &[u8]) -> Candidates<'_> {
-        let first = &path[..memchr::memchr(b'/', path).unwrap_or(path.len())];
+        self.candidates_by(path, &path[..memchr::memchr(b'/', path).unwrap_or(path.len())])
+    }
+
+    /// The same by the keys of the path and of its first segment.
+    #[inline]
+    pub(crate) fn candidates_by(&self, path: &[u8], first: &[u8]) -> Candidates<'_> {
         Candidates {
             lists: [
                 self.exact.get(path).map_or(&[], Vec::as_slice),

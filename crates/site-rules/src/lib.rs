@@ -11,6 +11,7 @@
 mod headers_file;
 mod redirects_file;
 mod rule_set;
+mod protected_paths;
 mod security;
 mod cors;
 mod fingerprint;
@@ -20,9 +21,11 @@ mod field;
 mod template;
 mod pattern;
 mod escape;
+mod ascii_name;
 mod error;
 mod options;
 
+pub use ascii_name::ascii_form;
 pub use cors::Cors;
 pub use error::{LineProblem, RuleError};
 pub use field::{Field, FieldEdits, FieldRule, ResponseKind};
@@ -30,6 +33,7 @@ pub use fingerprint::has_fingerprint;
 pub use headers_file::parse_headers_file;
 pub use options::{ClientFrom, FileOptions};
 pub use pattern::{Pattern, RequestPath};
+pub use protected_paths::ProtectedPaths;
 pub use redirect::{Action, Outcome, PageStatus, Redirect, RedirectStatus, RedirectText};
 pub use redirects_file::parse_redirects_file;
 pub use rule_set::{Match, RedirectExample, RuleLimits, RuleSet};

@@ -1,5 +1,6 @@
 //! Patterns of paths: `/old/*`, `/news/:year/:slug`, `/*.pdf`, `/about`.
 
+use crate::ascii_name::ascii_form;
 use crate::error::RuleError;
 use crate::escape::{decode, decode_query};
 use std::borrow::Cow;
@@ -408,7 +409,12 @@ fn split_host(text: &str) -> Result<(Option<Box<str>>, &str), RuleError> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
     if host.is_empty() || !host.bytes().all(is_name) {
         let message = format!("`{host}` in the pattern `{text}` is not a host name");
-        return Err(RuleError::new(message, "write a name without a port, `*` and `:`"));
+        let ascii = ascii_form(host).filter(|_| !host.is_ascii());
+        let remedy = ascii.map_or_else(
+            || "write a name without a port, `*` and `:`".to_owned(),
+            |ascii| format!("write its ASCII form: {ascii}"),
+        );
+        return Err(RuleError::new(message, remedy));
     }
     Ok((Some(host.to_ascii_lowercase().into()), if path.is_empty() { "/" } else { path }))
 }

@@ -1,5 +1,6 @@
 //! One redirect, rewrite or error page.
 
+use crate::ascii_name::ascii_form;
 use crate::error::RuleError;
 use crate::escape::{decode, put_query};
 use crate::pattern::{Captures, Pattern, RequestPath};
@@ -261,6 +262,9 @@ impl Destination {
             let message = format!("the destination `{text}` is neither a path nor a URL");
             return Err(RuleError::new(message, "begin with a slash for a path, or with https:// for another host"));
         };
+        if !host.is_ascii() {
+            return Err(beyond_ascii(text, host));
+        }
         if Template::parse_url(host, pattern).is_ok_and(|host| host.has_placeholder()) {
             let message = format!("the client could choose the host of `{text}`");
             return Err(RuleError::new(message, "write the host itself, and placeholders only after it"));
@@ -333,6 +337,19 @@ impl Destination {
         }
         if out.len() <= LOCATION_BYTES_MAX { Ok(out) } else { Err(Outcome::TooLong) }
     }
+}
+
+/// The error of a destination whose scheme and host, `host`, are not ASCII: browsers would not find it percent-encoded.
+fn beyond_ascii(text: &str, host: &str) -> RuleError {
+    let message = format!("the host of `{text}` has characters beyond ASCII");
+    let start = host.find("//").map_or(0, |at| at + 2);
+    let (scheme, authority) = host.split_at(start);
+    let (name, port) = authority.split_at(authority.find(':').unwrap_or(authority.len()));
+    let remedy = match ascii_form(name) {
+        Some(ascii) => format!("write its ASCII form: {scheme}{ascii}{port}"),
+        None => "write its ASCII form, which starts with xn--".to_owned(),
+    };
+    RuleError::new(message, remedy)
 }
 
 /// Whether a segment of the path at the start of `url` is `.` or `..`, as it is or for a server that decodes `%2F` too.
@@ -409,6 +426,19 @@ mod tests {
         check("/a/*", "https://example.org", "/a/b", None, "https://example.org");
         check("/a", "mailto:a@example.org", "/a", None, "mailto:a@example.org");
         check("/a", "/ü b", "/a", None, "/%C3%BC%20b");
+    }
+
+    #[test]
+    fn host_beyond_ascii_is_refused_with_its_ascii_form() {
+        for (to, expected) in [
+            ("https://bücher.example/", "write its ASCII form: https://xn--bcher-kva.example"),
+            ("//Bücher.example:8443/a", "write its ASCII form: //xn--bcher-kva.example:8443"),
+            ("https://bu\u{308}cher.example/", "write its ASCII form, which starts with xn--"),
+        ] {
+            let error = rule("/a", to, 301).expect_err("not ASCII");
+            assert_eq!(error.remedy, expected);
+            assert_eq!(error.message, format!("the host of `{to}` has characters beyond ASCII"));
+        }
     }
 
     #[test]

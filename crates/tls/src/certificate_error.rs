@@ -68,9 +68,6 @@ pub enum CertificateError {
         /// Why.
         reason: String,
     },
-    /// A file begins with a byte order mark, so that its first line is not one of PEM.
-    #[error("{0} begins with a byte order mark (BOM), which PEM does not have")]
-    ByteOrderMark(PemFile),
     /// A section of a file is indented, so that it is not one of PEM.
     #[error("{file} has white space before -----BEGIN in line {line}")]
     Indented {
@@ -124,9 +121,6 @@ impl CertificateError {
             }
             CertificateError::Cut(PemFile::Key) | CertificateError::Damaged { file: PemFile::Key, .. } => {
                 "copy the whole key again, from -----BEGIN PRIVATE KEY----- to the last line, or request a new certificate"
-            }
-            CertificateError::ByteOrderMark(_) => {
-                "save the file as UTF-8 without a byte order mark, or remove it with `sed -i '1s/^\\xEF\\xBB\\xBF//' FILE`"
             }
             CertificateError::Indented { .. } => {
                 "remove the white space at the start of all lines, for example with `sed -i 's/^[ \\t]*//' FILE`"

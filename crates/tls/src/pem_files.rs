@@ -17,6 +17,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The certificates of `chain`, at least one. `key` is the content of the other file.
 pub(crate) fn chain_from_pem(chain: &[u8], key: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let (chain, key) = (without_byte_order_mark(chain), without_byte_order_mark(key));
     check_lines(chain, PemFile::Chain)?;
     let certificates = CertificateDer::pem_slice_iter(chain).collect::<Result<Vec<_>, _>>();
     let certificates = certificates.map_err(|error| syntax_error(PemFile::Chain, &error))?;
@@ -31,6 +32,7 @@ pub(crate) fn chain_from_pem(chain: &[u8], key: &[u8]) -> Result<Vec<Certificate
 
 /// The private key of `key`. The decoded key is erased after it is loaded.
 pub(crate) fn key_from_pem(key: &[u8]) -> Result<Arc<dyn SigningKey>, CertificateError> {
+    let key = without_byte_order_mark(key);
     check_lines(key, PemFile::Key)?;
     let is_encrypted = [&b"-----BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"];
     if is_encrypted.iter().any(|mark| contains(key, mark)) {
@@ -45,13 +47,14 @@ pub(crate) fn key_from_pem(key: &[u8]) -> Result<Arc<dyn SigningKey>, Certificat
     loaded
 }
 
+fn without_byte_order_mark(content: &[u8]) -> &[u8] {
+    content.strip_prefix(BYTE_ORDER_MARK).unwrap_or(content)
+}
+
 /// Refuses a file in which a section would not be found, and the next one be taken for the first.
 fn check_lines(content: &[u8], file: PemFile) -> Result<(), CertificateError> {
     const BEGIN: &[u8] = b"-----BEGIN ";
     let mut lines = content.split(|&byte| byte == b'\n');
-    if content.strip_prefix(BYTE_ORDER_MARK).is_some_and(|rest| rest.starts_with(BEGIN)) {
-        return Err(CertificateError::ByteOrderMark(file));
-    }
     match lines.position(|line| !line.starts_with(BEGIN) && line.trim_ascii_start().starts_with(BEGIN)) {
         Some(index) => Err(CertificateError::Indented { file, line: index + 1 }),
         None => Ok(()),

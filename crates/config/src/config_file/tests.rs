@@ -364,7 +364,7 @@ fn invalid_domain_names_are_errors() {
         (".example", "it has an empty label; remove the extra dot"),
         ("", "it is empty; write a name such as example.com"),
         ("a*.example", "the character `*` is not allowed; write a name such as example.com"),
-        ("bücher.example", "it has characters beyond ASCII; write its ASCII form, which starts with xn--"),
+        ("bücher.example", "it has characters beyond ASCII; write its ASCII form: xn--bcher-kva.example"),
         (&long_label, "it has a label of 64 characters; a label has at most 63 characters"),
         (&long_name, "it has 255 characters; a name has at most 253 characters"),
         (

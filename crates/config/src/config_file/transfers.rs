@@ -340,6 +340,7 @@ mod tests {
             key.read().map(|secret| secret.to_vec()).map_err(|error| error.to_string())
         };
         assert_eq!(read("c2VjcmV0\n"), Ok(b"secret".to_vec()));
+        assert_eq!(read("\u{feff}c2VjcmV0\r\n"), Ok(b"secret".to_vec()), "of an editor of Windows");
         for content in ["", "\n", "c2VjcmV", "c2Vj cmV0", "key c2VjcmV0"] {
             assert!(read(content).is_err_and(|error| error.contains("is not one line of base64")), "{content}");
         }

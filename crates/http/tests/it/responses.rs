@@ -318,6 +318,8 @@ fn redirect_to_https_keeps_host_path_and_query() {
     check("/", "Example.com", 443, "https://Example.com/");
     check("/a/%2e%2e/b?c=//d&e", "example.com:80", 443, "https://example.com/a/%2e%2e/b?c=//d&e");
     check("/a?", "example.com:8080", 8443, "https://example.com:8443/a?");
+    // What is no part of a URL is encoded.
+    check("/\"<>{}?50%&a=\"<ü>#", "example.com", 443, "https://example.com/%22%3C%3E{}?50%&a=%22%3C%C3%BC%3E%23");
     check("//evil.example/x", "example.com", 443, "https://example.com//evil.example/x");
     check("/@evil.example", "example.com", 443, "https://example.com/@evil.example");
     check("http://example.org/a", "example.com", 443, "https://example.org/a");

@@ -1,9 +1,13 @@
 //! Resolves a reference to the path of a request, as browsers do (URL Standard §4.4), if it stays within the site.
 
+use sanderling_server::is_own_authority;
+
 /// The site of references, as URLs have it.
 #[derive(Debug)]
 pub(super) struct SiteHosts<'s> {
     pub(super) hosts: &'s [String],
+    /// The ports at which the server listens for HTTP and HTTPS.
+    pub(super) ports: &'s [u16],
 }
 
 impl SiteHosts<'_> {
@@ -51,8 +55,7 @@ impl SiteHosts<'_> {
         match after_scheme.strip_prefix("//") {
             Some(rest) => {
                 let end = rest.find(['/', '?']).unwrap_or(rest.len());
-                let host = rest[..end].split(':').next().unwrap_or_default();
-                self.hosts.iter().any(|own| own.eq_ignore_ascii_case(host)).then_some(&rest[end..])
+                is_own_authority(rest[..end].as_bytes(), self.hosts, self.ports).then_some(&rest[end..])
             }
             None if scheme.is_some() => None,
             None => Some(reference),
@@ -88,7 +91,7 @@ mod tests {
     #[test]
     fn references_are_resolved_as_browsers_do() {
         let hosts = ["example.com".to_owned()];
-        let site = SiteHosts { hosts: &hosts };
+        let site = SiteHosts { hosts: &hosts, ports: &[8080, 8443] };
         for (reference, expected) in [
             ("a.html", Some("/blog/a.html")),
             (" ./a.html\n", Some("/blog/a.html")),
@@ -104,6 +107,13 @@ mod tests {
             ("https://EXAMPLE.com:8443/a", Some("/a")),
             ("https://example.com", Some("/")),
             ("http://example.com?x", Some("/")),
+            ("http://example.com:80/a", Some("/a")),
+            ("https://example.com:443/a", Some("/a")),
+            ("https://example.com:/a", Some("/a")),
+            // Another server of the same host.
+            ("http://example.com:3000/grafana/", None),
+            ("//example.com:9090", None),
+            ("http://example.com:x/a", None),
             ("https://example.org/a", None),
             ("//example.org/a", None),
             ("mailto:a@example.com", None),

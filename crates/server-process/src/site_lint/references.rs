@@ -38,6 +38,8 @@ fn value_of(element: &[u8], attribute: &[u8]) -> Option<Value> {
         | (b"img" | b"script" | b"audio" | b"video" | b"source" | b"track" | b"embed" | b"input", b"src")
         | (b"video", b"poster")
         | (b"object", b"data") => Some(Value::Url(LinkUse::Resource)),
+        // Pictures in SVG, within a page.
+        (b"image" | b"use", b"href" | b"xlink:href") => Some(Value::Url(LinkUse::Resource)),
         (b"img" | b"source", b"srcset") | (b"link", b"imagesrcset") => Some(Value::SourceSet),
         (b"base", b"href") => Some(Value::Base),
         _ => None,
@@ -198,6 +200,10 @@ mod tests {
         check_page("<style>\na { b: url(x.png) }</style><p style=no>url(no)", "Resource x.png");
         check_page("<p style='background: url(\"x.png\")' class='url(no)'></p style='url(no)'>", "Resource x.png");
         check_page("<style>a { b: c }</style>url(no)<style/>@import 'x'</style><a href=y>", "Resource x; Navigation y");
+        check_page(
+            "<svg><image href=a.png /><image xlink:href='b.png'/><use href='i.svg#x'/></svg>",
+            "Resource a.png; Resource b.png; Resource i.svg#x",
+        );
         check_page(
             "<template><a href=no><template></template><style>a { b: url(no) }</style></template><a href=x>",
             "Navigation x",

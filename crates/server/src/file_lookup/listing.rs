@@ -3,6 +3,7 @@
 use super::{Attempt, FileLookup, LookupResult, join, open_linked};
 use crate::file_variant::FileVariant;
 use crate::open_file::{Alternatives, Blocking, FileError, OpenError, OpenFile, RetryAfter, VariantId, file_error};
+use crate::protection::Protection;
 use sanderling_http::{ListedFile, Listing, PathTraits};
 use sanderling_os::directory::{Directory, DirectoryEntry, EntryKind};
 use sanderling_os::error::leads_out;
@@ -25,8 +26,15 @@ impl FileLookup {
             // Reading a large directory takes long, even without a wait for a disk.
             return Err(OpenError::Retry(RetryAfter::Disk));
         }
-        let is_shown =
-            |name: &[u8]| !PathTraits::of(&join(directory, name)).intersects(self.site.options.refused_paths);
+        // There is no index.
+        let rules = self.site.options.protection();
+        let protection = rules.map_or_else(Protection::default, |rules| rules.of_missing(directory, true));
+        let is_shown = |name: &[u8]| {
+            let path = join(directory, name);
+            // A client that may see the listing learns nothing of what only others may see.
+            !PathTraits::of(&path).intersects(self.site.options.refused_paths)
+                && self.site.options.protection_of_file(&path).is_implied_by(&[protection])
+        };
         let open = |path: &[u8]| match root.open_beneath(if path.is_empty() { b"." } else { path }) {
             Err(error) if leads_out(&error) => open_linked(root, &self.site.options.link_targets, path),
             opened => opened.map_err(|error| file_error(&error)),
@@ -45,8 +53,9 @@ impl FileLookup {
         let (mut html, mut json) = (Vec::new(), Vec::new());
         listing.write_html(&mut html);
         listing.write_json(&mut json);
+        let is_same_protection = cached.is_some_and(|cached| cached.protection == protection);
         let cached = cached.and_then(|cached| cached.variant(VariantId::Uncompressed).content.in_memory());
-        if cached == Some(&html) {
+        if is_same_protection && cached == Some(&html) {
             return Ok(LookupResult::Unchanged);
         }
         let generated = |content, media_type| {
@@ -55,7 +64,7 @@ impl FileLookup {
         let html = generated(html, "text/html; charset=utf-8");
         let json = Alternatives::Json(Box::new(generated(json, "application/json")));
         // No event says that a length has changed, so the directory is read again.
-        Ok(LookupResult::New(OpenFile::new(html, json, true, context)))
+        Ok(LookupResult::New(OpenFile::new(html, json, protection, true, context)))
     }
 }
 

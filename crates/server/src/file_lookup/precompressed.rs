@@ -25,8 +25,13 @@ impl FileLookup {
     ) -> Result<PrecompressedFiles, OpenError> {
         let mut precompressed = PrecompressedFiles::default();
         let mut wait = None;
+        let protection = self.site.options.protection_of_file(path);
         for coding in ContentCoding::COMPRESSED {
             let path = [path, coding.file_extension().as_bytes()].concat();
+            if self.site.options.protection_of_file(&path) != protection {
+                // A client that may have the file may not have this one, or the other way round.
+                continue;
+            }
             let opened = open_beneath(root, &self.site.options.link_targets, Cow::Owned(path), blocking)
                 .and_then(|opened| Ok(OpenedFile { file: opened.file.settled()?, ..opened }));
             match unless_unavailable(opened, context, &mut precompressed.is_unwatchable) {
@@ -52,8 +57,10 @@ impl FileLookup {
         let mut precompressed = self.open_precompressed(root, path, context, blocking)?;
         precompressed.allocate_alone(&mut context.limits.clone(), compression.decoded_bytes_max());
         let version = precompressed.metadata().next().map(|(_, metadata)| *metadata);
-        let cached = cached
-            .filter(|cached| version.is_some_and(|version| cached.is_same_version(&version, precompressed.metadata())));
+        let protection = self.site.options.protection_of_file(path);
+        let cached = cached.filter(|cached| {
+            version.is_some_and(|version| cached.is_same_version(&version, precompressed.metadata(), protection))
+        });
         let has_symlinks = !cached.is_some_and(OpenFile::is_watched) && precompressed.has_symlinks(root);
         let mut is_unwatchable = is_unwatchable || precompressed.is_unwatchable || has_symlinks;
         if cached.is_some_and(|cached| cached.is_unwatchable == is_unwatchable) {
@@ -91,7 +98,7 @@ impl FileLookup {
         );
         let uncompressed = FileVariant::recoded(decoded, representation, *metadata, gauges);
         let alternatives = precompressed_variants(coded, fields, context, gauges);
-        Ok(LookupResult::New(OpenFile::new(uncompressed, alternatives, is_unwatchable, context)))
+        Ok(LookupResult::New(OpenFile::new(uncompressed, alternatives, protection, is_unwatchable, context)))
     }
 }
 

@@ -1,11 +1,13 @@
 //! Which file answers a request: indexes, clean URLs, pages for errors, and the fallback of an application.
 
+mod protection;
 mod ranges;
 
 use super::*;
 use crate::options::HttpOptions;
 use crate::sites::{DefaultSite, Root, Site, SiteOptions, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
+use sanderling_http::SitePath;
 use sanderling_os::directory::Directory;
 use sanderling_site_rules::FileOptions;
 use sanderling_testkit::wait_until;
@@ -64,6 +66,11 @@ fn browse(files: &[(&str, &str)], options: FileOptions, act: impl FnOnce(&mut Br
 fn browse_directory(directory: &Path, files: FileOptions, options: Options, act: impl FnOnce(&mut Browser<'_, '_>)) {
     let root = Root::Directory(Arc::new(Directory::open(directory).expect("opened")));
     let site = Site { id: 0, hosts: Vec::new(), root, options: SiteOptions { files, ..SiteOptions::default() } };
+    browse_site(directory, site, options, act);
+}
+
+/// Runs `act` on a site whose document root is `directory`.
+fn browse_site(directory: &Path, site: Site, options: Options, act: impl FnOnce(&mut Browser<'_, '_>)) {
     let snapshot = Snapshot::new(Sites::new(vec![site], DefaultSite::EveryHost(0)), ZoneMap::new(HashSeed(1), []));
     settle(directory);
     let http = HttpOptions { accepts_http2: true, requests_per_connection_max: u64::MAX, ..HttpOptions::default() };

@@ -313,7 +313,7 @@ fn request_of_a_trusted_proxy_may_have_the_scheme_of_its_client() {
         });
     };
     let proxies = |client_from, address: IpAddr| HttpClients {
-        trusted_proxies: vec![IpNetwork { address, prefix_bits: 32 }],
+        trusted_proxies: vec![IpNetwork::new(address, 32)],
         client_from: Some(client_from),
         ..HttpClients::default()
     };

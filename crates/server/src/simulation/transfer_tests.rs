@@ -34,7 +34,7 @@ fn zone_map(serial: u32) -> ZoneMap {
 
 /// A snapshot whose zone any client at 192.0.2.0/24 may transfer, `count_max` at once.
 fn snapshot(count_max: usize) -> Snapshot {
-    let network = IpNetwork { address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 0)), prefix_bits: 24 };
+    let network = IpNetwork::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 0)), 24);
     let rule = TransferRule { network: Some(network), key: None };
     let policy = TransferPolicy::new(vec![rule], [], Arc::new(OutgoingTransfers::new(count_max)));
     let sites = Sites::new(Vec::new(), DefaultSite::None);

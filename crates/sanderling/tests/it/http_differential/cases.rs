@@ -148,6 +148,7 @@ fn paths() -> Vec<String> {
         "#",
     ];
     let mut requests: Vec<String> = targets.iter().map(|target| get(target, "")).collect();
+    requests.extend(('!'..='~').map(|byte| get(&format!("/index.html?{byte}"), "")));
     for length in [255, 256, 4_000, 6_000, 9_000, 20_000] {
         requests.push(get(&format!("/{}", "a".repeat(length)), ""));
         requests.push(get(&format!("/?{}", "a".repeat(length)), ""));

@@ -12,6 +12,17 @@ const SECTION: &str = "clean_urls = true\nredirects = { \"/out/*\" = { to = \"/p
     [domain.\"example.com\".auth]\n\"/private/*\" = { users_file = \"users.htpasswd\", realm = \"the club\" }\n\
     \"/page\" = { users_file = \"users.htpasswd\" }\n\"/script.js\" = { users_file = \"users.htpasswd\" }\n";
 
+#[test]
+fn users_file_of_an_editor_of_windows_has_all_its_users() {
+    let (_, users) = str::from_utf8(USERS).ok().and_then(|users| users.split_once('\n')).expect("a comment");
+    let users = format!("\u{feff}{}", users.replace('\n', "\r\n"));
+    let section = "auth = { \"/private/*\" = { users_file = \"users.htpasswd\" } }\n";
+    let site = Site::new(section, &[("users.htpasswd", users.as_bytes()), ("public/private/file", b"secret\n")]);
+    for user in ["ann:secret", "bob:password"] {
+        site.check("/private/file", &["-u", user], 200, &[]);
+    }
+}
+
 fn site() -> Site {
     let script = vec![b' '; 5_000];
     Site::new(
