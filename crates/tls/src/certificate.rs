@@ -27,8 +27,14 @@ pub struct Certificate {
 struct Facts {
     dns_names: Vec<String>,
     addresses: Vec<IpAddr>,
+    /// Its other alternative names, for which no client accepts it.
+    unusable_names: Vec<String>,
     /// The name of its subject.
     subject: String,
+    /// What it may be used for does not include servers.
+    is_for_clients_only: bool,
+    /// It demands that the server sends a stapled response about its revocation.
+    must_staple: bool,
     /// The type of its key, with the curve or other parameters, as DER.
     key_algorithm: Vec<u8>,
     issuer: String,
@@ -168,12 +174,26 @@ impl Certificate {
         let mut problems = Vec::new();
         problems.extend(self.time_problem(now_unix_s));
         problems.extend(chain_problem(&self.certified.cert));
-        if self.names().next().is_none() {
+        problems.extend(weak_signature(&self.certified.cert));
+        if self.facts.is_for_clients_only {
+            problems.push(CertificateProblem::NotForServers);
+        }
+        if self.facts.must_staple {
+            problems.push(CertificateProblem::MustStaple);
+        }
+        let unusable_names = &self.facts.unusable_names;
+        let has_names = self.names().next().is_some();
+        if !has_names && unusable_names.is_empty() {
             problems.push(CertificateProblem::NoAlternativeName { subject: self.facts.subject.clone() });
             return problems;
         }
+        let count = problems.len();
         let missing = names.into_iter().filter(|name| !self.is_valid_for_host(name.as_bytes()));
         problems.extend(missing.map(|name| CertificateProblem::MissingName(name.to_owned())));
+        if !unusable_names.is_empty() && (!has_names || problems.len() > count) {
+            // Mostly why a name is missing.
+            problems.insert(count, CertificateProblem::UnusableNames { names: unusable_names.join(", ") });
+        }
         problems
     }
 
@@ -230,8 +250,21 @@ fn chain_problem(chain: &[CertificateDer<'_>]) -> Option<CertificateProblem> {
     None
 }
 
+/// The first certificate, but for a root, whose signature clients do not accept any more.
+fn weak_signature(chain: &[CertificateDer<'_>]) -> Option<CertificateProblem> {
+    chain.iter().enumerate().find_map(|(index, certificate)| {
+        // The signature of a root is not verified.
+        let fields = Fields::of(certificate).filter(|fields| fields.issuer != fields.subject)?;
+        let algorithm = Elements(fields.algorithm).take_tagged(der::OBJECT_ID)?;
+        let (_, hash) = der::WEAK_SIGNATURES.into_iter().find(|(weak, _)| *weak == algorithm)?;
+        Some(CertificateProblem::WeakSignature { number: index + 1, hash })
+    })
+}
+
 /// The fields of a certificate that follow one another (RFC 5280 §4.1).
 struct Fields<'d> {
+    /// Of the signature.
+    algorithm: &'d [u8],
     issuer: &'d [u8],
     validity: &'d [u8],
     subject: &'d [u8],
@@ -246,31 +279,54 @@ impl<'d> Fields<'d> {
             Elements(Elements(Elements(certificate).take_tagged(der::SEQUENCE)?).take_tagged(der::SEQUENCE)?);
         fields.take_tagged(VERSION);
         fields.take_tagged(der::INTEGER)?;
-        let _algorithm = fields.take_tagged(der::SEQUENCE)?;
         let mut next = || fields.take_tagged(der::SEQUENCE);
-        let (issuer, validity, subject, key) = (next()?, next()?, next()?, next()?);
-        Some(Fields { issuer, validity, subject, key, rest: fields })
+        let (algorithm, issuer, validity, subject, key) = (next()?, next()?, next()?, next()?, next()?);
+        Some(Fields { algorithm, issuer, validity, subject, key, rest: fields })
+    }
+
+    /// The elements of the list that is the value of an extension (RFC 5280 §4.2); none without the extension.
+    fn extension(&self, wanted: &[u8]) -> Elements<'d> {
+        const EXTENSIONS: u8 = 0xa3;
+        let mut extensions = self
+            .rest
+            .filter(|(tag, _)| *tag == EXTENSIONS)
+            .flat_map(|(_, list)| Elements(list))
+            .flat_map(|(_, list)| Elements(list));
+        let found = extensions.find_map(|(_, extension)| {
+            let mut fields = Elements(extension);
+            let is_wanted = fields.take_tagged(der::OBJECT_ID)? == wanted;
+            let (_, value) = fields.find(|(tag, _)| *tag == der::OCTET_STRING).filter(|_| is_wanted)?;
+            Elements(value).take_tagged(der::SEQUENCE)
+        });
+        Elements(found.unwrap_or_default())
     }
 
     /// The addresses among the alternative names (RFC 5280 §4.2.1.6).
     fn addresses(&self) -> Vec<IpAddr> {
-        const EXTENSIONS: u8 = 0xa3;
-        let extensions = self.rest.filter(|(tag, _)| *tag == EXTENSIONS).flat_map(|(_, list)| Elements(list));
-        let names = extensions.flat_map(|(_, list)| Elements(list)).filter_map(|(_, extension)| {
-            let mut fields = Elements(extension);
-            let is_wanted = fields.take_tagged(der::OBJECT_ID)? == der::SUBJECT_ALTERNATIVE_NAME;
-            let (_, value) = fields.find(|(tag, _)| *tag == der::OCTET_STRING).filter(|_| is_wanted)?;
-            Elements(value).take_tagged(der::SEQUENCE)
-        });
-        names
-            .flat_map(Elements)
-            .filter(|(tag, _)| *tag == der::IP_ADDRESS)
-            .filter_map(|(_, bytes)| {
-                let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from).ok();
-                v4.or_else(|| <[u8; 16]>::try_from(bytes).map(IpAddr::from).ok())
-            })
-            .collect()
+        let names = self.extension(der::SUBJECT_ALTERNATIVE_NAME);
+        names.filter(|(tag, _)| *tag == der::IP_ADDRESS).filter_map(|(_, bytes)| address(bytes)).collect()
     }
+
+    /// The alternative names but for addresses and `dns_names`.
+    fn other_names(&self, dns_names: &[String]) -> Vec<String> {
+        let names = self.extension(der::SUBJECT_ALTERNATIVE_NAME).filter_map(|(tag, bytes)| match tag {
+            der::DNS_NAME => {
+                let name = String::from_utf8_lossy(bytes).to_ascii_lowercase();
+                (!dns_names.contains(&name)).then(|| format!("`{}`", name.escape_debug()))
+            }
+            der::IP_ADDRESS if address(bytes).is_some() => None,
+            der::IP_ADDRESS => Some("an address of a wrong length".to_owned()),
+            der::EMAIL_ADDRESS => Some("an email address".to_owned()),
+            der::URI => Some("a URI".to_owned()),
+            _ => Some("a name of another type".to_owned()),
+        });
+        names.collect()
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from).ok();
+    v4.or_else(|| <[u8; 16]>::try_from(bytes).map(IpAddr::from).ok())
 }
 
 impl Facts {
@@ -278,14 +334,18 @@ impl Facts {
         let names = Fields::of(certificate)?;
         let mut validity = Elements(names.validity).map(|(tag, text)| der::unix_s(tag, text));
         let parsed = EndEntityCert::try_from(certificate).ok()?;
+        // No client accepts a certificate for a name that ends with a dot (RFC 5280 §4.2.1.6).
+        let dns_names = parsed.valid_dns_names().filter(|name| !name.ends_with('.'));
+        let dns_names: Vec<String> = dns_names.map(str::to_ascii_lowercase).collect();
+        let purposes = || names.extension(der::EXTENDED_KEY_USAGE).map(|(_, purpose)| purpose);
+        let mut features = names.extension(der::TLS_FEATURE);
         Some(Facts {
-            // No client accepts a certificate for a name that ends with a dot (RFC 5280 §4.2.1.6).
-            dns_names: parsed
-                .valid_dns_names()
-                .filter(|name| !name.ends_with('.'))
-                .map(str::to_ascii_lowercase)
-                .collect(),
+            unusable_names: names.other_names(&dns_names),
+            dns_names,
             addresses: names.addresses(),
+            is_for_clients_only: purposes().next().is_some()
+                && !purposes().any(|purpose| purpose == der::SERVER_AUTH || purpose == der::ANY_PURPOSE),
+            must_staple: features.any(|(_, feature)| feature == der::STATUS_REQUEST),
             subject: name_text(names.subject),
             key_algorithm: Elements(names.key).take_tagged(der::SEQUENCE)?.to_vec(),
             issuer: name_text(names.issuer),

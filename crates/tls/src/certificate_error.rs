@@ -198,6 +198,28 @@ pub enum CertificateProblem {
         /// The name of its subject.
         subject: String,
     },
+    /// It has names, and clients do not accept it for them.
+    #[error("clients do not accept these subject alternative names of the certificate: {names}")]
+    UnusableNames {
+        /// The names.
+        names: String,
+    },
+    /// Its extended key usage does not include servers.
+    #[error("the certificate is not for servers: its extended key usage lacks serverAuth")]
+    NotForServers,
+    /// It demands a response about its revocation, which the server does not send.
+    #[error(
+        "the certificate demands OCSP stapling (must-staple), which this server does not do, and some browsers refuse it"
+    )]
+    MustStaple,
+    /// It was signed with a hash that has been broken.
+    #[error("certificate {number} of the chain has a signature with {hash}, which browsers refuse")]
+    WeakSignature {
+        /// Its place in the chain, from 1.
+        number: usize,
+        /// The hash.
+        hash: &'static str,
+    },
     /// Only some clients support its key.
     #[error("the key is {key_type}, which browsers do not support")]
     UnsupportedByBrowsers {
@@ -226,6 +248,13 @@ impl CertificateProblem {
                 "request a certificate with the names as subject alternative names (of `openssl req`: \
                  -addext subjectAltName=DNS:NAME)"
             }
+            CertificateProblem::UnusableNames { .. } => {
+                "request a certificate with the host names, without a dot at their end; `*` stands for the first label of \
+                 a name that has two more"
+            }
+            CertificateProblem::NotForServers => "request a certificate for a server",
+            CertificateProblem::MustStaple => "request a certificate without the TLS feature status_request",
+            CertificateProblem::WeakSignature { .. } => "request a certificate with a signature by SHA-256",
             CertificateProblem::UnsupportedByBrowsers { .. } => {
                 "request a certificate with a key of ECDSA with P-256, or add one to the domain"
             }

@@ -13,13 +13,28 @@ pub(crate) const SEQUENCE: u8 = 0x30;
 pub(crate) const SET: u8 = 0x31;
 
 /// Tags of the alternative names (RFC 5280 §4.2.1.6).
+pub(crate) const EMAIL_ADDRESS: u8 = 0x81;
 pub(crate) const DNS_NAME: u8 = 0x82;
+pub(crate) const URI: u8 = 0x86;
 pub(crate) const IP_ADDRESS: u8 = 0x87;
 
 /// Object identifiers of attributes and extensions (RFC 5280 §A).
 pub(crate) const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 pub(crate) const ORGANIZATION: &[u8] = &[0x55, 4, 10];
 pub(crate) const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 29, 17];
+pub(crate) const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 29, 37];
+/// Purposes of a key (RFC 5280 §4.2.1.12): of servers, and any.
+pub(crate) const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
+pub(crate) const ANY_PURPOSE: &[u8] = &[0x55, 29, 37, 0];
+/// What a server must do (RFC 7633), and the number of the extension that asks for a stapled OCSP response.
+pub(crate) const TLS_FEATURE: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 1, 24];
+pub(crate) const STATUS_REQUEST: &[u8] = &[5];
+/// Signatures with a hash that has been broken, each with its name: of RSA with MD5 and SHA-1, and of ECDSA with SHA-1.
+pub(crate) const WEAK_SIGNATURES: [(&[u8], &str); 3] = [
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 13, 1, 1, 4], "MD5"),
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 13, 1, 1, 5], "SHA-1"),
+    (&[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 1], "SHA-1"),
+];
 /// Of a curve (RFC 5480 §2.1.1.1).
 pub(crate) const P521: &[u8] = &[0x2b, 0x81, 4, 0, 35];
 

@@ -161,6 +161,37 @@ fn certificate_or_key_that_browsers_refuse_is_reported() {
 }
 
 #[test]
+fn names_purposes_and_signatures_that_clients_refuse_are_reported() {
+    let check = |name: &str, served: &[&str], expected: &[&str]| {
+        let loaded = load(&[name, "intermediate"], &format!("{name}.key")).unwrap();
+        let problems = loaded.problems(now_unix_s(), served.iter().copied());
+        assert_eq!(problems.iter().map(ToString::to_string).collect::<Vec<_>>(), expected, "{name}");
+        assert!(problems.iter().all(|problem| problem.remedy().starts_with("request a certificate")));
+    };
+    let unusable = "clients do not accept these subject alternative names of the certificate: `*.test`, `ex.test.`, an \
+                    email address, a URI";
+    check("unusable", &[], &[unusable]);
+    check("unusable", &["ex.test"], &[unusable, "the certificate is not valid for ex.test"]);
+    let unusable = "clients do not accept these subject alternative names of the certificate: `example.org.`";
+    check("partly-unusable", &["example.org"], &[unusable, "the certificate is not valid for example.org"]);
+    check("partly-unusable", &["example.com"], &[]);
+    check(
+        "for-clients",
+        &["example.com"],
+        &["the certificate is not for servers: its extended key usage lacks serverAuth"],
+    );
+    check("for-any", &["example.com"], &[]);
+    check(
+        "must-staple",
+        &["example.com"],
+        &[
+            "the certificate demands OCSP stapling (must-staple), which this server does not do, and some browsers refuse it",
+        ],
+    );
+    check("sha1", &["example.com"], &["certificate 1 of the chain has a signature with SHA-1, which browsers refuse"]);
+}
+
+#[test]
 fn time_of_a_certificate_is_reported_in_days() {
     let certificate = load(&["ecdsa", "intermediate"], "ecdsa.key").unwrap();
     let text = |unix_s| certificate.problems(unix_s, []).iter().map(ToString::to_string).collect::<Vec<_>>();

@@ -23,7 +23,9 @@ impl Pki {
         pki.openssl("genrsa -traditional -out rsa.key 2048");
         pki.openssl("genpkey -algorithm ed25519 -out ed25519.key");
         pki.openssl("pkcs8 -topk8 -nocrypt -in ecdsa.key -out other.key");
-        pki.openssl("pkcs8 -topk8 -nocrypt -in ecdsa.key -out unnamed.key");
+        for name in ["unnamed", "unusable", "partly-unusable", "for-clients", "for-any", "must-staple", "sha1"] {
+            pki.openssl(&format!("pkcs8 -topk8 -nocrypt -in ecdsa.key -out {name}.key"));
+        }
         pki.openssl("pkcs8 -topk8 -in ecdsa.key -passout pass:secret -out encrypted.key");
         pki.openssl("ec -in ecdsa.key -aes128 -passout pass:secret -out encrypted-sec1.key");
         pki.openssl("ecparam -genkey -name secp521r1 -out p521.key");
@@ -42,6 +44,16 @@ impl Pki {
         pki.certificate("other", Some("intermediate"), "subjectAltName=DNS:other.example.com,IP:192.0.2.1");
         pki.certificate("p521", Some("intermediate"), &format!("subjectAltName=DNS:{names}"));
         pki.certificate("unnamed", Some("intermediate"), "keyUsage=digitalSignature");
+        let unusable = "DNS:*.test,DNS:Ex.test.,email:a@example.com,URI:https://example.com/";
+        pki.certificate("unusable", Some("intermediate"), &format!("subjectAltName={unusable}"));
+        pki.certificate("partly-unusable", Some("intermediate"), "subjectAltName=DNS:example.com,DNS:example.org.");
+        let with_name = |extension: &str| format!("subjectAltName=DNS:{names} {extension}");
+        let clients = with_name("-addext extendedKeyUsage=clientAuth,emailProtection");
+        pki.certificate("for-clients", Some("intermediate"), &clients);
+        let any = with_name("-addext extendedKeyUsage=clientAuth,anyExtendedKeyUsage");
+        pki.certificate("for-any", Some("intermediate"), &any);
+        pki.certificate("must-staple", Some("intermediate"), &with_name("-addext tlsfeature=status_request"));
+        pki.certificate("sha1", Some("intermediate"), &with_name("-sha1"));
         let config = pki.0.argument("config");
         pki.openssl(&format!("req -new -config {config} -subj /CN=request -key ecdsa.key -out request.pem"));
         pki.openssl("x509 -in ecdsa.pem -outform der -out der.pem");
