@@ -23,6 +23,7 @@ use sanderling_os::memfd;
 use sanderling_os::sandbox::{self, Layer, SandboxConfig};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use sanderling_state::StateFolder;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -143,13 +144,15 @@ fn run_with(
 fn confine(config: &Config, resolver_files: &ResolverFiles, state: &Path) -> io::Result<()> {
     let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
     let zone_folders = config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_some()).map(folder_of);
-    let zone_folders: Vec<File> = zone_folders.filter_map(|path| File::open(path).ok()).collect();
-    let readable_fds = resolver_files.opened().chain(&zone_folders).map(AsFd::as_fd).collect();
+    // Each once, and one at a time: thousands of zones may be in one folder, or each in its own.
+    let zone_folders: BTreeSet<PathBuf> = zone_folders.collect();
+    let resolver_files = resolver_files.opened().map(File::try_clone).collect::<io::Result<Vec<File>>>()?;
+    let readable_fds = resolver_files.into_iter().chain(zone_folders.iter().filter_map(|path| File::open(path).ok()));
     let sandbox = SandboxConfig { readable_fds, landlock: layer, seccomp: layer };
     let writable: Vec<File> =
         sanderling_state::FOLDERS.iter().map(|name| File::open(state.join(name))).collect::<io::Result<_>>()?;
     let writable: Vec<BorrowedFd<'_>> = writable.iter().map(AsFd::as_fd).collect();
-    sandbox::enter_as_agent(&sandbox, &writable).map(drop)
+    sandbox::enter_as_agent(sandbox, &writable).map(drop)
 }
 
 /// The folder of a zone file, which an editor may replace by another file.

@@ -13,7 +13,7 @@ use crate::user::{User, thread_count};
 use rustix::process::DumpableBehavior;
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 pub use landlock::Landlock;
 pub use seccomp::Seccomp;
@@ -30,10 +30,11 @@ pub enum Layer {
 
 /// The access left to this process.
 #[derive(Debug, Default)]
-pub struct SandboxConfig<'d> {
+pub struct SandboxConfig<R> {
     /// Readable files, and directories with all that is beneath them, as far as the user may read it. A file that is
-    /// replaced later is a new file and not readable; open its directory instead.
-    pub readable_fds: Vec<BorrowedFd<'d>>,
+    /// replaced later is a new file and not readable; open its directory instead. Each is used once, and may be opened
+    /// for it: thousands need not be open at the same time.
+    pub readable_fds: R,
     /// Whether to deny access to all other files.
     pub landlock: Layer,
     /// Whether to deny all calls that no server makes.
@@ -117,10 +118,10 @@ fn set_no_new_privs() -> io::Result<()> {
 ///
 /// # Panics
 /// If another thread runs, which would not be restricted.
-pub fn enter(config: &SandboxConfig<'_>) -> io::Result<Sandbox> {
+pub fn enter<R: IntoIterator<Item: AsFd>>(config: SandboxConfig<R>) -> io::Result<Sandbox> {
     assert_eq!(thread_count()?, 1, "the sandbox is entered before any other thread runs");
     let landlock = match config.landlock {
-        Layer::Enabled => landlock::restrict_to(config.readable_fds.iter().copied())?,
+        Layer::Enabled => landlock::restrict_to(config.readable_fds)?,
         Layer::Disabled => Landlock::Disabled,
     };
     let seccomp = match config.seccomp {
@@ -138,10 +139,13 @@ pub fn enter(config: &SandboxConfig<'_>) -> io::Result<Sandbox> {
 ///
 /// # Panics
 /// If another thread runs, which would not be restricted.
-pub fn enter_as_agent(config: &SandboxConfig<'_>, writable: &[BorrowedFd<'_>]) -> io::Result<Sandbox> {
+pub fn enter_as_agent<R: IntoIterator<Item: AsFd>>(
+    config: SandboxConfig<R>,
+    writable: &[BorrowedFd<'_>],
+) -> io::Result<Sandbox> {
     assert_eq!(thread_count()?, 1, "the sandbox is entered before any other thread runs");
     let landlock = match config.landlock {
-        Layer::Enabled => landlock::restrict_agent_to(config.readable_fds.iter().copied(), writable)?,
+        Layer::Enabled => landlock::restrict_agent_to(config.readable_fds, writable)?,
         Layer::Disabled => Landlock::Disabled,
     };
     let seccomp = match config.seccomp {
@@ -165,7 +169,7 @@ pub fn enter_as_keeper(layer: Layer, keys: Option<BorrowedFd<'_>>) -> io::Result
         Layer::Enabled => {
             let landlock = match keys {
                 Some(keys) => landlock::restrict_keeper_to(keys)?,
-                None => landlock::restrict_to(std::iter::empty())?,
+                None => landlock::restrict_to(std::iter::empty::<BorrowedFd<'_>>())?,
             };
             Sandbox { landlock, seccomp: seccomp::install_for_keeper(keys.is_some())? }
         }

@@ -39,6 +39,7 @@ mod zone_updates;
 mod catalog_members;
 mod kept_zones;
 mod options;
+mod open_directories;
 mod socket_sets;
 
 pub use check::{CheckOptions, check, check_zone};

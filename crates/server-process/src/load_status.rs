@@ -60,6 +60,8 @@ pub(crate) enum SiteService {
     Unreadable,
     /// Nothing: requests get status 503.
     Unavailable,
+    /// The same, for want of a descriptor. One problem is reported for all such sites.
+    LeftOut,
 }
 
 /// The release of a site.
@@ -138,7 +140,7 @@ impl LoadStatus {
     /// What is in service for each site and zone with a problem, a line each.
     pub(crate) fn problems_text(&self) -> String {
         let mut text = String::new();
-        for site in self.sites.iter().filter(|site| site.problem.is_some()) {
+        for site in self.sites.iter().filter(|site| site.problem.is_some() && site.service != SiteService::LeftOut) {
             let (root, hosts) = (site.document_root.display(), site.hosts_text());
             text += &match &site.service {
                 SiteService::Current => format!("site {root} for {hosts}: served, but not all of it could be loaded\n"),
@@ -151,7 +153,7 @@ impl LoadStatus {
                 SiteService::Unreadable => {
                     format!("site {root} for {hosts}: cannot be read, answered with status 403 until it is corrected\n")
                 }
-                SiteService::Unavailable => format!(
+                SiteService::Unavailable | SiteService::LeftOut => format!(
                     "site {root} for {hosts}: unavailable, answered with status 503 until it is corrected and reloaded\n"
                 ),
             };

@@ -15,6 +15,7 @@ use crate::client_policy;
 use crate::exposed_files::{self, PrivateState};
 use crate::kept_zones::{KeptZones, NewSegment, VersionInfo};
 use crate::load_status::{Changes, FolderState, LoadStatus, ReleaseState, SiteState, ZoneState};
+use crate::open_directories::{DescriptorLimit, DirectoryId, OpenDirectories};
 use crate::rules_files::{self, LoadedRules, RulesVersion};
 use crate::site_watcher::WatchedSite;
 use crate::users_files;
@@ -50,6 +51,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
 
+use site_directories::LeftOut;
+
 pub(crate) use catalog_zones::MemberChanges;
 pub(crate) use one_site::OneSite;
 pub(crate) use one_zone::{OneZone, Reloaded, RemovedZone, unknown_zone};
@@ -63,8 +66,8 @@ const ZONES_PER_THREAD_MIN: usize = 1_000;
 pub(crate) struct Loader {
     /// One for all zones of the process, so that a zone can be part of one snapshot after another.
     seed: HashSeed,
-    /// The document roots of all sites so far.
-    directories: Vec<DirectoryId>,
+    /// The directories of all sites so far.
+    directories: OpenDirectories,
     /// Each of them with the options of a site; the index is the ID of the site. Both keep their ID, and with it their
     /// entries in the open-file cache.
     site_ids: Vec<SiteKey>,
@@ -94,9 +97,6 @@ pub(crate) struct Loader {
     load_count: u64,
     parsed_count: u64,
 }
-
-/// The path, device and inode of a directory.
-type DirectoryId = (PathBuf, u64, u64);
 
 /// A directory that a site serves.
 #[derive(Clone, Debug)]
@@ -184,7 +184,7 @@ impl Loader {
     pub(crate) fn new() -> Loader {
         Loader {
             seed: hash_seed(),
-            directories: Vec::new(),
+            directories: OpenDirectories::new(DescriptorLimit::of_process()),
             site_ids: Vec::new(),
             roots: HashMap::new(),
             zones: HashMap::new(),
@@ -237,6 +237,7 @@ impl Loader {
             config.sites.iter().map(|site| self.load_site(site, &config.limits, &mut report)).collect();
         let domains: BTreeSet<Option<&DomainName>> = config.sites.iter().map(|site| site.hosts.first()).collect();
         self.roots.retain(|domain, _| domains.contains(&domain.as_ref()));
+        self.report_left_out(&mut report);
         report.warnings.extend(exposed_files::warnings(config, &sites));
         let default_site = match config.default_site {
             DefaultSite::None => sanderling_server::DefaultSite::None,
@@ -278,7 +279,7 @@ impl Loader {
         report.changes.parsed_count = self.parsed_count;
         let zones = ZoneMap::new(self.seed, entries).with_cname_chain_max(config.limits.dns_cname_chain_max);
         let snapshot = Snapshot::new(Sites::new(sites, default_site), zones);
-        let Report { load_status, changes, warnings, errors, denial, watched, journals, updates } = report;
+        let Report { load_status, changes, warnings, errors, denial, watched, journals, updates, .. } = report;
         let watched_sites =
             watched.into_iter().map(|(index, watched)| watched.of_site(index, &snapshot.sites.all()[index])).collect();
         Loaded { snapshot, load_status, changes, warnings, errors, denial, watched_sites, kept, journals, updates }
@@ -363,15 +364,17 @@ impl Loader {
 
     fn load_site(&mut self, site: &sanderling_config::Site, limits: &Limits, report: &mut Report) -> Site {
         let hosts: Vec<String> = site.hosts.iter().map(|host| host.as_str().to_owned()).collect();
-        let error_count = report.errors.len();
+        let (error_count, left_out_count) = (report.errors.len(), report.left_out.root_count);
         let (root, service) = self.choose_root(site, report);
         let document_root = root.as_ref().map_or(&site.document_root, |root| &root.path).clone();
         let (link_target_indexes, link_targets) = self.open_link_targets(site, report);
         let link = ReleaseLink::new(&document_root);
         let served = root.as_ref().map(|root| root.directory.real_path().to_owned());
         let release = served.filter(|served| link.exists() && link.is_release(served));
-        let (previous_indexes, previous_roots) =
-            release.as_ref().map_or_else(Default::default, |release| self.open_previous(&link, release));
+        let (previous_indexes, previous_roots) = match release.as_ref() {
+            Some(release) => self.open_previous(site, (&link, release), report),
+            None => Default::default(),
+        };
         let refused_paths = match (site.options.hidden_files, site.options.exact_paths) {
             (false, false) => PathTraits::HIDDEN,
             (false, true) => PathTraits::HIDDEN.union(PathTraits::NORMALIZED),
@@ -402,7 +405,10 @@ impl Loader {
             }
             None => (Site::ID_MAX, Root::Unavailable),
         };
-        let problem = report.errors.get(error_count).map(ToString::to_string);
+        let problem = match report.left_out.root_count > left_out_count {
+            true => Some("there are not enough file descriptors for its directory".to_owned()),
+            false => report.errors.get(error_count).map(ToString::to_string),
+        };
         report.load_status.sites.push(SiteState {
             release: release.clone().map(|path| ReleaseState { path, since: link.made_at() }),
             service,
@@ -489,6 +495,11 @@ impl Loader {
         of_files.flatten().chain(self.zone_folder.clone()).chain(stored.into_iter().flatten()).collect()
     }
 
+    /// Descriptors that the directories of sites have.
+    pub(crate) fn open_directory_count(&self) -> usize {
+        self.directories.open_count()
+    }
+
     /// From now on the sandbox of this process allows only the directories loaded so far, and what is below the
     /// directories of releases.
     pub(crate) fn restrict_directories(&mut self) {
@@ -513,7 +524,7 @@ impl Loader {
 
     /// The index of a directory; `None` if the sandbox does not allow to read it.
     fn index_of(&mut self, id: DirectoryId, directory: &Directory) -> Option<usize> {
-        if let Some(index) = self.directories.iter().position(|other| *other == id) {
+        if let Some(index) = self.directories.position(&id) {
             return Some(index);
         }
         // What the user may not enter, no other process can read either.
@@ -523,8 +534,7 @@ impl Loader {
         {
             return None;
         }
-        self.directories.push(id);
-        Some(self.directories.len() - 1)
+        Some(self.directories.add(id))
     }
 
     /// The ID of a site. Other options need other entries in the open-file cache.
@@ -839,6 +849,8 @@ struct Report {
     denial: Denial,
     /// What is watched of sites, with their indexes.
     watched: Vec<(usize, Watched)>,
+    /// Directories of sites for which there are no descriptors: one problem for all of them.
+    left_out: LeftOut,
     journals: ChangedJournals,
     updates: ChangedUpdates,
 }

@@ -242,7 +242,7 @@ impl Metrics<'_> {
         };
         let (mut sites, mut zones) = ([0; 3], [0; 3]);
         for SiteState { problem, service, .. } in &self.load_status.sites {
-            sites[state(problem.is_some(), *service != SiteService::Unavailable)] += 1;
+            sites[state(problem.is_some(), !matches!(service, SiteService::Unavailable | SiteService::LeftOut))] += 1;
         }
         for ZoneState { problem, serial, .. } in self.load_status.zones.iter().map(Arc::as_ref) {
             zones[state(problem.is_some(), serial.is_some())] += 1;

@@ -1,14 +1,11 @@
 //! The options of the server for the limits of the configuration and of the process.
 
+use crate::open_directories::DescriptorLimit;
 use sanderling_config::{Config, Limits};
 use sanderling_server::{
     CompressionOptions, DnsOptions, HttpOptions, OpenFilesOptions, Options, PasswordOptions, StatisticsOptions,
 };
-use std::io;
 use std::time::Duration;
-
-/// Descriptors for listeners, pollers, folders, standard streams and opening files; at most half of the limit.
-const DESCRIPTORS_RESERVED: usize = 128;
 
 /// The options for `limits`.
 pub(crate) fn options_of(limits: &Limits) -> Options {
@@ -109,28 +106,35 @@ pub(crate) fn statistics_options(config: &Config) -> Option<StatisticsOptions> {
     config.metrics.as_ref().map(|_| StatisticsOptions { sites_max, zones_max })
 }
 
-/// Lowers the numbers of connections and files to the descriptor limit of this process; a message if that was needed.
-///
-/// # Errors
-/// The limit is unknown.
-pub(crate) fn fit_to_descriptor_limit(options: &mut Options) -> io::Result<Option<String>> {
-    let limit = usize::try_from(sanderling_os::rlimit::raise_nofile_limit()?).unwrap_or(usize::MAX);
+/// Lowers the numbers of connections and files to what the limit of descriptors leaves besides the directories of
+/// sites; a message if that was needed.
+pub(crate) fn fit_to_descriptor_limit(
+    options: &mut Options,
+    limit: DescriptorLimit,
+    directory_count: usize,
+) -> Option<String> {
     let wanted = [options.http.connections_max, options.dns.tcp_connections_max, options.open_files.descriptors_max];
-    let available = (limit - DESCRIPTORS_RESERVED.min(limit / 2)).max(wanted.len());
+    let available = limit.available().saturating_sub(directory_count).max(wanted.len());
     let sum = wanted.iter().fold(0_usize, |sum, count| sum.saturating_add(*count));
     if sum <= available {
-        return Ok(None);
+        return None;
     }
     // In proportion: neither service takes the descriptors of the other.
     let part = |count: usize| ((count as u128 * available as u128 / sum as u128) as usize).max(1);
     options.http.connections_max = part(options.http.connections_max);
     options.dns.tcp_connections_max = part(options.dns.tcp_connections_max);
     options.open_files.descriptors_max = part(options.open_files.descriptors_max);
-    Ok(Some(format!(
-        "the limit of {limit} file descriptors allows only {} HTTP connections, {} DNS connections and {} cached file \
-         descriptors; raise it with LimitNOFILE= or `ulimit -n`",
+    let beside = match directory_count {
+        0 => String::new(),
+        1 => "besides the directory of a site ".to_owned(),
+        _ => format!("besides the directories of sites ({directory_count}) "),
+    };
+    let DescriptorLimit(limit) = limit;
+    Some(format!(
+        "the limit of {limit} file descriptors allows {beside}only {} HTTP connections, {} DNS connections and {} cached \
+         file descriptors; raise it with LimitNOFILE= or `ulimit -n`",
         options.http.connections_max, options.dns.tcp_connections_max, options.open_files.descriptors_max
-    )))
+    ))
 }
 
 #[cfg(test)]
@@ -140,6 +144,23 @@ mod tests {
     #[test]
     fn defaults_of_the_limits_are_those_of_the_server() {
         assert_eq!(options_of(&Limits::default()), Options::default());
+    }
+
+    #[test]
+    fn connections_and_files_have_the_descriptors_that_sites_leave() {
+        let fit = |limit: usize, directory_count: usize| {
+            let mut options = Options::default();
+            let message = fit_to_descriptor_limit(&mut options, DescriptorLimit(limit), directory_count);
+            let sum =
+                options.http.connections_max + options.dns.tcp_connections_max + options.open_files.descriptors_max;
+            (sum, message.is_some())
+        };
+        assert_eq!(fit(usize::MAX, 10_000), (fit(usize::MAX, 0).0, false));
+        for (limit, directory_count) in [(1_024, 0), (1_024, 672), (64, 0)] {
+            let (sum, has_message) = fit(limit, directory_count);
+            let available = DescriptorLimit(limit).available() - directory_count;
+            assert!(has_message && (available - 3..=available).contains(&sum), "{limit} {directory_count} {sum}");
+        }
     }
 
     #[test]

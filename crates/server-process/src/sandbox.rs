@@ -8,7 +8,6 @@ use sanderling_os::sandbox::{self, Landlock, Layer, SandboxConfig};
 use sanderling_os::user::User;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 /// The sandbox of this process.
@@ -31,8 +30,8 @@ impl Sandbox {
         user: Option<User>,
     ) -> io::Result<Sandbox> {
         let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
-        // Directories instead of files, which an editor may replace by others. Each once: each needs a descriptor, and
-        // thousands of zones may be in one directory. One that cannot be opened concerns its own site or zones alone.
+        // Directories instead of files, which an editor may replace by others. Each once: thousands of zones may be in
+        // one directory. One that cannot be opened concerns its own site or zones alone.
         let mut paths = zone_directories;
         paths.extend(config.sites.iter().map(|site| site.document_root.clone()));
         // A release that is published later is read by this process too.
@@ -41,14 +40,10 @@ impl Sandbox {
         paths.extend(config.users_directories());
         let link_targets = config.sites.iter().flat_map(|site| &site.options.link_targets);
         paths.extend(link_targets.map(|(path, _)| path.clone()));
-        let directories: Vec<Directory> =
-            paths.iter().filter_map(|path| with_second_try(|| Directory::open(path)).ok()).collect();
-        let sandbox_config = SandboxConfig {
-            readable_fds: directories.iter().map(AsFd::as_fd).collect(),
-            landlock: layer,
-            seccomp: layer,
-        };
-        Ok(Sandbox { layers: sandbox::enter(&sandbox_config)?, user: user.map(|user| user.name) })
+        // One at a time: they need more descriptors together than may be left.
+        let readable_fds = paths.iter().filter_map(|path| with_second_try(|| Directory::open(path)).ok());
+        let sandbox_config = SandboxConfig { readable_fds, landlock: layer, seccomp: layer };
+        Ok(Sandbox { layers: sandbox::enter(sandbox_config)?, user: user.map(|user| user.name) })
     }
 
     /// Whether this process can read only in the directories that existed when it entered the sandbox.

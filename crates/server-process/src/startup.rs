@@ -8,6 +8,7 @@ use crate::kept_zones::KeptZones;
 use crate::loader::{Loaded, Loader};
 use crate::mail_policies::mail_policies;
 use crate::metrics::MetricsListener;
+use crate::open_directories::DescriptorLimit;
 use crate::options::{fit_to_descriptor_limit, options_of, statistics_options};
 use crate::reply_options::reply_options;
 use crate::request_logs;
@@ -292,10 +293,9 @@ impl Prepared {
         options.http.https_port = https_port;
         options.http.accepts_http2 = state.config.http2;
         options.statistics = statistics_options(&state.config);
-        match fit_to_descriptor_limit(&mut options) {
-            Ok(None) => {}
-            Ok(Some(message)) => log_warning(&message),
-            Err(error) => log_error(&format!("cannot read the limit of open files: {}", error_text(&error))),
+        let directory_count = state.loader.as_ref().map_or(0, Loader::open_directory_count);
+        if let Some(message) = fit_to_descriptor_limit(&mut options, DescriptorLimit::of_process(), directory_count) {
+            log_warning(&message);
         }
         let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
         request_logs::set_targets(&server, &state.config, std::mem::take(&mut state.log_targets));

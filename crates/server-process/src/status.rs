@@ -281,7 +281,9 @@ fn site_text(site: &SiteState) -> String {
     });
     let root = match &site.service {
         SiteService::Kept(path) => path,
-        SiteService::Current | SiteService::Unreadable | SiteService::Unavailable => &site.document_root,
+        SiteService::Current | SiteService::Unreadable | SiteService::Unavailable | SiteService::LeftOut => {
+            &site.document_root
+        }
     };
     format!("  site          {} from {}{release}{problem}\n", site.hosts_text(), root.display())
 }

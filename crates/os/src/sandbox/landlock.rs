@@ -12,7 +12,7 @@ use ::landlock::{
 use rustix::fs::{FileType, fstat};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// The newest version used; on an older kernel the rights that it does not know are not denied.
 const NEWEST_ABI: ABI = ABI::V9;
@@ -47,14 +47,14 @@ impl fmt::Display for Landlock {
 }
 
 /// Allows nothing but reading `readable`: files, and directories with all that is beneath them.
-pub(super) fn restrict_to<'d>(readable: impl Iterator<Item = BorrowedFd<'d>>) -> io::Result<Landlock> {
+pub(super) fn restrict_to(readable: impl IntoIterator<Item: AsFd>) -> io::Result<Landlock> {
     let rules = rules_for(NEWEST_ABI, AccessNet::from_all(NEWEST_ABI)).map_err(|error| landlock_error(&error))?;
     restrict(allow_reading(rules, readable)?)
 }
 
 /// The same, and allows writing beneath the directories `writable`, and connecting.
-pub(super) fn restrict_agent_to<'d>(
-    readable: impl Iterator<Item = BorrowedFd<'d>>,
+pub(super) fn restrict_agent_to(
+    readable: impl IntoIterator<Item: AsFd>,
     writable: &[BorrowedFd<'_>],
 ) -> io::Result<Landlock> {
     let rules = rules_for(NEWEST_ABI, AccessNet::BindTcp.into()).map_err(|error| landlock_error(&error))?;
@@ -104,11 +104,9 @@ fn rules_for(abi: ABI, network: BitFlags<AccessNet>) -> Result<RulesetCreated, R
         .create()
 }
 
-fn allow_reading<'d>(
-    mut rules: RulesetCreated,
-    readable: impl Iterator<Item = BorrowedFd<'d>>,
-) -> io::Result<RulesetCreated> {
-    for descriptor in readable {
+fn allow_reading(mut rules: RulesetCreated, readable: impl IntoIterator<Item: AsFd>) -> io::Result<RulesetCreated> {
+    for opened in readable {
+        let descriptor = opened.as_fd();
         // A rule for a file must not have a right that only directories have.
         let stat = fstat(descriptor).map_err(|errno| with_context("fstat", descriptor.as_raw_fd(), &errno.into()))?;
         let rights: BitFlags<AccessFs> = match FileType::from_raw_mode(stat.st_mode) {

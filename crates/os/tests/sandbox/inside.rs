@@ -65,7 +65,7 @@ pub(crate) fn run(directory: &Path, user: Option<&str>, task: &str) {
         landlock: if task == "without-landlock" { Layer::Disabled } else { Layer::Enabled },
         seccomp: if task == "without-seccomp" { Layer::Disabled } else { Layer::Enabled },
     };
-    let sandbox = enter(&config).unwrap_or_else(|error| panic!("{error}"));
+    let sandbox = enter(config).unwrap_or_else(|error| panic!("{error}"));
     match task {
         "report" | "report-unprivileged" | "without-core-dumps" => report(&sandbox, directory, opened),
         "without-landlock" | "without-seccomp" => report_one_layer(&sandbox, directory, &opened),

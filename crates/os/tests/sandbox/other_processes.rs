@@ -45,7 +45,7 @@ pub(crate) fn report_as_agent(directory: &Path, opened: &Opened) {
     let address = opened.listener.local_address().expect("bound");
     let [zones, state] = ["zones", "state"].map(|name| File::open(directory.join(name)).expect("opened"));
     let config = SandboxConfig { readable_fds: vec![zones.as_fd()], landlock: Layer::Enabled, seccomp: Layer::Enabled };
-    println!("{}", enter_as_agent(&config, &[state.as_fd()]).unwrap_or_else(|error| panic!("{error}")));
+    println!("{}", enter_as_agent(config, &[state.as_fd()]).unwrap_or_else(|error| panic!("{error}")));
     print("a file that it may read", fs::read_to_string(directory.join("zones/zone")));
     print("a page of a site", fs::read(directory.join("root/page")).map(drop));
     print("overwriting a page", fs::write(directory.join("root/page"), "changed"));

@@ -27,6 +27,7 @@ mod isolation;
 mod keeper;
 mod long_downloads;
 mod manual;
+mod many_sites;
 mod metrics;
 mod probe;
 mod query_log;

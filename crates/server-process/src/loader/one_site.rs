@@ -24,6 +24,7 @@ impl Loader {
     pub(crate) fn load_one_site(&mut self, config: &Config, index: usize) -> OneSite {
         let mut report = Report::default();
         let site = self.load_site(&config.sites[index], &config.limits, &mut report);
+        self.report_left_out(&mut report);
         let state = report.load_status.sites.pop().expect("that of this site");
         let watched = report.watched.pop().map(|(_, watched)| watched);
         let Report { warnings, errors, denial, .. } = report;

@@ -10,16 +10,67 @@ use sanderling_os::directory::Directory;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Directories of sites for which there are no descriptors.
+#[derive(Default)]
+pub(super) struct LeftOut {
+    pub(super) count: usize,
+    /// Those of them that are document roots, so that the sites are not served.
+    pub(super) root_count: usize,
+    /// Of the first site that has one, if possible of one that is not served.
+    pub(super) location: Option<Location>,
+}
+
+/// Whether a directory is the document root of a site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IsRoot {
+    No,
+    Yes,
+}
+
 impl Loader {
     /// The releases before that of `link`, and their indexes. A site is served without one that cannot be opened.
-    pub(super) fn open_previous(&mut self, link: &ReleaseLink, release: &Path) -> (Vec<usize>, Vec<Arc<Directory>>) {
+    pub(super) fn open_previous(
+        &mut self,
+        site: &sanderling_config::Site,
+        (link, release): (&ReleaseLink, &Path),
+        report: &mut Report,
+    ) -> (Vec<usize>, Vec<Arc<Directory>>) {
         let releases = link.previous(release);
         let opened = releases.iter().filter_map(|path| {
             let (directory, id) = open_directory(path).ok()?;
             self.check_apart("release", path, &directory, &Location::File(path.clone())).ok()?;
-            Some((self.index_of(id, &directory)?, Arc::new(directory)))
+            let index = self.index_of(id, &directory)?;
+            Some((index, self.keep_open(index, directory, (site, IsRoot::No), report)?))
         });
         opened.unzip()
+    }
+
+    /// Reports the directories that were left out.
+    pub(super) fn report_left_out(&self, report: &mut Report) {
+        let LeftOut { count, root_count, location } = std::mem::take(&mut report.left_out);
+        report.errors.extend(location.map(|location| self.directories.problem((count, root_count), location)));
+    }
+
+    /// The directory that was opened, unless it must be left out for want of a descriptor.
+    fn keep_open(
+        &mut self,
+        index: usize,
+        opened: Directory,
+        (site, is_root): (&sanderling_config::Site, IsRoot),
+        report: &mut Report,
+    ) -> Option<Arc<Directory>> {
+        let kept = self.directories.keep_open(index, opened);
+        if kept.is_err() {
+            let left_out = &mut report.left_out;
+            left_out.count += 1;
+            if is_root == IsRoot::Yes {
+                left_out.root_count += 1;
+            }
+            if left_out.location.is_none() || (is_root == IsRoot::Yes && left_out.root_count == 1) {
+                left_out.location = Some(site.location.clone());
+            }
+        }
+        kept.ok()
     }
 
     /// The link targets that can be opened, and their indexes. A site is served without one that cannot.
@@ -35,7 +86,8 @@ impl Loader {
                 report.errors.push(diagnostic);
                 return None;
             }
-            Some((self.index_or_denial(id, &directory, path, report).ok()?, Arc::new(directory)))
+            let index = self.index_or_denial(id, &directory, path, report).ok()?;
+            Some((index, self.keep_open(index, directory, (site, IsRoot::No), report)?))
         });
         targets.unzip()
     }
@@ -48,7 +100,12 @@ impl Loader {
     ) -> (Option<ServedRoot>, SiteService) {
         let domain = site.hosts.first().cloned();
         let (opened, error) = match site.check_document_root().and_then(|()| self.open_root(site, report)) {
-            Ok(root) => match access::unreadable(site, &root.directory, self.user.as_deref()) {
+            Ok(None) => {
+                let last_good = self.roots.get(&domain).cloned();
+                let service = last_good.as_ref().map_or(SiteService::LeftOut, |it| SiteService::Kept(it.path.clone()));
+                return (last_good, service);
+            }
+            Ok(Some(root)) => match access::unreadable(site, &root.directory, self.user.as_deref()) {
                 None => {
                     self.roots.insert(domain, root.clone());
                     return (Some(root), SiteService::Current);
@@ -87,9 +144,15 @@ impl Loader {
         }
     }
 
+    /// The document root; `None` if there is no descriptor for it.
+    ///
     /// # Errors
     /// The document root cannot be opened, or must not be served.
-    fn open_root(&mut self, site: &sanderling_config::Site, report: &mut Report) -> Result<ServedRoot, Diagnostic> {
+    fn open_root(
+        &mut self,
+        site: &sanderling_config::Site,
+        report: &mut Report,
+    ) -> Result<Option<ServedRoot>, Diagnostic> {
         let path = &site.document_root;
         let failed = |error| {
             let message = format!("cannot open the site `{}`: {}", path.display(), error_text(&error));
@@ -99,6 +162,7 @@ impl Loader {
         let (root, id) = open_directory(path).map_err(failed)?;
         self.check_apart("site", path, &root, &site.location)?;
         let index = self.index_or_denial(id, &root, path, report).map_err(failed)?;
-        Ok(ServedRoot { path: path.clone(), index, directory: Arc::new(root) })
+        let kept = self.keep_open(index, root, (site, IsRoot::Yes), report);
+        Ok(kept.map(|directory| ServedRoot { path: path.clone(), index, directory }))
     }
 }
