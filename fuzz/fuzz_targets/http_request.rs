@@ -4,8 +4,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use sanderling_http::{
-    Body, BodySkipper, ContentCoding, FileMetadata, FileTime, ForwardedField, HttpDate, LookupError, Negotiation,
-    Parsed, Representation, RequestLimits, SitePath, forwarded_client, negotiate_coding, parse_request, respond,
+    Body, BodySkipper, CompressorVersion, ContentCoding, FileMetadata, FileTime, ForwardedField, HttpDate, LookupError, Negotiation,
+    Parsed, Representation, RequestLimits, SitePath, Validator, forwarded_client, negotiate_coding, parse_request, respond,
 };
 
 /// Long enough for several parts.
@@ -24,9 +24,9 @@ fn check(bytes: &[u8]) {
     let metadata = FileMetadata { length_bytes: LENGTH_BYTES, modified: time, changed: time, device: 1, inode: 2 };
     let file = Representation::new(
         &metadata,
-        None,
+        Validator::of_metadata(&metadata),
         "text/plain",
-        Negotiation::AcceptEncoding(ContentCoding::Identity),
+        Negotiation::OnDemand(CompressorVersion(1)),
         b"",
         784_111_777,
     );

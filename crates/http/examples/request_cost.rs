@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use sanderling_http::{
     ContentCoding, FileMetadata, FileTime, HttpDate, Negotiation, Parsed, Representation, RequestLimits, SitePath,
-    media_type, negotiate_coding, parse_request, respond,
+    Validator, media_type, negotiate_coding, parse_request, respond,
 };
 
 const PLAIN: &str = "GET /index.html HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
@@ -47,8 +47,9 @@ fn main() {
         inode: 2,
     };
     let extra_fields = b"Cache-Control: no-cache\r\n";
-    let file =
-        Representation::new(&metadata, None, media_type(b"index.html"), Negotiation::None, extra_fields, 1_700_000_100);
+    let validator = Validator::of_metadata(&metadata);
+    let media_type = media_type(b"index.html");
+    let file = Representation::new(&metadata, validator, media_type, Negotiation::None, extra_fields, 1_700_000_100);
     let not_modified = BROWSER.replace(
         "Accept-Language",
         &format!("If-None-Match: {}\r\nAccept-Language", String::from_utf8_lossy(file.etag())),

@@ -77,6 +77,12 @@ pub fn negotiate_coding(fields: &Fields<'_>, codings: impl IntoIterator<Item = C
     acceptable.fold(ContentCoding::Identity, |best, coding| if rank(coding) > rank(best) { coding } else { best })
 }
 
+/// The codings but identity that the client accepts, in the order of our preference.
+pub(crate) fn accepted_codings(fields: &Fields<'_>) -> impl Iterator<Item = ContentCoding> {
+    let weights = Weights::parse(fields.values(FieldName::AcceptEncoding));
+    ContentCoding::COMPRESSED.into_iter().filter(move |&coding| weights.of(coding) > Weight::ZERO)
+}
+
 /// Whether the client accepts content without a coding, which it does unless it says the contrary (RFC 9110 §12.5.3,
 /// rule 2).
 pub fn accepts_identity(fields: &Fields<'_>) -> bool {

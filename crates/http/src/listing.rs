@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use crate::date::rfc_3339;
-use crate::representation::{put_fmt, put_number};
+use crate::output::{put_fmt, put_number};
 use crate::response::put_path_segment;
 
 /// The entries of a directory.

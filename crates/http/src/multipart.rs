@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
+use crate::output::put_number;
 use crate::range::{ByteRange, Ranges};
-use crate::representation::{Representation, put_number};
+use crate::representation::Representation;
 
 /// The body of a 206 with several ranges. For each part the caller sends what [`Multipart::write_part_head`] writes and
 /// the bytes of the file, and after the last one what [`Multipart::write_end`] writes.

@@ -1,5 +1,6 @@
 //! Evaluates the preconditions of a request for a file (RFC 9110 §13.2.2).
 
+use crate::content_coding::{ContentCoding, accepted_codings};
 use crate::date::HttpDate;
 use crate::entity_tag::{EntityTag, EntityTags};
 use crate::fields::{FieldName, Fields};
@@ -12,6 +13,8 @@ pub(crate) enum Evaluation {
     Proceed,
     /// Respond with 304: the client's copy is valid.
     NotModified,
+    /// The same; the copy is the representation in this coding, which is made of the file.
+    NotModifiedAs(ContentCoding),
     /// Respond with 412.
     Failed,
 }
@@ -34,12 +37,33 @@ pub(crate) fn evaluate(fields: &Fields<'_>, file: &Representation) -> Evaluation
         return Evaluation::Failed;
     }
     // Steps 3 and 4: If-None-Match takes precedence over If-Modified-Since.
-    let is_not_modified = if fields.contains(FieldName::IfNoneMatch) {
-        has_match(fields, FieldName::IfNoneMatch, file.etag(), |tag, etag| tag.is_weak_match(etag))
-    } else {
-        dates(fields, FieldName::IfModifiedSince, file).is_some_and(|(modified, date)| modified <= date)
-    };
+    if fields.contains(FieldName::IfNoneMatch) {
+        return evaluate_none_match(fields, file);
+    }
+    let is_not_modified =
+        dates(fields, FieldName::IfModifiedSince, file).is_some_and(|(modified, date)| modified <= date);
     if is_not_modified { Evaluation::NotModified } else { Evaluation::Proceed }
+}
+
+/// Whether the client of a request with If-None-Match has a valid copy: of the file itself, or of a representation in a
+/// coding that is made of it. Whether that is made at this moment does not matter: its tag follows from the file.
+fn evaluate_none_match(fields: &Fields<'_>, file: &Representation) -> Evaluation {
+    let is_named = |etag: &[u8]| has_match(fields, FieldName::IfNoneMatch, etag, |tag, etag| tag.is_weak_match(etag));
+    if is_named(file.etag()) {
+        return Evaluation::NotModified;
+    }
+    if !file.makes_codings() {
+        return Evaluation::Proceed;
+    }
+    let named =
+        accepted_codings(fields).find(|&coding| file.compressed_etag(coding).is_some_and(|etag| is_named(&etag)));
+    named.map_or(Evaluation::Proceed, Evaluation::NotModifiedAs)
+}
+
+/// Whether the preconditions of a request for `file` alone lead to a 304, so that no content is needed.
+pub fn is_not_modified(fields: &Fields<'_>, file: &Representation) -> bool {
+    fields.contains(FieldName::IfNoneMatch)
+        && matches!(evaluate(fields, file), Evaluation::NotModified | Evaluation::NotModifiedAs(_))
 }
 
 /// Whether If-Range allows a partial response (RFC 9110 §13.1.5, and step 5 of §13.2.2).
@@ -60,9 +84,10 @@ pub(crate) fn allows_range(fields: &Fields<'_>, file: &Representation, now_unix_
 }
 
 /// Whether Last-Modified is a strong validator (RFC 9110 §8.8.2.2): its second is over, so the file has not changed
-/// again in it. A client that has its date from a response in that second must not send it.
+/// again in it, and no tool has set the time. A client that has its date from a response in that second must not send
+/// it.
 fn is_strong_date(file: &Representation, now_unix_s: u64) -> bool {
-    file.modified_unix_s().is_some_and(|modified_unix_s| modified_unix_s < now_unix_s)
+    file.is_time_of_version() && file.modified_unix_s().is_some_and(|modified_unix_s| modified_unix_s < now_unix_s)
 }
 
 /// Whether the field is `*`, which matches any file that exists, or a list with a tag that matches `etag`.

@@ -89,6 +89,7 @@ fn head_of_file<'r>(request: &Request<'r>, file: &'r Representation, now_unix_s:
             return Head::StatusPage(Status::PreconditionFailed, PageFormat::accepted_by(request));
         }
         Evaluation::NotModified => return Head::NotModified(file),
+        Evaluation::NotModifiedAs(coding) => return Head::NotModifiedAs(coding, file),
         Evaluation::Proceed => {}
     }
     // RFC 9110 §14.2: a range applies to GET only, and after the preconditions.

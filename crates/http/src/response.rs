@@ -2,11 +2,13 @@
 
 use alloc::vec::Vec;
 
+use crate::content_coding::ContentCoding;
 use crate::date::HttpDate;
 use crate::grammar::{URL_PATH, class};
 use crate::multipart::{Multipart, put_content_range};
+use crate::output::{put_fmt, put_number};
 use crate::range::ByteRange;
-use crate::representation::{Representation, put_fmt, put_number};
+use crate::representation::Representation;
 use crate::request::{Method, Persistence, Request};
 use crate::site_path::SitePath;
 use crate::status::{ALLOW, ALLOW_OF_DNS, Status};
@@ -32,6 +34,8 @@ pub(crate) enum Head<'r> {
     Multipart(Multipart<'r>),
     /// 304
     NotModified(&'r Representation),
+    /// 304 to a client that has the representation in this coding, which is made of the file.
+    NotModifiedAs(ContentCoding, &'r Representation),
     /// 416
     RangeNotSatisfiable(&'r Representation, PageFormat),
     /// 301 or 308 to another URL of the same file.
@@ -210,6 +214,7 @@ impl<'r> Response<'r> {
             Head::Full(file)
             | Head::Partial(file, _)
             | Head::NotModified(file)
+            | Head::NotModifiedAs(_, file)
             | Head::FilePage(_, file)
             | Head::RangeNotSatisfiable(file, _) => Head::FilePage(status, file),
             Head::Multipart(multipart) => Head::FilePage(status, multipart.file()),
@@ -249,7 +254,7 @@ impl<'r> Response<'r> {
         match self.head {
             Head::Full(_) | Head::DnsMessage { .. } | Head::Text(_) => Status::Ok,
             Head::Partial(..) | Head::Multipart(_) => Status::PartialContent,
-            Head::NotModified(_) => Status::NotModified,
+            Head::NotModified(_) | Head::NotModifiedAs(..) => Status::NotModified,
             Head::RangeNotSatisfiable(..) => Status::RangeNotSatisfiable,
             Head::Redirect { url: CanonicalUrl::WithSlash, .. } => Status::MovedPermanently,
             Head::Redirect { .. } => Status::PermanentRedirect,
@@ -279,7 +284,7 @@ impl<'r> Response<'r> {
             }
             Head::Partial(_, ByteRange { start_bytes, length_bytes }) => Body::File { start_bytes, length_bytes },
             Head::Multipart(multipart) => Body::Multipart(multipart),
-            Head::NotModified(_) | Head::Options | Head::DnsOptions => Body::Empty,
+            Head::NotModified(_) | Head::NotModifiedAs(..) | Head::Options | Head::DnsOptions => Body::Empty,
             Head::DnsMessage { .. } => Body::DnsMessage,
             Head::Text(text) => Body::Text(text),
             Head::StatusPage(_, format)
@@ -302,6 +307,10 @@ impl<'r> Response<'r> {
             Head::NotModified(file) => {
                 put_dated(Status::NotModified, Status::NotModified.start(), date, out);
                 out.extend_from_slice(file.not_modified_fields());
+            }
+            Head::NotModifiedAs(coding, file) => {
+                put_dated(Status::NotModified, Status::NotModified.start(), date, out);
+                file.put_not_modified_fields(coding, out);
             }
             Head::Partial(file, range) => {
                 put_dated(Status::PartialContent, Status::PartialContent.start(), date, out);

@@ -10,7 +10,8 @@ use crate::disk_file::DiskFile;
 use crate::file_variant::{FileContent, FileVariant, Gauges, http_metadata};
 use crate::options::CompressionOptions;
 use sanderling_http::{
-    ContentCoding, FieldName, Method, Negotiation, Representation, Request, accepts_identity, negotiate_coding,
+    CompressorVersion, ContentCoding, FieldName, Method, Negotiation, Representation, Request, Validator,
+    accepts_identity, is_not_modified, negotiate_coding,
 };
 use sanderling_os::file::Metadata;
 use sanderling_os::process::{NICE_MAX, lower_thread_priority};
@@ -34,6 +35,11 @@ const BROTLI_QUALITY: i32 = 5;
 /// The window of brotli, as a power of two: larger than any file that is compressed.
 const BROTLI_WINDOW_BITS: i32 = 22;
 
+/// Raised with each change of what the compressors make of the same content: the entity tags of variants follow from
+/// that of the file and from this number, so that they are known before a variant is made. The test
+/// `compressors_make_the_bytes_of_their_version` notices such a change.
+pub(crate) const COMPRESSORS: CompressorVersion = CompressorVersion(1);
+
 /// The variants of one file, each made when a client first prefers it.
 #[derive(Debug)]
 pub(crate) struct OnDemand {
@@ -44,6 +50,8 @@ pub(crate) struct OnDemand {
     media_type: String,
     field_lines: &'static [u8],
     metadata: Metadata,
+    /// That of the file, from which those of the variants follow.
+    validator: Validator,
     unix_s: u64,
     gauges: Arc<Gauges>,
 }
@@ -162,7 +170,7 @@ impl OnDemand {
     pub(crate) fn new(
         queue: &Arc<CompressionQueue>,
         (media_type, field_lines): (&str, &'static [u8]),
-        metadata: Metadata,
+        (metadata, validator): (Metadata, Validator),
         unix_s: u64,
         gauges: &Arc<Gauges>,
     ) -> OnDemand {
@@ -173,6 +181,7 @@ impl OnDemand {
             media_type: media_type.to_owned(),
             field_lines,
             metadata,
+            validator,
             unix_s,
             gauges: Arc::clone(gauges),
         }
@@ -186,8 +195,9 @@ impl OnDemand {
             return ContentCoding::Identity;
         }
         let wanted = negotiate_coding(fields, ContentCoding::COMPRESSED);
-        if wanted == ContentCoding::Identity {
-            return wanted;
+        // A client that has a variant gets 304 without it.
+        if wanted == ContentCoding::Identity || is_not_modified(fields, &uncompressed.representation) {
+            return ContentCoding::Identity;
         }
         if self.variant(wanted).is_none() {
             self.request(wanted, &uncompressed.content);
@@ -207,7 +217,7 @@ impl OnDemand {
             };
             accepts_identity(fields) && !self.variant(coding).is_some_and(is_of_coded)
         } else {
-            names(FieldName::IfNoneMatch, etag) || names(FieldName::IfMatch, etag)
+            names(FieldName::IfMatch, etag)
         };
         if is_of_other { ContentCoding::Identity } else { coding }
     }
@@ -256,7 +266,7 @@ impl Compression {
         if Arc::strong_count(&self.on_demand) == 1 {
             return false;
         }
-        let OnDemand { metadata, media_type, field_lines, unix_s, gauges, queue, .. } = &*self.on_demand;
+        let OnDemand { metadata, validator, media_type, field_lines, unix_s, gauges, queue, .. } = &*self.on_demand;
         let compressed = match &self.source {
             Source::Memory(content) => compress(content, self.coding),
             Source::Disk(file) => {
@@ -271,7 +281,7 @@ impl Compression {
         let of_variant = Metadata { length_bytes: content.len() as u64, ..*metadata };
         let representation = Representation::new(
             &http_metadata(&of_variant),
-            Some(&content),
+            validator.compressed_by(COMPRESSORS),
             media_type,
             Negotiation::AcceptEncoding(self.coding),
             field_lines,
@@ -347,5 +357,32 @@ mod tests {
             };
             assert!(back == content, "{coding:?}");
         }
+    }
+
+    /// An update of a compressor, or another level, may change what it makes of the same content. Then a client with a
+    /// part of the former bytes must not be sent the rest of the new ones.
+    #[test]
+    fn compressors_make_the_bytes_of_their_version() {
+        let mut random = 1_u64;
+        let content: Vec<u8> = (0..30_000_u32)
+            .flat_map(|number| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                format!("<li class=\"{}\">{number}</li>\n", random >> 52).into_bytes()
+            })
+            .collect();
+        let made: String = ContentCoding::COMPRESSED
+            .into_iter()
+            .map(|coding| {
+                let compressed = compress(&content, coding).expect("compressed");
+                format!("{} {} {:?}\n", coding.name(), compressed.len(), Validator::of_content(&compressed))
+            })
+            .collect();
+        let expected = "CompressorVersion(1)
+br 130590 Validator(00aee6d5b21089f87b1fe0a548c379f3)
+zstd 142402 Validator(ae19a3f272e25fa6fc4c9cb7f9db72e8)
+gzip 154064 Validator(96a36cdd30deed0087ad9ca106d807ff)
+";
+        let text = format!("{COMPRESSORS:?}\n{made}");
+        assert_eq!(text, expected, "raise `COMPRESSORS`, and change the text of this test");
     }
 }

@@ -6,17 +6,17 @@ mod precompressed;
 use self::precompressed::{
     PrecompressedFiles, may_be_only_precompressed, may_be_precompressed, precompressed_variants,
 };
-use crate::compression::{CompressionQueue, OnDemand};
+use crate::compression::{COMPRESSORS, CompressionQueue, OnDemand};
 use crate::disk_file::cached_tail;
 use crate::file_variant::{FileVariant, Gauges};
 use crate::open_file::{
     Alternatives, Blocking, FileError, FileKey, LookupContext, OpenError, OpenFile, Purpose, RetryAfter, Storage,
-    UnreadFile, file_error,
+    TagBasis, UnreadFile, file_error,
 };
 use crate::protection::Protection;
 use crate::sites::{BuiltinFile, Root, Site, ancestors};
 use sanderling_http::{
-    CanonicalUrl, ContentCoding, FileMetadata, FileTime, Negotiation, PathTraits, Representation, media_type,
+    CanonicalUrl, ContentCoding, FileMetadata, FileTime, Negotiation, PathTraits, Representation, Validator, media_type,
 };
 use sanderling_os::directory::Directory;
 use sanderling_os::error::leads_out;
@@ -306,23 +306,25 @@ impl FileLookup {
         if cached.is_some_and(|cached| cached.is_unwatchable == is_unwatchable) {
             return Ok(LookupResult::Unchanged);
         }
-        let uncompressed = uncompressed.file.read(storage, blocking, context)?;
         let coded = precompressed.read(context, blocking, &mut is_unwatchable)?;
-        let metadata = uncompressed.metadata;
         let is_compressed_on_demand = self.site.options.files.compress
             && coded.is_empty()
             && may_be_precompressed(path, media_type)
             && media_type != UNKNOWN_MEDIA_TYPE
-            && compression.is_for(metadata.length_bytes);
-        let negotiation = match coded.is_empty() && !is_compressed_on_demand {
-            true => Negotiation::None,
-            false => Negotiation::AcceptEncoding(ContentCoding::Identity),
+            && compression.is_for(uncompressed.file.metadata.length_bytes);
+        let (negotiation, tag_basis) = match coded.is_empty() {
+            // It is read to be compressed anyway, and the tags of the variants follow from its own.
+            true if is_compressed_on_demand => (Negotiation::OnDemand(COMPRESSORS), TagBasis::Content),
+            true => (Negotiation::None, TagBasis::Metadata),
+            false => (Negotiation::AcceptEncoding(ContentCoding::Identity), TagBasis::Metadata),
         };
+        let uncompressed = uncompressed.file.read(storage, tag_basis, blocking, context)?;
         let fields = (media_type, self.field_lines());
+        let (metadata, validator) = (uncompressed.metadata, uncompressed.validator);
         let uncompressed = FileVariant::new(uncompressed, fields, negotiation, context.unix_s, gauges);
         let alternatives = match coded.is_empty() {
             true if is_compressed_on_demand => {
-                let on_demand = OnDemand::new(compression, fields, metadata, context.unix_s, gauges);
+                let on_demand = OnDemand::new(compression, fields, (metadata, validator), context.unix_s, gauges);
                 Alternatives::OnDemand(Arc::new(on_demand))
             }
             true => Alternatives::None,
@@ -452,8 +454,9 @@ fn find_builtin(
         device: 0,
         inode: 0,
     };
+    let validator = Validator::of_content(file.bytes);
     let representation =
-        Representation::new(&metadata, Some(file.bytes), media_type(path), Negotiation::None, b"", context.unix_s);
+        Representation::new(&metadata, validator, media_type(path), Negotiation::None, b"", context.unix_s);
     let uncompressed = FileVariant::builtin(file.bytes, representation, gauges);
     Ok(OpenFile::new(uncompressed, Alternatives::None, protection, true, context))
 }

@@ -2,7 +2,7 @@
 //! already written.
 
 use crate::disk_file::DiskFile;
-use sanderling_http::{FileMetadata, FileTime, Negotiation, Representation};
+use sanderling_http::{FileMetadata, FileTime, Negotiation, Representation, Validator};
 use sanderling_os::file::Metadata;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +23,7 @@ pub(crate) struct FileVariant {
 pub(crate) struct FileVersion {
     pub(crate) metadata: Metadata,
     pub(crate) content: FileContent,
+    pub(crate) validator: Validator,
 }
 
 /// The content of a file.
@@ -65,10 +66,9 @@ impl FileVariant {
         unix_s: u64,
         gauges: &Arc<Gauges>,
     ) -> FileVariant {
-        let FileVersion { metadata, content } = version;
+        let FileVersion { metadata, content, validator } = version;
         let for_http = http_metadata(&metadata);
-        let representation =
-            Representation::new(&for_http, content.in_memory(), media_type, negotiation, field_lines, unix_s);
+        let representation = Representation::new(&for_http, validator, media_type, negotiation, field_lines, unix_s);
         let usage = match &content {
             FileContent::Memory(content) => Usage::new(gauges, 0, content.len() as u64),
             FileContent::Descriptor(_) => Usage::new(gauges, 1, 0),
@@ -93,9 +93,9 @@ impl FileVariant {
             device: 0,
             inode: 0,
         };
-        let negotiation = Negotiation::None;
+        let validator = Validator::of_content(&content);
         let representation =
-            Representation::new(&of_content, Some(&content), media_type, negotiation, field_lines, unix_s);
+            Representation::new(&of_content, validator, media_type, Negotiation::None, field_lines, unix_s);
         let usage = Usage::new(gauges, 0, content.len() as u64);
         let content = FileContent::Memory(content.into_boxed_slice());
         FileVariant { representation, content, metadata: Some(metadata), usage }

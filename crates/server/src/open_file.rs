@@ -7,10 +7,10 @@
 use crate::clock::Milliseconds;
 use crate::compression::OnDemand;
 use crate::disk_file::{DiskFile, cached_tail};
-use crate::file_variant::{FileContent, FileVariant, FileVersion, is_older};
+use crate::file_variant::{FileContent, FileVariant, FileVersion, http_metadata, is_older};
 use crate::protection::Protection;
 use crate::sites::Site;
-use sanderling_http::{CanonicalUrl, ContentCoding, Request, SitePath, negotiate_coding};
+use sanderling_http::{CanonicalUrl, ContentCoding, ContentHash, Request, SitePath, Validator, negotiate_coding};
 use sanderling_os::error::ErrorClass;
 use sanderling_os::file::{File, FileType, Metadata};
 use std::hash::{Hash, Hasher};
@@ -22,6 +22,11 @@ use std::time::{Duration, SystemTime};
 /// How long after a change a file is not read. Its times change when a write begins, and a program that has written
 /// once will probably write again. That the last write has ended is made sure of by [`UnreadFile::read`].
 const RECENT_CHANGE: Duration = Duration::from_millis(20);
+/// Bytes of the longest file that is read for its entity tag alone.
+const HASHED_BYTES_MAX: u64 = 4 << 20;
+/// Bytes that are read for it at once.
+const HASHED_PART_BYTES: usize = 64 << 10;
+const _: () = assert!(HASHED_PART_BYTES.is_multiple_of(ContentHash::PART_BYTES));
 
 /// The key of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,6 +148,15 @@ pub(crate) enum Storage {
     Memory,
     /// On disk, behind an open descriptor.
     Descriptor,
+}
+
+/// What the entity tag of a file that is not kept in memory is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TagBasis {
+    /// Its content, if that is not too long to be read for it.
+    Content,
+    /// Its metadata, unless its times may be those of other versions: then its content all the same.
+    Metadata,
 }
 
 /// What one entry may use; [`EntryLimits::allocate`] leaves the rest.
@@ -435,6 +449,7 @@ impl UnreadFile {
     pub(crate) fn read(
         self,
         storage: Storage,
+        tag_basis: TagBasis,
         blocking: Blocking,
         context: LookupContext,
     ) -> Result<FileVersion, OpenError> {
@@ -447,10 +462,41 @@ impl UnreadFile {
         match storage {
             Storage::Memory => self.read_whole(blocking),
             Storage::Descriptor => {
+                let validator = self.validator(tag_basis, blocking)?;
                 let UnreadFile { file, metadata, .. } = self;
                 let file = Arc::new(DiskFile::new(file, metadata));
-                Ok(FileVersion { metadata, content: FileContent::Descriptor(file) })
+                Ok(FileVersion { metadata, content: FileContent::Descriptor(file), validator })
             }
+        }
+    }
+
+    /// What the entity tag of the file is made of, if it is not kept in memory.
+    fn validator(&self, tag_basis: TagBasis, blocking: Blocking) -> Result<Validator, OpenError> {
+        let metadata = http_metadata(&self.metadata);
+        let is_of_content = tag_basis == TagBasis::Content || metadata.modified.may_be_set();
+        if !is_of_content || metadata.length_bytes > HASHED_BYTES_MAX || self.is_growing {
+            return Ok(Validator::of_metadata(&metadata));
+        }
+        if blocking == Blocking::No {
+            // Workers do not read a file that they do not send.
+            return Err(OpenError::Retry(RetryAfter::Disk));
+        }
+        let mut hash = ContentHash::new(metadata.length_bytes);
+        let mut part = vec![0; HASHED_PART_BYTES];
+        let mut offset = 0;
+        while offset < metadata.length_bytes {
+            let rest = metadata.length_bytes - offset;
+            let part = &mut part[..rest.min(HASHED_PART_BYTES as u64) as usize];
+            let read = self.file.read_at(part, offset).map_err(|error| file_error(&error))?;
+            if read != part.len() {
+                return Err(OpenError::Retry(RetryAfter::RecentChange(RECENT_CHANGE)));
+            }
+            hash.put(part);
+            offset += read as u64;
+        }
+        match self.file.metadata().map_err(|error| file_error(&error))? == self.metadata {
+            true => Ok(hash.finish()),
+            false => Err(OpenError::Retry(RetryAfter::RecentChange(RECENT_CHANGE))),
         }
     }
 
@@ -478,7 +524,8 @@ impl UnreadFile {
             // A file such as in /proc, whose `st_size` is not the length of what a read returns.
             return Err(FileError::Failed.into());
         }
-        Ok(FileVersion { metadata, content: FileContent::Memory(content.into_boxed_slice()) })
+        let validator = Validator::of_content(&content);
+        Ok(FileVersion { metadata, content: FileContent::Memory(content.into_boxed_slice()), validator })
     }
 }
 

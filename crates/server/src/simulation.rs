@@ -249,6 +249,8 @@ mod site_rules_tests;
 #[cfg(test)]
 mod site_files_tests;
 #[cfg(test)]
+mod validators_tests;
+#[cfg(test)]
 mod clients_tests;
 #[cfg(test)]
 mod statistics_tests;

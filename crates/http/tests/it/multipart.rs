@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sanderling_http::{
-    Body, ContentCoding, HttpDate, Multipart, Negotiation, Parsed, Representation, Request, RequestLimits,
+    Body, ContentCoding, HttpDate, Multipart, Negotiation, Parsed, Representation, Request, RequestLimits, Validator,
     parse_request, respond,
 };
 
@@ -109,7 +109,8 @@ fn a_multipart_body_is_that_of_rfc_9110_section_14_6() {
 fn send(ranges: &str, content: &[u8]) -> (String, Vec<u8>) {
     let negotiation = Negotiation::AcceptEncoding(ContentCoding::Identity);
     let metadata = metadata(content.len() as u64);
-    let file = Representation::new(&metadata, Some(content), "text/html", negotiation, b"", NOW_UNIX_S);
+    let file =
+        Representation::new(&metadata, Validator::of_content(content), "text/html", negotiation, b"", NOW_UNIX_S);
     let text = format!("GET / HTTP/1.1\r\nHost: a\r\nRange: {ranges}\r\n\r\n");
     let request = parse(&text);
     let response = respond(&request, Ok(&file), NOW_UNIX_S);

@@ -1,8 +1,11 @@
 //! Tests of preconditions and ranges: cases that other servers get wrong, then all combinations.
 
-use sanderling_http::{Negotiation, Parsed, Representation, RequestLimits, Status, parse_request, respond};
+use sanderling_http::{
+    CompressorVersion, ContentCoding, FileMetadata, FileTime, HttpDate, Negotiation, Parsed, Representation,
+    RequestLimits, Status, Validator, parse_request, respond,
+};
 
-use crate::site::{MODIFIED, MODIFIED_UNIX_S, check, etag, metadata, response_to};
+use crate::site::{MODIFIED, MODIFIED_UNIX_S, NOW_UNIX_S, check, etag, metadata, response_to};
 
 /// Checks the response to a GET of a file of 36 bytes with these field lines; `TAG` is a placeholder for its entity
 /// tag.
@@ -196,7 +199,14 @@ fn if_range_matches_the_date_of_last_modified() {
 fn if_range_date_is_weak_in_its_own_second() {
     let modified_unix_s = MODIFIED_UNIX_S.cast_unsigned();
     for (now_unix_s, expected) in [(modified_unix_s, Status::Ok), (modified_unix_s + 1, Status::PartialContent)] {
-        let file = Representation::new(&metadata(36), None, "text/plain", Negotiation::None, b"", now_unix_s);
+        let file = Representation::new(
+            &metadata(36),
+            Validator::of_metadata(&metadata(36)),
+            "text/plain",
+            Negotiation::None,
+            b"",
+            now_unix_s,
+        );
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nIf-Range: {MODIFIED}\r\n\r\n");
         let Ok(Parsed::Complete { request, .. }) = parse_request(request.as_bytes(), 0, &RequestLimits::default())
         else {
@@ -204,6 +214,70 @@ fn if_range_date_is_weak_in_its_own_second() {
         };
         assert_eq!(respond(&request, Ok(&file), now_unix_s).status(), expected, "{now_unix_s}");
     }
+}
+
+/// A build may give the same time to all versions of a file.
+#[test]
+fn if_range_date_is_weak_if_a_tool_may_have_set_it() {
+    for (nanos, expected) in [(0, Status::Ok), (1, Status::PartialContent)] {
+        let metadata = FileMetadata { modified: FileTime { unix_s: MODIFIED_UNIX_S, nanos }, ..metadata(36) };
+        let validator = Validator::of_metadata(&metadata);
+        let file = Representation::new(&metadata, validator, "text/plain", Negotiation::None, b"", NOW_UNIX_S);
+        let fields = format!("Range: bytes=0-1\r\nIf-Range: {MODIFIED}\r\n");
+        assert_eq!(status_and_tag(&file, &fields).0, expected, "{nanos}");
+    }
+}
+
+/// The status and the entity tag of the response to a GET of `file`.
+fn status_and_tag(file: &Representation, fields: &str) -> (Status, String) {
+    let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+    let Ok(Parsed::Complete { request, .. }) = parse_request(request.as_bytes(), 0, &RequestLimits::default()) else {
+        panic!("refused");
+    };
+    let response = respond(&request, Ok(file), NOW_UNIX_S);
+    let mut head = Vec::new();
+    response.write_head(&HttpDate::from_unix_s(NOW_UNIX_S), &mut head);
+    let head = String::from_utf8(head).expect("text");
+    let tag = head.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap_or_default();
+    (response.status(), tag.to_owned())
+}
+
+/// As after a restart, or on another machine.
+#[test]
+fn copy_in_a_coding_is_recognized_before_that_is_made() {
+    const COMPRESSORS: CompressorVersion = CompressorVersion(1);
+    let validator = Validator::of_content(b"the content");
+    let make = |validator, negotiation| {
+        Representation::new(&metadata(36), validator, "text/plain", negotiation, b"X: y\r\n", NOW_UNIX_S)
+    };
+    let plain = make(validator, Negotiation::OnDemand(COMPRESSORS));
+    let tag_of = |coding, validator: Validator| {
+        let made = make(validator.compressed_by(COMPRESSORS), Negotiation::AcceptEncoding(coding));
+        String::from_utf8(made.etag().to_vec()).expect("ASCII")
+    };
+    let check = |fields: &str, expected: (Status, &str)| {
+        let (status, tag) = status_and_tag(&plain, fields);
+        assert_eq!((status, tag.as_str()), expected, "{fields}");
+    };
+    let own = String::from_utf8(plain.etag().to_vec()).expect("ASCII");
+    for coding in ContentCoding::COMPRESSED {
+        let (tag, name) = (tag_of(coding, validator), coding.name());
+        let not_modified = (Status::NotModified, tag.as_str());
+        check(&format!("Accept-Encoding: {name}\r\nIf-None-Match: {tag}\r\n"), not_modified);
+        check(&format!("Accept-Encoding: gzip, br, zstd\r\nIf-None-Match: \"x\", W/{tag}\r\n"), not_modified);
+        check(&format!("Accept-Encoding: {name}\r\nIf-None-Match: {tag}\r\nRange: bytes=0-1\r\n"), not_modified);
+        // A cache that has several copies learns which one this client may get.
+        check(&format!("Accept-Encoding: {name}\r\nIf-None-Match: {own}, {tag}\r\n"), (Status::NotModified, &own));
+        for fields in ["", "Accept-Encoding: identity\r\n", &format!("Accept-Encoding: *, {name};q=0\r\n")] {
+            check(&format!("{fields}If-None-Match: {tag}\r\n"), (Status::Ok, &own));
+        }
+        let old = tag_of(coding, Validator::of_content(b"old content"));
+        check(&format!("Accept-Encoding: {name}\r\nIf-None-Match: {old}\r\n"), (Status::Ok, &own));
+        check(&format!("Accept-Encoding: {name}\r\nIf-Range: {tag}\r\nRange: bytes=0-1\r\n"), (Status::Ok, &own));
+    }
+    let file = make(validator, Negotiation::AcceptEncoding(ContentCoding::Identity));
+    let fields = format!("Accept-Encoding: br\r\nIf-None-Match: {}\r\n", tag_of(ContentCoding::Brotli, validator));
+    assert_eq!(status_and_tag(&file, &fields).0, Status::Ok, "nothing is made of it");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sanderling_http::{
     Body, BodySkipper, ContentCoding, FieldName, Framing, HttpDate, Negotiation, Parsed, PathTraits, Representation,
-    RequestLimits, SitePath, parse_request, respond,
+    RequestLimits, SitePath, Validator, parse_request, respond,
 };
 
 use crate::site::{NOW_UNIX_S, etag, metadata, response_to};
@@ -175,7 +175,7 @@ proptest! {
     fn reused_representation_responds_like_new(requests in prop::collection::vec(request_text(), 1..8)) {
         let negotiation = Negotiation::AcceptEncoding(ContentCoding::Gzip);
         let fields = b"Cache-Control: no-cache\r\n";
-        let make = || Representation::new(&metadata(36), None, "text/html", negotiation, fields, NOW_UNIX_S);
+        let make = || Representation::new(&metadata(36), Validator::of_metadata(&metadata(36)), "text/html", negotiation, fields, NOW_UNIX_S);
         let kept = make();
         let mut kept_out = Vec::new();
         for (index, bytes) in requests.iter().enumerate() {
@@ -229,7 +229,7 @@ proptest! {
         length_bytes in prop_oneof![0..50u64, any::<u64>()],
         range in "bytes=([0-9]{0,3}|[0-9]{18,22})-([0-9]{0,3}|[0-9]{18,22})",
     ) {
-        let file = Representation::new(&metadata(length_bytes), None, "text/html", Negotiation::None, b"", NOW_UNIX_S);
+        let file = Representation::new(&metadata(length_bytes), Validator::of_metadata(&metadata(length_bytes)), "text/html", Negotiation::None, b"", NOW_UNIX_S);
         let text = format!("GET / HTTP/1.1\r\nHost: a\r\nRange: {range}\r\n\r\n");
         let Ok(Parsed::Complete { request, .. }) = parse_request(text.as_bytes(), 0, &RequestLimits::default()) else {
             return Err(TestCaseError::fail("refused"));

@@ -1,8 +1,8 @@
 //! Tests of the response to each kind of request.
 
 use sanderling_http::{
-    ContentCoding, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, PathTraits, Representation,
-    RequestLimits, SitePath, parse_request, respond,
+    ContentCoding, ContentHash, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, PathTraits,
+    Representation, RequestLimits, SitePath, Validator, parse_request, respond,
 };
 
 use crate::site::{check, etag, https_redirect_of, response_to};
@@ -198,25 +198,28 @@ fn pipelined_requests_are_parsed_one_by_one() {
 
 #[test]
 fn implausible_modification_time_is_omitted() {
-    let now_unix_s = 1_000_000;
+    let now_unix_s = 1_000_000_000;
     let modified = |unix_s| {
         let metadata = FileMetadata { modified: FileTime { unix_s, nanos: 0 }, ..crate::site::metadata(1) };
-        Representation::new(&metadata, None, "text/plain", Negotiation::None, b"", now_unix_s).modified_unix_s()
+        let validator = Validator::of_metadata(&metadata);
+        Representation::new(&metadata, validator, "text/plain", Negotiation::None, b"", now_unix_s).modified_unix_s()
     };
-    assert_eq!(modified(999_999), Some(999_999));
-    assert_eq!(modified(1_000_001), Some(1_000_000), "not after now");
-    for stamp in [i64::MIN, -1, 0, 1] {
+    assert_eq!(modified(999_999_999), Some(999_999_999));
+    assert_eq!(modified(1_000_000_001), Some(1_000_000_000), "not after now");
+    // What reproducible builds, buildpacks and npm give to all files.
+    for stamp in [i64::MIN, -1, 0, 1, 315_532_800, 315_532_801, 499_162_500] {
         assert_eq!(modified(stamp), None, "{stamp}");
     }
 }
 
-/// Long after the times of all files, unless it is said.
+/// Long after the times of all files.
 const NOW_UNIX_S: u64 = 3_000_000_000;
 
 /// The number of different entity tags.
 fn tag_count(files: &[(FileMetadata, Option<&[u8]>, Negotiation)]) -> usize {
     let tag = |(metadata, content, negotiation): &(FileMetadata, Option<&[u8]>, Negotiation)| {
-        let file = Representation::new(metadata, *content, "a/b", *negotiation, b"", NOW_UNIX_S);
+        let validator = content.map_or_else(|| Validator::of_metadata(metadata), Validator::of_content);
+        let file = Representation::new(metadata, validator, "a/b", *negotiation, b"", NOW_UNIX_S);
         let tag = String::from_utf8(file.etag().to_vec()).expect("ASCII");
         assert!(tag.len() == 34 && tag.starts_with('"') && tag.ends_with('"'), "{tag}");
         tag
@@ -250,22 +253,10 @@ fn entity_tag_of_a_large_file_depends_on_length_time_and_coding() {
     assert_eq!(tag_count(&same), 1);
 }
 
-/// The clock of a file system ticks every few milliseconds, and a file may be written twice within a tick.
+/// As reproducible builds, npm, archives and images of containers set it, for all versions of a file.
 #[test]
-fn entity_tag_of_a_large_file_that_has_just_been_written_depends_on_all_metadata() {
-    for (seconds_ago, count) in [(0, 2), (1, 2), (2, 1)] {
-        let modified = FileTime { unix_s: NOW_UNIX_S as i64 - seconds_ago, nanos: 1 };
-        let base = FileMetadata { modified, ..crate::site::metadata(36) };
-        let replaced = FileMetadata { inode: base.inode + 1, ..base };
-        let versions = [base, replaced].map(|metadata| (metadata, None, Negotiation::None));
-        assert_eq!(tag_count(&versions), count, "{seconds_ago}");
-    }
-}
-
-/// Reproducible builds give all versions of a file the same time.
-#[test]
-fn entity_tag_of_a_large_file_with_a_stamp_depends_on_all_metadata() {
-    for unix_s in [-5, 0, 1] {
+fn entity_tag_of_a_large_file_with_a_time_that_may_be_set_depends_on_all_metadata() {
+    for unix_s in [-5, 0, 1, 315_532_801, 499_162_500, 1_700_000_000, NOW_UNIX_S as i64] {
         let base = FileMetadata { modified: FileTime { unix_s, nanos: 0 }, ..crate::site::metadata(36) };
         let later = FileTime { unix_s: base.changed.unix_s, nanos: base.changed.nanos + 1 };
         let versions = [
@@ -278,6 +269,16 @@ fn entity_tag_of_a_large_file_with_a_stamp_depends_on_all_metadata() {
         ]
         .map(|metadata| (metadata, None, Negotiation::None));
         assert_eq!(tag_count(&versions), versions.len());
+    }
+}
+
+#[test]
+fn validator_of_content_is_the_same_in_parts() {
+    let content: Vec<u8> = (0..1_003_u32).map(|number| (number * 7 % 251) as u8).collect();
+    for part_bytes in [8, 64, 1_000, 1_008] {
+        let mut hash = ContentHash::new(content.len() as u64);
+        content.chunks(part_bytes).for_each(|part| hash.put(part));
+        assert_eq!(hash.finish(), Validator::of_content(&content), "{part_bytes}");
     }
 }
 

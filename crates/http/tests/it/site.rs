@@ -2,7 +2,7 @@
 
 use sanderling_http::{
     Body, ContentCoding, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Part, PathTraits,
-    Persistence, Representation, Request, RequestLimits, Response, SitePath, media_type, negotiate_coding,
+    Persistence, Representation, Request, RequestLimits, Response, SitePath, Validator, media_type, negotiate_coding,
     parse_request, respond,
 };
 
@@ -54,7 +54,14 @@ fn app(coding: ContentCoding) -> Representation {
 }
 
 fn new_representation(metadata: &FileMetadata, path: &[u8], variant: Negotiation) -> Representation {
-    Representation::new(metadata, None, media_type(path), variant, b"Cache-Control: no-cache\r\n", NOW_UNIX_S)
+    Representation::new(
+        metadata,
+        Validator::of_metadata(metadata),
+        media_type(path),
+        variant,
+        b"Cache-Control: no-cache\r\n",
+        NOW_UNIX_S,
+    )
 }
 
 /// The entity tag, with its quotes, of a file of 36 bytes.

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use sanderling_http::{
     Body, FileMetadata, FileTime, HttpDate, LookupError, Negotiation, Parsed, Representation, RequestLimits, SitePath,
-    Status, media_type, parse_request, respond,
+    Status, Validator, media_type, parse_request, respond,
 };
 
 /// Size of the file.
@@ -43,7 +43,14 @@ fn file() -> Representation {
         device: 1,
         inode: 2,
     };
-    Representation::new(&metadata, None, media_type(b"512"), Negotiation::None, b"", NOW_UNIX_S)
+    Representation::new(
+        &metadata,
+        Validator::of_metadata(&metadata),
+        media_type(b"512"),
+        Negotiation::None,
+        b"",
+        NOW_UNIX_S,
+    )
 }
 
 fn repeat(request: &str, file: Option<&Representation>, expected: Status, count: usize) {

@@ -7,9 +7,9 @@ use crate::compression::{CompressionQueue, read_whole};
 use crate::decoding::decode;
 use crate::file_variant::{FileContent, FileVariant, FileVersion, Gauges, http_metadata};
 use crate::open_file::{
-    Alternatives, Blocking, EntryLimits, FileError, LookupContext, OpenError, OpenFile, RetryAfter, Storage,
+    Alternatives, Blocking, EntryLimits, FileError, LookupContext, OpenError, OpenFile, RetryAfter, Storage, TagBasis,
 };
-use sanderling_http::{ContentCoding, Negotiation, Representation, is_compressible};
+use sanderling_http::{ContentCoding, Negotiation, Representation, Validator, is_compressible};
 use sanderling_os::directory::Directory;
 use sanderling_os::file::Metadata;
 use std::borrow::Cow;
@@ -72,7 +72,7 @@ impl FileLookup {
         }
         let is_incomplete = precompressed.is_unwatchable;
         let coded = precompressed.read(context, blocking, &mut is_unwatchable)?;
-        let Some((coding, FileVersion { metadata, content })) = coded.first() else {
+        let Some((coding, FileVersion { metadata, content, .. })) = coded.first() else {
             return Err(if is_incomplete { FileError::Busy } else { FileError::NotFound }.into());
         };
         let length_max = compression.decoded_bytes_max();
@@ -90,7 +90,7 @@ impl FileLookup {
         let fields = (media_type, self.field_lines());
         let representation = Representation::new(
             &http_metadata(&of_decoded),
-            Some(&decoded),
+            Validator::of_content(&decoded),
             media_type,
             Negotiation::AcceptEncoding(ContentCoding::Identity),
             fields.1,
@@ -180,7 +180,11 @@ impl PrecompressedFiles {
         let mut versions = Vec::new();
         for PrecompressedFile { coding, opened, storage } in self.files {
             let Some(storage) = storage else { continue };
-            let version = unless_unavailable(opened.file.read(storage, blocking, context), context, is_unwatchable)?;
+            let version = unless_unavailable(
+                opened.file.read(storage, TagBasis::Metadata, blocking, context),
+                context,
+                is_unwatchable,
+            )?;
             versions.extend(version.map(|version| (coding, version)));
         }
         Ok(versions)

@@ -53,7 +53,8 @@ fn knows_page_cache() -> bool {
 fn a_version_is_unchanged_as_long_as_the_file_cannot_have_been_written() {
     let check = |name: &str, act: &dyn Fn(&Path), expected: bool| {
         let directory = TestDirectory::new();
-        let version = directory.open().read(Storage::Descriptor, Blocking::Yes, CONTEXT).expect("a file");
+        let version =
+            directory.open().read(Storage::Descriptor, TagBasis::Metadata, Blocking::Yes, CONTEXT).expect("a file");
         let variant = FileVariant::new(version, ("text/plain", b""), Negotiation::None, 0, &Arc::default());
         assert!(variant.is_unchanged(), "{name}: at first");
         act(&directory.0.path().join("file"));
@@ -100,12 +101,12 @@ fn a_version_is_unchanged_as_long_as_the_file_cannot_have_been_written() {
 #[test]
 fn a_file_written_between_fstat_and_read_is_read_later() {
     let directory = TestDirectory::new();
-    let version = directory.open().read(Storage::Memory, Blocking::Yes, CONTEXT).expect("a file");
+    let version = directory.open().read(Storage::Memory, TagBasis::Metadata, Blocking::Yes, CONTEXT).expect("a file");
     assert!(matches!(version.content, FileContent::Memory(content) if *content == *CONTENT));
     for content in [[b'x'; CONTENT.len()].as_slice(), b"shorter", b""] {
         let seen = directory.open();
         fs::write(directory.0.path().join("file"), content).expect("written");
-        let read = seen.read(Storage::Memory, Blocking::Yes, CONTEXT);
+        let read = seen.read(Storage::Memory, TagBasis::Metadata, Blocking::Yes, CONTEXT);
         assert!(matches!(read, Err(OpenError::Retry(RetryAfter::RecentChange(_)))), "{read:?}");
     }
 }
@@ -134,9 +135,9 @@ fn a_file_is_read_when_the_write_that_has_changed_its_times_has_ended() {
                     break seen;
                 }
             };
-            let read = open().expect("opened").read(Storage::Memory, Blocking::No, CONTEXT);
+            let read = open().expect("opened").read(Storage::Memory, TagBasis::Metadata, Blocking::No, CONTEXT);
             assert!(matches!(read, Err(OpenError::Retry(RetryAfter::Disk))), "a worker does not wait: {read:?}");
-            let read = seen.read(Storage::Descriptor, Blocking::Yes, CONTEXT).expect("a version");
+            let read = seen.read(Storage::Descriptor, TagBasis::Metadata, Blocking::Yes, CONTEXT).expect("a version");
             let FileContent::Descriptor(file) = &read.content else { panic!("{read:?}") };
             // A write begins at the start.
             let mut last = [0];

@@ -18,29 +18,29 @@ const ITERATIONS_MAX: usize = 1_000;
 const NAVIGATION: &str = "Accept: text/html,*/*;q=0.8\r\nSec-Fetch-Mode: navigate\r\n";
 
 /// A site in a directory, requested over one connection of HTTP/1.1.
-struct Browser<'b, 's> {
-    simulation: &'b mut Simulation<'s>,
-    root: &'b Path,
+pub(super) struct Browser<'b, 's> {
+    pub(super) simulation: &'b mut Simulation<'s>,
+    pub(super) root: &'b Path,
     client: usize,
 }
 
 /// A response.
 #[derive(Debug)]
-struct Answer {
+pub(super) struct Answer {
     head: String,
-    content: Vec<u8>,
+    pub(super) content: Vec<u8>,
 }
 
 impl Answer {
-    fn status(&self) -> &str {
+    pub(super) fn status(&self) -> &str {
         &self.head[9..12]
     }
 
-    fn field(&self, name: &str) -> Option<&str> {
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
     }
 
-    fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         str::from_utf8(&self.content).expect("text")
     }
 
@@ -63,7 +63,12 @@ fn browse(files: &[(&str, &str)], options: FileOptions, act: impl FnOnce(&mut Br
 }
 
 /// Runs `act` on the site in a directory.
-fn browse_directory(directory: &Path, files: FileOptions, options: Options, act: impl FnOnce(&mut Browser<'_, '_>)) {
+pub(super) fn browse_directory(
+    directory: &Path,
+    files: FileOptions,
+    options: Options,
+    act: impl FnOnce(&mut Browser<'_, '_>),
+) {
     let root = Root::Directory(Arc::new(Directory::open(directory).expect("opened")));
     let site = Site { id: 0, hosts: Vec::new(), root, options: SiteOptions { files, ..SiteOptions::default() } };
     browse_site(directory, site, options, act);
@@ -80,14 +85,14 @@ fn browse_site(directory: &Path, site: Site, options: Options, act: impl FnOnce(
     });
 }
 
-fn write(root: &Path, path: &str, content: &[u8]) {
+pub(super) fn write(root: &Path, path: &str, content: &[u8]) {
     let path = root.join(path);
     std::fs::create_dir_all(path.parent().expect("a directory of ours")).expect("created");
     std::fs::write(path, content).expect("written");
 }
 
 /// Waits until files that were written are read.
-fn settle(root: &Path) {
+pub(super) fn settle(root: &Path) {
     let probe = root.join(".probe");
     std::fs::write(&probe, b"").expect("written");
     let modified = || std::fs::metadata(&probe).and_then(|metadata| metadata.modified()).expect("a time");
@@ -118,7 +123,7 @@ impl Browser<'_, '_> {
         Answer { head: String::from_utf8(received).expect("text"), content }
     }
 
-    fn get(&mut self, target: &str, fields: &str) -> Answer {
+    pub(super) fn get(&mut self, target: &str, fields: &str) -> Answer {
         self.ask("GET", target, fields)
     }
 
@@ -136,7 +141,7 @@ impl Browser<'_, '_> {
     }
 
     /// Time passes until entries that are not watched are checked again.
-    fn wait_until_stale(&mut self) {
+    pub(super) fn wait_until_stale(&mut self) {
         self.simulation.advance(Duration::from_secs(6));
     }
 }
@@ -371,9 +376,9 @@ fn pages_are_not_redirected_to_urls_that_are_refused() {
 #[test]
 fn a_clean_url_has_validators_ranges_and_precompressed_files() {
     let page = "page ".repeat(100);
-    browse(&[("a.html", &page), ("a.html.gz", "coded")], clean_urls(), |browser| {
-        let answer = browser.get("/a", "Accept-Encoding: gzip\r\n");
-        assert_eq!((answer.text(), answer.field("Content-Encoding")), ("coded", Some("gzip")));
+    browse(&[("a.html", &page), ("a.html.br", "coded")], clean_urls(), |browser| {
+        let answer = browser.get("/a", "Accept-Encoding: br\r\n");
+        assert_eq!((answer.text(), answer.field("Content-Encoding")), ("coded", Some("br")));
         let etag = browser.get("/a", "").field("ETag").expect("of a file").to_owned();
         assert_ne!(answer.field("ETag"), Some(etag.as_str()));
         assert_eq!(browser.get("/a", &format!("If-None-Match: {etag}\r\n")).status(), "304");
@@ -584,14 +589,14 @@ fn a_listing_is_bounded_and_follows_changes() {
 }
 
 /// Text that is worth compressing.
-fn text(bytes: usize) -> String {
+pub(super) fn text(bytes: usize) -> String {
     "some words of a text that is compressed ".chars().cycle().take(bytes).collect()
 }
 
 const BROTLI: &str = "Accept-Encoding: gzip, deflate, br\r\n";
 const GZIP: &str = "Accept-Encoding: gzip\r\n";
 
-fn decoded(answer: &Answer) -> Vec<u8> {
+pub(super) fn decoded(answer: &Answer) -> Vec<u8> {
     use std::io::Read;
     let mut content = Vec::new();
     match answer.field("Content-Encoding") {
@@ -686,7 +691,7 @@ fn what_cannot_be_made_smaller_or_is_precompressed_is_left_alone() {
         ("unknown", content.clone()),
         ("archive.txt.gz", content.clone()),
         ("own.txt", content.clone()),
-        ("own.txt.gz", "own".to_owned()),
+        ("own.txt.br", "own".to_owned()),
         ("random.txt", random),
     ];
     let files: Vec<(&str, &str)> = files.iter().map(|(path, content)| (*path, content.as_str())).collect();
