@@ -27,6 +27,7 @@ mod validator;
 mod range;
 mod entity_tag;
 mod accept;
+mod coded_file;
 mod content_coding;
 mod body_skipper;
 mod forwarded;
@@ -44,6 +45,7 @@ mod grammar;
 mod output;
 
 pub use body_skipper::{BodySkipper, Skipped};
+pub use coded_file::{CODED_HEAD_BYTES, CODED_TAIL_BYTES, CodingFault, coding_fault};
 pub use content_coding::{ContentCoding, accepts_identity, negotiate_coding};
 pub use date::HttpDate;
 pub use dns_message::{DNS_MESSAGE_BYTES_MAX, dns_query, has_dns_message};

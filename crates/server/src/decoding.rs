@@ -3,7 +3,7 @@
 //! Called by the look-up of a file, in a job thread. The content is the operator's; what it becomes is bounded all the
 //! same.
 
-use sanderling_http::ContentCoding;
+use sanderling_http::{CODED_HEAD_BYTES, CODED_TAIL_BYTES, ContentCoding, coding_fault};
 use std::io::{self, Read};
 use std::panic::catch_unwind;
 
@@ -12,15 +12,21 @@ const BUFFER_BYTES: usize = 16 * 1024;
 /// The largest window of zstd, as a power of two: more than 8 MiB may not be sent (RFC 9659 §3).
 const ZSTD_WINDOW_BITS_MAX: u32 = 23;
 
-/// Decodes `content`, to at most `length_max` bytes. A panic of a decoder concerns this file alone.
+/// Decodes `content`, to at most `length_max` bytes, if it may be sent in this coding too. A panic of a decoder
+/// concerns this file alone.
 pub(crate) fn decode(content: &[u8], coding: ContentCoding, length_max: u64) -> io::Result<Vec<u8>> {
     catch_unwind(|| decode_by(content, coding, length_max)).unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
 
 fn decode_by(content: &[u8], coding: ContentCoding, length_max: u64) -> io::Result<Vec<u8>> {
+    let head = &content[..content.len().min(CODED_HEAD_BYTES)];
+    let tail = &content[content.len().saturating_sub(CODED_TAIL_BYTES)..];
+    if let Some(fault) = coding_fault(coding, head, tail, None) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the content {fault}")));
+    }
     let decoder: Box<dyn Read> = match coding {
         ContentCoding::Identity => Box::new(content),
-        ContentCoding::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(content)),
+        ContentCoding::Gzip => return decode_gzip(content, length_max),
         ContentCoding::Zstd => {
             let mut decoder = zstd::Decoder::with_buffer(content)?;
             decoder.window_log_max(ZSTD_WINDOW_BITS_MAX)?;
@@ -28,6 +34,20 @@ fn decode_by(content: &[u8], coding: ContentCoding, length_max: u64) -> io::Resu
         }
         ContentCoding::Brotli => Box::new(brotli::Decompressor::new(content, BUFFER_BYTES)),
     };
+    read_decoded(decoder, length_max)
+}
+
+/// Browsers decode the first member alone (RFC 1952 §2.2), and skip what follows it.
+fn decode_gzip(content: &[u8], length_max: u64) -> io::Result<Vec<u8>> {
+    let mut decoder = flate2::bufread::GzDecoder::new(content);
+    let decoded = read_decoded(&mut decoder, length_max)?;
+    match decoder.into_inner() {
+        [] => Ok(decoded),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "something follows the first member")),
+    }
+}
+
+fn read_decoded(decoder: impl Read, length_max: u64) -> io::Result<Vec<u8>> {
     let mut decoded = Vec::new();
     decoder.take(length_max + 1).read_to_end(&mut decoded)?;
     if decoded.len() as u64 > length_max {
@@ -56,5 +76,26 @@ mod tests {
                 assert!(decode(content, coding, length_max).is_err(), "{coding:?} {} {length_max}", content.len());
             }
         }
+    }
+
+    /// What tools decode, and browsers refuse or cut short.
+    #[test]
+    fn content_that_browsers_do_not_decode_whole_is_an_error() {
+        let half = b"a line of text\n".repeat(1_000);
+        let whole = half.repeat(2);
+        let check = |content: &[u8], coding| {
+            assert!(decode(content, coding, whole.len() as u64).is_err(), "{coding:?}");
+        };
+        let gzip = compress(&half, ContentCoding::Gzip).expect("compressed");
+        check(&gzip.repeat(2), ContentCoding::Gzip);
+        check(&[&gzip[..], b"rest"].concat(), ContentCoding::Gzip);
+        let mut zstd = zstd::Encoder::new(Vec::new(), 1).expect("an encoder");
+        zstd.window_log(24).expect("a window");
+        std::io::Write::write_all(&mut zstd, &whole).expect("in memory");
+        check(&zstd.finish().expect("in memory"), ContentCoding::Zstd);
+        let parameters = brotli::enc::BrotliEncoderParams { large_window: true, lgwin: 25, ..Default::default() };
+        let mut large = Vec::new();
+        brotli::BrotliCompress(&mut &whole[..], &mut large, &parameters).expect("in memory");
+        check(&large, ContentCoding::Brotli);
     }
 }

@@ -289,7 +289,7 @@ impl FileLookup {
         };
         let uncompressed = OpenedFile { file: self.settled(uncompressed.file)?, ..uncompressed };
         let mut precompressed = match may_be_precompressed(path, media_type) {
-            true => self.open_precompressed(root, path, context, blocking)?,
+            true => self.open_precompressed(root, path, Some(&uncompressed.file.metadata), attempt)?,
             false => PrecompressedFiles::default(),
         };
         let mut limits = context.limits;

@@ -390,6 +390,17 @@ impl OpenFile {
         }
     }
 
+    /// Whether the entry has this version of a precompressed file, beside this version of the file without a coding.
+    pub(crate) fn has_precompressed(
+        &self,
+        uncompressed: Option<&Metadata>,
+        (coding, metadata): (ContentCoding, &Metadata),
+    ) -> bool {
+        let mut coded = self.precompressed().iter();
+        uncompressed.is_none_or(|metadata| self.uncompressed.metadata.as_ref() == Some(metadata))
+            && coded.any(|(cached, variant)| *cached == coding && variant.metadata.as_ref() == Some(metadata))
+    }
+
     /// Whether the file is on disk.
     #[inline]
     pub(crate) fn can_change(&self) -> bool {

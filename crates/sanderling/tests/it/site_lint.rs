@@ -134,7 +134,7 @@ fn precompressed_file_that_is_not_used_is_reported() {
     }
     let expected = [
         "app.js.br: warning: this file is not shorter than the file that it is a form of, and is not used",
-        "gone.css.gz: warning: this file has no file beside it that it is a form of, cannot be decoded, and is not used",
+        "gone.css.gz: warning: this file is not in the coding of its name, and is not used",
     ];
     assert_eq!(warnings(&directory), expected);
 }

@@ -1,11 +1,14 @@
 //! Checks precompressed files (`app.js.br`) against the file that they stand for.
 
-use sanderling_http::{ContentCoding, is_compressible};
+use sanderling_http::{CODED_HEAD_BYTES, CODED_TAIL_BYTES, CodingFault, ContentCoding, coding_fault, is_compressible};
 use std::fs::{File, Metadata};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const AGAIN: &str = "compress the file again";
+/// The largest window of zstd, as a power of two (RFC 9659 §3).
+const ZSTD_WINDOW_BITS_MAX: u32 = 23;
 /// Bytes that are compared at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -75,7 +78,10 @@ pub(super) fn problem(
         Err(error) if error.kind() == io::ErrorKind::NotFound && !file.is_of_page => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound && !budget.take(metadata.len()) => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(problem_alone(decoder(file.coding, path)?, decoded_bytes_max));
+            return Ok(match fault(file.coding, path, &metadata, None)? {
+                Some(fault) => Some(problem_of_fault(fault)),
+                None => problem_alone(Decoder::new(file.coding, path)?, decoded_bytes_max),
+            });
         }
         Err(error) => return Err(error),
     };
@@ -85,14 +91,50 @@ pub(super) fn problem(
     if metadata.len() >= base_metadata.len() {
         return Ok(Some(("is not shorter than the file that it is a form of, and is not used", "remove it")));
     }
+    if let Some(fault) = fault(file.coding, path, &metadata, Some(base_metadata.len()))? {
+        return Ok(Some(problem_of_fault(fault)));
+    }
     if !budget.take(metadata.len() + base_metadata.len()) {
         return Ok(None);
     }
-    Ok(match is_same(decoder(file.coding, path)?, File::open(base)?) {
+    Ok(match is_same(Decoder::new(file.coding, path)?, File::open(base)?) {
         Ok(true) => None,
         Ok(false) => Some(("has other content than the file that it is a form of", AGAIN)),
-        Err(_) => Some(("cannot be decoded", AGAIN)),
+        Err(_) => Some(("cannot be decoded by browsers", AGAIN)),
     })
+}
+
+/// Why the server does not send the file, as the server finds it out.
+fn fault(
+    coding: ContentCoding,
+    path: &Path,
+    metadata: &Metadata,
+    decoded_bytes: Option<u64>,
+) -> io::Result<Option<CodingFault>> {
+    let file = File::open(path)?;
+    let (mut head, mut tail) = ([0; CODED_HEAD_BYTES], [0; CODED_TAIL_BYTES]);
+    let head_bytes = file.read_at(&mut head, 0)?;
+    let tail_bytes = file.read_at(&mut tail, metadata.len().saturating_sub(CODED_TAIL_BYTES as u64))?;
+    Ok(coding_fault(coding, &head[..head_bytes], &tail[..tail_bytes], decoded_bytes))
+}
+
+fn problem_of_fault(fault: CodingFault) -> (&'static str, &'static str) {
+    match fault {
+        CodingFault::Malformed => ("is not in the coding of its name, and is not used", AGAIN),
+        CodingFault::WindowTooLarge => (
+            "needs a larger window than browsers have, and is not used",
+            "compress the file again, by zstd with --zstd=wlog=23 or without --ultra and --long, by brotli without \
+             --large_window",
+        ),
+        CodingFault::NeedsDictionary => {
+            ("needs a dictionary, which browsers do not have, and is not used", "compress the file again without it")
+        }
+        CodingFault::OtherLength => (
+            "has other content than the file that it is a form of, or several gzip members, of which browsers decode \
+             the first alone, and is not used",
+            AGAIN,
+        ),
+    }
 }
 
 /// The same of a file without another one beside it, which the server decodes.
@@ -103,7 +145,9 @@ fn problem_alone(decoder: impl Read, decoded_bytes_max: u64) -> Option<(&'static
             let remedy = "add the file without a coding, or raise `compressed_file_max` in [limits]";
             Some(("has no file beside it that it is a form of, is too large once decoded, and is not used", remedy))
         }
-        Err(_) => Some(("has no file beside it that it is a form of, cannot be decoded, and is not used", AGAIN)),
+        Err(_) => {
+            Some(("has no file beside it that it is a form of, cannot be decoded by browsers, and is not used", AGAIN))
+        }
     }
 }
 
@@ -115,14 +159,45 @@ fn is_older(precompressed: &Metadata, base: &Metadata) -> io::Result<bool> {
     Ok(if own.1 == 0 { own.0 < base.0 } else { own < base })
 }
 
-fn decoder(coding: ContentCoding, path: &Path) -> io::Result<Box<dyn Read>> {
-    let file = BufReader::new(File::open(path)?);
-    Ok(match coding {
-        ContentCoding::Brotli => Box::new(brotli::Decompressor::new(file, PIECE_BYTES)),
-        ContentCoding::Zstd => Box::new(zstd::Decoder::with_buffer(file)?),
-        ContentCoding::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
-        ContentCoding::Identity => Box::new(file),
-    })
+/// Decodes as browsers do: what they refuse, or would cut short, is an error.
+enum Decoder {
+    Brotli(Box<brotli::Decompressor<BufReader<File>>>),
+    Zstd(zstd::Decoder<'static, BufReader<File>>),
+    Gzip(Box<flate2::bufread::GzDecoder<BufReader<File>>>),
+    Identity(BufReader<File>),
+}
+
+impl Decoder {
+    fn new(coding: ContentCoding, path: &Path) -> io::Result<Decoder> {
+        let file = BufReader::new(File::open(path)?);
+        Ok(match coding {
+            ContentCoding::Brotli => Decoder::Brotli(Box::new(brotli::Decompressor::new(file, PIECE_BYTES))),
+            ContentCoding::Zstd => {
+                let mut decoder = zstd::Decoder::with_buffer(file)?;
+                decoder.window_log_max(ZSTD_WINDOW_BITS_MAX)?;
+                Decoder::Zstd(decoder)
+            }
+            ContentCoding::Gzip => Decoder::Gzip(Box::new(flate2::bufread::GzDecoder::new(file))),
+            ContentCoding::Identity => Decoder::Identity(file),
+        })
+    }
+}
+
+impl Read for Decoder {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Decoder::Brotli(decoder) => decoder.read(into),
+            Decoder::Zstd(decoder) => decoder.read(into),
+            Decoder::Identity(file) => file.read(into),
+            Decoder::Gzip(decoder) => {
+                let count = decoder.read(into)?;
+                if count == 0 && !into.is_empty() && !decoder.get_mut().fill_buf()?.is_empty() {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "something follows the first member"));
+                }
+                Ok(count)
+            }
+        }
+    }
 }
 
 /// Whether a decoded file has exactly the content of `base`. No more than that is decoded.
@@ -170,6 +245,47 @@ mod tests {
         coded
     }
 
+    const OTHER_LENGTH: &str = "has other content than the file that it is a form of, or several gzip members, of which \
+                                browsers decode the first alone, and is not used";
+
+    /// What tools decode, and browsers refuse or cut short; beside the file, and without it.
+    #[test]
+    fn coding_that_browsers_do_not_decode_whole_is_reported() {
+        let folder = tempfile::tempdir().expect("created");
+        let (coded_path, base_path) = (folder.path().join("x.coded"), folder.path().join("x"));
+        let content = b"a line of text\n".repeat(10_000);
+        let check = |coding: ContentCoding, coded: &[u8], expected: &str| {
+            for is_alone in [false, true] {
+                let _ = fs::remove_file(&base_path);
+                if !is_alone {
+                    fs::write(&base_path, &content).expect("written");
+                }
+                fs::write(&coded_path, coded).expect("written");
+                let file = CodedFile { coding, base: b"x", is_of_page: true };
+                let mut budget = ReadBudget::new(u64::MAX);
+                let found = problem(&file, &coded_path, &base_path, &mut budget, u64::MAX).expect("read");
+                let found = found.map(|(problem, _)| problem).unwrap_or_default();
+                assert!(found.contains(expected), "{coding:?} {is_alone} {found}");
+            }
+        };
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).expect("an encoder");
+        encoder.window_log(24).expect("a window");
+        encoder.write_all(&content).expect("in memory");
+        let large = encoder.finish().expect("in memory");
+        check(ContentCoding::Zstd, &large, "needs a larger window than browsers have");
+        let small = zstd::encode_all(&content[..0], 1).expect("in memory");
+        check(ContentCoding::Zstd, &[small, large].concat(), "cannot be decoded by browsers");
+        let parameters = brotli::enc::BrotliEncoderParams { large_window: true, lgwin: 25, ..Default::default() };
+        let mut large = Vec::new();
+        brotli::BrotliCompress(&mut &content[..], &mut large, &parameters).expect("in memory");
+        check(ContentCoding::Brotli, &large, "needs a larger window than browsers have");
+        let (first, second) = content.split_at(100);
+        let members = [encode(ContentCoding::Gzip, first), encode(ContentCoding::Gzip, second)].concat();
+        check(ContentCoding::Gzip, &members, "browsers");
+        let followed = [&encode(ContentCoding::Gzip, &content)[..], b"rest"].concat();
+        check(ContentCoding::Gzip, &followed, "browsers");
+    }
+
     #[test]
     fn content_and_time_are_those_of_the_file() {
         let folder = tempfile::tempdir().expect("created");
@@ -192,8 +308,11 @@ mod tests {
             let coded = encode(coding, &content);
             let _ = fs::remove_file(&base_path);
             check(&coded, now, u64::MAX, None);
-            let alone = "has no file beside it that it is a form of, cannot be decoded, and is not used";
-            check(b"nonsense", now, u64::MAX, Some(alone));
+            let alone = "has no file beside it that it is a form of, cannot be decoded by browsers, and is not used";
+            let malformed = "is not in the coding of its name, and is not used";
+            let nonsense = if coding == ContentCoding::Brotli { alone } else { malformed };
+            check(b"nonsense", now, u64::MAX, Some(nonsense));
+            check(&coded[..coded.len() / 2], now, u64::MAX, Some(alone));
             let too_large = problem_alone(&content[..], content.len() as u64 - 1);
             assert!(too_large.is_some_and(|(problem, _)| problem.contains("too large")), "{coding:?}");
             write(&base_path, &content, now);
@@ -202,12 +321,21 @@ mod tests {
             check(&coded, now - Duration::from_millis(500), u64::MAX, None);
             let older = "is older than the file that it is a form of, and is not used";
             check(&coded, now - Duration::from_millis(400), u64::MAX, Some(older));
-            check(&coded[..coded.len() / 2], now, u64::MAX, Some("cannot be decoded"));
-            check(b"nonsense", now, u64::MAX, Some("cannot be decoded"));
-            let other = Some("has other content than the file that it is a form of");
-            for changed in [&content[1..], &[&content, &b"x"[..]].concat(), &content.to_ascii_uppercase()] {
-                check(&encode(coding, changed), now, u64::MAX, other);
-                check(&encode(coding, changed), now, content.len() as u64, None);
+            let cut = match coding {
+                ContentCoding::Gzip => OTHER_LENGTH,
+                _ => "cannot be decoded by browsers",
+            };
+            check(&coded[..coded.len() / 2], now, u64::MAX, Some(cut));
+            let nonsense = if coding == ContentCoding::Brotli { cut } else { malformed };
+            check(b"nonsense", now, u64::MAX, Some(nonsense));
+            let other = "has other content than the file that it is a form of";
+            let upper_case = content.to_ascii_uppercase();
+            check(&encode(coding, &upper_case), now, u64::MAX, Some(other));
+            check(&encode(coding, &upper_case), now, content.len() as u64, None);
+            for changed in [&content[1..], &[&content, &b"x"[..]].concat()] {
+                // The header and the end of the file tell, without reading the rest.
+                let other = if coding == ContentCoding::Gzip { OTHER_LENGTH } else { other };
+                check(&encode(coding, changed), now, u64::MAX, Some(other));
             }
             check(&content, now, u64::MAX, Some("is not shorter than the file that it is a form of, and is not used"));
         }

@@ -8,8 +8,12 @@ use crate::decoding::decode;
 use crate::file_variant::{FileContent, FileVariant, FileVersion, Gauges, http_metadata};
 use crate::open_file::{
     Alternatives, Blocking, EntryLimits, FileError, LookupContext, OpenError, OpenFile, RetryAfter, Storage, TagBasis,
+    UnreadFile, file_error,
 };
-use sanderling_http::{ContentCoding, Negotiation, Representation, Validator, is_compressible};
+use sanderling_http::{
+    CODED_HEAD_BYTES, CODED_TAIL_BYTES, ContentCoding, Negotiation, Representation, Validator, coding_fault,
+    is_compressible,
+};
 use sanderling_os::directory::Directory;
 use sanderling_os::file::Metadata;
 use std::borrow::Cow;
@@ -20,9 +24,10 @@ impl FileLookup {
         &self,
         root: &Directory,
         path: &[u8],
-        context: LookupContext,
-        blocking: Blocking,
+        uncompressed: Option<&Metadata>,
+        attempt: Attempt<'_>,
     ) -> Result<PrecompressedFiles, OpenError> {
+        let Attempt { cached, context, blocking, .. } = attempt;
         let mut precompressed = PrecompressedFiles::default();
         let mut wait = None;
         let protection = self.site.options.protection_of_file(path);
@@ -33,9 +38,15 @@ impl FileLookup {
                 continue;
             }
             let opened = open_beneath(root, &self.site.options.link_targets, Cow::Owned(path), blocking)
-                .and_then(|opened| Ok(OpenedFile { file: opened.file.settled()?, ..opened }));
+                .and_then(|opened| Ok(OpenedFile { file: opened.file.settled()?, ..opened }))
+                .and_then(|opened| {
+                    let metadata = &opened.file.metadata;
+                    let is_sent = cached.is_some_and(|it| it.has_precompressed(uncompressed, (coding, metadata)));
+                    let is_sendable = is_sent || !has_fault(coding, &opened.file, uncompressed, blocking)?;
+                    Ok(PrecompressedFile { coding, opened, is_sendable, storage: None })
+                });
             match unless_unavailable(opened, context, &mut precompressed.is_unwatchable) {
-                Ok(Some(opened)) => precompressed.files.push(PrecompressedFile { coding, opened, storage: None }),
+                Ok(Some(file)) => precompressed.files.push(file),
                 Ok(None) => {}
                 Err(OpenError::Retry(RetryAfter::RecentChange(time))) => wait = wait.max(Some(time)),
                 Err(error) => return Err(error),
@@ -54,7 +65,7 @@ impl FileLookup {
         attempt: Attempt<'_>,
     ) -> Result<LookupResult, OpenError> {
         let Attempt { cached, context, blocking, gauges, compression } = attempt;
-        let mut precompressed = self.open_precompressed(root, path, context, blocking)?;
+        let mut precompressed = self.open_precompressed(root, path, None, attempt)?;
         precompressed.allocate_alone(&mut context.limits.clone(), compression.decoded_bytes_max());
         let version = precompressed.metadata().next().map(|(_, metadata)| *metadata);
         let protection = self.site.options.protection_of_file(path);
@@ -139,6 +150,8 @@ pub(super) struct PrecompressedFiles {
 struct PrecompressedFile {
     coding: ContentCoding,
     opened: OpenedFile<'static>,
+    /// Clients of the coding decode it.
+    is_sendable: bool,
     /// Where it is kept; `None` if it is not used.
     storage: Option<Storage>,
 }
@@ -146,17 +159,19 @@ struct PrecompressedFile {
 impl PrecompressedFiles {
     /// Chooses those that can be sent in place of the file with this metadata, as far as the limits allow.
     pub(super) fn allocate(&mut self, uncompressed: &Metadata, limits: &mut EntryLimits) {
-        for PrecompressedFile { opened, storage, .. } in &mut self.files {
+        for PrecompressedFile { opened, is_sendable, storage, .. } in &mut self.files {
             let metadata = &opened.file.metadata;
-            *storage = is_usable(metadata, uncompressed).then(|| limits.allocate(metadata.length_bytes)).flatten();
+            let is_used = *is_sendable && is_usable(metadata, uncompressed);
+            *storage = is_used.then(|| limits.allocate(metadata.length_bytes)).flatten();
         }
     }
 
     /// The same where there is no file without a coding. One that is longer than a decoded file may be is not used.
     fn allocate_alone(&mut self, limits: &mut EntryLimits, length_max: u64) {
-        for PrecompressedFile { opened, storage, .. } in &mut self.files {
+        for PrecompressedFile { opened, is_sendable, storage, .. } in &mut self.files {
             let length_bytes = opened.file.metadata.length_bytes;
-            *storage = (1..=length_max).contains(&length_bytes).then(|| limits.allocate(length_bytes)).flatten();
+            let is_used = *is_sendable && (1..=length_max).contains(&length_bytes);
+            *storage = is_used.then(|| limits.allocate(length_bytes)).flatten();
         }
     }
 
@@ -178,7 +193,7 @@ impl PrecompressedFiles {
         is_unwatchable: &mut bool,
     ) -> Result<Vec<(ContentCoding, FileVersion)>, OpenError> {
         let mut versions = Vec::new();
-        for PrecompressedFile { coding, opened, storage } in self.files {
+        for PrecompressedFile { coding, opened, storage, .. } in self.files {
             let Some(storage) = storage else { continue };
             let version = unless_unavailable(
                 opened.file.read(storage, TagBasis::Metadata, blocking, context),
@@ -210,6 +225,32 @@ fn unless_unavailable<T>(
         Err(error) => return Err(error),
     }
     Ok(None)
+}
+
+/// Whether clients of the coding refuse the file, or decode a part of it.
+fn has_fault(
+    coding: ContentCoding,
+    UnreadFile { file, metadata, .. }: &UnreadFile,
+    uncompressed: Option<&Metadata>,
+    blocking: Blocking,
+) -> Result<bool, OpenError> {
+    let read = |into: &mut [u8], offset| {
+        let read = match file.read_at_cached(into, offset) {
+            Ok(None) if blocking == Blocking::No => return Err(OpenError::Retry(RetryAfter::Disk)),
+            Ok(None) => file.read_at(into, offset),
+            Ok(Some(read)) => Ok(read),
+            Err(error) => Err(error),
+        };
+        read.map_err(|error| file_error(&error).into())
+    };
+    let (mut head, mut tail) = ([0; CODED_HEAD_BYTES], [0; CODED_TAIL_BYTES]);
+    let head_bytes = read(&mut head, 0)?;
+    let tail_bytes = match coding {
+        ContentCoding::Gzip => read(&mut tail, metadata.length_bytes.saturating_sub(CODED_TAIL_BYTES as u64))?,
+        _ => 0,
+    };
+    let decoded_bytes = uncompressed.map(|metadata| metadata.length_bytes);
+    Ok(coding_fault(coding, &head[..head_bytes], &tail[..tail_bytes], decoded_bytes).is_some())
 }
 
 /// Whether a precompressed file can be sent in place of the file without a coding: it is not older, and it is shorter.

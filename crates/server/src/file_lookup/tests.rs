@@ -88,7 +88,19 @@ impl Fixture {
     fn write(&self, name: &str, length: usize) {
         let path = self.directory.path().join(name);
         std::fs::create_dir_all(path.parent().expect("a directory of ours")).expect("made");
-        std::fs::write(path, vec![b'x'; length]).expect("written");
+        let mut content = vec![b'x'; length];
+        // What is looked at of a precompressed file.
+        match name.rsplit('.').next() {
+            Some("gz") => {
+                let base = path.with_extension("");
+                let base_bytes = base.metadata().map_or(0, |metadata| metadata.len()) as u32;
+                content[..3].copy_from_slice(&[0x1f, 0x8b, 8]);
+                content[length - 4..].copy_from_slice(&base_bytes.to_le_bytes());
+            }
+            Some("zst") => content[..6].copy_from_slice(&[0x28, 0xb5, 0x2f, 0xfd, 0, 0]),
+            _ => {}
+        }
+        std::fs::write(path, content).expect("written");
     }
 
     /// The file, which differs from `cached`.

@@ -33,7 +33,7 @@ fn site() -> Site {
             ("public/private/file.txt", b"secret file\n"),
             ("public/page.html", b"secret page\n"),
             ("public/script.js", &script),
-            ("public/script.js.gz", b"compressed secret\n"),
+            ("public/script.js.br", b"compressed secret\n"),
             ("public/open.txt", b"open\n"),
         ],
     )
