@@ -36,7 +36,7 @@ fuzz_target!(|input: (&[u8], &[u8], &[u8], &[u8])| {
     let mut edits = FieldEdits::default();
     rules.add_fields(&request, &mut edits);
     let mut head = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n".to_vec();
-    edits.apply(0, false, &mut head);
+    edits.apply(0, sanderling_site_rules::ContentOf::Path, &mut head);
     let text = head.strip_suffix(b"\r\n\r\n").expect("the head ends with an empty line");
     let lines = text.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     for line in lines {

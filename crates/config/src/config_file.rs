@@ -27,6 +27,7 @@ use crate::site::{DohPath, Site, SiteOptions};
 use crate::transfers::ZoneTransfers;
 use crate::zones::{Zone, ZoneOrigin};
 use https::CertificateChoice;
+use sanderling_site_rules::FileOptions;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -300,6 +301,18 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
+    /// Reads one of these keys of a domain.
+    fn read_file_option(&mut self, entry: Entry<'_, '_>, options: &mut FileOptions) {
+        match entry.key {
+            "index" => options.index = self.read_index(entry),
+            "clean_urls" => options.clean_urls = self.reader.boolean(entry).unwrap_or(false),
+            "listing" => options.listing = self.reader.boolean(entry).unwrap_or(false),
+            "compress" => options.compress = self.reader.boolean(entry).unwrap_or(true),
+            "earlier_releases" => options.earlier_releases = self.reader.boolean(entry).unwrap_or(true),
+            _ => options.fallback = self.read_fallback(entry),
+        }
+    }
+
     fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
         let (mut site, mut zone, mut primaries, mut aliases, mut certificate) = (None, None, None, None, None);
         let (mut https_redirect, mut hsts, mut on_renew, mut derive, mut has_update) = (None, None, None, None, false);
@@ -333,11 +346,9 @@ impl ConfigBuilder<'_, '_> {
                         "doh" => options.doh = self.read_doh(entry),
                         "https_redirect" => https_redirect = Some(entry),
                         "hsts" => hsts = Some(entry),
-                        "index" => options.files.index = self.read_index(entry),
-                        "clean_urls" => options.files.clean_urls = self.reader.boolean(entry).unwrap_or(false),
-                        "listing" => options.files.listing = self.reader.boolean(entry).unwrap_or(false),
-                        "compress" => options.files.compress = self.reader.boolean(entry).unwrap_or(true),
-                        "fallback" => options.files.fallback = self.read_fallback(entry),
+                        "index" | "clean_urls" | "listing" | "compress" | "earlier_releases" | "fallback" => {
+                            self.read_file_option(entry, &mut options.files);
+                        }
                         "redirects" | "headers" | "rules_files" | "cache" | "cors" | "security_headers" | "auth"
                         | "access" => {
                             self.read_rules(entry, &mut options.rules);

@@ -106,6 +106,7 @@ impl Section {
                 "clean_urls",
                 "listing",
                 "compress",
+                "earlier_releases",
                 "fallback",
                 "zone",
                 "dnssec",

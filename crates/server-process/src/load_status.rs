@@ -1,6 +1,7 @@
 //! The state of each site and zone, and what a reload has changed.
 
 use sanderling_config::{DomainName, ZoneFolder, ZoneOrigin};
+use sanderling_server::EarlierFiles;
 use sanderling_zone_files::{AddedRecords, UpdateState};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -72,6 +73,9 @@ pub(crate) struct ReleaseState {
     /// When the link to it was made.
     #[serde(rename = "since_unix_s", serialize_with = "unix_s")]
     pub(crate) since: Option<SystemTime>,
+    /// What was served from the releases before.
+    #[serde(rename = "served_from_earlier_releases", serialize_with = "earlier_files")]
+    pub(crate) earlier_files: Arc<EarlierFiles>,
 }
 
 /// A zone.
@@ -110,6 +114,11 @@ fn origin_name<S: serde::Serializer>(origin: &ZoneOrigin, serializer: S) -> Resu
 
 fn unix_s<S: serde::Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
     time.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs()).serialize(serializer)
+}
+
+/// All of them, by their paths.
+fn earlier_files<S: serde::Serializer>(files: &Arc<EarlierFiles>, serializer: S) -> Result<S::Ok, S::Error> {
+    files.list(usize::MAX).1.serialize(serializer)
 }
 
 /// What a reload has changed.

@@ -35,7 +35,7 @@ use sanderling_ipc::derived::DerivedSet;
 use sanderling_os::clock::unix_seconds;
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
-use sanderling_server::{ProtectionRules, Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
+use sanderling_server::{EarlierFiles, ProtectionRules, Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
 use sanderling_site_rules::{FileOptions, ProtectedPaths, RuleSet};
 use sanderling_zone_files::{
     self as zone_files, AddedRecords, Denial, Derivations, Failure, MergedUpdates, PriorUpdates, ReadZone,
@@ -371,7 +371,8 @@ impl Loader {
         let link = ReleaseLink::new(&document_root);
         let served = root.as_ref().map(|root| root.directory.real_path().to_owned());
         let release = served.filter(|served| link.exists() && link.is_release(served));
-        let (previous_indexes, previous_roots) = match release.as_ref() {
+        let (previous_indexes, previous_roots) = match release.as_ref().filter(|_| site.options.files.earlier_releases)
+        {
             Some(release) => self.open_previous(site, (&link, release), report),
             None => Default::default(),
         };
@@ -382,7 +383,9 @@ impl Loader {
             (true, false) => PathTraits::NONE,
         }
         .union(PathTraits::TOO_LONG);
+        let earlier_files = Arc::new(EarlierFiles::default());
         let options = SiteOptions {
+            earlier_files: Arc::clone(&earlier_files),
             media_types: site.options.media_types.clone(),
             link_targets,
             previous_roots,
@@ -410,7 +413,7 @@ impl Loader {
             false => report.errors.get(error_count).map(ToString::to_string),
         };
         report.load_status.sites.push(SiteState {
-            release: release.clone().map(|path| ReleaseState { path, since: link.made_at() }),
+            release: release.clone().map(|path| ReleaseState { path, since: link.made_at(), earlier_files }),
             service,
             hosts: hosts.clone(),
             document_root: site.document_root.clone(),

@@ -6,7 +6,7 @@ use crate::sandbox::Sandbox;
 use sanderling_config::{LogKind, ZoneOrigin};
 use sanderling_http::HttpDate;
 use sanderling_os::features::FEATURES;
-use sanderling_server::{Counter, DrainMode, LogStatus, Server, State, Status};
+use sanderling_server::{Counter, DrainMode, EarlierFiles, LogStatus, Server, State, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -275,9 +275,9 @@ fn certificate_text(certificate: &CertificateState) -> String {
 
 fn site_text(site: &SiteState) -> String {
     let problem = site.problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
-    let release = site.release.as_ref().map_or(String::new(), |ReleaseState { path, since }| {
+    let release = site.release.as_ref().map_or(String::new(), |ReleaseState { path, since, earlier_files }| {
         let since = since.map_or(String::new(), |since| format!(" since {}", date_text(since)));
-        format!(", release {}{since}", path.display())
+        format!(", release {}{since}{}", path.display(), earlier_files_text(earlier_files))
     });
     let root = match &site.service {
         SiteService::Kept(path) => path,
@@ -286,6 +286,19 @@ fn site_text(site: &SiteState) -> String {
         }
     };
     format!("  site          {} from {}{release}{problem}\n", site.hosts_text(), root.display())
+}
+
+/// What was served from earlier releases; nothing if nothing was.
+fn earlier_files_text(files: &EarlierFiles) -> String {
+    const SHOWN_MAX: usize = 3;
+    let (count, shown) = files.list(SHOWN_MAX);
+    let files = match count {
+        0 => return String::new(),
+        1 => "file",
+        _ => "files",
+    };
+    let more = if count > shown.len() { ", …" } else { "" };
+    format!(", {count} {files} served from earlier releases: {}{more}", shown.join(", "))
 }
 
 /// A zone is to be signed again when its signatures expire within this time.

@@ -21,6 +21,7 @@ use crate::eviction::{EVICTED_FRACTION, Eviction};
 use crate::file_lookup::{FileLookup, LookupResult};
 use crate::file_variant::Gauges;
 use crate::jobs::{Job, JobQueue};
+use crate::known_contents::KnownContents;
 use crate::metrics::ThreadMetrics;
 use crate::open_file::{Blocking, EntryLimits, FileError, FileKey, LookupContext, OpenError, OpenFile, RetryAfter};
 use crate::options::OpenFilesOptions;
@@ -48,6 +49,7 @@ pub(crate) struct FileCache {
     directories: WatchedDirectories,
     gauges: Arc<Gauges>,
     compression: Arc<CompressionQueue>,
+    known_contents: KnownContents,
     options: OpenFilesOptions,
     /// When the server was created, on the monotonic clock.
     start_ms: Milliseconds,
@@ -146,6 +148,7 @@ impl FileCache {
             directories: WatchedDirectories::new(options.watched_directories_max),
             gauges: Arc::default(),
             compression: Arc::new(CompressionQueue::new(options.compression)),
+            known_contents: KnownContents::default(),
             options,
             start_ms,
             evicted_count: AtomicU64::new(0),
@@ -274,7 +277,11 @@ impl FileCache {
                 cached.set_checked(context.now_ms);
                 cached
             }
-            Ok(LookupResult::New(file)) => self.publish(&lookup.key, file, cached.is_some())?,
+            Ok(LookupResult::New(mut file)) => {
+                file.has_reused_name = lookup.is_immutable_by_name()
+                    && self.known_contents.has_changed(&lookup.site, &lookup.key.path, file.validator());
+                self.publish(&lookup.key, file, cached.is_some())?
+            }
             Err(error) => {
                 // After an error that says nothing about the file, the cached version stays.
                 if let OpenError::File(error) = error

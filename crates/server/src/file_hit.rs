@@ -8,6 +8,7 @@ use crate::open_file::{FileError, FileKey, OpenFile, VariantId};
 use crate::options::Options;
 use crate::send_queue::{FileChunk, NextPart};
 use sanderling_http::{LookupError, Multipart, Representation, Request, SitePath};
+use sanderling_site_rules::ContentOf;
 use sanderling_table::Ref;
 
 /// Jobs that one request waits for: the file may be evicted again before the connection comes back to it, where many
@@ -55,6 +56,11 @@ impl<'l, 's> FileHit<'l, 's> {
             Lookup::NotFoundPage(_) => (Err(LookupError::NotFoundWithPage(hit.representation())), Some(hit)),
             _ => (Ok(hit), None),
         })
+    }
+
+    /// Whether the path has had other content before, although its name says that it changes with the content.
+    pub(crate) fn has_reused_name(&self) -> bool {
+        self.file.has_reused_name
     }
 
     pub(crate) fn representation(&self) -> &'l Representation {
@@ -130,6 +136,15 @@ impl<'l, 's> FileHit<'l, 's> {
     /// These bytes, to be sent later.
     pub(crate) fn chunk(&self, start: u64, length_bytes: u64, may_use_sendfile: bool) -> FileChunk<'s> {
         FileChunk::new(self.file, self.id, start, length_bytes, may_use_sendfile)
+    }
+}
+
+/// What the content of a response is of, which has this file. `is_substitute`: it is not at the path of the request.
+pub(crate) fn content_of(hit: Option<&FileHit<'_, '_>>, is_substitute: bool) -> ContentOf {
+    match hit {
+        _ if is_substitute => ContentOf::OtherPath,
+        Some(hit) if hit.has_reused_name() => ContentOf::ReusedPath,
+        _ => ContentOf::Path,
     }
 }
 

@@ -21,7 +21,7 @@ use sanderling_http::{
 use sanderling_os::directory::Directory;
 use sanderling_os::error::leads_out;
 use sanderling_os::file::File;
-use sanderling_site_rules::has_fingerprint;
+use sanderling_site_rules::{changes_with_content, is_build_file};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
@@ -109,6 +109,11 @@ impl FileLookup {
         matches!(self.site.root, Root::Directory(_))
     }
 
+    /// Whether browsers are told to keep the file because of its name.
+    pub(crate) fn is_immutable_by_name(&self) -> bool {
+        self.site.options.caches_fingerprinted() && changes_with_content(&self.key.path)
+    }
+
     /// Looks the file up. `cached` is the version in the cache.
     pub(crate) fn run(
         &self,
@@ -137,21 +142,43 @@ impl FileLookup {
         }
     }
 
-    /// Opens the file at `path` in the last release that has it, if its name says that it is the same in all releases.
+    /// Opens the file at `path` in the last release that has it, if its name and its content say that it is the same in
+    /// all releases: it is a script or the like with a hash, and no release has other content for it.
     fn open_previous(&self, path: &[u8], attempt: Attempt<'_>) -> Result<Option<LookupResult>, OpenError> {
         let roots = &self.site.options.previous_roots;
-        if roots.is_empty() || !has_fingerprint(file_name(path)) {
+        if roots.is_empty() || !is_build_file(path) {
             return Ok(None);
         }
+        let mut found: Option<OpenFile> = None;
         for root in roots {
+            let attempt = if found.is_none() { attempt } else { Attempt { cached: None, ..attempt } };
             // The watcher does not know these directories.
-            match self.open_on_disk(root, path, true, attempt) {
-                Ok(found) => return Ok(Some(found)),
-                Err(OpenError::File(_)) => {}
+            let opened = match self.open_on_disk(root, path, true, attempt) {
+                Ok(LookupResult::New(file)) => file,
+                // It was compared when it was opened.
+                Ok(LookupResult::Unchanged) => {
+                    self.site.options.earlier_files.record(path);
+                    return Ok(Some(LookupResult::Unchanged));
+                }
+                Err(OpenError::File(error)) if error.is_of_path() => continue,
                 Err(error) => return Err(error),
+            };
+            match &found {
+                None => found = Some(opened),
+                Some(file) if file.validator() != opened.validator() => return Ok(None),
+                Some(_) => {}
             }
         }
-        Ok(None)
+        if found.is_some() {
+            self.site.options.earlier_files.record(path);
+        }
+        Ok(found.map(LookupResult::New))
+    }
+
+    /// Whether the content of the file at `path` is compared with that of other versions.
+    fn compares_content(&self, path: &[u8]) -> bool {
+        let options = &self.site.options;
+        (options.caches_fingerprinted() || !options.previous_roots.is_empty()) && changes_with_content(path)
     }
 
     /// Finds the file that answers for a directory.
@@ -318,6 +345,7 @@ impl FileLookup {
             true => (Negotiation::None, TagBasis::Metadata),
             false => (Negotiation::AcceptEncoding(ContentCoding::Identity), TagBasis::Metadata),
         };
+        let tag_basis = if self.compares_content(path) { TagBasis::Content } else { tag_basis };
         let uncompressed = uncompressed.file.read(storage, tag_basis, blocking, context)?;
         let fields = (media_type, self.field_lines());
         let (metadata, validator) = (uncompressed.metadata, uncompressed.validator);

@@ -5,7 +5,7 @@ use crate::clock::Milliseconds;
 use crate::context::{Buffers, CloseMode, ConnectionInfo, Context, Input, Inspection, Step};
 use crate::dns_over_https::{self, DnsRequest};
 use crate::file_cache::Lookup;
-use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX};
+use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX, content_of};
 use crate::metrics::Counter;
 use crate::open_file::FileError;
 use crate::send_queue::FileChunk;
@@ -16,6 +16,7 @@ use sanderling_http::{
     Skipped, Status, has_dns_message, parse_request, respond,
 };
 use sanderling_log_format::HttpVersion;
+use sanderling_site_rules::ContentOf;
 use std::sync::Arc;
 
 /// Requests of one connection that are answered in one iteration.
@@ -330,7 +331,7 @@ impl Http1 {
         let response = if is_last { response.with_connection_close() } else { response };
         let head_start = context.buffers.output.len();
         response.write_head(context.clock.date(), &mut context.buffers.output);
-        ruling.fields.apply(head_start, false, &mut context.buffers.output);
+        ruling.fields.apply(head_start, ContentOf::Path, &mut context.buffers.output);
         let content_bytes = put_status_page(&response, &mut context.buffers.output);
         if let Some(log) = context.log {
             let (peer, origin) = (connection.peer(HttpVersion::Http1), self.take_origin(context));
@@ -412,7 +413,7 @@ impl Http1 {
         let head_start = output.len();
         response.write_head(context.clock.date(), output);
         if let Some(ruling) = ruling {
-            ruling.fields.apply(head_start, is_substitute, output);
+            ruling.fields.apply(head_start, content_of(hit.as_ref().ok(), is_substitute), output);
         }
         let content_start = output.len();
         let mut file = match (response.body(), hit.as_ref().ok().or(page.as_ref())) {
@@ -499,7 +500,7 @@ fn answer_dns<'s>(
     }
     let head_start = output.len();
     response.write_head(context.clock.date(), output);
-    fields.apply(head_start, false, output);
+    fields.apply(head_start, ContentOf::Path, output);
     let content_start = output.len();
     match response.body() {
         Body::DnsMessage => output.extend_from_slice(reply),
@@ -543,7 +544,7 @@ fn write_refusal(response: &Response<'_>, connection: &ConnectionInfo<'_>, conte
     let output = &mut context.buffers.output;
     let head_start = output.len();
     response.write_head(context.clock.date(), output);
-    ruling.fields.apply(head_start, false, output);
+    ruling.fields.apply(head_start, ContentOf::Path, output);
     put_status_page(response, output)
 }
 

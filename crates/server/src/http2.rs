@@ -9,7 +9,7 @@ use crate::clock::Milliseconds;
 use crate::context::{Buffers, ConnectionInfo, Context, Input};
 use crate::dns_over_https::{self, DnsRequest};
 use crate::file_cache::Lookup;
-use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX};
+use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX, content_of};
 use crate::metrics::{Counter, ThreadMetrics};
 use crate::open_file::FileError;
 use crate::send_queue::{FileChunk, Piece};
@@ -25,6 +25,7 @@ use sanderling_http2::{
     Session,
 };
 use sanderling_log_format::HttpVersion;
+use sanderling_site_rules::ContentOf;
 use std::rc::Rc;
 
 /// Pieces of content of one connection in one iteration; a request counts as several.
@@ -300,7 +301,7 @@ impl<'s> Http2<'s> {
                 // RFC 9110 §15.5.9.
                 let response = Response::error(Status::RequestTimeout, &scratch.head);
                 let ruling = Ruling::of_refusal(connection.transport, context.snapshot, context.files);
-                write_head(&response, Some(&ruling), false, context.clock.date(), head);
+                write_head(&response, Some(&ruling), ContentOf::Path, context.clock.date(), head);
                 let mut content = self.content_without_file(&request, response.body(), &[]);
                 if let Some(log) = context.log {
                     let origin = Origin::new(context.clock.now_ms());
@@ -369,7 +370,7 @@ impl<'s> Http2<'s> {
                     if let Some((response, reply)) =
                         response_by_rules(&ruling.action, &query, snapshot, metrics, reply_room)
                     {
-                        write_head(&response, Some(ruling), false, clock.date(), head);
+                        write_head(&response, Some(ruling), ContentOf::Path, clock.date(), head);
                         let mut content = self.content_without_file(&request, response.body(), reply);
                         if let Some(log) = log {
                             log_content(log, connection, origin, Some(parsed), &[], response.status(), &mut content);
@@ -413,7 +414,7 @@ impl<'s> Http2<'s> {
             }
         };
         let response = ruling.as_ref().map_or(response, |ruling| ruling.finish(response));
-        write_head(&response, ruling.as_ref(), is_substitute, clock.date(), head);
+        write_head(&response, ruling.as_ref(), content_of(hit.as_ref().ok(), is_substitute), clock.date(), head);
         let mut content = match (response.body(), hit.as_ref().ok().or(page.as_ref())) {
             (Body::StatusPage(page), _) => self.page_content(&request, page),
             (body, Some(hit)) => {
@@ -470,14 +471,14 @@ fn refusal(error: Option<RequestError>, received: &[u8], metrics: &ThreadMetrics
 fn write_head(
     response: &Response<'_>,
     ruling: Option<&Ruling<'_>>,
-    is_substitute: bool,
+    content_of: ContentOf,
     date: &HttpDate,
     head: &mut Vec<u8>,
 ) {
     head.clear();
     response.write_head(date, head);
     if let Some(ruling) = ruling {
-        ruling.fields.apply(0, is_substitute, head);
+        ruling.fields.apply(0, content_of, head);
     }
 }
 

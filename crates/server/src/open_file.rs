@@ -110,6 +110,8 @@ pub(crate) struct OpenFile {
     /// Watches on the directories of its path would not report every change: its path leads through a symbolic link, or
     /// a precompressed file could not be opened yet.
     pub(crate) is_unwatchable: bool,
+    /// The path has had other content before, although its name says that it changes with the content.
+    pub(crate) has_reused_name: bool,
 }
 
 /// The variants of a file besides the uncompressed one.
@@ -280,7 +282,13 @@ impl OpenFile {
             checked_ms: AtomicU64::new(context.now_ms),
             is_watched: AtomicBool::new(false),
             is_unwatchable,
+            has_reused_name: false,
         }
+    }
+
+    /// Distinguishes its version from others.
+    pub(crate) fn validator(&self) -> Validator {
+        self.uncompressed.representation.validator()
     }
 
     /// The variant that the sender of `request` prefers.

@@ -20,11 +20,13 @@ use crate::transport::Transport;
 use crate::waiter::Waiter;
 use sanderling_http::{Host, Method, Request, Response, Scheme, SitePath, Status, Target, put_field_lines};
 use sanderling_os::clock::monotonic_ms;
-use sanderling_site_rules::{FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, RuleSet, has_fingerprint};
+use sanderling_site_rules::{
+    ContentOf, FieldEdits, Outcome, PageStatus, RedirectStatus, RequestPath, RuleSet, changes_with_content,
+};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Cache-Control of a file with a hash of its content in its name, and of other files.
+/// Cache-Control of a file whose name changes with its content, and of other files.
 const KEPT: &[u8] = b"public, max-age=31536000, immutable";
 const REVALIDATED: &[u8] = b"no-cache";
 
@@ -73,15 +75,14 @@ impl ResponseFields<'_> {
         !self.edits.forbids_transformation()
     }
 
-    /// Changes the head that begins at `start` and ends with `out`. `is_substitute`: the content is not that of a file
-    /// at the path of the request.
+    /// Changes the head that begins at `start` and ends with `out`.
     #[inline]
-    pub(crate) fn apply(&self, start: usize, is_substitute: bool, out: &mut Vec<u8>) {
+    pub(crate) fn apply(&self, start: usize, content_of: ContentOf, out: &mut Vec<u8>) {
         if !self.https_lines.is_empty() {
             put_field_lines(self.https_lines, out);
         }
         if !self.edits.is_empty() {
-            self.edits.apply(start, is_substitute, out);
+            self.edits.apply(start, content_of, out);
         }
         if !self.challenge.is_empty() {
             put_field_lines(self.challenge.as_bytes(), out);
@@ -242,8 +243,7 @@ fn edits_without_path(rules: &SiteRules) -> FieldEdits<'_> {
 fn edits_of<'r>(rules: &'r SiteRules, request: &Request<'_>, path: &RequestPath<'_>) -> FieldEdits<'r> {
     let mut edits = FieldEdits::default();
     if rules.caches_fingerprinted {
-        let name = path.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        let value = if has_fingerprint(name) { KEPT } else { REVALIDATED };
+        let value = if changes_with_content(path.path) { KEPT } else { REVALIDATED };
         edits.set("Cache-Control", value.to_vec());
     }
     if let Some(cors) = &rules.cors {

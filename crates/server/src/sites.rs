@@ -1,5 +1,6 @@
 //! The web sites of a server, and which of them a request's host selects.
 
+use crate::earlier_files::EarlierFiles;
 use crate::protection::{Protection, ProtectionRules};
 use sanderling_http::{Host, PathTraits, SitePath, media_type};
 use sanderling_os::directory::Directory;
@@ -43,6 +44,8 @@ pub struct SiteOptions {
     /// The document roots of earlier releases, the last one first: what a page of theirs needs is still served, if its
     /// name changes with its content.
     pub previous_roots: Vec<Arc<Directory>>,
+    /// What was served from them.
+    pub earlier_files: Arc<EarlierFiles>,
     /// Extensions, in lower case and without their dot, each with a media type that takes precedence over the built-in
     /// one. The empty extension is that of names without one.
     pub media_types: Vec<(String, String)>,
@@ -121,6 +124,7 @@ impl Default for SiteOptions {
         SiteOptions {
             link_targets: Vec::new(),
             previous_roots: Vec::new(),
+            earlier_files: Arc::default(),
             media_types: Vec::new(),
             files: FileOptions::default(),
             refused_paths: PathTraits::HIDDEN.union(PathTraits::TOO_LONG),
@@ -136,6 +140,11 @@ impl Site {
 }
 
 impl SiteOptions {
+    /// Whether browsers keep files whose name changes with the content.
+    pub(crate) fn caches_fingerprinted(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| rules.caches_fingerprinted)
+    }
+
     /// What protects the file at this path.
     pub(crate) fn protection_of_file(&self, path: &[u8]) -> Protection {
         self.protection().map_or_else(Protection::default, |rules| rules.of_file(path))

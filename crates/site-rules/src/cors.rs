@@ -58,7 +58,7 @@ mod tests {
         let mut edits = FieldEdits::default();
         cors.add_fields(origin.map(str::as_bytes), is_preflight, &mut edits);
         let mut out = b"HTTP/1.1 204 No Content\r\n\r\n".to_vec();
-        edits.apply(0, false, &mut out);
+        edits.apply(0, crate::field::ContentOf::Path, &mut out);
         String::from_utf8(out).expect("text").replace("HTTP/1.1 204 No Content\r\n", "").replace("\r\n", "|")
     }
 

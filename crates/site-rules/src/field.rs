@@ -157,6 +157,17 @@ struct FieldEdit<'r> {
     is_default: bool,
 }
 
+/// What the content of a response is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentOf {
+    /// The path of the request, or of no file.
+    Path,
+    /// The same; and that path has had other content before, whatever its name says.
+    ReusedPath,
+    /// Another file, since there is none at the path.
+    OtherPath,
+}
+
 /// What responses of a status may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
@@ -247,18 +258,21 @@ impl<'r> FieldEdits<'r> {
         }
     }
 
-    /// Changes the head that begins at `start` and ends with `out`. `is_substitute`: the content is that of another
-    /// file, since there is none at the path; then it is not `immutable`, as a file at the path may appear.
-    pub fn apply(&self, start: usize, is_substitute: bool, out: &mut Vec<u8>) {
+    /// Changes the head that begins at `start` and ends with `out`. The content of another path is not `immutable`, as
+    /// a file at the path may appear. That of a path with other content before is only if a rule says so.
+    pub fn apply(&self, start: usize, content_of: ContentOf, out: &mut Vec<u8>) {
         let kind = ResponseKind::of(&out[start..]);
         out.truncate(out.len() - 2);
-        for FieldEdit { name, value, .. } in &self.edits {
+        for FieldEdit { name, value, is_default } in &self.edits {
             if !kind.may_have(name) {
                 continue;
             }
-            let is_immutable = value.as_ref().is_some_and(|value| memchr::memmem::find(value, b"immutable").is_some());
-            if is_substitute && is_immutable && is_for_caches(name) {
-                continue;
+            let mut value = value.as_deref();
+            let is_immutable = value.is_some_and(|value| memchr::memmem::find(value, b"immutable").is_some());
+            match content_of {
+                ContentOf::OtherPath if is_immutable && is_for_caches(name) => continue,
+                ContentOf::ReusedPath if is_immutable && *is_default => value = Some(&b"no-cache"[..]),
+                _ => {}
             }
             // What the server says of its choice stays (RFC 9110 §12.5.5).
             if !name.eq_ignore_ascii_case("vary") && !name.eq_ignore_ascii_case("set-cookie") {
@@ -351,7 +365,7 @@ mod tests {
             edits.add(rule, &captures);
         }
         let mut out = format!("before\r\n\r\n{head}").into_bytes();
-        edits.apply(10, false, &mut out);
+        edits.apply(10, ContentOf::Path, &mut out);
         let out = String::from_utf8(out).expect("text");
         out.strip_prefix("before\r\n\r\n").expect("earlier output stays").to_owned()
     }
@@ -425,13 +439,26 @@ mod tests {
         let mut edits = FieldEdits::default();
         edits.set("Cache-Control", b"max-age=1, immutable".to_vec());
         edits.set("X-A", b"immutable".to_vec());
-        for (is_substitute, expected) in
-            [(false, "Cache-Control: max-age=1, immutable\r\nX-A: immutable\r\n"), (true, "X-A: immutable\r\n")]
-        {
-            let mut out = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
-            edits.apply(0, is_substitute, &mut out);
-            assert_eq!(String::from_utf8_lossy(&out), format!("HTTP/1.1 200 OK\r\n{expected}\r\n"));
-        }
+        check_applied(&edits, ContentOf::Path, "Cache-Control: max-age=1, immutable\r\nX-A: immutable\r\n");
+        check_applied(&edits, ContentOf::OtherPath, "X-A: immutable\r\n");
+    }
+
+    #[test]
+    fn path_with_other_content_before_is_immutable_only_by_a_rule() {
+        let immutable = "Cache-Control: max-age=1, immutable\r\n";
+        let mut edits = FieldEdits::default();
+        edits.set("Cache-Control", b"max-age=1, immutable".to_vec());
+        check_applied(&edits, ContentOf::ReusedPath, immutable);
+        edits.end_defaults();
+        check_applied(&edits, ContentOf::ReusedPath, "Cache-Control: no-cache\r\n");
+        check_applied(&edits, ContentOf::Path, immutable);
+    }
+
+    #[track_caller]
+    fn check_applied(edits: &FieldEdits<'_>, content_of: ContentOf, expected: &str) {
+        let mut out = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
+        edits.apply(0, content_of, &mut out);
+        assert_eq!(String::from_utf8_lossy(&out), format!("HTTP/1.1 200 OK\r\n{expected}\r\n"));
     }
 
     #[test]

@@ -1,15 +1,39 @@
 //! Names of files that change with their content: `app.3f2a1b4c.js`, `index-BvZ1XKq2.css`.
 //!
-//! A name that is taken for one wrongly would be kept for a year by browsers, and one that is not recognized is only
-//! asked for again. So a date (`report-20260131`), a number and a word with a number (`June2024`) are none.
+//! A name only looks like one: `INV-AB23CD45.pdf` and `user-64f1a2b3c4d5e6f7a8b9c0d1.json` do as well, and an address,
+//! an identifier or a date may look like a hash. What follows from the name, that browsers keep a file for a year, or
+//! that a file of an earlier release is still served, cannot be taken back. So the hash is not enough: the file is also
+//! one that build tools make, by its extension or its folder. A date (`report-20260131`), a number and a word with a
+//! number (`June2024`) are no hash at all.
+
+/// Extensions of what a page loads and nobody downloads: scripts, styles, fonts, programs. Without source maps, which
+/// no page needs, and which may be removed on purpose.
+const CODE: [&[u8]; 8] = [b"js", b"mjs", b"css", b"wasm", b"woff2", b"woff", b"ttf", b"otf"];
+/// Folders that build tools alone make.
+const BUILD_FOLDERS: [&[u8]; 4] = [b"_next", b"_nuxt", b"_astro", b"_app"];
 
 /// Bytes of the shortest hash.
 const HASH_BYTES_MIN: usize = 8;
 /// Changes between upper case, lower case and digits in a hash of letters, at least.
 const CHANGES_MIN: usize = 4;
 
-/// Whether the name of a file, the last segment of a path, has a hash of the content, as build tools write it.
-pub fn has_fingerprint(file_name: &[u8]) -> bool {
+/// Whether the file at `path` is a script, a style, a font or a program whose name has a hash of its content.
+pub fn is_build_file(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let extension = name.iter().rposition(|&byte| byte == b'.').map_or(&[][..], |dot| &name[dot + 1..]);
+    CODE.contains(&extension) && has_fingerprint(name)
+}
+
+/// Whether the name of the file at `path` changes with its content: that of a build file, or of any file with a hash
+/// in a folder of a build tool.
+pub fn changes_with_content(path: &[u8]) -> bool {
+    let mut segments = path.rsplit(|&byte| byte == b'/');
+    let name = segments.next().unwrap_or_default();
+    is_build_file(name) || has_fingerprint(name) && segments.any(|folder| BUILD_FOLDERS.contains(&folder))
+}
+
+/// Whether the name of a file, the last segment of a path, has what looks like a hash, as build tools write it.
+fn has_fingerprint(file_name: &[u8]) -> bool {
     let mut parts = file_name.split(|&byte| byte == b'.').peekable();
     while let Some(part) = parts.next() {
         // What follows the last dot is the extension; a name needs one.
@@ -57,6 +81,56 @@ fn is_hash(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn file_of_a_build_tool_is_recognized() {
+        let check = |path: &str, expected: (bool, bool)| {
+            assert_eq!((is_build_file(path.as_bytes()), changes_with_content(path.as_bytes())), expected, "{path}");
+        };
+        for path in [
+            "main.3f2a1b4c5d6e7f8091a2.js",
+            "assets/index-BvZ1XKq2.css",
+            "a/b/chunk-5CJ3NDWA.mjs",
+            "_next/static/media/8f3b2c1d9e.woff2",
+            "engine.8f3b2c1d.wasm",
+        ] {
+            check(path, (true, true));
+        }
+        for path in [
+            "_next/static/media/logo.8f3b2c1d.png",
+            "base/_astro/photo.BvZ1XKq2.webp",
+            "_app/immutable/a-8f3b2c1d.json",
+        ] {
+            check(path, (false, true));
+        }
+        // Documents, downloads, identifiers and addresses.
+        for path in [
+            "report-Q3Final2.pdf",
+            "setup-Win11x64.exe",
+            "INV-AB23CD45.pdf",
+            "song-Remix2K9.mp3",
+            "iso-DIN476A4.pdf",
+            "notes-Week42Mo.md",
+            "backup-2024a1b2.zip",
+            "opus-Op27No2c.pdf",
+            "user-64f1a2b3c4d5e6f7a8b9c0d1.json",
+            "post_5f3a2b1c.html",
+            "avatar-0123456789abcdef0123456789abcdef.png",
+            "assets/avatar-0123456789abcdef0123456789abcdef.png",
+            "device-00a1b2c3d4e5.json",
+            "yt_aB3dE5fG.jpg",
+            "app.8f3b2c1d.js.map",
+            "app.8f3b2c1d.js.gz",
+            "app.js",
+            "_next/static/app.js",
+            "x_next/logo.8f3b2c1d.png",
+            "logo.8f3b2c1d._next",
+            "js",
+            "",
+        ] {
+            check(path, (false, false));
+        }
+    }
 
     #[test]
     fn hash_of_a_build_tool_is_recognized() {

@@ -85,7 +85,7 @@ mod tests {
         };
         rules.add_fields(&request, &mut edits);
         let mut out = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
-        edits.apply(0, false, &mut out);
+        edits.apply(0, crate::field::ContentOf::Path, &mut out);
         let out = String::from_utf8(out).expect("text");
         out.trim_start_matches("HTTP/1.1 200 OK\r\n").trim_end().replace("\r\n", "|")
     }

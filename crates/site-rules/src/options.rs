@@ -13,6 +13,8 @@ pub struct FileOptions {
     pub compress: bool,
     /// The file that answers navigations to paths without a file, relative to the document root.
     pub fallback: Option<String>,
+    /// Whether scripts and the like that the current release lacks are served from the releases before.
+    pub earlier_releases: bool,
 }
 
 impl Default for FileOptions {
@@ -23,6 +25,7 @@ impl Default for FileOptions {
             listing: false,
             compress: true,
             fallback: None,
+            earlier_releases: true,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use sanderling_site_rules::{
-    FieldEdits, Outcome, Redirect, RedirectText, RequestPath, RuleLimits, RuleSet, parse_headers_file,
+    ContentOf, FieldEdits, Outcome, Redirect, RedirectText, RequestPath, RuleLimits, RuleSet, parse_headers_file,
     parse_redirects_file,
 };
 
@@ -145,7 +145,7 @@ proptest! {
         let mut edits = FieldEdits::default();
         rules.add_fields(&request(path.as_bytes(), None), &mut edits);
         let mut head = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nETag: \"a\"\r\n\r\n".to_vec();
-        edits.apply(0, false, &mut head);
+        edits.apply(0, ContentOf::Path, &mut head);
         let text = String::from_utf8_lossy(&head).into_owned();
         prop_assert!(text.starts_with("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nETag: \"a\"\r\n"), "{}", text);
         let lines = text.strip_suffix("\r\n\r\n").expect("an end of the head").split("\r\n").skip(1);

@@ -790,3 +790,14 @@ fn hidden_files_and_exact_paths_are_booleans() {
         &["3:1: a.example has exact_paths, but no site; add site = \"FOLDER\""],
     );
 }
+
+#[test]
+fn files_of_earlier_releases_are_served_unless_the_domain_says_no() {
+    let site = "[domain.\"a.example\"]\nsite = \"public\"\n";
+    let is_served = |keys: &str| config(&format!("{site}{keys}")).sites[0].options.files.earlier_releases;
+    assert_eq!((is_served(""), is_served("earlier_releases = false")), (true, false));
+    check(
+        &format!("{site}earlier_releases = 0\n"),
+        &["3:20: `earlier_releases` must be true or false, not the number 0; write earlier_releases = true"],
+    );
+}

@@ -179,7 +179,7 @@ fn status_shows_the_release_and_since_when() {
         assert!(text.contains(&format!("releases/current, release {} since ", path.display())), "{text}");
         let since =
             fs::symlink_metadata(link).unwrap().modified().unwrap().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let expected = format!("\"release\":{{\"path\":\"{}\",\"since_unix_s\":{since}}}", path.display());
+        let expected = format!("\"release\":{{\"path\":\"{}\",\"since_unix_s\":{since},", path.display());
         let json = status(&["--json"]);
         assert!(json.contains(&expected), "{expected} in {json}");
     }
@@ -205,6 +205,72 @@ fn files_with_a_hash_in_their_name_of_the_two_releases_before_are_served() {
     let server = TestServer::start_command(directory.serve_command(), HTTP);
     let fixture = Fixture { directory, server };
     assert_eq!([1, 2, 3, 4].map(|number| fixture.script(number)), [404, 200, 200, 200]);
+}
+
+/// Whatever its name looks like.
+#[test]
+fn removed_document_is_gone_as_soon_as_the_release_is_published() {
+    const NAMES: [&str; 8] = [
+        "report-Q3Final2.pdf",
+        "INV-AB23CD45.pdf",
+        "backup-2024a1b2.zip",
+        "user-64f1a2b3c4d5e6f7a8b9c0d1.json",
+        "post_5f3a2b1c.html",
+        "avatar-0123456789abcdef0123456789abcdef.png",
+        "assets/photo-aB3dE5fG.jpg",
+        "assets/app.3f2a1b01.js.map",
+    ];
+    let fixture = Fixture::new(CONFIG, 2);
+    NAMES.iter().for_each(|name| drop(fixture.directory.write(&format!("releases/1/{name}"), b"secret\n")));
+    let statuses = || NAMES.map(|name| get(&mut fixture.client(), &format!("/{name}")).0);
+    assert_eq!(statuses(), [200; 8]);
+    fixture.publish_well(Some("2"), "release 2");
+    assert_eq!(statuses(), [404; 8]);
+    assert_eq!(fixture.script(1), 200);
+}
+
+#[test]
+fn files_of_earlier_releases_are_shown_and_can_be_switched_off() {
+    let fixture = Fixture::new(CONFIG, 2);
+    let status = |arguments: &[&str]| fixture.directory.control_with("status", arguments).text().to_string();
+    fixture.publish_well(Some("2"), "release 2");
+    assert!(!status(&[]).contains("earlier releases"));
+    assert_eq!(fixture.script(1), 200);
+    let expected = format!(", 1 file served from earlier releases: {}\n", script_path(1));
+    assert!(status(&[]).contains(&expected), "{expected} in {}", status(&[]));
+    let expected = format!("\"served_from_earlier_releases\":[\"{}\"]", script_path(1));
+    assert!(status(&["--json"]).contains(&expected), "{expected} in {}", status(&["--json"]));
+    fixture.directory.write("sanderling.toml", format!("{CONFIG}earlier_releases = false\n").as_bytes());
+    let ended = fixture.directory.control("reload");
+    assert!(ended.code() == Some(0) && ended.text().contains("no connection was closed"), "{ended}");
+    assert_eq!([fixture.script(1), fixture.script(2)], [404, 200]);
+    assert!(!status(&[]).contains("earlier releases"));
+}
+
+/// A name that looks as if it had a hash, and has other content in each release.
+#[test]
+fn name_with_other_content_in_another_release_is_neither_kept_nor_immutable() {
+    const NAME: &str = "player-5f3a2b1c.js";
+    let fixture = Fixture::new(CONFIG, 4);
+    for (release, content) in [(1, "one"), (2, "two")] {
+        fixture.directory.write(&format!("releases/{release}/{NAME}"), content.as_bytes());
+    }
+    let answer = || {
+        let mut client = fixture.client();
+        client.send(format!("GET /{NAME} HTTP/1.1\r\nHost: example.com\r\n\r\n"));
+        let response = client.response();
+        let kept_for = response.field("Cache-Control").unwrap_or_default().to_owned();
+        (response.status, response.text(), kept_for)
+    };
+    let immutable = "public, max-age=31536000, immutable";
+    assert_eq!(answer(), (200, "one".to_owned(), immutable.to_owned()));
+    fixture.publish_well(Some("2"), "release 2");
+    assert_eq!(answer(), (200, "two".to_owned(), "no-cache".to_owned()));
+    fixture.publish_well(None, "release 1");
+    assert_eq!(answer(), (200, "one".to_owned(), "no-cache".to_owned()));
+    fixture.publish_well(Some("3"), "release 3");
+    // Only the release 1 is known to have it, and then both of the last two.
+    assert_eq!(answer().0, 404);
 }
 
 #[test]
