@@ -49,14 +49,41 @@ impl KeeperClient {
         self.lost.notified().await;
     }
 
-    /// A key of the zone that is not one of `known`: the one that was made for nothing before a crash, or a new one. It
-    /// is on the disk.
+    /// The keys of the zone that are on the disk.
+    ///
+    /// # Errors
+    /// Why they are not known.
+    pub(crate) fn list_keys(&self, zone: &DomainName) -> Result<Vec<ZoneKey>, String> {
+        self.keys(&ZoneKeyRequest::List { zone: zone.to_string() })
+    }
+
+    /// Has the keeper look for a private key of the zone; why it cannot sign with it, if it cannot.
+    ///
+    /// # Errors
+    /// The keeper does not answer.
+    pub(crate) fn look_for_key(&self, zone: &DomainName, id: KeyId) -> Result<Option<String>, String> {
+        match self.exchange(&ZoneKeyRequest::Sign { zone: zone.to_string(), key: id.0, inputs: Vec::new() })? {
+            ZoneKeyAnswer::Refused(reason) => Ok(Some(reason)),
+            _ => Ok(None),
+        }
+    }
+
+    /// A key of the zone that is not one of `known`: `preferred`, or another one that was made for nothing before a
+    /// crash, or a new one. It is on the disk.
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) fn make_key(&self, zone: &DomainName, algorithm: u8, known: &[KeyId]) -> Result<ZoneKey, String> {
+    pub(crate) fn make_key(
+        &self,
+        zone: &DomainName,
+        algorithm: u8,
+        known: &[KeyId],
+        preferred: Option<KeyId>,
+    ) -> Result<ZoneKey, String> {
         let is_unused = |key: &ZoneKey| key.algorithm == algorithm && !known.contains(&KeyId(key.id));
-        let unused = self.keys(&ZoneKeyRequest::List { zone: zone.to_string() })?.into_iter().find(is_unused);
+        let mut unused: Vec<ZoneKey> = self.list_keys(zone)?.into_iter().filter(is_unused).collect();
+        let index = unused.iter().position(|key| Some(KeyId(key.id)) == preferred).unwrap_or_default();
+        let unused = (index < unused.len()).then(|| unused.swap_remove(index));
         let made =
             || self.keys(&ZoneKeyRequest::Make { zone: zone.to_string(), algorithm })?.pop().ok_or_else(unexpected);
         unused.map_or_else(made, Ok)
@@ -78,6 +105,17 @@ impl KeeperClient {
     }
 
     fn ask(&self, request: &ZoneKeyRequest) -> Result<ZoneKeyAnswer, String> {
+        match self.exchange(request)? {
+            ZoneKeyAnswer::Refused(reason) => Err(format!("the keeper of private keys refuses: {reason}")),
+            answer => Ok(answer),
+        }
+    }
+
+    /// The answer to a request, which may be that the keeper refuses.
+    ///
+    /// # Errors
+    /// There is none.
+    fn exchange(&self, request: &ZoneKeyRequest) -> Result<ZoneKeyAnswer, String> {
         let message = request.to_message().map_err(|error| error.to_string())?;
         let mut place = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(next) = self.next_stream().take() {
@@ -86,7 +124,6 @@ impl KeeperClient {
         let stream = place.as_mut().ok_or("the keeper of private keys does not run")?;
         let answer = stream.write_all(&message).and_then(|()| ZoneKeyAnswer::receive(stream));
         match answer {
-            Ok(ZoneKeyAnswer::Refused(reason)) => Err(format!("the keeper of private keys refuses: {reason}")),
             Ok(answer) => Ok(answer),
             Err(error) => {
                 // An answer that comes later would be taken for that of the next request.

@@ -13,6 +13,8 @@ use tokio::task::JoinSet;
 
 /// Addresses of servers of the parent zone that are asked: the zones of the top level have up to 26.
 const SERVERS_MAX: usize = 64;
+/// Servers that are asked for a first answer, one after the other.
+const FIRST_ANSWER_SERVERS_MAX: usize = 8;
 /// How long an answer without DS records is taken to be in caches if it does not say.
 const NO_DS_TTL_S: u32 = 24 * 3600;
 
@@ -61,6 +63,26 @@ impl ParentServers {
         let common = common.ok_or("no server of the parent zone can be reached")?;
         // Until now, and a part of this second, servers may have answered something else.
         Ok(ParentDs { at_unix_s: unix_s() + 1, ..common })
+    }
+
+    /// The DS records that the first server of the parent zone which answers has: of those of `configured`, or of those
+    /// that are found. DS records that have been there for long are at all of them.
+    ///
+    /// # Errors
+    /// Why that is not known: none answers.
+    pub(crate) async fn first_answer(&self, apex: &NameBuf, configured: &[SocketAddr]) -> Result<Vec<Ds>, String> {
+        if apex.as_name().parent().is_none() {
+            return Ok(Vec::new());
+        }
+        let servers = if configured.is_empty() { self.find(apex.as_name()).await? } else { configured.to_vec() };
+        let mut problem = "the parent zone has no servers".to_owned();
+        for server in servers.into_iter().take(FIRST_ANSWER_SERVERS_MAX) {
+            match ask_for_ds(server, apex.as_name()).await {
+                Ok(answer) => return Ok(answer.ds),
+                Err(error) => problem = format!("the server {server} of the parent zone: {error}"),
+            }
+        }
+        Err(problem)
     }
 
     /// The addresses of the servers of the parent zone.
@@ -138,6 +160,28 @@ mod tests {
     }
 
     #[test]
+    fn first_answer_is_that_of_the_first_server_that_has_the_parent_zone() {
+        run(async {
+            let parents = ParentServers { resolvers: Resolvers::at(Vec::new()), port: DNS_PORT };
+            let apex = wire_name(&name("a.test"));
+            let other = "$TTL 300\n@ SOA ns h 1 1 1 1 60\n@ NS ns\nns A 192.0.2.1\n";
+            let with_ds = format!("{PARENT}a 120 DS 7 13 2 {}\n", "ab".repeat(32));
+            let mut servers = Vec::new();
+            for (apex, text) in [("other", other), ("test", &with_ds), ("test", PARENT)] {
+                let zone = Rc::new(RefCell::new(zone_map(&name(apex), text)));
+                servers.push(serve([127, 0, 0, 1], zone).await);
+            }
+            let found = parents.first_answer(&apex, &servers).await.expect("the second one has it");
+            assert_eq!(found.iter().map(|ds| ds.key_tag).collect::<Vec<_>>(), [7]);
+            assert_eq!(parents.first_answer(&apex, &servers[2..]).await, Ok(Vec::new()));
+            let error = parents.first_answer(&apex, &servers[..1]).await.expect_err("it does not have the zone");
+            assert!(error.contains("it answers REFUSED"), "{error}");
+            parents.first_answer(&apex, &[]).await.expect_err("no resolver");
+            assert_eq!(parents.first_answer(&wire_name(&name(".")), &[]).await, Ok(Vec::new()));
+        });
+    }
+
+    #[test]
     fn ds_records_are_those_on_which_all_servers_agree() {
         run(async {
             let parents = ParentServers { resolvers: Resolvers::at(Vec::new()), port: DNS_PORT };
@@ -162,7 +206,7 @@ mod tests {
             let error = ask().await.expect_err("one is not responsible");
             assert!(error.contains("it answers REFUSED"), "{error}");
             let unknown = parents.ds(&apex, &[]).await;
-            assert!(unknown.expect_err("no resolver").contains("write `resolvers` into [dns]"));
+            assert!(unknown.expect_err("no resolver").contains("no resolver is asked"));
         });
     }
 }

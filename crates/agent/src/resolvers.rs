@@ -48,10 +48,10 @@ impl Records {
 }
 
 impl Resolvers {
-    /// Those of the configuration; those of the system if it has none.
+    /// Those of the configuration; those of the system if it has no list of them.
     pub(crate) fn new(config: &Config) -> Resolvers {
-        let configured = if config.resolvers.is_empty() { vec![Resolver::System] } else { config.resolvers.clone() };
-        Resolvers { configured }
+        let is_default = config.resolvers.is_empty() && !config.has_no_resolvers;
+        Resolvers { configured: if is_default { vec![Resolver::System] } else { config.resolvers.clone() } }
     }
 
     /// Their addresses. The file of the system is read each time, since it changes with the network that a machine is
@@ -84,7 +84,10 @@ impl Resolvers {
         rtype: Rtype,
         read: impl Fn(&Reply<'_>, Name<'_>, Rtype) -> Result<Records, ReplyError>,
     ) -> Result<Records, String> {
-        let mut problem = format!("{RESOLVER_FILE} names no resolver; write `resolvers` into [dns]");
+        let mut problem = match self.configured.is_empty() {
+            true => "`resolvers` in [dns] is empty, so that no resolver is asked".to_owned(),
+            false => format!("{RESOLVER_FILE} names no resolver; write `resolvers` into [dns]"),
+        };
         for resolver in self.addresses() {
             let read = |reply: &Reply<'_>| read(reply, name, rtype);
             match exchange(resolver, (QueryKind::Resolve(rtype), name), None, REPLY_TIMEOUT, read).await {

@@ -6,6 +6,7 @@
 //! version that follows from it.
 
 mod in_part;
+mod key_checks;
 mod reading;
 
 use crate::alias_names::AliasNames;
@@ -16,6 +17,7 @@ use crate::link::Link;
 use crate::signed_version::{SignedFiles, SignedVersion, WrittenVersion};
 use crate::signing_keys::SigningKeys;
 use crate::zone_observer::{ObserverContext, ZoneObserver};
+use key_checks::KeyChecks;
 use reading::{LaterUpdates, ReadRecords, has_own_keys, read_records, without_own_keys};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{
@@ -84,6 +86,8 @@ struct Shared {
     updates: RefCell<Vec<WaitingUpdates>>,
     /// Rollovers that are to start.
     rollovers: RefCell<Vec<(Rollover, CommandAnswer)>>,
+    /// Clients that have the zone signed with new keys, whatever the parent zone has.
+    new_keys: RefCell<Vec<CommandAnswer>>,
     /// What is shown of the keys; `None` as long as their state cannot be read.
     keys: RefCell<Option<ZoneKeys>>,
     /// The keys of other signers, for the operator.
@@ -183,6 +187,12 @@ impl SigningHandle {
     /// Replaces keys.
     pub(crate) fn start_rollover(&self, rollover: Rollover, answer: CommandAnswer) {
         self.shared.rollovers.borrow_mut().push((rollover, answer));
+        self.shared.wake.notify_one();
+    }
+
+    /// Makes the first key, whatever the parent zone has.
+    pub(crate) fn make_new_keys(&self, answer: CommandAnswer) {
+        self.shared.new_keys.borrow_mut().push(answer);
         self.shared.wake.notify_one();
     }
 
@@ -304,6 +314,7 @@ struct SigningTask {
     problem: Option<String>,
     /// Why the zone file is not used.
     file_problem: Option<String>,
+    key_checks: KeyChecks,
     failed_at: Option<tokio::time::Instant>,
 }
 
@@ -332,6 +343,7 @@ impl SigningTask {
             refused: None,
             problem: None,
             file_problem: None,
+            key_checks: KeyChecks::default(),
             failed_at: None,
         }
     }
@@ -341,7 +353,8 @@ impl SigningTask {
         // Without its state, new keys would be introduced that the parent does not know.
         while let Err(problem) = self.restore().await {
             let reread = self.shared.reread.take();
-            for (_, answer) in self.shared.rollovers.take() {
+            let rollovers = self.shared.rollovers.take().into_iter().map(|(_, answer)| answer);
+            for answer in rollovers.chain(self.shared.new_keys.take()) {
                 answer.fail(&format!("sanderling: zone {}: {problem}", self.zone.apex));
             }
             self.fail(problem, reread.as_ref());
@@ -357,22 +370,24 @@ impl SigningTask {
             let reread = self.shared.reread.take();
             self.is_forced |= reread.as_ref().is_some_and(|reread| reread.is_forced);
             self.read_if_needed(reread.as_ref()).await;
-            let started = self.start_rollovers();
+            self.look_for_keys().await;
+            let mut started = self.start_rollovers();
+            started.extend(self.allow_new_keys());
             let is_paused = self.failed_at.is_some_and(|at| at.elapsed() < RETRY_INTERVAL);
-            if !is_paused || reread.is_some() {
+            if !is_paused || reread.is_some() || !started.is_empty() {
                 match self.sign_if_needed().await {
                     Ok(()) => (self.problem, self.failed_at) = (None, None),
                     Err(problem) => self.fail(problem, reread.as_ref()),
                 }
             }
-            for answer in started {
+            for (what, answer) in started {
                 match &self.problem {
                     Some(problem) => answer.fail(&format!(
-                        "sanderling: zone {}: the rollover goes on later, by itself: {problem}",
+                        "sanderling: zone {}: {what} goes on later, by itself: {problem}",
                         self.zone.apex
                     )),
                     None => answer.print(&format!(
-                        "zone {0}: the rollover has begun; `sanderling dnssec status {0}` shows what it waits for\n",
+                        "zone {0}: {what} has begun; `sanderling dnssec status {0}` shows what it waits for\n",
                         self.zone.apex
                     )),
                 }
@@ -386,16 +401,19 @@ impl SigningTask {
             self.report();
             tokio::select! {
                 () = self.shared.wake.notified() => {}
-                Ok(()) = connections.changed(), if self.failed_at.is_some() => self.failed_at = None,
+                Ok(()) = connections.changed() => {
+                    self.failed_at = None;
+                    self.key_checks.on_new_keeper();
+                }
                 () = tokio::time::sleep(self.wait_time()) => {}
             }
         }
     }
 
     /// Starts rollovers, and returns the clients to be told when their keys are made.
-    fn start_rollovers(&mut self) -> Vec<CommandAnswer> {
+    fn start_rollovers(&mut self) -> Vec<(&'static str, CommandAnswer)> {
         let start = |(rollover, answer): (Rollover, CommandAnswer)| match self.keys.start(rollover) {
-            Ok(()) => Some(answer),
+            Ok(()) => Some(("the rollover", answer)),
             Err(problem) => {
                 answer.fail(&format!("sanderling: zone {}: {problem}", self.zone.apex));
                 None
@@ -549,6 +567,9 @@ impl SigningTask {
     /// Makes the keys that are needed and another signed version, if it is time.
     async fn sign_if_needed(&mut self) -> Result<(), String> {
         if self.is_idle() {
+            return Ok(());
+        }
+        if !self.may_make_first_key().await? {
             return Ok(());
         }
         self.keys.advance(&self.observer.take()).await?;
@@ -802,7 +823,10 @@ impl SigningTask {
         let report = SigningReport {
             serial: signed.map(|signed| signed.stored.serial),
             sign_again_at_unix_s: signed.and_then(|signed| signed.sign_again_at_unix_s),
-            problem: self.file_problem.clone().or_else(|| self.problem.clone()).or(refused),
+            problem: [&self.file_problem, &self.problem, self.key_checks.problem()]
+                .into_iter()
+                .find_map(Clone::clone)
+                .or(refused),
             updates: self.unsigned.as_ref().and_then(|unsigned| unsigned.updates.as_ref()).map(|updates| {
                 let UpdateState { added, removed, is_none, .. } = updates.state();
                 UpdatesReport { added, removed, is_none }

@@ -12,7 +12,7 @@ use sanderling_config::{DomainName, SignedZone, SigningAlgorithm, ZoneKeyLayout,
 use sanderling_dns::NameBuf;
 use sanderling_dnssec::sign::{KeysInUse, ZoneTtls};
 use sanderling_dnssec::zone_keys::{Advanced, KeyRequest, Observations, Rollover};
-use sanderling_dnssec::{Algorithm, KeyId, KeyLayout, KeyPolicy, PublicKey, SigningState, ZoneKeys};
+use sanderling_dnssec::{Algorithm, Ds, KeyId, KeyLayout, KeyPolicy, KeyRole, PublicKey, SigningState, ZoneKeys};
 use sanderling_state::StateFolder;
 use sanderling_zone_files::wire_name;
 use std::sync::Arc;
@@ -34,6 +34,8 @@ pub(crate) struct SigningKeys {
     /// Whether the zone is to be signed with other keys than the last version.
     has_changed: bool,
     advanced: Advanced,
+    /// A key on the disk that the next key is to be, if it can be.
+    preferred: Option<KeyId>,
 }
 
 impl SigningKeys {
@@ -49,6 +51,7 @@ impl SigningKeys {
             is_stored: true,
             has_changed: false,
             advanced: Advanced::default(),
+            preferred: None,
         }
     }
 
@@ -96,7 +99,8 @@ impl SigningKeys {
         let (keeper, zone, algorithm) = (Arc::clone(&self.keeper), self.zone.clone(), request.algorithm.number());
         let of_zone = self.state.keys.public_keys().map(PublicKey::id);
         let known: Vec<KeyId> = of_zone.chain(self.state.keys_to_erase.iter().copied()).collect();
-        let make = move || keeper.make_key(&zone, algorithm, &known);
+        let preferred = self.preferred;
+        let make = move || keeper.make_key(&zone, algorithm, &known, preferred);
         let key = spawn_blocking(make).await.expect("it does not panic")?;
         let id = KeyId(key.id);
         // It may have been made before a crash.
@@ -108,6 +112,48 @@ impl SigningKeys {
         }
         (self.is_stored, self.has_changed, self.advanced.is_changed) = (false, true, true);
         Ok(())
+    }
+
+    /// Whether the zone is to be signed, and has no key yet.
+    pub(crate) fn needs_first_key(&self) -> bool {
+        self.state.keys.is_empty() && self.policy.layout != KeyLayout::Unsigned
+    }
+
+    /// Whether the first key can be made although the parent zone has `ds`: if these are of a key that is on the disk,
+    /// which is then the first one, or all of them of keys in `others`, the DNSKEY records of other signers.
+    ///
+    /// # Errors
+    /// The keeper does not answer.
+    pub(crate) async fn can_follow(&mut self, ds: &[Ds], others: &[Vec<u8>]) -> Result<bool, String> {
+        let (keeper, zone) = (Arc::clone(&self.keeper), self.zone.clone());
+        let keys = spawn_blocking(move || keeper.list_keys(&zone)).await.expect("it does not panic")?;
+        let (apex, algorithm) = (self.apex.as_name(), self.policy.algorithm);
+        let has_ds = |bytes: Vec<u8>| {
+            let key = PublicKey { algorithm, role: KeyRole::Ksk, bytes };
+            ds.iter().any(|ds| key.has_ds(ds, apex)).then(|| key.id())
+        };
+        let of_algorithm = keys.into_iter().filter(|key| key.algorithm == algorithm.number());
+        self.preferred = of_algorithm.filter_map(|key| has_ds(key.public_key)).next();
+        let is_of_others = |ds: &Ds| others.iter().any(|dnskey| ds.is_of(dnskey, apex));
+        Ok(self.preferred.is_some() || ds.iter().all(is_of_others))
+    }
+
+    /// Has the keeper look for the private keys; what is wrong with the first one that it cannot sign with.
+    ///
+    /// # Errors
+    /// The keeper does not answer.
+    pub(crate) async fn look_for_all(&self) -> Result<Option<String>, String> {
+        let (keeper, zone) = (Arc::clone(&self.keeper), self.zone.clone());
+        let ids: Vec<KeyId> = self.state.keys.public_keys().map(PublicKey::id).collect();
+        let look = move || {
+            for id in ids {
+                if let Some(problem) = keeper.look_for_key(&zone, id)? {
+                    return Ok(Some(problem));
+                }
+            }
+            Ok(None)
+        };
+        spawn_blocking(look).await.expect("it does not panic")
     }
 
     /// The zone was signed with [`in_use`](SigningKeys::in_use), and this version is stored.
@@ -185,7 +231,7 @@ impl SigningKeys {
     pub(crate) fn questions(&self) -> Questions {
         let awaited = |serial| AwaitedVersion { serial, dnskeys: self.state.keys.dnskeys() };
         let served = self.state.serial.filter(|_| self.advanced.asks_name_servers).map(awaited);
-        Questions { served, parent: self.advanced.asks_parent }
+        Questions { served, parent: self.advanced.asks_parent, before_first_key: self.needs_first_key() }
     }
 
     /// When time changes something.

@@ -5,6 +5,7 @@ use crate::name_servers::NameServers;
 use crate::parent_servers::ParentServers;
 use crate::resolvers::Resolvers;
 use sanderling_config::DomainName;
+use sanderling_dnssec::Ds;
 use sanderling_dnssec::zone_keys::{DnskeyRdatas, Observations};
 use sanderling_zone_files::wire_name;
 use std::cell::RefCell;
@@ -20,6 +21,8 @@ const PAUSE_MIN: Duration = Duration::from_secs(2);
 const NAME_SERVERS_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The DS records are often a matter of people.
 const PARENT_PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// Between two questions of a zone that waits for its first key.
+const FIRST_KEY_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Zones whose servers are asked at once.
 const QUESTIONS_MAX: usize = 16;
 
@@ -37,6 +40,8 @@ pub(crate) struct Questions {
     pub(crate) served: Option<AwaitedVersion>,
     /// Which DS records the parent zone has.
     pub(crate) parent: bool,
+    /// The same before the zone has its first key.
+    pub(crate) before_first_key: bool,
 }
 
 /// A version of the zone.
@@ -59,6 +64,8 @@ struct Shared {
     parent_servers: Vec<SocketAddr>,
     context: Rc<ObserverContext>,
     observed: RefCell<Observations>,
+    /// The last answer of the parent zone before the zone has its first key.
+    before_first_key: RefCell<Option<Result<Vec<Ds>, String>>>,
     /// Why something is not known: of the name servers, and of the parent zone.
     problems: RefCell<[Option<String>; 2]>,
     /// Notified when something was observed.
@@ -91,6 +98,7 @@ impl ZoneObserver {
             parent_servers: parent_servers.to_vec(),
             context,
             observed: RefCell::default(),
+            before_first_key: RefCell::default(),
             problems: RefCell::default(),
             wake,
         });
@@ -104,12 +112,18 @@ impl ZoneObserver {
                 async |awaited: &AwaitedVersion| of_task.ask_name_servers(&awaited.dnskeys).await,
             );
             let parent = poll(
-                receiver,
+                receiver.clone(),
                 PARENT_PAUSE_MAX,
                 |questions| questions.parent.then_some(()),
                 async |&()| of_task.ask_parent().await,
             );
-            tokio::join!(name_servers, parent);
+            let before_first_key = poll(
+                receiver,
+                FIRST_KEY_PAUSE_MAX,
+                |questions| questions.before_first_key.then_some(()),
+                async |&()| of_task.ask_before_first_key().await,
+            );
+            tokio::join!(name_servers, parent, before_first_key);
         };
         ZoneObserver { questions, shared, task: tokio::task::spawn_local(run).abort_handle() }
     }
@@ -124,6 +138,12 @@ impl ZoneObserver {
             *current = questions;
             is_modified
         });
+    }
+
+    /// The DS records that the parent zone has before the zone has its first key, or why they are not known; `None`
+    /// until it has been asked.
+    pub(crate) fn ds_before_first_key(&self) -> Option<Result<Vec<Ds>, String>> {
+        self.shared.before_first_key.borrow().clone()
     }
 
     /// What was observed since the last call.
@@ -143,6 +163,13 @@ impl Shared {
         let answer = self.context.name_servers.oldest_version(&self.zone, dnskeys).await;
         self.observed.borrow_mut().served = answer.as_ref().ok().copied();
         self.problems.borrow_mut()[0] = answer.err();
+        self.wake.notify_one();
+    }
+
+    async fn ask_before_first_key(&self) {
+        let _permit = self.context.questions.acquire().await;
+        let answer = self.context.parent_servers.first_answer(&wire_name(&self.zone), &self.parent_servers).await;
+        *self.before_first_key.borrow_mut() = Some(answer);
         self.wake.notify_one();
     }
 
@@ -202,14 +229,14 @@ mod tests {
             tokio::time::sleep(PAUSE_MIN * 100).await;
             assert_eq!(count.take(), 0);
             let served = |serial| Some(AwaitedVersion { serial, dnskeys: DnskeyRdatas::default() });
-            sender.send_replace(Questions { served: served(7), parent: false });
+            sender.send_replace(Questions { served: served(7), ..Questions::default() });
             // After 0, 1, 3, 7, 11 pauses.
             tokio::time::sleep(PAUSE_MIN * 12).await;
             assert_eq!(count.take(), 5);
-            sender.send_replace(Questions { served: served(7), parent: true });
+            sender.send_replace(Questions { served: served(7), parent: true, ..Questions::default() });
             tokio::time::sleep(PAUSE_MIN * 2).await;
             assert_eq!(count.take(), 0);
-            sender.send_replace(Questions { served: served(8), parent: true });
+            sender.send_replace(Questions { served: served(8), parent: true, ..Questions::default() });
             tokio::time::sleep(PAUSE_MIN / 2).await;
             assert_eq!(count.take(), 1);
             sender.send_replace(Questions::default());

@@ -200,7 +200,8 @@ impl Zones {
 
     /// Answers a command about a signed zone.
     pub(crate) fn answer(&self, command: &DnssecCommand, answer: CommandAnswer) {
-        let (DnssecCommand::Status { zone } | DnssecCommand::Rollover { zone, .. }) = command;
+        let (DnssecCommand::Status { zone } | DnssecCommand::Rollover { zone, .. } | DnssecCommand::NewKeys { zone }) =
+            command;
         let name = DomainName::parse(zone).ok();
         let Some((name, signed)) = name.and_then(|name| self.signed.get_key_value(&name)) else {
             let problem = format!("the zone {zone} is not signed here; write dnssec = true in its domain");
@@ -208,6 +209,7 @@ impl Zones {
         };
         match command {
             DnssecCommand::Status { .. } => answer.print(&signed.status(name, unix_s())),
+            DnssecCommand::NewKeys { .. } => signed.make_new_keys(answer),
             &DnssecCommand::Rollover { keys, is_compromised, .. } => {
                 let keys = match keys {
                     RolloverKeys::All => zone_keys::RolloverKeys::All,

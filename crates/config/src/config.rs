@@ -108,6 +108,8 @@ pub struct Config {
     /// The resolvers that the agent asks, for the targets of `ALIAS` among others. Without one, no zone may have
     /// `ALIAS`.
     pub resolvers: Vec<Resolver>,
+    /// Whether there are no resolvers in this network, as an empty list says: the agent asks none.
+    pub has_no_resolvers: bool,
     /// Exemptions from the limits of DNS replies.
     pub dns_rate_limit: RateLimit,
     /// Exemptions from the limit of HTTP requests.
@@ -163,6 +165,7 @@ impl Default for Config {
             has_self_signed_certificate: false,
             replies: DnsReplies::default(),
             resolvers: Vec::new(),
+            has_no_resolvers: false,
             dns_rate_limit: RateLimit::default(),
             http_rate_limit: RateLimit::default(),
             trusted_proxies: None,

@@ -145,18 +145,18 @@ impl PublicKey {
     /// Whether `ds` is a DS record of this key for the zone `apex`. With another digest than SHA-256 or SHA-384, it is
     /// taken to be: its key must not go while it is there.
     pub fn has_ds(&self, ds: &Ds, apex: Name<'_>) -> bool {
-        let is_digest = match ds.digest_type {
-            DIGEST_SHA256 => ds.digest == self.digest::<Sha256>(apex),
-            DIGEST_SHA384 => ds.digest == self.digest::<Sha384>(apex),
-            _ => true,
-        };
-        is_digest && (ds.key_tag, ds.algorithm) == (self.tag(), self.algorithm.number())
+        ds.is_of(&self.rdata(), apex)
     }
 
     fn digest<D: Digest>(&self, apex: Name<'_>) -> Vec<u8> {
-        let apex = apex.to_lowercase();
-        D::new().chain_update(apex.as_name().as_bytes()).chain_update(self.rdata()).finalize().to_vec()
+        digest::<D>(&self.rdata(), apex)
     }
+}
+
+/// The digest of a DNSKEY record in a DS record (RFC 4034 §5.1.4).
+fn digest<D: Digest>(dnskey_rdata: &[u8], apex: Name<'_>) -> Vec<u8> {
+    let apex = apex.to_lowercase();
+    D::new().chain_update(apex.as_name().as_bytes()).chain_update(dnskey_rdata).finalize().to_vec()
 }
 
 /// The key tag of a DNSKEY record (RFC 4034 appendix B).
@@ -185,6 +185,17 @@ impl Ds {
         let (&[tag_high, tag_low, algorithm, digest_type], digest) = rdata.split_first_chunk()?;
         let key_tag = u16::from_be_bytes([tag_high, tag_low]);
         (!digest.is_empty()).then(|| Ds { key_tag, algorithm, digest_type, digest: digest.to_vec() })
+    }
+
+    /// Whether this is a DS record of the key with this DNSKEY record, of the zone `apex`. With another digest than
+    /// SHA-256 or SHA-384, it is taken to be.
+    pub fn is_of(&self, dnskey_rdata: &[u8], apex: Name<'_>) -> bool {
+        let is_digest = match self.digest_type {
+            DIGEST_SHA256 => self.digest == digest::<Sha256>(dnskey_rdata, apex),
+            DIGEST_SHA384 => self.digest == digest::<Sha384>(dnskey_rdata, apex),
+            _ => true,
+        };
+        is_digest && self.key_tag == key_tag(dnskey_rdata) && dnskey_rdata.get(3) == Some(&self.algorithm)
     }
 
     /// The RDATA of the DS record, and of the CDS record.

@@ -412,6 +412,33 @@ pub fn journals_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<(String, Vec
 }
 
 impl AgentReport {
+    /// The zones that are not signed or transferred as they should be, and the certificates whose last order has
+    /// failed, without what else the report has of them.
+    pub fn problems(&self) -> AgentReport {
+        let of_zone = |zone: &ZoneReport| {
+            let transfer = zone.transfer.as_ref().and_then(|transfer| transfer.problem.clone());
+            let signing = zone.signing.as_ref().and_then(|signing| signing.problem.clone());
+            (transfer.is_some() || signing.is_some()).then(|| ZoneReport {
+                name: zone.name.clone(),
+                transfer: transfer.map(|it| TransferReport { problem: Some(it), ..TransferReport::default() }),
+                signing: signing.map(|it| SigningReport { problem: Some(it), ..SigningReport::default() }),
+                ..ZoneReport::default()
+            })
+        };
+        let of_certificate = |certificate: &CertificateReport| {
+            certificate.last_error.is_some().then(|| CertificateReport {
+                name: certificate.name.clone(),
+                last_error: certificate.last_error.clone(),
+                ..CertificateReport::default()
+            })
+        };
+        AgentReport {
+            certificates: self.certificates.iter().filter_map(of_certificate).collect(),
+            zones: self.zones.iter().filter_map(of_zone).collect(),
+            schedule: Vec::new(),
+        }
+    }
+
     /// Writes the report.
     pub fn to_memfd(&self) -> io::Result<OwnedFd> {
         memfd::create("agent-report", &serde_json::to_vec(self)?)
@@ -464,6 +491,36 @@ mod tests {
         let zone = ZoneReport { name: "example.com".to_owned(), transfer, signing, aliases, secondaries };
         let report = AgentReport { certificates: vec![certificate], zones: vec![zone], schedule: vec![task] };
         assert_eq!(AgentReport::from_memfd(report.to_memfd().expect("created")).expect("read"), report);
+    }
+
+    #[test]
+    fn problems_are_those_of_zones_and_certificates_alone() {
+        let zone = |name: &str, transfer: Option<&str>, signing: Option<&str>| ZoneReport {
+            name: name.to_owned(),
+            transfer: Some(TransferReport { problem: transfer.map(str::to_owned), ..TransferReport::default() }),
+            signing: Some(SigningReport { problem: signing.map(str::to_owned), ..SigningReport::default() }),
+            ..ZoneReport::default()
+        };
+        let certificate = |name: &str, error: Option<&str>| CertificateReport {
+            name: name.to_owned(),
+            last_error: error.map(str::to_owned),
+            ..CertificateReport::default()
+        };
+        let report = AgentReport {
+            certificates: vec![certificate("a.test", None), certificate("b.test", Some("refused"))],
+            zones: vec![
+                zone("a.test", None, None),
+                zone("b.test", Some("no primary"), None),
+                zone("c.test", None, Some("no key")),
+            ],
+            schedule: vec![ScheduledTask { at_unix_s: 7, what: String::new(), why: String::new() }],
+        };
+        let problems = report.problems();
+        assert_eq!(problems.certificates, [certificate("b.test", Some("refused"))]);
+        let [b, c] = &problems.zones[..] else { panic!("{problems:?}") };
+        assert_eq!((b.name.as_str(), b.signing.is_none(), c.name.as_str()), ("b.test", true, "c.test"));
+        assert_eq!(c.signing.as_ref().and_then(|signing| signing.problem.as_deref()), Some("no key"));
+        assert!(problems.schedule.is_empty());
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub mod signing;
 pub use connection::{Connection, IncomingFds, OutgoingFds, RETRY_INTERVAL, Received, is_closed};
 pub use message::{
     Command, DecodeError, DnssecCommand, Event, FdKind, KeeperSupervision, Message, PendingCommand, ProcessInfo,
-    RolloverKeys, StatusFormat, Supervision, Text, ZoneCommand,
+    ProcessSupervision, RolloverKeys, StatusFormat, Supervision, Text, ZoneCommand,
 };
 
 use std::time::Duration;

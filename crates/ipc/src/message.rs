@@ -119,7 +119,9 @@ pub enum Command {
     ZoneNotified(ZoneNotify),
     /// Report the status.
     Status(StatusFormat),
-    /// What the supervisor has counted, for the metrics of a server process.
+    /// What the supervisor has counted, and which processes run, for the status and the metrics of a server process.
+    /// What the agent reports of zones and certificates that are not as they should be comes with it
+    /// ([`FdKind::AgentReport`]) if that has changed.
     Supervision(Supervision),
     /// Reload configuration and zones. To a server process it comes with the configuration
     /// ([`FdKind::Configuration`]).
@@ -187,6 +189,11 @@ pub enum DnssecCommand {
         /// The name of the zone.
         zone: String,
     },
+    /// Make the first key, whatever DS records the parent zone has.
+    NewKeys {
+        /// The name of the zone.
+        zone: String,
+    },
     /// Replace keys.
     Rollover {
         /// The name of the zone.
@@ -238,16 +245,33 @@ pub struct Supervision {
     pub reloads: [u64; 3],
     /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
     pub cut_off: u64,
+    /// The agent.
+    #[serde(default)]
+    pub agent: ProcessSupervision,
     /// The keeper of private keys.
     #[serde(default)]
     pub keeper: KeeperSupervision,
 }
 
+/// What a supervisor knows of a process beside the server process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessSupervision {
+    /// Whether the configuration needs it.
+    #[serde(default)]
+    pub is_needed: bool,
+    /// Whether it runs, and works as far as the supervisor knows.
+    #[serde(default)]
+    pub is_running: bool,
+    /// Restarts.
+    pub restarts: u64,
+}
+
 /// What a supervisor knows of its keeper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeeperSupervision {
-    /// Restarts.
-    pub restarts: u64,
+    /// Whether it runs, and the like.
+    #[serde(flatten)]
+    pub process: ProcessSupervision,
     /// What all keepers have done.
     pub counts: SigningCounts,
 }
@@ -624,6 +648,7 @@ pub(crate) mod tests {
             Command::UseKeeper,
             Command::ReadZones { zones: vec![zone()], forced_zones: Vec::new(), is_success: true },
             Command::Dnssec(DnssecCommand::Status { zone: zone() }),
+            Command::Dnssec(DnssecCommand::NewKeys { zone: zone() }),
             Command::Dnssec(DnssecCommand::Rollover { zone: zone(), keys: RolloverKeys::Ksk, is_compromised: true }),
         ];
         let commands =

@@ -4,7 +4,8 @@
 use crate::bind_key::{from_private, to_private};
 use crate::zone_key::ZonePrivateKey;
 use crate::zone_keys::{KeyFolder, ZoneKeys};
-use sanderling_config::{DomainName, ZONE_KEYS, without_byte_order_mark, zone_file_name};
+use sanderling_config::diagnostic::{Diagnostic, Problem};
+use sanderling_config::{Config, DomainName, ZONE_KEYS, without_byte_order_mark, zone_file_name};
 use sanderling_dns::rdata::PresentationFormat;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_dns::{Name, NameBuf, Rtype};
@@ -117,6 +118,39 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
     written.map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     own_as(state, &[file.parent().expect("it is in a folder"), &file])?;
     Ok(next.keys.public_keys().map(PublicKey::tag).collect())
+}
+
+/// What `check` says of the keys of the zones that `config` has signed: private keys in the state folder `state` that
+/// cannot be used, and zones that have none yet. Nothing as far as this user may not read it.
+pub fn problems(config: &Config, state: &Path) -> Vec<Diagnostic> {
+    let keys = folder(state);
+    let (mut problems, mut new_zones) = (Vec::new(), Vec::new());
+    for zone in config.signed_zones.iter().filter(|zone| !zone.is_leaving) {
+        let file = state_file(state, &zone.apex);
+        let error = |problem| Diagnostic::error(zone.location.clone(), Problem::new(problem, ""));
+        if fs::File::open(&file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
+            continue;
+        }
+        match read_state(&file) {
+            Ok(of_zone) if of_zone.keys.is_empty() => new_zones.push(zone),
+            Ok(of_zone) => {
+                let read = of_zone.keys.public_keys().map(|key| keys.read_pkcs8(&zone.apex, key.id().0));
+                problems.extend(read.filter_map(Result::err).map(error));
+            }
+            Err(problem) => problems.push(error(problem)),
+        }
+    }
+    problems.extend(new_zones.first().map(|first| {
+        let others = match new_zones.len() - 1 {
+            0 => String::new(),
+            1 => " and 1 other zone".to_owned(),
+            others => format!(" and {others} other zones"),
+        };
+        let message = format!("{}{others}: no keys in the state folder `{}` yet", first.apex, state.display());
+        let remedy = "the server makes them unless the parent zone has DS records; restore the folder if it was lost";
+        Diagnostic::note(first.location.clone(), Problem::new(message, remedy))
+    }));
+    problems
 }
 
 fn folder(state: &Path) -> ZoneKeys {

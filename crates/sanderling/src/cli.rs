@@ -319,7 +319,8 @@ enum CliCommand {
     Probe(ProbeArgs),
     /// Show the status of the running server
     ///
-    /// Its addresses, its processes, for how long they have been running, and what they have done.
+    /// Its addresses, its processes, for how long they have been running, what is not as it should be, and what they
+    /// have done.
     #[command(after_help = "Examples:
   sanderling status
   sanderling status --verbose                               with all threads, sites and zones
@@ -327,7 +328,9 @@ enum CliCommand {
   sanderling status --metrics                               as a Prometheus server collects them
   sanderling status --control /run/sanderling/control.sock
 
-Exit status: 0 if the server answers, 1 if it does not, 2 for a wrong command line.")]
+Exit status: 0 if all is served as the configuration says, 1 if the server does not answer or a site,
+zone, certificate, process or log has a problem (with --metrics only if it does not answer), 2 for a
+wrong command line.")]
     Status {
         /// Write JSON instead of text
         #[arg(long)]

@@ -51,7 +51,9 @@ fn run() -> Exit {
         Command::Agent { source, state } => sanderling_agent::run(&source, &state),
         Command::Keeper { source, state } => sanderling_keeper::run(&source, state.as_deref()),
         Command::RunOnRenew(command) => command.run(),
-        Command::Check(source, options) => sanderling_server_process::check(&source, options),
+        Command::Check(source, options) => {
+            sanderling_server_process::check(&source, options, sanderling_keeper::key_transfer::problems)
+        }
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Publish(publication) => exit_of("publish", publication.run()),
         Command::FolderZone(change) => exit_of(change.action.name(), change.run()),

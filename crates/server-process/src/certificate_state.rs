@@ -21,8 +21,11 @@ pub(crate) struct CertificateState {
     pub(crate) in_service: Option<InService>,
     /// Why the current files are not used.
     pub(crate) problem: Option<String>,
-    /// Why clients may refuse the certificate.
+    /// Why clients may refuse the certificate, or that it is not used.
     pub(crate) warnings: Vec<String>,
+    /// Whether a warning says that clients refuse it, for another reason than its time.
+    #[serde(skip)]
+    pub(crate) is_doubtful: bool,
 }
 
 /// What a certificate says.
@@ -42,10 +45,9 @@ pub(crate) struct InService {
 }
 
 impl CertificateState {
-    /// Whether the operator should do something.
-    pub(crate) fn needs_attention(&self) -> bool {
-        let is_due = self.in_service.as_ref().is_some_and(|version| version.time_problem().is_some());
-        self.problem.is_some() || !self.warnings.is_empty() || is_due
+    /// Whether it is valid for none of the names that it is used for.
+    pub(crate) fn lacks_all_names(&self) -> bool {
+        !self.names.is_empty() && self.missing_names.len() == self.names.len()
     }
 
     /// The domain; empty if the certificate is for every host.
@@ -86,6 +88,20 @@ impl InService {
         }
     }
 
+    /// A version of a test, with only a time.
+    #[cfg(test)]
+    pub(crate) fn of_time(not_before_unix_s: u64, not_after_unix_s: u64) -> InService {
+        InService {
+            file: PathBuf::new(),
+            names: Vec::new(),
+            issuer: String::new(),
+            key_type: "ECDSA",
+            not_before_unix_s,
+            not_after_unix_s,
+            is_automatic: false,
+        }
+    }
+
     /// `for example.com www.example.com`.
     fn names_text(&self) -> String {
         let shown: Vec<&str> = self.names.iter().take(SHOWN_NAMES_MAX).map(String::as_str).collect();
@@ -97,7 +113,7 @@ impl InService {
     }
 
     /// What is wrong with its time now.
-    fn time_problem(&self) -> Option<CertificateProblem> {
+    pub(crate) fn time_problem(&self) -> Option<CertificateProblem> {
         let problem = time_problem(self.not_before_unix_s, self.not_after_unix_s, unix_seconds());
         let lifetime_s = self.not_after_unix_s.saturating_sub(self.not_before_unix_s);
         problem.filter(|problem| !self.is_automatic || !is_renewed_in_time(problem, lifetime_s))

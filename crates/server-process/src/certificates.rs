@@ -211,15 +211,19 @@ impl Certificates {
             add_to_store(&group[0].names, &all, group_index == 0, &mut store);
             let of_domain: Vec<_> = loaded.iter().filter_map(|it| Some((it.configured, it.certificate()?))).collect();
             for one in &loaded {
+                let mut is_doubtful = false;
                 let warnings = match (&one.not_used, one.certificate()) {
                     (None, Some(certificate)) => {
-                        let mut warnings = warnings(one.configured, certificate, &in_service);
+                        let problems = problems(one.configured, certificate, &in_service);
+                        let is_apart = |problem: &CertificateProblem| problem.is_of_time() || problem.is_of_name();
+                        is_doubtful = problems.iter().any(|problem| !is_apart(problem));
+                        let mut warnings = warnings(one.configured, problems);
                         warnings.extend(unused_warning(one.configured, certificate, &of_domain));
                         warnings
                     }
                     _ => Vec::new(),
                 };
-                self.add_state(one, &warnings, &in_service);
+                self.add_state(one, &warnings, &in_service, is_doubtful);
                 self.diagnostics.extend(warnings);
             }
             let versions: Vec<_> = loaded.iter().filter_map(|it| it.version.clone()).collect();
@@ -230,7 +234,13 @@ impl Certificates {
     }
 
     /// `of_domain` are those in service.
-    fn add_state(&mut self, loaded: &Loaded<'_>, warnings: &[Diagnostic], of_domain: &[&Certificate]) {
+    fn add_state(
+        &mut self,
+        loaded: &Loaded<'_>,
+        warnings: &[Diagnostic],
+        of_domain: &[&Certificate],
+        is_doubtful: bool,
+    ) {
         let Loaded { configured, version, has_replaced, not_used } = loaded;
         let in_service =
             version.as_ref().map(|version| InService::of(&version.certificate, &version.file, configured.is_automatic));
@@ -242,6 +252,7 @@ impl Certificates {
             in_service,
             problem: not_used.as_ref().map(|not_used| not_used.problem.to_string()),
             warnings: warnings.iter().map(ToString::to_string).collect(),
+            is_doubtful,
         };
         self.served.extend(version.as_ref().and_then(|version| served(configured, &version.certificate)));
         if let Some(version) = state.in_service.as_ref().filter(|_| *has_replaced) {
@@ -471,7 +482,11 @@ fn is_valid_in(certificates: &[&Certificate], name: &str) -> bool {
 
 /// Why clients may refuse the certificate, which is one of `of_domain`. A name for which another one is valid it need
 /// not have.
-fn warnings(configured: &CertificateFiles, certificate: &Certificate, of_domain: &[&Certificate]) -> Vec<Diagnostic> {
+fn problems(
+    configured: &CertificateFiles,
+    certificate: &Certificate,
+    of_domain: &[&Certificate],
+) -> Vec<CertificateProblem> {
     let now_unix_s = unix_seconds();
     let names = configured.names.iter().map(DomainName::as_str);
     let needed = names.filter(|name| certificate.is_valid_for_host(name.as_bytes()) || !is_valid_in(of_domain, name));
@@ -482,6 +497,10 @@ fn warnings(configured: &CertificateFiles, certificate: &Certificate, of_domain:
     if of_domain.iter().all(|certificate| certificate.key_problem().is_some()) {
         problems.extend(certificate.key_problem());
     }
+    problems
+}
+
+fn warnings(configured: &CertificateFiles, problems: Vec<CertificateProblem>) -> Vec<Diagnostic> {
     let diagnostic = |problem: CertificateProblem| {
         let message = format!("`{}`: {problem}", configured.chain.display());
         let remedy = match problem {

@@ -31,9 +31,14 @@ pub struct CheckOptions {
     pub is_json: bool,
 }
 
-/// Checks the configuration of `source`, with its sites and zones.
-pub fn check(source: &ConfigSource, options: CheckOptions) -> Exit {
-    let (diagnostics, summary) = match source.load().and_then(|config| load(&config)) {
+/// Checks the configuration of `source`, with its sites and zones. `key_problems` is what is wrong with the private keys
+/// of zones in the state folder.
+pub fn check(
+    source: &ConfigSource,
+    options: CheckOptions,
+    key_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
+) -> Exit {
+    let (diagnostics, summary) = match source.load().and_then(|config| load(&config, key_problems)) {
         Ok((Loaded { mut errors, mut warnings, load_status, .. }, certificates, default_user)) => {
             errors.append(&mut warnings);
             (errors, summary(&load_status, &certificates, default_user))
@@ -122,11 +127,15 @@ fn json(diagnostics: &[Diagnostic]) -> String {
 
 /// Loads certificates as this user, and sites and zones as the user of the server process if this process can switch to
 /// it; also the name of that user if the configuration has none.
-fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String>), Vec<Diagnostic>> {
+fn load(
+    config: &Config,
+    key_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
+) -> Result<(Loaded, Vec<CertificateState>, Option<String>), Vec<Diagnostic>> {
     let user = lookup_user(config)?;
     let state_folder = config.state_folder(None);
     let missing_state_problem = config.missing_state_problem();
     let (certificates, certificate_problems) = load_certificates(config, state_folder.as_deref());
+    let zone_key_problems = state_folder.as_deref().map(|state| key_problems(config, state));
     let secret_file = config.replies.cookie_secret_file.as_ref();
     let secret_problems = secret_file.and_then(|file| file.read().err().or_else(|| file.mode_problem()));
     let keys = config.tsig_keys.iter();
@@ -165,6 +174,7 @@ fn load(config: &Config) -> Result<(Loaded, Vec<CertificateState>, Option<String
     let mut loaded = loader.load(config, &[]);
     let mut problems = certificate_problems;
     problems.extend(secret_problems);
+    problems.extend(zone_key_problems.into_iter().flatten());
     problems.extend(missing_state_problem);
     problems.extend(key_problems);
     problems.extend(account_problems);

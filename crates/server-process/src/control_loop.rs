@@ -21,21 +21,22 @@ use crate::metrics::{Metrics, MetricsListener, TextFormat};
 use crate::reply_options::reply_options;
 use crate::request_logs::{self, LostLines};
 use crate::sandbox::Sandbox;
+use crate::service_state::{AgentProblems, ServiceState};
 use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
-use crate::status::ProcessStatus;
+use crate::status::{ProcessStatus, StatusParts};
 use crate::transfers::notify_policy;
 use crate::zone_updates::update_policy;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{Config, ConfigSource, LogKind};
 use sanderling_dns::ZoneMap;
-use sanderling_ipc::agent::challenges_from_memfd;
+use sanderling_ipc::agent::{AgentReport, challenges_from_memfd};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::{
-    Command, Connection, Event, HEARTBEAT_INTERVAL, IncomingFds, Message, RETRY_INTERVAL, Received, StatusFormat,
-    Supervision, Text,
+    Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, RETRY_INTERVAL, Received,
+    StatusFormat, Supervision, Text,
 };
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
@@ -127,6 +128,10 @@ pub(crate) struct ControlLoop<'s> {
     limit_log: LimitLog,
     heap_trim: HeapTrim,
     started_at: SystemTime,
+    /// What the agent reports of what is not as it should be.
+    agent_problems: AgentProblems,
+    /// Configurations that were loaded by this process after its start.
+    reload_count: u64,
 }
 
 /// What the loader has finished.
@@ -176,6 +181,8 @@ impl<'s> ControlLoop<'s> {
             limit_log: LimitLog::default(),
             heap_trim: HeapTrim::default(),
             started_at: SystemTime::now(),
+            agent_problems: AgentProblems::default(),
+            reload_count: 0,
         })
     }
 
@@ -343,11 +350,11 @@ impl<'s> ControlLoop<'s> {
                 request_logs::set_targets(self.server, &self.state.config, received.logs);
             }
             Command::Status(format) => {
-                let text = self.status_text(format);
+                let (text, is_good) = self.status_text(format);
                 Text::parts(&text).for_each(|part| self.send(Event::Stdout(part)));
-                self.send(Event::Done { is_success: true });
+                self.send(Event::Done { is_success: is_good });
             }
-            Command::Supervision(supervision) => self.state.supervision = supervision,
+            Command::Supervision(supervision) => self.take_supervision(supervision, descriptors),
             Command::Drain => {
                 self.is_stopping = true;
                 self.server.drain(DrainMode::Replaced);
@@ -526,42 +533,67 @@ impl<'s> ControlLoop<'s> {
         self.state.load_status.problem_count() + self.state.certificates.problem_count()
     }
 
-    fn status_text(&self, format: StatusFormat) -> String {
-        let status = ProcessStatus::new(
-            self.server,
-            &self.state.sandbox,
-            &self.state.load_status,
-            &self.state.certificates.states,
-            self.started_at,
-            self.state.config.worker_count,
-        );
-        match format {
-            StatusFormat::Text => status.to_text(),
-            StatusFormat::Verbose => status.to_verbose_text(),
-            StatusFormat::Json => status.to_json(),
-            StatusFormat::Metrics => self.metrics().to_text(TextFormat::OpenMetrics),
+    fn take_supervision(&mut self, supervision: Supervision, descriptors: IncomingFds) {
+        self.state.supervision = supervision;
+        for (_, file) in descriptors.into_iter().filter(|(kind, _)| *kind == FdKind::AgentReport) {
+            match AgentReport::from_memfd(file) {
+                Ok(report) => self.agent_problems = AgentProblems::of(report),
+                Err(error) => log_error(&format!("cannot read what the agent reports: {}", error_text(&error))),
+            }
         }
     }
 
+    /// The state of all that is served at this moment.
+    fn service_state(&self) -> ServiceState<'_> {
+        let has_supervisor = self.state.supervisor.is_some();
+        ServiceState::new(&self.state.config, &self.agent_problems, &self.state.supervision, has_supervisor)
+    }
+
+    /// The status, and whether all is served as the configuration says.
+    fn status_text(&self, format: StatusFormat) -> (String, bool) {
+        if format == StatusFormat::Metrics {
+            return (self.metrics_text(TextFormat::OpenMetrics), true);
+        }
+        let service_state = self.service_state();
+        let status = ProcessStatus::new(&StatusParts {
+            server: self.server,
+            sandbox: &self.state.sandbox,
+            load_status: &self.state.load_status,
+            certificates: &self.state.certificates.states,
+            service_state: &service_state,
+            started_at: self.started_at,
+            worker_count: self.state.config.worker_count,
+            reload_count: self.reload_count,
+        });
+        let text = match format {
+            StatusFormat::Json => status.to_json(),
+            StatusFormat::Verbose => status.to_verbose_text(),
+            StatusFormat::Text | StatusFormat::Metrics => status.to_text(),
+        };
+        (text, status.is_good())
+    }
+
     /// The metrics at this moment.
-    fn metrics(&self) -> Metrics<'_> {
-        Metrics {
+    fn metrics_text(&self, format: TextFormat) -> String {
+        let metrics = Metrics {
             status: self.server.status(),
             logs: LogKind::ALL.map(|log| self.server.log_status(log)),
             load_status: &self.state.load_status,
             certificates: &self.state.certificates.states,
+            service_state: &self.service_state(),
             supervision: self.state.supervision,
             started_at: self.started_at,
             worker_count: self.state.config.worker_count,
             zones_max: self.state.config.limits.metrics_zones_max,
-        }
+        };
+        metrics.to_text(format)
     }
 
     /// Answers the clients that ask for metrics.
     fn serve_metrics(&mut self) {
         // Taken out, since the text is made of the rest.
         let mut listener = std::mem::replace(&mut self.state.metrics_listener, MetricsListener::new(Vec::new()));
-        listener.serve(|format| self.metrics().to_text(format));
+        listener.serve(|format| self.metrics_text(format));
         self.state.metrics_listener = listener;
     }
 }

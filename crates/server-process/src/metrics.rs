@@ -5,10 +5,11 @@ mod text;
 mod families;
 
 pub(crate) use listener::MetricsListener;
-pub(crate) use text::TextFormat;
+pub(crate) use text::{MetricsWriter, TextFormat};
 
 use crate::certificate_state::CertificateState;
-use crate::load_status::{LoadStatus, SiteService, SiteState, ZoneState};
+use crate::load_status::{LoadStatus, ZoneState};
+use crate::service_state::{Condition, ServiceState, counts};
 use sanderling_config::LogKind;
 use sanderling_ipc::signing::Refusal;
 use sanderling_ipc::{KeeperSupervision, Supervision};
@@ -19,9 +20,8 @@ use sanderling_server::statistics::{
 };
 use sanderling_server::{CacheStats, Counter, LogStatus, Statistics, Status};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use text::{MetricsWriter, Seconds};
+use text::Seconds;
 
 /// The names of [`Supervision::processes`].
 const PROCESS_STATES: [&str; 3] = ["starting", "serving", "draining"];
@@ -35,6 +35,7 @@ pub(crate) struct Metrics<'m> {
     pub(crate) logs: [Option<LogStatus>; LogKind::ALL.len()],
     pub(crate) load_status: &'m LoadStatus,
     pub(crate) certificates: &'m [CertificateState],
+    pub(crate) service_state: &'m ServiceState<'m>,
     pub(crate) supervision: Supervision,
     pub(crate) started_at: SystemTime,
     pub(crate) worker_count: usize,
@@ -138,7 +139,7 @@ impl Metrics<'_> {
         self.put_processes(&mut out);
         self.put_counters(&mut out);
         self.put_file_cache(&mut out);
-        self.put_content(&mut out);
+        put_content(self.load_status, self.certificates, self.service_state, self.zones_max, &mut out);
         if let Some(statistics) = &self.status.statistics {
             put_connections(statistics, &mut out);
             put_http(statistics, &mut out);
@@ -158,11 +159,16 @@ impl Metrics<'_> {
             out.family("sanderling_restarts").sample(&[], restarts);
             put_each(out, "sanderling_processes", &PROCESS_STATES, processes);
             put_each(out, "sanderling_reloads", &RELOAD_RESULTS, reloads);
-            let KeeperSupervision { restarts, counts } = &self.supervision.keeper;
-            out.family("sanderling_keeper_restarts").sample(&[], restarts);
+            let KeeperSupervision { process, counts } = &self.supervision.keeper;
+            out.family("sanderling_agent_restarts").sample(&[], self.supervision.agent.restarts);
+            out.family("sanderling_keeper_restarts").sample(&[], process.restarts);
             out.family("sanderling_keeper_signatures").sample(&[], counts.signatures);
             out.family("sanderling_keeper_zone_signatures").sample(&[], counts.zone_signatures);
             put_each(out, "sanderling_keeper_refused", &Refusal::ALL.map(Refusal::name), &counts.refused);
+        }
+        let mut samples = out.family("sanderling_process_running");
+        for (process, is_running) in self.service_state.processes() {
+            samples.sample(&[process], u64::from(is_running));
         }
         let mut calls: BTreeMap<&str, u64> = Syscall::ALL.iter().map(|call| (call.name(), 0)).collect();
         for (call, count) in self.status.threads.iter().flat_map(|thread| thread.calls()) {
@@ -231,62 +237,64 @@ impl Metrics<'_> {
         out.family("sanderling_file_cache_watched_directories").sample(&[], watched_directory_count);
         out.family("sanderling_file_cache_evictions").sample(&[], evicted_count);
     }
+}
 
-    /// Sites, zones and certificates.
-    fn put_content(&self, out: &mut MetricsWriter) {
-        const STATES: [&str; 3] = ["good", "stale", "unavailable"];
-        let state = |has_problem, is_available| match (has_problem, is_available) {
-            (false, _) => 0,
-            (true, true) => 1,
-            (true, false) => 2,
-        };
-        let (mut sites, mut zones) = ([0; 3], [0; 3]);
-        for SiteState { problem, service, .. } in &self.load_status.sites {
-            sites[state(problem.is_some(), !matches!(service, SiteService::Unavailable | SiteService::LeftOut))] += 1;
-        }
-        for ZoneState { problem, serial, .. } in self.load_status.zones.iter().map(Arc::as_ref) {
-            zones[state(problem.is_some(), serial.is_some())] += 1;
-        }
-        put_each(out, "sanderling_sites", &STATES, &sites);
-        put_each(out, "sanderling_zones", &STATES, &zones);
-        // Problems first, so that thousands of zones do not hide them.
-        let (bad, good): (Vec<_>, Vec<_>) =
-            self.load_status.zones.iter().map(Arc::as_ref).partition(|zone: &&ZoneState| zone.problem.is_some());
-        let listed: Vec<&ZoneState> = bad.into_iter().chain(good).take(self.zones_max).collect();
-        let mut put_zones = |name: &str, value_of: &dyn Fn(&ZoneState) -> Option<u64>| {
-            let mut samples = out.family(name);
-            for zone in &listed {
-                if let Some(value) = value_of(zone) {
-                    samples.sample(&[&zone.name], value);
-                }
+/// Sites, zones and certificates.
+pub(crate) fn put_content(
+    load_status: &LoadStatus,
+    certificates: &[CertificateState],
+    service_state: &ServiceState<'_>,
+    zones_max: usize,
+    out: &mut MetricsWriter,
+) {
+    put_conditions(out, "sanderling_sites", load_status.sites.iter().map(|site| service_state.site(site)));
+    put_conditions(out, "sanderling_zones", load_status.zones.iter().map(|zone| service_state.zone(zone)));
+    put_conditions(out, "sanderling_certificates", certificates.iter().map(|it| service_state.certificate(it)));
+    // Problems first, so that thousands of zones do not hide them.
+    let zones = load_status.zones.iter().map(|zone| (&**zone, service_state.zone(zone).is_good()));
+    let (good, bad): (Vec<_>, Vec<_>) = zones.partition(|(_, is_good)| *is_good);
+    let listed: Vec<(&ZoneState, bool)> = bad.into_iter().chain(good).take(zones_max).collect();
+    let mut put_zones = |name: &str, value_of: &dyn Fn(&ZoneState, bool) -> Option<u64>| {
+        let mut samples = out.family(name);
+        for (zone, is_good) in &listed {
+            if let Some(value) = value_of(zone, *is_good) {
+                samples.sample(&[&zone.name], value);
             }
-        };
-        put_zones("sanderling_zone_serial", &|zone| zone.serial.map(u64::from));
-        put_zones("sanderling_zone_records", &|zone| zone.serial.map(|_| zone.record_count));
-        put_zones("sanderling_zone_loaded_timestamp_seconds", &|zone| zone.loaded_at.map(unix_s));
-        let expiration = |zone: &ZoneState| zone.signatures_expire_at.map(unix_s);
-        put_zones("sanderling_zone_signatures_expire_timestamp_seconds", &expiration);
-        put_zones("sanderling_zone_load_failed", &|zone| Some(u64::from(zone.problem.is_some())));
-        let mut put_certificates = |name: &str, value_of: &dyn Fn(&CertificateState) -> Option<u64>| {
-            let mut samples = out.family(name);
-            for certificate in self.certificates {
-                let domain = certificate.domain();
-                if let Some(value) = value_of(certificate) {
-                    samples.sample(&[domain, &certificate.file.to_string_lossy()], value);
-                }
-            }
-        };
-        put_certificates("sanderling_certificate_not_after_timestamp_seconds", &|certificate| {
-            certificate.in_service.as_ref().map(|in_service| in_service.not_after_unix_s)
-        });
-        put_certificates("sanderling_certificate_load_failed", &|certificate| {
-            Some(u64::from(certificate.problem.is_some()))
-        });
-        let mut samples = out.family("sanderling_certificate_name_missing");
-        let with_any = self.certificates.iter().filter(|certificate| certificate.in_service.is_some());
-        for (certificate, name) in with_any.flat_map(|one| one.missing_names.iter().map(move |name| (one, name))) {
-            samples.sample(&[certificate.domain(), &certificate.file.to_string_lossy(), name], 1);
         }
+    };
+    put_zones("sanderling_zone_serial", &|zone, _| zone.serial.map(u64::from));
+    put_zones("sanderling_zone_records", &|zone, _| zone.serial.map(|_| zone.record_count));
+    put_zones("sanderling_zone_loaded_timestamp_seconds", &|zone, _| zone.loaded_at.map(unix_s));
+    let expiration = |zone: &ZoneState, _| zone.signatures_expire_at.map(unix_s);
+    put_zones("sanderling_zone_signatures_expire_timestamp_seconds", &expiration);
+    put_zones("sanderling_zone_problem", &|_, is_good| Some(u64::from(!is_good)));
+    let mut put_certificates = |name: &str, value_of: &dyn Fn(&CertificateState) -> Option<u64>| {
+        let mut samples = out.family(name);
+        for certificate in certificates {
+            let domain = certificate.domain();
+            if let Some(value) = value_of(certificate) {
+                samples.sample(&[domain, &certificate.file.to_string_lossy()], value);
+            }
+        }
+    };
+    put_certificates("sanderling_certificate_not_after_timestamp_seconds", &|certificate| {
+        certificate.in_service.as_ref().map(|in_service| in_service.not_after_unix_s)
+    });
+    put_certificates("sanderling_certificate_problem", &|certificate| {
+        Some(u64::from(!service_state.certificate(certificate).is_good()))
+    });
+    let mut samples = out.family("sanderling_certificate_name_missing");
+    let with_any = certificates.iter().filter(|certificate| certificate.in_service.is_some());
+    for (certificate, name) in with_any.flat_map(|one| one.missing_names.iter().map(move |name| (one, name))) {
+        samples.sample(&[certificate.domain(), &certificate.file.to_string_lossy(), name], 1);
+    }
+}
+
+/// How many are in each condition.
+fn put_conditions<C: Condition>(out: &mut MetricsWriter, name: &str, conditions: impl Iterator<Item = C>) {
+    let mut samples = out.family(name);
+    for (condition, count) in counts(conditions) {
+        samples.sample(&[condition.name()], count);
     }
 }
 

@@ -3,14 +3,14 @@
 use crate::certificate_state::CertificateState;
 use crate::load_status::{FolderState, LoadStatus, ReleaseState, SiteService, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
+use crate::service_state::{Condition, ServiceState, ZoneCondition};
 use sanderling_config::{LogKind, ZoneOrigin};
 use sanderling_http::HttpDate;
 use sanderling_os::features::FEATURES;
 use sanderling_server::{Counter, DrainMode, EarlierFiles, LogStatus, Server, State, Status};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The counters of the first line of the text.
 const REQUESTS: [Counter; 3] = [Counter::HttpRequests, Counter::DnsUdpQueries, Counter::DnsTcpQueries];
@@ -65,6 +65,8 @@ pub(crate) struct ProcessStatus<'d> {
     pid: u32,
     started_at_unix_s: u64,
     state: &'static str,
+    /// What is not served as the configuration says.
+    problems: Vec<String>,
     reloads_in_place: u64,
     /// The user that the process has switched to.
     user: Option<String>,
@@ -80,10 +82,42 @@ pub(crate) struct ProcessStatus<'d> {
     counters: Map<u64>,
     worker_count: usize,
     threads: Vec<Thread>,
-    sites: &'d [SiteState],
-    zones: &'d [Arc<ZoneState>],
+    sites: Vec<Listed<'d, SiteState>>,
+    zones: Vec<Listed<'d, ZoneState>>,
     zone_folder: Option<&'d FolderState>,
-    certificates: &'d [CertificateState],
+    certificates: Vec<Listed<'d, CertificateState>>,
+}
+
+/// A site, zone or certificate with its condition.
+#[derive(Serialize)]
+struct Listed<'d, T> {
+    #[serde(flatten)]
+    item: &'d T,
+    /// How it is served.
+    state: &'static str,
+    #[serde(skip)]
+    is_good: bool,
+    /// The line of the text.
+    #[serde(skip)]
+    text: String,
+}
+
+impl<'d, T> Listed<'d, T> {
+    fn new(item: &'d T, condition: impl Condition, text: String) -> Listed<'d, T> {
+        Listed { item, state: condition.name(), is_good: condition.is_good(), text }
+    }
+}
+
+/// What a status is made of.
+pub(crate) struct StatusParts<'d> {
+    pub(crate) server: &'d Server,
+    pub(crate) sandbox: &'d Sandbox,
+    pub(crate) load_status: &'d LoadStatus,
+    pub(crate) certificates: &'d [CertificateState],
+    pub(crate) service_state: &'d ServiceState<'d>,
+    pub(crate) started_at: SystemTime,
+    pub(crate) worker_count: usize,
+    pub(crate) reload_count: u64,
 }
 
 #[derive(Serialize)]
@@ -114,15 +148,13 @@ struct Thread {
 }
 
 impl<'d> ProcessStatus<'d> {
-    pub(crate) fn new(
-        server: &Server,
-        sandbox: &Sandbox,
-        load_status: &'d LoadStatus,
-        certificates: &'d [CertificateState],
-        started_at: SystemTime,
-        worker_count: usize,
-    ) -> ProcessStatus<'d> {
+    pub(crate) fn new(parts: &StatusParts<'d>) -> ProcessStatus<'d> {
+        let StatusParts { server, sandbox, load_status, certificates, service_state, .. } = *parts;
         let status = server.status();
+        let logs = LogKind::ALL.map(|kind| (kind, server.log_status(kind).map(LogState::from)));
+        let failed_logs = logs.iter().filter(|(_, state)| state.as_ref().is_some_and(|state| state.error.is_some()));
+        let failed_logs: Vec<LogKind> = failed_logs.map(|(kind, _)| *kind).collect();
+        let [access_log, query_log, dnstap] = logs.map(|(_, state)| state);
         let counters = |count: &dyn Fn(Counter) -> u64| {
             Counter::ALL.iter().map(|&counter| (counter.name(), count(counter))).collect::<Map<u64>>()
         };
@@ -138,9 +170,10 @@ impl<'d> ProcessStatus<'d> {
         });
         ProcessStatus {
             pid: std::process::id(),
-            started_at_unix_s: started_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            started_at_unix_s: parts.started_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             state: state_text(&status),
-            reloads_in_place: status.snapshot_version,
+            problems: service_state.problems(load_status, certificates, &failed_logs),
+            reloads_in_place: parts.reload_count,
             user: sandbox.user.clone(),
             sandbox: sandbox.layers.to_string(),
             features: FEATURES.iter().map(|feature| (feature.name(), feature.selected_name())).collect(),
@@ -153,17 +186,33 @@ impl<'d> ProcessStatus<'d> {
                 ("evicted", status.cache.evicted_count),
             ]),
             connection_buffers_bytes: status.buffers_bytes,
-            access_log: server.log_status(LogKind::Access).map(LogState::from),
-            query_log: server.log_status(LogKind::Queries).map(LogState::from),
-            dnstap: server.log_status(LogKind::Dnstap).map(LogState::from),
+            access_log,
+            query_log,
+            dnstap,
             counters: counters(&|counter| status.sum(counter)),
-            worker_count,
+            worker_count: parts.worker_count,
             threads: threads.collect(),
-            sites: &load_status.sites,
-            zones: &load_status.zones,
+            sites: load_status
+                .sites
+                .iter()
+                .map(|site| Listed::new(site, service_state.site(site), site_text(site)))
+                .collect(),
+            zones: load_status
+                .zones
+                .iter()
+                .map(|zone| Listed::new(&**zone, service_state.zone(zone), zone_text(zone, service_state)))
+                .collect(),
             zone_folder: load_status.folder.as_ref(),
-            certificates,
+            certificates: certificates
+                .iter()
+                .map(|it| Listed::new(it, service_state.certificate(it), certificate_text(it, service_state)))
+                .collect(),
         }
+    }
+
+    /// Whether all is served as the configuration says.
+    pub(crate) fn is_good(&self) -> bool {
+        self.problems.is_empty()
     }
 
     pub(crate) fn to_json(&self) -> String {
@@ -184,6 +233,7 @@ impl<'d> ProcessStatus<'d> {
         let mut out = String::new();
         let mut line = |name: &str, value: String| out += &text_line(name, &value);
         let is_in = |counters: &[Counter], name: &str| counters.iter().any(|counter| counter.name() == name);
+        line("problems", if self.problems.is_empty() { "none".to_owned() } else { self.problems.join("; ") });
         line("requests", nonzero(&self.counters, |name| is_in(&REQUESTS, name)));
         line("errors", nonzero(&self.counters, |name| is_in(&ERRORS, name)));
         line("other counts", nonzero(&self.counters, |name| !is_in(&REQUESTS, name) && !is_in(&ERRORS, name)));
@@ -238,20 +288,17 @@ impl<'d> ProcessStatus<'d> {
 
     /// Problems first, so that thousands of domains do not hide them.
     fn domains_text(&self, count_max: usize) -> String {
-        let (bad_sites, good_sites): (Vec<_>, Vec<_>) = self.sites.iter().partition(|site| site.problem.is_some());
-        let (bad_zones, good_zones): (Vec<_>, Vec<_>) =
-            self.zones.iter().map(Arc::as_ref).partition(|zone: &&ZoneState| zone.problem.is_some());
-        let (bad_certificates, good_certificates): (Vec<_>, Vec<_>) =
-            self.certificates.iter().partition(|certificate| certificate.needs_attention());
-        let texts = |sites: Vec<_>, certificates: Vec<_>, zones: Vec<_>| {
-            let sites = sites.into_iter().map(site_text);
-            sites.chain(certificates.into_iter().map(certificate_text)).chain(zones.into_iter().map(zone_text))
+        fn texts<'l, T>(listed: &'l [Listed<'_, T>], is_good: bool) -> impl Iterator<Item = &'l str> {
+            listed.iter().filter(move |one| one.is_good == is_good).map(|one| one.text.as_str())
+        }
+        let of = |is_good| {
+            let sites = texts(&self.sites, is_good);
+            sites.chain(texts(&self.certificates, is_good)).chain(texts(&self.zones, is_good))
         };
-        let mut lines = texts(bad_sites, bad_certificates, bad_zones);
-        let mut rest = texts(good_sites, good_certificates, good_zones);
+        let mut lines = of(false).chain(of(true));
         let mut out = String::new();
-        lines.by_ref().chain(rest.by_ref()).take(count_max).for_each(|line| out += &line);
-        match lines.count() + rest.count() {
+        lines.by_ref().take(count_max).for_each(|line| out += line);
+        match lines.count() {
             0 => out,
             more => out + &format!("  and {more} more; `sanderling status --verbose` lists all of them\n"),
         }
@@ -262,13 +309,14 @@ fn text_line(name: &str, value: &str) -> String {
     format!("  {name:<13} {value}\n")
 }
 
-fn certificate_text(certificate: &CertificateState) -> String {
+fn certificate_text(certificate: &CertificateState, service_state: &ServiceState<'_>) -> String {
     let version = match (&certificate.in_service, &certificate.problem) {
         (Some(version), _) => version.text(),
         (None, Some(_)) => "UNAVAILABLE".to_owned(),
         (None, None) => "none in service yet; see `sanderling certificates`".to_owned(),
     };
-    let problem = certificate.problem.as_ref().map_or(String::new(), |problem| format!("; ERROR: {problem}"));
+    let problem = certificate.problem.as_deref().or(service_state.agent_problems().certificate(certificate.domain()));
+    let problem = problem.map_or(String::new(), |problem| format!("; ERROR: {problem}"));
     let warnings: String = certificate.warnings.iter().map(|warning| format!("; {warning}")).collect();
     format!("  certificate   {}: {version}{problem}{warnings}\n", certificate.domain_text())
 }
@@ -301,41 +349,43 @@ fn earlier_files_text(files: &EarlierFiles) -> String {
     format!(", {count} {files} served from earlier releases: {}{more}", shown.join(", "))
 }
 
-/// A zone is to be signed again when its signatures expire within this time.
-const SIGNATURE_WARNING: Duration = Duration::from_secs(3 * 24 * 3600);
-
-fn zone_text(zone: &ZoneState) -> String {
-    let ZoneState { name, serial, record_count, loaded_at, problem, .. } = zone;
+pub(crate) fn zone_text(zone: &ZoneState, service_state: &ServiceState<'_>) -> String {
+    let ZoneState { name, serial, record_count, loaded_at, .. } = zone;
+    let condition = service_state.zone(zone);
     let of_problem = match zone.origin {
-        ZoneOrigin::Signer => "the next version is not served",
-        ZoneOrigin::Operator | ZoneOrigin::Primaries | ZoneOrigin::Catalog => "the file has errors",
+        ZoneOrigin::Operator if zone.problem.is_some() => "the file has errors",
+        ZoneOrigin::Operator | ZoneOrigin::Signer => "the next version is not served",
+        ZoneOrigin::Primaries | ZoneOrigin::Catalog => "it is not transferred",
     };
-    let version = match (serial, loaded_at, problem) {
-        (Some(serial), Some(loaded_at), None) => {
-            let age_s = loaded_at.elapsed().map_or(0, |age| age.as_secs());
-            format!("serial {serial}, {record_count} records, loaded {age_s} s ago{}", signatures_text(zone))
+    let problem = service_state.zone_problem(zone);
+    let with_problem = problem.map_or(String::new(), |problem| format!("; {of_problem}: {problem}"));
+    let version = match (serial, loaded_at) {
+        (Some(serial), Some(loaded_at)) => {
+            let version = match problem {
+                None => {
+                    let age_s = loaded_at.elapsed().map_or(0, |age| age.as_secs());
+                    format!("serial {serial}, {record_count} records, loaded {age_s} s ago")
+                }
+                Some(_) => format!("serving serial {serial} of {}", date_text(*loaded_at)),
+            };
+            version + &signatures_text(zone, condition) + &with_problem
         }
-        (Some(serial), Some(loaded_at), Some(problem)) => {
-            let date = date_text(*loaded_at);
-            format!("serving serial {serial} of {date}; {of_problem}: {problem}")
-        }
-        (.., Some(problem)) => format!("UNAVAILABLE, answered with SERVFAIL; {of_problem}: {problem}"),
-        (.., None) if zone.origin == ZoneOrigin::Signer => {
-            "UNAVAILABLE, answered with SERVFAIL: not signed yet".to_owned()
-        }
-        (.., None) => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),
+        _ if problem.is_some() => format!("UNAVAILABLE, answered with SERVFAIL{with_problem}"),
+        _ if zone.origin == ZoneOrigin::Signer => "UNAVAILABLE, answered with SERVFAIL: not signed yet".to_owned(),
+        _ => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),
     };
     format!("  zone          {name}: {version}\n")
 }
 
 /// Until when the signatures of a zone are valid, and what that means.
-fn signatures_text(zone: &ZoneState) -> String {
-    let Some(expire_at) = zone.signatures_expire_at else { return String::new() };
-    let date = date_text(expire_at);
-    match expire_at.duration_since(SystemTime::now()) {
-        Ok(left) if left > SIGNATURE_WARNING => format!(", signed until {date}"),
-        Ok(_) => format!("; WARNING: its signatures expire on {date}; sign it again"),
-        Err(_) => format!("; ERROR: its signatures have expired on {date}; sign it again"),
+fn signatures_text(zone: &ZoneState, condition: ZoneCondition) -> String {
+    let date = zone.signatures_expire_at.map(date_text).unwrap_or_default();
+    match condition {
+        ZoneCondition::Unsigned => ", WITHOUT SIGNATURES, although it is to be signed".to_owned(),
+        ZoneCondition::Expiring => format!("; WARNING: its signatures expire on {date}; sign it again"),
+        ZoneCondition::Bogus => format!("; ERROR: its signatures have expired on {date}; sign it again"),
+        _ if date.is_empty() => String::new(),
+        _ => format!(", signed until {date}"),
     }
 }
 

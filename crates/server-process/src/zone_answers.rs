@@ -3,6 +3,7 @@
 
 use crate::load_status::ZoneState;
 use crate::loader::unknown_zone;
+use crate::service_state::{Condition, ServiceState, ZoneCondition};
 use sanderling_config::{DomainName, ZoneOrigin};
 use sanderling_dns::{LineForm, Name, RecordSource, Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
 use sanderling_http::HttpDate;
@@ -12,7 +13,6 @@ use sanderling_os::clock::unix_seconds;
 use sanderling_server::{LastTransfer, OutgoingTransfers};
 use sanderling_zone_files::{UpdateState, ZoneSources, wire_name};
 use serde::Serialize;
-use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -72,10 +72,37 @@ impl ZoneClient {
 pub(crate) struct ZoneAnswers {
     /// Held as a whole: the control thread frees it, when it is replaced.
     pub(crate) zones: Arc<ZoneMap>,
-    pub(crate) states: Vec<Arc<ZoneState>>,
+    pub(crate) states: Vec<JudgedZone>,
     /// The names of the records that certificate authorities look for.
     pub(crate) challenges: Vec<DomainName>,
     pub(crate) transfers: Arc<OutgoingTransfers>,
+}
+
+/// A zone with how it is served.
+#[derive(Debug)]
+pub(crate) struct JudgedZone {
+    state: Arc<ZoneState>,
+    condition: ZoneCondition,
+    /// Why the newest version is not served.
+    reason: Option<String>,
+}
+
+impl JudgedZone {
+    pub(crate) fn new(zone: &Arc<ZoneState>, service_state: &ServiceState<'_>) -> JudgedZone {
+        JudgedZone {
+            state: Arc::clone(zone),
+            condition: service_state.zone(zone),
+            reason: service_state.zone_problem(zone).map(str::to_owned),
+        }
+    }
+
+    /// The line of `zone list`.
+    pub(crate) fn list_line(&self, width: usize) -> String {
+        let ZoneState { name, serial, record_count, file, .. } = &*self.state;
+        let serial = serial.map_or("-".to_owned(), |serial| serial.to_string());
+        let state = self.condition.name();
+        format!("{name:width$}  {serial:>10}  {record_count:>9}  {state:11}  {}\n", file.display())
+    }
 }
 
 /// A zone of `zone list --json`.
@@ -84,35 +111,28 @@ struct ListedZone<'s> {
     #[serde(flatten)]
     zone: &'s ZoneState,
     state: &'static str,
-    /// Why the newest records are not signed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    signing_problem: Option<&'s str>,
+    reason: Option<&'s str>,
 }
 
 impl ZoneAnswers {
-    /// The answer to `zone list`; `reports` are those of the agent about zones that cannot be signed.
-    pub(crate) fn list(&self, is_json: bool, reports: &[ZoneReport], client: ZoneClient) {
+    /// The answer to `zone list`.
+    pub(crate) fn list(&self, is_json: bool, client: ZoneClient) {
         answer(client, |client| {
-            let signing = reports.iter().filter_map(|report| Some((report.name.as_str(), report.signing.as_ref()?)));
-            let signing_problems: HashMap<&str, &str> =
-                signing.filter_map(|(name, signing)| Some((name, signing.problem.as_deref()?))).collect();
-            let name_widths = self.states.iter().map(|zone| zone.name.len());
+            let name_widths = self.states.iter().map(|zone| zone.state.name.len());
             let width = name_widths.max().unwrap_or(0).clamp("zone".len(), NAME_WIDTH_MAX);
             let mut text = match is_json {
                 true => "[".to_owned(),
                 false => format!("{:width$}  {:>10}  {:>9}  {:11}  file\n", "zone", "serial", "records", "state"),
             };
             for (index, zone) in self.states.iter().enumerate() {
-                let signing_problem = signing_problems.get(zone.name.as_str()).copied();
-                let state = state_name(zone, signing_problem.is_some());
                 if is_json {
-                    let listed = ListedZone { zone, state, signing_problem };
+                    let JudgedZone { state, condition, reason } = zone;
+                    let listed = ListedZone { zone: state, state: condition.name(), reason: reason.as_deref() };
                     text += if index == 0 { "\n" } else { ",\n" };
                     text += &serde_json::to_string(&listed).map_err(io::Error::other)?;
                 } else {
-                    let serial = zone.serial.map_or("-".to_owned(), |serial| serial.to_string());
-                    let (name, count, file) = (&zone.name, zone.record_count, &zone.file);
-                    text += &format!("{name:width$}  {serial:>10}  {count:>9}  {state:11}  {}\n", file.display());
+                    text += &zone.list_line(width);
                 }
                 if text.len() >= PART_BYTES {
                     client.write(&text)?;
@@ -136,13 +156,11 @@ impl ZoneAnswers {
         client: ZoneClient,
     ) {
         answer(client, |client| {
-            let Some(state) = self.states.iter().find(|zone| zone.name == name.as_str()) else {
+            let Some(zone) = self.states.iter().find(|zone| zone.state.name == name.as_str()) else {
                 return Ok(Err(self.unknown(name)));
             };
             let is_current = sources.is_some_and(|mut sources| sources.are_unchanged());
-            let signing = report.and_then(|report| report.signing.as_ref());
-            let has_signing_problem = signing.is_some_and(|signing| signing.problem.is_some());
-            let mut text = status_text(state, self.zone(name), is_current, has_signing_problem);
+            let mut text = status_text(zone, self.zone(name), is_current);
             let now_unix_s = unix_seconds();
             let last = self.transfers.last(wire_name(name).as_name());
             text += &last.map_or(String::new(), |transfer| transfer_text(transfer, now_unix_s));
@@ -165,7 +183,7 @@ impl ZoneAnswers {
                 Ok(zone) => zone,
                 Err(problem) => return Ok(Err(problem)),
             };
-            let state = self.states.iter().find(|state| state.name == name.as_str());
+            let state = self.state(name);
             let origin = |owner: Name<'_>, rtype| state.and_then(|state| state.added.origin(owner, rtype));
             let form_of = |owner: Name<'_>, rtype| origin(owner, rtype).map_or(LineForm::Plain, LineForm::Commented);
             write_zone(client, zone, rtype, form_of)?;
@@ -191,7 +209,7 @@ impl ZoneAnswers {
                 Ok(zone) => zone,
                 Err(problem) => return Ok(Err(problem)),
             };
-            let state = self.states.iter().find(|state| state.name == name.as_str());
+            let state = self.state(name);
             // The SOA is derived only by its serial.
             let is_derived = |owner: Name<'_>, rtype| {
                 rtype != Rtype::SOA && state.is_some_and(|state| state.added.origin(owner, rtype).is_some())
@@ -211,9 +229,13 @@ impl ZoneAnswers {
         });
     }
 
+    fn state(&self, name: &DomainName) -> Option<&ZoneState> {
+        self.states.iter().map(|zone| &*zone.state).find(|zone| zone.name == name.as_str())
+    }
+
     /// The version of a zone that is served.
     fn served(&self, name: &DomainName) -> Result<&Zone, String> {
-        self.zone(name).ok_or_else(|| match self.states.iter().any(|zone| zone.name == name.as_str()) {
+        self.zone(name).ok_or_else(|| match self.state(name).is_some() {
             true => format!("the zone {name} is unavailable: see `sanderling zone status {name}`"),
             false => self.unknown(name),
         })
@@ -237,7 +259,7 @@ impl ZoneAnswers {
     }
 
     fn unknown(&self, name: &DomainName) -> String {
-        unknown_zone(name, self.states.iter().map(|zone| zone.name.as_str()))
+        unknown_zone(name, self.states.iter().map(|zone| zone.state.name.as_str()))
     }
 }
 
@@ -271,17 +293,8 @@ fn answer(mut client: ZoneClient, write: impl FnOnce(&mut ZoneClient) -> io::Res
     }
 }
 
-/// `has_signing_problem` is whether the newest records cannot be signed.
-fn state_name(zone: &ZoneState, has_signing_problem: bool) -> &'static str {
-    match (zone.serial, &zone.problem) {
-        (Some(_), None) if has_signing_problem && zone.origin == ZoneOrigin::Operator => "unsigned",
-        (Some(_), None) if !has_signing_problem => "served",
-        (Some(_), _) => "kept",
-        (None, _) => "unavailable",
-    }
-}
-
-fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool, has_signing_problem: bool) -> String {
+fn status_text(judged: &JudgedZone, zone: Option<&Zone>, is_current: bool) -> String {
+    let state = &*judged.state;
     let mut text = format!("zone {}\n", state.name);
     let mut line = |name: &str, value: String| text += &status_line(name, &value);
     if let (Some(serial), Some(loaded_at), Some(zone)) = (state.serial, state.loaded_at, zone) {
@@ -304,7 +317,7 @@ fn status_text(state: &ZoneState, zone: Option<&Zone>, is_current: bool, has_sig
         line("updates", updates_text(updates));
     }
     line("file", state.file.display().to_string());
-    line("state", state_text(state, is_current, has_signing_problem));
+    line("state", state_text(judged, is_current));
     text
 }
 
@@ -417,37 +430,48 @@ fn duration_text(seconds: u64) -> String {
 }
 
 /// What is served, and how it differs from the file.
-fn state_text(state: &ZoneState, is_current: bool, has_signing_problem: bool) -> String {
-    let ZoneState { name, file, .. } = state;
-    let is_signed = state.origin == ZoneOrigin::Signer;
-    match (state_name(state, has_signing_problem), &state.problem, is_current) {
-        ("unsigned", ..) => "served as it is in the file, WITHOUT SIGNATURES, because of the problem below".to_owned(),
-        ("kept", None, _) => "the version that was signed last is served, because of the problem below".to_owned(),
-        ("unavailable", None, _) if has_signing_problem => {
-            "UNAVAILABLE, answered with SERVFAIL, because of the problem below".to_owned()
+pub(crate) fn state_text(zone: &JudgedZone, is_current: bool) -> String {
+    let JudgedZone { state, condition, reason } = zone;
+    let ZoneState { name, file, origin, problem, .. } = &**state;
+    let below = if reason.is_some() { ", because of the problem below" } else { "" };
+    match (condition, problem, origin) {
+        (ZoneCondition::Unavailable, Some(problem), _) => {
+            format!("UNAVAILABLE, answered with SERVFAIL, because the file was refused: {problem}")
         }
-        // The agent changes the file, and has each version loaded.
-        ("served", ..) if is_signed => "served as it was signed last".to_owned(),
-        ("unavailable", None, _) if is_signed => "UNAVAILABLE, answered with SERVFAIL: not signed yet".to_owned(),
-        ("served", ..) if state.origin == ZoneOrigin::Primaries => "served as it was transferred last".to_owned(),
-        ("served", _, true) if state.updates.is_some_and(|updates| !updates.is_none) => {
-            "served as it is in the file, with the dynamic updates".to_owned()
+        (ZoneCondition::Unavailable, ..) if reason.is_some() => format!("UNAVAILABLE, answered with SERVFAIL{below}"),
+        (ZoneCondition::Unavailable, _, ZoneOrigin::Signer) => {
+            "UNAVAILABLE, answered with SERVFAIL: not signed yet".to_owned()
         }
-        ("served", _, true) => "served as it is in the file".to_owned(),
-        ("unavailable", None, _) => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),
-        ("served", _, false) if file.exists() => {
-            format!("served; the file has changed since then: run `sanderling reload {name}`")
+        (ZoneCondition::Unavailable, ..) => {
+            "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned()
         }
-        ("served", ..) => "served; the file does not exist any more: a reload decides whether the zone does".to_owned(),
-        ("kept", Some(problem), _) if state.updates.is_some_and(|updates| updates.is_held) => {
+        (ZoneCondition::Unsigned, ..) => format!("served as it is in the file, WITHOUT SIGNATURES{below}"),
+        (ZoneCondition::Bogus, ..) => {
+            format!("served with SIGNATURES THAT HAVE EXPIRED, which resolvers refuse{below}")
+        }
+        (ZoneCondition::Expiring, ..) => format!("served with signatures that expire soon{below}"),
+        (ZoneCondition::Kept, Some(problem), _) if state.updates.is_some_and(|updates| updates.is_held) => {
             format!("served as it is in the file, with the dynamic updates, but {problem}")
         }
-        ("kept", Some(problem), _) => {
+        (ZoneCondition::Kept, Some(problem), _) => {
             format!("the last good version is served, because the file was refused: {problem}")
         }
-        (_, problem, _) => {
-            let problem = problem.as_deref().unwrap_or_default();
-            format!("UNAVAILABLE, answered with SERVFAIL, because the file was refused: {problem}")
+        (ZoneCondition::Kept, None, ZoneOrigin::Primaries | ZoneOrigin::Catalog) => {
+            format!("the version that was transferred last is served{below}")
+        }
+        (ZoneCondition::Kept, None, _) => format!("the version that was signed last is served{below}"),
+        // The agent changes the file, and has each version loaded.
+        (ZoneCondition::Served, _, ZoneOrigin::Signer) => "served as it was signed last".to_owned(),
+        (ZoneCondition::Served, _, ZoneOrigin::Primaries) => "served as it was transferred last".to_owned(),
+        (ZoneCondition::Served, ..) if is_current && state.updates.is_some_and(|updates| !updates.is_none) => {
+            "served as it is in the file, with the dynamic updates".to_owned()
+        }
+        (ZoneCondition::Served, ..) if is_current => "served as it is in the file".to_owned(),
+        (ZoneCondition::Served, ..) if file.exists() => {
+            format!("served; the file has changed since then: run `sanderling reload {name}`")
+        }
+        (ZoneCondition::Served, ..) => {
+            "served; the file does not exist any more: a reload decides whether the zone does".to_owned()
         }
     }
 }

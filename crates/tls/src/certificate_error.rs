@@ -232,6 +232,21 @@ pub enum CertificateProblem {
 }
 
 impl CertificateProblem {
+    /// Whether it is that the certificate is not valid for a name.
+    pub fn is_of_name(&self) -> bool {
+        matches!(self, CertificateProblem::MissingName(_))
+    }
+
+    /// Whether it follows from the time of the certificate alone, and so comes and goes.
+    pub fn is_of_time(&self) -> bool {
+        matches!(
+            self,
+            CertificateProblem::Expired { .. }
+                | CertificateProblem::NotYetValid { .. }
+                | CertificateProblem::ExpiresSoon { .. }
+        )
+    }
+
     /// How to fix it.
     pub fn remedy(&self) -> &'static str {
         match self {

@@ -108,16 +108,12 @@ fn summary_lines(view: &View, styles: Styles) -> Vec<Line<'static>> {
         (view.failed_reloads, "failed reloads"),
         (view.panics, "panics"),
         (view.dropped_log_lines, "log lines dropped"),
-        (view.bad_sites[0], "sites stale"),
-        (view.bad_sites[1], "sites unavailable"),
-        (view.bad_zones[0], "zones stale"),
-        (view.bad_zones[1], "zones unavailable"),
     ];
-    let troubles: Vec<Span<'_>> = troubles
-        .iter()
-        .filter(|(number, _)| *number > 0.0)
-        .map(|(number, name)| Span::styled(format!("{} {name}", count(*number)), styles.problem()))
-        .collect();
+    let of_content = view.problems.iter().map(|(name, number)| (*number, name.as_str()));
+    let counted = of_content.chain(troubles).filter(|(number, _)| *number > 0.0);
+    let counted = counted.map(|(number, name)| format!("{} {name}", count(number)));
+    let stopped = view.stopped_processes.iter().map(|process| format!("the {process} does not run"));
+    let troubles: Vec<Span<'_>> = stopped.chain(counted).map(|text| Span::styled(text, styles.problem())).collect();
     let troubles = if troubles.is_empty() { vec![Span::raw("none")] } else { troubles };
     vec![
         Line::from(title),
@@ -332,7 +328,8 @@ mod tests {
                 CertificateRow { domain: "example.com".to_owned(), left_s: 86_400.0, has_failed: false },
                 CertificateRow { domain: "old.example".to_owned(), left_s: -5.0, has_failed: true },
             ],
-            bad_zones: [1.0, 0.0],
+            problems: vec![("zones unavailable".to_owned(), 0.0), ("zones kept".to_owned(), 1.0)],
+            stopped_processes: vec!["agent".to_owned()],
             ..View::default()
         }
     }
@@ -341,7 +338,7 @@ mod tests {
     fn page_fits_into_80_columns_and_24_lines() {
         let expected = "\
 sanderling 0.1.0  up 1 h 2 min  processes: 1 serving, 2 draining
-problems     1 restarts  1 zones stale
+problems     the agent does not run  1 zones kept  1 restarts
 requests     1.2k/s  4xx 0.8%  5xx 0.2%  content 11 MiB/s
 time         p50 <1 ms  p95 16 ms  p99 -  cache hits 99.0%  120 files, 4.8 MiB
 queries      46k/s  udp 45k tcp 600 dot 50 doh 28  NXDOMAIN 12.0%  SERVFAIL 0.0%

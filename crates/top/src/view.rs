@@ -82,9 +82,10 @@ pub(crate) struct View {
     pub(crate) sites: Vec<SiteRow>,
     pub(crate) zones: Vec<ZoneRow>,
     pub(crate) certificates: Vec<CertificateRow>,
-    /// Sites and zones that are stale, and unavailable.
-    pub(crate) bad_sites: [f64; 2],
-    pub(crate) bad_zones: [f64; 2],
+    /// What is not served as the configuration says, with its number: `zones unavailable`.
+    pub(crate) problems: Vec<(String, f64)>,
+    /// Processes that are needed and do not run.
+    pub(crate) stopped_processes: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -140,7 +141,6 @@ impl View {
         let unix_s =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
         let first = |name: &str| now.find(name, &[]).unwrap_or(0.0);
-        let state = |name: &str, states: [&str; 2]| states.map(|state| now.sum(name, &[("state", state)]));
         let mut view = View {
             sort: Some(sort),
             version: now.all("sanderling_build_info").first().map_or("", |sample| sample.label("version")).to_owned(),
@@ -175,8 +175,8 @@ impl View {
             failed_handshakes: rates.of("sanderling_tls_handshakes_failed_total", &[]),
             dropped_log_lines: now.sum("sanderling_log_lines_total", &[("result", "dropped")]),
             limits: limits(&rates),
-            bad_sites: state("sanderling_sites", ["stale", "unavailable"]),
-            bad_zones: state("sanderling_zones", ["stale", "unavailable"]),
+            problems: ["sites", "zones", "certificates"].iter().flat_map(|noun| problems(now, noun)).collect(),
+            stopped_processes: stopped_processes(now),
             certificates: certificates(now, unix_s),
             ..View::default()
         };
@@ -212,7 +212,7 @@ impl View {
     fn put_zones(&mut self, rates: &Rates<'_>, sort: Sort) {
         let name = "sanderling_zone_queries_total";
         let counted = distinct(rates.now.all(name), "zone");
-        let listed = distinct(rates.now.all("sanderling_zone_load_failed"), "zone");
+        let listed = distinct(rates.now.all("sanderling_zone_problem"), "zone");
         let more = listed.into_iter().filter(|zone| !counted.contains(zone)).collect::<Vec<_>>();
         for zone in counted.into_iter().chain(more) {
             let labels = [("zone", zone)];
@@ -220,7 +220,7 @@ impl View {
                 name: zone.to_owned(),
                 queries: rates.of(name, &labels),
                 serial: rates.now.find("sanderling_zone_serial", &labels),
-                has_failed: rates.now.find("sanderling_zone_load_failed", &labels) == Some(1.0),
+                has_failed: rates.now.find("sanderling_zone_problem", &labels) == Some(1.0),
             };
             if row.queries > 0.0 || !is_rest(zone) {
                 self.zones.push(row);
@@ -233,6 +233,18 @@ impl View {
             Sort::Name => std::cmp::Ordering::Equal,
         });
     }
+}
+
+/// The number in each state but the good one, the worst first.
+fn problems(now: &Samples, noun: &str) -> Vec<(String, f64)> {
+    let states = now.all(&format!("sanderling_{noun}")).iter().rev();
+    let bad = states.filter(|sample| sample.label("state") != "served");
+    bad.map(|sample| (format!("{noun} {}", sample.label("state")), sample.value)).collect()
+}
+
+fn stopped_processes(now: &Samples) -> Vec<String> {
+    let stopped = now.all("sanderling_process_running").iter().filter(|sample| sample.value == 0.0);
+    stopped.map(|sample| sample.label("process").to_owned()).collect()
 }
 
 fn open(now: &Samples, protocol: &str) -> f64 {
@@ -279,7 +291,7 @@ fn certificates(now: &Samples, unix_s: f64) -> Vec<CertificateRow> {
         CertificateRow {
             domain: sample.label("domain").to_owned(),
             left_s: sample.value - unix_s,
-            has_failed: now.find("sanderling_certificate_load_failed", &labels) == Some(1.0),
+            has_failed: now.find("sanderling_certificate_problem", &labels) == Some(1.0),
         }
     });
     let mut rows: Vec<CertificateRow> = rows.collect();

@@ -82,6 +82,7 @@ impl ConfigBuilder<'_, '_> {
     fn read_resolvers(&mut self, entry: Entry<'_, '_>) {
         const EXAMPLE: &str = "resolvers = [\"system\"]";
         let resolvers = self.reader.strings(entry, EXAMPLE);
+        self.config.has_no_resolvers = resolvers.is_empty();
         for (offset, text) in resolvers {
             match (text, parse_address(text)) {
                 ("system", _) => self.config.resolvers.push(Resolver::System),

@@ -49,6 +49,23 @@ Exit status: 0 if the rollover has begun, 1 if it has not, 2 for a wrong command
         #[command(flatten)]
         control: ControlArgs,
     },
+    /// Sign a zone with new keys, whatever DS records the parent zone has
+    ///
+    /// Before the first key of a zone is made, the server asks the parent zone for DS records. If it has some of another
+    /// key, as after the loss of the state folder, or cannot be asked, the zone is not signed. This command signs it all
+    /// the same. As long as the parent zone has other DS records, or resolvers have them in their caches, these refuse
+    /// all answers: use it if the DS records are gone, or if the parent zone has none.
+    #[command(after_help = "Example:
+  sanderling dnssec new-keys example.com
+
+Exit status: 0 if the zone is signed with new keys, 1 if it is not, 2 for a wrong command line.")]
+    NewKeys {
+        /// The zone
+        #[arg(value_name = "NAME", value_parser = parse_zone_name)]
+        zone: DomainName,
+        #[command(flatten)]
+        control: ControlArgs,
+    },
     /// Write the private keys of a zone for another program
     ///
     /// To the files `KNAME.+ALGORITHM+TAG.private` and `.key` of BIND. Private keys can be read by this user alone. The
@@ -93,6 +110,7 @@ impl DnssecArgs {
     pub(super) fn command(self, search_paths: &SearchPaths, env: &RuntimeEnv) -> Result<CliCommand, clap::Error> {
         let (command, control) = match self {
             DnssecArgs::Status { zone, control } => (DnssecCommand::Status { zone: zone.to_string() }, control),
+            DnssecArgs::NewKeys { zone, control } => (DnssecCommand::NewKeys { zone: zone.to_string() }, control),
             DnssecArgs::Rollover { zone, ksk, zsk, compromised, control } => {
                 let keys = match (ksk, zsk) {
                     (true, _) => RolloverKeys::Ksk,

@@ -16,8 +16,9 @@ use std::path::PathBuf;
 pub(super) enum ZoneArgs {
     /// List all zones: name, serial, number of records, state, file
     ///
-    /// The state is `served`; `kept` if the file was refused, so that the last good version is served; or `unavailable`
-    /// if there is none, and queries are answered with SERVFAIL.
+    /// The state is `served`; `kept` if an earlier version is served, since the newest one cannot be loaded, signed or
+    /// transferred; `expiring` if signatures should have been replaced; `unsigned` if it is to be signed and is not;
+    /// `bogus` if signatures have expired; or `unavailable` if queries are answered with SERVFAIL.
     List {
         /// Write JSON instead of text
         #[arg(long)]

@@ -144,7 +144,9 @@ fn addresses_follow_the_target_and_outlive_resolver_and_server() {
 #[test]
 fn signed_zone_has_signatures_of_the_addresses() {
     let targets = Targets::start();
-    let directory = targets.configure("127.0.0.1:0".parse().unwrap(), "dnssec = true");
+    let address = free_address();
+    let dnssec = format!("dnssec = {{ parent_servers = [\"{address}\"] }}");
+    let directory = targets.configure(address, &dnssec);
     let server = start(&directory);
     for number in 1..3 {
         if number > 1 {

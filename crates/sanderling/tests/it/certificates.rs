@@ -47,7 +47,7 @@ impl Setup {
         directory.write("other.zone", zone.as_bytes());
         let config = format!(
             "workers = 1\nstate = \"state\"\n[http]\nlisten = [\"127.0.0.1:{http_port}\"]\n[https]\n\
-             listen = [\"127.0.0.1:0\"]\n[dns]\nlisten = [\"127.0.0.1:{dns_port}\"]\n[certificates]\n\
+             listen = [\"127.0.0.1:0\"]\n[dns]\nresolvers = []\nlisten = [\"127.0.0.1:{dns_port}\"]\n[certificates]\n\
              agree_to_terms = true\ncontact = \"mailto:hostmaster@example.com\"\n\
              authorities = [{{ directory = \"https://127.0.0.1:{acme_port}/dir\", root = \"pebble.pem\" }}]\n\
              [domain.\"example.com\"]\nsite = \"public\"\n{domain}\n"

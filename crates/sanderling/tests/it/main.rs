@@ -26,6 +26,7 @@ mod io;
 mod isolation;
 mod keeper;
 mod long_downloads;
+mod lost_keys;
 mod manual;
 mod many_sites;
 mod metrics;

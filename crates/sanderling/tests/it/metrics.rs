@@ -207,8 +207,8 @@ fn listener_stays_open_and_the_supervisor_keeps_its_counts_when_a_process_is_rep
     directory.write("example.com.zone", b"nonsense");
     assert!(!directory.control("reload").status.success());
     wait_for(&reloads("partial"), 1.0);
-    wait_for("sanderling_zone_load_failed{zone=\"example.com\"}", 1.0);
-    wait_for("sanderling_zones{state=\"stale\"}", 1.0);
+    wait_for("sanderling_zone_problem{zone=\"example.com\"}", 1.0);
+    wait_for("sanderling_zones{state=\"kept\"}", 1.0);
     wait_for("sanderling_zone_serial{zone=\"example.com\"}", 7.0);
     sanderling_testkit::send_signal("KILL", &server.server_process_id().to_string());
     wait_until("the restarted process", || {
@@ -217,6 +217,47 @@ fn listener_stays_open_and_the_supervisor_keeps_its_counts_when_a_process_is_rep
     });
     wait_for("sanderling_processes{state=\"serving\"}", 1.0);
     assert_eq!(collect(metrics)[&reloads("success")], 1.0);
+}
+
+/// A secondary zone whose primary has never answered gets SERVFAIL, and all views say so.
+#[test]
+fn zone_that_was_never_transferred_is_unavailable_in_every_view() {
+    let more = "[domain.\"example.net\"]\nprimaries = [{ address = \"127.0.0.9:1\" }]\n";
+    let directory = directory(LISTENER, more);
+    let text = fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
+    directory.replace("sanderling.toml", format!("state = \"state\"\n{text}").as_bytes());
+    let mut server = TestServer::start_command(directory.serve_command(), BOTH);
+    let metrics = server.metrics();
+    wait_until("the agent has reported", || {
+        let found = collect(metrics);
+        found.get("sanderling_process_running{process=\"agent\"}") == Some(&1.0)
+            && directory.control("status").text().contains("; it is not transferred: ")
+    });
+    let found = collect(metrics);
+    for (name, expected) in [
+        ("sanderling_zones{state=\"served\"}", 1.0),
+        ("sanderling_zones{state=\"unavailable\"}", 1.0),
+        ("sanderling_zone_problem{zone=\"example.net\"}", 1.0),
+        ("sanderling_zone_problem{zone=\"example.com\"}", 0.0),
+        ("sanderling_process_running{process=\"supervisor\"}", 1.0),
+    ] {
+        assert_eq!(found.get(name), Some(&expected), "{name}: {found:#?}");
+    }
+    let top = directory.control_with("top", &["--once"]).text();
+    assert!(top.contains("\nproblems     1 zones unavailable\n"), "{top}");
+    let status = directory.control("status");
+    assert_eq!(status.code(), Some(1), "{status}");
+    assert!(status.text().contains("  problems      1 zone unavailable\n"), "{status}");
+    assert!(status.text().contains("  reloads       0 without a new process\n"), "{status}");
+    let json = directory.control_with("status", &["--json"]);
+    let value: serde_json::Value = serde_json::from_str(&json.text()).expect("JSON");
+    assert_eq!((json.code(), value["process"]["problems"][0].as_str()), (Some(1), Some("1 zone unavailable")));
+    assert_eq!(value["process"]["zones"][1]["state"], "unavailable");
+    assert_eq!(directory.control_with("status", &["--metrics"]).code(), Some(0));
+    directory.replace("sanderling.toml", text.replace(more, "").as_bytes());
+    assert!(directory.control("reload").status.success());
+    let status = directory.control("status");
+    assert_eq!((status.code(), status.text().contains("  problems      none\n")), (Some(0), true), "{status}");
 }
 
 #[test]

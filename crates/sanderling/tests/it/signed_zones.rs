@@ -21,7 +21,7 @@ fn configure(line: &str) -> TestDirectory {
     let directory = TestDirectory::new();
     directory.write("example.com.zone", zone(7, 2).as_bytes());
     let config = format!(
-        "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\ntransfer_allow = [{{ network = \"127.0.0.1\" }}]\n\
+        "workers = 1\nstate = \"state\"\n[dns]\nresolvers = []\nlisten = [\"127.0.0.1:0\"]\ntransfer_allow = [{{ network = \"127.0.0.1\" }}]\n\
          [domain.\"example.com\"]\nzone = \"example.com.zone\"\n{line}\n"
     );
     directory.write("sanderling.toml", config.as_bytes());
@@ -166,7 +166,7 @@ fn zone_is_signed_by_one_line_and_follows_its_file() {
     let list = run_to_end(list, DEADLINE).text();
     let json: serde_json::Value = serde_json::from_str(&list).unwrap();
     assert_eq!(json[0]["state"], "kept", "{list}");
-    assert!(json[0]["signing_problem"].as_str().is_some_and(|text| text.contains("example.com.zone:12:")), "{list}");
+    assert!(json[0]["reason"].as_str().is_some_and(|text| text.contains("example.com.zone:12:")), "{list}");
 
     directory.replace("example.com.zone", zone(20, 4).as_bytes());
     let reload = directory.control_with("reload", &["example.com"]);
@@ -380,7 +380,7 @@ fn zone_of_a_hidden_primary_is_signed_on_the_way() {
     let directory = TestDirectory::new();
     directory.write("transfer.key", format!("{SECRET}\n").as_bytes());
     let config = format!(
-        "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\n\
+        "workers = 1\nstate = \"state\"\n[dns]\nresolvers = []\nlisten = [\"127.0.0.1:0\"]\n\
          transfer_allow = [{{ network = \"127.0.0.1\" }}]\n[tsig.transfer]\nsecret_file = \"transfer.key\"\n\
          [domain.\"example.com\"]\nprimaries = [{{ address = \"{address}\", key = \"transfer\" }}]\ndnssec = true\n"
     );

@@ -27,7 +27,7 @@ fn configure(of_domain: &str, limits: &str) -> TestDirectory {
         directory.write(&format!("{key}.key"), format!("{SECRET}\n").as_bytes());
     }
     let config = format!(
-        "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\n\
+        "workers = 1\nstate = \"state\"\n[dns]\nresolvers = []\nlisten = [\"127.0.0.1:0\"]\n\
          [tsig.transfer]\nsecret_file = \"transfer.key\"\n[tsig.acme]\nsecret_file = \"acme.key\"\n\
          [tsig.other]\nsecret_file = \"other.key\"\n\
          [domain.\"other.example\"]\nzone = \"other.example.zone\"\n\

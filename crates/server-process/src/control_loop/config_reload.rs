@@ -193,6 +193,7 @@ impl ControlLoop<'_> {
             }
             *current = snapshot;
         });
+        self.reload_count += 1;
         self.state.config = config;
         self.state.config_text = config_text;
         self.state.load_status = load_status;

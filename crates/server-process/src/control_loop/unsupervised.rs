@@ -27,19 +27,20 @@ impl ControlLoop<'_> {
     fn handle_client(&mut self, client: ClientId, command: &Command) {
         const NO_SUPERVISOR: &str =
             "there is no supervisor; run `sanderling serve` to start one that adopts the running server process\n";
+        let (status, is_good) = match command {
+            Command::Status(format) => self.status_text(*format),
+            _ => Default::default(),
+        };
         let status = match command {
-            Command::Status(format @ StatusFormat::Json) => {
-                format!("{{\"supervisor\":null,\"process\":{}}}\n", self.status_text(*format))
-            }
-            Command::Status(format @ StatusFormat::Metrics) => self.status_text(*format),
-            Command::Status(format) => format!("{NO_SUPERVISOR}{}", self.status_text(*format)),
-            _ => String::new(),
+            Command::Status(StatusFormat::Json) => format!("{{\"supervisor\":null,\"process\":{status}}}\n"),
+            Command::Status(StatusFormat::Text | StatusFormat::Verbose) => format!("{NO_SUPERVISOR}{status}"),
+            _ => status,
         };
         let Some(control) = &mut self.state.control else { return };
         match command {
             Command::Status(_) => {
                 control.send_stdout(client, &status);
-                control.finish(client, true);
+                control.finish(client, is_good);
             }
             Command::Stop => {
                 self.stop();
@@ -81,7 +82,7 @@ impl ControlLoop<'_> {
             }
             Command::Zone(command) => {
                 if let Some(connection) = control.take_client(client) {
-                    self.answer_zone_command(command.clone(), None, Vec::new(), ZoneClient::new(connection));
+                    self.answer_zone_command(command.clone(), None, None, ZoneClient::new(connection));
                 }
             }
             Command::HandOver if self.state.supervisor.is_some() => {

@@ -4,7 +4,7 @@ use super::{ControlLoop, DIAGNOSTICS_SENT_MAX, Finished};
 use crate::load_status::ZoneState;
 use crate::loader::{Loader, MemberChanges, OneZone, Reloaded, RemovedZone};
 use crate::mail_policies::mail_policies;
-use crate::zone_answers::{ZoneAnswers, ZoneClient};
+use crate::zone_answers::{JudgedZone, ZoneAnswers, ZoneClient};
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error, log_warning, report};
@@ -33,27 +33,29 @@ pub(super) struct ZoneResult {
 impl ControlLoop<'_> {
     /// Carries out a command whose client came with it.
     pub(super) fn handle_zone_command(&mut self, command: ZoneCommand, descriptors: IncomingFds) {
-        let (mut requester, mut changes, mut reports) = (None, None, Vec::new());
+        let (mut requester, mut changes, mut report) = (None, None, None);
         for (kind, descriptor) in descriptors {
             match kind {
                 FdKind::Requester => requester = Some(descriptor),
                 FdKind::ZoneChanges => changes = Some(descriptor),
-                FdKind::AgentReport => reports = AgentReport::from_memfd(descriptor).map_or(Vec::new(), |it| it.zones),
+                FdKind::AgentReport => {
+                    report = AgentReport::from_memfd(descriptor).ok().and_then(|it| it.zones.into_iter().next())
+                }
                 _ => {}
             }
         }
         match requester.map(Connection::from_fd) {
-            Some(Ok(connection)) => self.answer_zone_command(command, changes, reports, ZoneClient::new(connection)),
+            Some(Ok(connection)) => self.answer_zone_command(command, changes, report, ZoneClient::new(connection)),
             _ => log_warning(&format!("ignoring the command {command:?}, which came without a client")),
         }
     }
 
-    /// `changes` come with the command to load a zone, and what the agent reports with those that show zones.
+    /// `changes` come with the command to load a zone, and what the agent reports with that for the status of a zone.
     pub(super) fn answer_zone_command(
         &mut self,
         command: ZoneCommand,
         changes: Option<OwnedFd>,
-        reports: Vec<ZoneReport>,
+        report: Option<ZoneReport>,
         client: ZoneClient,
     ) {
         let (ZoneCommand::Reload { zone, .. }
@@ -61,13 +63,13 @@ impl ControlLoop<'_> {
         | ZoneCommand::Show { zone, .. }
         | ZoneCommand::Export { zone }) = &command
         else {
-            return self.answer(command, None, reports, client);
+            return self.answer(command, None, report, client);
         };
         match DomainName::parse(zone) {
             Err(problem) => client.finish(Err(&problem.to_string())),
             Ok(name) => match command {
                 ZoneCommand::Reload { is_forced, .. } => self.reload_zone(name, is_forced, changes, client),
-                command => self.answer(command, Some(name), reports, client),
+                command => self.answer(command, Some(name), report, client),
             },
         }
     }
@@ -211,15 +213,23 @@ impl ControlLoop<'_> {
     }
 
     /// Answers on a new thread.
-    fn answer(&mut self, command: ZoneCommand, name: Option<DomainName>, reports: Vec<ZoneReport>, client: ZoneClient) {
+    fn answer(
+        &mut self,
+        command: ZoneCommand,
+        name: Option<DomainName>,
+        report: Option<ZoneReport>,
+        client: ZoneClient,
+    ) {
         // One reference is that of this thread.
         if Arc::strong_count(&self.answers) > ANSWERS_MAX {
             return client.finish(Err("too many answers are being written; try again later"));
         }
         let challenges = self.challenges.names().cloned().collect();
+        let service_state = self.service_state();
+        let states = self.state.load_status.zones.iter().map(|zone| JudgedZone::new(zone, &service_state));
         let answers = ZoneAnswers {
             zones: self.server.zones(),
-            states: self.state.load_status.zones.clone(),
+            states: states.collect(),
             challenges,
             transfers: Arc::clone(&self.state.outgoing_transfers),
         };
@@ -228,10 +238,10 @@ impl ControlLoop<'_> {
         let run = move || {
             let _running = running;
             match (command, name) {
-                (ZoneCommand::Status { .. }, Some(name)) => answers.status(&name, sources, reports.first(), client),
+                (ZoneCommand::Status { .. }, Some(name)) => answers.status(&name, sources, report.as_ref(), client),
                 (ZoneCommand::Show { rrtype, .. }, Some(name)) => answers.show(&name, rrtype.as_deref(), client),
                 (ZoneCommand::Export { .. }, Some(name)) => answers.export(&name, client),
-                (ZoneCommand::List { is_json }, _) => answers.list(is_json, &reports, client),
+                (ZoneCommand::List { is_json }, _) => answers.list(is_json, client),
                 _ => {}
             }
         };

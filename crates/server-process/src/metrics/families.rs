@@ -76,6 +76,8 @@ families! {
     Gauge sanderling_processes [state]: "Server processes that start, serve, and drain.";
     Gauge sanderling_workers []: "Workers of the server process.";
     Counter sanderling_restarts []: "Restarts of the server process after it had exited or hung.";
+    Gauge sanderling_process_running [process]: "1 if the supervisor, and the agent and the keeper of private keys where the configuration needs them, run; otherwise 0.";
+    Counter sanderling_agent_restarts []: "Restarts of the agent.";
     Counter sanderling_keeper_restarts []: "Restarts of the keeper of private keys.";
     Counter sanderling_keeper_signatures []: "Signatures of handshakes by the keeper of private keys.";
     Counter sanderling_keeper_zone_signatures []: "Signatures of records of zones by the keeper of private keys.";
@@ -131,15 +133,16 @@ families! {
     Histogram sanderling_dns_reply_size_bytes ("bytes") [transport] "*": "Sizes of DNS replies.";
     Counter sanderling_zone_queries [zone] "*": "DNS queries that were answered from a zone.";
 
-    Gauge sanderling_sites [state]: "Sites in service, in service with an earlier directory, and unavailable.";
-    Gauge sanderling_zones [state]: "Zones in service, in service with an earlier version, and unavailable.";
+    Gauge sanderling_sites [state]: "Sites by how they are served: all other states than served are problems.";
+    Gauge sanderling_zones [state]: "Zones by how they are served: all other states than served are problems.";
+    Gauge sanderling_certificates [state]: "Certificates by how they are served: all other states than served are problems.";
     Gauge sanderling_zone_serial [zone]: "The serial of the zone in service.";
     Gauge sanderling_zone_records [zone]: "Records of the zone in service.";
     Gauge sanderling_zone_loaded_timestamp_seconds ("seconds") [zone]: "When the zone in service was loaded, in seconds since 1970.";
     Gauge sanderling_zone_signatures_expire_timestamp_seconds ("seconds") [zone]: "When the first signature of the zone in service expires, in seconds since 1970; only of signed zones.";
-    Gauge sanderling_zone_load_failed [zone]: "1 if the current zone file has errors and is not in service.";
+    Gauge sanderling_zone_problem [zone]: "1 if the zone is in another state than served.";
     Gauge sanderling_certificate_not_after_timestamp_seconds ("seconds") [domain, file]: "When the certificate in service expires, in seconds since 1970.";
-    Gauge sanderling_certificate_load_failed [domain, file]: "1 if the current files have errors and are not in service.";
+    Gauge sanderling_certificate_problem [domain, file]: "1 if the certificate is in another state than served.";
     Gauge sanderling_certificate_name_missing [domain, file, name]: "1 for each name of the domain that no certificate of it in service is valid for.";
     Counter sanderling_log_lines [log, result]: "Lines of the logs of requests, and dnstap messages, that were written, and dropped.";
 }

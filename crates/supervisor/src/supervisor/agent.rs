@@ -14,8 +14,8 @@ use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{Authority, Config, lookup_user};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::{
-    Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, OutgoingFds, RETRY_INTERVAL,
-    Received, ZoneCommand, handover,
+    Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, OutgoingFds, ProcessSupervision,
+    RETRY_INTERVAL, Received, ZoneCommand, handover,
 };
 use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
@@ -54,6 +54,10 @@ pub(super) struct Agent {
     /// The last challenges and their number, for the next server process.
     challenges: Option<(u64, OwnedFd)>,
     pub(super) report: Option<AgentReport>,
+    /// What of the report is not as it should be.
+    problems: AgentReport,
+    /// Whether the serving process has `problems`.
+    are_problems_sent: bool,
     /// Why there is no agent that works.
     problem: Option<String>,
     /// What of it is in the log: the same is not written again until an agent has worked.
@@ -84,6 +88,8 @@ impl Default for Agent {
             waiting: Vec::new(),
             challenges: None,
             report: None,
+            problems: AgentReport::default(),
+            are_problems_sent: false,
             problem: None,
             logged_problem: None,
             reporter: None,
@@ -122,6 +128,25 @@ impl Agent {
     /// Whether the report is of an agent that has ended, while the next one has not reported yet.
     pub(super) fn is_report_old(&self) -> bool {
         self.report.is_some() && self.reporter != self.pid()
+    }
+
+    /// `is_needed` is whether the configuration needs an agent.
+    pub(super) fn supervision(&self, is_needed: bool) -> ProcessSupervision {
+        let is_running = self.process.is_some() && self.problem.is_none();
+        ProcessSupervision { is_needed, is_running, restarts: self.restart_count() }
+    }
+
+    fn set_report(&mut self, report: Option<AgentReport>) {
+        let problems = report.as_ref().map(AgentReport::problems).unwrap_or_default();
+        self.are_problems_sent &= self.problems == problems;
+        (self.report, self.problems) = (report, problems);
+    }
+
+    /// What of the report is not as it should be, for the serving process, unless it has that already. `is_new` is
+    /// whether the process has nothing yet.
+    pub(super) fn problems_to_send(&mut self, is_new: bool) -> Option<&AgentReport> {
+        let is_sent = std::mem::replace(&mut self.are_problems_sent, true) && !is_new;
+        (!is_sent).then_some(&self.problems)
     }
 
     /// Why there is no agent that works, if it has failed.
@@ -238,7 +263,8 @@ impl Supervisor {
         if !is_current {
             self.agent.kill();
             self.agent.config = Some(Arc::clone(&needed));
-            (self.agent.report, self.agent.problem) = (None, None);
+            self.agent.set_report(None);
+            self.agent.problem = None;
             self.agent.start_at = needed.needs_agent().then(Instant::now);
         }
         let is_due = self.agent.start_at.is_some_and(|at| Instant::now() >= at);
@@ -308,7 +334,8 @@ impl Supervisor {
                 }
                 (Event::AgentReport, Some(file)) => match AgentReport::from_memfd(file) {
                     Ok(report) => {
-                        (self.agent.report, self.agent.reporter) = (Some(report), self.agent.pid());
+                        self.agent.set_report(Some(report));
+                        self.agent.reporter = self.agent.pid();
                         (self.agent.problem, self.agent.logged_problem) = (None, None);
                     }
                     Err(error) => log_error(&format!("the agent sends a malformed report: {}", error_text(&error))),
@@ -517,7 +544,8 @@ fn has_same_agent(one: &Config, other: &Config) -> bool {
         && one.signed_zones == other.signed_zones
         && files(one) == files(other)
         && one.limits == other.limits
-        && (&one.derived, &one.https_listen, &one.resolvers) == (&other.derived, &other.https_listen, &other.resolvers)
+        && (&one.derived, &one.https_listen, &one.resolvers, one.has_no_resolvers)
+            == (&other.derived, &other.https_listen, &other.resolvers, other.has_no_resolvers)
 }
 
 #[cfg(test)]

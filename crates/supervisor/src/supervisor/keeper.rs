@@ -14,7 +14,8 @@ use sanderling_config::{Config, ConfigSource, SignedZone};
 use sanderling_ipc::secrets::{NoCertificate, PassedCertificate, certificates_to_memfd};
 use sanderling_ipc::signing::SigningCounts;
 use sanderling_ipc::{
-    Command, Connection, Event, FdKind, IncomingFds, KeeperSupervision, Message, OutgoingFds, Received, handover,
+    Command, Connection, Event, FdKind, IncomingFds, KeeperSupervision, Message, OutgoingFds, ProcessSupervision,
+    Received, handover,
 };
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::process::ProcessHandle;
@@ -122,9 +123,15 @@ impl Keeper {
         self.process.as_ref().map(|process| process.handle.pid())
     }
 
-    pub(super) fn supervision(&self) -> KeeperSupervision {
+    /// `is_needed` is whether the configuration needs a keeper.
+    pub(super) fn supervision(&self, is_needed: bool) -> KeeperSupervision {
         let counts = self.process.as_ref().map(|process| process.counts).unwrap_or_default();
-        KeeperSupervision { restarts: self.backoff.restart_count, counts: self.counts_before.plus(&counts) }
+        let process = ProcessSupervision {
+            is_needed,
+            is_running: self.process.as_ref().is_some_and(|process| !process.lacks_zone_keys),
+            restarts: self.backoff.restart_count,
+        };
+        KeeperSupervision { process, counts: self.counts_before.plus(&counts) }
     }
 
     /// Has the keeper hold the keys of `certificates`, and starts it if it does not run. What a server process gets:
@@ -435,7 +442,7 @@ impl Supervisor {
         };
         let (pid, lifetime) = (process.handle.pid(), process.started_at.elapsed());
         self.handle_keeper_events();
-        self.keeper.counts_before = self.keeper.supervision().counts;
+        self.keeper.counts_before = self.keeper.supervision(true).counts;
         self.keeper.process = None;
         if self.lifecycle.is_stopping() {
             return;

@@ -55,10 +55,10 @@ impl Supervisor {
                     control.send_stdout(request.client, &text);
                 }
             }
-            Event::Done { .. } => {
+            Event::Done { is_success } => {
                 let index = self.status_requests.iter().position(|request| request.generation == generation);
                 if let Some(request) = index.and_then(|index| self.status_requests.remove(index)) {
-                    self.finish_status(request.client, request.format);
+                    self.finish_status(request.client, request.format, is_success);
                 }
             }
             Event::ZonesKept { replaces_all } => self.keep_zones(descriptors, replaces_all),

@@ -4,10 +4,12 @@ use super::certificates::when;
 use super::{Requester, StatusRequest, Supervisor};
 use crate::phase::Phase;
 use sanderling_config::ConfigSource;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::log_error;
 use sanderling_ipc::agent::{AgentReport, AliasReport, FailingNameReport, NotifyOutcome, NotifyReport};
 use sanderling_ipc::control_socket::ClientId;
 use sanderling_ipc::signing::Refusal;
-use sanderling_ipc::{Command, KeeperSupervision, StatusFormat, Supervision};
+use sanderling_ipc::{Command, FdKind, KeeperSupervision, StatusFormat, Supervision};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -83,6 +85,8 @@ struct ProcessSummary {
 impl Supervisor {
     /// Sends a client the status of the supervisor, and has the serving process send its own.
     pub(super) fn begin_status(&mut self, client: ClientId, format: StatusFormat) {
+        // What the process judges is what this status says.
+        self.send_supervision();
         let status = self.status();
         let text = match format {
             StatusFormat::Text | StatusFormat::Verbose => self.to_text(&status),
@@ -103,26 +107,34 @@ impl Supervisor {
                 self.status_requests.push_back(StatusRequest { client, format, generation });
             }
             None => {
-                let text = match format {
-                    StatusFormat::Json => "null}\n",
+                let (text, is_good) = match format {
+                    StatusFormat::Json => ("null}\n", false),
                     StatusFormat::Metrics => {
                         return self.reply(Requester::Client(client), Err("no server process running"));
                     }
-                    StatusFormat::Text | StatusFormat::Verbose if self.lifecycle.is_stopping() => "",
-                    StatusFormat::Text | StatusFormat::Verbose => "no server process running\n",
+                    StatusFormat::Text | StatusFormat::Verbose if self.lifecycle.is_stopping() => ("", true),
+                    StatusFormat::Text | StatusFormat::Verbose => ("no server process running\n", false),
                 };
-                self.reply(Requester::Client(client), Ok(text));
+                self.end_answer(client, text, is_good);
             }
         }
     }
 
-    /// Ends the status after that of the serving process.
-    pub(super) fn finish_status(&mut self, client: ClientId, format: StatusFormat) {
+    /// Ends the status after that of the serving process, which says whether all is served as the configuration says.
+    pub(super) fn finish_status(&mut self, client: ClientId, format: StatusFormat, is_good: bool) {
         let end = match format {
             StatusFormat::Text | StatusFormat::Verbose | StatusFormat::Metrics => "",
             StatusFormat::Json => "}\n",
         };
-        self.reply(Requester::Client(client), Ok(end));
+        let is_good = format == StatusFormat::Metrics || is_good && self.logs.problems().next().is_none();
+        self.end_answer(client, end, is_good);
+    }
+
+    fn end_answer(&mut self, client: ClientId, text: &str, is_success: bool) {
+        if let Some(control) = &mut self.control {
+            control.send_stdout(client, text);
+            control.finish(client, is_success);
+        }
     }
 
     fn status(&self) -> SupervisorStatus {
@@ -159,11 +171,11 @@ impl Supervisor {
                 is_report_old: self.agent.is_report_old(),
             }),
             keeper: self.active.config.has_keeper().then(|| {
-                let KeeperSupervision { restarts, counts } = self.keeper.supervision();
+                let KeeperSupervision { process, counts } = self.keeper.supervision(true);
                 let refused = Refusal::ALL.map(Refusal::name).into_iter().zip(counts.refused).collect();
                 KeeperStatus {
                     pid: self.keeper.pid(),
-                    restarts,
+                    restarts: process.restarts,
                     signatures: counts.signatures,
                     zone_signatures: counts.zone_signatures,
                     refused,
@@ -172,7 +184,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells the serving process what has changed of its metrics.
+    /// Tells the serving process what has changed of what it has for its status and metrics.
     pub(super) fn send_supervision(&mut self) {
         let count = |phase| self.processes.iter().filter(|process| process.phase() == phase).count() as u64;
         let mut supervision = Supervision {
@@ -182,16 +194,26 @@ impl Supervisor {
             restarts: self.backoff.restart_count,
             reloads: self.reload_counts,
             cut_off: self.cut_off_count,
-            keeper: self.keeper.supervision(),
+            agent: self.agent.supervision(self.active.config.needs_agent()),
+            keeper: self.keeper.supervision(self.active.config.has_keeper()),
         };
         let Some(generation) = self.serving_process().map(|process| process.generation) else { return };
-        if self.sent_supervision.replace((generation, supervision)) == Some((generation, supervision)) {
+        let is_new = self.sent_supervision.is_none_or(|(to, _)| to != generation);
+        let problems = self.agent.problems_to_send(is_new).and_then(|problems| match problems.to_memfd() {
+            Ok(file) => Some((FdKind::AgentReport, file)),
+            Err(error) => {
+                log_error(&format!("cannot pass on what the agent reports: {}", error_text(&error)));
+                None
+            }
+        });
+        let is_sent = self.sent_supervision.replace((generation, supervision)) == Some((generation, supervision));
+        if is_sent && problems.is_none() {
             return;
         }
         // Another configuration comes with another count.
         supervision.loaded_at_unix_s = unix_s(self.active.read_at());
         if let Some(process) = self.serving_process() {
-            process.send(Command::Supervision(supervision), Vec::new());
+            process.send(Command::Supervision(supervision), problems.into_iter().collect());
         }
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Requester, Supervisor};
 use sanderling_config::diagnostic::error_text;
-use sanderling_ipc::agent::{AgentReport, ZoneReport};
+use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::{Command, FdKind, ZoneCommand};
 use std::os::fd::OwnedFd;
 
@@ -17,7 +17,9 @@ impl Supervisor {
             let read = Command::ReadZones { zones: vec![zone.clone()], forced_zones, is_success: true };
             return self.have_zones_read(requester, read);
         }
-        let report = self.zone_reports(&command);
+        // What the process judges is what the answer says.
+        self.send_supervision();
+        let report = self.zone_report(&command);
         let (Requester::Client(id), Some(control)) = (requester, &mut self.control) else { return };
         let client = control.client_fd(id).map(|fd| fd.try_clone_to_owned());
         match (self.serving_process(), client) {
@@ -35,15 +37,10 @@ impl Supervisor {
         }
     }
 
-    /// What the agent reports about the zones that the answer to a command shows: nothing while that is unknown.
-    fn zone_reports(&self, command: &ZoneCommand) -> Option<OwnedFd> {
-        let is_shown = |report: &&ZoneReport| match command {
-            ZoneCommand::Status { zone } => report.name == *zone,
-            ZoneCommand::List { .. } => report.signing.as_ref().is_some_and(|signing| signing.problem.is_some()),
-            _ => false,
-        };
-        let zones: Vec<_> = self.agent.report.as_ref()?.zones.iter().filter(is_shown).cloned().collect();
-        let report = AgentReport { zones, ..AgentReport::default() };
-        if report.zones.is_empty() { None } else { report.to_memfd().ok() }
+    /// What the agent reports about the zone whose status is asked for: nothing while that is unknown.
+    fn zone_report(&self, command: &ZoneCommand) -> Option<OwnedFd> {
+        let ZoneCommand::Status { zone: name } = command else { return None };
+        let zone = self.agent.report.as_ref()?.zones.iter().find(|zone| zone.name == *name)?;
+        AgentReport { zones: vec![zone.clone()], ..AgentReport::default() }.to_memfd().ok()
     }
 }

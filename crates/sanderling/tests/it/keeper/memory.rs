@@ -122,7 +122,7 @@ fn private_keys_of_zones_are_in_the_memory_of_the_keeper_alone() {
     for algorithm in ["ecdsap256sha256", "ed25519"] {
         let directory = TestDirectory::new();
         let config = format!(
-            "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\n\
+            "workers = 1\nstate = \"state\"\n[dns]\nresolvers = []\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\n\
              zone = \"example.com.zone\"\ndnssec = {{ algorithm = \"{algorithm}\", keys = \"ksk-zsk\" }}\n"
         );
         directory.write("sanderling.toml", config.as_bytes());
