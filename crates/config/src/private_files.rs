@@ -20,6 +20,22 @@ pub struct PrivateFile<'c> {
 }
 
 impl Config {
+    /// The files with secrets that the process which serves clients need not read: private keys and the like.
+    pub fn secret_files(&self) -> Vec<PrivateFile<'_>> {
+        let file = |kind, path, location| PrivateFile { kind, path, is_folder: false, location: Some(location) };
+        let mut files = Vec::new();
+        for certificate in self.certificates.iter().filter(|certificate| !certificate.is_automatic) {
+            files.push(file("private key", &certificate.key, &certificate.location));
+        }
+        let authorities = self.acme.iter().flat_map(|acme| &acme.authorities);
+        let accounts = authorities.filter_map(|authority| authority.external_account.as_ref());
+        files.extend(accounts.map(|account| file("key of an external account", &account.key_file, &account.location)));
+        files.extend(self.tsig_keys.iter().map(|key| file("TSIG secret file", &key.path, &key.location)));
+        let cookies = self.replies.cookie_secret_file.iter();
+        files.extend(cookies.map(|secret| file("cookie secret file", &secret.path, &secret.location)));
+        files
+    }
+
     /// The files that are not for the clients of a site, besides those in the state folder. They need not exist.
     pub fn private_files(&self) -> Vec<PrivateFile<'_>> {
         let file = |kind, path, location| PrivateFile { kind, path, is_folder: false, location: Some(location) };
@@ -40,15 +56,7 @@ impl Config {
         for rule in self.sites.iter().flat_map(|site| &site.options.rules.auth) {
             files.push(file("file of users", &rule.users_file, &rule.location));
         }
-        for certificate in self.certificates.iter().filter(|certificate| !certificate.is_automatic) {
-            files.push(file("private key", &certificate.key, &certificate.location));
-        }
-        let authorities = self.acme.iter().flat_map(|acme| &acme.authorities);
-        let accounts = authorities.filter_map(|authority| authority.external_account.as_ref());
-        files.extend(accounts.map(|account| file("key of an external account", &account.key_file, &account.location)));
-        files.extend(self.tsig_keys.iter().map(|key| file("TSIG secret file", &key.path, &key.location)));
-        let cookies = self.replies.cookie_secret_file.iter();
-        files.extend(cookies.map(|secret| file("cookie secret file", &secret.path, &secret.location)));
+        files.extend(self.secret_files());
         files.extend(self.zones.iter().map(|zone| file("zone file", &zone.file, &zone.location)));
         let folder = |kind, path, location| PrivateFile { kind, path, is_folder: true, location };
         files.extend(

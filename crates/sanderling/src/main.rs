@@ -51,9 +51,10 @@ fn run() -> Exit {
         Command::Agent { source, state } => sanderling_agent::run(&source, &state),
         Command::Keeper { source, state } => sanderling_keeper::run(&source, state.as_deref()),
         Command::RunOnRenew(command) => command.run(),
-        Command::Check(source, options) => {
-            sanderling_server_process::check(&source, options, sanderling_keeper::key_transfer::problems)
-        }
+        Command::Check(source, options) => sanderling_server_process::check(&source, options, |config, state| {
+            let of_folder = sanderling_supervisor::state_problem(config, state);
+            of_folder.into_iter().chain(sanderling_keeper::key_transfer::problems(config, state)).collect()
+        }),
         Command::Probe(options) => exit_of("probe", sanderling_probe::run(&options)),
         Command::Publish(publication) => exit_of("publish", publication.run()),
         Command::FolderZone(change) => exit_of(change.action.name(), change.run()),

@@ -4,8 +4,10 @@ use crate::access;
 use crate::certificate_state::CertificateState;
 use crate::certificates::Certificates;
 use crate::derived_checks;
+use crate::exposed_secrets;
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::loader::{Loaded, Loader, hash_seed};
+use crate::sandbox::Sandbox;
 use crate::signed_zone_checks;
 use crate::site_lint;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
@@ -31,14 +33,14 @@ pub struct CheckOptions {
     pub is_json: bool,
 }
 
-/// Checks the configuration of `source`, with its sites and zones. `key_problems` is what is wrong with the private keys
-/// of zones in the state folder.
+/// Checks the configuration of `source`, with its sites and zones. `state_problems` is what is wrong with the state
+/// folder and the private keys of zones there.
 pub fn check(
     source: &ConfigSource,
     options: CheckOptions,
-    key_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
+    state_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
 ) -> Exit {
-    let (diagnostics, summary) = match source.load().and_then(|config| load(&config, key_problems)) {
+    let (diagnostics, summary) = match source.load().and_then(|config| load(&config, state_problems)) {
         Ok((Loaded { mut errors, mut warnings, load_status, .. }, certificates, default_user)) => {
             errors.append(&mut warnings);
             (errors, summary(&load_status, &certificates, default_user))
@@ -129,13 +131,13 @@ fn json(diagnostics: &[Diagnostic]) -> String {
 /// it; also the name of that user if the configuration has none.
 fn load(
     config: &Config,
-    key_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
+    state_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
 ) -> Result<(Loaded, Vec<CertificateState>, Option<String>), Vec<Diagnostic>> {
     let user = lookup_user(config)?;
     let state_folder = config.state_folder(None);
     let missing_state_problem = config.missing_state_problem();
     let (certificates, certificate_problems) = load_certificates(config, state_folder.as_deref());
-    let zone_key_problems = state_folder.as_deref().map(|state| key_problems(config, state));
+    let problems_of_state = state_folder.as_deref().map(|state| state_problems(config, state));
     let secret_file = config.replies.cookie_secret_file.as_ref();
     let secret_problems = secret_file.and_then(|file| file.read().err().or_else(|| file.mode_problem()));
     let keys = config.tsig_keys.iter();
@@ -170,11 +172,12 @@ fn load(
     let state_problem = if switch_problem.is_none() { config.state_problem() } else { None };
     let mut loader = Loader::new();
     loader.set_user(name.clone());
+    let state_of_check = state_folder.clone();
     loader.set_state_folder(state_folder);
     let mut loaded = loader.load(config, &[]);
     let mut problems = certificate_problems;
     problems.extend(secret_problems);
-    problems.extend(zone_key_problems.into_iter().flatten());
+    problems.extend(problems_of_state.into_iter().flatten());
     problems.extend(missing_state_problem);
     problems.extend(key_problems);
     problems.extend(account_problems);
@@ -200,12 +203,26 @@ fn load(
     loaded.warnings.extend(with_secondaries.filter_map(SignedZone::risk_with_secondaries));
     loaded.warnings.extend(signed_zone_checks::risks(config, &loaded.snapshot));
     loaded.warnings.extend(config.state.iter().flat_map(|state| config.abandoned_signatures(state)));
+    let is_server_user = switch_problem.is_none() && effective_uid() != 0;
     loaded.warnings.extend(switch_problem);
     let ports: Vec<u16> = config.http_listen.iter().chain(&config.https_listen).map(SocketAddr::port).collect();
     for (site, opened) in config.sites.iter().zip(loaded.snapshot.sites.all()) {
         loaded.warnings.extend(site_lint::lint(opened, &site.document_root, &ports, &site.location, &config.limits));
     }
+    // The last: afterwards this process can read nothing else.
+    if is_server_user {
+        loaded.warnings.extend(exposed_to_server(config, &loader, state_of_check.as_deref()));
+    }
     Ok((loaded, certificates, name.filter(|_| config.user_and_group.is_none())))
+}
+
+/// The secrets that a server process of this user could read: this process becomes one.
+fn exposed_to_server(config: &Config, loader: &Loader, state: Option<&Path>) -> Vec<Diagnostic> {
+    match Sandbox::enter_for_check(config, loader.zone_directories()) {
+        Ok(()) => exposed_secrets::warnings(config, state),
+        // The start of the server reports it.
+        Err(_) => Vec::new(),
+    }
 }
 
 /// The certificates, and what is wrong with them. Those that the server requests are read from the state folder, if

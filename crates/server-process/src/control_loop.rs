@@ -93,6 +93,8 @@ pub(crate) struct ProcessState {
     /// What the supervisor has counted, for the metrics; it is kept when the supervisor is lost.
     pub(crate) supervision: Supervision,
     pub(crate) sandbox: Sandbox,
+    /// Secrets that this process could read.
+    pub(crate) exposed_secrets: Vec<Diagnostic>,
     pub(crate) own_pidfd: OwnedFd,
 }
 
@@ -564,6 +566,7 @@ impl<'s> ControlLoop<'s> {
             started_at: self.started_at,
             worker_count: self.state.config.worker_count,
             reload_count: self.reload_count,
+            exposed_secrets: &self.state.exposed_secrets,
         });
         let text = match format {
             StatusFormat::Json => status.to_json(),

@@ -27,6 +27,7 @@ mod users_files;
 mod client_policy;
 mod access;
 mod exposed_files;
+mod exposed_secrets;
 mod site_lint;
 mod signed_zone_checks;
 mod limit_log;

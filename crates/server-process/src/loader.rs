@@ -218,6 +218,11 @@ impl Loader {
         self.state_folder = state_folder;
     }
 
+    /// The state folder that is used.
+    pub(crate) fn state_folder(&self) -> Option<&Path> {
+        self.state_folder.as_deref()
+    }
+
     /// From the next load on, this is what the agent has derived.
     pub(crate) fn set_derived(&mut self, derived: Arc<DerivedSet>) {
         self.derived = derived;

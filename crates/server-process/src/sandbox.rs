@@ -30,6 +30,24 @@ impl Sandbox {
         user: Option<User>,
     ) -> io::Result<Sandbox> {
         let layer = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
+        let layers = Sandbox::enter_layers(config, zone_directories, layer)?;
+        Ok(Sandbox { layers, user: user.map(|user| user.name) })
+    }
+
+    /// Has this process read what one that serves `config` can read, and nothing else; with all of its system calls.
+    ///
+    /// # Errors
+    /// The kernel refuses a layer that it supports.
+    pub(crate) fn enter_for_check(config: &Config, zone_directories: BTreeSet<PathBuf>) -> io::Result<()> {
+        Sandbox::enter_layers(config, zone_directories, Layer::Disabled).map(drop)
+    }
+
+    /// `seccomp` is whether system calls are restricted.
+    fn enter_layers(
+        config: &Config,
+        zone_directories: BTreeSet<PathBuf>,
+        seccomp: Layer,
+    ) -> io::Result<sandbox::Sandbox> {
         // Directories instead of files, which an editor may replace by others. Each once: thousands of zones may be in
         // one directory. One that cannot be opened concerns its own site or zones alone.
         let mut paths = zone_directories;
@@ -42,8 +60,8 @@ impl Sandbox {
         paths.extend(link_targets.map(|(path, _)| path.clone()));
         // One at a time: they need more descriptors together than may be left.
         let readable_fds = paths.iter().filter_map(|path| with_second_try(|| Directory::open(path)).ok());
-        let sandbox_config = SandboxConfig { readable_fds, landlock: layer, seccomp: layer };
-        Ok(Sandbox { layers: sandbox::enter(sandbox_config)?, user: user.map(|user| user.name) })
+        let landlock = if config.sandbox { Layer::Enabled } else { Layer::Disabled };
+        sandbox::enter(SandboxConfig { readable_fds, landlock, seccomp })
     }
 
     /// Whether this process can read only in the directories that existed when it entered the sandbox.

@@ -172,7 +172,7 @@ impl<'s> ServiceState<'s> {
 
     pub(crate) fn site(&self, site: &SiteState) -> SiteCondition {
         match (&site.service, &site.problem) {
-            (SiteService::Unavailable, _) => SiteCondition::Unavailable,
+            (SiteService::Unavailable | SiteService::LeftOut, _) => SiteCondition::Unavailable,
             (SiteService::Unreadable, _) => SiteCondition::Unreadable,
             (SiteService::Kept(_), _) => SiteCondition::Kept,
             (SiteService::Current, Some(_)) => SiteCondition::Incomplete,

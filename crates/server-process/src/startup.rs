@@ -4,6 +4,7 @@ use crate::access;
 use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
 use crate::client_policy::set_client_policies;
 use crate::control_loop::{ControlLoop, ProcessState};
+use crate::exposed_secrets;
 use crate::kept_zones::KeptZones;
 use crate::loader::{Loaded, Loader};
 use crate::mail_policies::mail_policies;
@@ -219,6 +220,8 @@ impl Inherited {
         }
         let sandbox = Sandbox::enter(&config, loader.zone_directories(), user).map_err(|error| self.fail(error))?;
         report(&access::missing_pages(&config, &snapshot));
+        let exposed_secrets = exposed_secrets::warnings(&config, loader.state_folder());
+        report(&exposed_secrets);
         if sandbox.restricts_directories() {
             loader.restrict_directories();
         }
@@ -256,6 +259,7 @@ impl Inherited {
             metrics_listener,
             supervision: Supervision::default(),
             sandbox,
+            exposed_secrets,
             own_pidfd,
         };
         Ok(Prepared { state, snapshot, https_port, socket_sets, signals })

@@ -4,6 +4,7 @@ use crate::certificate_state::CertificateState;
 use crate::load_status::{FolderState, LoadStatus, ReleaseState, SiteService, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
 use crate::service_state::{Condition, ServiceState, ZoneCondition};
+use sanderling_config::diagnostic::Diagnostic;
 use sanderling_config::{LogKind, ZoneOrigin};
 use sanderling_http::HttpDate;
 use sanderling_os::features::FEATURES;
@@ -68,6 +69,8 @@ pub(crate) struct ProcessStatus<'d> {
     /// What is not served as the configuration says.
     problems: Vec<String>,
     reloads_in_place: u64,
+    /// Secrets that the process could read, although it needs none.
+    exposed_secrets: Vec<String>,
     /// The user that the process has switched to.
     user: Option<String>,
     sandbox: String,
@@ -118,6 +121,7 @@ pub(crate) struct StatusParts<'d> {
     pub(crate) started_at: SystemTime,
     pub(crate) worker_count: usize,
     pub(crate) reload_count: u64,
+    pub(crate) exposed_secrets: &'d [Diagnostic],
 }
 
 #[derive(Serialize)]
@@ -174,6 +178,7 @@ impl<'d> ProcessStatus<'d> {
             state: state_text(&status),
             problems: service_state.problems(load_status, certificates, &failed_logs),
             reloads_in_place: parts.reload_count,
+            exposed_secrets: parts.exposed_secrets.iter().map(ToString::to_string).collect(),
             user: sandbox.user.clone(),
             sandbox: sandbox.layers.to_string(),
             features: FEATURES.iter().map(|feature| (feature.name(), feature.selected_name())).collect(),
@@ -241,6 +246,7 @@ impl<'d> ProcessStatus<'d> {
         line("reloads", format!("{} without a new process", self.reloads_in_place));
         line("user", self.user.clone().unwrap_or_else(|| "unchanged".to_owned()));
         line("sandbox", self.sandbox.clone());
+        self.exposed_secrets.iter().for_each(|secret| line("WARNING", secret.clone()));
         line("features", joined(self.features.iter().map(|(name, variant)| format!("{name}={variant}")), " "));
         let files = &self.open_files;
         line(

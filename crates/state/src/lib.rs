@@ -46,6 +46,8 @@ pub const FOLDERS: [&str; 12] = [
 ];
 const VERSION_FILE: &str = "version";
 const LOCK_FILE: &str = "lock";
+/// What is in the state folder besides [`FOLDERS`]. The keeper owns the keys of zones.
+const OTHERS: [&str; 3] = [VERSION_FILE, LOCK_FILE, "keys"];
 /// Where other programs find certificates, below the folder.
 pub const CERTIFICATES: &str = "certificates";
 const GENERATIONS: &str = "generations";
@@ -55,6 +57,8 @@ pub const CHAIN_FILE: &str = "fullchain.pem";
 pub const KEY_FILE: &str = "privkey.pem";
 /// Bytes of the largest file.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Files and folders whose owner is checked before the folder is used.
+const CHECKED_ENTRIES_MAX: usize = 1_000_000;
 /// What is written until it is renamed begins so.
 const TEMPORARY: &str = ".new-";
 
@@ -73,6 +77,18 @@ impl fmt::Display for StateError {
 }
 
 impl std::error::Error for StateError {}
+
+impl StateError {
+    /// What is wrong.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// What to do; empty if that is unknown.
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
+}
 
 fn problem(problem: String, remedy: impl Into<String>) -> StateError {
     StateError { problem, remedy: remedy.into() }
@@ -117,6 +133,83 @@ pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError>
         return Err(problem(message, format!("give it to the user that serves: chown -R {user} {}", path.display())));
     }
     Ok(())
+}
+
+/// Whether what is in the folder at `path` is of `user` and of this version: a restored copy may not be. A folder that
+/// cannot be reached or written is another matter: it may be there and writable later.
+///
+/// # Errors
+/// What is wrong, and what to do.
+pub fn check(path: &Path, user: u32) -> Result<(), StateError> {
+    if !fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
+        return Ok(());
+    }
+    let mut left = CHECKED_ENTRIES_MAX;
+    check_owner(path, path, user, &mut left)?;
+    let mut version = Vec::new();
+    match File::open(path.join(VERSION_FILE)).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut version)) {
+        Ok(_) => check_version(path, &version)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        // Root without the capability to read it: its owner can.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+        Err(error) => return Err(failed("read", &path.join(VERSION_FILE), &error)),
+    }
+    Ok(())
+}
+
+/// Whether `path`, which is `root` or below it, and all below it belong to `user`.
+fn check_owner(root: &Path, path: &Path, user: u32, left: &mut usize) -> Result<(), StateError> {
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        // Something else has removed it meanwhile.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed("reach", path, &error)),
+    };
+    let remedy = || format!("give all of it to the user that serves: chown -R {user} {}", root.display());
+    if metadata.uid() != user {
+        return Err(problem(format!("{} belongs to user {}", path.display(), metadata.uid()), remedy()));
+    }
+    if !metadata.is_dir() || *left == 0 {
+        return Ok(());
+    }
+    if metadata.mode() & 0o700 != 0o700 {
+        let message = format!("{} has a mode without the rights of its owner", path.display());
+        return Err(problem(message, format!("set it: chmod -R u+rwX {}", root.display())));
+    }
+    let found = match fs::read_dir(path) {
+        Ok(found) => found,
+        // Root without the capability to read it: its owner can.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
+        Err(error) => return Err(failed("read", path, &error)),
+    };
+    for entry in found {
+        let entry = entry.map_err(|error| failed("read", path, &error))?;
+        // Other programs have files there too, such as `lost+found`.
+        if path == root
+            && !entry.file_name().to_str().is_some_and(|name| FOLDERS.contains(&name) || OTHERS.contains(&name))
+        {
+            continue;
+        }
+        *left = left.saturating_sub(1);
+        check_owner(root, &entry.path(), user, left)?;
+    }
+    Ok(())
+}
+
+/// Whether this program knows the version in `text`, of the folder at `path`.
+fn check_version(path: &Path, text: &[u8]) -> Result<(), StateError> {
+    let path = path.display();
+    match str::from_utf8(text).ok().and_then(|text| text.trim().parse::<u32>().ok()) {
+        Some(VERSION) => Ok(()),
+        Some(version) => Err(problem(
+            format!("the state folder {path} has version {version}, and this program knows version {VERSION}"),
+            "use the later version of the program, or set `state` to another folder",
+        )),
+        None => Err(problem(
+            format!("{path} is not a state folder: its file `{VERSION_FILE}` is not a number"),
+            "set `state` to an empty folder",
+        )),
+    }
 }
 
 /// The state folder, locked.
@@ -164,18 +257,7 @@ impl StateFolder {
         let Some(text) = self.read(VERSION_FILE)? else {
             return self.write(VERSION_FILE, format!("{VERSION}\n").as_bytes());
         };
-        let path = self.root.display();
-        match str::from_utf8(&text).ok().and_then(|text| text.trim().parse::<u32>().ok()) {
-            Some(VERSION) => Ok(()),
-            Some(version) => Err(problem(
-                format!("the state folder {path} has version {version}, and this program knows version {VERSION}"),
-                "use the later version of the program, or set `state` to another folder",
-            )),
-            None => Err(problem(
-                format!("{path} is not a state folder: its file `{VERSION_FILE}` is not a number"),
-                "set `state` to an empty folder",
-            )),
-        }
+        check_version(&self.root, &text)
     }
 
     /// The path of the folder.

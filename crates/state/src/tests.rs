@@ -2,6 +2,31 @@
 
 use super::*;
 
+#[test]
+fn folder_of_another_user_version_or_mode_is_found_before_it_is_used() {
+    let folder = tempfile::tempdir().expect("created");
+    let path = folder.path().join("state");
+    let me = folder.path().metadata().expect("it exists").uid();
+    assert!(check(&path, me).is_ok(), "it can be created");
+    drop({
+        prepare(&path, None).expect("created");
+        let state = StateFolder::open(&path).expect("opened");
+        state.write("zones/a.test.zone", b"text").expect("written");
+        state
+    });
+    check(&path, me).expect("it can be used");
+    let error = check(&path, me + 1).expect_err("of another user").to_string();
+    assert!(error.contains("belongs to user") && error.contains("chown -R"), "{error}");
+    let mode = |mode| fs::set_permissions(path.join("zones"), fs::Permissions::from_mode(mode)).expect("changed");
+    mode(0o500);
+    let error = check(&path, me).expect_err("read-only").to_string();
+    assert!(error.contains("zones has a mode without the rights of its owner; set it: chmod"), "{error}");
+    mode(0o700);
+    fs::write(path.join(VERSION_FILE), "99\n").expect("written");
+    let error = check(&path, me).expect_err("a later version").to_string();
+    assert!(error.contains("has version 99, and this program knows version"), "{error}");
+}
+
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("it exists").mode() & 0o777
 }

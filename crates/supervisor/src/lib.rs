@@ -11,4 +11,4 @@ mod program;
 mod backoff;
 mod log_rotation;
 
-pub use supervisor::serve;
+pub use supervisor::{serve, state_problem};

@@ -15,6 +15,7 @@ mod zones;
 mod log_files;
 mod secrets;
 
+pub use agent::state_problem;
 pub use startup::serve;
 
 use self::agent::Agent;

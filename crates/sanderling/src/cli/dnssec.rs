@@ -51,10 +51,10 @@ Exit status: 0 if the rollover has begun, 1 if it has not, 2 for a wrong command
     },
     /// Sign a zone with new keys, whatever DS records the parent zone has
     ///
-    /// Before the first key of a zone is made, the server asks the parent zone for DS records. If it has some of another
-    /// key, as after the loss of the state folder, or cannot be asked, the zone is not signed. This command signs it all
-    /// the same. As long as the parent zone has other DS records, or resolvers have them in their caches, these refuse
-    /// all answers: use it if the DS records are gone, or if the parent zone has none.
+    /// Before the first key of a zone is made, the server asks the parent zone for DS records. If it has some of
+    /// another key, as after the loss of the state folder, or cannot be asked, the zone is not signed. This command
+    /// signs it all the same. As long as the parent zone has other DS records, or resolvers have them in their caches,
+    /// these refuse all answers: use it if the DS records are gone, or if the parent zone has none.
     #[command(after_help = "Example:
   sanderling dnssec new-keys example.com
 

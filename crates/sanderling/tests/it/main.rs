@@ -17,6 +17,7 @@ mod dns_options;
 mod dns_probes;
 mod dnstap;
 mod exposed_files;
+mod exposed_secrets;
 mod features;
 mod floods;
 mod http_differential;

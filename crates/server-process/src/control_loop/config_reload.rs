@@ -4,6 +4,7 @@
 use super::{ControlLoop, Finished, LoadResult};
 use crate::certificates::{LoadedSecrets, SecretDescriptors};
 use crate::client_policy::set_client_policies;
+use crate::exposed_secrets;
 use crate::kept_zones::NewSegment;
 use crate::loader::{Loaded, Loader};
 use crate::mail_policies::mail_policies;
@@ -160,7 +161,9 @@ impl ControlLoop<'_> {
 
     pub(super) fn apply(&mut self, config: Arc<Config>, config_text: OwnedFd, loaded: Loaded) {
         let Loaded { mut snapshot, load_status, changes, warnings, errors, watched_sites, .. } = loaded;
-        for diagnostics in [&errors, &warnings] {
+        let state = self.state.loader.as_ref().and_then(Loader::state_folder);
+        let exposed_secrets = exposed_secrets::warnings(&config, state);
+        for diagnostics in [&errors, &warnings, &exposed_secrets] {
             report(diagnostics);
             self.send_diagnostics(diagnostics);
         }
@@ -198,6 +201,7 @@ impl ControlLoop<'_> {
         self.state.config_text = config_text;
         self.state.load_status = load_status;
         self.state.watched_sites = watched_sites;
+        self.state.exposed_secrets = exposed_secrets;
         self.watch_sites();
         let certificates = &self.state.certificates;
         let mut text = changes.to_text();

@@ -9,7 +9,7 @@ use super::{Requester, Supervisor};
 use crate::backoff::Backoff;
 use crate::phase::Phase;
 use crate::program::{self, RUNNING};
-use sanderling_config::diagnostic::error_text;
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{Authority, Config, lookup_user};
 use sanderling_ipc::agent::AgentReport;
@@ -512,6 +512,19 @@ pub(super) fn no_request_reason(config: &Config) -> &'static str {
             "no certificates are requested: no domain has an automatic certificate; add a domain with `site`, or certificate = \"auto\""
         }
     }
+}
+
+/// That the state folder `state` is of another user than that of `config`, which needs it, or of another version of the
+/// program. Asked before anything is served: signed zones would get SERVFAIL, and certificates not be renewed.
+pub fn state_problem(config: &Config, state: &Path) -> Option<Diagnostic> {
+    if !config.needs_agent() {
+        return None;
+    }
+    // An unknown user is another error.
+    let user = lookup_user(config).ok()?.filter(|_| effective_uid() == 0).map_or(effective_uid(), |user| user.uid);
+    let error = sanderling_state::check(state, user).err()?;
+    let location = config.state_location.clone().unwrap_or(Location::File(state.to_owned()));
+    Some(Diagnostic::error(location, Problem::new(error.problem(), error.remedy())))
 }
 
 /// Creates the state folder, unless it exists.

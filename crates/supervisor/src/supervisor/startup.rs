@@ -2,6 +2,7 @@
 //! replaces, or from a server process without a supervisor.
 
 use super::agent::Agent;
+use super::agent::state_problem;
 use super::keeper::Keeper;
 use super::log_files::LogFiles;
 use super::renewal_commands::RenewalCommands;
@@ -135,6 +136,13 @@ fn start(
         log_warning(&format!(
             "there is no control socket, because XDG_RUNTIME_DIR is not set; set the key `control`; {WITHOUT_CONTROL}"
         ));
+    }
+    // A server process that serves already is not left without a supervisor.
+    if inherited.processes.is_empty()
+        && let Some(problem) = config.state_folder(state.as_deref()).and_then(|state| state_problem(&config, &state))
+    {
+        inherited.control.take().into_iter().for_each(ControlSocket::remove);
+        return Err(StartupError::BadConfiguration(vec![problem]));
     }
     let listeners = Listeners::bind(&config, &inherited.listeners).map_err(|error| {
         // One that was adopted still belongs to the server process.

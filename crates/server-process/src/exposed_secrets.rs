@@ -1,0 +1,40 @@
+//! Secrets of the operator that the process which serves clients could read, although it needs none of them: a private
+//! key beside zone files, the state folder below a site, and the like. Asked in the sandbox, by opening them.
+
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
+use sanderling_config::{Config, PrivateFile};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+
+const REMEDY: &str = "put it into a folder of its own, without zones, sites and files of users, or start as root with a key that only root \
+                      can read";
+
+/// A warning for each folder with secrets of `config` that this process can open, and for the state folder.
+pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic> {
+    let mut by_folder: BTreeMap<&Path, Vec<PrivateFile<'_>>> = BTreeMap::new();
+    for file in config.secret_files().into_iter().filter(|file| File::open(file.path).is_ok()) {
+        by_folder.entry(file.path.parent().unwrap_or(Path::new(""))).or_default().push(file);
+    }
+    let of_folder = |files: Vec<PrivateFile<'_>>| {
+        let first = files.first()?;
+        let others = match files.len() - 1 {
+            0 => String::new(),
+            1 => " and 1 other secret beside it".to_owned(),
+            others => format!(" and {others} other secrets beside it"),
+        };
+        let secret = format!("the {} `{}`{others}", first.kind, first.path.display());
+        Some(warning(first.location?.clone(), &secret))
+    };
+    let mut warnings: Vec<Diagnostic> = by_folder.into_values().filter_map(of_folder).collect();
+    if let Some(state) = state.filter(|state| config.uses_state_folder() && fs::read_dir(state).is_ok()) {
+        let location = config.state_location.clone().unwrap_or(Location::File(state.to_owned()));
+        warnings.push(warning(location, &format!("the state folder `{}` with all private keys", state.display())));
+    }
+    warnings
+}
+
+fn warning(location: Location, secret: &str) -> Diagnostic {
+    let message = format!("the process that serves clients can read {secret}");
+    Diagnostic::warning(location, Problem::new(message, REMEDY))
+}
