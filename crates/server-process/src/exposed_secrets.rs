@@ -24,17 +24,19 @@ pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic>
             others => format!(" and {others} other secrets beside it"),
         };
         let secret = format!("the {} `{}`{others}", first.kind, first.path.display());
-        Some(warning(first.location?.clone(), &secret))
+        Some(warning(first.location?.clone(), &secret, REMEDY))
     };
     let mut warnings: Vec<Diagnostic> = by_folder.into_values().filter_map(of_folder).collect();
     if let Some(state) = state.filter(|state| config.uses_state_folder() && fs::read_dir(state).is_ok()) {
         let location = config.state_location.clone().unwrap_or(Location::File(state.to_owned()));
-        warnings.push(warning(location, &format!("the state folder `{}` with all private keys", state.display())));
+        let secret = format!("the state folder `{}` with all private keys", state.display());
+        let remedy = "set `state` to a folder that is not below one with zones, sites or files of users";
+        warnings.push(warning(location, &secret, remedy));
     }
     warnings
 }
 
-fn warning(location: Location, secret: &str) -> Diagnostic {
+fn warning(location: Location, secret: &str, remedy: &str) -> Diagnostic {
     let message = format!("the process that serves clients can read {secret}");
-    Diagnostic::warning(location, Problem::new(message, REMEDY))
+    Diagnostic::warning(location, Problem::new(message, remedy))
 }

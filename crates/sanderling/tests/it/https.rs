@@ -461,8 +461,9 @@ fn check_reports_what_is_wrong_with_certificates() {
         ("all users can read the private key", "key.pem`; run chmod o-r"),
         ("c.pem`", "the certificate is not valid for www.c.example; request a certificate with this name"),
         ("none.pem`", "does not exist; create it or correct the path"),
+        ("key.pem`; put it into a folder of its own", "the process that serves clients can read the private key"),
     ];
-    assert!(wrong.errors.ends_with("2 errors, 2 warnings\n"), "{wrong}");
+    assert!(wrong.errors.ends_with("2 errors, 3 warnings\n"), "{wrong}");
     for (file, problem) in expected {
         assert!(wrong.errors.lines().any(|line| line.contains(file) && line.contains(problem)), "{problem}: {wrong}");
     }

@@ -88,7 +88,15 @@ fn check_tells_a_state_folder_that_the_user_cannot_write_and_reaches_the_control
         assert!(ended.code() == Some(1) && ended.errors.contains(expected), "{expected}: {ended}");
         assert!(!ended.errors.contains("control"), "{ended}");
     }
+    // Of root, the agent would not use it, whatever its mode.
     set_mode(&directory, "private/state", 0o777);
+    let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
+    assert!(
+        ended.code() == Some(1) && ended.errors.contains("private/state belongs to user 0; give all of it to"),
+        "{ended}"
+    );
+    let nobody = sanderling_os::user::User::lookup("nobody", None).expect("every system has it");
+    std::os::unix::fs::chown(directory.argument("private/state"), Some(nobody.uid), None).expect("ours");
     let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
     assert_eq!(ended.code(), Some(0), "{ended}");
 }
