@@ -30,7 +30,7 @@ impl ConfigBuilder<'_, '_> {
                     }
                     "groups" => groups = Some(entry),
                     "members_below" => {
-                        members_below = Some((entry.offset, self.read_names(entry, MEMBERS_BELOW_EXAMPLE)))
+                        members_below = Some((entry.offset, self.read_names(entry, MEMBERS_BELOW_EXAMPLE)));
                     }
                     "secondaries" => {
                         secondaries = Some(entry.offset);
