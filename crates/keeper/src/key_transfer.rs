@@ -125,13 +125,16 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
 pub fn problems(config: &Config, state: &Path) -> Vec<Diagnostic> {
     let keys = folder(state);
     let (mut problems, mut new_zones) = (Vec::new(), Vec::new());
+    let is_missing = match fs::read_dir(state) {
+        Ok(_) => false,
+        Err(error) if error.kind() == ErrorKind::NotFound => true,
+        // What is wrong with the folder is said elsewhere.
+        Err(_) => return problems,
+    };
     for zone in config.signed_zones.iter().filter(|zone| !zone.is_leaving) {
-        let file = state_file(state, &zone.apex);
         let error = |problem| Diagnostic::error(zone.location.clone(), Problem::new(problem, ""));
-        if fs::File::open(&file).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied) {
-            continue;
-        }
-        match read_state(&file) {
+        let of_zone = if is_missing { Ok(SigningState::default()) } else { read_state(state, &state_file(&zone.apex)) };
+        match of_zone {
             Ok(of_zone) if of_zone.keys.is_empty() => new_zones.push(zone),
             Ok(of_zone) => {
                 let read = of_zone.keys.public_keys().map(|key| keys.read_pkcs8(&zone.apex, key.id().0));

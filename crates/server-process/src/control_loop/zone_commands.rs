@@ -39,7 +39,7 @@ impl ControlLoop<'_> {
                 FdKind::Requester => requester = Some(descriptor),
                 FdKind::ZoneChanges => changes = Some(descriptor),
                 FdKind::AgentReport => {
-                    report = AgentReport::from_memfd(descriptor).ok().and_then(|it| it.zones.into_iter().next())
+                    report = AgentReport::from_memfd(descriptor).ok().and_then(|it| it.zones.into_iter().next());
                 }
                 _ => {}
             }
