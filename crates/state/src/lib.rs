@@ -20,6 +20,7 @@ mod copy;
 
 pub use copy::copy;
 
+use sanderling_os::directory::Directory;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
@@ -146,9 +147,10 @@ pub fn check(path: &Path, user: u32) -> Result<(), StateError> {
     }
     let mut left = CHECKED_ENTRIES_MAX;
     check_owner(path, path, user, &mut left)?;
-    let mut version = Vec::new();
-    match File::open(path.join(VERSION_FILE)).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut version)) {
-        Ok(_) => check_version(path, &version)?,
+    // The agent can write the folder, and this process may be root.
+    let file = Directory::open(path).and_then(|folder| folder.open_without_links(VERSION_FILE.as_bytes()));
+    match file.and_then(|file| file.read_all(FILE_BYTES_MAX)) {
+        Ok(version) => check_version(path, &version)?,
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         // Root without the capability to read it: its owner can.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
