@@ -1,6 +1,10 @@
 //! The clocks of the kernel, in the units that deadlines and dates have.
 
 use nix::time::{ClockId, clock_gettime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The last second of the year 9999: later times come from an error, or from another process that lies.
+pub const UNIX_SECONDS_MAX: u64 = 253_402_300_799;
 
 /// Seconds since 1970, from the coarse clock of the kernel: it lags by up to 10 ms and needs no system call.
 /// 0 if the clock is set to a time before.
@@ -23,4 +27,26 @@ pub fn monotonic_ms() -> u64 {
     // The clock is always there and never negative.
     clock_gettime(ClockId::CLOCK_MONOTONIC)
         .map_or(0, |time| time.tv_sec() as u64 * 1_000 + time.tv_nsec() as u64 / 1_000_000)
+}
+
+/// The time this many seconds after 1970, at most [`UNIX_SECONDS_MAX`]: sums and differences of such times do not
+/// overflow, wherever the number comes from.
+pub fn from_unix_seconds(unix_s: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(unix_s.min(UNIX_SECONDS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_of_any_number_of_seconds_can_be_computed_with() {
+        assert_eq!(from_unix_seconds(7), UNIX_EPOCH + Duration::from_secs(7));
+        for unix_s in [UNIX_SECONDS_MAX, u64::MAX] {
+            let time = from_unix_seconds(unix_s);
+            let since = time.duration_since(UNIX_EPOCH).expect("later");
+            assert_eq!(since, Duration::from_secs(UNIX_SECONDS_MAX));
+            assert!(time + since > time);
+        }
+    }
 }

@@ -4,6 +4,8 @@
 //! A segment has the texts of some zones, an index in JSON, and the length of the index in its last 8 bytes. A version
 //! in a later segment replaces that of the same zone in an earlier one, so that a reload writes only what has changed
 //! (docs/decisions/0021-last-good-zones.md).
+// Numbers come from other processes, which may lie.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
@@ -24,6 +26,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const NAME: &str = "zones";
 /// Bytes of the length of the index.
 const LENGTH_BYTES: u64 = 8;
+/// Bytes of an index: that of a million zones.
+const INDEX_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes of replaced versions that are always tolerated; above, no more than the current versions have.
 const DEAD_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -125,18 +129,18 @@ impl KeptZones {
             self.insert(self.segments.len(), entry);
         }
         self.segments.push(descriptor);
-        self.written_bytes += text_bytes;
+        self.written_bytes = self.written_bytes.saturating_add(text_bytes);
     }
 
     fn insert(&mut self, segment: usize, entry: IndexEntry) {
         self.forget(&entry.zone);
-        self.kept_bytes += entry.text_bytes();
+        self.kept_bytes = self.kept_bytes.saturating_add(entry.text_bytes());
         self.zones.insert(entry.zone.clone(), KeptZone { segment, entry });
     }
 
     fn forget(&mut self, zone: &str) -> bool {
         let removed = self.zones.remove(zone);
-        self.kept_bytes -= removed.as_ref().map_or(0, |kept| kept.entry.text_bytes());
+        self.kept_bytes = self.kept_bytes.saturating_sub(removed.as_ref().map_or(0, |kept| kept.entry.text_bytes()));
         removed.is_some()
     }
 
@@ -161,7 +165,7 @@ impl KeptZones {
         let mut offset = entry.offset;
         let files = entry.files.iter().map(|(path, length_bytes)| {
             let text = memfd::read_range(descriptor, offset, to_usize(*length_bytes)?)?;
-            offset += length_bytes;
+            offset = offset.saturating_add(*length_bytes);
             Ok((PathBuf::from(path), text))
         });
         files.collect()
@@ -183,10 +187,10 @@ impl KeptZones {
         if before.is_some_and(|entry| entry.hash == text.hash && entry.info.serial == info.serial) {
             return Ok(());
         }
-        let other_bytes = self.kept_bytes - before.map_or(0, IndexEntry::text_bytes);
-        let Some(content) = text.content.as_ref().filter(|content| other_bytes + content.len() as u64 <= bytes_max)
-        else {
-            self.unkept_count += 1;
+        let other_bytes = self.kept_bytes.saturating_sub(before.map_or(0, IndexEntry::text_bytes));
+        let fits = |content: &&Vec<u8>| other_bytes.saturating_add(content.len() as u64) <= bytes_max;
+        let Some(content) = text.content.as_ref().filter(fits) else {
+            self.unkept_count = self.unkept_count.saturating_add(1);
             return self.remove(apex);
         };
         let pending = self.pending()?;
@@ -240,9 +244,9 @@ impl KeptZones {
         let Some(pending) = self.pending.take() else { return Ok(None) };
         let text_bytes = pending.writer.length_bytes();
         let descriptor = pending.seal().inspect_err(|_| self.discard_pending())?;
-        self.written_bytes += text_bytes;
+        self.written_bytes = self.written_bytes.saturating_add(text_bytes);
         self.segments.push(Arc::new(descriptor));
-        let dead_bytes = self.written_bytes - self.kept_bytes;
+        let dead_bytes = self.written_bytes.saturating_sub(self.kept_bytes);
         let is_large = self.segments.len() >= KEPT_ZONES_FDS_MAX || dead_bytes > self.kept_bytes.max(DEAD_BYTES_MAX);
         let replaces_all = is_large && self.compact().is_ok();
         Ok(self.segments.last().map(|last| NewSegment { descriptor: Arc::clone(last), replaces_all }))
@@ -268,7 +272,7 @@ impl KeptZones {
 
 impl IndexEntry {
     fn text_bytes(&self) -> u64 {
-        self.files.iter().map(|(_, length_bytes)| length_bytes).sum()
+        self.files.iter().map(|(_, length_bytes)| *length_bytes).fold(0, u64::saturating_add)
     }
 }
 
@@ -295,12 +299,18 @@ fn read_index(segment: &OwnedFd) -> io::Result<(Index, u64)> {
     let length = memfd::read_range(segment, end, LENGTH_BYTES as usize)?;
     let index_bytes = u64::from_le_bytes(length.try_into().map_err(|_| malformed())?);
     let text_bytes = end.checked_sub(index_bytes).ok_or_else(malformed)?;
+    if index_bytes > INDEX_BYTES_MAX {
+        return Err(io::Error::other(format!("its index has {index_bytes} bytes")));
+    }
     let index: Index = serde_json::from_slice(&memfd::read_range(segment, text_bytes, to_usize(index_bytes)?)?)?;
     let is_within = |entry: &IndexEntry| {
         let mut lengths = entry.files.iter().map(|(_, length_bytes)| *length_bytes);
         lengths.try_fold(entry.offset, u64::checked_add).is_some_and(|end| end <= text_bytes)
     };
-    if index.entries.iter().all(is_within) { Ok((index, text_bytes)) } else { Err(malformed()) }
+    // No part of the text is that of two versions.
+    let all_bytes = index.entries.iter().map(IndexEntry::text_bytes).fold(0, u64::saturating_add);
+    let is_whole = index.entries.iter().all(is_within) && all_bytes <= text_bytes;
+    if is_whole { Ok((index, text_bytes)) } else { Err(malformed()) }
 }
 
 fn to_usize(length: u64) -> io::Result<usize> {
@@ -403,6 +413,31 @@ mod tests {
 
     #[test]
     fn memory_that_is_no_segment_is_ignored() {
+        // What another process may write into an index, and its end.
+        let segment = |text: &[u8], entries: &str, length: Option<u64>| {
+            let index = format!("{{\"entries\":[{entries}],\"removed\":[]}}");
+            let length = length.unwrap_or(index.len() as u64).to_le_bytes();
+            memfd::create(NAME, &[text, index.as_bytes(), &length].concat()).expect("created")
+        };
+        let entry = |numbers: &str, offset: u64, bytes: u64| {
+            format!(
+                "{{\"zone\":\"z0.example\",\"info\":{{\"serial\":1,{numbers},\"ends_with_newline\":true}},\"hash\":1,\"offset\":{offset},\"files\":[[\"a\",{bytes}]]}}"
+            )
+        };
+        const NUMBERS: &str = "\"record_count\":3,\"loaded_at_unix_s\":5";
+        assert!(inherited(&[Arc::new(segment(b"text", &entry(NUMBERS, 0, 4), None))]).info(&apex(0)).is_some());
+        let overlapping = [entry(NUMBERS, 0, 4), entry(NUMBERS, 1, 3)].join(",");
+        for (entries, length) in [
+            (entry(NUMBERS, 0, u64::MAX), None),
+            (entry(NUMBERS, u64::MAX, 1), None),
+            (overlapping, None),
+            (entry("\"record_count\":-1,\"loaded_at_unix_s\":5", 0, 4), None),
+            (entry(NUMBERS, 0, 4), Some(0)),
+            (entry(NUMBERS, 0, 4), Some(u64::MAX)),
+        ] {
+            let kept = inherited(&[Arc::new(segment(b"text", &entries, length))]);
+            assert!(kept.segments.is_empty() && kept.zones.is_empty(), "{entries}");
+        }
         let fds = [&b""[..], b"short", &[0xff; 100], &[0; 100]].map(|content| memfd::create(NAME, content).unwrap());
         for descriptor in fds {
             let kept = inherited(&[Arc::new(descriptor)]);

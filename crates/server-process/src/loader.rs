@@ -7,6 +7,7 @@ mod derived_zones;
 mod one_site;
 mod one_zone;
 mod updated_zone;
+mod refused_version;
 mod catalog_zones;
 mod site_directories;
 
@@ -19,7 +20,6 @@ use crate::open_directories::{DescriptorLimit, DirectoryId, OpenDirectories};
 use crate::rules_files::{self, LoadedRules, RulesVersion};
 use crate::site_watcher::WatchedSite;
 use crate::users_files;
-use crate::zone_guard;
 use crate::zone_journals::{self, ChangedJournals, ZoneJournals};
 use crate::zone_updates::{self, UpdateFiles};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
@@ -28,18 +28,18 @@ use sanderling_config::{
     CATALOG_MEMBERS, CatalogRole, Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SIGNED_ZONES,
     SecondaryZone, Zone as ZoneConfig, ZoneFolder, ZoneListing, ZoneOrigin, stored_zone_file,
 };
-use sanderling_dns::difference::{LaterFile, MergeOutcome, Merged};
+use sanderling_dns::difference::LaterFile;
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
 use sanderling_http::PathTraits;
 use sanderling_ipc::derived::DerivedSet;
-use sanderling_os::clock::unix_seconds;
+use sanderling_os::clock::{from_unix_seconds, unix_seconds};
 use sanderling_os::directory::Directory;
 use sanderling_os::error::with_second_try;
 use sanderling_server::{EarlierFiles, ProtectionRules, Root, Site, SiteOptions, SiteRules, Sites, Snapshot};
 use sanderling_site_rules::{FileOptions, ProtectedPaths, RuleSet};
 use sanderling_zone_files::{
-    self as zone_files, AddedRecords, Denial, Derivations, Failure, MergedUpdates, PriorUpdates, ReadZone,
-    StoreRequest, ZoneDerivation, ZoneSources, ZoneUpdates,
+    self as zone_files, AddedRecords, Denial, Derivations, Failure, PriorUpdates, ReadZone, StoreRequest,
+    ZoneDerivation, ZoneSources, ZoneUpdates,
 };
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -49,8 +49,8 @@ use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, UNIX_EPOCH};
 
+use refused_version::Provenance;
 use site_directories::LeftOut;
 
 pub(crate) use catalog_zones::MemberChanges;
@@ -115,6 +115,8 @@ struct LoadedZone {
     last_good: Option<Arc<Zone>>,
     /// What is known of that version, or of that of an earlier process.
     info: Option<VersionInfo>,
+    /// Which of both.
+    provenance: Provenance,
     /// The files of that version; `None` if the zone must be read anyway.
     sources: Option<ZoneSources>,
     /// What was derived for that version.
@@ -638,6 +640,7 @@ impl LoadedZone {
         LoadedZone {
             last_good: None,
             info,
+            provenance: Provenance::Kept,
             sources: None,
             derivation,
             updates: None,
@@ -691,7 +694,7 @@ impl LoadedZone {
         let result = match result {
             Ok(read) => {
                 let info = VersionInfo::new(&read.zone, &read.text);
-                match self.refusal(zone, &info, read.updates.as_ref(), context) {
+                match self.refusal(zone, &info, read.updates.as_ref(), context, report) {
                     Some(failure) => Err(failure),
                     None => Ok((read, info)),
                 }
@@ -719,6 +722,7 @@ impl LoadedZone {
                 }
                 self.sources = Some(sources);
                 self.derivation = Arc::clone(&context.derivation);
+                self.provenance = Provenance::Files;
                 self.serve(zone, good, added, info);
                 if let Some(held) = held {
                     self.hold_updates(zone_files::held_updates(&zone.apex, &zone.file, held), report);
@@ -746,36 +750,13 @@ impl LoadedZone {
             origin: zone.origin,
             serial: Some(info.serial),
             record_count: info.record_count,
-            loaded_at: Some(UNIX_EPOCH + Duration::from_secs(info.loaded_at_unix_s)),
-            signatures_expire_at: expiration.map(|unix_s| UNIX_EPOCH + Duration::from_secs(unix_s)),
+            loaded_at: Some(from_unix_seconds(info.loaded_at_unix_s)),
+            signatures_expire_at: expiration.map(from_unix_seconds),
             problem: None,
             added: Arc::new(added),
             updates: self.updates.as_ref().map(ZoneUpdates::state),
         });
         (self.last_good, self.info) = (Some(Arc::new(good)), Some(info));
-    }
-
-    /// Why a version with `info` must not replace the last good one.
-    fn refusal(
-        &mut self,
-        zone: &ZoneConfig,
-        info: &VersionInfo,
-        updates: Option<&MergedUpdates>,
-        context: &ZoneContext<'_>,
-    ) -> Option<Failure> {
-        // What a primary has, a secondary has.
-        if zone.origin.is_agent() || context.forced_zones.contains(&zone.apex) {
-            return None;
-        }
-        // A changed file that has been taken once stays.
-        let merged = updates.map(|updates| &updates.merged);
-        let held = merged.filter(|merged| merged.outcome == MergeOutcome::Applied).and_then(Merged::held);
-        let of_updates = held.map(|later| zone_files::held_updates(&zone.apex, &zone.file, later));
-        let guard = || zone_guard::refusal(zone, self.info.as_ref()?, info, context.limits);
-        let diagnostic = of_updates.or_else(guard)?;
-        // Without a version to serve instead, this one is better than none.
-        let failure = Failure { diagnostics: vec![diagnostic], denial: Denial::None };
-        self.restore(zone, context).then_some(failure)
     }
 
     /// Serves the version that an earlier process has kept, unless there is a later one; whether there is a good

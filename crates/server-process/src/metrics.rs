@@ -187,7 +187,7 @@ impl Metrics<'_> {
                 families.entry(name).or_default().push((labels, self.status.sum(counter)));
             }
         }
-        let cut_off = self.supervision.cut_off + self.status.sum(Counter::CutOff);
+        let cut_off = self.supervision.cut_off.saturating_add(self.status.sum(Counter::CutOff));
         families.entry("sanderling_http_responses_aborted").or_default().push((&["drain_timeout"], cut_off));
         families
             .entry("sanderling_limit_reached")

@@ -1,4 +1,6 @@
 //! Refuses a new version of a zone that is probably an accident. The operator can force it.
+// Numbers come from other processes, which may lie.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 use crate::kept_zones::VersionInfo;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
@@ -12,6 +14,17 @@ pub(crate) fn refusal(zone: &Zone, old: &VersionInfo, new: &VersionInfo, limits:
     Some(Diagnostic::error(Location::File(zone.file.clone()), Problem::new(message, remedy)))
 }
 
+/// What the operator may want to know of `new`, which is served although it differs so from `old`: only an earlier
+/// process has loaded that one, and it may have been taken over.
+pub(crate) fn warning(zone: &Zone, old: &VersionInfo, new: &VersionInfo, limits: &Limits) -> Option<Diagnostic> {
+    let message =
+        format!("{}; it is served, since this process has not loaded another version", problem(old, new, limits)?);
+    Some(Diagnostic::warning(
+        Location::File(zone.file.clone()),
+        Problem::new(message, "correct it if it is wrong, and reload"),
+    ))
+}
+
 fn problem(old: &VersionInfo, new: &VersionInfo, limits: &Limits) -> Option<String> {
     let (old_count, new_count) = (old.record_count, new.record_count);
     let lost_count = old_count.saturating_sub(new_count);
@@ -21,7 +34,9 @@ fn problem(old: &VersionInfo, new: &VersionInfo, limits: &Limits) -> Option<Stri
         ));
     }
     let percent_max = limits.zone_lost_records_percent_max;
-    if old_count > limits.zone_guarded_records_min && lost_count * 100 > old_count * percent_max {
+    if old_count > limits.zone_guarded_records_min
+        && lost_count.saturating_mul(100) > old_count.saturating_mul(percent_max)
+    {
         return Some(format!(
             "{lost_count} of {old_count} records are missing, more than `zone_lost_records_percent_max` ({percent_max} %)"
         ));

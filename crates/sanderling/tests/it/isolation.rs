@@ -1,7 +1,9 @@
 //! One broken zone or site affects no other one: at the start, on a reload, and after a crash of the server process.
 
 use sanderling_testkit::http::HttpClient;
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, dig, send_signal, server_pids, wait_until};
+use sanderling_testkit::{
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, run_to_end, send_signal, server_pids, wait_until,
+};
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -272,19 +274,17 @@ fn zone_that_lost_records_or_whose_serial_went_back_is_refused_unless_forced() {
     reload(&[], "the zone seems to be cut off: 1 of 1001 records are missing", "5");
     directory.write("a.zone", zone_of(4, 1_000).as_bytes());
     reload(&[], "the serial went back from 5 to 4", "5");
-    // A new process has the same version to compare with.
-    crash(&server);
-    assert_eq!(serial_of(&server, "a.example."), "NOERROR 5");
     reload(&["--force-zone", "A.Example."], "", "4");
-    crash(&server);
-    assert_eq!(serial_of(&server, "a.example."), "NOERROR 4");
-    // Also if the configuration takes a new process.
     directory.write("a.zone", zone_of(3, 2).as_bytes());
-    let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
-    directory.replace("sanderling.toml", config.replace("workers = 1", "workers = 2").as_bytes());
-    reload(&[], "998 of 1001", "4");
-    directory.replace("sanderling.toml", config.as_bytes());
-    reload(&["--force-zone", "a.example"], "", "3");
+    reload(&[], "998 of 1001 records are missing", "4");
+    // What a process before has said of a zone does not prevent a file from being served: it may have lied.
+    crash(&server);
+    server.wait_for_error(
+        "998 of 1001 records are missing, more than `zone_lost_records_percent_max` (50 %); it is served",
+    );
+    assert_eq!(serial_of(&server, "a.example."), "NOERROR 3");
+    directory.write("a.zone", zone_of(2, 3).as_bytes());
+    reload(&[], "the serial went back from 3 to 2", "3");
 }
 
 #[test]
@@ -298,7 +298,10 @@ fn reload_that_waits_for_an_upgrade_forces_its_zones() {
         wait_until("a new server process", || server_pids(server.process_id()).len() == 2);
         directory.write("a.zone", zone(0).as_bytes());
         let ended = directory.control_with("reload", &["--force-zone", "a.example"]);
-        assert!(ended.text().contains("a.example: serial 1 -> 0"), "{ended}");
+        // The process of the upgrade may have read the file as well: a start has nothing to compare it with.
+        let is_read_at_start = server.errors().contains("the serial went back from 1 to 0");
+        assert!(is_read_at_start || ended.text().contains("a.example: serial 1 -> 0"), "{ended}");
+        assert!(!ended.errors.contains("a.zone"), "{ended}");
         assert_eq!(upgrade.join().expect("no panic").code(), Some(0));
     });
     assert_eq!(serial_of(&server, "a.example."), "NOERROR 0");
@@ -343,4 +346,17 @@ fn reload_with_a_new_process_is_answered_when_the_old_one_accepts_no_more() {
     assert!(ended.code() == Some(0) && ended.text().contains("has replaced the old one"), "{ended}");
     assert!(took >= Duration::from_secs(2), "answered after {took:?}");
     assert_eq!(server.stop().code(), Some(0));
+}
+
+/// Some versions of container runtimes deny it instead of saying that there is no such call.
+#[test]
+fn container_that_denies_threads_is_named() {
+    let directory = directory();
+    let serve = directory.serve_command();
+    let mut command = std::process::Command::new("strace");
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=clone3", "-e", "inject=clone3:error=EPERM"]);
+    command.arg(serve.get_program()).args(serve.get_args());
+    let ended = run_to_end(command, DEADLINE);
+    assert_eq!(ended.code(), Some(1), "{ended}");
+    assert!(ended.errors.contains("the sandbox of the container denies clone3"), "{ended}");
 }

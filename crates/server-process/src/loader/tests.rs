@@ -6,6 +6,7 @@ use sanderling_dns::change_log::put_change;
 use sanderling_dns::journal::{RecordRole, ZoneChangeBuilder};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_dns::{Name, NameBuf};
+use sanderling_zone_files::ZoneText;
 use std::fs;
 
 /// A folder with a configuration of zones.
@@ -119,6 +120,42 @@ fn a_broken_zone_keeps_its_last_good_version_and_affects_no_other_one() {
     check(&fixture.load(), 0, Some(3), None);
     fs::remove_file(fixture.path("z0.zone")).unwrap();
     check(&fixture.load(), 0, Some(3), Some("does not exist"));
+}
+
+/// What a process that was taken over has the supervisor keep: a zone of 64 records with a high serial.
+fn kept_by_a_taken_process() -> KeptZones {
+    let hosts = (0..60).map(|number| format!("f{number} 60 A 192.0.2.6\n"));
+    let text = format!("@ 60 SOA ns host 4000 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.6\n{}", hosts.collect::<String>());
+    let info = VersionInfo { serial: 4000, record_count: 64, loaded_at_unix_s: u64::MAX, ends_with_newline: true };
+    let files = vec![("z0.zone".to_owned(), text.len() as u64)];
+    let text = ZoneText { hash: 1, files, content: Some(text.into_bytes()), ends_with_newline: true };
+    let mut kept = KeptZones::default();
+    kept.keep(&DomainName::parse("z0.example").unwrap(), info, &text, u64::MAX).expect("kept");
+    let segment = kept.seal().expect("sealed").expect("a segment");
+    KeptZones::from_segments(&[segment.descriptor])
+}
+
+#[test]
+fn kept_version_is_not_served_in_the_place_of_a_file_that_can_be_loaded() {
+    let mut fixture = Fixture::new(1);
+    fixture.loader.kept = Some(kept_by_a_taken_process());
+    let loaded = fixture.load();
+    check(&loaded, 0, Some(1), None);
+    let warnings: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+    assert!(warnings.iter().any(|one| one.contains("61 of 64 records are missing")), "{warnings:?}");
+    // The process has loaded a version now, which guards the next one.
+    fixture.write(0, 0);
+    check(&fixture.load(), 0, Some(1), Some("the serial went back from 1 to 0"));
+}
+
+#[test]
+fn kept_version_is_served_until_the_file_can_be_loaded_and_guards_nothing() {
+    let mut fixture = Fixture::new(1);
+    fs::write(fixture.path("z0.zone"), "bad A 1.2.3\n").unwrap();
+    fixture.loader.kept = Some(kept_by_a_taken_process());
+    check(&fixture.load(), 0, Some(4000), Some("z0.zone:1:7:"));
+    fixture.write(0, 1);
+    check(&fixture.load(), 0, Some(1), None);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! agent has stored before.
 
 use super::catalog_zones::MemberChanges;
-use super::{LoadedZone, Loader, OneZone, Report, StoreRequest, StoredParts};
+use super::{LoadedZone, Loader, OneZone, Provenance, Report, StoreRequest, StoredParts};
 use crate::kept_zones::VersionInfo;
 use crate::load_status::ZoneState;
 use crate::zone_guard;
@@ -18,13 +18,12 @@ use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, ZoneUpd
 use sanderling_dns::zone_edit::ZoneEdit;
 use sanderling_dns::zonefile::Severity;
 use sanderling_dns::{Name, NameBuf, Rtype, Zone, ZoneEntry, ZoneLimits};
-use sanderling_os::clock::unix_seconds;
+use sanderling_os::clock::{from_unix_seconds, unix_seconds};
 use sanderling_zone_files::{
     Denial, MergedUpdates, PriorUpdates, UpdateState, ZoneUpdates, dropped_updates, wire_name,
 };
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// Seconds for which the end of the first signature counts as known while a zone changes.
 const EXPIRATION_INTERVAL_S: u64 = 3600;
@@ -212,7 +211,8 @@ impl Loader {
         }
         let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
         let mut zone = edit.finish(limits).zone?;
-        let before = self.zones.get(apex)?.info?;
+        let loaded = self.zones.get(apex)?;
+        let (before, provenance) = (loaded.info?, loaded.provenance);
         let info = VersionInfo { serial: zone.serial(), record_count: zone.record_count() as u64, ..before };
         let zone_config = self.zone_named(config, apex)?;
         let is_loaded_whole = match zone_config.origin {
@@ -222,7 +222,8 @@ impl Loader {
             ZoneOrigin::Primaries => false,
             // One that the guard refuses is refused then.
             ZoneOrigin::Operator | ZoneOrigin::Signer => {
-                zone_guard::refusal(&zone_config, &before, &info, &config.limits).is_some()
+                provenance == Provenance::Files
+                    && zone_guard::refusal(&zone_config, &before, &info, &config.limits).is_some()
             }
         };
         if is_loaded_whole {
@@ -322,11 +323,11 @@ impl LoadedZone {
         let is_known = self.expiration_found_at.is_some_and(|at| now.saturating_sub(at) < EXPIRATION_INTERVAL_S);
         let signatures_expire_at = match is_known {
             true => self.state.signatures_expire_at,
-            false => zone.signatures_expire_at(now).map(|unix_s| UNIX_EPOCH + Duration::from_secs(unix_s)),
+            false => zone.signatures_expire_at(now).map(from_unix_seconds),
         };
         self.expiration_found_at = Some(if is_known { self.expiration_found_at? } else { now });
         self.info = Some(VersionInfo { serial, record_count, loaded_at_unix_s: now, ..self.info? });
-        let (serial, loaded_at) = (Some(serial), Some(UNIX_EPOCH + Duration::from_secs(now)));
+        let (serial, loaded_at) = (Some(serial), Some(from_unix_seconds(now)));
         let state = ZoneState::clone(&self.state);
         self.state = Arc::new(ZoneState { serial, record_count, loaded_at, signatures_expire_at, ..state });
         let zone = Arc::new(zone);
@@ -339,7 +340,7 @@ impl LoadedZone {
         let zone = Arc::new(zone);
         let now = unix_seconds();
         self.info = Some(VersionInfo { serial, record_count, loaded_at_unix_s: now, ..self.info? });
-        let (serial, loaded_at) = (Some(serial), Some(UNIX_EPOCH + Duration::from_secs(now)));
+        let (serial, loaded_at) = (Some(serial), Some(from_unix_seconds(now)));
         // A problem of the file remains.
         let is_held = self.state.updates.is_some_and(|updates| updates.is_held);
         let updates_state = Some(UpdateState { is_held, ..updates.state() });
@@ -369,6 +370,14 @@ impl LoadedZone {
     pub(super) fn take_updates(&mut self, zone: &ZoneConfig, updates: Option<MergedUpdates>, report: &mut Report) {
         let outcome = updates.as_ref().map(|updates| (updates.merged.outcome, updates.merged.later));
         let (updates, to_store) = updates.map(|updates| updates.finish(wire_name(&zone.apex).as_name())).unzip();
+        // Those that this process has not made itself.
+        let stored = updates.as_ref().filter(|_| self.updates.is_none()).map(ZoneUpdates::state);
+        if let Some(UpdateState { added, removed, is_none: false, .. }) = stored {
+            log(&format!(
+                "zone {}: stored dynamic updates are applied, with {added} records that the file does not have, and without {removed} of it",
+                zone.apex
+            ));
+        }
         self.updates = updates;
         report.updates.extend(to_store.flatten().map(|to_store| (zone.apex.clone(), to_store)));
         let apex = &zone.apex;

@@ -1,0 +1,54 @@
+//! Whether a version of a zone may take the place of the one before.
+
+use super::{LoadedZone, Report, ZoneContext};
+use crate::kept_zones::VersionInfo;
+use crate::zone_guard;
+use sanderling_config::Zone as ZoneConfig;
+use sanderling_dns::difference::{MergeOutcome, Merged};
+use sanderling_zone_files::{self as zone_files, Denial, Failure, MergedUpdates};
+
+/// Where a version of a zone comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Provenance {
+    /// An earlier process has kept it, which may have been taken over: it is served where the files cannot be loaded,
+    /// and says nothing about what they may be.
+    Kept,
+    /// This process has loaded the files, or what the agent has made of them. A version that has lost records does not
+    /// replace it.
+    Files,
+}
+
+impl LoadedZone {
+    /// Why a version with `info` must not replace the last good one. What differs from a version that only an earlier
+    /// process knows is a warning.
+    pub(super) fn refusal(
+        &self,
+        zone: &ZoneConfig,
+        info: &VersionInfo,
+        updates: Option<&MergedUpdates>,
+        context: &ZoneContext<'_>,
+        report: &mut Report,
+    ) -> Option<Failure> {
+        // What a primary has, a secondary has.
+        if zone.origin.is_agent() || context.forced_zones.contains(&zone.apex) {
+            return None;
+        }
+        let guard = || Some((self.info.as_ref()?, context.limits));
+        match self.provenance {
+            Provenance::Files => {
+                // A changed file that has been taken once stays.
+                let merged = updates.map(|updates| &updates.merged);
+                let held = merged.filter(|merged| merged.outcome == MergeOutcome::Applied).and_then(Merged::held);
+                let of_updates = held.map(|later| zone_files::held_updates(&zone.apex, &zone.file, later));
+                let diagnostic = of_updates
+                    .or_else(|| guard().and_then(|(known, limits)| zone_guard::refusal(zone, known, info, limits)))?;
+                Some(Failure { diagnostics: vec![diagnostic], denial: Denial::None })
+            }
+            Provenance::Kept => {
+                let warning = guard().and_then(|(known, limits)| zone_guard::warning(zone, known, info, limits));
+                report.warnings.extend(warning);
+                None
+            }
+        }
+    }
+}
