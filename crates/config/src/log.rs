@@ -2,9 +2,11 @@
 //!
 //! A process that serves calls [`hold`] and [`start_writer`]: from then on a thread of its own writes, so that an
 //! output that nobody reads blocks no other thread. What does not fit into its queue is dropped and counted. A reader
-//! that has gone away is not an error: the server goes on.
+//! that has gone away is not an error: the server goes on. Where there is no such thread, yet or at all, the thread
+//! that panics, or ends the process, writes what is in the queue.
 
 use crate::diagnostic::{Diagnostic, Format, write_report};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::env;
 use std::fs::File;
@@ -20,6 +22,11 @@ use std::time::{Duration, Instant};
 const QUEUE_BYTES_MAX: usize = 256 * 1024;
 /// How long an output that takes nothing at the moment is left alone.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The name of the thread that the standard library starts `main` in.
+const MAIN_THREAD: &str = "main";
+/// How long the message about a panic may take before the process ends without it.
+const PANIC_FLUSH_MAX: Duration = Duration::from_secs(1);
 
 /// The thread that writes, if there is one.
 static WRITER: OnceLock<Writer> = OnceLock::new();
@@ -70,6 +77,8 @@ struct Queue {
 enum State {
     /// No thread writes yet.
     Held,
+    /// No thread writes, since none could be started.
+    NoThread,
     Writing,
     Idle,
 }
@@ -113,9 +122,30 @@ fn write_message(level: Level, message: &str) {
     write(Output::Stderr, lines_of(level, message, to_journal).into_bytes());
 }
 
+/// `text` with an escape sequence in the place of each control character that could have an effect on a terminal, or
+/// on a program that reads a log: all but the end of a line and a tab.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let has_effect = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
+    let without_line_ends = || text.replace("\r\n", "\n").chars().any(has_effect);
+    if !text.chars().any(has_effect) || !without_line_ends() {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len().saturating_mul(2));
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let ends_line = character == '\r' && characters.peek() == Some(&'\n');
+        if has_effect(character) && !ends_line {
+            escaped.extend(character.escape_debug());
+        } else {
+            escaped.push(character);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 fn lines_of(level: Level, message: &str, to_journal: bool) -> String {
     let priority = if to_journal { format!("<{}>", level as u8) } else { String::new() };
-    message.lines().map(|line| format!("{priority}sanderling: {}{line}\n", level.prefix())).collect()
+    printable(message).lines().map(|line| format!("{priority}sanderling: {}{line}\n", level.prefix())).collect()
 }
 
 /// Whether journald reads `output` (systemd.exec(5), `JOURNAL_STREAM`). It takes a priority before each line
@@ -127,12 +157,16 @@ fn is_journal(output: &impl AsFd) -> bool {
     output.is_ok_and(|output| output == stream)
 }
 
-/// From now on everything, panics included, waits in a queue until [`start_writer`] is called.
+/// From now on everything waits in a queue until [`start_writer`] is called, or a thread panics.
 pub fn hold() {
-    WRITER.get_or_init(Writer::default);
+    let writer = WRITER.get_or_init(Writer::default);
     panic::set_hook(Box::new(|panic| {
         let thread = thread::current();
         log_error(&format!("thread {} panicked: {panic}", thread.name().unwrap_or("without a name")));
+        if !writer.write_without_thread() && thread.name() == Some(MAIN_THREAD) {
+            // The process ends with it.
+            flush(PANIC_FLUSH_MAX);
+        }
     }));
 }
 
@@ -140,16 +174,23 @@ pub fn hold() {
 /// it.
 ///
 /// # Errors
-/// The system has no thread for it.
+/// The system has no thread for it. Each thread then writes its messages itself.
 pub fn start_writer() -> io::Result<()> {
     hold();
     let writer = WRITER.get_or_init(Writer::default);
-    let mut queue = writer.lock();
-    if queue.state == State::Held {
-        thread::Builder::new().name("log".to_owned()).spawn(|| writer.run())?;
-        queue.state = State::Writing;
+    writer.start(|| thread::Builder::new().name("log".to_owned()).spawn(|| writer.run()).map(drop))
+}
+
+/// Why a thread cannot be started.
+fn thread_error(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return error;
     }
-    Ok(())
+    let message = format!(
+        "clone3(2) failed: {error}; the sandbox of the container denies clone3, without which there are no threads: \
+         update the program that runs the container (Docker 20.10.10, libseccomp 2.5), or give it another seccomp profile"
+    );
+    io::Error::new(error.kind(), message)
 }
 
 /// Limits the bytes that wait to be written.
@@ -163,6 +204,7 @@ pub fn set_queue_limit(bytes_max: usize) {
 pub fn flush(limit: Duration) {
     let Some(writer) = WRITER.get() else { return };
     if start_writer().is_err() {
+        // All is written.
         return;
     }
     let deadline = Instant::now() + limit;
@@ -208,8 +250,40 @@ impl Writer {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has `spawn` start the thread, unless it runs.
+    fn start(&self, spawn: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let mut queue = self.lock();
+        if !matches!(queue.state, State::Held | State::NoThread) {
+            return Ok(());
+        }
+        let started = spawn().map_err(thread_error);
+        queue.state = if started.is_ok() { State::Writing } else { State::NoThread };
+        drop(queue);
+        self.write_without_thread();
+        started
+    }
+
+    /// Writes what is in the queue if no thread does; whether none does.
+    fn write_without_thread(&self) -> bool {
+        loop {
+            let mut queue = self.lock();
+            if !matches!(queue.state, State::Held | State::NoThread) {
+                return false;
+            }
+            let Some((output, text)) = queue.texts.pop_front() else { return true };
+            queue.bytes = queue.bytes.saturating_sub(text.len());
+            // A panic while it is written finds the lock free.
+            drop(queue);
+            output.write(&text);
+        }
+    }
+
     fn push(&self, output: Output, text: Vec<u8>) {
         let mut queue = self.lock();
+        if queue.state == State::NoThread {
+            drop(queue);
+            return output.write(&text);
+        }
         if queue.bytes + text.len() > queue.bytes_max {
             queue.dropped_count += 1;
         } else {
@@ -262,6 +336,39 @@ mod tests {
         ] {
             assert_eq!(lines_of(level, "a\nb", to_journal), expected);
         }
+    }
+
+    #[test]
+    fn control_characters_reach_no_terminal_and_no_log() {
+        for (text, expected) in [
+            ("a line\n\tanother one\r\n", "a line\n\tanother one\r\n"),
+            ("\u{1b}]0;owned\u{7}", "\\u{1b}]0;owned\\u{7}"),
+            ("good\rbad\r\n", "good\\rbad\r\n"),
+            ("\u{9b}31m\u{7f}\0 \u{e9}\"'", "\\u{9b}31m\\u{7f}\\0 \u{e9}\"'"),
+        ] {
+            assert_eq!(printable(text), expected);
+            assert_eq!(printable(expected), expected);
+        }
+        assert_eq!(lines_of(Level::Info, "a\u{1b}[2J\nb", false), "sanderling: a\\u{1b}[2J\nsanderling: b\n");
+    }
+
+    #[test]
+    fn message_is_written_without_a_thread_if_there_is_none() {
+        let content = |queue: MutexGuard<'_, Queue>| (queue.texts.len(), queue.bytes, queue.state);
+        let writer = Writer::default();
+        writer.push(Output::Stderr, b"a message of a test\n".to_vec());
+        assert_eq!(writer.lock().texts.len(), 1);
+        assert!(writer.write_without_thread());
+        assert_eq!(content(writer.lock()), (0, 0, State::Held));
+        writer.push(Output::Stderr, b"another message of a test\n".to_vec());
+        let error = writer.start(|| Err(io::Error::from_raw_os_error(1))).expect_err("no thread");
+        assert!(error.to_string().contains("the sandbox of the container denies clone3"), "{error}");
+        assert_eq!(content(writer.lock()), (0, 0, State::NoThread));
+        writer.push(Output::Stderr, b"a third message of a test\n".to_vec());
+        assert_eq!(writer.lock().texts.len(), 0);
+        writer.start(|| Ok(())).expect("a thread");
+        assert_eq!(writer.lock().state, State::Writing);
+        assert!(!writer.write_without_thread());
     }
 
     #[test]
