@@ -82,6 +82,25 @@ impl Listeners {
         });
     }
 
+    /// These sockets, with new ones for those that do not work any more: a server process, which has all of them, has shut
+    /// them down. The options and limits of the others are set again. The second value has the addresses with new
+    /// sockets, and those for which there are none.
+    #[must_use]
+    pub fn restored(&self, config: &Config) -> (Listeners, Vec<(ListenerRole, SocketAddr, io::Result<()>)>) {
+        let mut restored = Listeners::default();
+        let mut report = Vec::new();
+        for address in &self.0 {
+            let mut address = address.clone();
+            match address.restore(config) {
+                Ok(false) => {}
+                result => report.push((address.role, address.bound, result.map(drop))),
+            }
+            restored.0.push(address);
+        }
+        restored.set_http_options();
+        (restored, report)
+    }
+
     /// Shuts down the listening sockets of the addresses that `kept` does not have, except for external ones.
     pub fn shut_down_except(&self, kept: &Listeners) -> io::Result<()> {
         let unused = self.0.iter().filter(|address| !kept.has(address) && !address.role.is_external);
@@ -116,13 +135,17 @@ impl Listeners {
     }
 
     /// Sets the configured addresses, which may have port 0: the sockets of each service have the order of `config`,
-    /// with which they were bound.
+    /// with which they were bound. One that is bound to another address keeps that.
     #[must_use]
     pub fn with_configured_addresses(mut self, config: &Config) -> Listeners {
         for service in Service::ALL {
             let addresses = self.0.iter_mut().filter(|address| address.role.service == service);
             for (address, configured) in addresses.zip(config.listen(service)) {
-                address.configured = *configured;
+                let is_possible = address.bound.ip() == configured.ip()
+                    && (configured.port() == 0 || address.bound.port() == configured.port());
+                if is_possible {
+                    address.configured = *configured;
+                }
             }
         }
         self
@@ -233,6 +256,29 @@ impl ListenAddress {
         Ok(())
     }
 
+    /// Replaces sockets that were shut down; whether there were any.
+    ///
+    /// # Errors
+    /// The address cannot be bound again, or an option not be set.
+    fn restore(&mut self, config: &Config) -> io::Result<bool> {
+        let mut has_replaced = false;
+        for stream in self.streams.iter_mut().filter(|stream| !stream.is_listening()) {
+            has_replaced = true;
+            match self.role.is_external {
+                false => *stream = Arc::new(Listener::bind_reuseport(self.bound)?),
+                // The service manager has no other one.
+                true => socket::set_backlog(stream.as_fd(), config.limits.listen_backlog_max)?,
+            }
+        }
+        for socket in self.datagrams.iter_mut().filter(|socket| socket.is_shut_down()) {
+            *socket = Arc::new(Socket::bind_reuseport(self.bound)?);
+            has_replaced = true;
+        }
+        self.streams.iter().try_for_each(|stream| stream.restore_options())?;
+        self.apply_limits(config)?;
+        Ok(has_replaced)
+    }
+
     fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let streams = self.streams.iter().map(|stream| stream.as_fd());
         streams.chain(self.datagrams.iter().map(|socket| socket.as_fd()))
@@ -315,6 +361,35 @@ mod tests {
             |service| handed_over.0.iter().find(|it| it.role.service == service).expect("an address").configured.ip();
         assert_eq!(configured(Service::Dot), config.dot_listen[0].ip());
         assert_eq!(configured(Service::Dns), config.dns_listen[0].ip());
+    }
+
+    #[test]
+    fn sockets_that_were_shut_down_are_replaced_and_the_others_kept() {
+        let config = config(&[ANY], &[ANY], SocketsPerAddress::Exactly(2));
+        let listeners = Listeners::bind(&config, &Listeners::default()).expect("bound");
+        let numbers = |listeners: &Listeners| -> Vec<i32> {
+            listeners.fds().map(|(_, socket)| std::os::fd::AsRawFd::as_raw_fd(&socket)).collect()
+        };
+        let (same, report) = listeners.restored(&config);
+        assert!(report.is_empty() && numbers(&same) == numbers(&listeners), "{report:?}");
+        // As a process does that has a copy: a stream socket and, for receiving or sending, a datagram socket.
+        let (http, dns) = (&listeners.0[0], &listeners.0[1]);
+        http.streams[1].shutdown().expect("shut down");
+        for (socket, how) in dns.datagrams.iter().zip([std::net::Shutdown::Read, std::net::Shutdown::Write]) {
+            let copy = socket.as_fd().try_clone_to_owned().expect("a copy");
+            // The kernel says that it is not connected, and shuts it down.
+            let _ = std::net::TcpStream::from(copy).shutdown(how);
+        }
+        let (restored, report) = listeners.restored(&config);
+        let replaced: Vec<SocketAddr> = report.iter().map(|(_, bound, _)| *bound).collect();
+        assert!(report.iter().all(|(_, _, result)| result.is_ok()), "{report:?}");
+        assert_eq!(replaced, [http.bound, dns.bound]);
+        let kept: Vec<bool> = numbers(&restored).iter().map(|number| numbers(&listeners).contains(number)).collect();
+        assert_eq!(kept, [true, false, true, true, false, false]);
+        for _ in 0..16 {
+            std::net::TcpStream::connect(http.bound).expect("connected");
+        }
+        assert!(restored.restored(&config).1.is_empty());
     }
 
     #[test]

@@ -100,6 +100,27 @@ impl Listener {
         Ok(rustix::net::shutdown(&self.0, Shutdown::Both)?)
     }
 
+    /// Whether it listens; not after [`Listener::shutdown`] by any process that has the socket. Of a socket that cannot
+    /// be asked: that it does.
+    pub fn is_listening(&self) -> bool {
+        count(Syscall::Getsockopt);
+        sockopt::socket_acceptconn(&self.0).unwrap_or(true)
+    }
+
+    /// Sets the options that streams inherit as they were when the socket was created: any process that has the socket
+    /// may have changed them.
+    ///
+    /// # Errors
+    /// Those of `setsockopt(2)`.
+    pub fn restore_options(&self) -> io::Result<()> {
+        count(Syscall::Setsockopt);
+        sockopt::set_tcp_nodelay(&self.0, true)
+            .map_err(|errno| with_context("setsockopt(TCP_NODELAY)", "a listener", &errno.into()))?;
+        count(Syscall::Setsockopt);
+        sockopt::set_socket_linger(&self.0, None)
+            .map_err(|errno| with_context("setsockopt(SO_LINGER)", "a listener", &errno.into()))
+    }
+
     /// The address it listens on; its port is the one chosen by the kernel if port 0 was asked for.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         socket::local_address(&self.0)
@@ -365,9 +386,21 @@ mod tests {
     }
 
     #[test]
+    fn options_that_another_process_has_changed_are_restored() {
+        let (listener, _) = listener();
+        sockopt::set_socket_linger(&listener.0, Some(Duration::ZERO)).expect("set");
+        sockopt::set_tcp_nodelay(&listener.0, false).expect("set");
+        listener.restore_options().expect("set");
+        assert_eq!(sockopt::socket_linger(&listener.0), Ok(None));
+        assert_eq!(sockopt::tcp_nodelay(&listener.0), Ok(true));
+    }
+
+    #[test]
     fn listener_that_is_shut_down_refuses_connections() {
         let (listener, address) = listener();
+        assert!(listener.is_listening());
         listener.shutdown().expect("shut down");
+        assert!(!listener.is_listening());
         let refused = TcpStream::connect(address).expect_err("refused");
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }

@@ -210,7 +210,16 @@ impl<'s> ControlLoop<'s> {
         self.report_certificates();
         self.run_until_drain(signals);
         self.end_updates();
+        // A command to drain may have arrived: afterwards the supervisor shuts down listeners.
+        self.handle_commands();
         if !self.is_stopping {
+            let is_listening =
+                self.socket_sets.iter().all(SocketSet::is_listening) && self.state.metrics_listener.is_listening();
+            if !is_listening {
+                log_error("a listener was shut down by a process that had it before");
+                // All threads are to notice it.
+                self.server.drain(DrainMode::Stopping);
+            }
             log_error("this server process has failed; it finishes requests in progress and exits");
             self.send(Event::Failed);
         }
@@ -218,7 +227,7 @@ impl<'s> ControlLoop<'s> {
     }
 
     fn run_until_drain(&mut self, signals: &Signals) {
-        while !self.server.is_draining() {
+        while !self.server.is_draining() && self.state.metrics_listener.is_listening() {
             self.wait_and_log_error(signals);
             self.handle_signals(signals);
             self.handle_commands();

@@ -20,6 +20,12 @@ pub struct SocketSet {
 }
 
 impl SocketSet {
+    /// Whether none of its listeners was shut down by another process that has it.
+    pub fn is_listening(&self) -> bool {
+        let streams = [&self.http, &self.dns_streams, &self.https, &self.dot];
+        streams.into_iter().flatten().all(Listener::is_listening)
+    }
+
     /// Refuses new connections from now on. For the owner of the sockets, when no process serves them any more.
     ///
     /// # Errors

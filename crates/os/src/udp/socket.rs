@@ -13,9 +13,9 @@ use crate::socket::{ReusePort, local_address, set_reuseport};
 use crate::tcp::Listener;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, socket_with, sockopt};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, ipproto, sendto, socket_with, sockopt};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -90,6 +90,27 @@ impl Socket {
     /// The address it is bound to; its port is the one chosen by the kernel if port 0 was asked for.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         local_address(&self.descriptor)
+    }
+
+    /// Whether a process that has the socket has shut it down for receiving or sending (`shutdown(2)`), from which it does
+    /// not recover. An empty datagram that is sent to the port "discard" of this machine tells.
+    pub fn is_shut_down(&self) -> bool {
+        const DISCARD: u16 = 9;
+        let mut polled = [PollFd::new(&self.descriptor, PollFlags::RDHUP)];
+        if poll_until(&mut polled, Some(Duration::ZERO)).is_ok() && polled[0].revents().contains(PollFlags::RDHUP) {
+            return true;
+        }
+        let Ok(own) = self.local_address() else { return false };
+        let ip = match own.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        let mut target = own;
+        target.set_ip(ip);
+        target.set_port(DISCARD);
+        count(Syscall::Sendto);
+        matches!(sendto(&self.descriptor, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &target), Err(Errno::PIPE))
     }
 
     /// Receives the datagrams that wait, as many as fit into `batch`, and returns their number.

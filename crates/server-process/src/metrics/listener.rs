@@ -27,6 +27,8 @@ pub(crate) struct MetricsListener {
     listeners: Vec<Listener>,
     connections: Vec<Connection>,
     paused_until: Option<Instant>,
+    /// Whether no listener was shut down by another process that has it.
+    is_listening: bool,
 }
 
 #[derive(Debug)]
@@ -55,7 +57,12 @@ enum Next {
 
 impl MetricsListener {
     pub(crate) fn new(listeners: Vec<Listener>) -> MetricsListener {
-        MetricsListener { listeners, connections: Vec::new(), paused_until: None }
+        MetricsListener { listeners, connections: Vec::new(), paused_until: None, is_listening: true }
+    }
+
+    /// Whether clients can connect.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.is_listening
     }
 
     /// The listening sockets.
@@ -104,7 +111,10 @@ impl MetricsListener {
                         state: State::Receiving(Vec::new()),
                     }),
                     Ok(None) => break,
-                    Err(_) => self.paused_until = Some(now + ACCEPT_PAUSE),
+                    Err(_) => {
+                        self.is_listening &= listener.is_listening();
+                        self.paused_until = Some(now + ACCEPT_PAUSE);
+                    }
                 }
             }
         }

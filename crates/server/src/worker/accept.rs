@@ -74,6 +74,11 @@ impl<'s> Worker<'s> {
                     } else if self.listeners[index].accepting == Accepting::Closed {
                         // The owner of the listener has shut it down.
                         return Backlog::Empty;
+                    } else if matches!(self.drain_state, DrainState::Serving(_)) && !listener.is_listening() {
+                        // Another process that has it has shut it down: a next one gets another socket.
+                        self.listeners[index].accepting = Accepting::Closed;
+                        self.shared.lifecycle.begin_drain(DrainMode::Stopping);
+                        return Backlog::Empty;
                     }
                     return self.pause(index);
                 }
