@@ -3,9 +3,10 @@
 use crate::diagnostic::{Problem, error_text};
 use crate::operator_text::without_byte_order_mark;
 use sanderling_os::error::with_second_try;
+use sanderling_os::process::effective_uid;
 use std::fs::{self, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -154,7 +155,12 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
         let message = format!("{} may not write {kind} `{}`", user_text(), path.display());
         Problem::new(message, "start `sanderling serve` as root, or allow this user to write it")
     };
-    match fs::metadata(path) {
+    check_log_directory(path)?;
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_symlink() => {
+            let message = format!("the log `{shown}` is a symbolic link, which the supervisor does not follow");
+            Err(Problem::new(message, "name the file that it leads to, or write \"stdout\""))
+        }
         Ok(metadata) if metadata.is_dir() => {
             Err(Problem::new(format!("the access log `{shown}` is a directory"), "name a file in it"))
         }
@@ -168,6 +174,30 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
         }
         Err(error) => Err(unreachable("access log", path, &error)),
     }
+}
+
+/// Whether nobody but root, the user of this process and the owner of the log can make files in its directory: others
+/// could replace the log, or have a link in the place of an earlier one.
+fn check_log_directory(log: &Path) -> Result<(), Problem> {
+    const OTHERS: u32 = 0o002;
+    const GROUP: u32 = 0o020;
+    let directory = log.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // One that does not exist is reported otherwise.
+    let Ok(metadata) = fs::metadata(directory) else { return Ok(()) };
+    let owner = fs::symlink_metadata(log).ok().map(|metadata| metadata.uid());
+    let is_trusted = |uid| uid == 0 || uid == effective_uid() || Some(uid) == owner;
+    let writer = if !is_trusted(metadata.uid()) {
+        format!("its owner, the user with ID {}", metadata.uid())
+    } else if metadata.mode() & OTHERS != 0 {
+        "every user".to_owned()
+    } else if metadata.mode() & GROUP != 0 && metadata.uid() == 0 && metadata.gid() != 0 {
+        format!("the group with ID {}", metadata.gid())
+    } else {
+        return Ok(());
+    };
+    let message = format!("{writer} can write the directory `{}` of the log", directory.display());
+    let remedy = "write the log to a directory that only the user of the supervisor can write";
+    Err(Problem::new(message, remedy))
 }
 
 /// Whether the state folder `path` can be used; one that does not exist is created.
@@ -234,4 +264,40 @@ fn unreachable(object: &str, path: &Path, error: &io::Error) -> Problem {
         _ => (format!("cannot be opened: {}", error_text(error)), "correct the path".to_owned()),
     };
     Problem::new(format!("the {object} `{shown}` {state}"), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn log_is_in_a_directory_that_nobody_else_can_write_and_is_no_link() {
+        let directory = tempfile::tempdir().expect("created");
+        let log = directory.path().join("access.log");
+        let check = |mode: u32, expected: &str| {
+            fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).expect("ours");
+            let problem = check_log_file(&log).err().map_or(String::new(), |problem| problem.to_string());
+            assert!(problem.contains(expected) && problem.is_empty() == expected.is_empty(), "{mode:o}: {problem}");
+        };
+        check(0o755, "");
+        check(0o757, "every user can write the directory");
+        check(0o1777, "every user can write the directory");
+        fs::write(&log, "").expect("written");
+        check(0o700, "");
+        if effective_uid() == 0 {
+            let own = |uid| std::os::unix::fs::chown(directory.path(), Some(uid), Some(uid)).expect("root may");
+            own(12_345);
+            check(0o755, "its owner, the user with ID 12345, can write the directory");
+            // The log belongs to the same user.
+            std::os::unix::fs::chown(&log, Some(12_345), None).expect("root may");
+            check(0o755, "");
+            own(0);
+            std::os::unix::fs::chown(directory.path(), None, Some(12_345)).expect("root may");
+            check(0o775, "the group with ID 12345 can write the directory");
+        }
+        fs::remove_file(&log).expect("ours");
+        symlink("elsewhere", &log).expect("linked");
+        check(0o700, "is a symbolic link");
+    }
 }

@@ -35,10 +35,10 @@ syscalls! {
     InotifyAddWatch = "inotify_add_watch", InotifyInit1 = "inotify_init1", InotifyRead = "read",
     InotifyRmWatch = "inotify_rm_watch", Kill = "kill", Listen = "listen", Lseek = "lseek", MemfdCreate = "memfd_create", Openat = "openat",
     Newfstatat = "newfstatat", Openat2 = "openat2", PidfdOpen = "pidfd_open", PidfdSendSignal = "pidfd_send_signal", Ppoll = "ppoll",
-    Pread64 = "pread64", Preadv2 = "preadv2", Readlinkat = "readlinkat", Recvfrom = "recvfrom",
+    Pread64 = "pread64", Preadv2 = "preadv2", Readlinkat = "readlinkat", Renameat = "renameat", Recvfrom = "recvfrom",
     Recvmmsg = "recvmmsg", Recvmsg = "recvmsg", RtSigprocmask = "rt_sigprocmask", Sendto = "sendto",
     Sendfile = "sendfile", Sendmmsg = "sendmmsg", Sendmsg = "sendmsg", Setpriority = "setpriority", Setsockopt = "setsockopt",
-    Shutdown = "shutdown", Socket = "socket", Socketpair = "socketpair", Statx = "statx", Waitid = "waitid",
+    Shutdown = "shutdown", Socket = "socket", Socketpair = "socketpair", Statx = "statx", Unlinkat = "unlinkat", Waitid = "waitid",
     Write = "write",
 }
 

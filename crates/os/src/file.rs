@@ -251,15 +251,6 @@ pub fn open_nonblocking(path: &std::path::Path) -> io::Result<std::fs::File> {
     Ok(file.into())
 }
 
-/// Opens the file at `path` for appending, and creates it with `mode` if it does not exist; without blocking if it is a
-/// FIFO.
-pub fn open_for_append(path: &std::path::Path, mode: u32) -> io::Result<std::fs::File> {
-    count(Syscall::Openat);
-    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?;
-    Ok(file.into())
-}
-
 /// Whether the user of this process may read the file at `path`, or search and list the directory. Landlock is not
 /// asked: outside of its sandbox, the process could.
 pub fn is_permitted(path: &std::path::Path) -> bool {

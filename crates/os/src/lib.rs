@@ -26,6 +26,7 @@ pub mod memfd;
 pub mod directory;
 mod directory_entries;
 mod path_walk;
+pub mod log_directory;
 pub mod file;
 pub mod tcp;
 pub mod socket;

@@ -1,81 +1,128 @@
 //! Rotation of a log: `access.log` becomes `access.log.1`, and earlier ones `access.log.2.gz` and so on.
 //!
-//! The newest earlier file is compressed only by the next rotation: processes may still be writing to it.
+//! The newest earlier file is compressed only by the next rotation: processes may still be writing to it. Another user
+//! may be able to write the directory: no link is followed, and the compressed file is a new one.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use sanderling_os::error::with_context;
-use std::fs::{self, File, OpenOptions};
+use sanderling_os::log_directory::LogDirectory;
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 
 /// The mode of a log: others may not read it.
 pub(crate) const MODE: u32 = 0o640;
 /// Of files that are compressed.
 const SUFFIX: &str = ".gz";
 
-/// Renames the log at `path` and the earlier ones, and removes those beyond `keep`. Nothing is renamed if somebody has
-/// removed the log. The path of a file that is to be compressed.
+/// Renames the log `name` and the earlier ones, and removes those beyond `keep`. Nothing is renamed if somebody has
+/// removed the log. The name of a file that is to be compressed.
 ///
 /// # Errors
 /// The log itself cannot be renamed.
-pub(crate) fn rotate(path: &Path, keep: u32) -> io::Result<Option<PathBuf>> {
-    if matches!(path.try_exists(), Ok(false)) {
+pub(crate) fn rotate(directory: &LogDirectory, name: &OsStr, keep: u32) -> io::Result<Option<OsString>> {
+    if matches!(directory.has_file(name), Ok(false)) {
         return Ok(None);
     }
     for number in (1..=keep).rev() {
         for suffix in ["", SUFFIX] {
-            let from = numbered(path, number, suffix);
+            let from = numbered(name, number, suffix);
             // Most of them do not exist.
             let _ = if number == keep {
-                fs::remove_file(&from)
+                directory.remove(&from)
             } else {
-                fs::rename(&from, numbered(path, number + 1, suffix))
+                directory.rename(&from, &numbered(name, number.saturating_add(1), suffix))
             };
         }
     }
-    fs::rename(path, numbered(path, 1, "")).map_err(|error| with_context("rename", path.display(), &error))?;
-    let before = numbered(path, 2, "");
-    Ok(before.exists().then_some(before))
+    directory.rename(name, &numbered(name, 1, "")).map_err(|error| with_context("rename", name.display(), &error))?;
+    let before = numbered(name, 2, "");
+    Ok(directory.has_file(&before).unwrap_or(false).then_some(before))
 }
 
-/// Replaces the file at `path` by a compressed one.
+/// Replaces a file by a compressed one.
 ///
 /// # Errors
 /// The file stays as it is.
-pub(crate) fn compress(path: &Path) -> io::Result<()> {
-    let compressed = with_suffix(path, SUFFIX);
-    let result = write_compressed(path, &compressed);
+pub(crate) fn compress(directory: &LogDirectory, name: &OsStr) -> io::Result<()> {
+    let compressed = with_suffix(name, SUFFIX);
+    let mut source = directory.open_to_read(name)?;
+    // Nothing that is there is overwritten.
+    let target = directory.create_new(&compressed, MODE)?;
+    let mut encoder = GzEncoder::new(target, Compression::default());
+    let result = io::copy(&mut source, &mut encoder).and_then(|_| encoder.finish()?.sync_all());
     if result.is_err() {
-        let _ = fs::remove_file(&compressed);
+        let _ = directory.remove(&compressed);
         return result;
     }
-    fs::remove_file(path)
+    directory.remove(name)
 }
 
-fn write_compressed(path: &Path, compressed: &Path) -> io::Result<()> {
-    let mut source = File::open(path)?;
-    let target = OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(compressed)?;
-    let mut encoder = GzEncoder::new(target, Compression::default());
-    io::copy(&mut source, &mut encoder)?;
-    encoder.finish()?.sync_all()
+fn numbered(name: &OsStr, number: u32, suffix: &str) -> OsString {
+    with_suffix(name, &format!(".{number}{suffix}"))
 }
 
-fn numbered(path: &Path, number: u32, suffix: &str) -> PathBuf {
-    with_suffix(path, &format!(".{number}{suffix}"))
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(suffix);
-    path.into()
+fn with_suffix(name: &OsStr, suffix: &str) -> OsString {
+    let mut name = name.to_owned();
+    name.push(suffix);
+    name
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use flate2::read::GzDecoder;
+    use std::fs::{self, File};
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    fn rotate_in(directory: &Path, keep: u32) -> io::Result<()> {
+        let path = directory.join("access.log");
+        let (directory, name) = LogDirectory::of(&path)?;
+        match rotate(&directory, name, keep)? {
+            Some(before) => compress(&directory, &before),
+            None => Ok(()),
+        }
+    }
+
+    /// The names of files, and their contents, those of links in parentheses.
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry"));
+        let mut names: Vec<String> = entries
+            .map(|entry| {
+                let name = entry.file_name().into_string().expect("text");
+                if entry.file_type().expect("known").is_symlink() { format!("({name})") } else { name }
+            })
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn links_in_the_directory_of_a_log_lead_nowhere() {
+        let (directory, outside) =
+            (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let (log, victim) = (directory.path().join("access.log"), outside.path().join("victim"));
+        fs::write(&victim, "secret").expect("written");
+        // An earlier file is a link: what it leads to is not compressed.
+        fs::write(&log, "first").expect("written");
+        symlink(&victim, directory.path().join("access.log.1")).expect("linked");
+        rotate_in(directory.path(), 3).expect("renamed");
+        assert_eq!(names(directory.path()), ["(access.log.2)", "access.log.1"]);
+        // The name of the compressed file is a link: what it leads to is not overwritten.
+        fs::write(&log, "second").expect("written");
+        fs::remove_file(directory.path().join("access.log.2")).expect("ours");
+        let (opened, name) = LogDirectory::of(&log).expect("opened");
+        let before = rotate(&opened, name, 3).expect("renamed").expect("one to compress");
+        symlink(&victim, directory.path().join("access.log.2.gz")).expect("linked");
+        assert_eq!(compress(&opened, &before).expect_err("a link").kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(names(directory.path()), ["(access.log.2.gz)", "access.log.1", "access.log.2"]);
+        // The log itself is a link: it stays.
+        symlink(&victim, &log).expect("linked");
+        rotate_in(directory.path(), 3).expect("nothing to rename");
+        assert!(names(directory.path()).contains(&"(access.log)".to_owned()));
+        assert_eq!(fs::read_to_string(&victim).expect("there"), "secret");
+    }
 
     #[test]
     fn earlier_files_are_kept_and_compressed() {
@@ -83,14 +130,9 @@ mod tests {
         let path = directory.path().join("access.log");
         for text in ["first", "second", "third", "fourth"] {
             fs::write(&path, text).expect("a file");
-            if let Some(before) = rotate(&path, 3).expect("renamed") {
-                compress(&before).expect("compressed");
-            }
+            rotate_in(directory.path(), 3).expect("renamed");
         }
-        let mut names: Vec<_> =
-            fs::read_dir(&directory).expect("a directory").map(|it| it.expect("an entry").file_name()).collect();
-        names.sort();
-        assert_eq!(names, ["access.log.1", "access.log.2.gz", "access.log.3.gz"]);
+        assert_eq!(names(directory.path()), ["access.log.1", "access.log.2.gz", "access.log.3.gz"]);
         let unpacked = |name: &str| {
             let file = File::open(directory.path().join(name)).expect("a file");
             io::read_to_string(GzDecoder::new(file)).expect("gzip")
@@ -106,10 +148,10 @@ mod tests {
         let path = directory.path().join("access.log");
         for text in ["first", "second"] {
             fs::write(&path, text).expect("a file");
-            assert_eq!(rotate(&path, 1).expect("renamed"), None);
+            rotate_in(directory.path(), 1).expect("renamed");
         }
         assert_eq!(fs::read_to_string(directory.path().join("access.log.1")).expect("a file"), "second");
-        assert_eq!(rotate(&path, 1).expect("there is no log"), None);
+        rotate_in(directory.path(), 1).expect("there is no log");
         assert_eq!(fs::read_to_string(directory.path().join("access.log.1")).expect("a file"), "second");
     }
 }

@@ -8,6 +8,7 @@ use sanderling_config::log::{log, log_error, log_warning};
 use sanderling_config::{Config, LogKind, LogOutput, LogTarget, Rotation, RotationTime};
 use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::error::with_context;
+use sanderling_os::log_directory::LogDirectory;
 use sanderling_os::socket::connect_to_path;
 use std::fs::File;
 use std::io;
@@ -139,8 +140,8 @@ impl LogFile {
             LogTarget::Dnstap(path) => connect_to_path(path),
             LogTarget::File(path) => {
                 // Without blocking: the path may be a FIFO that nobody reads.
-                let file = sanderling_os::file::open_for_append(path, MODE)
-                    .map_err(|error| with_context("open", path.display(), &error))?;
+                let opened = LogDirectory::of(path).and_then(|(directory, name)| directory.open_for_append(name, MODE));
+                let file = opened.map_err(|error| with_context("open", path.display(), &error))?;
                 let metadata = file.metadata()?;
                 if metadata.is_file() {
                     let first_day = day(metadata.modified()?);
@@ -193,10 +194,12 @@ impl LogFile {
 
     fn rotate(&mut self, output: &LogOutput, rotation: Rotation) -> io::Result<()> {
         let LogTarget::File(path) = &output.target else { return Ok(()) };
-        if let Some(before) = rotate(path, rotation.keep)? {
+        let (directory, name) = LogDirectory::of(path)?;
+        if let Some(before) = rotate(&directory, name, rotation.keep)? {
+            let shown = path.with_file_name(&before);
             let work = move || {
-                if let Err(error) = compress(&before) {
-                    log_error(&format!("cannot compress {}: {}", before.display(), error_text(&error)));
+                if let Err(error) = compress(&directory, &before) {
+                    log_error(&format!("cannot compress {}: {}", shown.display(), error_text(&error)));
                 }
             };
             self.compression = Some(thread::Builder::new().name("compression".into()).spawn(work)?);
