@@ -14,6 +14,7 @@ use std::fmt::Debug;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(crate) struct Opened {
     resolver: UdpSocket,
     pub(crate) root: Directory,
     inotify: Inotify,
+    unix: UnixStream,
+    log: std::fs::File,
 }
 
 /// Enters a sandbox with the files in `directory`, as `user`, then does `task`.
@@ -46,6 +49,8 @@ pub(crate) fn run(directory: &Path, user: Option<&str>, task: &str) {
         resolver,
         root: Directory::open(&directory.join("root")).expect("opened"),
         inotify: Inotify::new().expect("created"),
+        unix: UnixStream::pair().expect("created").0,
+        log: std::fs::File::options().append(true).open(directory.join("log")).expect("opened"),
     };
     let mut user = user.map(|user| User::lookup(user, None).expect("found"));
     if task == "report-unprivileged" {
@@ -78,7 +83,7 @@ fn report(sandbox: &Sandbox, directory: &Path, opened: Opened) {
     println!("{sandbox}");
     println!("Landlock enforced: {}", matches!(sandbox.landlock, Landlock::Enforced { .. }));
     report_reading(directory, &opened);
-    report_denied(directory);
+    report_denied(directory, &opened.unix, &opened.log);
     report_threads();
     report_serving(opened);
     println!("end");
@@ -122,7 +127,7 @@ fn real_name(opened: &Opened) -> io::Result<PathBuf> {
     Ok(path.file_name().map(PathBuf::from).unwrap_or_default())
 }
 
-fn report_denied(directory: &Path) {
+fn report_denied(directory: &Path, unix: &UnixStream, log: &std::fs::File) {
     print("overwriting a page", std::fs::write(directory.join("root/page"), "changed"));
     print("creating a file", std::fs::write(directory.join("root/new"), "new"));
     print("removing a page", std::fs::remove_file(directory.join("root/page")));
@@ -154,6 +159,15 @@ fn report_denied(directory: &Path) {
     // SAFETY: the option has the given length.
     let attached = unsafe { libc::setsockopt(1, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, filter.as_ptr().cast(), 16) };
     print("loading a program into the kernel", answer(attached));
+    // socket(7), of Linux 6.5.
+    const SO_PEERPIDFD: libc::c_int = 77;
+    let (mut value, mut length) = (0_i32, 4);
+    let pointer = (&raw mut value).cast();
+    // SAFETY: the option has the given length.
+    let peer = unsafe { libc::getsockopt(unix.as_raw_fd(), libc::SOL_SOCKET, SO_PEERPIDFD, pointer, &raw mut length) };
+    print("a descriptor of the process at the other end", answer(peer));
+    // SAFETY: takes no pointer.
+    print("overwriting a log", answer(unsafe { libc::fcntl(log.as_raw_fd(), libc::F_SETFL, 0) }));
 }
 
 fn report_threads() {

@@ -106,6 +106,8 @@ executable memory by mmap: EPERM
 executable memory by mprotect: EPERM
 typing into a terminal: EPERM
 loading a program into the kernel: EPERM
+a descriptor of the process at the other end: EPERM
+overwriting a log: EPERM
 another thread: 42
 a panic: "caught"
 a poller with a waker: Ok(())
@@ -272,7 +274,9 @@ impl Tree {
         for directory in ["root", "zones", "state"] {
             std::fs::create_dir_all(path.join(directory)).expect("created");
         }
-        for (file, content) in [("root/page", PAGE), ("zones/zone", "a zone"), ("secret", "a secret")] {
+        for (file, content) in
+            [("root/page", PAGE), ("zones/zone", "a zone"), ("secret", "a secret"), ("log", "a line\n")]
+        {
             std::fs::write(path.join(file), content).expect("written");
         }
         // Another user must be able to read it, whatever the umask.

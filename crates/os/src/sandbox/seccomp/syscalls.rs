@@ -28,7 +28,7 @@ const ALLOWED_TO_ALL: &[&[Number]] = &[
 
 /// What the keeper of private keys needs besides: messages, and sealed memory that it reads and makes.
 const ALLOWED_TO_KEEPER: &[&[Number]] = &[
-    &[libc::SYS_recvfrom, libc::SYS_sendto, libc::SYS_recvmsg, libc::SYS_sendmsg, libc::SYS_getsockopt],
+    &[libc::SYS_recvfrom, libc::SYS_sendto, libc::SYS_recvmsg, libc::SYS_sendmsg],
     &[libc::SYS_fstat, libc::SYS_pread64, libc::SYS_memfd_create],
 ];
 
@@ -49,7 +49,7 @@ const ALLOWED: &[&[Number]] = &[
     &[libc::SYS_accept4, libc::SYS_accept, libc::SYS_shutdown],
     &[libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg],
     &[libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_sendfile],
-    &[libc::SYS_getsockname, libc::SYS_getpeername, libc::SYS_getsockopt],
+    &[libc::SYS_getsockname, libc::SYS_getpeername],
     // Files: open beneath a root, metadata, read.
     &[libc::SYS_openat2, libc::SYS_openat, libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_lseek],
     &[libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_fstatfs, libc::SYS_faccessat],
@@ -109,25 +109,29 @@ const OF_ATTACKERS: &[&[Number]] = &[
 /// The ioctls of this crate, and that of isatty(3), which the standard library calls on standard error.
 const IOCTLS: &[libc::Ioctl] = &[libc::FIOCLEX, libc::FIONCLEX, libc::FIONBIO, libc::TCGETS];
 
-/// Flags, copies and seals of descriptors.
-const FCNTLS: &[libc::c_int] = &[
-    libc::F_GETFD,
-    libc::F_SETFD,
-    libc::F_GETFL,
-    libc::F_SETFL,
-    libc::F_DUPFD_CLOEXEC,
-    libc::F_ADD_SEALS,
-    libc::F_GET_SEALS,
-];
+/// Flags, copies and seals of descriptors. Not `F_SETFL`, which clears `O_APPEND` of a log: its earlier lines could be
+/// overwritten. `FIONBIO` sets `O_NONBLOCK`.
+const FCNTLS: &[libc::c_int] =
+    &[libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC, libc::F_ADD_SEALS, libc::F_GET_SEALS];
 
 /// Socket options by level and name: those that this crate sets. Others may load a program into the kernel
 /// (`SO_ATTACH_FILTER`).
-const SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
+const SET_SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::SOL_SOCKET, libc::SO_LINGER),
     (libc::SOL_SOCKET, libc::SO_RCVBUF),
     (libc::IPPROTO_TCP, libc::TCP_NODELAY),
     (libc::IPPROTO_IP, libc::IP_PKTINFO),
     (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+];
+
+/// Those that this crate and tokio read. Others have what a process must not get: `SO_PEERPIDFD` a descriptor of the
+/// process at the other end, by which it can be signalled.
+const READ_SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
+    (libc::SOL_SOCKET, libc::SO_TYPE),
+    (libc::SOL_SOCKET, libc::SO_DOMAIN),
+    (libc::SOL_SOCKET, libc::SO_ACCEPTCONN),
+    (libc::SOL_SOCKET, libc::SO_ERROR),
+    (libc::IPPROTO_TCP, libc::TCP_INFO),
 ];
 
 /// Names of threads, and of memory by glibc (`PR_SET_VMA`, linux/prctl.h).
@@ -148,8 +152,7 @@ pub(super) fn allowed() -> Rules {
     rules.extend(ALLOWED_ON_THIS_ARCHITECTURE.iter().map(|&number| (number, Vec::new())));
     // The priority of the thread that compresses, by itself (PRIO_PROCESS, and 0 for the calling thread).
     rules.insert(libc::SYS_setpriority, cases(vec![vec![is(0, 0), is(1, 0)]]));
-    let options = SOCKET_OPTIONS.iter().map(|&(level, name)| vec![is(1, level as u64), is(2, name as u64)]);
-    rules.insert(libc::SYS_setsockopt, cases(options.collect()));
+    rules.insert(libc::SYS_setsockopt, cases(options(SET_SOCKET_OPTIONS)));
     rules
 }
 
@@ -171,6 +174,7 @@ fn of_this_process() -> Rules {
         (libc::SYS_prlimit64, vec![vec![is(0, 0)], vec![is(0, this_process)]]),
         (libc::SYS_ioctl, each_of(1, IOCTLS.iter().copied())),
         (libc::SYS_fcntl, each_of(1, FCNTLS.iter().map(|&command| command as u64))),
+        (libc::SYS_getsockopt, options(READ_SOCKET_OPTIONS)),
         (libc::SYS_prctl, each_of(0, PRCTLS.iter().map(|&option| option as u64))),
     ] {
         rules.insert(number, cases(conditions));
@@ -188,6 +192,10 @@ pub(super) fn allowed_to_keeper(has_files: bool) -> Rules {
         rules.extend(ALLOWED_TO_KEEPER_ON_THIS_ARCHITECTURE.iter().map(|&number| (number, Vec::new())));
     }
     rules
+}
+
+fn options(allowed: &[(libc::c_int, libc::c_int)]) -> Vec<Vec<SeccompCondition>> {
+    allowed.iter().map(|&(level, name)| vec![is(1, level as u64), is(2, name as u64)]).collect()
 }
 
 fn cases(conditions: Vec<Vec<SeccompCondition>>) -> Vec<SeccompRule> {
