@@ -1,33 +1,45 @@
-//! Stores the journals of zones, which the server process makes and its successor reads.
+//! Stores the journals of zones, which the server process makes and its successor reads. A server process that was
+//! taken over sends any: only those of zones that this server has are stored, and all together have a limit. What is in
+//! them, the successor checks.
 
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::{DomainName, journal_file};
+use sanderling_config::{DomainName, JOURNALS, Limits, journal_file};
 use sanderling_ipc::agent::journals_from_memfd;
 use sanderling_state::{StateError, StateFolder};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 
+/// Bytes of journals that wait to be stored.
+const PENDING_BYTES_MAX: usize = 256 << 20;
+
 /// The journals that are not stored yet, and the task that stores them, one after the other.
 pub(crate) struct Journals {
     pending: Rc<RefCell<BTreeMap<DomainName, Vec<u8>>>>,
     wake: Rc<Notify>,
+    bytes_max: usize,
 }
 
 /// Removes the stored journal of the zone `apex`.
 pub(crate) fn remove_journal(state: &StateFolder, apex: &DomainName) -> Result<(), StateError> {
-    state.remove(&journal_file(apex).display().to_string())
+    state.remove(&name_of(apex))
+}
+
+fn name_of(apex: &DomainName) -> String {
+    journal_file(apex).display().to_string()
 }
 
 impl Journals {
     /// Starts the task. To be called in a [`tokio::task::LocalSet`].
-    pub(crate) fn new(state: Arc<StateFolder>) -> Journals {
+    pub(crate) fn new(state: Arc<StateFolder>, limits: &Limits) -> Journals {
         let (pending, wake) = (Rc::<RefCell<BTreeMap<DomainName, Vec<u8>>>>::default(), Rc::new(Notify::new()));
         let (taken, woken) = (Rc::clone(&pending), Rc::clone(&wake));
+        let mut stored = StoredJournals::of(&state, limits.zone_journals_bytes_max);
         tokio::task::spawn_local(async move {
             loop {
                 let next = taken.borrow_mut().pop_first();
@@ -35,25 +47,38 @@ impl Journals {
                     woken.notified().await;
                     continue;
                 };
-                let (state, name) = (Arc::clone(&state), journal_file(&apex).display().to_string());
-                let stored = spawn_blocking(move || store(&state, &name, &content));
-                if let Err(error) = stored.await.expect("the state folder does not panic") {
+                if let Err(problem) = stored.reserve(&apex, content.len() as u64) {
+                    log_warning(&format!("zone {apex}: its journal is not stored: {problem}"));
+                    continue;
+                }
+                let (state, name) = (Arc::clone(&state), name_of(&apex));
+                let result = spawn_blocking(move || store(&state, &name, &content));
+                if let Err(error) = result.await.expect("the state folder does not panic") {
                     log_error(&format!("zone {apex}: its journal is not stored: {error}"));
                 }
             }
         });
-        Journals { pending, wake }
+        Journals { pending, wake, bytes_max: limits.zone_journal_bytes_max }
     }
 
-    /// Stores these journals, in the place of those before of the same zones.
-    pub(crate) fn store(&self, journals: Option<OwnedFd>) {
+    /// Stores these journals of zones that this server `has`, in the place of those before of the same zones.
+    pub(crate) fn store(&self, journals: Option<OwnedFd>, has: impl Fn(&DomainName) -> bool) {
         match journals.map(journals_from_memfd) {
             Some(Ok(journals)) => {
-                let named = journals.into_iter().filter_map(|(name, content)| {
-                    let name = DomainName::parse(&name).ok()?;
-                    Some((name, content))
-                });
-                self.pending.borrow_mut().extend(named);
+                let mut pending = self.pending.borrow_mut();
+                let mut pending_bytes: usize = pending.values().map(Vec::len).sum();
+                for (name, content) in journals {
+                    let Some(apex) = DomainName::parse(&name).ok().filter(&has) else {
+                        log_warning(&format!("ignoring the journal of {name}: this server has no such zone"));
+                        continue;
+                    };
+                    pending_bytes = pending_bytes.saturating_add(content.len());
+                    if content.len() > self.bytes_max || pending_bytes > PENDING_BYTES_MAX {
+                        log_warning(&format!("zone {apex}: ignoring a journal of {} bytes", content.len()));
+                        continue;
+                    }
+                    pending.insert(apex, content);
+                }
                 self.wake.notify_one();
             }
             Some(Err(error)) => log_warning(&format!("ignoring malformed journals: {error}")),
@@ -62,9 +87,90 @@ impl Journals {
     }
 }
 
+/// How long the journals in the state folder are.
+struct StoredJournals {
+    bytes: HashMap<String, u64>,
+    all_bytes: u64,
+    bytes_max: u64,
+}
+
+impl StoredJournals {
+    fn of(state: &StateFolder, bytes_max: u64) -> StoredJournals {
+        let entries = fs::read_dir(state.path().join(JOURNALS)).into_iter().flatten().filter_map(Result::ok);
+        let lengths = entries.filter_map(|entry| {
+            let name = format!("{JOURNALS}/{}", entry.file_name().to_str()?);
+            Some((name, entry.metadata().ok()?.len()))
+        });
+        let bytes: HashMap<String, u64> = lengths.collect();
+        let all_bytes = bytes.values().copied().fold(0, u64::saturating_add);
+        StoredJournals { bytes, all_bytes, bytes_max }
+    }
+
+    /// Notes that the journal of `apex` is going to have this length.
+    ///
+    /// # Errors
+    /// All of them would be too long.
+    fn reserve(&mut self, apex: &DomainName, bytes: u64) -> Result<(), String> {
+        let name = name_of(apex);
+        let others = self.all_bytes.saturating_sub(self.bytes.get(&name).copied().unwrap_or(0));
+        let all_bytes = others.saturating_add(bytes);
+        if bytes > 0 && all_bytes > self.bytes_max {
+            return Err(format!("all journals would have more than {} bytes (`zone_journals_max`)", self.bytes_max));
+        }
+        self.all_bytes = all_bytes;
+        if bytes == 0 {
+            self.bytes.remove(&name)
+        } else {
+            self.bytes.insert(name, bytes)
+        };
+        Ok(())
+    }
+}
+
 fn store(state: &StateFolder, name: &str, content: &[u8]) -> Result<(), StateError> {
     match content.is_empty() {
         true => state.remove(name),
         false => state.write(name, content),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sanderling_ipc::agent::journals_to_memfds;
+
+    fn apex(name: &str) -> DomainName {
+        DomainName::parse(name).expect("a name")
+    }
+
+    #[test]
+    fn journals_of_all_zones_have_a_limit() {
+        let folder = tempfile::tempdir().expect("created");
+        let state = StateFolder::open(folder.path()).expect("opened");
+        state.write(&name_of(&apex("a.test")), &[7; 60]).expect("written");
+        let mut stored = StoredJournals::of(&state, 100);
+        assert!(stored.reserve(&apex("b.test"), 41).expect_err("too long").contains("`zone_journals_max`"));
+        stored.reserve(&apex("b.test"), 40).expect("short");
+        stored.reserve(&apex("a.test"), 61).expect_err("too long");
+        stored.reserve(&apex("a.test"), 0).expect("none");
+        stored.reserve(&apex("b.test"), 100).expect("short");
+        stored.reserve(&apex("c.test"), u64::MAX).expect_err("too long");
+    }
+
+    #[test]
+    fn only_journals_of_zones_that_the_server_has_are_stored() {
+        let folder = tempfile::tempdir().expect("created");
+        let state = Arc::new(StateFolder::open(folder.path()).expect("opened"));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("built");
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let limits = Limits { zone_journal_bytes_max: 10, ..Limits::default() };
+            let journals = Journals::new(state, &limits);
+            let sent = [("own.test", 10), ("long.test", 11), ("foreign.test", 1), ("../../up", 1)];
+            let sent = sent.map(|(name, bytes)| (name.to_owned(), vec![7; bytes]));
+            let file = journals_to_memfds(&sent).next().expect("one").expect("created");
+            journals.store(Some(file), |apex| apex.as_str() != "foreign.test");
+            let names: Vec<String> = journals.pending.borrow().keys().map(ToString::to_string).collect();
+            assert_eq!(names, ["own.test"]);
+        });
     }
 }

@@ -97,6 +97,9 @@ struct Shared {
     report: RefCell<SigningReport>,
 }
 
+/// Updates that wait to be signed. A server process has one of a zone stored at a time.
+const UPDATES_MAX: usize = 64;
+
 /// Dynamic updates that are to be signed and stored, with their change.
 struct WaitingUpdates {
     updates: UpdatesToStore,
@@ -175,6 +178,11 @@ impl SigningHandle {
     /// Whether there is a signed version.
     pub(crate) fn has_version(&self) -> bool {
         self.shared.report.borrow().serial.is_some()
+    }
+
+    /// Whether it has as many updates to sign as may wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.shared.updates.borrow().len() >= UPDATES_MAX
     }
 
     /// Signs and stores dynamic updates, which come as a change of the unsigned records.

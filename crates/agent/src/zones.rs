@@ -30,7 +30,7 @@ use sanderling_ipc::{DnssecCommand, RolloverKeys};
 use sanderling_state::StateFolder;
 use sanderling_zone_files::signed_derivations;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,6 +44,8 @@ const HAND_OVERS_MAX: usize = 4;
 /// The zones of the configuration that are signed, or have primary or secondary servers.
 pub(crate) struct Zones {
     config: Rc<Config>,
+    /// Zones of files, and catalogs.
+    configured: HashSet<DomainName>,
     keys: Rc<RefCell<TsigSecrets>>,
     notifier: Notifier,
     secondary: Secondaries,
@@ -67,7 +69,7 @@ impl Zones {
     ) -> Zones {
         let (keys, changed) = (Rc::new(RefCell::new(keys)), Rc::new(Notify::new()));
         let notifier = Notifier::new(&config, Rc::clone(&keys), Rc::clone(&changed));
-        let journals = Journals::new(Arc::clone(&state));
+        let journals = Journals::new(Arc::clone(&state), &config.limits);
         let updates = Updates::new(Arc::clone(&state), Rc::clone(&link));
         let alias_names = Rc::new(AliasNames::default());
         let hand_overs = Rc::new(Semaphore::new(HAND_OVERS_MAX));
@@ -116,7 +118,22 @@ impl Zones {
         }
         let (state, link) = (Arc::clone(&context.state), Rc::clone(&context.link));
         tokio::task::spawn_local(ProducedCatalogs::load(Rc::clone(&config), state, link, Rc::clone(&served)).run());
-        Zones { config, keys, notifier, secondary, served, alias_names, signed, signing, journals, updates, changed }
+        let of_files = config.zones.iter().map(|zone| &zone.apex);
+        let configured = of_files.chain(config.catalogs.iter().map(|catalog| &catalog.apex)).cloned().collect();
+        Zones {
+            config,
+            configured,
+            keys,
+            notifier,
+            secondary,
+            served,
+            alias_names,
+            signed,
+            signing,
+            journals,
+            updates,
+            changed,
+        }
     }
 
     /// Returns when the report may have changed.
@@ -157,7 +174,7 @@ impl Zones {
 
     /// Another version of a zone is served.
     pub(crate) fn on_served(&mut self, zone: &ServedZone) {
-        if let Ok(name) = DomainName::parse(&zone.name) {
+        if let Some(name) = DomainName::parse(&zone.name).ok().filter(|name| self.has_zone(name)) {
             let transfers = self.config.transfers_by_zone();
             self.notifier.on_served(&name, zone, &transfers.of(&name).secondaries);
             self.tell_tasks(&name, zone.serial);
@@ -223,13 +240,25 @@ impl Zones {
 
     /// Stores journals of zones.
     pub(crate) fn store_journals(&self, journals: Option<OwnedFd>) {
-        self.journals.store(journals);
+        self.journals.store(journals, |apex| self.has_zone(apex));
+    }
+
+    /// Whether the configuration or a catalog has the zone. The zones of a folder are known to the server process alone.
+    fn has_zone(&self, apex: &DomainName) -> bool {
+        self.config.zone_folder.is_some()
+            || self.configured.contains(apex)
+            || self.secondary.borrow().contains_key(apex)
     }
 
     /// Stores what dynamic updates have made of a zone.
     pub(crate) fn store_updates(&self, updates: UpdatesToStore, content: Option<OwnedFd>) {
         let name = DomainName::parse(&updates.zone).ok();
-        match name.and_then(|name| self.signed.get(&name)).filter(|signed| signed.has_version()) {
+        let Some(name) = name.filter(|name| self.config.zone_updates.iter().any(|(apex, _)| apex == name)) else {
+            log_warning(&format!("ignoring updates of the zone {}: it can have none", updates.zone));
+            return self.updates.refuse(updates);
+        };
+        match self.signed.get(&name).filter(|signed| signed.has_version()) {
+            Some(signed) if signed.is_full() => self.updates.refuse(updates),
             Some(signed) => signed.update(updates, content),
             None => self.updates.store(updates, content),
         }

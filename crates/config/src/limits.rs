@@ -241,6 +241,8 @@ limits! {
         "Records of one name and type; a zone with more is refused.";
     zone_journal_bytes_max: usize = 1_048_576 in 0..=67_108_864,
         "Changes of a zone that are kept for IXFR; secondaries with an older version get the whole zone.";
+    zone_journals_bytes_max: u64 = 1_073_741_824 in 0..=1_099_511_627_776,
+        "Journals of all zones in the state folder; a further one is not stored.";
     zone_updates_bytes_max: usize = 4_194_304 in 1_024..=16_777_216,
         "What dynamic updates make of a zone besides its file; a further update gets SERVFAIL.";
     dns_update_signatures_max: usize = 65_536 in 1_000..=1_000_000,
