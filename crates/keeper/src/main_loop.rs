@@ -75,7 +75,11 @@ impl MainLoop {
         match command {
             Command::HoldKeys { number } => {
                 let certificates = certificates_from_memfd(certificates.ok_or_else(missing)?)?;
-                let earlier = held_keys.map(held_keys_from_memfd).transpose()?;
+                // Those of a keeper before, which may have run foreign code: without them, others are there.
+                let earlier = held_keys.map(held_keys_from_memfd).transpose().unwrap_or_else(|error| {
+                    log_error(&format!("ignoring the keys of the keeper before: {}", error_text(&error)));
+                    None
+                });
                 self.keys.hold_earlier(earlier.unwrap_or_default());
                 let without_keys = certificates_to_memfd(&self.keys.hold(certificates))?;
                 self.use_keys()?;
