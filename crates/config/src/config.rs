@@ -238,6 +238,11 @@ impl Config {
         self.sites.iter().filter_map(|site| site.options.rules.note())
     }
 
+    /// Whether there is a site of this domain; `None` for that of `serve FOLDER`.
+    pub fn has_site(&self, domain: Option<&str>) -> bool {
+        self.sites.iter().any(|site| site.hosts.first().map(DomainName::as_str) == domain)
+    }
+
     /// Whether there are certificates.
     pub fn has_tls(&self) -> bool {
         !self.certificates.is_empty() || self.has_self_signed_certificate

@@ -4,7 +4,7 @@
 
 use crate::message::{FdKind, Message, decode, encode};
 use sanderling_os::poll_set::PollSet;
-use sanderling_os::seqpacket::{self, MESSAGE_BYTES_MAX, SeqpacketSocket};
+use sanderling_os::seqpacket::{self, MESSAGE_BYTES_MAX, Sender, SeqpacketSocket};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 
 /// Failed calls in a row, such as for want of memory, after which the connection is given up.
 const FAILURES_MAX: u32 = 500;
+/// Unsent messages after which [`Connection::is_full`].
+const UNSENT_MAX: usize = 4_096;
+/// Descriptors of unsent messages after which [`Connection::is_full`].
+const UNSENT_DESCRIPTORS_MAX: usize = 256;
 /// Time after which unsent messages are tried again.
 pub const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -27,6 +31,7 @@ pub struct Connection {
     socket: SeqpacketSocket,
     unsent: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     failure_count: u32,
+    last_sender: Option<Sender>,
 }
 
 /// The result of receiving.
@@ -63,7 +68,7 @@ impl Connection {
     }
 
     pub(crate) fn new(socket: SeqpacketSocket) -> Connection {
-        Connection { socket, unsent: VecDeque::new(), failure_count: 0 }
+        Connection { socket, unsent: VecDeque::new(), failure_count: 0, last_sender: None }
     }
 
     /// Sends a message, after those that are still unsent.
@@ -149,6 +154,24 @@ impl Connection {
         self.unsent.len()
     }
 
+    /// Whether so much is unsent that the cause of it must not go on.
+    pub fn is_full(&self) -> bool {
+        let descriptors =
+            || self.unsent.iter().map(|(_, descriptors)| descriptors.len()).fold(0, usize::saturating_add);
+        self.unsent.len() >= UNSENT_MAX || (!self.unsent.is_empty() && descriptors() >= UNSENT_DESCRIPTORS_MAX)
+    }
+
+    /// From now on the kernel names the senders of messages.
+    pub fn identify_senders(&self) -> io::Result<()> {
+        self.socket.identify_senders()
+    }
+
+    /// The process that has sent the last message, as the kernel names it; `None` without
+    /// [`Connection::identify_senders`].
+    pub fn last_sender(&self) -> Option<Sender> {
+        self.last_sender
+    }
+
     /// Receives the next message.
     ///
     /// # Errors
@@ -157,7 +180,10 @@ impl Connection {
     pub fn recv(&mut self) -> io::Result<Received> {
         let mut buffer = [0; MESSAGE_BYTES_MAX];
         let (length_bytes, descriptors) = match self.socket.receive(&mut buffer) {
-            Ok(seqpacket::Received::Message { length_bytes, descriptors }) => (length_bytes, descriptors),
+            Ok(seqpacket::Received::Message { length_bytes, descriptors, sender }) => {
+                self.last_sender = sender;
+                (length_bytes, descriptors)
+            }
             Ok(seqpacket::Received::WouldBlock) => return Ok(Received::WouldBlock),
             Ok(seqpacket::Received::Closed) => return Ok(Received::Closed),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
@@ -175,7 +201,7 @@ impl Connection {
 
     /// Ignores an error that may be temporary, up to `FAILURES_MAX` in a row.
     fn fail_if_persistent(&mut self, error: io::Error) -> io::Result<()> {
-        self.failure_count += 1;
+        self.failure_count = self.failure_count.saturating_add(1);
         if is_closed(&error) || self.failure_count > FAILURES_MAX { Err(error) } else { Ok(()) }
     }
 }
@@ -225,7 +251,7 @@ mod tests {
         for _ in 0..COUNT {
             sender.send(&Message::Event(Event::Stdout(Text::new(&"x".repeat(1_000))))).expect("kept");
         }
-        assert!(sender.unsent_count() > 0);
+        assert!(sender.unsent_count() > 0 && sender.is_full());
         sender.flush_until(Instant::now()).expect_err("the peer does not read");
         let mut received = 0;
         while received < COUNT {
@@ -236,6 +262,23 @@ mod tests {
             }
         }
         assert_eq!(sender.unsent_count(), 0);
+        assert!(!sender.is_full());
+    }
+
+    #[test]
+    fn connection_with_many_unsent_descriptors_is_full() {
+        let (mut sender, _receiver) = Connection::pair().expect("a pair");
+        let copy = || (FdKind::Requester, memfd());
+        let mut count = 0;
+        while !sender.is_full() {
+            sender.send_with(&Message::Event(Event::Heartbeat), vec![copy(), copy()]).expect("kept");
+            count += 1;
+        }
+        assert!(sender.unsent_count() <= UNSENT_DESCRIPTORS_MAX / 2, "{count}");
+    }
+
+    fn memfd() -> OwnedFd {
+        sanderling_os::memfd::create("test", b"").expect("created")
     }
 
     #[test]

@@ -126,7 +126,7 @@ impl ControlSocket {
 
     fn add(&mut self, connection: Connection, state: ClientState) -> ClientId {
         let id = self.next_id;
-        self.next_id += 1;
+        self.next_id = self.next_id.saturating_add(1);
         self.clients.push(Client { id, connection, connected_at: Instant::now(), state });
         id
     }

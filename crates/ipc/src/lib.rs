@@ -10,6 +10,8 @@
 //! Descriptors also pass through `exec`: by their names to a new server process, by a list to the program that replaces
 //! the supervisor ([`handover`]). This crate carries messages; it does not act on them.
 #![forbid(unsafe_code)]
+// Numbers come from other processes, which may lie.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 pub mod client;
 pub mod control_socket;

@@ -6,9 +6,13 @@
 
 use crate::agent::{ServedZone, UpdatesOutcome, UpdatesToStore, ZoneNotify};
 use crate::signing::SigningCounts;
+use sanderling_config::log::printable;
 use sanderling_config::{ListenerRole, LogKind};
+use sanderling_os::clock::UNIX_SECONDS_MAX;
 use sanderling_os::seqpacket::MESSAGE_BYTES_MAX;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
 const MAGIC: [u8; 4] = *b"SDLG";
@@ -466,8 +470,16 @@ pub struct ProcessInfo {
     pub pid: i32,
     /// Whether it serves; otherwise it drains.
     pub is_serving: bool,
-    /// When it became ready, in seconds since 1970.
+    /// When it became ready, in seconds since 1970, before the year 10000.
+    #[serde(deserialize_with = "possible_time")]
     pub ready_at_unix_s: u64,
+}
+
+fn possible_time<'d, D: Deserializer<'d>>(deserializer: D) -> Result<u64, D::Error> {
+    match u64::deserialize(deserializer)? {
+        unix_s @ 0..=UNIX_SECONDS_MAX => Ok(unix_s),
+        unix_s => Err(D::Error::custom(format!("{unix_s} is no time in seconds since 1970"))),
+    }
 }
 
 /// The command whose end a client waits for.
@@ -491,10 +503,19 @@ pub enum PendingCommand {
     Zone(ZoneCommand),
 }
 
-/// Text that fits into a packet.
+/// Text that fits into a packet. It ends on a terminal or in a log: one that was received has no control characters
+/// with an effect there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Text(String);
+pub struct Text(#[serde(deserialize_with = "printable_text")] String);
+
+fn printable_text<'d, D: Deserializer<'d>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Ok(match printable(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(escaped) => escaped,
+    })
+}
 
 impl Text {
     /// Bytes of JSON that a text may take: what a packet has beside the header and the message around the text.
@@ -518,11 +539,12 @@ impl Text {
     fn split_at_limit(text: &str) -> (&str, &str) {
         let mut json_bytes = 0;
         let end = text.char_indices().find(|(_, character)| {
-            json_bytes += match character {
+            let bytes = match character {
                 '"' | '\\' | '\u{8}' | '\u{c}' | '\n' | '\r' | '\t' => 2,
                 '\0'..='\x1f' => 6,
                 _ => character.len_utf8(),
             };
+            json_bytes = usize::saturating_add(json_bytes, bytes);
             json_bytes > Text::JSON_BYTES_MAX
         });
         text.split_at(end.map_or(text.len(), |(index, _)| index))
@@ -764,6 +786,13 @@ pub(crate) mod tests {
             assert!(all.contains(&format!("\"{name}\"")), "{name} is not in `messages` or `kinds`");
         }
         assert_eq!(enums.map(|names| names.len()), [3, 32, 35, 25], "{inner:?}");
+    }
+
+    #[test]
+    fn received_text_has_no_effect_on_a_terminal() {
+        let packet = encode(&Message::Event(Event::Stderr(Text::new("\u{1b}]0;owned\u{7} \u{9b}\n"))), &[]);
+        let Ok((Message::Event(Event::Stderr(text)), _)) = decode(&packet) else { panic!("{packet:?}") };
+        assert_eq!(&*text, "\\u{1b}]0;owned\\u{7} \\u{9b}\n");
     }
 
     #[test]

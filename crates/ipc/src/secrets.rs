@@ -80,8 +80,8 @@ pub type PassedCertificate = Result<CertificateContent, NoCertificate>;
 pub fn certificates_to_memfd(certificates: &[PassedCertificate]) -> io::Result<OwnedFd> {
     let bytes = |certificate: &PassedCertificate| match certificate {
         Ok(content) => content.written_bytes(),
-        Err(NoCertificate::Unreadable(error)) => 1 + 4 + error.len(),
-        Err(NoCertificate::Unusable { problem, remedy }) => 1 + 4 + problem.len() + 4 + remedy.len(),
+        Err(NoCertificate::Unreadable(error)) => tagged_bytes([error.len()]),
+        Err(NoCertificate::Unusable { problem, remedy }) => tagged_bytes([problem.len(), remedy.len()]),
     };
     // Allocated at once: growing would leave copies behind that are not erased.
     let mut out = Zeroizing::new(Vec::with_capacity(certificates.iter().map(bytes).sum()));
@@ -137,8 +137,8 @@ impl CertificateContent {
 
     fn written_bytes(&self) -> usize {
         match self {
-            CertificateContent::Files { chain, key } => 1 + 4 + chain.len() + 4 + key.len(),
-            CertificateContent::Held(chain) => 1 + 4 + bytes_of(chain),
+            CertificateContent::Files { chain, key } => tagged_bytes([chain.len(), key.len()]),
+            CertificateContent::Held(chain) => tagged_bytes([bytes_of(chain)]),
         }
     }
 
@@ -177,12 +177,22 @@ impl CertificateContent {
 
 /// Bytes of all parts, each with its length.
 fn bytes_of(parts: &[Vec<u8>]) -> usize {
-    parts.iter().map(|part| 4 + part.len()).sum()
+    parts.iter().map(|part| part_bytes(part.len())).sum()
+}
+
+/// Bytes of a part with its length.
+fn part_bytes(bytes: usize) -> usize {
+    bytes.saturating_add(4)
+}
+
+/// Bytes of parts of these lengths after a tag.
+fn tagged_bytes<const COUNT: usize>(parts: [usize; COUNT]) -> usize {
+    parts.map(part_bytes).into_iter().fold(1, usize::saturating_add)
 }
 
 /// Writes private keys as PEM, for the next keeper.
 pub fn held_keys_to_memfd<'k>(keys: impl Iterator<Item = &'k SecretContent> + Clone) -> io::Result<OwnedFd> {
-    let mut out = Zeroizing::new(Vec::with_capacity(keys.clone().map(|key| 4 + key.len()).sum()));
+    let mut out = Zeroizing::new(Vec::with_capacity(keys.clone().map(|key| part_bytes(key.len())).sum()));
     keys.for_each(|key| put(key, &mut out));
     memfd::create("held-keys", &out)
 }
@@ -206,7 +216,7 @@ pub type TsigSecret = Result<Zeroizing<Vec<u8>>, String>;
 
 /// Writes the secret of each TSIG key, in the order of the configuration.
 pub fn tsig_secrets_to_memfd(secrets: &[TsigSecret]) -> io::Result<OwnedFd> {
-    let bytes = |secret: &TsigSecret| 1 + 4 + secret.as_ref().map_or_else(String::len, |secret| secret.len());
+    let bytes = |secret: &TsigSecret| tagged_bytes([secret.as_ref().map_or_else(String::len, |secret| secret.len())]);
     let mut content = Zeroizing::new(Vec::with_capacity(secrets.iter().map(bytes).sum()));
     for secret in secrets {
         content.push(if secret.is_ok() { FILES } else { UNREADABLE });
@@ -252,8 +262,11 @@ pub struct KeptCertificate {
 /// Writes good versions of certificates.
 pub fn kept_certificates_to_memfd<'k>(kept: impl Iterator<Item = &'k KeptCertificate> + Clone) -> io::Result<OwnedFd> {
     let names = |kept: &'k KeptCertificate| [kept.domain.as_bytes(), kept.file.as_os_str().as_bytes()];
-    let bytes = |kept| names(kept).iter().map(|name| 4 + name.len()).sum::<usize>() + kept.content.written_bytes();
-    let mut out = Zeroizing::new(Vec::with_capacity(1 + kept.clone().map(bytes).sum::<usize>()));
+    let bytes = |kept| {
+        let of_names = names(kept).iter().map(|name| part_bytes(name.len())).sum::<usize>();
+        of_names.saturating_add(kept.content.written_bytes())
+    };
+    let mut out = Zeroizing::new(Vec::with_capacity(kept.clone().map(bytes).fold(1, usize::saturating_add)));
     out.push(KEPT_FORMAT);
     for kept in kept {
         names(kept).into_iter().for_each(|name| put(name, &mut out));
@@ -358,9 +371,11 @@ impl<const BYTES: usize> KeyPair<BYTES> {
     fn take(rest: &mut &[u8]) -> io::Result<KeyPair<BYTES>> {
         let (pair, after) = rest.split_at_checked(Self::WRITTEN_BYTES).ok_or_else(malformed)?;
         *rest = after;
-        let key = |at: usize| pair[at..].first_chunk().map(|key| Zeroizing::new(*key)).ok_or_else(malformed);
-        let previous = if pair[0] == 0 { None } else { Some(key(1 + BYTES)?) };
-        Ok(KeyPair { current: key(1)?, previous })
+        let (tag, keys) = pair.split_first().ok_or_else(malformed)?;
+        let (current, previous) = keys.split_first_chunk().ok_or_else(malformed)?;
+        let key = |key: &[u8; BYTES]| Zeroizing::new(*key);
+        let previous = if *tag == 0 { None } else { Some(key(previous.first_chunk().ok_or_else(malformed)?)) };
+        Ok(KeyPair { current: key(current), previous })
     }
 }
 

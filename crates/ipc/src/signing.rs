@@ -37,7 +37,7 @@ pub struct SignRequest<'m> {
 impl<'m> SignRequest<'m> {
     /// The message; `None` if the input is too long.
     pub fn encode<'b>(&self, buffer: &'b mut [u8; REQUEST_BYTES_MAX]) -> Option<&'b [u8]> {
-        let length_bytes = HEADER_BYTES + KEY_ID_BYTES + self.input.len();
+        let length_bytes = self.input.len().saturating_add(HEADER_BYTES + KEY_ID_BYTES);
         let message = buffer.get_mut(..length_bytes)?;
         put_header(message, 0, self.scheme, self.number);
         message[HEADER_BYTES..][..KEY_ID_BYTES].copy_from_slice(self.key);
@@ -99,7 +99,7 @@ impl<'m> SignAnswer<'m> {
             Ok(signature) => (0, signature),
             Err(refusal) => (refusal as u8, &[][..]),
         };
-        let message = buffer.get_mut(..HEADER_BYTES + signature.len())?;
+        let message = buffer.get_mut(..signature.len().saturating_add(HEADER_BYTES))?;
         put_header(message, result, 0, self.number);
         message[HEADER_BYTES..].copy_from_slice(signature);
         Some(message)
@@ -136,9 +136,9 @@ pub struct SigningCounts {
 impl SigningCounts {
     /// The counts of two keepers together.
     pub fn plus(&self, other: &SigningCounts) -> SigningCounts {
-        let refused = std::array::from_fn(|index| self.refused[index] + other.refused[index]);
-        let zone_signatures = self.zone_signatures + other.zone_signatures;
-        SigningCounts { signatures: self.signatures + other.signatures, zone_signatures, refused }
+        let refused = std::array::from_fn(|index| self.refused[index].saturating_add(other.refused[index]));
+        let zone_signatures = self.zone_signatures.saturating_add(other.zone_signatures);
+        SigningCounts { signatures: self.signatures.saturating_add(other.signatures), zone_signatures, refused }
     }
 }
 

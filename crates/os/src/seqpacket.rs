@@ -10,8 +10,8 @@ use crate::error::with_context;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
-    recvmsg, sendmsg, socket_with, socketpair, sockopt,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, UCred, accept_with, bind, connect,
+    listen, recvmsg, sendmsg, socket_with, socketpair, sockopt,
 };
 use std::io;
 use std::mem::MaybeUninit;
@@ -32,11 +32,20 @@ const TRIES_MAX: usize = 4;
 
 const CREATION_FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 
-const ANCILLARY_BYTES: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MESSAGE_MAX));
+const ANCILLARY_BYTES: usize = rustix::cmsg_space!(ScmRights(DESCRIPTORS_PER_MESSAGE_MAX), ScmCredentials(1));
 
 /// One end of a connection: non-blocking, and close-on-exec from creation.
 #[derive(Debug)]
 pub struct SeqpacketSocket(OwnedFd);
+
+/// The process that has sent a message, as the kernel names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// Its process ID.
+    pub pid: i32,
+    /// Its user.
+    pub uid: u32,
+}
 
 /// The result of receiving.
 #[derive(Debug)]
@@ -47,6 +56,8 @@ pub enum Received {
         length_bytes: usize,
         /// At most [`DESCRIPTORS_PER_MESSAGE_MAX`].
         descriptors: Vec<OwnedFd>,
+        /// Its sender, after [`SeqpacketSocket::identify_senders`].
+        sender: Option<Sender>,
     },
     /// No message has arrived.
     WouldBlock,
@@ -76,6 +87,14 @@ impl SeqpacketSocket {
     /// Takes over a socket that was inherited or received; an error if it is not a Unix `SOCK_SEQPACKET` socket.
     pub fn from_fd(descriptor: OwnedFd) -> io::Result<SeqpacketSocket> {
         seqpacket_socket(descriptor).map(SeqpacketSocket)
+    }
+
+    /// From now on the kernel names the sender of each message that is received (`SO_PASSCRED`, unix(7)). `SO_PEERCRED`
+    /// of a socket that has connected names the process that listened, which may have ended.
+    pub fn identify_senders(&self) -> io::Result<()> {
+        count(Syscall::Setsockopt);
+        sockopt::set_socket_passcred(&self.0, true)
+            .map_err(|errno| with_context("setsockopt(SO_PASSCRED)", "a Unix socket", &errno.into()))
     }
 
     /// The descriptor.
@@ -143,13 +162,17 @@ impl SeqpacketSocket {
         count(Syscall::Recvmsg);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
         let head = recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)?;
-        let mut descriptors = Vec::new();
+        let (mut descriptors, mut sender) = (Vec::new(), None);
         for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(more) = message {
-                descriptors.extend(more);
+            match message {
+                RecvAncillaryMessage::ScmRights(more) => descriptors.extend(more),
+                RecvAncillaryMessage::ScmCredentials(UCred { pid, uid, .. }) => {
+                    sender = Some(Sender { pid: pid.as_raw_nonzero().get(), uid: uid.as_raw() });
+                }
+                _ => {}
             }
         }
-        Ok(RawMessage { length_bytes: head.bytes, flags: head.flags, descriptors })
+        Ok(RawMessage { length_bytes: head.bytes, flags: head.flags, descriptors, sender })
     }
 }
 
@@ -157,6 +180,7 @@ struct RawMessage {
     length_bytes: usize,
     flags: ReturnFlags,
     descriptors: Vec<OwnedFd>,
+    sender: Option<Sender>,
 }
 
 impl RawMessage {
@@ -173,7 +197,8 @@ impl RawMessage {
         if self.length_bytes == 0 {
             return Ok(Received::Closed);
         }
-        Ok(Received::Message { length_bytes: self.length_bytes, descriptors: self.descriptors })
+        let RawMessage { length_bytes, descriptors, sender, .. } = self;
+        Ok(Received::Message { length_bytes, descriptors, sender })
     }
 }
 

@@ -38,7 +38,7 @@ impl Backoff {
 
     /// The delay after the exit of a process that has served for `served`.
     pub(super) fn delay_after(&mut self, served: Duration) -> Duration {
-        self.restart_count += 1;
+        self.restart_count = self.restart_count.saturating_add(1);
         if served >= QUICK_EXIT_MAX {
             self.quick_exit_count = 0;
             return Duration::ZERO;

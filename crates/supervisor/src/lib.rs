@@ -2,6 +2,8 @@
 //!
 //! It reads nothing from the network; its crate depends on no protocol.
 #![forbid(unsafe_code)]
+// Numbers come from other processes, which may lie.
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod supervisor;
 mod process;

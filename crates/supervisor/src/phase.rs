@@ -52,7 +52,8 @@ impl Phase {
             (Phase::Starting, PhaseInput::Ready) => (Phase::Serving, Nothing),
             (Phase::Starting, PhaseInput::Stop | PhaseInput::StopNow) => (Phase::Draining, Kill),
             (Phase::Serving, PhaseInput::Replaced) => (Phase::Draining, Send(Command::Drain)),
-            (Phase::Serving, PhaseInput::Failed) => (Phase::Draining, Nothing),
+            // It drains already, if it says so itself and does not lie.
+            (Phase::Serving, PhaseInput::Failed) => (Phase::Draining, Send(Command::Drain)),
             (Phase::Serving, PhaseInput::Stop | PhaseInput::StopNow) => (Phase::Draining, Send(Command::Stop)),
             (Phase::Draining, PhaseInput::StopNow) => (Phase::Draining, Kill),
             _ => return None,
@@ -145,7 +146,7 @@ mod tests {
         let kill = || Some((Phase::Draining, Kill));
         let table = [
             (Phase::Starting, [Some((Phase::Serving, Nothing)), None, None, kill(), kill()]),
-            (Phase::Serving, [None, drain(), Some((Phase::Draining, Nothing)), stop(), stop()]),
+            (Phase::Serving, [None, drain(), drain(), stop(), stop()]),
             (Phase::Draining, [None, None, None, None, kill()]),
         ];
         for (phase, expected) in table {

@@ -6,10 +6,11 @@ use sanderling_config::log::log_error;
 use sanderling_ipc::{
     Command, Connection, Event, FdKind, IncomingFds, Message, ProcessInfo, Received, Text, is_closed,
 };
+use sanderling_os::clock::from_unix_seconds;
 use sanderling_os::process::{ExitStatus, ProcessHandle};
 use sanderling_os::signals::Signal;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A server process.
@@ -48,11 +49,10 @@ impl Process {
     }
 
     /// A process that another supervisor has started.
-    pub(super) fn adopted(info: ProcessInfo, pidfd: OwnedFd, connection: Connection) -> Process {
-        let handle = ProcessHandle::from_pidfd(info.pid, pidfd);
+    pub(super) fn adopted(info: ProcessInfo, handle: ProcessHandle, connection: Connection) -> Process {
         Process {
             phase: if info.is_serving { Phase::Serving } else { Phase::Draining },
-            ready_at: UNIX_EPOCH + Duration::from_secs(info.ready_at_unix_s),
+            ready_at: from_unix_seconds(info.ready_at_unix_s),
             ..Process::new(info.generation, handle, connection)
         }
     }
@@ -114,6 +114,20 @@ impl Process {
             self.abort();
         }
         Some((Event::Stderr(Text::new(&format!("{message}\n"))), Vec::new()))
+    }
+
+    /// Ends it, since it has sent what no server process sends, or not now: it runs foreign code. It is not heard any more.
+    pub(super) fn end_for(&mut self, lie: &str) {
+        if self.is_connected {
+            log_error(&format!("{self}: {lie}; aborting it"));
+            self.is_connected = false;
+        }
+        self.abort();
+    }
+
+    /// Whether it has not received so many commands that the sender of further ones must not go on.
+    pub(super) fn is_full(&self) -> bool {
+        self.connection.is_full()
     }
 
     /// Sends a command. A process that cannot receive it is aborted.

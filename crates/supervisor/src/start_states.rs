@@ -92,9 +92,48 @@ impl AfterFailure {
     }
 }
 
+/// Starts in a row with good versions of zones and certificates that may fail. A process before has sent them, which
+/// may have run foreign code: further starts are without them.
+const FAILURES_WITH_KEPT_MAX: u32 = 2;
+
+/// What a server process gets of the good versions of zones and certificates that one before it has kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptVersions {
+    /// There are none.
+    None,
+    /// All of them.
+    Passed,
+    /// None of them.
+    Withheld,
+}
+
+impl KeptVersions {
+    /// What a process gets if there are some, and so many processes that got them have exited before they were ready.
+    pub(crate) fn after(failure_count: u32) -> KeptVersions {
+        if failure_count < FAILURES_WITH_KEPT_MAX { KeptVersions::Passed } else { KeptVersions::Withheld }
+    }
+
+    /// The number of failures after that of a process with them that was started for this `reason`. One of a supervisor
+    /// that serves nothing yet is not tried with them again.
+    pub(crate) fn failures_after(failure_count: u32, reason: &StartReason) -> u32 {
+        if *reason == StartReason::First { FAILURES_WITH_KEPT_MAX } else { failure_count.saturating_add(1) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kept_versions_with_which_no_process_becomes_ready_are_withheld() {
+        let mut count = 0;
+        for expected in [KeptVersions::Passed, KeptVersions::Passed, KeptVersions::Withheld, KeptVersions::Withheld] {
+            assert_eq!(KeptVersions::after(count), expected);
+            count = KeptVersions::failures_after(count, &StartReason::Restart);
+        }
+        assert_eq!(KeptVersions::after(KeptVersions::failures_after(0, &StartReason::First)), KeptVersions::Withheld);
+        assert_eq!(KeptVersions::failures_after(u32::MAX, &StartReason::Upgrade), u32::MAX);
+    }
 
     #[test]
     fn start_follows_the_table() {

@@ -26,7 +26,7 @@ use self::secrets::Secrets;
 use crate::backoff::Backoff;
 use crate::phase::{Phase, PhaseInput};
 use crate::process::Process;
-use crate::start_states::{StartReason, StartState};
+use crate::start_states::{KeptVersions, StartReason, StartState};
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log, log_error, log_warning};
 use sanderling_config::{Config, ConfigSource, Exit, UNLIMITED};
@@ -69,6 +69,8 @@ struct Supervisor {
     /// Good versions of zones for the next server process, in sealed memfds. Later ones replace those of the same
     /// zones.
     kept_zones: Vec<OwnedFd>,
+    /// Starts in a row that have failed with good versions of zones or certificates.
+    failed_with_kept_count: u32,
     secrets: Secrets,
     agent: Agent,
     keeper: Keeper,
@@ -168,6 +170,7 @@ struct Start {
     generation: u64,
     deadline: Instant,
     state: StartState,
+    kept: KeptVersions,
 }
 
 /// A reload by a new process, which serves.
@@ -323,7 +326,7 @@ impl Supervisor {
     /// Time after which a draining process is killed; `None` for never.
     fn drain_limit(&self) -> Option<Duration> {
         let timeout_ms = self.active.config.limits.drain_timeout_ms;
-        (timeout_ms != UNLIMITED).then(|| Duration::from_millis(timeout_ms) + DRAIN_MARGIN)
+        (timeout_ms != UNLIMITED).then(|| Duration::from_millis(timeout_ms).saturating_add(DRAIN_MARGIN))
     }
 
     fn handle_signals(&mut self) {
@@ -425,7 +428,8 @@ impl Supervisor {
     }
 
     fn handle_deadlines(&mut self) {
-        let hang_limit = Duration::from_millis(self.active.config.limits.hang_timeout_ms) + HEARTBEAT_INTERVAL;
+        let hang_limit =
+            Duration::from_millis(self.active.config.limits.hang_timeout_ms).saturating_add(HEARTBEAT_INTERVAL);
         let drain_limit = self.drain_limit();
         for index in 0..self.processes.len() {
             if self.processes[index].is_silent_for(hang_limit) {

@@ -23,7 +23,9 @@ pub use command::{Ended, copy_program_to, run, run_to_end, sanderling};
 pub use directory::TestDirectory;
 pub use free_address::free_address;
 pub use manual::check_manual_table;
-pub use processes::{children_of, send_signal, server_pids};
+pub use processes::{
+    children_of, children_with, descriptor_of, inherited_by, resident_bytes, send_as, send_signal, server_pids,
+};
 pub use server::{ListenerCounts, TestServer};
 pub use stalled_disk::{ANSWERED, CONTENT, FILE_BYTES, NOT_FOUND_YET, STALLED, StalledDisk};
 

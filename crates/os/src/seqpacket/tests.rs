@@ -21,7 +21,7 @@ fn pair() -> (SeqpacketSocket, SeqpacketSocket) {
 fn received(endpoint: &SeqpacketSocket) -> (Vec<u8>, Vec<OwnedFd>) {
     let mut buffer = [0; MESSAGE_BYTES_MAX];
     match endpoint.receive(&mut buffer).expect("received") {
-        Received::Message { length_bytes, descriptors } => (buffer[..length_bytes].to_vec(), descriptors),
+        Received::Message { length_bytes, descriptors, .. } => (buffer[..length_bytes].to_vec(), descriptors),
         other => panic!("not a message: {other:?}"),
     }
 }
@@ -257,4 +257,20 @@ fn mode_of_the_path_is_the_one_asked_for_less_the_umask() {
         });
         assert_eq!(found, expected, "umask {umask}");
     }
+}
+
+#[test]
+fn kernel_names_the_sender() {
+    let (one, other) = pair();
+    let sender = || {
+        assert!(one.send(b"a", &[file().as_fd()]).expect("sent"));
+        match other.receive(&mut [0; MESSAGE_BYTES_MAX]).expect("received") {
+            Received::Message { sender, descriptors, .. } if descriptors.len() == 1 => sender,
+            found => panic!("{found:?}"),
+        }
+    };
+    assert_eq!(sender(), None);
+    other.identify_senders().expect("set");
+    let own = Sender { pid: std::process::id().cast_signed(), uid: rustix::process::getuid().as_raw() };
+    assert_eq!(sender(), Some(own));
 }

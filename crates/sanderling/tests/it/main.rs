@@ -26,6 +26,7 @@ mod https;
 mod io;
 mod isolation;
 mod keeper;
+mod lies;
 mod long_downloads;
 mod lost_keys;
 mod manual;

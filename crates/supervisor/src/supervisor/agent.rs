@@ -35,6 +35,8 @@ const EVENTS_PER_ITERATION_MAX: usize = 256;
 const QUICK_EXIT_MAX: Duration = Duration::from_secs(10);
 /// Time in which a killed agent exits.
 const EXIT_TIME: Duration = Duration::from_secs(1);
+/// Why an agent is ended that sends without end.
+const FLOOD: &str = "it sends more to the server process than that receives";
 /// Commands that wait for an agent which does not run.
 const WAITING_MAX: usize = 16;
 
@@ -196,7 +198,22 @@ impl Agent {
         }
     }
 
-    fn send(&mut self, command: Command, descriptors: IncomingFds) {
+    /// Whether it has not received so much that the sender of more must not go on.
+    pub(super) fn is_full(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.connection.is_full())
+    }
+
+    /// Kills it, since it has sent what the agent does not send, or not so often: it runs foreign code. It is not heard any
+    /// more.
+    fn end_for(&mut self, lie: &str) {
+        if let Some(process) = self.process.as_mut().filter(|process| process.is_connected) {
+            log_error(&format!("agent {}: {lie}; restarting it", process.handle.pid()));
+            process.is_connected = false;
+        }
+        self.kill();
+    }
+
+    pub(super) fn send(&mut self, command: Command, descriptors: IncomingFds) {
         if let Some(process) = &mut self.process {
             // Its exit is noticed as such.
             let _ = process.connection.send_with(&Message::Command(command), descriptors);
@@ -252,7 +269,8 @@ impl Supervisor {
         if let Some(process) = &mut self.agent.process {
             let _ = process.connection.flush();
         }
-        let hang_limit = Duration::from_millis(self.active.config.limits.agent_hang_timeout_ms) + HEARTBEAT_INTERVAL;
+        let hang_limit =
+            Duration::from_millis(self.active.config.limits.agent_hang_timeout_ms).saturating_add(HEARTBEAT_INTERVAL);
         self.agent.kill_if_hung(hang_limit);
         let needed = Arc::clone(&self.active.config);
         let is_current = self
@@ -338,11 +356,11 @@ impl Supervisor {
                         self.agent.reporter = self.agent.pid();
                         (self.agent.problem, self.agent.logged_problem) = (None, None);
                     }
-                    Err(error) => log_error(&format!("the agent sends a malformed report: {}", error_text(&error))),
+                    Err(error) => self.agent.end_for(&format!("its report is malformed: {}", error_text(&error))),
                 },
                 (Event::DerivedStored, None) => {
                     let config = Arc::clone(&self.active.config);
-                    self.secrets.pass_on_again(&config);
+                    self.secrets.pass_on_soon(&config);
                 }
                 (Event::AgentFailed(reason), None) => {
                     if let Some(problem) = self.agent.note_problem(reason.to_string()) {
@@ -353,14 +371,16 @@ impl Supervisor {
                 (Event::KeeperLost, None) => self.keeper.forget_agent(),
                 (Event::CertificateStored { name }, None) => {
                     let config = Arc::clone(&self.active.config);
-                    self.secrets.pass_on_again(&config);
+                    self.secrets.pass_on_soon(&config);
                     self.add_renewal_command(name);
                 }
                 (Event::ZoneStored { zone, is_forced }, Some(requester)) => {
                     let command = Command::Zone(ZoneCommand::Reload { zone, is_forced });
                     // Without a serving process, the agent notices that nobody answers, and the next one loads the
                     // zone.
-                    if let Some(process) = self.serving_process() {
+                    if self.serving_process().is_some_and(|process| process.is_full()) {
+                        self.agent.end_for(FLOOD);
+                    } else if let Some(process) = self.serving_process() {
                         let changes = descriptors.filter(|(kind, _)| *kind == FdKind::ZoneChanges);
                         process.send(command, [(FdKind::Requester, requester)].into_iter().chain(changes).collect());
                     }
@@ -368,11 +388,15 @@ impl Supervisor {
                 (Event::UpdatesStored(outcome), None) => {
                     // One that starts may have read what was stored before, and one that serves may not have made it.
                     let processes = self.processes.iter_mut().filter(|process| process.phase() != Phase::Draining);
-                    processes.for_each(|process| {
+                    let (full, others): (Vec<_>, Vec<_>) = processes.partition(|process| process.is_full());
+                    for process in others {
                         process.send(Command::UpdatesStored(outcome.clone()), Vec::new());
-                    });
+                    }
+                    if !full.is_empty() {
+                        self.agent.end_for(FLOOD);
+                    }
                 }
-                (event, _) => log_warning(&format!("ignoring the event {event:?} of the agent")),
+                _ => self.agent.end_for("it has sent what the agent does not send"),
             }
         }
     }
@@ -382,6 +406,7 @@ impl Supervisor {
         let Some((number, file)) = &self.agent.challenges else { return };
         let (number, file) = (*number, file.try_clone());
         match (self.serving_process(), file) {
+            (Some(process), Ok(_)) if process.is_full() => self.agent.end_for(FLOOD),
             (Some(process), Ok(file)) => {
                 process.send(Command::UpdateChallenges { number }, vec![(FdKind::Challenges, file)]);
             }
@@ -389,16 +414,6 @@ impl Supervisor {
             // The next one gets them when it is ready.
             (None, _) => {}
         }
-    }
-
-    /// The serving process answers what certificate authorities look for.
-    pub(super) fn on_challenges_served(&mut self, number: u64) {
-        self.agent.send(Command::ChallengesServed { number }, Vec::new());
-    }
-
-    /// Tells the agent which zones are served, or have changed elsewhere.
-    pub(super) fn pass_zones_to_agent(&mut self, command: Command, descriptors: IncomingFds) {
-        self.agent.send(command, descriptors);
     }
 
     /// Gives the agent the secrets of TSIG keys, of which files have changed.
@@ -543,6 +558,8 @@ fn has_same_agent(one: &Config, other: &Config) -> bool {
         let signed = config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_some());
         signed.map(|zone| zone.file.clone()).collect::<Vec<_>>()
     };
+    // It stores updates of these zones alone.
+    let updated = |config: &Config| config.zone_updates.iter().map(|(apex, _)| apex.clone()).collect::<Vec<_>>();
     let names = |config: &Config| {
         config.automatic_certificates().map(|certificate| certificate.names.clone()).collect::<Vec<_>>()
     };
@@ -553,7 +570,7 @@ fn has_same_agent(one: &Config, other: &Config) -> bool {
         && one.dns_listen == other.dns_listen
         && (&one.tsig_keys, &one.transfers, &one.zone_transfers, &one.secondary_zones, &one.catalogs)
             == (&other.tsig_keys, &other.transfers, &other.zone_transfers, &other.secondary_zones, &other.catalogs)
-        && one.zone_updates.is_empty() == other.zone_updates.is_empty()
+        && updated(one) == updated(other)
         && one.signed_zones == other.signed_zones
         && files(one) == files(other)
         && one.limits == other.limits

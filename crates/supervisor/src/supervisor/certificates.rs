@@ -66,7 +66,7 @@ fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix
                 "  issued by {} for {}, EXPIRED {} ago\n",
                 issued.issuer,
                 issued.names.join(" "),
-                time(now_unix_s - issued.not_after_unix_s)
+                time(now_unix_s.saturating_sub(issued.not_after_unix_s))
             )
         }
         Some(issued) => {
@@ -74,7 +74,7 @@ fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix
                 "  issued by {} for {}, {} left\n",
                 issued.issuer,
                 issued.names.join(" "),
-                time(issued.not_after_unix_s - now_unix_s)
+                time(issued.not_after_unix_s.saturating_sub(now_unix_s))
             )
         }
     };
@@ -103,7 +103,10 @@ fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix
 
 /// `in 12 d`, or `now`.
 pub(super) fn when(at_unix_s: u64, now_unix_s: u64) -> String {
-    if at_unix_s <= now_unix_s { "now".to_owned() } else { format!("in {}", time(at_unix_s - now_unix_s)) }
+    match at_unix_s.saturating_sub(now_unix_s) {
+        0 => "now".to_owned(),
+        wait_s => format!("in {}", time(wait_s)),
+    }
 }
 
 fn time(seconds: u64) -> String {

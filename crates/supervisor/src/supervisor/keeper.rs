@@ -17,6 +17,7 @@ use sanderling_ipc::{
     Command, Connection, Event, FdKind, IncomingFds, KeeperSupervision, Message, OutgoingFds, ProcessSupervision,
     Received, handover,
 };
+use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::process::ProcessHandle;
 use sanderling_os::request_socket::RequestSocket;
@@ -30,6 +31,10 @@ use std::time::{Duration, Instant};
 
 /// What `ps` shows of the keeper before its arguments.
 const PROCESS_NAME: &str = "sanderling: keeper of private keys";
+/// Events that are handled before signals and deadlines are.
+const EVENTS_PER_ITERATION_MAX: usize = 256;
+/// Time after which the agent gets another socket to the same keeper: it may ask for one without end.
+const RECONNECT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time in which the keeper must have loaded keys. Thousands of RSA keys take a second.
 const HOLD_TIME: Duration = Duration::from_secs(10);
 /// Time in which a worker waits for a signature. It takes less than a millisecond, but the processors may have other
@@ -68,6 +73,8 @@ pub(super) struct Keeper {
 struct KeeperProcess {
     handle: ProcessHandle,
     connection: Connection,
+    /// Whether it is heard.
+    is_connected: bool,
     config: Arc<Config>,
     started_at: Instant,
     last_report_at: Instant,
@@ -76,6 +83,8 @@ struct KeeperProcess {
     lacks_zone_keys: bool,
     /// The process ID of the agent that has a socket to it.
     agent: Option<i32>,
+    /// When an agent has got a socket to it last.
+    connected_at: Option<Instant>,
 }
 
 /// What a keeper is started with.
@@ -105,7 +114,9 @@ impl Keeper {
 
     /// The descriptors to poll.
     pub(super) fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let of_process = self.process.iter().flat_map(|process| [process.connection.as_fd(), process.handle.as_fd()]);
+        let of_process = self.process.iter().flat_map(|process| {
+            process.is_connected.then(|| process.connection.as_fd()).into_iter().chain([process.handle.as_fd()])
+        });
         of_process.chain(self.replaced.iter().map(AsFd::as_fd))
     }
 
@@ -176,7 +187,7 @@ impl Keeper {
         }
         // Until a server process has reported that it uses this set, the keys of the set before are in use.
         self.erase_at = None;
-        self.last_number += 1;
+        self.last_number = self.last_number.saturating_add(1);
         self.send(Command::HoldKeys { number: self.last_number }, descriptors)?;
         self.send(Command::ServeKeys, of_keeper)?;
         let certificates = self.wait_until_held()?;
@@ -188,19 +199,25 @@ impl Keeper {
     fn wait_until_held(&mut self) -> io::Result<OwnedFd> {
         let deadline = Instant::now() + HOLD_TIME;
         loop {
-            while let Some((event, descriptors)) = self.next_event()? {
-                match (event, descriptors.into_iter().next()) {
-                    (Event::KeysHeld { number }, Some((_, certificates))) if number == self.last_number => {
-                        return Ok(certificates);
-                    }
-                    (event, descriptor) => self.handle(&event, descriptor),
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            match self.next_event()? {
+                Some((Event::KeysHeld { number }, descriptors)) if number == self.last_number => {
+                    // What the keeper can still change, another process must not trust.
+                    let certificates = descriptors.into_iter().next().map(|(_, certificates)| certificates);
+                    let malformed = || io::Error::other("it has sent no certificates in sealed memory");
+                    return certificates.filter(|file| memfd::is_sealed(file)).ok_or_else(malformed);
+                }
+                Some((event, descriptors)) => self.handle(&event, descriptors.into_iter().next())?,
+                None => {
+                    let process = self.process.as_mut().filter(|process| process.is_connected);
+                    let process = process.ok_or(io::ErrorKind::NotConnected)?;
+                    process.connection.flush()?;
+                    PollSet::new([process.connection.as_fd()]).wait(Some(remaining))?;
                 }
             }
-            let remaining = deadline.saturating_duration_since(Instant::now());
-            let process = self.process.as_mut().filter(|_| !remaining.is_zero());
-            let Some(process) = process else { return Err(io::ErrorKind::TimedOut.into()) };
-            process.connection.flush()?;
-            PollSet::new([process.connection.as_fd()]).wait(Some(remaining))?;
         }
     }
 
@@ -233,26 +250,42 @@ impl Keeper {
     }
 
     fn next_event(&mut self) -> io::Result<Option<(Event, IncomingFds)>> {
-        let Some(process) = &mut self.process else { return Ok(None) };
+        let Some(process) = self.process.as_mut().filter(|process| process.is_connected) else { return Ok(None) };
         match process.connection.recv()? {
             Received::Message(Message::Event(event), descriptors) => Ok(Some((event, descriptors))),
             Received::WouldBlock => Ok(None),
-            Received::Message(..) | Received::Closed => Err(io::Error::other("it has exited")),
+            Received::Message(other, _) => Err(io::Error::other(format!("unexpected message {other:?}"))),
+            Received::Closed => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has exited")),
         }
     }
 
-    fn handle(&mut self, event: &Event, descriptor: Option<(FdKind, OwnedFd)>) {
+    /// Kills it for this error. It is not heard any more.
+    fn end_for(&mut self, error: &io::Error) {
+        if let Some(process) = &mut self.process {
+            process.is_connected = false;
+            // Its exit is logged.
+            if error.kind() != io::ErrorKind::UnexpectedEof {
+                log_error(&format!("keeper {}: {}; restarting it", process.handle.pid(), error_text(error)));
+            }
+        }
+        self.kill();
+    }
+
+    /// # Errors
+    /// The keeper does not send it: it runs foreign code.
+    fn handle(&mut self, event: &Event, descriptor: Option<(FdKind, OwnedFd)>) -> io::Result<()> {
         match (event, descriptor) {
             (Event::KeeperReport(counts), None) => {
                 if let Some(process) = &mut self.process {
                     (process.counts, process.last_report_at) = (*counts, Instant::now());
                 }
             }
-            (Event::KeysKept, Some((FdKind::HeldKeys, keys))) => self.held_keys = Some(keys),
+            (Event::KeysKept, Some((FdKind::HeldKeys, keys))) if memfd::is_sealed(&keys) => self.held_keys = Some(keys),
             // Of a set for which nobody waits any more.
             (Event::KeysHeld { .. }, _) => {}
-            (event, _) => log_warning(&format!("ignoring the event {event:?} of the keeper")),
+            _ => return Err(io::Error::other("it has sent what the keeper does not send")),
         }
+        Ok(())
     }
 
     /// Lets the keeper go on for the server processes that have sockets to it.
@@ -310,12 +343,14 @@ impl KeeperProcess {
         Ok(KeeperProcess {
             handle: handle?,
             connection: ours,
+            is_connected: true,
             config: Arc::clone(start.config),
             started_at: now,
             last_report_at: now,
             counts: SigningCounts::default(),
             lacks_zone_keys,
             agent: None,
+            connected_at: None,
         })
     }
 
@@ -351,12 +386,14 @@ impl Supervisor {
     }
 
     pub(super) fn handle_keeper_events(&mut self) {
-        loop {
-            match self.keeper.next_event() {
+        for _ in 0..EVENTS_PER_ITERATION_MAX {
+            let handled = match self.keeper.next_event() {
                 Ok(Some((event, descriptors))) => self.keeper.handle(&event, descriptors.into_iter().next()),
                 Ok(None) => return,
-                // It has exited, or must not go on.
-                Err(_) => return self.keeper.kill(),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = handled {
+                return self.keeper.end_for(&error);
             }
         }
     }
@@ -393,7 +430,9 @@ impl Supervisor {
         if !config.keeps_certificates() && !self.start_keeper_for_zones(&config) {
             return;
         }
-        if self.keeper.process.as_ref().is_none_or(|process| process.agent == Some(agent)) {
+        let is_too_early =
+            |process: &KeeperProcess| process.connected_at.is_some_and(|at| at.elapsed() < RECONNECT_INTERVAL);
+        if self.keeper.process.as_ref().is_none_or(|process| process.agent == Some(agent) || is_too_early(process)) {
             return;
         }
         let pair = UnixStream::pair().and_then(|(asking, answering)| {
@@ -405,7 +444,9 @@ impl Supervisor {
         match pair {
             Ok(asking) => {
                 self.pass_keeper_to_agent(asking.into());
-                self.keeper.process.iter_mut().for_each(|process| process.agent = Some(agent));
+                self.keeper.process.iter_mut().for_each(|process| {
+                    (process.agent, process.connected_at) = (Some(agent), Some(Instant::now()));
+                });
             }
             Err(error) => log_warning(&format!("cannot connect the agent to the keeper: {}", error_text(&error))),
         }

@@ -11,8 +11,11 @@ use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
 use sanderling_os::process::ExitStatus;
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+/// Bytes of all segments of kept zones beside the texts: their indexes.
+const KEPT_INDEXES_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Events of one process that are handled before signals and deadlines are.
 const EVENTS_PER_ITERATION_MAX: usize = 256;
 
@@ -33,6 +36,8 @@ impl Supervisor {
         match event {
             Event::Heartbeat => {}
             Event::LogFailed(kind) => self.logs.on_write_failure(kind),
+            // It is being ended for it.
+            Event::ThreadHung(_) if process.is_terminated() => {}
             Event::ThreadHung(thread) => {
                 log_error(&format!("{process}: thread {thread} hung (`hang_timeout`); killed and restarted"));
                 self.replace_hung(index);
@@ -43,11 +48,13 @@ impl Supervisor {
                     self.restart_after(Duration::ZERO);
                 }
             }
-            Event::AcceptStopped => {
+            // Only a process that was told to stop has stopped accepting for good.
+            Event::AcceptStopped if self.lifecycle.is_stopping() && process.phase() == Phase::Draining => {
                 if let Err(error) = self.listeners.shut_down_except(&Listeners::default()) {
                     log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
                 }
             }
+            Event::AcceptStopped => process.end_for("it has stopped accepting without a command"),
             Event::AcceptLeft => self.on_accept_left(generation),
             Event::Stdout(text) => {
                 let request = self.status_requests.iter().find(|request| request.generation == generation);
@@ -66,22 +73,24 @@ impl Supervisor {
                 self.secrets.keep(descriptors);
                 self.keeper.plan_erasure();
             }
-            Event::ChallengesServed { number } => self.on_challenges_served(number),
+            Event::ChallengesServed { number } => {
+                self.pass_to_agent_of(index, Command::ChallengesServed { number }, Vec::new());
+            }
             // Those of a process that drains are not served any more.
             Event::ZonesServed if process.phase() == Phase::Serving => {
-                self.pass_zones_to_agent(Command::ZonesServed, descriptors);
+                self.pass_to_agent_of(index, Command::ZonesServed, descriptors);
             }
             Event::ZoneServed(zone) if process.phase() == Phase::Serving => {
-                self.pass_zones_to_agent(Command::ZoneServed(zone), descriptors);
+                self.pass_to_agent_of(index, Command::ZoneServed(zone), descriptors);
             }
-            Event::ZoneNotified(notify) => self.pass_zones_to_agent(Command::ZoneNotified(notify), descriptors),
+            Event::ZoneNotified(notify) => self.pass_to_agent_of(index, Command::ZoneNotified(notify), descriptors),
             Event::JournalsChanged if process.phase() == Phase::Serving => {
-                self.pass_zones_to_agent(Command::StoreJournals, descriptors);
+                self.pass_to_agent_of(index, Command::StoreJournals, descriptors);
             }
             // The agent stores nothing that would lose what another process has had stored.
-            Event::UpdatesMade(updates) => self.pass_zones_to_agent(Command::StoreUpdates(updates), descriptors),
+            Event::UpdatesMade(updates) => self.pass_to_agent_of(index, Command::StoreUpdates(updates), descriptors),
             Event::CertificatesServed if process.phase() == Phase::Serving => {
-                self.pass_zones_to_agent(Command::CertificatesServed, descriptors);
+                self.pass_to_agent_of(index, Command::CertificatesServed, descriptors);
             }
             Event::ZonesServed | Event::ZoneServed(_) | Event::JournalsChanged | Event::CertificatesServed => {}
             Event::ChallengesChanged { .. }
@@ -91,22 +100,35 @@ impl Supervisor {
             | Event::ZoneStored { .. }
             | Event::UpdatesStored(_)
             | Event::AgentReport
-            | Event::AgentFailed(_) => {
-                log_warning(&format!("ignoring {event:?} of {process}: only the agent sends it"));
-            }
+            | Event::AgentFailed(_) => process.end_for("it has sent what only the agent sends"),
             Event::KeysHeld { .. } | Event::KeysKept | Event::KeeperReport(_) => {
-                log_warning(&format!("ignoring {event:?} of {process}: only the keeper sends it"));
+                process.end_for("it has sent what only the keeper sends");
             }
             Event::Stderr(text) => self.forward_stderr(generation, &text),
             Event::Ready { problem_count } => self.on_ready(generation, problem_count),
             Event::ReloadRefused => self.on_refused(generation),
-            Event::ReleaseSwitched { name } => self.enqueue(QueuedRequest::ReloadSite(Requester::None, name)),
+            Event::ReleaseSwitched { name } => {
+                // The configuration may have changed meanwhile.
+                if self.active.config.has_site(name.as_deref()) {
+                    self.enqueue(QueuedRequest::ReloadSite(Requester::None, name));
+                }
+            }
             Event::Reloaded { changes, problem_count } => self.on_reloaded(&changes, problem_count),
             Event::NewProcessNeeded(reason) => self.on_new_process_needed(&reason),
             Event::Drained { cut_off_count } => {
                 process.expect_exit();
-                self.cut_off_count += cut_off_count;
+                self.cut_off_count = self.cut_off_count.saturating_add(cut_off_count);
             }
+        }
+    }
+
+    /// Tells the agent what the process at `index` has reported. One that reports more than the agent can receive is
+    /// ended, but for NOTIFY, which clients cause.
+    fn pass_to_agent_of(&mut self, index: usize, command: Command, descriptors: IncomingFds) {
+        if !self.agent.is_full() {
+            self.agent.send(command, descriptors);
+        } else if !matches!(command, Command::ZoneNotified(_)) {
+            self.processes[index].end_for("it reports more to the agent than that receives");
         }
     }
 
@@ -134,6 +156,14 @@ impl Supervisor {
                 self.kept_zones.clear();
             }
             self.kept_zones.truncate(KEPT_ZONES_FDS_MAX - 1);
+            let bytes = |zones: &OwnedFd| memfd::length_bytes(zones).unwrap_or(u64::MAX);
+            let all_bytes = self.kept_zones.iter().chain([&zones]).map(bytes).fold(0, u64::saturating_add);
+            // Replaced versions have no more bytes than the current ones.
+            let texts_bytes_max = self.active.config.limits.kept_zones_bytes_max.saturating_mul(2);
+            if all_bytes > texts_bytes_max.saturating_add(KEPT_INDEXES_BYTES_MAX) {
+                log_warning("a server process sends more zones to keep than `kept_zones_max`; ignoring them");
+                continue;
+            }
             self.kept_zones.push(zones);
         }
     }
@@ -157,7 +187,7 @@ impl Supervisor {
                     ExitStatus::Unknown
                 }
                 None => {
-                    index += 1;
+                    index = index.saturating_add(1);
                     continue;
                 }
             };

@@ -89,6 +89,7 @@ impl Supervisor {
 
     /// Starts a server process for `next`, which the serving one cannot apply for this reason.
     fn begin_replacement(&mut self, requester: Requester, next: ActiveConfig, forced_zones: &[String], why: &str) {
+        self.restore_listeners();
         let listeners = match Listeners::bind(&next.config, &self.listeners) {
             Ok(listeners) => listeners,
             Err(error) => {
@@ -106,6 +107,12 @@ impl Supervisor {
         }
     }
 
+    /// Counts a reload that is in effect, that is in part, or that has failed.
+    fn count_reload(&mut self, index: usize) {
+        let count = &mut self.reload_counts[index];
+        *count = count.saturating_add(1);
+    }
+
     fn refuse_reload_with(&mut self, requester: Requester, problem: &str) {
         log_error(problem);
         self.send_stderr(requester, &format!("{problem}\n"));
@@ -115,7 +122,7 @@ impl Supervisor {
     pub(super) fn refuse_reload(&mut self, requester: Requester) {
         const REFUSED: &str = "reload failed, keeping the current configuration";
         log_error(REFUSED);
-        self.reload_counts[2] += 1;
+        self.count_reload(2);
         self.pass_on_current();
         self.reply(requester, Err(REFUSED));
         self.notify(&[State::Ready]);
@@ -179,7 +186,7 @@ impl Supervisor {
     ) {
         self.agent.read_authorities_again();
         log(message.trim_end());
-        self.reload_counts[usize::from(problem_count > 0)] += 1;
+        self.count_reload(usize::from(problem_count > 0));
         let mut problems = Vec::new();
         if problem_count > 0 {
             problems.push(format!(
@@ -211,7 +218,7 @@ impl Supervisor {
     /// The process that was to reload has exited or leaves.
     pub(super) fn fail_reload_in_place(&mut self) {
         if let Some((requester, ..)) = self.take_reload() {
-            self.reload_counts[2] += 1;
+            self.count_reload(2);
             self.pass_on_current();
             self.reply(requester, Err("the server process exited during the reload; try again"));
         }

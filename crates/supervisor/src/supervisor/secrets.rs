@@ -48,6 +48,8 @@ pub(super) struct Secrets {
     derived: Option<OwnedFd>,
     /// Good versions of the certificates, which the serving process has sent.
     kept: Option<OwnedFd>,
+    /// When all was read and passed on last.
+    passed_on_at: Option<Instant>,
 }
 
 /// A change of a file changes one of these numbers.
@@ -102,11 +104,23 @@ impl Secrets {
         self.next_check = has_secrets(config).then(Instant::now);
     }
 
+    /// The same, but not again within the time between two checks: the agent asks for it, which may do so without end.
+    pub(super) fn pass_on_soon(&mut self, config: &Config) {
+        let at = Instant::now().max(self.passed_on_at.map_or_else(Instant::now, |at| at + CHECK_INTERVAL));
+        self.versions = None;
+        self.next_check = has_secrets(config).then_some(at);
+    }
+
     /// Forgets good versions that `config`, which is in effect now, has no certificates for.
     pub(super) fn keep_only_for(&mut self, config: &Config) {
         if !config.has_tls() {
             self.kept = None;
         }
+    }
+
+    /// Forgets good versions.
+    pub(super) fn forget_kept(&mut self) {
+        self.kept = None;
     }
 
     /// Forgets good versions if their private keys are not with them: they were in the keeper of a supervisor that is
@@ -159,6 +173,7 @@ impl Secrets {
     ) -> io::Result<IncomingFds> {
         self.versions = None;
         self.changed = None;
+        self.passed_on_at = Some(Instant::now());
         // Before the files are read: what changes meanwhile is read again.
         let versions = versions(config, self.state.as_deref());
         if config.has_secrets() {
@@ -213,7 +228,7 @@ impl Secrets {
     fn is_settled(&mut self, versions: Vec<Option<FileVersion>>) -> bool {
         let check_count = match self.changed.take() {
             Some(before) if before.versions == versions || before.check_count >= UNSETTLED_CHECKS_MAX => return true,
-            Some(before) => before.check_count + 1,
+            Some(before) => before.check_count.saturating_add(1),
             None => 1,
         };
         self.changed = Some(UnsettledVersions { versions, check_count });

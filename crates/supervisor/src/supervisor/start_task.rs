@@ -6,7 +6,7 @@ use crate::phase::PhaseInput;
 use crate::process::Process;
 use crate::program;
 use crate::program::RUNNING;
-use crate::start_states::{AfterFailure, StartInput, StartReason, StartState, StartStep};
+use crate::start_states::{AfterFailure, KeptVersions, StartInput, StartReason, StartState, StartStep};
 use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log, log_error, log_warning, print};
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 /// What `ps` shows of a server process before its arguments.
 const SERVER_PROCESS_NAME: &str = "sanderling: server process";
+const WITHHELD: &str = "the next server process starts without the zones and certificates that were kept of earlier ones: with them, none became ready";
 /// Time in which a replaced process stops accepting; one that hangs delays the answer to a reload no longer.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
 
@@ -33,6 +34,7 @@ impl Supervisor {
 
     /// Starts a process with the current configuration on the current sockets.
     pub(super) fn restart_exited(&mut self, start_reason: StartReason) {
+        self.restore_listeners();
         let result = self.active.try_clone().and_then(|active| {
             let listeners = self.listeners.clone();
             self.start(Path::new(RUNNING), start_reason, Requester::None, active, listeners)
@@ -41,6 +43,26 @@ impl Supervisor {
             log_warning(&format!("cannot start a server process: {}; retrying", error_text(&error)));
             self.restart_after(Duration::ZERO);
         }
+    }
+
+    /// Binds listeners again that a server process has shut down. To be called before another one gets them.
+    pub(super) fn restore_listeners(&mut self) {
+        let (listeners, report) = self.listeners.restored(&self.active.config);
+        for (role, bound, result) in report {
+            let service = role.service;
+            match result {
+                Ok(()) => {
+                    log_warning(&format!(
+                        "{service} {bound} had been shut down by a server process; it is bound again"
+                    ));
+                }
+                Err(error) => log_error(&format!(
+                    "{service} {bound} was changed by a server process, and cannot be restored: {}; restart the server",
+                    error_text(&error)
+                )),
+            }
+        }
+        self.listeners = listeners;
     }
 
     /// Schedules a restart after a process has served for `served`.
@@ -70,9 +92,17 @@ impl Supervisor {
         passed_on.extend(self.logs.descriptors(&next.config));
         let mut descriptors: OutgoingFds<'_> =
             vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, next.text.as_fd())];
-        descriptors.extend(self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd())));
         descriptors.extend(passed_on.iter().map(|(kind, descriptor)| (kind.clone(), descriptor.as_fd())));
-        descriptors.extend(self.secrets.kept_for(&next.config).map(|kept| (FdKind::KeptCertificates, kept)));
+        let zones = self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd()));
+        let certificates = self.secrets.kept_for(&next.config).map(|kept| (FdKind::KeptCertificates, kept));
+        let kept_fds: OutgoingFds<'_> = zones.chain(certificates).collect();
+        let kept = match kept_fds.is_empty() {
+            true => KeptVersions::None,
+            false => KeptVersions::after(self.failed_with_kept_count),
+        };
+        if kept == KeptVersions::Passed {
+            descriptors.extend(kept_fds);
+        }
         descriptors.extend(self.control.iter().map(|control| (FdKind::ControlSocket, control.listener())));
         descriptors.extend(listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
         let mut options: Vec<OsString> = Vec::new();
@@ -86,12 +116,13 @@ impl Supervisor {
             sanderling_os::process::spawn(program, SERVER_PROCESS_NAME, &arguments, &handover::named(descriptors));
         signals::unblock_all()?;
         let handle = handle?;
-        self.last_generation += 1;
+        self.last_generation = self.last_generation.saturating_add(1);
         let generation = self.last_generation;
         let deadline = Instant::now() + next.start_timeout();
         self.processes.push(Process::new(generation, handle, ours));
         let (reason, state) = (start_reason, StartState::Pending);
-        self.task = Some(Task::Start(Start { requester, reason, next, listeners, generation, deadline, state }));
+        let start = Start { requester, reason, next, listeners, generation, deadline, state, kept };
+        self.task = Some(Task::Start(start));
         Ok(())
     }
 
@@ -134,6 +165,12 @@ impl Supervisor {
             return;
         }
         let Some(Task::Start(start)) = self.task.take() else { return };
+        self.failed_with_kept_count = 0;
+        if start.kept == KeptVersions::Withheld {
+            // It sends its own.
+            self.kept_zones.clear();
+            self.secrets.forget_kept();
+        }
         let (mut pid, mut replaced_generation) = (0, None);
         for process in &mut self.processes {
             if process.generation == generation {
@@ -185,6 +222,19 @@ impl Supervisor {
             let message = format!("{exited} before it was ready");
             log_error(&message);
             self.send_stderr(start.requester, &format!("{message}\n"));
+            if start.kept == KeptVersions::Passed {
+                self.failed_with_kept_count = KeptVersions::failures_after(self.failed_with_kept_count, &start.reason);
+                if KeptVersions::after(self.failed_with_kept_count) == KeptVersions::Withheld {
+                    log_error(WITHHELD);
+                }
+                if start.reason == StartReason::First {
+                    // Nothing is served by this supervisor yet: it is not tried with them again.
+                    return self.begin_first(start.next, start.listeners).err().map(|error| {
+                        log_error(&format!("cannot start a server process: {}", error_text(&error)));
+                        Exit::Failure
+                    });
+                }
+            }
         }
         match start.reason {
             StartReason::First => {}

@@ -14,12 +14,14 @@ use crate::process::Process;
 use crate::program;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{self, log, log_error, log_warning, report};
-use sanderling_config::{Config, ConfigSource, Exit, ListenerRole, Service};
+use sanderling_config::{Config, ConfigSource, Exit, ListenerRole, Service, lookup_user};
 use sanderling_ipc::control_socket::{ControlSocket, Opened};
 use sanderling_ipc::handover::{self, Descriptors};
-use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Command, Connection, Message, PendingCommand};
+use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Command, Connection, Message, PendingCommand, ProcessInfo};
 use sanderling_listeners::Listeners;
+use sanderling_os::process::{ProcessHandle, effective_uid};
 use sanderling_os::sd_notify::{Notifier, State};
+use sanderling_os::seqpacket::Sender;
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
 use sanderling_os::{listen_fds, memfd};
 use std::collections::VecDeque;
@@ -123,7 +125,7 @@ fn start(
             Ok(Opened::Created(control)) => inherited.control = Some(control),
             Ok(Opened::InUse(connection)) => {
                 let external = inherited.listeners;
-                inherited = adopt(connection, &path, source)?;
+                inherited = adopt(connection, &path, source, expected_user(&config)?)?;
                 inherited.listeners = inherited.listeners.with_external(&external);
             }
             Err(error) => log_error(&format!(
@@ -144,7 +146,8 @@ fn start(
         inherited.control.take().into_iter().for_each(ControlSocket::remove);
         return Err(StartupError::BadConfiguration(vec![problem]));
     }
-    let listeners = Listeners::bind(&config, &inherited.listeners).map_err(|error| {
+    let (existing, _) = inherited.listeners.restored(&config);
+    let listeners = Listeners::bind(&config, &existing).map_err(|error| {
         // One that was adopted still belongs to the server process.
         if let (Some(control), true) = (inherited.control.take(), inherited.processes.is_empty()) {
             control.remove();
@@ -197,11 +200,23 @@ fn external_listeners(external: Vec<(String, OwnedFd)>, config: &Config) -> io::
     Listeners::from_fds(sockets)
 }
 
-/// Takes over all descriptors of the process that answers at the control socket.
+/// The user of server processes with `config`.
+fn expected_user(config: &Config) -> io::Result<u32> {
+    let own = effective_uid();
+    if own != 0 {
+        return Ok(own);
+    }
+    let user = lookup_user(config)
+        .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
+    Ok(user.map_or(own, |user| user.uid))
+}
+
+/// Takes over all descriptors of the process that answers at the control socket. It has been without a supervisor, and
+/// may run foreign code: which process it is, the kernel says.
 ///
 /// # Errors
-/// It is a supervisor, or does not answer.
-fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::Result<Inherited> {
+/// It is a supervisor, does not answer, or belongs to another user than `uid`.
+fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource, uid: u32) -> io::Result<Inherited> {
     let at_path = |error: io::Error| {
         if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof) {
             // The server process has disconnected this one, because another supervisor has adopted it.
@@ -213,11 +228,22 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::
         };
         io::Error::new(error.kind(), format!("{}: {}{remedy}", path.display(), error_text(&error)))
     };
+    connection.identify_senders().map_err(at_path)?;
     connection.send(&Message::Command(Command::HandOver)).map_err(at_path)?;
     let descriptors = handover::receive(&mut connection).map_err(at_path)?;
-    let Some((info, pidfd)) = descriptors.processes.into_iter().next() else {
+    let (Some((named, _)), Some(sender)) = (descriptors.processes.first(), connection.last_sender()) else {
         return Err(at_path(io::Error::other("the process that answers there is not a server process")));
     };
+    if sender.uid != uid {
+        let Sender { pid, uid: other } = sender;
+        let message = format!(
+            "process {pid}, which answers there, belongs to the user with ID {other}, and server processes of this \
+             configuration belong to that with ID {uid}; stop it with the `user` that it was started with"
+        );
+        return Err(at_path(io::Error::other(message)));
+    }
+    let handle = ProcessHandle::open(sender.pid).map_err(at_path)?;
+    let info = ProcessInfo { generation: 1, pid: sender.pid, is_serving: true, ready_at_unix_s: named.ready_at_unix_s };
     log(&format!("adopting server process {}, which has lost its supervisor", info.pid));
     let mut listeners = Listeners::from_fds(descriptors.listeners)?;
     // With its configuration the sockets keep the configured addresses, port 0 among them.
@@ -227,7 +253,7 @@ fn adopt(mut connection: Connection, path: &Path, source: &ConfigSource) -> io::
     }
     let control = descriptors.control.map(|control| ControlSocket::from_fd(path.to_owned(), control)).transpose()?;
     // The connection of the handover is the one for commands from now on.
-    let processes = vec![Process::adopted(info, pidfd, connection)];
+    let processes = vec![Process::adopted(info, handle, connection)];
     let Descriptors { zones: kept_zones, shared_keys, kept_certificates, .. } = descriptors;
     Ok(Inherited { listeners, control, processes, kept_zones, shared_keys, kept_certificates })
 }
@@ -258,7 +284,10 @@ fn resume(
     if processes.len() != connections.len() {
         return Err(io::Error::other("inherited a connection without its process"));
     }
-    let adopt = |((info, pidfd), connection)| Ok(Process::adopted(info, pidfd, Connection::from_fd(connection)?));
+    let adopt = |((info, pidfd), connection): ((ProcessInfo, OwnedFd), OwnedFd)| {
+        let handle = ProcessHandle::from_pidfd(info.pid, pidfd);
+        Ok(Process::adopted(info, handle, Connection::from_fd(connection)?))
+    };
     let processes = processes.into_iter().zip(connections).map(adopt).collect::<io::Result<Vec<Process>>>()?;
     let text = configuration.ok_or_else(|| io::Error::other("inherited no configuration"))?;
     let config = source.parse(&memfd::read(&text, CONFIGURATION_BYTES_MAX)?).map_err(|diagnostics| {
@@ -317,6 +346,7 @@ impl Supervisor {
             announced: Listeners::default(),
             active,
             kept_zones: Vec::new(),
+            failed_with_kept_count: 0,
             secrets: Secrets::default(),
             agent: Agent::default(),
             keeper: Keeper::default(),

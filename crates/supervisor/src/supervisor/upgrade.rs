@@ -27,6 +27,7 @@ impl Supervisor {
             diagnostics.iter().for_each(|diagnostic| self.send_stderr(requester, &format!("{diagnostic}\n")));
             self.send_stderr(requester, &format!("sanderling: warning: {KEPT}\n"));
         }
+        self.restore_listeners();
         let program = self.installed_program.clone();
         let result = self.active.try_clone().and_then(|active| {
             let listeners = self.listeners.clone();
