@@ -55,7 +55,7 @@ impl SiteHosts<'_> {
         match after_scheme.strip_prefix("//") {
             Some(rest) => {
                 let end = rest.find(['/', '?']).unwrap_or(rest.len());
-                is_own_authority(rest[..end].as_bytes(), self.hosts, self.ports).then_some(&rest[end..])
+                is_own_authority(&rest.as_bytes()[..end], self.hosts, self.ports).then_some(&rest[end..])
             }
             None if scheme.is_some() => None,
             None => Some(reference),
