@@ -91,10 +91,11 @@ pub(crate) fn reconcile(
         |catalog: &DomainName, zone: &DomainName| by_zone.get(catalog).and_then(|listed| listed.get(zone)).copied();
     let mut outcome = Outcome::default();
     for (zone, member) in current {
-        let listed = find(&member.catalog, zone).map(|listing| (&member.catalog, listing));
-        let last = listed.map(|listed| last_owner(listed, |owner| find(owner, zone), listings.len()));
+        let allowed = |catalog| find(catalog, zone).filter(|_| refusal(catalog, zone).is_none());
+        let listed = allowed(&member.catalog).map(|listing| (&member.catalog, listing));
+        let last = listed.map(|listed| last_owner(listed, allowed, listings.len()));
         let next = match (last, listings.get(&member.catalog)) {
-            _ if refusal(last.map_or(&member.catalog, |(owner, _)| owner), zone).is_some() => None,
+            _ if refusal(&member.catalog, zone).is_some() => None,
             (Some((owner, listing)), _) => Some(listing.member_of(owner)),
             (None, Some(None)) => Some(member.clone()),
             (None, Some(Some(_)) | None) => None,
@@ -255,7 +256,7 @@ mod tests {
     fn refused_zone_is_ignored_and_dropped_and_the_other_zones_are_taken() {
         check(&[(["a 1, n.own 2", ""], "a:c/1", ""), (["a 1, n.own 2", "n.own 3"], "a:c/1 n.own:d/3", "")]);
         // It does not change over to a catalog that must not bring it, and one that was taken before is dropped.
-        check(&[(["n.own 2", "n.own 3 > c"], "", "")]);
+        check(&[(["n.own 2", "n.own 3 > c"], "n.own:d/3", "")]);
         let member = Member { catalog: name("c"), label: "2".to_owned(), groups: Vec::new() };
         let outcome = reconcile(&[(name("n.own"), member)].into(), &[(name("c"), None)].into(), refusal);
         assert_eq!((shown(&outcome.members).as_str(), outcome.dropped.as_slice()), ("", &[name("n.own")][..]));

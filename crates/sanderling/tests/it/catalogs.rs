@@ -360,7 +360,8 @@ fn zones_are_added_removed_reset_and_handed_over() {
     let sections =
         ["one", "two"].map(|name| catalog_section(&format!("{name}.catalog"), primary.server.dns())).concat();
     // The group is served by a server that does not exist.
-    let group = format!("groups.elsewhere = [{{ address = \"{}\" }}]\n[catalog.\"two", free_address());
+    let group =
+        format!("members_below = [\".\"]\ngroups.elsewhere = [{{ address = \"{}\" }}]\n[catalog.\"two", free_address());
     let sections = sections.replacen("[catalog.\"two", &group, 1);
     let directory = consumer(address, &sections, "catalog_members_max = 3\n");
     let server = start(&directory);
@@ -386,7 +387,11 @@ fn zones_are_added_removed_reset_and_handed_over() {
     primary.replace("one", &catalog_text(7, &members(["m1", "m2"])).replace("version TXT 2\n", ""));
     server.wait_for_error("catalog one.catalog: not used: it has no version; its zones stay as they are");
     check("a.test", Some("a"));
-    // The root zone is a zone as others: it comes, and leaves with the next version.
+    // The root zone is a zone as others if it is allowed: it comes, and leaves with the next version.
+    primary.replace("two", &catalog_text(2, "m1.zones PTR .\n"));
+    let refused = "catalog two.catalog: ignoring the zone .: it is the root; if the catalog may bring it, add it to `members_below`";
+    server.wait_for_error(refused);
+    wait_until("the status names it", || directory.control("status").text().contains(refused));
     primary.replace("one", &catalog_text(8, &(members(["m1", "m2"]) + "m3.zones PTR .\n")));
     server.wait_for_error("catalogs: 3 zones; 1 added, 0 removed, 0 reset");
     // Another label: what is stored is dropped, and transferred again.
@@ -398,7 +403,7 @@ fn zones_are_added_removed_reset_and_handed_over() {
     check("a.test", Some("a"));
     assert_eq!(transferred_at(&directory, "b.test"), Some(unchanged.clone()));
     // A zone of two catalogs stays with the first one, until that gives it away.
-    primary.replace("two", &catalog_text(2, "m2.zones PTR b.test.\nm3.zones PTR c.test.\n"));
+    primary.replace("two", &catalog_text(3, "m2.zones PTR b.test.\nm3.zones PTR c.test.\n"));
     check("c.test", Some("c"));
     server.wait_for_error("catalog two.catalog: ignoring the zone b.test, which the catalog one.catalog has brought");
     primary.replace("one", &catalog_text(10, &(members(["m8", "m2"]) + "coo.m2.zones PTR two.catalog.\n")));
