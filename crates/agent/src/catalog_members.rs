@@ -129,7 +129,7 @@ pub(crate) fn reconcile(
 /// its `coo` if that lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
 fn last_owner<'l>(
     first: (&'l DomainName, &'l Listing),
-    find: impl Fn(&DomainName) -> Option<&'l Listing>,
+    find: impl Fn(&'l DomainName) -> Option<&'l Listing>,
     catalogs_max: usize,
 ) -> (&'l DomainName, &'l Listing) {
     let mut last = first;
