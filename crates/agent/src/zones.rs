@@ -243,7 +243,8 @@ impl Zones {
         self.journals.store(journals, |apex| self.has_zone(apex));
     }
 
-    /// Whether the configuration or a catalog has the zone. The zones of a folder are known to the server process alone.
+    /// Whether the configuration or a catalog has the zone. The zones of a folder are known to the server process
+    /// alone.
     fn has_zone(&self, apex: &DomainName) -> bool {
         self.config.zone_folder.is_some()
             || self.configured.contains(apex)

@@ -187,7 +187,7 @@ fn check_log_directory(log: &Path) -> Result<(), Problem> {
     let owner = fs::symlink_metadata(log).ok().map(|metadata| metadata.uid());
     let is_trusted = |uid| uid == 0 || uid == effective_uid() || Some(uid) == owner;
     let writer = if !is_trusted(metadata.uid()) {
-        format!("its owner, the user with ID {}", metadata.uid())
+        format!("its owner, the user with ID {},", metadata.uid())
     } else if metadata.mode() & OTHERS != 0 {
         "every user".to_owned()
     } else if metadata.mode() & GROUP != 0 && metadata.uid() == 0 && metadata.gid() != 0 {

@@ -82,8 +82,8 @@ impl Listeners {
         });
     }
 
-    /// These sockets, with new ones for those that do not work any more: a server process, which has all of them, has shut
-    /// them down. The options and limits of the others are set again. The second value has the addresses with new
+    /// These sockets, with new ones for those that do not work any more: a server process, which has all of them, has
+    /// shut them down. The options and limits of the others are set again. The second value has the addresses with new
     /// sockets, and those for which there are none.
     #[must_use]
     pub fn restored(&self, config: &Config) -> (Listeners, Vec<(ListenerRole, SocketAddr, io::Result<()>)>) {

@@ -17,8 +17,8 @@ use std::sync::Arc;
 
 /// Seconds for which resolvers keep a record: the next order has another one.
 const TTL_S: u32 = 5;
-/// Records, and tokens, for each name of an automatic certificate: an order has one for the name and one for a wildcard,
-/// and an order before it may not have ended.
+/// Records, and tokens, for each name of an automatic certificate: an order has one for the name and one for a
+/// wildcard, and an order before it may not have ended.
 const PER_NAME_MAX: usize = 4;
 
 /// The challenges of the orders in progress.

@@ -116,7 +116,8 @@ impl Process {
         Some((Event::Stderr(Text::new(&format!("{message}\n"))), Vec::new()))
     }
 
-    /// Ends it, since it has sent what no server process sends, or not now: it runs foreign code. It is not heard any more.
+    /// Ends it, since it has sent what no server process sends, or not now: it runs foreign code. It is not heard any
+    /// more.
     pub(super) fn end_for(&mut self, lie: &str) {
         if self.is_connected {
             log_error(&format!("{self}: {lie}; aborting it"));

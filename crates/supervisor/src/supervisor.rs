@@ -317,7 +317,7 @@ impl Supervisor {
                 self.keeper.next_start().filter(|at| now < *at),
                 self.secrets.next_check().filter(|_| is_idle),
                 self.logs.next_check(),
-                self.renewal_commands.next_start(self.renewal_interval()),
+                self.renewal_commands.next_start(now, self.renewal_interval()),
             ])
             .flatten()
             .min()

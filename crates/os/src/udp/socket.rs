@@ -92,8 +92,8 @@ impl Socket {
         local_address(&self.descriptor)
     }
 
-    /// Whether a process that has the socket has shut it down for receiving or sending (`shutdown(2)`), from which it does
-    /// not recover. An empty datagram that is sent to the port "discard" of this machine tells.
+    /// Whether a process that has the socket has shut it down for receiving or sending (`shutdown(2)`), from which it
+    /// does not recover. An empty datagram that is sent to the port "discard" of this machine tells.
     pub fn is_shut_down(&self) -> bool {
         const DISCARD: u16 = 9;
         let mut polled = [PollFd::new(&self.descriptor, PollFlags::RDHUP)];

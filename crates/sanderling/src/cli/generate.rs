@@ -128,8 +128,8 @@ mod tests {
             .collect();
         let mut expected: Vec<_> = COMMANDS.iter().map(|command| format!("sanderling-{command}.1")).collect();
         expected.push("sanderling.1".to_owned());
-        expected
-            .extend(["export", "import", "rollover", "status"].map(|command| format!("sanderling-dnssec-{command}.1")));
+        let dnssec = ["export", "import", "new-keys", "rollover", "status"];
+        expected.extend(dnssec.map(|command| format!("sanderling-dnssec-{command}.1")));
         expected.extend(
             ["add", "export", "list", "remove", "show", "status"].map(|command| format!("sanderling-zone-{command}.1")),
         );

@@ -343,7 +343,7 @@ fn file_with_a_later_serial_drops_updates_only_if_that_is_forced() {
 }
 
 /// Passes datagrams on to `server` and back until there are none for a while, and returns those of the client.
-fn capture(proxy: UdpSocket, server: SocketAddr) -> Vec<Vec<u8>> {
+fn capture(proxy: &UdpSocket, server: SocketAddr) -> Vec<Vec<u8>> {
     let to_server = UdpSocket::bind("127.0.0.1:0").unwrap();
     to_server.connect(server).unwrap();
     to_server.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -367,7 +367,7 @@ fn captured_update_is_not_carried_out_again() {
     let server = start(&directory);
     let proxy = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (address, peer) = (proxy.local_addr().unwrap(), server.dns());
-    let capture = thread::spawn(move || capture(proxy, peer));
+    let capture = thread::spawn(move || capture(&proxy, peer));
     let ended = nsupdate_with(address, &directory, "captured.txt", Some("transfer"), "add captured TXT 1\nsend\n");
     assert_eq!((ended.code(), data(&server, "captured", "TXT")), (Some(0), "\"1\"".into()), "{ended}");
     let captured = capture.join().unwrap().remove(0);

@@ -75,7 +75,7 @@ fn metrics(load_status: &LoadStatus, certificates: &[CertificateState], state: &
 
 /// The zone is in the condition `expected` in every view, and each says `reason`, if there is one.
 #[track_caller]
-fn check_zone(zone: ZoneState, is_signed: bool, report: AgentReport, expected: ZoneCondition, reason: &str) {
+fn check_zone(zone: ZoneState, is_signed: bool, report: &AgentReport, expected: ZoneCondition, reason: &str) {
     let problems = AgentProblems::of(report.problems());
     let supervision = supervision(true, true);
     let state = state(&problems, &supervision, if is_signed { &["example.com"] } else { &[] });
@@ -122,29 +122,29 @@ fn each_failure_of_a_zone_is_in_every_view() {
     let broken = |zone: ZoneState| ZoneState { problem: Some("example.com.zone:3: what is this".to_owned()), ..zone };
     let signed = |days| ZoneState { signatures_expire_at: signed_for(days), ..of(ZoneOrigin::Signer, Some(7)) };
     // As it should be.
-    check_zone(zone(), false, none(), Served, "loaded 0 s ago");
-    check_zone(signed(10), true, none(), Served, "signed until");
-    check_zone(of(ZoneOrigin::Primaries, Some(7)), false, none(), Served, "");
+    check_zone(zone(), false, &none(), Served, "loaded 0 s ago");
+    check_zone(signed(10), true, &none(), Served, "signed until");
+    check_zone(of(ZoneOrigin::Primaries, Some(7)), false, &none(), Served, "");
     // A secondary that was never transferred, or has expired; without and with a reason.
-    check_zone(of(ZoneOrigin::Primaries, None), false, none(), Unavailable, "not transferred yet, or expired");
-    check_zone(of(ZoneOrigin::Primaries, None), false, transfer("timed out"), Unavailable, "timed out");
+    check_zone(of(ZoneOrigin::Primaries, None), false, &none(), Unavailable, "not transferred yet, or expired");
+    check_zone(of(ZoneOrigin::Primaries, None), false, &transfer("timed out"), Unavailable, "timed out");
     // A catalog or a member of one that is being transferred.
-    check_zone(of(ZoneOrigin::Catalog, None), false, none(), Unavailable, "not transferred yet, or expired");
+    check_zone(of(ZoneOrigin::Catalog, None), false, &none(), Unavailable, "not transferred yet, or expired");
     // The primary does not answer any more, or the server process refuses the version.
-    check_zone(of(ZoneOrigin::Primaries, Some(7)), false, transfer("timed out"), Kept, "timed out");
+    check_zone(of(ZoneOrigin::Primaries, Some(7)), false, &transfer("timed out"), Kept, "timed out");
     // The file is broken, with and without a last good version.
-    check_zone(broken(zone()), false, none(), Kept, "example.com.zone:3: what is this");
-    check_zone(broken(of(ZoneOrigin::Operator, None)), false, none(), Unavailable, "example.com.zone:3");
+    check_zone(broken(zone()), false, &none(), Kept, "example.com.zone:3: what is this");
+    check_zone(broken(of(ZoneOrigin::Operator, None)), false, &none(), Unavailable, "example.com.zone:3");
     // Not signed: the first time, with a key that is lost, without an agent that says why.
-    check_zone(of(ZoneOrigin::Signer, None), true, none(), Unavailable, "not signed yet");
-    check_zone(zone(), true, none(), Unsigned, "");
-    check_zone(zone(), true, signing("a DS record without a key"), Unsigned, "a DS record without a key");
+    check_zone(of(ZoneOrigin::Signer, None), true, &none(), Unavailable, "not signed yet");
+    check_zone(zone(), true, &none(), Unsigned, "");
+    check_zone(zone(), true, &signing("a DS record without a key"), Unsigned, "a DS record without a key");
     // The key is lost, or the server process refuses the signed version, while the one before is in service.
-    check_zone(signed(10), true, signing("the key is lost"), Kept, "the key is lost");
-    check_zone(signed(2), true, signing("the key is lost"), Expiring, "the key is lost");
-    check_zone(signed(-1), true, signing("the key is lost"), Bogus, "the key is lost");
+    check_zone(signed(10), true, &signing("the key is lost"), Kept, "the key is lost");
+    check_zone(signed(2), true, &signing("the key is lost"), Expiring, "the key is lost");
+    check_zone(signed(-1), true, &signing("the key is lost"), Bogus, "the key is lost");
     // A file that was signed elsewhere.
-    check_zone(ZoneState { signatures_expire_at: signed_for(-1), ..zone() }, false, none(), Bogus, "");
+    check_zone(ZoneState { signatures_expire_at: signed_for(-1), ..zone() }, false, &none(), Bogus, "");
 }
 
 /// A certificate of `example.com` for 90 days, of which so many are left.
@@ -162,7 +162,7 @@ fn certificate(days_left: i64) -> CertificateState {
 }
 
 #[track_caller]
-fn check_certificate(certificate: CertificateState, report: AgentReport, expected: CertificateCondition) {
+fn check_certificate(certificate: CertificateState, report: &AgentReport, expected: CertificateCondition) {
     let problems = AgentProblems::of(report.problems());
     let supervision = supervision(true, true);
     let state = state(&problems, &supervision, &[]);
@@ -191,25 +191,25 @@ fn each_failure_of_a_certificate_is_in_every_view() {
         AgentReport { certificates: vec![certificate], ..AgentReport::default() }
     };
     let broken = |one: CertificateState| CertificateState { problem: Some("chain.pem is cut".to_owned()), ..one };
-    check_certificate(certificate(60), none(), Served);
-    check_certificate(certificate(60), failed(), Due);
-    check_certificate(certificate(20), none(), Due);
-    check_certificate(certificate(-1), none(), Invalid);
-    check_certificate(certificate(-1), failed(), Invalid);
-    check_certificate(certificate(95), none(), Invalid);
-    check_certificate(CertificateState { is_doubtful: true, ..certificate(60) }, none(), Invalid);
+    check_certificate(certificate(60), &none(), Served);
+    check_certificate(certificate(60), &failed(), Due);
+    check_certificate(certificate(20), &none(), Due);
+    check_certificate(certificate(-1), &none(), Invalid);
+    check_certificate(certificate(-1), &failed(), Invalid);
+    check_certificate(certificate(95), &none(), Invalid);
+    check_certificate(CertificateState { is_doubtful: true, ..certificate(60) }, &none(), Invalid);
     let of_two = CertificateState {
         names: ["example.com", "www.example.com"].map(str::to_owned).to_vec(),
         missing_names: vec!["www.example.com".to_owned()],
         ..certificate(60)
     };
-    check_certificate(of_two, none(), Incomplete);
+    check_certificate(of_two, &none(), Incomplete);
     let of_other = CertificateState { missing_names: vec!["example.com".to_owned()], ..certificate(60) };
-    check_certificate(of_other, none(), Invalid);
-    check_certificate(broken(certificate(60)), none(), Kept);
-    check_certificate(broken(certificate(-1)), none(), Invalid);
-    check_certificate(CertificateState { in_service: None, ..certificate(0) }, none(), Unavailable);
-    check_certificate(CertificateState { in_service: None, ..broken(certificate(0)) }, failed(), Unavailable);
+    check_certificate(of_other, &none(), Invalid);
+    check_certificate(broken(certificate(60)), &none(), Kept);
+    check_certificate(broken(certificate(-1)), &none(), Invalid);
+    check_certificate(CertificateState { in_service: None, ..certificate(0) }, &none(), Unavailable);
+    check_certificate(CertificateState { in_service: None, ..broken(certificate(0)) }, &failed(), Unavailable);
 }
 
 #[test]

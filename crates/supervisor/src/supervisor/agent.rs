@@ -203,8 +203,8 @@ impl Agent {
         self.process.as_ref().is_some_and(|process| process.connection.is_full())
     }
 
-    /// Kills it, since it has sent what the agent does not send, or not so often: it runs foreign code. It is not heard any
-    /// more.
+    /// Kills it, since it has sent what the agent does not send, or not so often: it runs foreign code. It is not heard
+    /// any more.
     fn end_for(&mut self, lie: &str) {
         if let Some(process) = self.process.as_mut().filter(|process| process.is_connected) {
             log_error(&format!("agent {}: {lie}; restarting it", process.handle.pid()));

@@ -42,15 +42,15 @@ impl RenewalCommands {
         self.running.as_ref().map(AsFd::as_fd)
     }
 
-    /// When the next command may be run.
-    pub(super) fn next_start(&self, interval: Duration) -> Option<Instant> {
+    /// When the next command may be run, at `now` the earliest.
+    pub(super) fn next_start(&self, now: Instant, interval: Duration) -> Option<Instant> {
         let is_idle = self.running.is_none();
-        self.waiting.iter().filter(|_| is_idle).map(|domain| self.start_at(domain, interval)).min()
+        self.waiting.iter().filter(|_| is_idle).map(|domain| self.start_at(domain, now, interval)).min()
     }
 
-    fn start_at(&self, domain: &str, interval: Duration) -> Instant {
+    fn start_at(&self, domain: &str, now: Instant, interval: Duration) -> Instant {
         let run_at = self.known.as_ref().and_then(|known| known.get(domain)?.run_at);
-        run_at.map_or_else(Instant::now, |at| at + interval)
+        run_at.map_or(now, |at| now.max(at + interval))
     }
 }
 
@@ -95,7 +95,7 @@ impl Supervisor {
 
     fn next_renewal_command(&self, now: Instant, interval: Duration) -> Option<usize> {
         let commands = &self.renewal_commands;
-        commands.waiting.iter().position(|domain| commands.start_at(domain, interval) <= now)
+        commands.waiting.iter().position(|domain| commands.start_at(domain, now, interval) <= now)
     }
 
     /// Reads the certificates that are there before any agent runs.
