@@ -178,12 +178,13 @@ fn entry(node: u64) -> Vec<u8> {
     [node.to_ne_bytes().to_vec(), vec![0; 32], attributes(node)].concat()
 }
 
-/// `struct fuse_attr` of a file that was changed in 1970.
+/// `struct fuse_attr` of a file that was changed in 1970, at no whole second: for the tag of such a file none of its
+/// content is read.
 fn attributes(node: u64) -> Vec<u8> {
     const DIRECTORY: u32 = 0o040_755;
     const REGULAR: u32 = 0o100_644;
     let (mode, length) = if node == ROOT_NODE { (DIRECTORY, 0) } else { (REGULAR, FILE_BYTES as u64) };
     let long = [node, length, 0, 1, 1, 1].map(u64::to_ne_bytes).concat();
-    let short = [0, 0, 0, mode, 1, 0, 0, 0, 4096, 0].map(u32::to_ne_bytes).concat();
+    let short = [0, 1, 0, mode, 1, 0, 0, 0, 4096, 0].map(u32::to_ne_bytes).concat();
     [long, short].concat()
 }
