@@ -127,7 +127,7 @@ mod tests {
             let config = config(&text);
             let problem = shared_user_problem_of(&config, false, true).unwrap_or_else(|| panic!("{text}"));
             assert!(problem.is_error() && problem.to_string().contains("useradd --system sanderling"), "{problem}");
-            // Who checks may be the one who serves.
+            // The user that checks may be the one that serves.
             let problem = shared_user_problem_of(&config, false, false).expect("a note");
             assert_eq!(problem.severity, Severity::Note);
             assert_eq!(shared_user_problem_of(&config, true, true), None);
