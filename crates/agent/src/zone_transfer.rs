@@ -436,6 +436,28 @@ mod tests {
     use sanderling_dns::Name;
 
     #[test]
+    fn limits_are_those_of_the_configuration_and_of_the_stored_version() {
+        let folder = tempfile::tempdir().expect("created");
+        let state = Arc::new(StateFolder::open(folder.path()).expect("opened"));
+        let size = |limits: &Limits| Workspace::new(Arc::clone(&state), limits.clone()).size_limit();
+        let mut limits = Limits::default();
+        let expected = SizeLimit { bytes_max: limits.transferred_zone_bytes_max, key: "transferred_zone_max" };
+        assert_eq!(size(&limits), expected);
+        limits.zone_file_bytes_max = 5_000;
+        assert_eq!(size(&limits), SizeLimit { bytes_max: 5_000, key: "zone_file_max" });
+        let stored = StoredVersion { serial: 1, file: folder.path().join("a.zone"), log_bytes: None };
+        let check = |bytes: usize, expected_bytes: u64, expected: &str| {
+            std::fs::write(&stored.file, vec![b'a'; bytes]).expect("written");
+            let limit = ChangesLimit::new(Some(&stored), &limits);
+            assert_eq!(limit.bytes, expected_bytes);
+            assert!(limit.failure().to_string().contains(expected), "{}", limit.failure());
+        };
+        check(100, CHANGES_BYTES_MIN, "more than the 65536 bytes of the zone");
+        check(100_000, 100_000, "more than the 100000 bytes of the zone");
+        check(9 << 20, 8 << 20, "more than 8388608 bytes (`zone_transfer_in_changes_max`)");
+    }
+
+    #[test]
     fn stored_version_that_is_too_long_is_not_cut() {
         let text = ". 60 IN SOA ns. host. 1 1 1 1 1\n. 60 IN NS ns.\n";
         let folder = tempfile::tempdir().expect("created");

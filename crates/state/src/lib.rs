@@ -304,7 +304,9 @@ impl StateFolder {
     pub fn begin_file(&self, folder: &str) -> Result<UnfinishedFile, StateError> {
         static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = self.path_of(folder)?.join(format!("{TEMPORARY}part-{number}"));
+        let folder = self.path_of(folder)?;
+        self.create_folder(&folder)?;
+        let path = folder.join(format!("{TEMPORARY}part-{number}"));
         UnfinishedFile::create(&path).map_err(|error| failed("write", &path, &error))
     }
 
