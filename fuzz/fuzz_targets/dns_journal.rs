@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use sanderling_dns::change_log::{self, ChangeLog};
-use sanderling_dns::transfer_in::{Progress, TransferReceiver};
+use sanderling_dns::transfer_in::{Progress, SizeLimit, TransferLimits, TransferReceiver};
 use sanderling_dns::zone_patch::ZonePatch;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{HashSeed, Name, Zone, ZoneBuilder, ZoneLimits, ZoneTextWriter};
@@ -65,7 +65,8 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(again, log);
     }
     let _ = read.patch().finish(|_| {});
-    let (_, mut receiver) = TransferReceiver::new(apex, Some(1), 0x1234, None, 0, 1 << 20);
+    let limits = TransferLimits { size: SizeLimit { bytes_max: 1 << 20, key: "" }, empty_messages_max: 10 };
+    let (_, mut receiver) = TransferReceiver::new(apex, Some(1), 0x1234, None, 0, limits);
     let mut patch = ZonePatch::default();
     let mut rest = input;
     while let Some((length, after)) = rest.split_first_chunk() {

@@ -1,4 +1,4 @@
-//! Installs the programs that the tests and comparisons use.
+//! Installs the programs that the tests and comparisons use, and creates the user that root serves as.
 
 use std::fs;
 
@@ -53,7 +53,7 @@ pub(crate) const PEERS: &[Needed] = &[
     ("setpriv", "util-linux"),
 ];
 
-/// Installs what the tests use, and the components of the toolchain.
+/// Installs what the tests use, the components of the toolchain, and the user.
 pub(crate) fn run(log: &mut Log) -> Outcome {
     // rustup installs a file for each command, even without the component.
     let is_missing = |command: &&str| Program::cargo().args(command).args("--version").output().is_none();
@@ -61,7 +61,20 @@ pub(crate) fn run(log: &mut Log) -> Outcome {
     if ["fmt", "clippy"].iter().any(is_missing) {
         outcome = Program::new("rustup").args("component add rustfmt clippy").run(log);
     }
-    outcome.and_then(|| install(NEEDED, log)).and_then(|| install_pebble(log))
+    outcome.and_then(|| install(NEEDED, log)).and_then(|| install_pebble(log)).and_then(|| create_user(log))
+}
+
+/// Creates the user that root serves as. Tests that are not run by root need none.
+fn create_user(log: &mut Log) -> Outcome {
+    let is_there = Program::new("id").args("-u sanderling").output().is_some();
+    if is_there || !is_root() {
+        return Outcome::Passed;
+    }
+    Program::new("useradd").args("--system --user-group --no-create-home --shell /usr/sbin/nologin sanderling").run(log)
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0)
 }
 
 /// The certificate authority of the tests of certificates. No Debian package has it; Go installs it from its module
@@ -84,7 +97,7 @@ pub(crate) fn install(needed: &[Needed], log: &mut Log) -> Outcome {
     }
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
     let packages = packages.join(" ");
-    let is_root = fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0);
+    let is_root = is_root();
     if !is_installed("apt-get") || !is_root && !is_installed("sudo") {
         return Outcome::Failed(format!("install these Debian packages, or what has their programs: {packages}"));
     }

@@ -288,7 +288,7 @@ impl Catalogs {
             return (None, None);
         }
         let path = self.context.state.path().join(stored_zone_file(apex));
-        let (apex, members_max) = (wire_name(apex), self.context.limits.catalog_members_max);
+        let (apex, members_max) = (wire_name(apex), self.context.workspace.limits.catalog_members_max);
         let read = spawn_blocking(move || {
             let members =
                 read_catalog(&path, apex.as_name(), members_max)?.finish().map_err(|error| error.to_string())?;

@@ -15,7 +15,7 @@ pub(crate) const DNS_PORT: u16 = 53;
 pub(crate) const RCODE_NXDOMAIN: u8 = 3;
 /// Time for the reply to a question about records.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time for a connection, and between two messages over it.
+/// Time for a connection, and between two messages over it, except those of a transfer.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of the longest datagram that is read.
 const REPLY_BYTES_MAX: usize = 4096;
@@ -92,7 +92,7 @@ async fn exchange_over_tcp<T>(
     mut read: impl FnMut(&Reply<'_>) -> Result<T, ReplyError>,
 ) -> Result<T, ExchangeError> {
     let (message, mut reader) = query(kind, apex, random_id(), key, unix_s());
-    let mut stream = DnsStream::open(server).await.map_err(ExchangeError::Network)?;
+    let mut stream = DnsStream::open(server, IDLE_TIMEOUT).await.map_err(ExchangeError::Network)?;
     stream.send(&message).await.map_err(ExchangeError::Network)?;
     let reply = stream.receive().await.map_err(ExchangeError::Network)?;
     let read_complete = |reply: Reply<'_>| match reply.is_truncated() {
@@ -106,16 +106,19 @@ async fn exchange_over_tcp<T>(
 pub(crate) struct DnsStream {
     tcp: TcpStream,
     message: Vec<u8>,
+    idle_timeout: Duration,
 }
 
 impl DnsStream {
-    pub(crate) async fn open(server: SocketAddr) -> io::Result<DnsStream> {
-        Ok(DnsStream { tcp: in_time(TcpStream::connect(server)).await?, message: Vec::new() })
+    /// Connects to `server`. This takes at most `idle_timeout`, and so does each message later.
+    pub(crate) async fn open(server: SocketAddr, idle_timeout: Duration) -> io::Result<DnsStream> {
+        let tcp = in_time(idle_timeout, TcpStream::connect(server)).await?;
+        Ok(DnsStream { tcp, message: Vec::new(), idle_timeout })
     }
 
     pub(crate) async fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let length = u16::try_from(message.len()).expect("a query is short");
-        in_time(self.tcp.write_all(&[&length.to_be_bytes(), message].concat())).await
+        in_time(self.idle_timeout, self.tcp.write_all(&[&length.to_be_bytes(), message].concat())).await
     }
 
     pub(crate) async fn receive(&mut self) -> io::Result<&[u8]> {
@@ -124,13 +127,13 @@ impl DnsStream {
             self.message.resize(usize::from(length), 0);
             self.tcp.read_exact(&mut self.message).await
         };
-        in_time(read).await?;
+        in_time(self.idle_timeout, read).await?;
         Ok(&self.message)
     }
 }
 
-async fn in_time<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(IDLE_TIMEOUT, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+async fn in_time<T>(time_max: Duration, step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(time_max, step).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The ID of a query, which others cannot predict.

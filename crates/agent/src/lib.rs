@@ -36,6 +36,7 @@ mod command_answer;
 mod served_zones;
 mod alias_names;
 mod zone_transfer;
+mod transfer_stage;
 mod notifier;
 mod name_servers;
 mod parent_servers;

@@ -12,14 +12,16 @@ use crate::link::Link;
 use crate::served_zones::ServedMap;
 use crate::signed_zone::SourceChanged;
 use crate::tsig_keys::TsigSecrets;
-use crate::zone_transfer::{Failure, LARGE_FILE_BYTES, StoredVersion, TransferSource, TransferredZone, read_log};
+use crate::zone_transfer::{
+    Failure, LARGE_FILE_BYTES, StoredVersion, TransferSource, TransferredZone, Workspace, read_log,
+};
 use sanderling_config::log::{log, log_error, log_warning};
-use sanderling_config::{DomainName, Limits, Primary, SecondaryZone, changes_file, stored_zone_file};
+use sanderling_config::{DomainName, Primary, SecondaryZone, changes_file, stored_zone_file};
 use sanderling_dns::change_log::HEAD;
 use sanderling_dns::client::{QueryKind, SoaTimers};
 use sanderling_dns::is_later;
 use sanderling_ipc::agent::{TransferReport, ZoneNotify};
-use sanderling_state::{StateError, StateFolder};
+use sanderling_state::{StateError, StateFolder, UnfinishedFile};
 use sanderling_zone_files::{first_serial, wire_name};
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
@@ -56,7 +58,7 @@ pub(crate) struct SecondaryContext {
     pub(crate) state: Arc<StateFolder>,
     pub(crate) link: Rc<Link>,
     pub(crate) keys: Rc<RefCell<TsigSecrets>>,
-    pub(crate) limits: Limits,
+    pub(crate) workspace: Workspace,
     /// Questions at once.
     pub(crate) questions: Semaphore,
     /// Transfers at once.
@@ -267,7 +269,7 @@ enum Round {
 /// What happens to a zone file.
 enum ZoneChange {
     None,
-    Replaced(String),
+    Replaced(UnfinishedFile),
     /// These changes are appended to the log beside it, which has so many bytes; 0 if there is none.
     Appended(Vec<u8>, u64),
     Removed,
@@ -452,6 +454,8 @@ impl ZoneTask {
             Served::Unknown => return,
             Served::Known(served) if served == stored => {
                 (self.handed_over, self.load_problem) = (None, None);
+                // A server process that starts later reads them from the log.
+                self.changes = Vec::new();
                 return;
             }
             Served::Known(_) => {}
@@ -531,11 +535,11 @@ impl ZoneTask {
 
     /// Transfers what has changed since the stored version or, if there is none or that fails, the whole zone.
     async fn transfer(&self, source: &TransferSource) -> Result<Option<TransferredZone>, Failure> {
-        let limits = &self.context.limits;
+        let workspace = &self.context.workspace;
         let file = self.context.state.path().join(self.zone.file());
         if let Some(version) = self.record.version.filter(|_| !self.needs_whole) {
             let stored = StoredVersion { serial: version.serial, file, log_bytes: self.log_bytes };
-            match source.transfer(limits, Some(stored)).await {
+            match source.transfer(workspace, Some(stored)).await {
                 Err(failure) if failure.is_of_changes() => log_warning(&format!(
                     "zone {}: {}: no transfer of the changes since serial {}: {failure}; transferring the whole zone",
                     self.zone.apex, source.server, version.serial
@@ -543,7 +547,7 @@ impl ZoneTask {
                 result => return result,
             }
         }
-        source.transfer(limits, None).await
+        source.transfer(workspace, None).await
     }
 
     /// # Errors
@@ -583,14 +587,14 @@ impl ZoneTask {
         let (mut by, mut new_changes) = ("", None);
         let mut left_out = self.record.left_out.clone();
         let (version, change) = match (round, self.record.version) {
-            (Round::Transferred(TransferredZone { soa, changes, text, left_out: of_transfer }), _) => {
+            (Round::Transferred(TransferredZone { soa, changes, file, left_out: of_transfer }), _) => {
                 // Changes do not tell whether what was left out before is there any more.
                 if of_transfer.count > 0 || changes.is_empty() {
                     left_out = (of_transfer.count > 0).then(|| of_transfer.to_string());
                 }
                 by = if changes.is_empty() { "" } else { ", its changes" };
-                let change = match text {
-                    Some(text) => ZoneChange::Replaced(text),
+                let change = match file {
+                    Some(file) => ZoneChange::Replaced(file),
                     None => ZoneChange::Appended(changes.clone(), self.log_bytes.unwrap_or(0)),
                 };
                 new_changes = Some(changes);
@@ -646,8 +650,8 @@ impl ZoneTask {
             match change {
                 ZoneChange::None => {}
                 // Until it is removed, the log does not lead on from the file, and is ignored.
-                ZoneChange::Replaced(text) => {
-                    state.write(&zone_file, text.as_bytes())?;
+                ZoneChange::Replaced(file) => {
+                    state.finish_file(file, &zone_file)?;
                     state.remove(&log_file)?;
                 }
                 ZoneChange::Appended(changes, 0) => state.write(&log_file, &[&HEAD[..], &changes].concat())?,

@@ -1,16 +1,23 @@
-//! A zone transfer from a primary server, over TCP: from the connection to the zone, which was built as the server
-//! process builds it, so that what the server would refuse is refused here. Of IXFR, the changes are applied to the
-//! stored version.
+//! A zone transfer from a primary server, over TCP: from the connection to the text of the zone, which was built as the
+//! server process builds it, so that what the server would refuse is refused here. Of IXFR, the changes are applied to
+//! the stored version.
+//!
+//! Memory does not grow with what a server sends: records go to a file as they arrive, changes have a limit, and of
+//! transfers that are complete, one large zone at a time is built.
 
 use crate::clock::unix_s;
 use crate::dns_exchange::{DnsStream, IDLE_TIMEOUT, random_id};
-use sanderling_config::{Limits, changes_file};
+use crate::transfer_stage::TransferStage;
+use sanderling_config::{Limits, TRANSFERRED_ZONES, changes_file};
 use sanderling_dns::change_log::{ChangeCollector, ChangeLog, HEAD};
 use sanderling_dns::client::{QueryKind, ReplyError, SoaTimers, query};
-use sanderling_dns::transfer_in::{LeftOut, Progress, RecordRole, TransferError, TransferReceiver};
+use sanderling_dns::transfer_in::{
+    LeftOut, Progress, RecordRole, SizeLimit, TransferError, TransferLimits, TransferReceiver,
+};
 use sanderling_dns::zone_patch::PatchError;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position, Record, Severity};
 use sanderling_dns::{HashSeed, NameBuf, TsigKey, Zone, ZoneBuilder, ZoneLimits, ZoneTextWriter};
+use sanderling_state::{StateError, StateFolder, UnfinishedFile};
 use sanderling_zone_files::first_serial;
 use std::fmt;
 use std::fs::File;
@@ -18,7 +25,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -28,14 +37,20 @@ pub(crate) const LARGE_FILE_BYTES: u64 = 1 << 20;
 const FILE_SHARE: u64 = 8;
 /// Bytes of changes that are accepted although the stored version has fewer.
 const CHANGES_BYTES_MIN: u64 = 64 * 1024;
+/// Bytes of the text of a zone that are in memory until they are written.
+const TEXT_BYTES: usize = 64 * 1024;
 
 /// Why a server has not given what it was asked for.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// There is no connection to it, or it was lost.
     Network(io::Error),
-    /// It does not answer in time.
+    /// It does not answer a question in time.
+    NoAnswer,
+    /// It has not sent all of a transfer in this time.
     TimedOut(Duration),
+    /// It has not connected, or has sent no further message of a transfer, in this time.
+    Idle(Duration),
     /// A reply is not accepted.
     Reply(TransferError),
     /// The zone has errors; the first one.
@@ -46,8 +61,12 @@ pub(crate) enum Failure {
     Patch(PatchError),
     /// The changes have more bytes than the stored version.
     ManyChanges(u64),
+    /// The changes have more bytes than allowed.
+    LongChanges(u64),
     /// The stored version cannot be read.
     Stored(String),
+    /// What it sends cannot be written to the state folder.
+    State(StateError),
 }
 
 impl Failure {
@@ -55,6 +74,7 @@ impl Failure {
     pub(crate) fn is_of_changes(&self) -> bool {
         match self {
             Failure::Network(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+            Failure::State(_) => false,
             _ => true,
         }
     }
@@ -67,13 +87,24 @@ impl fmt::Display for Failure {
                 write!(out, "it closes the connection before the end")
             }
             Failure::Network(error) => write!(out, "{error}"),
-            Failure::TimedOut(time) => write!(out, "it has not sent all in {} s", time.as_secs()),
+            Failure::TimedOut(time) => {
+                write!(out, "it has not sent all in {} s (`zone_transfer_in_timeout`)", time.as_secs_f64())
+            }
+            Failure::Idle(time) => {
+                let key = "zone_transfer_in_idle_timeout";
+                write!(out, "it has sent no further message in {} s (`{key}`)", time.as_secs_f64())
+            }
+            Failure::NoAnswer => write!(out, "it does not answer"),
             Failure::Reply(error) => write!(out, "{error}"),
             Failure::Zone(problem) => write!(out, "its zone has an error: {problem}"),
             Failure::Changes => write!(out, "its changes have records that cannot be in the zone"),
             Failure::Patch(error) => write!(out, "{error}"),
             Failure::ManyChanges(bytes) => write!(out, "its changes have more than the {bytes} bytes of the zone"),
+            Failure::LongChanges(bytes) => {
+                write!(out, "its changes have more than {bytes} bytes (`zone_transfer_in_changes_max`)")
+            }
             Failure::Stored(problem) => write!(out, "the stored version cannot be read: {problem}"),
+            Failure::State(error) => write!(out, "{error}"),
         }
     }
 }
@@ -81,7 +112,7 @@ impl fmt::Display for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         match error.kind() {
-            io::ErrorKind::TimedOut => Failure::TimedOut(IDLE_TIMEOUT),
+            io::ErrorKind::TimedOut => Failure::NoAnswer,
             _ => Failure::Network(error),
         }
     }
@@ -96,6 +127,12 @@ impl From<TransferError> for Failure {
 impl From<ReplyError> for Failure {
     fn from(error: ReplyError) -> Failure {
         Failure::Reply(error.into())
+    }
+}
+
+impl From<StateError> for Failure {
+    fn from(error: StateError) -> Failure {
+        Failure::State(error)
     }
 }
 
@@ -119,9 +156,13 @@ impl StoredVersion {
     /// Whether `changes` are to be appended to the log. Otherwise a whole version is written: of a small zone, whose
     /// text is soon written, and if the log would be long.
     fn takes(&self, changes: &[u8]) -> bool {
-        let file_bytes = std::fs::metadata(&self.file).map_or(0, |file| file.len());
+        let file_bytes = self.file_bytes();
         let fits = |log_bytes: u64| log_bytes + changes.len() as u64 <= file_bytes / FILE_SHARE;
         file_bytes >= LARGE_FILE_BYTES && self.log_bytes.is_some_and(fits)
+    }
+
+    fn file_bytes(&self) -> u64 {
+        std::fs::metadata(&self.file).map_or(0, |file| file.len())
     }
 }
 
@@ -131,10 +172,38 @@ pub(crate) struct TransferredZone {
     pub(crate) soa: SoaTimers,
     /// The changes that have led to it from the stored version, as a log has them; empty if all of it was transferred.
     pub(crate) changes: Vec<u8>,
-    /// The text of its zone file; `None` if the changes are to be appended to the log.
-    pub(crate) text: Option<String>,
+    /// Its zone file, not in its place yet; `None` if the changes are to be appended to the log.
+    pub(crate) file: Option<UnfinishedFile>,
     /// What the server has sent besides.
     pub(crate) left_out: LeftOut,
+}
+
+/// What all transfers share.
+pub(crate) struct Workspace {
+    pub(crate) state: Arc<StateFolder>,
+    pub(crate) limits: Limits,
+    /// Of one large zone at a time, the records are in memory.
+    large_zones: Arc<Semaphore>,
+}
+
+impl Workspace {
+    pub(crate) fn new(state: Arc<StateFolder>, limits: Limits) -> Workspace {
+        Workspace { state, limits, large_zones: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// Bytes that a zone may have, as it is sent and as it is stored: the server process reads no longer file.
+    fn size_limit(&self) -> SizeLimit {
+        let limit = |bytes_max, key| SizeLimit { bytes_max, key };
+        let own = limit(self.limits.transferred_zone_bytes_max, "transferred_zone_max");
+        let of_files = limit(self.limits.zone_file_bytes_max, "zone_file_max");
+        if of_files.bytes_max < own.bytes_max { of_files } else { own }
+    }
+
+    fn builder(&self, apex: NameBuf) -> ZoneBuilder {
+        let seed = HashSeed(RandomState::new().build_hasher().finish());
+        let limits = ZoneLimits { records_per_rrset_max: self.limits.zone_records_per_rrset_max };
+        ZoneBuilder::new(apex.as_name(), seed, limits)
+    }
 }
 
 /// A primary server, and what to ask it for.
@@ -151,80 +220,100 @@ impl TransferSource {
         let ask = async {
             let apex = self.apex.as_name();
             let (message, mut reader) = query(QueryKind::Soa, apex, random_id(), self.key.as_ref(), unix_s());
-            let mut stream = DnsStream::open(self.server).await?;
+            let mut stream = DnsStream::open(self.server, IDLE_TIMEOUT).await?;
             stream.send(&message).await?;
             Ok(reader.read(stream.receive().await?, unix_s())?.soa(apex)?)
         };
-        timeout(IDLE_TIMEOUT, ask).await.unwrap_or(Err(Failure::TimedOut(IDLE_TIMEOUT)))
+        timeout(IDLE_TIMEOUT, ask).await.unwrap_or(Err(Failure::NoAnswer))
     }
 
     /// Transfers the zone, or what has changed in it since the version `stored`; `None` if the server has no later one.
     pub(crate) async fn transfer(
         &self,
-        limits: &Limits,
+        workspace: &Workspace,
         stored: Option<StoredVersion>,
     ) -> Result<Option<TransferredZone>, Failure> {
-        let time_max = Duration::from_millis(limits.zone_transfer_in_timeout_ms);
-        let received = self.receive(limits, stored.as_ref());
+        let time_max = Duration::from_millis(workspace.limits.zone_transfer_in_timeout_ms);
+        let received = self.receive(workspace, stored.as_ref());
         let received = timeout(time_max, received).await.unwrap_or(Err(Failure::TimedOut(time_max)))?;
-        let Some(Received { builder, changes, soa, left_out }) = received else { return Ok(None) };
-        if let Some(stored) = &stored
-            && !changes.is_empty()
-            && stored.takes(&changes)
-        {
-            return Ok(Some(TransferredZone { soa, changes, text: None, left_out }));
+        let Some(Received { stage, changes, soa, left_out }) = received else { return Ok(None) };
+        let stored = stored.filter(|_| !changes.is_empty());
+        if stored.as_ref().is_some_and(|stored| stored.takes(&changes)) {
+            return Ok(Some(TransferredZone { soa, changes, file: None, left_out }));
         }
-        let (bytes_max, apex) = (limits.zone_file_bytes_max, self.apex);
+        let length_bytes = stored.as_ref().map_or(stage.length_bytes(), StoredVersion::file_bytes);
+        let large_zone = match length_bytes >= LARGE_FILE_BYTES {
+            true => Some(Arc::clone(&workspace.large_zones).acquire_owned().await.expect("it is never closed")),
+            false => None,
+        };
+        let (apex, size, state) = (self.apex, workspace.size_limit(), Arc::clone(&workspace.state));
+        let mut builder = workspace.builder(apex);
         // A large zone takes seconds, in which other zones are not to wait.
-        let zone = spawn_blocking(move || match stored {
-            Some(stored) if !changes.is_empty() => {
-                let text = build(patched(builder, &changes, &stored, apex, bytes_max)?)?;
-                match first_serial(text.as_bytes(), apex.as_name()) == Some(soa.serial) {
-                    true => Ok((text, changes)),
-                    false => Err(Failure::Stored(format!("it is not that with serial {}", stored.serial))),
+        let write = spawn_blocking(move || {
+            // Also if the task of the zone has ended meanwhile.
+            let _large_zone = large_zone;
+            let zone = match &stored {
+                Some(stored) => build(patched(builder, &changes, stored, apex, size.bytes_max)?)?,
+                None => {
+                    stage.each_record(|record| builder.add(record)).map_err(Failure::Network)?;
+                    build(builder)?
                 }
+            };
+            match stored.filter(|_| zone.serial() != soa.serial) {
+                Some(stored) => Err(Failure::Stored(format!("it is not that with serial {}", stored.serial))),
+                None => Ok((write_text(&zone, size, &state)?, changes)),
             }
-            _ => Ok((build(builder)?, changes)),
         });
-        let (text, changes) = zone.await.map_err(|error| Failure::Zone(error.to_string()))??;
-        if text.len() as u64 > limits.zone_file_bytes_max {
-            // The server process would not read it: text may be longer than messages.
-            return Err(TransferError::TooLarge(limits.zone_file_bytes_max).into());
-        }
-        Ok(Some(TransferredZone { soa, changes, text: Some(text), left_out }))
+        let (file, changes) = write.await.map_err(|error| Failure::Zone(error.to_string()))??;
+        Ok(Some(TransferredZone { soa, changes, file: Some(file), left_out }))
     }
 
-    async fn receive(&self, limits: &Limits, stored: Option<&StoredVersion>) -> Result<Option<Received>, Failure> {
-        let stored_serial = stored.map(|stored| stored.serial);
-        let stored_bytes = stored.and_then(|stored| std::fs::metadata(&stored.file).ok()).map_or(0, |file| file.len());
-        let changes_bytes_max = stored_bytes.max(CHANGES_BYTES_MIN);
-        let (bytes_max, key) = (limits.zone_file_bytes_max, self.key.as_ref());
+    async fn receive(
+        &self,
+        workspace: &Workspace,
+        stored: Option<&StoredVersion>,
+    ) -> Result<Option<Received>, Failure> {
+        let limits = &workspace.limits;
+        let changes_max = ChangesLimit::new(stored, limits);
+        let transfer_limits = TransferLimits {
+            size: workspace.size_limit(),
+            empty_messages_max: limits.zone_transfer_in_empty_messages_max,
+        };
+        let (stored_serial, key) = (stored.map(|stored| stored.serial), self.key.as_ref());
         let (message, mut receiver) =
-            TransferReceiver::new(self.apex.as_name(), stored_serial, random_id(), key, unix_s(), bytes_max);
-        let seed = HashSeed(RandomState::new().build_hasher().finish());
-        let zone_limits = ZoneLimits { records_per_rrset_max: limits.zone_records_per_rrset_max };
-        let mut builder = ZoneBuilder::new(self.apex.as_name(), seed, zone_limits);
+            TransferReceiver::new(self.apex.as_name(), stored_serial, random_id(), key, unix_s(), transfer_limits);
+        let idle_timeout = Duration::from_millis(limits.zone_transfer_in_idle_timeout_ms);
+        let in_time = |error: io::Error| match error.kind() {
+            io::ErrorKind::TimedOut => Failure::Idle(idle_timeout),
+            _ => Failure::Network(error),
+        };
+        let mut stage = TransferStage::new(&workspace.state);
         let (mut changes, mut changes_bytes) = (None, 0);
-        let mut stream = DnsStream::open(self.server).await?;
-        stream.send(&message).await?;
+        let mut stream = DnsStream::open(self.server, idle_timeout).await.map_err(in_time)?;
+        stream.send(&message).await.map_err(in_time)?;
         loop {
-            let message = stream.receive().await?;
+            let message = stream.receive().await.map_err(in_time)?;
             let progress = receiver.receive(message, unix_s(), |role, record| match role {
-                RecordRole::OfZone => builder.add(record),
-                RecordRole::Removed | RecordRole::Added if changes_bytes <= changes_bytes_max => {
+                RecordRole::OfZone => stage.add(record),
+                RecordRole::Removed | RecordRole::Added if changes_bytes <= changes_max.bytes => {
                     changes_bytes += (record.owner.length_bytes() + record.rdata.len()) as u64;
                     changes.get_or_insert_with(|| ChangeCollector::new(self.apex.as_name())).add(role, record);
                 }
                 RecordRole::Removed | RecordRole::Added => {}
             })?;
-            if changes_bytes > changes_bytes_max {
-                return Err(Failure::ManyChanges(changes_bytes_max));
+            if changes_bytes > changes_max.bytes {
+                return Err(changes_max.failure());
             }
+            // Messages are compressed, and what is stored is not.
+            if stage.length_bytes() > transfer_limits.size.bytes_max {
+                return Err(TransferError::TooLarge(transfer_limits.size).into());
+            }
+            stage.write_many().await?;
             match (progress, receiver.soa()) {
                 (Progress::Complete, Some(soa)) => {
                     let changes = changes.map_or(Some(Vec::new()), ChangeCollector::finish).ok_or(Failure::Changes)?;
                     let left_out = receiver.left_out().clone();
-                    return Ok(Some(Received { builder, changes, soa, left_out }));
+                    return Ok(Some(Received { stage, changes, soa, left_out }));
                 }
                 (Progress::UpToDate, _) => return Ok(None),
                 _ => {}
@@ -233,9 +322,29 @@ impl TransferSource {
     }
 }
 
+/// Bytes that the changes of one transfer may have.
+struct ChangesLimit {
+    bytes: u64,
+    /// Whether the stored version has no more.
+    is_of_stored: bool,
+}
+
+impl ChangesLimit {
+    fn new(stored: Option<&StoredVersion>, limits: &Limits) -> ChangesLimit {
+        let of_stored = stored.map_or(0, StoredVersion::file_bytes).max(CHANGES_BYTES_MIN);
+        let of_all = limits.zone_transfer_in_changes_bytes_max;
+        ChangesLimit { bytes: of_stored.min(of_all), is_of_stored: of_stored <= of_all }
+    }
+
+    fn failure(&self) -> Failure {
+        if self.is_of_stored { Failure::ManyChanges(self.bytes) } else { Failure::LongChanges(self.bytes) }
+    }
+}
+
 /// What a server has sent: a zone, or changes.
 struct Received {
-    builder: ZoneBuilder,
+    /// Its records; none with changes.
+    stage: TransferStage,
     /// As a log has them; empty with a zone.
     changes: Vec<u8>,
     soa: SoaTimers,
@@ -295,26 +404,58 @@ pub(crate) fn read_log(file: &Path, apex: NameBuf, serial: u32) -> io::Result<(V
     Ok((log, changes.serial().unwrap_or(serial)))
 }
 
-/// The text of the zone of all records.
-fn build(builder: ZoneBuilder) -> Result<String, Failure> {
+/// The zone of all records.
+fn build(builder: ZoneBuilder) -> Result<Zone, Failure> {
     let built = builder.finish(Position { file_index: 0, line: 0, column: 1 });
     let first_error = built.diagnostics.iter().find(|one| one.severity != Severity::Warning);
-    let zone = built
-        .zone
-        .ok_or_else(|| Failure::Zone(first_error.map_or(String::new(), |diagnostic| diagnostic.problem.clone())))?;
-    Ok(text_of(&zone))
+    built.zone.ok_or_else(|| Failure::Zone(first_error.map_or(String::new(), |diagnostic| diagnostic.problem.clone())))
 }
 
-fn text_of(zone: &Zone) -> String {
-    let (mut writer, mut text) = (ZoneTextWriter::default(), String::new());
-    while writer.write(zone, None, &mut text, usize::MAX) {}
-    text
+/// A file with the text of `zone`.
+fn write_text(zone: &Zone, size: SizeLimit, state: &StateFolder) -> Result<UnfinishedFile, Failure> {
+    let mut file = state.begin_file(TRANSFERRED_ZONES)?;
+    let (mut writer, mut text, mut length_bytes) = (ZoneTextWriter::default(), String::new(), 0);
+    loop {
+        text.clear();
+        let has_more = writer.write(zone, None, &mut text, TEXT_BYTES);
+        length_bytes += text.len() as u64;
+        if length_bytes > size.bytes_max {
+            // Text may be longer than what was sent.
+            return Err(TransferError::TooLarge(size).into());
+        }
+        file.append(text.as_bytes())?;
+        if !has_more {
+            return Ok(file);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use sanderling_dns::Name;
+
+    #[test]
+    fn limits_are_those_of_the_configuration_and_of_the_stored_version() {
+        let folder = tempfile::tempdir().expect("created");
+        let state = Arc::new(StateFolder::open(folder.path()).expect("opened"));
+        let size = |limits: &Limits| Workspace::new(Arc::clone(&state), limits.clone()).size_limit();
+        let mut limits = Limits::default();
+        let expected = SizeLimit { bytes_max: limits.transferred_zone_bytes_max, key: "transferred_zone_max" };
+        assert_eq!(size(&limits), expected);
+        limits.zone_file_bytes_max = 5_000;
+        assert_eq!(size(&limits), SizeLimit { bytes_max: 5_000, key: "zone_file_max" });
+        let stored = StoredVersion { serial: 1, file: folder.path().join("a.zone"), log_bytes: None };
+        let check = |bytes: usize, expected_bytes: u64, expected: &str| {
+            std::fs::write(&stored.file, vec![b'a'; bytes]).expect("written");
+            let limit = ChangesLimit::new(Some(&stored), &limits);
+            assert_eq!(limit.bytes, expected_bytes);
+            assert!(limit.failure().to_string().contains(expected), "{}", limit.failure());
+        };
+        check(100, CHANGES_BYTES_MIN, "more than the 65536 bytes of the zone");
+        check(100_000, 100_000, "more than the 100000 bytes of the zone");
+        check(9 << 20, 8 << 20, "more than 8388608 bytes (`zone_transfer_in_changes_max`)");
+    }
 
     #[test]
     fn stored_version_that_is_too_long_is_not_cut() {

@@ -17,6 +17,7 @@ use crate::signed_zone::{RETRY_INTERVAL, SigningContext, SigningHandle};
 use crate::tsig_keys::TsigSecrets;
 use crate::updates::Updates;
 use crate::zone_observer::ObserverContext;
+use crate::zone_transfer::Workspace;
 use sanderling_config::log::log_warning;
 use sanderling_config::{Config, DomainName, SecondaryZone, SignedZone};
 use sanderling_dnssec::zone_keys::{self, Rollover};
@@ -96,10 +97,10 @@ impl Zones {
         tokio::task::spawn_local(replace_lost_keeper(Rc::clone(&signing)));
         let signed: BTreeMap<_, _> = config.signed_zones.iter().filter_map(start).collect();
         let context = Rc::new(SecondaryContext {
+            workspace: Workspace::new(Arc::clone(&state), config.limits.clone()),
             state,
             link,
             keys: Rc::clone(&keys),
-            limits: config.limits.clone(),
             questions: Semaphore::new(QUESTIONS_MAX),
             transfers: Semaphore::new(config.limits.zone_transfers_in_max),
             hand_overs,

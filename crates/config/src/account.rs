@@ -4,17 +4,21 @@ use crate::config::Config;
 use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_os::process::effective_uid;
 use sanderling_os::user::User;
+use std::fs;
 use std::io;
 
-/// The users that root serves as if the configuration has none: the one of the packages, or the one that owns nothing.
-const DEFAULT_USERS: [&str; 2] = ["sanderling", "nobody"];
+/// The user that root serves as if the configuration has none: that of the packages.
+const OWN_USER: &str = "sanderling";
+/// The user that root serves as without that one. Other services use it, and may send signals to its processes and use
+/// up its limits, so that it must own nothing.
+const SHARED_USER: &str = "nobody";
 
 /// The user that a process without privileges switches to: that of the configuration, else a default one for root.
 ///
 /// # Errors
-/// The user or the group does not exist, or the user is root.
+/// The user or the group does not exist, the user is root, or there is none for root ([`shared_user_problem`]).
 pub fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
-    let Some(account) = &config.user_and_group else { return default_user() };
+    let Some(account) = &config.user_and_group else { return default_user(config) };
     let group = account.group.as_deref();
     let error = match User::lookup(&account.user, group) {
         Ok(user) => return Ok(Some(user)),
@@ -39,14 +43,106 @@ pub fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
     Err(errors.into_iter().map(diagnostic).collect())
 }
 
-fn default_user() -> Result<Option<User>, Vec<Diagnostic>> {
+fn default_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
     if effective_uid() != 0 {
         return Ok(None);
     }
-    let found = DEFAULT_USERS.iter().find_map(|name| User::lookup(name, None).ok());
+    if let Some(problem) = shared_user_problem(config) {
+        return Err(vec![problem]);
+    }
+    let found = [OWN_USER, SHARED_USER].iter().find_map(|name| User::lookup(name, None).ok());
     found.map(Some).ok_or_else(|| {
-        let message = "root must not serve, and there is neither a user `sanderling` nor `nobody`";
-        let remedy = "create one (useradd --system sanderling), or set `user` in the configuration file";
-        vec![Diagnostic::error(Location::Argument("serve".to_owned()), Problem::new(message, remedy))]
+        let message = format!("root must not serve, and there is neither a user `{OWN_USER}` nor `{SHARED_USER}`");
+        let remedy = format!("create one (useradd --system {OWN_USER}), or set `user` in the configuration file");
+        vec![Diagnostic::error(place(config, "serve"), Problem::new(message, remedy))]
     })
+}
+
+/// That root would serve as a user that other services use, which must own neither secrets nor a state folder. A note
+/// if this process is not root: with this configuration, another user may serve as itself.
+pub fn shared_user_problem(config: &Config) -> Option<Diagnostic> {
+    shared_user_problem_of(config, User::lookup(OWN_USER, None).is_ok(), effective_uid() == 0)
+}
+
+fn shared_user_problem_of(config: &Config, has_own_user: bool, is_root: bool) -> Option<Diagnostic> {
+    let owns_nothing = !config.uses_state_folder() && !config.has_secrets();
+    if config.user_and_group.is_some() || owns_nothing || has_own_user {
+        return None;
+    }
+    let message = format!(
+        "root does not serve as `{SHARED_USER}`, which other services use too, where there are secrets or a state \
+         folder, and there is no user `{OWN_USER}`"
+    );
+    let mut remedy = format!("create it (useradd --system {OWN_USER}), or set `user` to a user of its own");
+    let state = config.state_folder(None).filter(|state| fs::symlink_metadata(state).is_ok());
+    if let Some(state) = state.filter(|_| config.uses_state_folder()) {
+        remedy += &format!(", and give the state folder to that user (chown -R {OWN_USER}: {})", state.display());
+    }
+    let problem = Problem::new(message, remedy);
+    Some(match is_root {
+        true => Diagnostic::error(place(config, "serve"), problem),
+        false => Diagnostic::note(place(config, "check"), problem),
+    })
+}
+
+fn place(config: &Config, command: &str) -> Location {
+    config.files.first().cloned().map_or_else(|| Location::Argument(command.to_owned()), Location::File)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ConfigSource;
+    use crate::diagnostic::Severity;
+
+    const ZONE: &str = "[dns]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nzone = \"a.zone\"\n";
+
+    fn config(text: &str) -> Config {
+        let source = ConfigSource::File("sanderling.toml".into());
+        source.parse(text.as_bytes()).unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
+    }
+
+    #[test]
+    fn root_needs_a_user_of_its_own_if_there_is_something_to_own() {
+        let tls = "[https]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"a.test\"]\nsite = \"src\"\n\
+                   certificate = { chain = \"a.pem\", key = \"a.key\" }\n";
+        let primaries =
+            "[dns]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"a.test\"]\nprimaries = [{ address = \"192.0.2.1\" }]\n";
+        let catalog = format!("{ZONE}[catalog.\"c.test\"]\nprimaries = [{{ address = \"192.0.2.1\" }}]\n");
+        let cookies = ZONE.replace("[domain", "cookie_secret_file = \"c.secret\"\n[domain");
+        let auth = "[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"a.test\"]\nsite = \"src\"\n\
+                    auth = { \"/*\" = { users_file = \"users\" } }\n";
+        let owning = [
+            format!("state = \"state\"\n{ZONE}"),
+            format!("{ZONE}dnssec = true\n"),
+            format!("{ZONE}[tsig.k]\nsecret_file = \"k\"\n"),
+            format!("{ZONE}secondaries = [{{ address = \"192.0.2.1\" }}]\n"),
+            tls.to_owned(),
+            primaries.to_owned(),
+            catalog,
+            cookies,
+            auth.to_owned(),
+        ];
+        for text in owning {
+            let config = config(&text);
+            let problem = shared_user_problem_of(&config, false, true).unwrap_or_else(|| panic!("{text}"));
+            assert!(problem.is_error() && problem.to_string().contains("useradd --system sanderling"), "{problem}");
+            // The user that checks may be the one that serves.
+            let problem = shared_user_problem_of(&config, false, false).expect("a note");
+            assert_eq!(problem.severity, Severity::Note);
+            assert_eq!(shared_user_problem_of(&config, true, true), None);
+        }
+        for text in [ZONE.to_owned(), format!("user = \"nobody\"\nstate = \"state\"\n{ZONE}")] {
+            assert_eq!(shared_user_problem_of(&config(&text), false, true), None);
+        }
+    }
+
+    #[test]
+    fn owner_of_a_state_folder_that_is_there_is_to_be_changed() {
+        let folder = tempfile::tempdir().expect("created");
+        let path = folder.path().display();
+        let config = config(&format!("state = \"{path}\"\n{ZONE}"));
+        let problem = shared_user_problem_of(&config, false, true).expect("it has a state folder").to_string();
+        assert!(problem.contains(&format!("(chown -R sanderling: {path})")), "{problem}");
+    }
 }

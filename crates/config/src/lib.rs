@@ -41,7 +41,7 @@ mod exit;
 pub mod log;
 pub mod diagnostic;
 
-pub use account::lookup_user;
+pub use account::{lookup_user, shared_user_problem};
 pub use authorities::{Acme, Authority, ExternalAccount};
 pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole, MemberRefusal, OwnZones};
 pub use config::{

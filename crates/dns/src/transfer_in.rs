@@ -34,7 +34,27 @@ pub enum TransferError {
     /// Records follow the SOA that ends the transfer.
     AfterEnd,
     /// The messages have more bytes than allowed.
-    TooLarge(u64),
+    TooLarge(SizeLimit),
+    /// More messages than allowed have no records.
+    EmptyMessages(u32),
+}
+
+/// A number of bytes, and the name of the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SizeLimit {
+    /// The number.
+    pub bytes_max: u64,
+    /// The key of the configuration.
+    pub key: &'static str,
+}
+
+/// What a server may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransferLimits {
+    /// Bytes of all messages.
+    pub size: SizeLimit,
+    /// Messages without records, which are of no use: none brings the end of the transfer nearer.
+    pub empty_messages_max: u32,
 }
 
 impl fmt::Display for TransferError {
@@ -48,8 +68,12 @@ impl fmt::Display for TransferError {
             TransferError::OtherSoa => write!(out, "its transfer ends with another SOA than it began with"),
             TransferError::BrokenChange => write!(out, "its changes do not lead from one version to the next"),
             TransferError::AfterEnd => write!(out, "its transfer has records after the SOA that ends it"),
-            TransferError::TooLarge(bytes_max) => {
-                write!(out, "its transfer has more than {bytes_max} bytes (`zone_file_max`)")
+            TransferError::TooLarge(SizeLimit { bytes_max, key }) => {
+                write!(out, "its transfer has more than {bytes_max} bytes (`{key}`)")
+            }
+            TransferError::EmptyMessages(max) => {
+                let key = "zone_transfer_in_empty_messages_max";
+                write!(out, "its transfer has more than {max} messages without records (`{key}`)")
             }
         }
     }
@@ -128,21 +152,21 @@ pub struct TransferReceiver {
     left_out: LeftOut,
     /// Bytes that further messages may have.
     budget_bytes: u64,
-    bytes_max: u64,
+    empty_message_count: u32,
+    limits: TransferLimits,
     rdata: Vec<u8>,
 }
 
 impl TransferReceiver {
-    /// Makes the query for the zone at `apex`, signed with `key`, and the receiver of its replies, which may have
-    /// `bytes_max`. With `stored_serial`, the query is for what has changed since then; the answer may be the whole
-    /// zone all the same.
+    /// Makes the query for the zone at `apex`, signed with `key`, and the receiver of its replies. With
+    /// `stored_serial`, the query is for what has changed since then; the answer may be the whole zone all the same.
     pub fn new(
         apex: Name<'_>,
         stored_serial: Option<u32>,
         id: u16,
         key: Option<&TsigKey>,
         now_unix_s: u64,
-        bytes_max: u64,
+        limits: TransferLimits,
     ) -> (Vec<u8>, TransferReceiver) {
         let kind = stored_serial.map_or(QueryKind::Axfr, QueryKind::Ixfr);
         let (message, reader) = query(kind, apex, id, key, now_unix_s);
@@ -153,8 +177,9 @@ impl TransferReceiver {
             soa: None,
             record_count: 0,
             left_out: LeftOut::default(),
-            budget_bytes: bytes_max,
-            bytes_max,
+            budget_bytes: limits.size.bytes_max,
+            empty_message_count: 0,
+            limits,
             rdata: Vec::new(),
         };
         (message, receiver)
@@ -181,10 +206,16 @@ impl TransferReceiver {
         mut add: impl FnMut(RecordRole, &Record<'_>),
     ) -> Result<Progress, TransferError> {
         self.budget_bytes =
-            self.budget_bytes.checked_sub(message.len() as u64).ok_or(TransferError::TooLarge(self.bytes_max))?;
+            self.budget_bytes.checked_sub(message.len() as u64).ok_or(TransferError::TooLarge(self.limits.size))?;
         let reply = self.reader.read(message, now_unix_s)?;
+        let mut is_empty = true;
         for record in reply.answers() {
+            is_empty = false;
             self.take_record(message, &record?, &mut add)?;
+        }
+        self.empty_message_count = self.empty_message_count.saturating_add(u32::from(is_empty));
+        if self.empty_message_count > self.limits.empty_messages_max {
+            return Err(TransferError::EmptyMessages(self.limits.empty_messages_max));
         }
         let progress = match self.stage {
             Stage::End => Progress::Complete,

@@ -17,8 +17,10 @@
 #![forbid(unsafe_code)]
 
 mod copy;
+mod unfinished_file;
 
 pub use copy::copy;
+pub use unfinished_file::UnfinishedFile;
 
 use sanderling_os::directory::Directory;
 use std::fmt;
@@ -26,6 +28,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The form of the folder. A program reads no folder of a later one.
 const VERSION: u32 = 1;
@@ -297,6 +300,22 @@ impl StateFolder {
         write_durably(&path, content).map_err(|error| failed("write", &path, &error))
     }
 
+    /// A new file in the folder `folder`, to be written piece by piece, whose name no other one has.
+    pub fn begin_file(&self, folder: &str) -> Result<UnfinishedFile, StateError> {
+        static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = self.path_of(folder)?;
+        self.create_folder(&folder)?;
+        let path = folder.join(format!("{TEMPORARY}part-{number}"));
+        UnfinishedFile::create(&path).map_err(|error| failed("write", &path, &error))
+    }
+
+    /// Gives the file `name`, whose folder exists, the content of `file`.
+    pub fn finish_file(&self, file: UnfinishedFile, name: &str) -> Result<(), StateError> {
+        let path = self.path_of(name)?;
+        file.finish(&path).map_err(|error| failed("write", &path, &error))
+    }
+
     /// Writes `content` after the first `length` bytes of the file `name`, which has them, in the place of what a crash
     /// has left there. After a crash, the file may have a part of it.
     pub fn append(&self, name: &str, length: u64, content: &[u8]) -> Result<(), StateError> {
@@ -417,20 +436,13 @@ fn entries(folder: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
 
 /// Gives the file at `path` this content. Only its owner may read it. One process at a time may write it.
 pub fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
-    let parent = path.parent().expect("a file in the folder has a folder");
     let name = path.file_name().and_then(|name| name.to_str()).expect("names are text");
-    let temporary = parent.join(format!("{TEMPORARY}{name}"));
+    let temporary = path.with_file_name(format!("{TEMPORARY}{name}"));
     remove_file(&temporary)?;
-    let written = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&temporary).and_then(|mut file| {
+    UnfinishedFile::create(&temporary).and_then(|mut file| {
         file.write_all(content)?;
-        file.sync_all()
-    });
-    if let Err(error) = written.and_then(|()| fs::rename(&temporary, path)) {
-        // On a full disk it takes space that others need.
-        let _ = remove_file(&temporary);
-        return Err(error);
-    }
-    flush_folder(parent)
+        file.finish(path)
+    })
 }
 
 /// Removes the file at `path`, if it is there, so that it stays removed after a crash.

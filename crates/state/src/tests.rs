@@ -27,6 +27,36 @@ fn folder_of_another_user_version_or_mode_is_found_before_it_is_used() {
     assert!(error.contains("has version 99, and this program knows version"), "{error}");
 }
 
+#[test]
+fn unfinished_file_is_removed_or_takes_the_place_of_another_one() {
+    let (_directory, path) = folder();
+    let state = StateFolder::open(&path).expect("opened");
+    state.write("zones/a.zone", b"before").expect("written");
+    let names = || {
+        let entries = fs::read_dir(path.join("zones")).expect("there");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("read").file_name()).collect();
+        names.sort();
+        names
+    };
+    let (mut one, mut other) = (state.begin_file("zones").expect("begun"), state.begin_file("zones").expect("begun"));
+    one.append(b"af").expect("written");
+    other.append(b"other").expect("written");
+    one.append(b"ter").expect("written");
+    assert_eq!((names().len(), state.read("zones/a.zone").expect("read")), (3, Some(b"before".to_vec())));
+    let mut text = String::new();
+    other.rewind().expect("read");
+    other.read_to_string(&mut text).expect("read");
+    assert_eq!(text, "other");
+    drop(other);
+    state.finish_file(one, "zones/a.zone").expect("renamed");
+    assert_eq!((names(), state.read("zones/a.zone").expect("read")), (vec!["a.zone".into()], Some(b"after".to_vec())));
+    // After a crash.
+    std::mem::forget(state.begin_file("zones").expect("begun"));
+    drop(state);
+    drop(StateFolder::open(&path).expect("opened"));
+    assert_eq!(names(), ["a.zone"]);
+}
+
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("it exists").mode() & 0o777
 }

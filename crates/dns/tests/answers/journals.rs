@@ -5,7 +5,7 @@ use super::support::signer::{Chain, signed};
 use super::support::zone_text::{built, name_bytes};
 use proptest::prelude::*;
 use sanderling_dns::transfer::TransferRequest;
-use sanderling_dns::transfer_in::{Progress, RecordRole, TransferReceiver};
+use sanderling_dns::transfer_in::{Progress, RecordRole, SizeLimit, TransferLimits, TransferReceiver};
 use sanderling_dns::zone_patch::{PatchError, ZonePatch};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position, Record};
 use sanderling_dns::{
@@ -15,6 +15,8 @@ use sanderling_dns::{
 
 const NOW: u64 = 1_800_000_000;
 const BYTES_MAX: usize = 1 << 20;
+const UNLIMITED: TransferLimits =
+    TransferLimits { size: SizeLimit { bytes_max: u64::MAX, key: "" }, empty_messages_max: u32::MAX };
 
 /// The zone `z.` of `text`, whose serial is 1, with another serial.
 fn version(text: &str, serial: u32) -> Zone {
@@ -52,7 +54,7 @@ fn sorted(zone: &Zone) -> Vec<String> {
 fn transferred(stored: &Zone, current: &Zone, room_bytes: usize) -> (Result<Zone, PatchError>, bool) {
     let key = TsigKey::new(Name::parse(b"\x03key\0").expect("a name"), TsigAlgorithm::HmacSha256, b"secret");
     let (query, mut receiver) =
-        TransferReceiver::new(current.apex(), Some(stored.serial()), 7, Some(&key), NOW, 1 << 30);
+        TransferReceiver::new(current.apex(), Some(stored.serial()), 7, Some(&key), NOW, UNLIMITED);
     let zones = ZoneMap::new(HashSeed(1), []);
     let parsed = ParsedQuery::parse(&zones, &query);
     let mut request = TransferRequest::new(&parsed).expect("a request");
@@ -262,7 +264,7 @@ fn changes_fit_into_a_datagram_or_the_client_asks_again() {
     {
         let (before, mut after) = (zone(1, "a.z. A 192.0.2.1"), zone(2, records));
         after.continue_journal(&before, BYTES_MAX);
-        let (mut query, _) = TransferReceiver::new(after.apex(), Some(1), 7, None, NOW, 1 << 30);
+        let (mut query, _) = TransferReceiver::new(after.apex(), Some(1), 7, None, NOW, UNLIMITED);
         if edns {
             query[11] = 1;
             query.extend_from_slice(&[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);

@@ -6,7 +6,7 @@ use super::support::zone_text::zone_map;
 use proptest::prelude::*;
 use sanderling_dns::client::{QueryKind, ReplyError, query};
 use sanderling_dns::transfer::TransferRequest;
-use sanderling_dns::transfer_in::{Progress, TransferError, TransferReceiver};
+use sanderling_dns::transfer_in::{Progress, SizeLimit, TransferError, TransferLimits, TransferReceiver};
 use sanderling_dns::zonefile::{Position, Record};
 use sanderling_dns::{
     Answer, DnsTransport, Name, ParsedQuery, ReplyOptions, RequestInfo, SignatureError, TsigAlgorithm, TsigError,
@@ -38,10 +38,14 @@ fn text_of(zone: &Zone) -> Vec<String> {
     lines
 }
 
+fn limits(bytes_max: u64) -> TransferLimits {
+    TransferLimits { size: SizeLimit { bytes_max, key: "a_key" }, empty_messages_max: 3 }
+}
+
 /// A query for the zone, and the messages that answer it.
 fn transfer(zones: &ZoneMap, key: Option<&TsigKey>, room_bytes: usize) -> (TransferReceiver, Vec<Vec<u8>>) {
     let zone = served(zones);
-    let (query, receiver) = TransferReceiver::new(zone.apex(), None, 0x1234, key, NOW, 1 << 30);
+    let (query, receiver) = TransferReceiver::new(zone.apex(), None, 0x1234, key, NOW, limits(1 << 30));
     let parsed = ParsedQuery::parse(zones, &query);
     let mut request = TransferRequest::new(&parsed).expect("a request");
     request.verify(key.map(std::slice::from_ref).unwrap_or_default(), NOW).expect("signed as the server expects");
@@ -136,7 +140,7 @@ fn transfer_of_a_lying_server_is_refused() {
     let begin = (APEX, 6, 1, &seven[..]);
     let check = |messages: &[Vec<u8>], expected: &str| {
         let apex = Name::parse(APEX).expect("a name");
-        let (_, receiver) = TransferReceiver::new(apex, None, 0x1234, None, NOW, 1_000);
+        let (_, receiver) = TransferReceiver::new(apex, None, 0x1234, None, NOW, limits(1_000));
         let result = receive(receiver, apex, messages);
         match result {
             Ok(zone) => assert_eq!(expected, if zone.is_some() { "complete" } else { "incomplete" }),
@@ -151,7 +155,17 @@ fn transfer_of_a_lying_server_is_refused() {
     // Cut off, or endless.
     check(&[message(&[begin, a])], "incomplete");
     check(&[message(&[begin])], "incomplete");
-    check(&vec![message(&[]); 100], "its transfer has more than 1000 bytes (`zone_file_max`)");
+    check(
+        &[vec![message(&[begin])], vec![message(&[a]); 100]].concat(),
+        "its transfer has more than 1000 bytes (`a_key`)",
+    );
+    let with_empty =
+        |count| [vec![message(&[begin, ns])], vec![message(&[]); count], vec![message(&[address, begin])]].concat();
+    check(&with_empty(3), "complete");
+    check(
+        &with_empty(4),
+        "its transfer has more than 3 messages without records (`zone_transfer_in_empty_messages_max`)",
+    );
     check(&[message(&[a, begin])], "its transfer does not begin with the SOA of the zone");
     check(&[message(&[(b"\x07another\0", 6, 1, &seven)])], "its transfer does not begin with the SOA of the zone");
     check(&[message(&[begin, (APEX, 6, 1, &eight)])], "its transfer ends with another SOA than it began with");
@@ -188,7 +202,7 @@ fn records_outside_of_the_zone_are_left_out_and_counted() {
     let outside = (&b"\x03Com\0"[..], 1, 1, &[192, 0, 2, 2][..]);
     let (apex, id) = (Name::parse(APEX).expect("a name"), 0x1234);
     let check = |messages: &[&[_]], expected: &[&str], expected_left_out: &str| {
-        let (_, mut receiver) = TransferReceiver::new(apex, None, id, None, NOW, 1 << 20);
+        let (_, mut receiver) = TransferReceiver::new(apex, None, id, None, NOW, limits(1 << 20));
         let mut types: Vec<String> = Vec::new();
         let mut progress = Progress::More;
         for records in messages {

@@ -207,7 +207,7 @@ fn restored_state_folder_of_another_user_is_an_error_of_the_start() {
         check.args(["check", "--config", &fixture.directory.argument("sanderling.toml")]);
         let ended = run_to_end(check, DEADLINE);
         assert!(ended.code() == Some(1) && ended.errors.contains(" belongs to user 0; "), "{ended}");
-        let user = run_program("id", "coreutils", &["-u", "nobody"]).text();
+        let user = run_program("id", "coreutils", &["-u", "sanderling"]).text();
         assert!(run_program("chown", "coreutils", &["-R", user.trim(), &state]).status.success());
     }
     let _server = fixture.start();

@@ -1,8 +1,9 @@
 //! The files of sites and zones are read with the rights of the configured user, never with those of root.
 
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, curl, dig, run};
+use sanderling_testkit::{DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, run, run_to_end, sanderling};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
 const ZONE: &str = "@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
@@ -223,4 +224,65 @@ fn supervisor_of_root_keeps_few_rights_also_after_an_upgrade() {
     assert!(bits("CapBnd:") <= 10 && bits("CapEff:") <= 10, "{before:?}");
     assert_eq!(directory.control("upgrade").code(), Some(0));
     assert_eq!(rights(), before);
+}
+
+/// `sanderling` with these arguments on a machine without the user `sanderling`; `None` if this process may not mount.
+fn without_own_user(directory: &TestDirectory, arguments: &[&str]) -> Option<Command> {
+    const HIDE: &str = "grep -v ^sanderling: /etc/passwd > \"$0\" && mount --bind \"$0\" /etc/passwd && exec \"$@\"";
+    let in_namespace = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", HIDE, &directory.argument("passwd")]).args(arguments);
+        command
+    };
+    if !in_namespace(&["true"]).status().is_ok_and(|status| status.success()) {
+        println!("not run: this process may not mount");
+        return None;
+    }
+    let program = sanderling().get_program().to_str().expect("UTF-8").to_owned();
+    Some(in_namespace(&[&[program.as_str()], arguments].concat()))
+}
+
+#[test]
+fn root_without_a_user_of_its_own_serves_neither_secrets_nor_a_state_folder() {
+    let Some(directory) = directory() else { return };
+    directory.write("closed/site/index.html", b"hi\n");
+    let served = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
+    let served = served.replace("user = \"nobody\"\n", "");
+    let (config, control) = (directory.argument("sanderling.toml"), directory.argument("control"));
+    let serve = ["serve", "--config", &config, "--control", &control];
+    let refused = "root does not serve as `nobody`, which other services use too, where there are secrets or a state \
+                   folder, and there is no user `sanderling`; create it (useradd --system sanderling), or set `user`";
+    let owning = [
+        format!("state = \"state\"\n{served}"),
+        format!("{served}dnssec = true\n"),
+        format!("{served}[tsig.k]\nsecret_file = \"k\"\n"),
+        format!("{served}[domain.\"c.example\"]\nprimaries = [{{ address = \"127.0.0.1\" }}]\n"),
+    ];
+    for text in &owning {
+        directory.replace("sanderling.toml", text.as_bytes());
+        let Some(command) = without_own_user(&directory, &serve) else { return };
+        let ended = run_to_end(command, DEADLINE);
+        assert!(ended.code() == Some(78) && ended.errors.contains(refused), "{text}: {ended}");
+        let check = without_own_user(&directory, &["check", "--config", &config]).expect("as before");
+        let ended = run_to_end(check, DEADLINE);
+        assert!(ended.code() == Some(1) && ended.errors.contains(refused), "{text}: {ended}");
+        assert!(!directory.path().join("state").exists() && !directory.path().join("control").exists());
+    }
+    // Of an earlier version of the program, the folder may belong to nobody.
+    fs::create_dir(directory.path().join("state")).expect("ours");
+    directory.replace("sanderling.toml", owning[0].as_bytes());
+    let ended = run_to_end(without_own_user(&directory, &serve).expect("as before"), DEADLINE);
+    let state = directory.path().join("state");
+    let chown = format!("give the state folder to that user (chown -R sanderling: {})", state.display());
+    assert!(ended.code() == Some(78) && ended.errors.contains(&chown), "{ended}");
+    // Without anything to own it serves as nobody, and a reload does not change that.
+    directory.replace("sanderling.toml", served.as_bytes());
+    let server = TestServer::start_command(without_own_user(&directory, &serve).expect("as before"), BOTH);
+    assert!(directory.control("status").text().contains("  user          nobody\n"));
+    for text in &owning {
+        directory.replace("sanderling.toml", text.as_bytes());
+        let ended = directory.control("reload");
+        assert!(ended.code() == Some(1) && ended.errors.contains(refused), "{text}: {ended}");
+        assert_eq!(answer(&server, "a.example"), "NXDOMAIN 0");
+    }
 }

@@ -3,13 +3,14 @@
 use super::name_servers::{NameServer, Peer, Program, SECRET, records};
 use sanderling_testkit::dns::wire_name;
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, UdpClient, dig, free_address, kdig, run_to_end, sanderling,
-    wait_until,
+    DEADLINE, ListenerCounts, TestDirectory, TestServer, UdpClient, children_with, dig, free_address, kdig, run_to_end,
+    sanderling, wait_until,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// A zone of any types, whose secondaries look for a later version after `refresh_s`.
 fn zone(serial: u32, refresh_s: u32) -> String {
@@ -180,6 +181,12 @@ enum Behaviour {
     CutOff,
     /// Records without end.
     Endless,
+    /// Messages without records, without end.
+    Empty,
+    /// One short message after the other.
+    Trickles,
+    /// A zone of more than 64 KiB, with this serial.
+    Long(u32),
     /// A record of another zone.
     ForeignRecord,
     /// A CNAME beside another record.
@@ -197,6 +204,11 @@ const APEX: &[u8] = b"\x07example\x03com\0";
 fn record(owner: &[u8], rtype: u8, rdata: &[u8]) -> Vec<u8> {
     let length = u16::try_from(rdata.len()).unwrap().to_be_bytes();
     [owner, &[0, rtype, 0, 1, 0, 0, 0, 60], &length, rdata].concat()
+}
+
+/// Of 300 bytes, the same each time.
+fn long_record() -> Vec<u8> {
+    record(APEX, 16, &[&[255], &[b'a'; 255][..]].concat())
 }
 
 /// Versions before 5 expire after three seconds.
@@ -233,7 +245,7 @@ impl LyingPrimary {
                 let behaviour = *for_udp.lock().unwrap();
                 let serial = match behaviour {
                     Behaviour::Silent => continue,
-                    Behaviour::Transfers(announced, _) => announced,
+                    Behaviour::Transfers(announced, _) | Behaviour::Long(announced) => announced,
                     _ => 9,
                 };
                 let _ = udp.send_to(&reply(&query[..length], 0, &[soa(serial)]), client);
@@ -290,8 +302,33 @@ fn transfer(mut client: TcpStream, behaviour: Behaviour) -> std::io::Result<()> 
         Behaviour::Endless => {
             send(0, &content(9))?;
             loop {
-                send(0, &vec![record(APEX, 16, b"\x01a"); 200])?;
+                send(0, &vec![long_record(); 200])?;
             }
+        }
+        Behaviour::Empty => {
+            send(0, &content(9))?;
+            loop {
+                send(0, &[])?;
+            }
+        }
+        Behaviour::Trickles => {
+            send(0, &content(9))?;
+            client.set_read_timeout(Some(Duration::from_millis(20)))?;
+            loop {
+                let reply = reply(&query, 0, &[record(APEX, 16, b"\x01a")]);
+                client.write_all(&[&u16::try_from(reply.len()).unwrap().to_be_bytes()[..], &reply].concat())?;
+                // Unless the client closes the connection, until the timeout.
+                if client.read(&mut [0]).is_ok() {
+                    return Ok(());
+                }
+            }
+        }
+        Behaviour::Long(serial) => {
+            let text = [&[255], &[b'a'; 255][..]].concat().repeat(2);
+            let records = |from: u8| (from..from + 100).map(|index| record(&[&[1, index], APEX].concat(), 16, &text));
+            send(0, &content(serial))?;
+            send(0, &records(0).collect::<Vec<_>>())?;
+            send(0, &records(128).chain([soa(serial)]).collect::<Vec<_>>())
         }
         Behaviour::ForeignRecord => send(0, &[content(9), vec![record(b"\x03com\0", 1, &[0; 4]), soa(9)]].concat()),
         Behaviour::BrokenZone => send(0, &[content(9), vec![record(APEX, 5, b"\x01a\0"), soa(9)]].concat()),
@@ -322,7 +359,8 @@ fn record_outside_of_the_zone_is_left_out_and_named() {
 #[test]
 fn old_version_stays_while_the_primary_lies() {
     let primary = LyingPrimary::start(Behaviour::Transfers(7, 7));
-    let limits = "zone_transfer_in_timeout_ms = 1000\nzone_file_bytes_max = 200000\n";
+    let limits = "zone_transfer_in_timeout_ms = 1000\nzone_transfer_in_idle_timeout_ms = 400\n\
+                  zone_transfer_in_empty_messages_max = 5\ntransferred_zone_bytes_max = 200000\n";
     let directory = configure(primary.address, "", limits);
     let server = start(&directory);
     wait_until("the zone is served", || dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains("\"7\""));
@@ -342,8 +380,11 @@ fn old_version_stays_while_the_primary_lies() {
     check(Behaviour::NoSoa, "its transfer does not begin with the SOA of the zone");
     check(Behaviour::CutOff, "it closes the connection before the end");
     check(Behaviour::BrokenZone, "its zone has an error: ");
-    check(Behaviour::Stalls, "it has not sent all in 1 s");
-    check(Behaviour::Endless, "its transfer has more than 200000 bytes (`zone_file_max`)");
+    check(Behaviour::Stalls, "it has sent no further message in 0.4 s (`zone_transfer_in_idle_timeout`)");
+    check(Behaviour::Trickles, "it has not sent all in 1 s (`zone_transfer_in_timeout`)");
+    check(Behaviour::Endless, "its transfer has more than 200000 bytes (`transferred_zone_max`)");
+    let empty = "its transfer has more than 5 messages without records (`zone_transfer_in_empty_messages_max`)";
+    check(Behaviour::Empty, empty);
     let notify = |apex: &[u8]| {
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -371,19 +412,48 @@ fn old_version_stays_while_the_primary_lies() {
     });
 }
 
+/// The most memory that the agent has had, in KiB.
+fn agent_memory_kib(server: &TestServer) -> u64 {
+    let agent = children_with(server.process_id(), "internal-agent")[0];
+    let status = std::fs::read_to_string(format!("/proc/{agent}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[test]
+fn memory_of_the_agent_does_not_grow_with_what_a_primary_sends() {
+    let primary = LyingPrimary::start(Behaviour::Transfers(7, 7));
+    let directory = configure(primary.address, "", "transferred_zone_bytes_max = 40000000\n");
+    let server = start(&directory);
+    wait_until("the zone is served", || dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains("\"7\""));
+    let before_kib = agent_memory_kib(&server);
+    primary.behave(Behaviour::Endless);
+    server.wait_for_error("its transfer has more than 40000000 bytes (`transferred_zone_max`)");
+    let grown_kib = agent_memory_kib(&server) - before_kib;
+    assert!(grown_kib < 10_000, "{grown_kib} KiB");
+    let names = std::fs::read_dir(directory.path().join("state/zones")).unwrap();
+    let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["example.com.json", "example.com.zone"], "what was received is removed");
+}
+
 #[test]
 fn zone_is_transferred_as_a_whole_if_its_changes_cannot_be_applied() {
+    let first = Behaviour::Transfers(7, 7);
     check_whole_transfer(
+        first,
         Behaviour::WrongChanges,
         "its changes remove the record example.com. TXT, which the stored version does not have",
     );
-    check_whole_transfer(Behaviour::EndlessChanges, "its changes have more than the 65536 bytes of the zone");
+    check_whole_transfer(first, Behaviour::EndlessChanges, "its changes have more than the 65536 bytes of the zone");
+    let problem = "its changes have more than 65536 bytes (`zone_transfer_in_changes_max`)";
+    check_whole_transfer(Behaviour::Long(7), Behaviour::EndlessChanges, problem);
 }
 
 #[track_caller]
-fn check_whole_transfer(behaviour: Behaviour, problem: &str) {
-    let primary = LyingPrimary::start(Behaviour::Transfers(7, 7));
-    let directory = configure(primary.address, "", "");
+fn check_whole_transfer(first: Behaviour, behaviour: Behaviour, problem: &str) {
+    let primary = LyingPrimary::start(first);
+    let directory = configure(primary.address, "", "zone_transfer_in_changes_bytes_max = 65536");
     let server = start(&directory);
     let served =
         |serial: u32| dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains(&format!("\"{serial}\""));

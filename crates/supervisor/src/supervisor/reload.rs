@@ -5,10 +5,12 @@ use crate::program::RUNNING;
 use crate::start_states::StartReason;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{log, log_error, log_warning, report};
+use sanderling_config::shared_user_problem;
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Command, FdKind};
 use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
+use sanderling_os::process::effective_uid;
 use sanderling_os::sd_notify::State;
 use std::path::Path;
 use std::sync::Arc;
@@ -80,6 +82,9 @@ impl Supervisor {
             Ok(active) if active == text => Arc::clone(&self.active.config),
             _ => Arc::new(self.source.parse(&text)?),
         };
+        if let (Some(problem), 0) = (shared_user_problem(&config), effective_uid()) {
+            return Err(vec![problem]);
+        }
         let text = memfd::create("configuration", &text).map_err(|error| {
             let problem = Problem::new(format!("cannot store the configuration: {}", error_text(&error)), "");
             vec![Diagnostic::error(Location::Argument("reload".to_owned()), problem)]

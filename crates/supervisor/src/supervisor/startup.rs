@@ -14,7 +14,7 @@ use crate::process::Process;
 use crate::program;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{self, log, log_error, log_warning, report};
-use sanderling_config::{Config, ConfigSource, Exit, ListenerRole, Service, lookup_user};
+use sanderling_config::{Config, ConfigSource, Exit, ListenerRole, Service, lookup_user, shared_user_problem};
 use sanderling_ipc::control_socket::{ControlSocket, Opened};
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Command, Connection, Message, PendingCommand, ProcessInfo};
@@ -117,6 +117,10 @@ fn start(
         if !problems.is_empty() {
             return Err(StartupError::BadConfiguration(problems));
         }
+    }
+    // Before anything is created that would belong to root or to nobody.
+    if let (Some(problem), 0) = (shared_user_problem(&config), effective_uid()) {
+        return Err(StartupError::BadConfiguration(vec![problem]));
     }
     let text = memfd::create("configuration", &text)?;
     let mut inherited = Inherited { listeners: external_listeners(external, &config)?, ..Inherited::default() };

@@ -175,7 +175,7 @@ fn full_disk_is_described_and_the_certificate_stays_in_service() {
     }
     let _unmount = Unmount(setup.directory.argument("state"));
     if sanderling_os::process::effective_uid() == 0 {
-        let owned = run_program("chown", "coreutils", &["nobody", &setup.directory.argument("state")]);
+        let owned = run_program("chown", "coreutils", &["sanderling", &setup.directory.argument("state")]);
         assert!(owned.status.success(), "{owned}");
     }
     setup.start_pebble();
@@ -275,7 +275,7 @@ fn certificate_that_has_expired_is_served_until_there_is_another_one() {
     for (from, to) in [("old.pem", "fullchain.pem"), ("old.key", "privkey.pem")] {
         setup.directory.write(&format!("{folder}/{to}"), &fs::read(setup.directory.argument(from)).unwrap());
     }
-    let chmod = "chmod -R go= state && chown -R nobody state";
+    let chmod = "chmod -R go= state && chown -R sanderling state";
     run_program("sh", "dash", &["-c", &format!("cd {} && {chmod}", setup.directory.path().display())]);
     let mut server = setup.start_server();
     let https = server.encrypted("https");

@@ -82,7 +82,7 @@ fn certificates_are_exported_copied_and_revoked() {
     // manager.
     drop(server);
     if sanderling_os::process::effective_uid() == 0 {
-        let owned = run_program("chown", "coreutils", &["-R", "nobody", &setup.directory.argument("copy")]);
+        let owned = run_program("chown", "coreutils", &["-R", "sanderling", &setup.directory.argument("copy")]);
         assert!(owned.status.success(), "{owned}");
     }
     let mut with_copy = setup.directory.serve_command();
