@@ -5,6 +5,7 @@
 //! after a restart is in the state folder: the list of the zones, in which zones whose files are still to be removed
 //! have a place of their own.
 
+use crate::blocking::DISK;
 use crate::catalog_members::{Clash, ClashCause, Listing, Listings, Member, Members, Outcome, reconcile};
 use crate::journals::remove_journal;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle, remove_state};
@@ -27,7 +28,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 
 /// Changes within this time are handled together.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
@@ -218,7 +218,7 @@ impl Catalogs {
                 if *is_own { Ok(()) } else { remove_journal(&state, zone) }
             })
         };
-        spawn_blocking(remove).await.expect("the state folder does not panic")?;
+        DISK.run(remove).await?;
         let dropped = std::mem::take(&mut self.dropped);
         self.store().await?;
         for zone in &dropped {
@@ -241,7 +241,7 @@ impl Catalogs {
         let removed = self.dropped.iter().map(ToString::to_string).collect();
         let content = MemberList { members, removed }.encode();
         let state = Arc::clone(&self.context.state);
-        spawn_blocking(move || state.write(CATALOG_MEMBERS, &content)).await.expect("the state folder does not panic")
+        DISK.run(move || state.write(CATALOG_MEMBERS, &content)).await
     }
 
     /// Starts the task of a member.
@@ -289,12 +289,12 @@ impl Catalogs {
         }
         let path = self.context.state.path().join(stored_zone_file(apex));
         let (apex, members_max) = (wire_name(apex), self.context.limits.catalog_members_max);
-        let read = spawn_blocking(move || {
+        let read = move || {
             let members =
                 read_catalog(&path, apex.as_name(), members_max)?.finish().map_err(|error| error.to_string())?;
             Ok::<_, String>(members.iter().map(listing_of).collect::<Vec<_>>())
-        });
-        match read.await.expect("reading does not panic") {
+        };
+        match DISK.run(read).await {
             Ok(listings) => {
                 let refused: Vec<String> = listings.iter().filter_map(|one| one.clone().err()).collect();
                 let problem = refused.first().map(|first| format!("{first}; {} zones are ignored so", refused.len()));

@@ -6,6 +6,7 @@
 //! a restart is in the state folder: the zone file, which exists as long as the zone may be served, and the record
 //! beside it.
 
+use crate::blocking::DISK;
 use crate::clock::{random_between, unix_s};
 use crate::dns_exchange::{ExchangeError, exchange};
 use crate::link::Link;
@@ -31,7 +32,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify, Semaphore};
-use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::task::AbortHandle;
 
 /// What cannot be done now is tried again after a pause, and the clock of the machine may be set meanwhile.
 const WAIT_MIN: Duration = Duration::from_secs(1);
@@ -659,7 +660,7 @@ impl ZoneTask {
             }
             state.write(&record_file, &record)
         };
-        spawn_blocking(write).await.expect("the state folder does not panic")
+        DISK.run(write).await
     }
 
     /// The state folder cannot be written: tried again as if the primaries did not answer.

@@ -2,6 +2,7 @@
 //! process builds it, so that what the server would refuse is refused here. Of IXFR, the changes are applied to the
 //! stored version.
 
+use crate::blocking::ZONES;
 use crate::clock::unix_s;
 use crate::dns_exchange::{DnsStream, IDLE_TIMEOUT, random_id};
 use sanderling_config::{Limits, changes_file};
@@ -19,7 +20,6 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// Bytes of the file of a large zone: a smaller one is read and written in some milliseconds.
@@ -176,7 +176,7 @@ impl TransferSource {
         }
         let (bytes_max, apex) = (limits.zone_file_bytes_max, self.apex);
         // A large zone takes seconds, in which other zones are not to wait.
-        let zone = spawn_blocking(move || match stored {
+        let build_text = move || match stored {
             Some(stored) if !changes.is_empty() => {
                 let text = build(patched(builder, &changes, &stored, apex, bytes_max)?)?;
                 match first_serial(text.as_bytes(), apex.as_name()) == Some(soa.serial) {
@@ -185,8 +185,8 @@ impl TransferSource {
                 }
             }
             _ => Ok((build(builder)?, changes)),
-        });
-        let (text, changes) = zone.await.map_err(|error| Failure::Zone(error.to_string()))??;
+        };
+        let (text, changes) = ZONES.run(build_text).await?;
         if text.len() as u64 > limits.zone_file_bytes_max {
             // The server process would not read it: text may be longer than messages.
             return Err(TransferError::TooLarge(limits.zone_file_bytes_max).into());
