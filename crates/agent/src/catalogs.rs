@@ -151,6 +151,8 @@ impl Catalogs {
         };
         self.report_clashes(&outcome.clashes);
         if outcome.members == self.members {
+            // What was dropped with them may not have been removed the last time.
+            self.start_missing();
             return Ok(());
         }
         let Outcome { members, dropped, .. } = outcome;
@@ -190,12 +192,18 @@ impl Catalogs {
             self.dropped.iter().filter(|zone| self.members.contains_key(*zone)).count()
         ));
         self.remove_dropped().await?;
+        self.start_missing();
+        Ok(())
+    }
+
+    /// Starts the tasks of members that have none.
+    fn start_missing(&self) {
         for (zone, member) in &self.members {
-            if !self.secondary.borrow().contains_key(zone) {
+            let has_task = self.secondary.borrow().contains_key(zone);
+            if !has_task && !self.dropped.contains(zone) && !self.configured.contains(zone) {
                 self.start(zone, member);
             }
         }
-        Ok(())
     }
 
     /// Removes the state of zones that are members no more, or are new ones (RFC 9432 §5.3, §5.4).

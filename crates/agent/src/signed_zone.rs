@@ -24,7 +24,7 @@ pub(crate) use handle::{SigningHandle, SourceChanged};
 
 use handle::{Reread, Shared};
 use key_checks::KeyChecks;
-use reading::{LaterUpdates, ReadRecords, has_own_keys, read_records, without_own_keys};
+use reading::{LaterUpdates, ReadFailure, ReadRecords, has_own_keys, read_records, without_own_keys};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{
     Config, DomainName, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, update_file,
@@ -44,6 +44,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
+/// What is said of a zone before the cause.
+const NOT_STORED: &str = "dynamic updates and signatures cannot be stored: ";
 /// The clock of the machine may be set meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time until what has failed is tried again: for a moment there may have been no space, or no keeper.
@@ -273,12 +275,6 @@ impl SigningTask {
         self.retry.on_failure();
     }
 
-    /// A write has failed: what is in memory may differ from what is stored, which is read again first.
-    fn on_write_failed(&mut self, what: &str, problem: String) {
-        self.restored = Restored::Keys;
-        self.fail(what, problem, None);
-    }
-
     /// Time until something is due.
     fn wait_time(&self) -> Duration {
         let of_updates = self.time_of_updates();
@@ -314,7 +310,7 @@ impl SigningTask {
         for answer in commands.chain(self.shared.new_keys.take()) {
             answer.fail(&format!("sanderling: zone {}: {problem}", self.zone.apex));
         }
-        self.fail("it is not signed, and takes no dynamic updates", problem, reread);
+        self.fail("it is not signed", problem, reread);
         false
     }
 
@@ -328,7 +324,9 @@ impl SigningTask {
         } else {
             let state = Arc::clone(&self.context.state);
             let file = update_file(&self.zone.apex).display().to_string();
-            DISK.run(move || state.check_writable(&file)).await.map_err(|error| error.to_string())?;
+            DISK.run(move || state.check_writable(&file))
+                .await
+                .map_err(|error| NOT_STORED.to_owned() + &error.to_string())?;
         }
         self.end_writing().await;
         let (state, files) = (Arc::clone(&self.context.state), self.files());
@@ -400,7 +398,7 @@ impl SigningTask {
                 self.reading.on_success();
                 self.file_problem = held.map(|held| held.to_string());
             }
-            Err(diagnostics) => {
+            Err(ReadFailure { diagnostics, is_of_state }) => {
                 let problem = diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
                 // Without records, the file is read again from time to time, and the log says once why that fails.
                 if reread.is_some() || self.file_problem != problem {
@@ -410,8 +408,8 @@ impl SigningTask {
                     diagnostics.iter().for_each(|diagnostic| reread.fail(&diagnostic.to_string()));
                 }
                 self.file_problem = problem;
-                // The operator reads another one again, and a transferred one is read by itself.
-                if self.source.origin == ZoneOrigin::Primaries {
+                // The operator has another one read again.
+                if is_of_state || self.source.origin == ZoneOrigin::Primaries {
                     (self.unsigned, self.files) = (None, None);
                 }
                 if self.unsigned.is_none() {
@@ -596,7 +594,8 @@ impl SigningTask {
             Writing::Done(Ok(written)) => {
                 let files = SignedFiles::new(&self.zone, self.apex);
                 if let Err(error) = files.shorten_log(&self.context.state, &mut signed.stored, &written) {
-                    self.on_write_failed("the log of its changes is not shortened", error);
+                    self.restored = Restored::Keys;
+                    self.fail("the log of its changes is not shortened", error, None);
                 }
             }
             Writing::Done(Err(error)) => {

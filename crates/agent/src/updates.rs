@@ -118,7 +118,7 @@ impl StoringTask {
             }
             Err(error) => {
                 self.log(&zone, &error.to_string());
-                let problem = format!("it takes no dynamic updates: {error}");
+                let problem = format!("dynamic updates cannot be stored: {error}");
                 self.failures.borrow_mut().problems.insert(zone.clone(), problem);
                 self.changed.notify_one();
                 self.retry.on_failure();

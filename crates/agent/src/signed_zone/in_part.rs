@@ -1,7 +1,7 @@
 //! Signs what has changed, and stores it in the log of the signed version.
 
 use super::handle::WaitingUpdates;
-use super::{Restored, Signed, SigningTask, parameters};
+use super::{NOT_STORED, Restored, Signed, SigningTask, parameters};
 use crate::blocking::{DISK, ZONES};
 use crate::clock::unix_s;
 use crate::keeper_client::KeeperSigner;
@@ -64,8 +64,9 @@ impl SigningTask {
                 let (NotStored::Refused(text) | NotStored::WriteFailed(text)) = &problem;
                 self.update_errors.log(&format!("zone {zone}: a dynamic update gets SERVFAIL: {text}"));
                 if let NotStored::WriteFailed(text) = problem {
-                    self.problem = Some(text.clone());
-                    self.on_write_failed("a dynamic update is not stored", text);
+                    self.restored = Restored::Keys;
+                    self.problem = Some(NOT_STORED.to_owned() + &text);
+                    self.retry.on_failure();
                 }
                 StoreResult::Failed
             });
