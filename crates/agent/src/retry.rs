@@ -1,4 +1,5 @@
-//! What is done about failures that may repeat: pauses until the next attempt, and lines in the log that do not fill it.
+//! What is done about failures that may repeat: pauses until the next attempt, and lines in the log that do not fill
+//! it.
 
 use sanderling_config::log::log_error;
 use std::time::Duration;

@@ -5,10 +5,10 @@
 //! a restart is in the state folder: the signed version, and the state of the keys beside it, which is stored before a
 //! version that follows from it.
 
-mod handle;
 mod in_part;
 mod key_checks;
 mod reading;
+mod handle;
 
 use crate::alias_names::AliasNames;
 use crate::blocking::{DISK, ZONES};
@@ -54,9 +54,7 @@ const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(250);
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(5);
 /// The same for the file of the operator, which is read as a whole each time.
 const REREAD_INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// The same for a version that the server process has refused.
-const HAND_OVER_INTERVAL_MIN: Duration = Duration::from_secs(5);
-/// The same after several refusals: it reads all of it each time.
+/// The same for a version that the server process has refused several times: it reads all of it each time.
 const HAND_OVER_INTERVAL_MAX: Duration = Duration::from_secs(600);
 /// Time until a whole version is written again, if that has failed.
 const WRITING_INTERVAL: Duration = Duration::from_secs(60);
@@ -185,7 +183,7 @@ impl SigningTask {
             is_handed_over: false,
             is_forced: false,
             refusal: None,
-            handing_over: Retry::new(HAND_OVER_INTERVAL_MIN, HAND_OVER_INTERVAL_MAX),
+            handing_over: Retry::new(RETRY_INTERVAL_MIN, HAND_OVER_INTERVAL_MAX),
             problem: None,
             file_problem: None,
             reading: Retry::new(RETRY_INTERVAL_MIN, REREAD_INTERVAL_MAX),
@@ -635,6 +633,7 @@ impl SigningTask {
         let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
         // Before the first signed version, the server process may answer from the file of the operator.
         if serial.is_none() && self.source.origin == ZoneOrigin::Operator {
+            self.handing_over.on_success();
             return self.reload_unsigned(reread).await;
         }
         if self.is_handed_over && self.shared.served.get() == serial {

@@ -415,8 +415,8 @@ pub fn journals_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<(String, Vec
 }
 
 impl AgentReport {
-    /// The zones that are not signed, transferred or updated as they should be, and the certificates whose last order has
-    /// failed, without what else the report has of them.
+    /// The zones that are not signed, transferred or updated as they should be, and the certificates whose last order
+    /// has failed, without what else the report has of them.
     pub fn problems(&self) -> AgentReport {
         let of_zone = |zone: &ZoneReport| {
             let transfer = zone.transfer.as_ref().and_then(|transfer| transfer.problem.clone());

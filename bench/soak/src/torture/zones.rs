@@ -36,8 +36,10 @@ const UPDATED: [&str; 2] = ["updated.test", "signed-updated.test"];
 const SIGNED: &str = "signed.test";
 const SECONDARY: &str = "secondary.test";
 
-/// What happens while a call fails.
-const OPERATIONS: &[(&str, fn(&mut ZoneService))] = &[
+/// What happens while a call fails, with its name.
+type Operation = (&'static str, fn(&mut ZoneService));
+
+const OPERATIONS: &[Operation] = &[
     ("zones-update", |service| UPDATED.iter().for_each(|zone| drop(service.update(zone)))),
     ("zones-sign", |service| drop(service.sign())),
     ("zones-transfer", |service| drop(service.transfer())),

@@ -1,4 +1,5 @@
-//! A state folder that cannot be written for a while: what is refused meanwhile, who says so, and what goes on after it.
+//! A state folder that cannot be written for a while: what is refused meanwhile, what says so, and what goes on after
+//! it.
 
 use super::name_servers::SECRET;
 use sanderling_testkit::{
