@@ -2,6 +2,7 @@
 //!
 //! A fault is injected by strace. Each has a service of its own; several trials run at the same time.
 
+pub mod zones;
 mod trial;
 mod fault;
 mod strace;

@@ -5,6 +5,7 @@
 //! after a restart is in the state folder: the list of the zones, in which zones whose files are still to be removed
 //! have a place of their own.
 
+use crate::blocking::DISK;
 use crate::catalog_members::{Clash, ClashCause, Listing, Listings, Member, Members, Outcome, reconcile};
 use crate::journals::remove_journal;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle, remove_state};
@@ -27,7 +28,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 
 /// Changes within this time are handled together.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
@@ -151,6 +151,8 @@ impl Catalogs {
         };
         self.report_clashes(&outcome.clashes);
         if outcome.members == self.members {
+            // What was dropped with them may not have been removed the last time.
+            self.start_missing();
             return Ok(());
         }
         let Outcome { members, dropped, .. } = outcome;
@@ -190,12 +192,18 @@ impl Catalogs {
             self.dropped.iter().filter(|zone| self.members.contains_key(*zone)).count()
         ));
         self.remove_dropped().await?;
+        self.start_missing();
+        Ok(())
+    }
+
+    /// Starts the tasks of members that have none.
+    fn start_missing(&self) {
         for (zone, member) in &self.members {
-            if !self.secondary.borrow().contains_key(zone) {
+            let has_task = self.secondary.borrow().contains_key(zone);
+            if !has_task && !self.dropped.contains(zone) && !self.configured.contains(zone) {
                 self.start(zone, member);
             }
         }
-        Ok(())
     }
 
     /// Removes the state of zones that are members no more, or are new ones (RFC 9432 §5.3, §5.4).
@@ -218,7 +226,7 @@ impl Catalogs {
                 if *is_own { Ok(()) } else { remove_journal(&state, zone) }
             })
         };
-        spawn_blocking(remove).await.expect("the state folder does not panic")?;
+        DISK.run(remove).await?;
         let dropped = std::mem::take(&mut self.dropped);
         self.store().await?;
         for zone in &dropped {
@@ -241,7 +249,7 @@ impl Catalogs {
         let removed = self.dropped.iter().map(ToString::to_string).collect();
         let content = MemberList { members, removed }.encode();
         let state = Arc::clone(&self.context.state);
-        spawn_blocking(move || state.write(CATALOG_MEMBERS, &content)).await.expect("the state folder does not panic")
+        DISK.run(move || state.write(CATALOG_MEMBERS, &content)).await
     }
 
     /// Starts the task of a member.
@@ -289,12 +297,12 @@ impl Catalogs {
         }
         let path = self.context.state.path().join(stored_zone_file(apex));
         let (apex, members_max) = (wire_name(apex), self.context.workspace.limits.catalog_members_max);
-        let read = spawn_blocking(move || {
+        let read = move || {
             let members =
                 read_catalog(&path, apex.as_name(), members_max)?.finish().map_err(|error| error.to_string())?;
             Ok::<_, String>(members.iter().map(listing_of).collect::<Vec<_>>())
-        });
-        match read.await.expect("reading does not panic") {
+        };
+        match DISK.run(read).await {
             Ok(listings) => {
                 let refused: Vec<String> = listings.iter().filter_map(|one| one.clone().err()).collect();
                 let problem = refused.first().map(|first| format!("{first}; {} zones are ignored so", refused.len()));

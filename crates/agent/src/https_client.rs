@@ -1,6 +1,7 @@
 //! The client of HTTPS for certificate authorities: one connection for each request, over HTTP/1.1. Time and size of an
 //! answer are limited.
 
+use crate::blocking::look_up;
 use crate::clock::unix_s;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{HOST, HeaderValue, LOCATION, RETRY_AFTER};
@@ -22,7 +23,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -89,8 +90,7 @@ impl HttpsClient {
 
     /// Half of the time of a request is for all addresses: one that does not answer leaves time for the next one.
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, String> {
-        let addresses = lookup_host((host, port)).await.map_err(|error| error.to_string())?;
-        let addresses: Vec<SocketAddr> = addresses.collect();
+        let addresses = look_up(host, port).await.map_err(|error| error.to_string())?;
         let time_max = self.timeout / 2 / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
         connect_to_first(&addresses, time_max).await
     }

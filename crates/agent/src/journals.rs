@@ -2,6 +2,7 @@
 //! taken over sends any: only those of zones that this server has are stored, and all together have a limit. What is in
 //! them, the successor checks.
 
+use crate::blocking::DISK;
 use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{DomainName, JOURNALS, Limits, journal_file};
 use sanderling_ipc::agent::journals_from_memfd;
@@ -13,7 +14,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
-use tokio::task::spawn_blocking;
 
 /// Bytes of journals that wait to be stored.
 const PENDING_BYTES_MAX: usize = 256 << 20;
@@ -52,8 +52,7 @@ impl Journals {
                     continue;
                 }
                 let (state, name) = (Arc::clone(&state), name_of(&apex));
-                let result = spawn_blocking(move || store(&state, &name, &content));
-                if let Err(error) = result.await.expect("the state folder does not panic") {
+                if let Err(error) = DISK.run(move || store(&state, &name, &content)).await {
                     log_error(&format!("zone {apex}: its journal is not stored: {error}"));
                 }
             }

@@ -49,6 +49,8 @@ mod failure;
 mod https_client;
 mod link;
 mod json_files;
+mod retry;
+mod blocking;
 mod clock;
 #[cfg(test)]
 mod testing;

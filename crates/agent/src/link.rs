@@ -1,5 +1,6 @@
 //! The connection to the supervisor, and the challenges that it passes on to the server process.
 
+use crate::retry::RepeatedError;
 use sanderling_config::log::{log_error, log_warning};
 use sanderling_ipc::agent::{
     AgentReport, Challenge, UpdatesOutcome, ZONE_CHANGES_BYTES_MAX, challenges_to_memfd, zone_changes_to_memfd,
@@ -28,6 +29,7 @@ pub(crate) struct Link {
     challenges: RefCell<ChallengeSet>,
     challenges_changed: Notify,
     served: watch::Sender<u64>,
+    report_errors: RefCell<RepeatedError>,
 }
 
 /// The challenges of all orders in progress.
@@ -54,6 +56,7 @@ impl Link {
             challenges: RefCell::default(),
             challenges_changed: Notify::new(),
             served: watch::Sender::new(0),
+            report_errors: RefCell::default(),
         })
     }
 
@@ -150,10 +153,18 @@ impl Link {
         let _ = self.connection.borrow_mut().send_with(&Message::Event(event), descriptors);
     }
 
-    pub(crate) fn report(&self, report: &AgentReport) {
-        match report.to_memfd() {
-            Ok(file) => self.send(Event::AgentReport, vec![(FdKind::AgentReport, file)]),
-            Err(error) => log_error(&format!("cannot report to the supervisor: {error}")),
+    /// Whether it was possible: if not, there was no memory or descriptor for a moment.
+    pub(crate) fn report(&self, report: &AgentReport) -> bool {
+        let file = report.to_memfd();
+        match file {
+            Ok(file) => {
+                self.send(Event::AgentReport, vec![(FdKind::AgentReport, file)]);
+                true
+            }
+            Err(error) => {
+                self.report_errors.borrow_mut().log(&format!("cannot report to the supervisor: {error}"));
+                false
+            }
         }
     }
 

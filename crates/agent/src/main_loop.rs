@@ -535,12 +535,14 @@ impl MainLoop {
         let (certificates, zones) = (certificates.collect(), self.zones.report(self.aliases.reports()));
         let schedule = self.schedule.report(self.zones.tasks().into_iter());
         let report = AgentReport { certificates, zones, schedule };
-        if self.last_report.as_ref() != Some(&report) {
-            self.orders.link.report(&report);
-            self.last_report = Some(report);
-        }
         // It takes time even if nothing has changed.
         self.next_report_at = now + REPORT_INTERVAL;
+        if self.last_report.as_ref() != Some(&report) {
+            if !self.orders.link.report(&report) {
+                return Some(REPORT_INTERVAL);
+            }
+            self.last_report = Some(report);
+        }
         None
     }
 }

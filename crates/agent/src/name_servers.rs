@@ -1,6 +1,7 @@
 //! The other name servers of the zones of this server, asked directly: whether each of them answers what this server
 //! answers. A resolver would not do, since it keeps what it has heard.
 
+use crate::blocking::look_up;
 use crate::clock::unix_s;
 use crate::dns_exchange::{DNS_PORT, ExchangeError, RCODE_NXDOMAIN, REPLY_TIMEOUT, exchange};
 use sanderling_config::log::log_warning;
@@ -253,8 +254,8 @@ impl NameServers {
     async fn addresses_of(&self, host: Name<'_>, apex: Name<'_>) -> Result<Vec<IpAddr>, String> {
         if !host.is_at_or_below(apex) {
             let text = host.to_string();
-            let found = tokio::net::lookup_host((text.trim_end_matches('.'), DNS_PORT)).await;
-            return found.map(|found| found.map(|address| address.ip()).collect()).map_err(|error| error.to_string());
+            let found = look_up(text.trim_end_matches('.'), DNS_PORT).await.map_err(|error| error.to_string())?;
+            return Ok(found.iter().map(SocketAddr::ip).collect());
         }
         let mut addresses = Vec::new();
         for rtype in [Rtype::A, Rtype::AAAA] {

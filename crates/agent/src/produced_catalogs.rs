@@ -1,6 +1,7 @@
 //! Catalogs (RFC 9432) of the zones of this server: writes each as a zone file, which the server process loads as those
 //! from primaries, and its secondaries transfer like any zone.
 
+use crate::blocking::DISK;
 use crate::catalogs::read_catalog;
 use crate::clock::unix_s;
 use crate::link::Link;
@@ -16,7 +17,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 
 /// Changes within this time become one version.
 const SETTLE_TIME: Duration = Duration::from_millis(200);
@@ -138,7 +138,7 @@ impl ProducedCatalogs {
             let zones = written.iter().filter_map(|(zone, groups)| Some((name_of(zone)?, &groups[..])));
             state.write(&file, catalog_text(apex.as_name(), serial, zones).as_bytes())
         };
-        match spawn_blocking(write).await.expect("the state folder does not panic") {
+        match DISK.run(write).await {
             Ok(()) => {
                 log(&format!("catalog {}: serial {serial}, {} zones", catalog.apex, zones.len()));
                 let version = StoredCatalog { serial: Some(serial), zones, handed_over_at: None };

@@ -6,9 +6,11 @@
 //! a restart is in the state folder: the zone file, which exists as long as the zone may be served, and the record
 //! beside it.
 
+use crate::blocking::DISK;
 use crate::clock::{random_between, unix_s};
 use crate::dns_exchange::{ExchangeError, exchange};
 use crate::link::Link;
+use crate::retry::RepeatedError;
 use crate::served_zones::ServedMap;
 use crate::signed_zone::SourceChanged;
 use crate::tsig_keys::TsigSecrets;
@@ -33,7 +35,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify, Semaphore};
-use tokio::task::{AbortHandle, spawn_blocking};
+use tokio::task::AbortHandle;
 
 /// What cannot be done now is tried again after a pause, and the clock of the machine may be set meanwhile.
 const WAIT_MIN: Duration = Duration::from_secs(1);
@@ -41,6 +43,8 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Bounds of the timers of a SOA: a primary must be neither flooded nor forgotten.
 const TIMER_S_MIN: u64 = 2;
 const TIMER_S_MAX: u64 = 4 * 7 * 24 * 3600;
+/// Seconds until what could not be stored is transferred again, at most.
+const STATE_RETRY_S: u64 = 5;
 /// Seconds until the primaries of a zone that was never transferred are asked again; they double up to the last one.
 const FIRST_RETRY_S: u64 = 5;
 const FIRST_RETRY_S_MAX: u64 = 900;
@@ -191,6 +195,9 @@ struct Record {
     /// When the last one ended.
     #[serde(skip)]
     failed_at_unix_s: Option<u64>,
+    /// Whether it ended since what was transferred could not be stored.
+    #[serde(skip)]
+    is_failure_of_state: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -226,6 +233,9 @@ impl Record {
     /// When the primaries are asked again.
     fn next_at_unix_s(&self) -> u64 {
         match (&self.version, self.failed_at_unix_s) {
+            (Some(version), Some(failed_at)) if self.is_failure_of_state => {
+                failed_at.saturating_add(bounded(version.retry_s).min(STATE_RETRY_S))
+            }
             (Some(version), Some(failed_at)) => failed_at.saturating_add(bounded(version.retry_s)),
             (Some(version), None) => version.checked_at_unix_s.saturating_add(bounded(version.refresh_s)),
             (None, Some(failed_at)) => {
@@ -315,6 +325,7 @@ struct ZoneTask {
     /// Why the server process does not answer from the stored version.
     load_problem: Option<String>,
     round_at: Option<tokio::time::Instant>,
+    state_errors: RepeatedError,
 }
 
 impl ZoneTask {
@@ -340,6 +351,7 @@ impl ZoneTask {
             problem: None,
             load_problem: None,
             round_at: None,
+            state_errors: RepeatedError::default(),
         };
         match task.context.state.read(&task.record_file()) {
             Ok(Some(text)) => match serde_json::from_slice(&text) {
@@ -494,6 +506,7 @@ impl ZoneTask {
         }
         self.record.failure_count = self.record.failure_count.saturating_add(1);
         self.record.failed_at_unix_s = Some(unix_s());
+        self.record.is_failure_of_state = false;
         self.earlier_s = 0;
         let problem = problems.join("; ");
         if self.problem.as_ref() != Some(&problem) {
@@ -663,14 +676,15 @@ impl ZoneTask {
             }
             state.write(&record_file, &record)
         };
-        spawn_blocking(write).await.expect("the state folder does not panic")
+        DISK.run(write).await
     }
 
-    /// The state folder cannot be written: tried again as if the primaries did not answer.
+    /// The state folder cannot be written: tried again soon, or as if the primaries did not answer.
     fn fail(&mut self, error: &StateError) {
-        log_error(&format!("zone {}: {error}", self.zone.apex));
+        self.state_errors.log(&format!("zone {}: {error}", self.zone.apex));
         self.record.failure_count = self.record.failure_count.saturating_add(1);
         self.record.failed_at_unix_s = Some(unix_s());
+        self.record.is_failure_of_state = true;
         self.problem = Some(error.to_string());
     }
 
@@ -724,6 +738,7 @@ mod tests {
             left_out: None,
             failure_count,
             failed_at_unix_s: (failure_count > 0).then_some(2_000),
+            is_failure_of_state: false,
         };
         let check = |version, failure_count, expected| {
             assert_eq!(record(version, failure_count).next_at_unix_s(), expected, "{version:?} {failure_count}");
@@ -731,6 +746,9 @@ mod tests {
         check(Some(version(300, 60, 3_600)), 0, 1_300);
         check(Some(version(300, 60, 3_600)), 1, 2_060);
         check(Some(version(300, 60, 3_600)), 9, 2_060);
+        // What was transferred could not be stored.
+        let of_state = |retry_s| Record { is_failure_of_state: true, ..record(Some(version(300, retry_s, 3_600)), 1) };
+        assert_eq!([60, 3].map(|retry_s| of_state(retry_s).next_at_unix_s()), [2_005, 2_003]);
         check(Some(version(0, 0, 0)), 0, 1_002);
         check(Some(version(0, 0, 0)), 1, 2_002);
         check(Some(version(u32::MAX, 60, 0)), 0, 1_000 + TIMER_S_MAX);

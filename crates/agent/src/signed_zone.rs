@@ -8,45 +8,56 @@
 mod in_part;
 mod key_checks;
 mod reading;
+mod handle;
 
 use crate::alias_names::AliasNames;
+use crate::blocking::{DISK, ZONES};
 use crate::clock::unix_s;
 use crate::command_answer::CommandAnswer;
 use crate::keeper_client::{KeeperClient, KeeperSigner};
 use crate::link::Link;
+use crate::retry::{RepeatedError, Retry};
 use crate::signed_version::{SignedFiles, SignedVersion, WrittenVersion};
 use crate::signing_keys::SigningKeys;
 use crate::zone_observer::{ObserverContext, ZoneObserver};
+pub(crate) use handle::{SigningHandle, SourceChanged};
+
+use handle::{Reread, Shared};
 use key_checks::KeyChecks;
-use reading::{LaterUpdates, ReadRecords, has_own_keys, read_records, without_own_keys};
+use reading::{LaterUpdates, ReadFailure, ReadRecords, has_own_keys, read_records, without_own_keys};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::{
     Config, DomainName, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, update_file,
 };
-use sanderling_dns::rdata::{self, PresentationFormat};
-use sanderling_dns::{NameBuf, Rtype, is_later};
+use sanderling_dns::{NameBuf, Rtype, is_later, rdata};
 use sanderling_dnssec::sign::{SignedZone, SigningJob, ZoneTtls};
 use sanderling_dnssec::zone_keys::{Observations, Rollover, status_of_others};
-use sanderling_dnssec::{Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters, ZoneKeys};
-use sanderling_ipc::agent::{SigningReport, UpdatesReport, UpdatesToStore};
+use sanderling_dnssec::{Denial, Record, Records, RecordsBuilder, SerialPolicy, SigningParameters};
+use sanderling_ipc::agent::{SigningReport, UpdatesReport};
 use sanderling_state::{StateError, StateFolder};
 use sanderling_zone_files::{UpdateState, ZoneDerivation, ZoneUpdates, wire_name};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
-use tokio::task::{AbortHandle, spawn_blocking};
 
+/// What is said of a zone before the cause.
+const NOT_STORED: &str = "dynamic updates and signatures cannot be stored: ";
 /// The clock of the machine may be set meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Time until what has failed is tried again.
-pub(crate) const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// Time until what has failed is tried again: for a moment there may have been no space, or no keeper.
+const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(250);
+/// The same after several failures.
+const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(5);
+/// The same for the file of the operator, which is read as a whole each time.
+const REREAD_INTERVAL_MAX: Duration = Duration::from_secs(60);
 /// The same for a version that the server process has refused several times: it reads all of it each time.
 const HAND_OVER_INTERVAL_MAX: Duration = Duration::from_secs(600);
+/// Time until a whole version is written again, if that has failed.
+const WRITING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What all zones share.
 pub(crate) struct SigningContext {
@@ -68,192 +79,15 @@ pub(crate) struct SigningContext {
     pub(crate) changed: Rc<Notify>,
 }
 
-/// A zone with its task, which ends when this is dropped.
-pub(crate) struct SigningHandle {
-    shared: Rc<Shared>,
-    task: AbortHandle,
-}
-
-/// What the task and the rest of the agent tell each other.
-#[derive(Default)]
-struct Shared {
-    wake: Rc<Notify>,
-    /// The serial that the server process answers with.
-    served: Cell<Option<u32>>,
-    /// Whether the records are to be read again.
-    reread: RefCell<Option<Reread>>,
-    /// Dynamic updates that are to be signed and stored.
-    updates: RefCell<Vec<WaitingUpdates>>,
-    /// Rollovers that are to start.
-    rollovers: RefCell<Vec<(Rollover, CommandAnswer)>>,
-    /// Clients that have the zone signed with new keys, whatever the parent zone has.
-    new_keys: RefCell<Vec<CommandAnswer>>,
-    /// What is shown of the keys; `None` as long as their state cannot be read.
-    keys: RefCell<Option<ZoneKeys>>,
-    /// The keys of other signers, for the operator.
-    others: RefCell<Vec<String>>,
-    /// Why it is not known what name servers and the parent zone have.
-    unknown: RefCell<Vec<String>>,
-    report: RefCell<SigningReport>,
-}
-
-/// Updates that wait to be signed. A server process has one of a zone stored at a time.
-const UPDATES_MAX: usize = 64;
-
-/// Dynamic updates that are to be signed and stored, with their change.
-struct WaitingUpdates {
-    updates: UpdatesToStore,
-    change: Option<OwnedFd>,
-    /// Since when they wait.
-    since: tokio::time::Instant,
-}
-
-/// A command to read the records again.
-#[derive(Clone, Default)]
-struct Reread {
-    answers: Vec<Rc<CommandAnswer>>,
-    /// The command names the zone: its client is told also of a zone that is unchanged.
-    is_named: bool,
-    /// The server process is to load the zone even if it has lost records or its serial went back.
-    is_forced: bool,
-}
-
-/// Tells a task that the file with its records has changed.
-pub(crate) struct SourceChanged(Rc<Shared>);
-
-impl SourceChanged {
-    pub(crate) fn tell(&self) {
-        self.0.reread.borrow_mut().get_or_insert_default();
-        self.0.wake.notify_one();
-    }
-}
-
-impl Reread {
-    fn print(&self, text: &str) {
-        self.answers.iter().for_each(|answer| answer.print(text));
-    }
-
-    fn fail(&self, text: &str) {
-        self.answers.iter().for_each(|answer| answer.fail(text));
-    }
-}
-
-impl Drop for SigningHandle {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl SigningHandle {
-    /// Starts the task of `zone`, whose records are in the file of `source`. To be called in a
-    /// [`tokio::task::LocalSet`].
-    pub(crate) fn start(zone: &SignedZoneConfig, source: Zone, context: Rc<SigningContext>) -> SigningHandle {
-        let shared = Rc::new(Shared { reread: RefCell::new(Some(Reread::default())), ..Shared::default() });
-        let task = SigningTask::new(zone, source, context, Rc::clone(&shared));
-        let task = tokio::task::spawn_local(task.run()).abort_handle();
-        SigningHandle { shared, task }
-    }
-
-    /// The server process answers from this version.
-    pub(crate) fn on_served(&self, serial: Option<u32>) {
-        self.shared.served.set(serial);
-        self.shared.wake.notify_one();
-    }
-
-    /// Other records are derived, or may be.
-    pub(crate) fn wake(&self) {
-        self.shared.wake.notify_one();
-    }
-
-    /// The file with the records has changed, or may have.
-    pub(crate) fn read_again(&self, answer: Rc<CommandAnswer>, is_named: bool, is_forced: bool) {
-        let mut reread = self.shared.reread.borrow_mut();
-        let reread = reread.get_or_insert_default();
-        reread.answers.push(answer);
-        reread.is_named |= is_named;
-        reread.is_forced |= is_forced;
-        self.shared.wake.notify_one();
-    }
-
-    /// Whether there is a signed version.
-    pub(crate) fn has_version(&self) -> bool {
-        self.shared.report.borrow().serial.is_some()
-    }
-
-    /// Whether it has as many updates to sign as may wait.
-    pub(crate) fn is_full(&self) -> bool {
-        self.shared.updates.borrow().len() >= UPDATES_MAX
-    }
-
-    /// Signs and stores dynamic updates, which come as a change of the unsigned records.
-    pub(crate) fn update(&self, updates: UpdatesToStore, change: Option<OwnedFd>) {
-        let since = tokio::time::Instant::now();
-        self.shared.updates.borrow_mut().push(WaitingUpdates { updates, change, since });
-        self.shared.wake.notify_one();
-    }
-
-    /// Replaces keys.
-    pub(crate) fn start_rollover(&self, rollover: Rollover, answer: CommandAnswer) {
-        self.shared.rollovers.borrow_mut().push((rollover, answer));
-        self.shared.wake.notify_one();
-    }
-
-    /// Makes the first key, whatever the parent zone has.
-    pub(crate) fn make_new_keys(&self, answer: CommandAnswer) {
-        self.shared.new_keys.borrow_mut().push(answer);
-        self.shared.wake.notify_one();
-    }
-
-    pub(crate) fn report(&self) -> SigningReport {
-        self.shared.report.borrow().clone()
-    }
-
-    /// What tells the task that the file with its records has changed.
-    pub(crate) fn source_changed(&self) -> SourceChanged {
-        SourceChanged(Rc::clone(&self.shared))
-    }
-
-    /// For the operator: the keys, what the registrar is to be given, and what waits for what.
-    pub(crate) fn status(&self, name: &DomainName, now_unix_s: u64) -> String {
-        let apex = wire_name(name);
-        let keys = self.shared.keys.borrow();
-        let mut text = format!("zone {name}\n");
-        let SigningReport { serial, sign_again_at_unix_s, problem, updates: _ } = self.report();
-        match (serial, &*keys) {
-            // As long as the state of the keys cannot be read, the version is not read either.
-            (_, None) => {}
-            (None, Some(_)) => text += "  not signed yet\n",
-            (Some(serial), Some(keys)) if keys.is_empty() => {
-                text += &format!("  unsigned again, with serial {serial}\n");
-            }
-            (Some(serial), Some(_)) => text += &format!("  signed with serial {serial}\n"),
-        }
-        if let Some(at) = sign_again_at_unix_s {
-            let time = match at.saturating_sub(now_unix_s) {
-                seconds @ 0..7_200 => format!("{} min", seconds / 60),
-                seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
-                seconds => format!("{} days", seconds / 86_400),
-            };
-            text += &format!("  signatures are made again in {time}\n");
-        }
-        problem.into_iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
-        let Some(keys) = &*keys else { return text + "  the keys of the zone are not known\n" };
-        keys.status(apex.as_name()).into_iter().for_each(|line| text += &format!("  {line}\n"));
-        let (others, unknown) = (self.shared.others.borrow(), self.shared.unknown.borrow());
-        others.iter().chain(unknown.iter()).for_each(|line| text += &format!("  {line}\n"));
-        if keys.keys_for_registrar().next().is_none() {
-            return text;
-        }
-        text += "  the parent zone is to have a DS record of each key here; give the registrar the one with SHA-256 (2) or SHA-384 (4), or the \
-                 DNSKEY record, whichever it asks for:\n";
-        for key in keys.keys_for_registrar() {
-            for ds in [key.ds(apex.as_name()), key.ds_sha384(apex.as_name())] {
-                text += &format!("    {name}. IN DS {}\n", PresentationFormat::new(Rtype::DS, &ds.rdata()));
-            }
-            text += &format!("    {name}. IN DNSKEY {}\n", PresentationFormat::new(Rtype::DNSKEY, &key.rdata()));
-        }
-        text
-    }
+/// What is known of the state folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Restored {
+    Nothing,
+    /// The state of the keys. The version may have been read, and a write have failed since: what is in memory may
+    /// differ from what is stored.
+    Keys,
+    /// The version as well.
+    All,
 }
 
 /// The records of the zone without signatures.
@@ -263,9 +97,6 @@ struct Unsigned {
     /// What dynamic updates have made of the files; `None` if the zone has none.
     updates: Option<ZoneUpdates>,
     derivation: Arc<ZoneDerivation>,
-    /// The files, from which the records are read when others are derived: the operator may be changing those on the
-    /// disk.
-    files: Option<Vec<(PathBuf, Vec<u8>)>>,
 }
 
 /// The signed version.
@@ -284,14 +115,8 @@ enum Writing {
     None,
     InProgress,
     Done(Result<WrittenVersion, StateError>),
-}
-
-/// The server process does not load the last version.
-struct Refusal {
-    problem: String,
-    at: tokio::time::Instant,
-    /// Time until it is asked again.
-    pause: Duration,
+    /// It has failed, at this time.
+    Failed(tokio::time::Instant),
 }
 
 struct SigningTask {
@@ -302,9 +127,11 @@ struct SigningTask {
     shared: Rc<Shared>,
     keys: SigningKeys,
     observer: ZoneObserver,
-    /// Whether the state of the keys was read.
-    is_restored: bool,
+    restored: Restored,
     unsigned: Option<Unsigned>,
+    /// The files of `unsigned`, from which the records are read again when others are derived or a write has failed:
+    /// the operator may be changing those on the disk.
+    files: Option<Vec<(PathBuf, Vec<u8>)>>,
     signed: Option<Signed>,
     /// The records are other ones than those that were signed.
     is_outdated: bool,
@@ -316,14 +143,20 @@ struct SigningTask {
     is_handed_over: bool,
     /// Whether it is to load the next version even if that has lost records or its serial went back.
     is_forced: bool,
-    /// It has refused the last version.
-    refused: Option<Refusal>,
+    /// Why it has refused the last version.
+    refusal: Option<String>,
+    /// When it is asked again.
+    handing_over: Retry,
     /// Why there is no current signed version.
     problem: Option<String>,
     /// Why the zone file is not used.
     file_problem: Option<String>,
+    /// When the file is read again, without records.
+    reading: Retry,
     key_checks: KeyChecks,
-    failed_at: Option<tokio::time::Instant>,
+    /// When what has failed is tried again.
+    retry: Retry,
+    update_errors: RepeatedError,
 }
 
 impl SigningTask {
@@ -340,80 +173,77 @@ impl SigningTask {
             shared,
             keys,
             observer,
-            is_restored: false,
+            restored: Restored::Nothing,
             unsigned: None,
+            files: None,
             signed: None,
             is_outdated: true,
             changes: Vec::new(),
             writing: Rc::default(),
             is_handed_over: false,
             is_forced: false,
-            refused: None,
+            refusal: None,
+            handing_over: Retry::new(RETRY_INTERVAL_MIN, HAND_OVER_INTERVAL_MAX),
             problem: None,
             file_problem: None,
+            reading: Retry::new(RETRY_INTERVAL_MIN, REREAD_INTERVAL_MAX),
             key_checks: KeyChecks::default(),
-            failed_at: None,
+            retry: Retry::new(RETRY_INTERVAL_MIN, RETRY_INTERVAL_MAX),
+            update_errors: RepeatedError::default(),
         }
     }
 
     async fn run(mut self) {
         let mut connections = self.context.keeper.connections();
-        // Without its state, new keys would be introduced that the parent does not know.
-        while let Err(problem) = self.restore().await {
-            let reread = self.shared.reread.take();
-            let rollovers = self.shared.rollovers.take().into_iter().map(|(_, answer)| answer);
-            for answer in rollovers.chain(self.shared.new_keys.take()) {
-                answer.fail(&format!("sanderling: zone {}: {problem}", self.zone.apex));
-            }
-            self.fail(problem, reread.as_ref());
-            drop(reread);
-            self.report();
-            tokio::select! {
-                () = self.shared.wake.notified() => {}
-                () = tokio::time::sleep(RETRY_INTERVAL) => {}
-            }
-        }
-        (self.problem, self.failed_at) = (None, None);
         loop {
             let reread = self.shared.reread.take();
             self.is_forced |= reread.as_ref().is_some_and(|reread| reread.is_forced);
-            self.read_if_needed(reread.as_ref()).await;
-            self.look_for_keys().await;
-            let mut started = self.start_rollovers();
-            started.extend(self.allow_new_keys());
-            let is_paused = self.failed_at.is_some_and(|at| at.elapsed() < RETRY_INTERVAL);
-            if !is_paused || reread.is_some() || !started.is_empty() {
-                match self.sign_if_needed().await {
-                    Ok(()) => (self.problem, self.failed_at) = (None, None),
-                    Err(problem) => self.fail(problem, reread.as_ref()),
-                }
-            }
-            for (what, answer) in started {
-                match &self.problem {
-                    Some(problem) => answer.fail(&format!(
-                        "sanderling: zone {}: {what} goes on later, by itself: {problem}",
-                        self.zone.apex
-                    )),
-                    None => answer.print(&format!(
-                        "zone {0}: {what} has begun; `sanderling dnssec status {0}` shows what it waits for\n",
-                        self.zone.apex
-                    )),
-                }
+            if self.restore_if_needed(reread.as_ref()).await {
+                self.bring_up_to_date(reread.as_ref()).await;
             }
             self.sign_updates().await;
-            self.write_if_needed().await;
-            self.hand_over_if_needed(reread.as_ref()).await;
-            self.observer.ask(self.keys.questions());
+            if self.restored == Restored::All {
+                self.write_if_needed().await;
+                self.hand_over_if_needed(reread.as_ref()).await;
+                self.observer.ask(self.keys.questions());
+            }
             // The clients that wait get their answer.
             drop(reread);
             self.report();
             tokio::select! {
                 () = self.shared.wake.notified() => {}
                 Ok(()) = connections.changed() => {
-                    self.failed_at = None;
+                    self.retry.on_success();
                     self.key_checks.on_new_keeper();
                 }
                 () = tokio::time::sleep(self.wait_time()) => {}
+            }
+        }
+    }
+
+    /// Reads the records, starts what commands want, and signs.
+    async fn bring_up_to_date(&mut self, reread: Option<&Reread>) {
+        self.read_if_needed(reread).await;
+        self.look_for_keys().await;
+        let mut started = self.start_rollovers();
+        started.extend(self.allow_new_keys());
+        if !self.retry.is_paused() || reread.is_some() || !started.is_empty() {
+            match self.sign_if_needed().await {
+                Ok(()) => {
+                    self.problem = None;
+                    self.retry.on_success();
+                }
+                Err(problem) => self.fail("it is not signed", problem, reread),
+            }
+        }
+        for (what, answer) in started {
+            match &self.problem {
+                Some(problem) => answer
+                    .fail(&format!("sanderling: zone {}: {what} goes on later, by itself: {problem}", self.zone.apex)),
+                None => answer.print(&format!(
+                    "zone {0}: {what} has begun; `sanderling dnssec status {0}` shows what it waits for\n",
+                    self.zone.apex
+                )),
             }
         }
     }
@@ -430,43 +260,75 @@ impl SigningTask {
         self.shared.rollovers.take().into_iter().filter_map(start).collect()
     }
 
-    fn fail(&mut self, problem: String, reread: Option<&Reread>) {
+    /// `what` cannot be done.
+    fn fail(&mut self, what: &str, problem: String, reread: Option<&Reread>) {
+        let message = format!("zone {}: {what}: {problem}", self.zone.apex);
         if self.problem.as_ref() != Some(&problem) {
-            log_error(&format!("zone {}: it is not signed: {problem}", self.zone.apex));
+            log_error(&message);
         }
         if let Some(reread) = reread {
-            reread.fail(&format!("sanderling: zone {}: it is not signed: {problem}", self.zone.apex));
+            reread.fail(&format!("sanderling: {message}"));
         }
         self.problem = Some(problem);
-        self.failed_at = Some(tokio::time::Instant::now());
+        self.retry.on_failure();
     }
 
     /// Time until something is due.
     fn wait_time(&self) -> Duration {
-        if self.failed_at.is_some() {
-            return RETRY_INTERVAL;
+        let of_updates = self.time_of_updates();
+        if let Some(left) = self.retry.left() {
+            return left.min(of_updates.unwrap_or(WAIT_MAX));
         }
-        let of_refused = self.refused.as_ref().map(|refused| refused.pause.saturating_sub(refused.at.elapsed()));
         let sign_again = self.signed.as_ref().and_then(|signed| signed.sign_again_at_unix_s);
         let next_at = sign_again.into_iter().chain(self.keys.next_at_unix_s()).min();
         let next = next_at.map(|at| Duration::from_secs(at.saturating_sub(unix_s())));
-        next.into_iter().chain(of_refused).min().map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX))
+        [next, self.handing_over.left(), self.reading.left(), of_updates]
+            .into_iter()
+            .flatten()
+            .min()
+            .map_or(WAIT_MAX, |wait| wait.min(WAIT_MAX))
     }
 
-    /// Reads the state of the keys and the signed version.
-    ///
+    /// Reads the state of the keys and the signed version: at the start, and again after a write has failed. Whether
+    /// they are known.
+    async fn restore_if_needed(&mut self, reread: Option<&Reread>) -> bool {
+        if self.restored == Restored::All {
+            return true;
+        }
+        if self.retry.is_paused() && reread.is_none() {
+            return false;
+        }
+        let Err(problem) = self.restore().await else {
+            self.retry.on_success();
+            return true;
+        };
+        // The command is lost, and what it is about is not.
+        self.files.take_if(|_| reread.is_some());
+        let commands = self.shared.rollovers.take().into_iter().map(|(_, answer)| answer);
+        for answer in commands.chain(self.shared.new_keys.take()) {
+            answer.fail(&format!("sanderling: zone {}: {problem}", self.zone.apex));
+        }
+        self.fail("it is not signed", problem, reread);
+        false
+    }
+
     /// # Errors
-    /// They are there, and cannot be read.
+    /// What is stored cannot be read, or nothing can be stored at the moment.
     async fn restore(&mut self) -> Result<(), String> {
-        self.keys.restore().await?;
-        self.is_restored = true;
-        self.restore_version().await
-    }
-
-    /// Reads the signed version.
-    async fn restore_version(&mut self) -> Result<(), String> {
+        if self.restored == Restored::Nothing {
+            // Without its state, new keys would be introduced that the parent does not know.
+            self.keys.restore().await?;
+            self.restored = Restored::Keys;
+        } else {
+            let state = Arc::clone(&self.context.state);
+            let file = update_file(&self.zone.apex).display().to_string();
+            DISK.run(move || state.check_writable(&file))
+                .await
+                .map_err(|error| NOT_STORED.to_owned() + &error.to_string())?;
+        }
+        self.end_writing().await;
         let (state, files) = (Arc::clone(&self.context.state), self.files());
-        let stored = spawn_blocking(move || files.read(&state)).await.expect("the state folder does not panic")?;
+        let stored = ZONES.run(move || files.read(&state)).await?;
         self.signed = stored.and_then(|stored| match stored {
             Ok(stored) => {
                 let ttls = ZoneTtls::default();
@@ -477,6 +339,10 @@ impl SigningTask {
                 None
             }
         });
+        // What is stored may have an update that has failed.
+        (self.unsigned, self.is_outdated, self.changes) = (None, true, Vec::new());
+        self.restored = Restored::All;
+        self.shared.is_restored.set(true);
         Ok(())
     }
 
@@ -485,8 +351,9 @@ impl SigningTask {
         let derivation = self.context.derivations.borrow().get(&self.zone.apex).cloned().unwrap_or_default();
         let kept = match (&self.unsigned, reread) {
             (Some(unsigned), None) if unsigned.derivation == derivation => return,
-            (Some(unsigned), None) => unsigned.files.clone(),
-            (_, Some(_)) | (None, None) => None,
+            (None, None) if self.reading.is_paused() => return,
+            (_, None) => self.files.clone(),
+            (_, Some(_)) => None,
         };
         if self.source.origin == ZoneOrigin::Primaries && !self.source.file.exists() {
             self.file_problem = None;
@@ -506,9 +373,9 @@ impl SigningTask {
             let state = Arc::clone(&self.context.state);
             let has_updates = self.context.config.zone_updates.iter().any(|(apex, _)| *apex == self.zone.apex);
             let updates = has_updates.then(|| state.path().join(update_file(&self.zone.apex)));
-            spawn_blocking(move || read_records(&source, &derivation, &limits, kept, updates, later_file, &state)).await
+            ZONES.run(move || read_records(&source, &derivation, &limits, kept, updates, later_file, &state)).await
         };
-        match read.expect("reading a zone does not panic") {
+        match read {
             Ok(read) => {
                 report(&read.warnings);
                 if let Some(reread) = reread {
@@ -524,10 +391,12 @@ impl SigningTask {
                 self.is_outdated |= !before.is_some_and(|before| before.iter().eq(read.records.iter()));
                 let ReadRecords { records, updates, files, alias_targets, held, .. } = read;
                 self.context.alias_names.set(&self.zone.apex, &alias_targets, true);
-                self.unsigned = Some(Unsigned { records: Some(Arc::new(records)), updates, derivation, files });
+                self.unsigned = Some(Unsigned { records: Some(Arc::new(records)), updates, derivation });
+                self.files = files;
+                self.reading.on_success();
                 self.file_problem = held.map(|held| held.to_string());
             }
-            Err(diagnostics) => {
+            Err(ReadFailure { diagnostics, is_of_state }) => {
                 let problem = diagnostics.iter().find(|one| one.is_error()).map(ToString::to_string);
                 // Without records, the file is read again from time to time, and the log says once why that fails.
                 if reread.is_some() || self.file_problem != problem {
@@ -537,19 +406,27 @@ impl SigningTask {
                     diagnostics.iter().for_each(|diagnostic| reread.fail(&diagnostic.to_string()));
                 }
                 self.file_problem = problem;
+                // The operator has another one read again.
+                if is_of_state || self.source.origin == ZoneOrigin::Primaries {
+                    (self.unsigned, self.files) = (None, None);
+                }
+                if self.unsigned.is_none() {
+                    self.reading.on_failure();
+                }
             }
         }
     }
 
     /// Removes the signed version: nothing was transferred yet, or what was transferred has expired.
     async fn withdraw(&mut self, reread: Option<&Reread>) {
-        self.unsigned = None;
+        (self.unsigned, self.files) = (None, None);
+        self.reading.on_success();
         if self.signed.is_none() {
             return;
         }
         self.end_writing().await;
         let (state, files) = (Arc::clone(&self.context.state), self.files());
-        match spawn_blocking(move || files.remove(&state)).await.expect("the state folder does not panic") {
+        match DISK.run(move || files.remove(&state)).await {
             Ok(()) => {
                 (self.signed, self.is_handed_over) = (None, false);
                 if let Some(reread) = reread {
@@ -560,7 +437,10 @@ impl SigningTask {
                     ));
                 }
             }
-            Err(error) => self.fail(error.to_string(), reread),
+            Err(error) => {
+                self.restored = Restored::Keys;
+                self.fail("it is not withdrawn", error.to_string(), reread);
+            }
         }
     }
 
@@ -625,7 +505,7 @@ impl SigningTask {
             let mut signer = KeeperSigner { keeper: &keeper, zone: &zone.apex };
             sanderling_dnssec::sign(&job, &mut signer).map_err(|error| error.to_string())
         };
-        let signed = spawn_blocking(sign).await.expect("signing does not panic")?;
+        let signed = ZONES.run(sign).await?;
         self.store(signed).await
     }
 
@@ -683,14 +563,14 @@ impl SigningTask {
                 self.end_writing().await;
                 let (state, files) = (Arc::clone(&self.context.state), self.files());
                 let write = move || files.write(&state, records, serial).map_err(|error| error.to_string());
-                let stored = spawn_blocking(write).await.expect("the state folder does not panic")?;
+                let stored = DISK.run(write).await.inspect_err(|_| self.restored = Restored::Keys)?;
                 let from = before.map_or(String::new(), |before| format!("{before} -> "));
                 log(&format!(
                     "zone {}: serial {from}{serial} signed, {made_count} new signatures, {kept_count} kept",
                     self.zone.apex
                 ));
                 self.changes.clear();
-                (self.is_handed_over, self.refused) = (false, None);
+                self.hand_over_again();
                 stored
             }
         };
@@ -712,29 +592,28 @@ impl SigningTask {
             Writing::Done(Ok(written)) => {
                 let files = SignedFiles::new(&self.zone, self.apex);
                 if let Err(error) = files.shorten_log(&self.context.state, &mut signed.stored, &written) {
-                    log_error(&format!("zone {}: the log of its changes is not shortened: {error}", self.zone.apex));
-                    if !signed.stored.has_log() {
-                        self.is_outdated = true;
-                        self.shared.wake.notify_one();
-                    }
+                    self.restored = Restored::Keys;
+                    self.fail("the log of its changes is not shortened", error, None);
                 }
             }
             Writing::Done(Err(error)) => {
                 log_error(&format!("zone {}: the signed version is not written as a whole: {error}", self.zone.apex));
+                *self.writing.borrow_mut() = Writing::Failed(tokio::time::Instant::now());
             }
-            Writing::None if signed.stored.has_long_log() => {
+            Writing::Failed(at) if at.elapsed() < WRITING_INTERVAL => *self.writing.borrow_mut() = Writing::Failed(at),
+            Writing::None | Writing::Failed(_) if signed.stored.has_long_log() => {
                 let (version, log_bytes) = (signed.stored.version.clone(), signed.stored.log_bytes());
                 let (state, files) = (Arc::clone(&self.context.state), SignedFiles::new(&self.zone, self.apex));
                 let (writing, shared) = (Rc::clone(&self.writing), Rc::clone(&self.shared));
                 *writing.borrow_mut() = Writing::InProgress;
                 tokio::task::spawn_local(async move {
                     let write = move || files.write_again(&state, &version, log_bytes);
-                    let result = spawn_blocking(write).await.expect("the state folder does not panic");
+                    let result = DISK.run(write).await;
                     *writing.borrow_mut() = Writing::Done(result);
                     shared.wake.notify_one();
                 });
             }
-            Writing::None => {}
+            Writing::None | Writing::Failed(_) => {}
         }
     }
 
@@ -754,13 +633,13 @@ impl SigningTask {
         let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
         // Before the first signed version, the server process may answer from the file of the operator.
         if serial.is_none() && self.source.origin == ZoneOrigin::Operator {
+            self.handing_over.on_success();
             return self.reload_unsigned(reread).await;
         }
         if self.is_handed_over && self.shared.served.get() == serial {
             return self.tell_unchanged(reread);
         }
-        let is_paused = self.refused.as_ref().is_some_and(|refused| refused.at.elapsed() < refused.pause);
-        if is_paused && reread.is_none() {
+        if self.handing_over.is_paused() && reread.is_none() {
             return;
         }
         let context = Rc::clone(&self.context);
@@ -773,7 +652,8 @@ impl SigningTask {
             // Without a version, the zone is out of service, as it should be.
             Err(error) if serial.is_some() => self.on_refused(&error, reread),
             result => {
-                (self.is_handed_over, self.is_forced, self.refused) = (true, false, None);
+                (self.is_handed_over, self.is_forced, self.refusal) = (true, false, None);
+                self.handing_over.on_success();
                 // Its report comes by another way, and may be late.
                 self.shared.served.set(serial);
                 if let (Some(reread), Ok(text)) = (reread, result) {
@@ -804,22 +684,28 @@ impl SigningTask {
         }
     }
 
+    /// There is another version.
+    fn hand_over_again(&mut self) {
+        (self.is_handed_over, self.refusal) = (false, None);
+        self.handing_over.on_success();
+    }
+
     fn on_refused(&mut self, error: &str, reread: Option<&Reread>) {
         let problem = format!("the server process does not load the signed version: {error}");
-        let pause = self.refused.as_ref().map_or(RETRY_INTERVAL, |refused| refused.pause * 2);
         let message = format!("zone {}: {problem}", self.zone.apex);
-        if self.refused.as_ref().is_none_or(|refused| refused.problem != problem) {
+        if self.refusal.as_ref() != Some(&problem) {
             log_error(&message);
         }
         if let Some(reread) = reread {
             reread.fail(&format!("sanderling: {message}"));
         }
-        let (at, pause) = (tokio::time::Instant::now(), pause.min(HAND_OVER_INTERVAL_MAX));
-        self.refused = Some(Refusal { problem, at, pause });
+        self.refusal = Some(problem);
+        self.handing_over.on_failure();
     }
 
     fn report(&self) {
-        self.shared.keys.replace(self.is_restored.then(|| self.keys.keys().clone()));
+        let are_keys_known = self.restored != Restored::Nothing;
+        self.shared.keys.replace(are_keys_known.then(|| self.keys.keys().clone()));
         self.shared.unknown.replace(self.observer.problems());
         let signed = self.signed.as_ref();
         let others = signed.filter(|_| !self.zone.signing.other_signers.is_empty()).map(|signed| {
@@ -827,14 +713,13 @@ impl SigningTask {
             status_of_others(self.keys.keys(), apex, signed.stored.version.rdatas(apex, Rtype::DNSKEY))
         });
         self.shared.others.replace(others.unwrap_or_default());
-        let refused = self.refused.as_ref().map(|refused| refused.problem.clone());
         let report = SigningReport {
             serial: signed.map(|signed| signed.stored.serial),
             sign_again_at_unix_s: signed.and_then(|signed| signed.sign_again_at_unix_s),
             problem: [&self.file_problem, &self.problem, self.key_checks.problem()]
                 .into_iter()
                 .find_map(Clone::clone)
-                .or(refused),
+                .or_else(|| self.refusal.clone()),
             updates: self.unsigned.as_ref().and_then(|unsigned| unsigned.updates.as_ref()).map(|updates| {
                 let UpdateState { added, removed, is_none, .. } = updates.state();
                 UpdatesReport { added, removed, is_none }

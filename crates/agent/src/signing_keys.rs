@@ -4,6 +4,7 @@
 //! A key is made before the state has it, and the state is stored before anything follows from it: so the next agent
 //! goes on from any point.
 
+use crate::blocking::{DISK, KEEPER};
 use crate::clock::unix_s;
 use crate::keeper_client::KeeperClient;
 use crate::zone_observer::{AwaitedVersion, Questions};
@@ -16,7 +17,6 @@ use sanderling_dnssec::{Algorithm, Ds, KeyId, KeyLayout, KeyPolicy, KeyRole, Pub
 use sanderling_state::StateFolder;
 use sanderling_zone_files::wire_name;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 /// The folder with the states, below the state folder.
 const SIGNING: &str = "signing";
@@ -68,7 +68,7 @@ impl SigningKeys {
             }
             None => Ok(SigningState::default()),
         };
-        self.state = spawn_blocking(read).await.expect("the state folder does not panic")?;
+        self.state = DISK.run(read).await?;
         Ok(())
     }
 
@@ -101,7 +101,7 @@ impl SigningKeys {
         let known: Vec<KeyId> = of_zone.chain(self.state.keys_to_erase.iter().copied()).collect();
         let preferred = self.preferred;
         let make = move || keeper.make_key(&zone, algorithm, &known, preferred);
-        let key = spawn_blocking(make).await.expect("it does not panic")?;
+        let key = KEEPER.run(make).await?;
         let id = KeyId(key.id);
         // It may have been made before a crash.
         let public = PublicKey { algorithm: request.algorithm, role: request.role, bytes: key.public_key.clone() };
@@ -126,7 +126,7 @@ impl SigningKeys {
     /// The keeper does not answer.
     pub(crate) async fn can_follow(&mut self, ds: &[Ds], others: &[Vec<u8>]) -> Result<bool, String> {
         let (keeper, zone) = (Arc::clone(&self.keeper), self.zone.clone());
-        let keys = spawn_blocking(move || keeper.list_keys(&zone)).await.expect("it does not panic")?;
+        let keys = KEEPER.run(move || keeper.list_keys(&zone)).await?;
         let (apex, algorithm) = (self.apex.as_name(), self.policy.algorithm);
         let has_ds = |bytes: Vec<u8>| {
             let key = PublicKey { algorithm, role: KeyRole::Ksk, bytes };
@@ -153,7 +153,7 @@ impl SigningKeys {
             }
             Ok(None)
         };
-        spawn_blocking(look).await.expect("it does not panic")
+        KEEPER.run(look).await
     }
 
     /// The zone was signed with [`in_use`](SigningKeys::in_use), and this version is stored.
@@ -176,7 +176,7 @@ impl SigningKeys {
     pub(crate) async fn erase_unneeded(&mut self) -> Result<(), String> {
         while let Some(&id) = self.state.keys_to_erase.last() {
             let (keeper, zone) = (Arc::clone(&self.keeper), self.zone.clone());
-            spawn_blocking(move || keeper.erase_key(&zone, id)).await.expect("it does not panic")?;
+            KEEPER.run(move || keeper.erase_key(&zone, id)).await?;
             self.state.keys_to_erase.pop();
             self.is_stored = false;
         }
@@ -201,7 +201,7 @@ impl SigningKeys {
             let (folder, file) = (Arc::clone(&self.folder), self.file());
             let text = serde_json::to_vec_pretty(&self.state).expect("the keys of its maps are strings");
             let write = move || folder.write(&file, &text).map_err(|error| error.to_string());
-            spawn_blocking(write).await.expect("the state folder does not panic")?;
+            DISK.run(write).await?;
             self.is_stored = true;
         }
         Ok(())

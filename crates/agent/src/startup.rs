@@ -2,6 +2,7 @@
 
 use crate::accounts::Accounts;
 use crate::alias_targets::AliasTargets;
+use crate::blocking;
 use crate::certificates::ManagedCertificate;
 use crate::derived::DerivedZones;
 use crate::link::Link;
@@ -19,9 +20,9 @@ use sanderling_config::log::{self, log_error};
 use sanderling_config::{Config, ConfigSource, Exit, Zone, lookup_user};
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Text};
-use sanderling_os::memfd;
 use sanderling_os::sandbox::{self, Layer, SandboxConfig};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
+use sanderling_os::{memfd, panics};
 use sanderling_state::StateFolder;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -106,6 +107,8 @@ fn run_with(
     confine(&config, &resolver_files, state.path())?;
     log::set_queue_limit(config.limits.log_queue_bytes_max);
     log::start_writer()?;
+    panics::end_process(panics::Scope::Process);
+    blocking::start(config.limits.zone_signings_max)?;
     let interval_s = config.limits.renewal_interval_ms.div_ceil(1_000);
     let certificates = config
         .automatic_certificates()

@@ -2,13 +2,13 @@
 //! the state folder, so that a server that sends without end takes space of a disk, up to the limit of the transfer.
 //! Only [`crate::zone_transfer`] uses it.
 
+use crate::blocking::DISK;
 use sanderling_config::TRANSFERRED_ZONES;
 use sanderling_dns::zonefile::{Position, Record};
 use sanderling_dns::{Name, Rtype};
 use sanderling_state::{StateError, StateFolder, UnfinishedFile};
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 /// Bytes of records that are in memory. One message may bring as many again.
 const MEMORY_BYTES: usize = 64 * 1024;
@@ -57,7 +57,7 @@ impl TransferStage {
             let mut file = file.map_or_else(|| state.begin_file(TRANSFERRED_ZONES), Ok)?;
             file.append(&records).map(|()| (file, records))
         };
-        let (file, mut records) = spawn_blocking(write).await.expect("writing to the state folder does not panic")?;
+        let (file, mut records) = DISK.run(write).await?;
         records.clear();
         // One long message is no reason to hold as much until the end.
         records.shrink_to(2 * MEMORY_BYTES);
@@ -126,6 +126,7 @@ mod tests {
 
     #[test]
     fn records_come_back_in_their_order_and_few_are_in_memory() {
+        crate::blocking::start(1).expect("no other test of this crate starts them");
         let folder = tempfile::tempdir().expect("created");
         let state = Arc::new(StateFolder::open(folder.path()).expect("opened"));
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("built");

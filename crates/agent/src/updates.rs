@@ -6,20 +6,28 @@
 //! Two server processes may have updates stored while one replaces the other. What is stored is replaced only by what
 //! was made of it: otherwise the process is told so, reads it, and applies its updates to it.
 
+use crate::blocking::DISK;
 use crate::link::Link;
-use sanderling_config::log::log_error;
+use crate::retry::{RepeatedError, Retry};
 use sanderling_config::{DomainName, update_file};
 use sanderling_dns::difference::ZoneDifference;
 use sanderling_ipc::agent::{StoreResult, UpdatesOutcome, UpdatesToStore, updates_from_memfd};
 use sanderling_state::{StateError, StateFolder};
 use sanderling_zone_files::wire_name;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::mpsc::{self, Sender};
-use tokio::task::spawn_blocking;
+use tokio::sync::mpsc::{self, Receiver, Sender};
 
+/// Time until it is tried whether updates can be stored again.
+const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(250);
+/// The same after several failures.
+const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(5);
 /// Updates that wait to be stored. A server process has one of each zone stored at a time.
 const QUEUE_MAX: usize = 1_024;
 
@@ -27,26 +35,33 @@ const QUEUE_MAX: usize = 1_024;
 pub(crate) struct Updates {
     queue: Sender<(UpdatesToStore, Option<OwnedFd>)>,
     link: Rc<Link>,
+    failures: Rc<RefCell<Failures>>,
+}
+
+/// Updates that could not be stored.
+#[derive(Default)]
+struct Failures {
+    /// Why zones take no updates.
+    problems: BTreeMap<String, String>,
+    /// By zone.
+    errors: HashMap<String, RepeatedError>,
 }
 
 impl Updates {
-    /// Starts the task. To be called in a [`tokio::task::LocalSet`].
-    pub(crate) fn new(state: Arc<StateFolder>, link: Rc<Link>) -> Updates {
-        let (queue, mut queued) = mpsc::channel::<(UpdatesToStore, Option<OwnedFd>)>(QUEUE_MAX);
-        let of_task = Rc::clone(&link);
-        tokio::task::spawn_local(async move {
-            while let Some((updates, content)) = queued.recv().await {
-                let UpdatesToStore { zone, id, replaces } = updates;
-                let (state, name) = (Arc::clone(&state), zone.clone());
-                let stored = spawn_blocking(move || store(&state, &name, replaces, content));
-                let result = stored.await.expect("the state folder does not panic").unwrap_or_else(|problem| {
-                    log_error(&format!("zone {zone}: its dynamic updates are not stored: {problem}"));
-                    StoreResult::Failed
-                });
-                of_task.updates_stored(UpdatesOutcome { zone, id, result, serial: None });
-            }
-        });
-        Updates { queue, link }
+    /// Starts the task. `changed` is notified when the zones that take no updates are others. To be called in a
+    /// [`tokio::task::LocalSet`].
+    pub(crate) fn new(state: Arc<StateFolder>, link: Rc<Link>, changed: Rc<Notify>) -> Updates {
+        let (queue, queued) = mpsc::channel::<(UpdatesToStore, Option<OwnedFd>)>(QUEUE_MAX);
+        let failures = Rc::<RefCell<Failures>>::default();
+        let retry = Retry::new(RETRY_INTERVAL_MIN, RETRY_INTERVAL_MAX);
+        let task = StoringTask { state, link: Rc::clone(&link), failures: Rc::clone(&failures), changed, retry };
+        tokio::task::spawn_local(task.run(queued));
+        Updates { queue, link, failures }
+    }
+
+    /// The zones that take no updates, and why.
+    pub(crate) fn problems(&self) -> BTreeMap<String, String> {
+        self.failures.borrow().problems.clone()
     }
 
     /// Stores `content` as `updates` says. The supervisor is told what has become of it.
@@ -64,23 +79,99 @@ impl Updates {
     }
 }
 
+struct StoringTask {
+    state: Arc<StateFolder>,
+    link: Rc<Link>,
+    failures: Rc<RefCell<Failures>>,
+    changed: Rc<Notify>,
+    /// When it is tried whether something can be stored again.
+    retry: Retry,
+}
+
+impl StoringTask {
+    async fn run(mut self, mut queued: Receiver<(UpdatesToStore, Option<OwnedFd>)>) {
+        loop {
+            let left = self.retry.left();
+            tokio::select! {
+                next = queued.recv() => match next {
+                    Some((updates, content)) => self.store(updates, content).await,
+                    None => return,
+                },
+                () = tokio::time::sleep(left.unwrap_or_default()), if left.is_some() => self.try_again().await,
+            }
+        }
+    }
+
+    async fn store(&mut self, updates: UpdatesToStore, content: Option<OwnedFd>) {
+        let UpdatesToStore { zone, id, replaces } = updates;
+        let (state, name) = (Arc::clone(&self.state), zone.clone());
+        let result = match DISK.run(move || store(&state, &name, replaces, content)).await {
+            Ok(Ok(result)) => {
+                if self.failures.borrow_mut().problems.remove(&zone).is_some() {
+                    self.changed.notify_one();
+                }
+                result
+            }
+            Ok(Err(problem)) => {
+                self.log(&zone, &problem);
+                StoreResult::Failed
+            }
+            Err(error) => {
+                self.log(&zone, &error.to_string());
+                let problem = format!("dynamic updates cannot be stored: {error}");
+                self.failures.borrow_mut().problems.insert(zone.clone(), problem);
+                self.changed.notify_one();
+                self.retry.on_failure();
+                StoreResult::Failed
+            }
+        };
+        self.link.updates_stored(UpdatesOutcome { zone, id, result, serial: None });
+    }
+
+    fn log(&self, zone: &str, problem: &str) {
+        let mut failures = self.failures.borrow_mut();
+        let error = failures.errors.entry(zone.to_owned()).or_default();
+        error.log(&format!("zone {zone}: its dynamic updates are not stored: {problem}"));
+    }
+
+    /// Finds out whether updates can be stored again, without one.
+    async fn try_again(&mut self) {
+        let Some(zone) = self.failures.borrow().problems.keys().next().cloned() else { return self.retry.on_success() };
+        let (state, apex) = (Arc::clone(&self.state), DomainName::parse(&zone));
+        let check = move || apex.ok().map(|apex| state.check_writable(&update_file(&apex).display().to_string()));
+        match DISK.run(check).await {
+            Some(Err(_)) => self.retry.on_failure(),
+            _ => {
+                self.failures.borrow_mut().problems.clear();
+                self.changed.notify_one();
+                self.retry.on_success();
+            }
+        }
+    }
+}
+
+/// What has become of it, or what is wrong with it.
+///
 /// # Errors
-/// Why it is not stored.
+/// The state folder cannot be read or written.
 fn store(
     state: &StateFolder,
     zone: &str,
     replaces: Option<[u8; 32]>,
     content: Option<OwnedFd>,
-) -> Result<StoreResult, String> {
-    let apex = DomainName::parse(zone).map_err(|problem| problem.to_string())?;
-    let content = content.ok_or("nothing came with the command")?;
-    let content = updates_from_memfd(content).map_err(|error| error.to_string())?;
+) -> Result<Result<StoreResult, String>, StateError> {
+    let parse = || {
+        let apex = DomainName::parse(zone).map_err(|problem| problem.to_string())?;
+        let content = content.ok_or("nothing came with the command")?;
+        Ok((apex, updates_from_memfd(content).map_err(|error| error.to_string())?))
+    };
+    let (apex, content) = match parse() {
+        Ok(parsed) => parsed,
+        Err(problem) => return Ok(Err(problem)),
+    };
     let name = update_file(&apex).display().to_string();
-    match replace(state, &name, replaces, &content, || is_readable(&content, &apex)) {
-        Ok(Some(result)) => Ok(result),
-        Ok(None) => Err("what came with the command is damaged".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
+    let replaced = replace(state, &name, replaces, &content, || is_readable(&content, &apex))?;
+    Ok(replaced.ok_or_else(|| "what came with the command is damaged".to_owned()))
 }
 
 /// Whether a server process that reads `content` would serve the zone.
@@ -99,6 +190,9 @@ fn replace(
     // The SHA-256 at the end of each form.
     let hash = |content: &[u8]| content.last_chunk::<32>().copied();
     let stored = state.read(name)?.as_deref().and_then(hash);
+    if content.is_empty() != hash(content).is_none() {
+        return Ok(None);
+    }
     if stored == hash(content) {
         // By an agent that was killed before it could say so.
         return Ok(Some(StoreResult::Stored));

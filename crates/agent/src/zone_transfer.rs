@@ -5,6 +5,7 @@
 //! Memory does not grow with what a server sends: records go to a file as they arrive, changes have a limit, and of
 //! transfers that are complete, one large zone at a time is built.
 
+use crate::blocking::ZONES;
 use crate::clock::unix_s;
 use crate::dns_exchange::{DnsStream, IDLE_TIMEOUT, random_id};
 use crate::transfer_stage::TransferStage;
@@ -28,7 +29,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 /// Bytes of the file of a large zone: a smaller one is read and written in some milliseconds.
@@ -249,7 +249,7 @@ impl TransferSource {
         let (apex, size, state) = (self.apex, workspace.size_limit(), Arc::clone(&workspace.state));
         let mut builder = workspace.builder(apex);
         // A large zone takes seconds, in which other zones are not to wait.
-        let write = spawn_blocking(move || {
+        let write = move || {
             // Also if the task of the zone has ended meanwhile.
             let _large_zone = large_zone;
             let zone = match &stored {
@@ -263,8 +263,8 @@ impl TransferSource {
                 Some(stored) => Err(Failure::Stored(format!("it is not that with serial {}", stored.serial))),
                 None => Ok((write_text(&zone, size, &state)?, changes)),
             }
-        });
-        let (file, changes) = write.await.map_err(|error| Failure::Zone(error.to_string()))??;
+        };
+        let (file, changes) = ZONES.run(write).await?;
         Ok(Some(TransferredZone { soa, changes, file: Some(file), left_out }))
     }
 

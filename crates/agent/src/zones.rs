@@ -13,7 +13,7 @@ use crate::produced_catalogs::ProducedCatalogs;
 use crate::resolvers::Resolvers;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle};
 use crate::served_zones::ServedMap;
-use crate::signed_zone::{RETRY_INTERVAL, SigningContext, SigningHandle};
+use crate::signed_zone::{SigningContext, SigningHandle};
 use crate::tsig_keys::TsigSecrets;
 use crate::updates::Updates;
 use crate::zone_observer::ObserverContext;
@@ -35,10 +35,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
 /// Questions to primary servers at once.
 const QUESTIONS_MAX: usize = 64;
+/// Time until the supervisor is asked for another connection to the keeper.
+const KEEPER_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Zones that the server process is asked to load at once; it loads them one after the other.
 const HAND_OVERS_MAX: usize = 4;
 
@@ -71,7 +74,7 @@ impl Zones {
         let (keys, changed) = (Rc::new(RefCell::new(keys)), Rc::new(Notify::new()));
         let notifier = Notifier::new(&config, Rc::clone(&keys), Rc::clone(&changed));
         let journals = Journals::new(Arc::clone(&state), &config.limits);
-        let updates = Updates::new(Arc::clone(&state), Rc::clone(&link));
+        let updates = Updates::new(Arc::clone(&state), Rc::clone(&link), Rc::clone(&changed));
         let alias_names = Rc::new(AliasNames::default());
         let hand_overs = Rc::new(Semaphore::new(HAND_OVERS_MAX));
         let signing = Rc::new(SigningContext {
@@ -259,7 +262,7 @@ impl Zones {
             log_warning(&format!("ignoring updates of the zone {}: it can have none", updates.zone));
             return self.updates.refuse(updates);
         };
-        match self.signed.get(&name).filter(|signed| signed.has_version()) {
+        match self.signed.get(&name).filter(|signed| signed.signs_updates()) {
             Some(signed) if signed.is_full() => self.updates.refuse(updates),
             Some(signed) => signed.update(updates, content),
             None => self.updates.store(updates, content),
@@ -307,6 +310,10 @@ impl Zones {
             report.name = name.to_string();
             report.signing = Some(signed.report());
         }
+        for (name, problem) in self.updates.problems() {
+            let report = reports.entry(name.clone()).or_default();
+            (report.name, report.updates_problem) = (name, Some(problem));
+        }
         for (name, aliases) in aliases {
             let report = reports.entry(name.clone()).or_default();
             (report.name, report.aliases) = (name, aliases);
@@ -320,7 +327,7 @@ impl Zones {
 async fn replace_lost_keeper(signing: Rc<SigningContext>) {
     loop {
         signing.keeper.lost().await;
-        tokio::time::sleep(RETRY_INTERVAL).await;
+        tokio::time::sleep(KEEPER_RETRY_INTERVAL).await;
         signing.link.keeper_lost();
     }
 }

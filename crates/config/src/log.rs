@@ -4,8 +4,11 @@
 //! output that nobody reads blocks no other thread. What does not fit into its queue is dropped and counted. A reader
 //! that has gone away is not an error: the server goes on. Where there is no such thread, yet or at all, the thread
 //! that panics, or ends the process, writes what is in the queue.
+//!
+//! After the message about a panic that is to end the process ([`panics`]), the process exits.
 
 use crate::diagnostic::{Diagnostic, Format, write_report};
+use sanderling_os::panics;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::env;
@@ -14,6 +17,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::panic;
+use std::process;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +31,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 const MAIN_THREAD: &str = "main";
 /// How long the message about a panic may take before the process ends without it.
 const PANIC_FLUSH_MAX: Duration = Duration::from_secs(1);
+/// The status of a process whose thread of `main` has panicked.
+const PANIC_STATUS: i32 = 101;
 
 /// The thread that writes, if there is one.
 static WRITER: OnceLock<Writer> = OnceLock::new();
@@ -163,9 +169,13 @@ pub fn hold() {
     panic::set_hook(Box::new(|panic| {
         let thread = thread::current();
         log_error(&format!("thread {} panicked: {panic}", thread.name().unwrap_or("without a name")));
-        if !writer.write_without_thread() && thread.name() == Some(MAIN_THREAD) {
-            // The process ends with it.
+        let is_last = panics::ends_process();
+        // The process also ends with the thread of `main`.
+        if !writer.write_without_thread() && (is_last || thread.name() == Some(MAIN_THREAD)) {
             flush(PANIC_FLUSH_MAX);
+        }
+        if is_last {
+            process::exit(PANIC_STATUS);
         }
     }));
 }
@@ -294,6 +304,7 @@ impl Writer {
     }
 
     fn run(&self) {
+        panics::end_process(panics::Scope::Thread);
         loop {
             let (output, text) = self.next();
             output.write(&text);

@@ -226,6 +226,9 @@ pub struct ZoneReport {
     /// Its signed version, if it is signed.
     #[serde(default)]
     pub signing: Option<SigningReport>,
+    /// Why it takes no dynamic updates, if it is not signed.
+    #[serde(default)]
+    pub updates_problem: Option<String>,
     /// The targets of `ALIAS` in its file.
     #[serde(default)]
     pub aliases: Vec<AliasReport>,
@@ -412,14 +415,16 @@ pub fn journals_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<(String, Vec
 }
 
 impl AgentReport {
-    /// The zones that are not signed or transferred as they should be, and the certificates whose last order has
-    /// failed, without what else the report has of them.
+    /// The zones that are not signed, transferred or updated as they should be, and the certificates whose last order
+    /// has failed, without what else the report has of them.
     pub fn problems(&self) -> AgentReport {
         let of_zone = |zone: &ZoneReport| {
             let transfer = zone.transfer.as_ref().and_then(|transfer| transfer.problem.clone());
             let signing = zone.signing.as_ref().and_then(|signing| signing.problem.clone());
-            (transfer.is_some() || signing.is_some()).then(|| ZoneReport {
+            let updates_problem = zone.updates_problem.clone();
+            (transfer.is_some() || signing.is_some() || updates_problem.is_some()).then(|| ZoneReport {
                 name: zone.name.clone(),
+                updates_problem,
                 transfer: transfer.map(|it| TransferReport { problem: Some(it), ..TransferReport::default() }),
                 signing: signing.map(|it| SigningReport { problem: Some(it), ..SigningReport::default() }),
                 ..ZoneReport::default()
@@ -488,7 +493,14 @@ mod tests {
         let transfer = Some(TransferReport { from: Some(address), ..TransferReport::default() });
         let signing = Some(SigningReport { serial: Some(7), ..SigningReport::default() });
         let aliases = vec![AliasReport { target: "www.example.net".to_owned(), ..AliasReport::default() }];
-        let zone = ZoneReport { name: "example.com".to_owned(), transfer, signing, aliases, secondaries };
+        let zone = ZoneReport {
+            name: "example.com".to_owned(),
+            transfer,
+            signing,
+            aliases,
+            secondaries,
+            ..ZoneReport::default()
+        };
         let report = AgentReport { certificates: vec![certificate], zones: vec![zone], schedule: vec![task] };
         assert_eq!(AgentReport::from_memfd(report.to_memfd().expect("created")).expect("read"), report);
     }
@@ -512,14 +524,16 @@ mod tests {
                 zone("a.test", None, None),
                 zone("b.test", Some("no primary"), None),
                 zone("c.test", None, Some("no key")),
+                ZoneReport { updates_problem: Some("no space".to_owned()), ..zone("d.test", None, None) },
             ],
             schedule: vec![ScheduledTask { at_unix_s: 7, what: String::new(), why: String::new() }],
         };
         let problems = report.problems();
         assert_eq!(problems.certificates, [certificate("b.test", Some("refused"))]);
-        let [b, c] = &problems.zones[..] else { panic!("{problems:?}") };
+        let [b, c, d] = &problems.zones[..] else { panic!("{problems:?}") };
         assert_eq!((b.name.as_str(), b.signing.is_none(), c.name.as_str()), ("b.test", true, "c.test"));
         assert_eq!(c.signing.as_ref().and_then(|signing| signing.problem.as_deref()), Some("no key"));
+        assert_eq!(d.updates_problem.as_deref(), Some("no space"));
         assert!(problems.schedule.is_empty());
     }
 

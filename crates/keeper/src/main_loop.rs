@@ -15,9 +15,9 @@ use sanderling_ipc::{Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, Inc
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::request_socket::RequestSocket;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
@@ -30,21 +30,41 @@ pub(crate) struct MainLoop {
     shared: Arc<Shared>,
     /// The folder with the keys of zones; `None` if no zone is signed.
     zone_keys: Option<KeyFolder>,
+    /// Sockets whose threads could not be started yet.
+    unserved: Vec<Unserved>,
+    /// Whether the last one could not be.
+    is_without_thread: bool,
+}
+
+/// A socket that gets a thread of its own.
+enum Unserved {
+    /// Of a worker of a server process.
+    Handshakes(RequestSocket),
+    /// Of an agent.
+    Zones(UnixStream),
 }
 
 impl MainLoop {
     pub(crate) fn new(supervisor: Connection, zone_keys: Option<KeyFolder>) -> MainLoop {
-        MainLoop { supervisor: Some(supervisor), keys: KeySet::default(), shared: Arc::default(), zone_keys }
+        MainLoop {
+            supervisor: Some(supervisor),
+            keys: KeySet::default(),
+            shared: Arc::default(),
+            zone_keys,
+            unserved: Vec::new(),
+            is_without_thread: false,
+        }
     }
 
     /// Runs until neither the supervisor nor a server process needs the keeper.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut next_report = Instant::now();
-        while self.supervisor.is_some() || Arc::strong_count(&self.shared) > 1 {
+        while self.supervisor.is_some() || Arc::strong_count(&self.shared) > 1 || !self.unserved.is_empty() {
             let now = Instant::now();
             if now >= next_report {
                 next_report = now + HEARTBEAT_INTERVAL;
                 self.send(Event::KeeperReport(self.shared.counts()), Vec::new());
+                self.serve_all();
             }
             let sources = self.supervisor.iter().map(AsFd::as_fd).collect::<Vec<_>>();
             PollSet::new(sources).wait(Some(next_report.saturating_duration_since(now)))?;
@@ -89,8 +109,16 @@ impl MainLoop {
                 self.keys.retain(&kept_certificates_from_memfd(kept_certificates.ok_or_else(missing)?)?);
                 self.use_keys()?;
             }
-            Command::ServeKeys => keeper_sockets.into_iter().try_for_each(|socket| self.serve(socket))?,
-            Command::ServeZoneKeys => self.serve_zone_keys(zone_keys.ok_or_else(missing)?)?,
+            Command::ServeKeys => {
+                let sockets = keeper_sockets.into_iter().map(RequestSocket::from_fd).collect::<io::Result<Vec<_>>>()?;
+                self.unserved.extend(sockets.into_iter().map(Unserved::Handshakes));
+                self.serve_all();
+            }
+            Command::ServeZoneKeys => {
+                self.zone_keys.as_ref().ok_or_else(|| io::Error::other("there is no folder with keys of zones"))?;
+                self.unserved.push(Unserved::Zones(zone_keys.ok_or_else(missing)?.into()));
+                self.serve_all();
+            }
             _ => return Err(io::Error::other("it is not for the keeper")),
         }
         Ok(())
@@ -104,21 +132,47 @@ impl MainLoop {
         Ok(())
     }
 
-    fn serve(&self, socket: OwnedFd) -> io::Result<()> {
-        let (socket, shared) = (RequestSocket::from_fd(socket)?, Arc::clone(&self.shared));
-        thread::Builder::new().name("signing".to_owned()).spawn(move || shared.serve(&socket))?;
-        Ok(())
+    /// Starts the threads of the sockets that have none, as far as the system has threads. The rest is tried again with
+    /// the next report: what is asked meanwhile waits.
+    fn serve_all(&mut self) {
+        while let Some(socket) = self.unserved.pop() {
+            if let Err((error, socket)) = self.serve(socket) {
+                self.unserved.push(socket);
+                if !self.is_without_thread {
+                    let error = error_text(&error);
+                    log_error(&format!("the keeper of private keys cannot start a thread: {error}; trying again"));
+                }
+                self.is_without_thread = true;
+                return;
+            }
+        }
+        self.is_without_thread = false;
     }
 
-    fn serve_zone_keys(&self, socket: OwnedFd) -> io::Result<()> {
-        let folder = self.zone_keys.clone().ok_or_else(|| io::Error::other("there is no folder with keys of zones"))?;
-        let shared = Arc::clone(&self.shared);
-        let serve = move || {
-            // It ends with the agent.
-            let _ = zone_thread::serve(ZoneKeys::new(folder), &shared, UnixStream::from(socket));
+    fn serve(&self, socket: Unserved) -> Result<(), (io::Error, Unserved)> {
+        let (shared, folder) = (Arc::clone(&self.shared), self.zone_keys.clone());
+        let name = match socket {
+            Unserved::Handshakes(_) => "signing",
+            Unserved::Zones(_) => "zone-signing",
         };
-        thread::Builder::new().name("zone-signing".to_owned()).spawn(serve)?;
-        Ok(())
+        // A thread that does not start would drop what it was given.
+        let (to_thread, given) = mpsc::channel();
+        let serve = move || match given.recv() {
+            Ok(Unserved::Handshakes(socket)) => shared.serve(&socket),
+            Ok(Unserved::Zones(stream)) => {
+                // It ends with the agent.
+                let _ = folder.map(|folder| zone_thread::serve(ZoneKeys::new(folder), &shared, stream));
+            }
+            Err(_) => {}
+        };
+        match thread::Builder::new().name(name.to_owned()).spawn(serve) {
+            Ok(_) => {
+                // The thread waits for it.
+                let _ = to_thread.send(socket);
+                Ok(())
+            }
+            Err(error) => Err((error, socket)),
+        }
     }
 
     fn send(&mut self, event: Event, descriptors: IncomingFds) {

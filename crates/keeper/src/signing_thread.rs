@@ -5,8 +5,27 @@ use sanderling_ipc::signing::{ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, Sign
 use sanderling_os::request_socket::RequestSocket;
 use sanderling_tls::{KeyId, PrivateKey};
 use std::collections::HashMap;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
+use std::thread;
+use std::time::Duration;
+
+/// Time until a call is made again that has failed for a moment, such as for want of memory.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Makes a call of a socket again as long as it fails for another cause than the end of its peer.
+fn until_passed<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
+    loop {
+        match call() {
+            Err(error) if !matches!(error.kind(), BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof) => {
+                thread::sleep(RETRY_INTERVAL);
+            }
+            result => return result,
+        }
+    }
+}
 
 /// What all threads share.
 #[derive(Debug, Default)]
@@ -44,7 +63,8 @@ impl Shared {
     /// Answers the requests that come over `socket` until the server process closes it.
     pub(crate) fn serve(&self, socket: &RequestSocket) {
         let (mut request, mut answer) = ([0; REQUEST_BYTES_MAX], [0; ANSWER_BYTES_MAX]);
-        while let Ok(message) = socket.receive(&mut request) {
+        while let Ok(message) = until_passed(|| socket.receive(&mut request).map(|it| it.map(<[u8]>::len))) {
+            let message = message.and_then(|length_bytes| request.get(..length_bytes));
             let request = message.and_then(SignRequest::decode);
             let number = request.map_or(0, |request| request.number);
             let signature = request.ok_or(Refusal::Malformed).and_then(|request| self.sign(&request));
@@ -55,7 +75,8 @@ impl Shared {
             }
             .fetch_add(1, Ordering::Relaxed);
             let answer = SignAnswer { number, result }.encode(&mut answer).expect("no key has a longer signature");
-            if socket.send(answer).is_err() {
+            // Without an answer, nothing would be asked over this socket any more.
+            if until_passed(|| socket.send(answer)).is_err() {
                 return;
             }
         }

@@ -7,9 +7,9 @@ use sanderling_config::log::{self, log_error, log_warning};
 use sanderling_config::{ConfigSource, Exit, SignedZone, ZONE_KEYS, lookup_user};
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection};
-use sanderling_os::memfd;
 use sanderling_os::sandbox::{self, Landlock, Layer};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
+use sanderling_os::{memfd, panics};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -53,6 +53,7 @@ fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
     let layers = sandbox::enter_as_keeper(if config.sandbox { Layer::Enabled } else { Layer::Disabled }, folder)?;
     log::set_queue_limit(config.limits.log_queue_bytes_max);
     log::start_writer()?;
+    panics::end_process(panics::Scope::Process);
     if folder.is_some() && !matches!(layers.landlock, Landlock::Enforced { .. }) {
         log_warning(&format!(
             "Landlock is {}: the other processes of the server can read the private keys of zones; use Linux 5.13 or later with `sandbox = true`",

@@ -13,6 +13,7 @@ pub mod io_uring;
 pub mod sandbox;
 pub mod user;
 pub mod process;
+pub mod panics;
 pub mod rlimit;
 pub mod heap;
 pub mod listen_fds;

@@ -69,7 +69,7 @@ conditions! {
     ZoneCondition {
         /// In the newest version, signed if it is to be.
         Served = "served",
-        /// An earlier version: the newest one cannot be loaded, signed or transferred.
+        /// An earlier version: the newest one cannot be loaded, signed or transferred, or dynamic updates stored.
         Kept = "kept",
         /// Signatures that should have been replaced expire soon.
         Expiring = "expiring",
@@ -107,6 +107,8 @@ pub(crate) struct AgentProblems {
     signing: HashMap<String, String>,
     /// Why zones are not transferred.
     transfers: HashMap<String, String>,
+    /// Why zones that are not signed take no dynamic updates.
+    updates: HashMap<String, String>,
     /// Why certificates are not issued.
     certificates: HashMap<String, String>,
 }
@@ -117,6 +119,9 @@ impl AgentProblems {
         for zone in report.zones {
             if let Some(problem) = zone.signing.and_then(|signing| signing.problem) {
                 problems.signing.insert(zone.name.clone(), problem);
+            }
+            if let Some(problem) = zone.updates_problem {
+                problems.updates.insert(zone.name.clone(), problem);
             }
             if let Some(problem) = zone.transfer.and_then(|transfer| transfer.problem) {
                 problems.transfers.insert(zone.name, problem);
@@ -203,7 +208,8 @@ impl<'s> ServiceState<'s> {
     where
         's: 'z,
     {
-        let of_agent = || self.problems.signing.get(&zone.name).or_else(|| self.problems.transfers.get(&zone.name));
+        let AgentProblems { signing, transfers, updates, certificates: _ } = self.problems;
+        let of_agent = || [signing, transfers, updates].into_iter().find_map(|problems| problems.get(&zone.name));
         zone.problem.as_ref().or_else(of_agent).map(String::as_str)
     }
 

@@ -8,6 +8,7 @@ use crate::rules_files::{self, LoadedRules, RulesVersion};
 use sanderling_config::{Limits, ReleaseLink};
 use sanderling_os::directory::Directory;
 use sanderling_os::event_fd::EventFd;
+use sanderling_os::panics;
 use sanderling_server::{Root, Site, Sites};
 use std::io;
 use std::path::PathBuf;
@@ -124,6 +125,7 @@ struct WatcherThread {
 
 impl WatcherThread {
     fn run(&self) {
+        panics::end_process(panics::Scope::Thread);
         loop {
             let start = Instant::now();
             if !self.look() {

@@ -408,6 +408,7 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
             line("problem", problem.clone());
         }
     }
+    report.updates_problem.iter().for_each(|problem| line("problem", problem.clone()));
     for NotifyReport { address, serial, outcome } in &report.secondaries {
         let outcome = match outcome {
             NotifyOutcome::InProgress => "not confirmed yet".to_owned(),
@@ -458,6 +459,9 @@ pub(crate) fn state_text(zone: &JudgedZone, is_current: bool) -> String {
         }
         (ZoneCondition::Kept, None, ZoneOrigin::Primaries | ZoneOrigin::Catalog) => {
             format!("the version that was transferred last is served{below}")
+        }
+        (ZoneCondition::Kept, None, ZoneOrigin::Operator) => {
+            format!("the version with the last dynamic updates is served{below}")
         }
         (ZoneCondition::Kept, None, _) => format!("the version that was signed last is served{below}"),
         // The agent changes the file, and has each version loaded.

@@ -11,6 +11,7 @@ use crate::options::PasswordOptions;
 use crate::users::Users;
 use crate::waiter::Waiter;
 use sanderling_os::clock::monotonic_ms;
+use sanderling_os::panics;
 use sanderling_os::process::lower_thread_priority;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -160,6 +161,7 @@ impl Authenticator {
     }
 
     fn run(&self) {
+        panics::end_process(panics::Scope::Thread);
         // Without it, checks have the same priority as requests.
         let _ = lower_thread_priority(NICE);
         let mut state = self.lock();

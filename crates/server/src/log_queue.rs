@@ -7,6 +7,7 @@
 use crate::frame_stream::{FrameStream, write_all};
 use sanderling_log_format::LogKind;
 use sanderling_log_format::frame_streams::frame_count;
+use sanderling_os::panics;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
@@ -256,6 +257,7 @@ impl LogQueue {
     }
 
     fn run_writer(&self) {
+        panics::end_process(panics::Scope::Thread);
         let (mut target, mut lines) = ((None, false), Vec::new());
         while !self.is_closing.load(Ordering::Relaxed) {
             thread::park();

@@ -20,6 +20,7 @@ use sanderling_dns::update::UpdateResult;
 use sanderling_log_format::LogKind;
 use sanderling_os::clock::unix_seconds;
 use sanderling_os::event_fd::EventFd;
+use sanderling_os::panics;
 use sanderling_os::poll::Poller;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -340,7 +341,10 @@ impl Server {
 /// disk does not answer.
 fn add_read_thread(reads: &Arc<FileReads>) -> io::Result<()> {
     let of_thread = Arc::clone(reads);
-    let work = move || of_thread.run_thread(|| add_read_thread(&of_thread));
+    let work = move || {
+        panics::end_process(panics::Scope::Thread);
+        of_thread.run_thread(|| add_read_thread(&of_thread));
+    };
     reads.add_thread(|| thread::Builder::new().name("read".into()).spawn(work).map(drop))
 }
 

@@ -63,6 +63,8 @@ pub const KEY_FILE: &str = "privkey.pem";
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Files and folders whose owner is checked before the folder is used.
 const CHECKED_ENTRIES_MAX: usize = 1_000_000;
+/// Bytes of a file that shows whether one can be written.
+const PROBE_BYTES: usize = 4096;
 /// What is written until it is renamed begins so.
 const TEMPORARY: &str = ".new-";
 
@@ -331,6 +333,16 @@ impl StateFolder {
             file.sync_all()
         };
         append().map_err(|error| failed("write", &path, &error))
+    }
+
+    /// Whether a file beside `name` can be written at this moment. It is removed again.
+    pub fn check_writable(&self, name: &str) -> Result<(), StateError> {
+        let path = self.path_of(name)?;
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let probe = path.with_file_name(format!("{TEMPORARY}probe-{name}"));
+        self.create_folder(probe.parent().unwrap_or(&self.root))?;
+        let written = write_durably(&probe, &[0; PROBE_BYTES]).and_then(|()| remove_durably(&probe));
+        written.map_err(|error| failed("write", &probe, &error))
     }
 
     /// Removes the file `name`, if there is one.

@@ -24,13 +24,17 @@ pub(crate) enum Role {
     NewServer,
     /// The supervisor that is started in the scenario.
     NewSupervisor,
+    Agent,
+    Keeper,
 }
 
-const ROLES: [(&str, Role); 4] = [
+const ROLES: [(&str, Role); 6] = [
     ("supervisor", Role::Supervisor),
     ("server", Role::Server),
     ("new-server", Role::NewServer),
     ("new-supervisor", Role::NewSupervisor),
+    ("agent", Role::Agent),
+    ("keeper", Role::Keeper),
 ];
 
 impl Role {
@@ -50,6 +54,11 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// What happens without a fault.
+    pub(crate) fn none(scenario: &str, role: Role) -> Fault {
+        Fault { scenario: scenario.to_owned(), role, call: String::new(), error: String::new(), occurrence: 0 }
+    }
+
     /// Whether a process may die of it.
     pub(crate) fn is_for_memory(&self) -> bool {
         MEMORY_CALLS.contains(&self.call.as_str())
@@ -91,6 +100,7 @@ fn errors(call: &str) -> &'static [&'static str] {
     match call {
         "ppoll" | "poll" => &["ENOMEM", "EINTR", "EAGAIN", DELAY],
         "epoll_pwait" => &["EINTR", DELAY],
+        "epoll_wait" => &["EINTR", "ENOMEM", DELAY],
         "epoll_ctl" => &["ENOMEM", "ENOSPC"],
         "sendmsg" => &["EAGAIN", "ENOBUFS", "ENOMEM", "EINTR", "EPERM", "EMFILE", "ETOOMANYREFS", DELAY],
         "recvmsg" => &["EAGAIN", "ENOBUFS", "ENOMEM", "EINTR", "EIO", "EMFILE", DELAY],
@@ -107,6 +117,10 @@ fn errors(call: &str) -> &'static [&'static str] {
         "inotify_add_watch" => &["ENOSPC", "ENOMEM"],
         "read" | "pread64" | "preadv2" | "sendfile" => &["EIO", "ENOMEM", "EINTR", DELAY],
         "write" | "writev" => &["EINTR", "EIO", "ENOSPC"],
+        "pwrite64" | "ftruncate" => &["EIO", "ENOSPC"],
+        "fsync" | "fdatasync" => &["EIO", "ENOSPC", DELAY],
+        "rename" | "renameat" | "renameat2" => &["EIO", "ENOSPC", "EACCES"],
+        "unlinkat" | "rmdir" | "lseek" => &["EIO", "ENOMEM"],
         "statx" | "newfstatat" | "fstat" | "stat" | "readlink" | "readlinkat" | "access" => &["EIO", "ENOMEM"],
         "getdents64" | "unlink" | "mkdir" | "fchmod" => &["EIO", "ENOMEM"],
         "clone" | "clone3" | "vfork" => &["EAGAIN", "ENOMEM"],

@@ -111,6 +111,7 @@ pub(crate) fn run(
             let strace = attaching.join().expect("no panic")?;
             Ok::<_, anyhow::Error>((acted, strace.finish()))
         })?,
+        Role::Agent | Role::Keeper => bail!("faults of the {role:?} are those of zones"),
         Role::NewSupervisor => {
             let launcher = Launcher::new(&arguments)?;
             let acted = (scenario.act)(&mut service, &launcher.words);

@@ -1,10 +1,12 @@
 //! Signs what has changed, and stores it in the log of the signed version.
 
-use super::{RETRY_INTERVAL, Signed, SigningTask, WaitingUpdates, parameters};
+use super::handle::WaitingUpdates;
+use super::{NOT_STORED, Restored, Signed, SigningTask, parameters};
+use crate::blocking::{DISK, ZONES};
 use crate::clock::unix_s;
 use crate::keeper_client::KeeperSigner;
 use crate::signed_version::SignedFiles;
-use sanderling_config::log::{log, log_error};
+use sanderling_config::log::log;
 use sanderling_config::update_file;
 use sanderling_dns::NameBuf;
 use sanderling_dns::change_log::{self, ChangeLog};
@@ -15,10 +17,21 @@ use sanderling_ipc::agent::{StoreResult, UpdatesOutcome, UpdatesToStore, updates
 use sanderling_state::StateFolder;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
+use std::time::Duration;
 
 /// Names whose signatures are made again in one change.
 const RENEWED_NAMES_MAX: usize = 128;
+
+/// Time that an update waits for a zone that is not ready: other updates may wait for this one.
+const UPDATE_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Why an update is not stored.
+enum NotStored {
+    /// What is stored is as before.
+    Refused(String),
+    /// What is in memory may differ from what is stored.
+    WriteFailed(String),
+}
 
 /// Changes that were signed and stored.
 #[derive(Default)]
@@ -32,19 +45,29 @@ struct SignedInPart {
 
 impl SigningTask {
     /// Signs and stores the dynamic updates that wait, and tells the server process, which gets the version next. While
-    /// signing fails, they wait for the next attempt: the keeper may not be connected yet.
+    /// the zone is not ready, they wait for the next attempt: the keeper may not be connected yet.
     pub(super) async fn sign_updates(&mut self) {
-        let is_early = |it: &WaitingUpdates| self.failed_at.is_some() && it.since.elapsed() < RETRY_INTERVAL;
-        let (early, due): (Vec<_>, Vec<_>) = self.shared.updates.take().into_iter().partition(is_early);
-        self.shared.updates.replace(early);
-        for WaitingUpdates { updates: UpdatesToStore { zone, id, .. }, change, .. } in due {
-            let stored = match change.map(updates_from_memfd) {
-                Some(Ok(change)) => self.sign_update(&change).await,
-                Some(Err(error)) => Err(error.to_string()),
-                None => Err("nothing came with the command".to_owned()),
+        for waiting in self.shared.updates.take() {
+            let not_ready = self.why_not_ready();
+            if not_ready.is_some() && waiting.since.elapsed() < UPDATE_WAIT_MAX {
+                self.shared.updates.borrow_mut().push(waiting);
+                continue;
+            }
+            let WaitingUpdates { updates: UpdatesToStore { zone, id, .. }, change, .. } = waiting;
+            let stored = match (not_ready, change.map(updates_from_memfd)) {
+                (Some(reason), _) => Err(NotStored::Refused(reason)),
+                (None, Some(Ok(change))) => self.sign_update(&change).await,
+                (None, Some(Err(error))) => Err(NotStored::Refused(error.to_string())),
+                (None, None) => Err(NotStored::Refused("nothing came with the command".to_owned())),
             };
             let result = stored.unwrap_or_else(|problem| {
-                log_error(&format!("zone {zone}: a dynamic update is not signed and stored: {problem}"));
+                let (NotStored::Refused(text) | NotStored::WriteFailed(text)) = &problem;
+                self.update_errors.log(&format!("zone {zone}: a dynamic update gets SERVFAIL: {text}"));
+                if let NotStored::WriteFailed(text) = problem {
+                    self.restored = Restored::Keys;
+                    self.problem = Some(NOT_STORED.to_owned() + &text);
+                    self.retry.on_failure();
+                }
                 StoreResult::Failed
             });
             let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
@@ -52,21 +75,36 @@ impl SigningTask {
         }
     }
 
+    /// Time until an update has waited for long enough.
+    pub(super) fn time_of_updates(&self) -> Option<Duration> {
+        let updates = self.shared.updates.borrow();
+        updates.iter().map(|waiting| UPDATE_WAIT_MAX.saturating_sub(waiting.since.elapsed())).min()
+    }
+
+    /// Why no update can be signed now.
+    fn why_not_ready(&self) -> Option<String> {
+        let is_signed = self.signed.as_ref().is_some_and(|it| it.stored.has_log() && it.signed_at_unix_s.is_some());
+        let has_updates = self.unsigned.as_ref().is_some_and(|unsigned| unsigned.updates.is_some());
+        let is_current = self.restored == Restored::All && !self.keys.has_changed() && !self.is_outdated;
+        if is_signed && has_updates && is_current {
+            return None;
+        }
+        Some(match (&self.problem, &self.file_problem) {
+            (Some(problem), _) => format!("the zone cannot be signed: {problem}"),
+            (None, Some(problem)) => format!("its file is not used: {problem}"),
+            (None, None) => "its current records are not signed yet".to_owned(),
+        })
+    }
+
     /// Signs a change of the unsigned records, as a log has it, and stores it: first what the zone file lacks, then the
     /// signed version.
     ///
     /// # Errors
     /// Why it is not stored.
-    async fn sign_update(&mut self, change: &[u8]) -> Result<StoreResult, String> {
-        let not_ready = || "the zone is not signed yet, or its file has an error".to_owned();
-        let has_changed = self.keys.has_changed() || self.is_outdated;
-        let signed =
-            self.signed.take_if(|signed| !has_changed && signed.stored.has_log() && signed.signed_at_unix_s.is_some());
-        let Some(mut signed) = signed else { return Err(not_ready()) };
-        let Some(mut updates) = self.unsigned.as_ref().and_then(|unsigned| unsigned.updates.clone()) else {
-            self.signed = Some(signed);
-            return Err(not_ready());
-        };
+    async fn sign_update(&mut self, change: &[u8]) -> Result<StoreResult, NotStored> {
+        let not_ready = || NotStored::Refused("its current records are not signed yet".to_owned());
+        let mut updates = self.unsigned.as_ref().and_then(|unsigned| unsigned.updates.clone()).ok_or_else(not_ready)?;
+        let mut signed = self.signed.take().ok_or_else(not_ready)?;
         let content = [&change_log::HEAD[..], change].concat();
         let read = ChangeLog::read(&content, self.apex.as_name(), signed.stored.serial);
         if read.changes.is_empty() {
@@ -88,7 +126,8 @@ impl SigningTask {
         }
         if updates.difference.encoded_bytes() > self.context.config.limits.zone_updates_bytes_max {
             self.signed = Some(signed);
-            return Err("the zone would have more of them than `zone_updates_max` allows".to_owned());
+            let problem = "the zone would have more of them than `zone_updates_max` allows";
+            return Err(NotStored::Refused(problem.to_owned()));
         }
         let content = updates.encode(self.apex.as_name());
         updates.stored = content.last_chunk().copied();
@@ -108,7 +147,7 @@ impl SigningTask {
             signed.sign_again_at_unix_s = done.sign_again_at_unix_s;
             (signed, result.map(|is_in_part| (is_in_part, done, content)))
         };
-        let (signed, result) = spawn_blocking(sign).await.expect("signing does not panic");
+        let (signed, result) = ZONES.run(sign).await;
         let (serial, ttls) = (signed.stored.serial, signed.ttls);
         self.signed = Some(signed);
         match result {
@@ -121,8 +160,10 @@ impl SigningTask {
                     self.zone.apex, done.made_count
                 ));
                 self.changes.append(&mut done.changes);
-                (self.is_handed_over, self.refused) = (false, None);
-                self.keys.on_signed(serial, ttls).await?;
+                self.hand_over_again();
+                if let Err(problem) = self.keys.on_signed(serial, ttls).await {
+                    self.fail("the state of its keys is not stored", problem, None);
+                }
                 Ok(StoreResult::Stored)
             }
             Ok((false, _, content)) => {
@@ -130,18 +171,17 @@ impl SigningTask {
                 let (state, file) =
                     (Arc::clone(&self.context.state), update_file(&self.zone.apex).display().to_string());
                 let write = move || state.write(&file, &content).map_err(|error| error.to_string());
-                spawn_blocking(write).await.expect("the state folder does not panic")?;
+                DISK.run(write).await.map_err(NotStored::WriteFailed)?;
                 self.unsigned = None;
                 self.read_if_needed(None).await;
                 self.is_outdated = true;
-                self.sign_if_needed().await?;
+                if let Err(problem) = self.sign_if_needed().await {
+                    self.fail("it is not signed", problem.clone(), None);
+                    return Err(NotStored::Refused(problem));
+                }
                 Ok(StoreResult::Stored)
             }
-            Err(problem) => {
-                // What is in memory may be later than what is stored.
-                self.restore_version().await?;
-                Err(problem)
-            }
+            Err(problem) => Err(problem),
         }
     }
 
@@ -164,15 +204,22 @@ impl SigningTask {
             let result = signing.sign(&mut signed, &unsigned);
             (signed, result)
         };
-        let (signed, result) = spawn_blocking(sign).await.expect("signing does not panic");
+        let (signed, result) = ZONES.run(sign).await;
         let (serial, ttls) = (signed.stored.serial, signed.ttls);
         self.signed = Some(signed);
         let SignedInPart { mut changes, made_count, kept_count, .. } = match result {
             Ok(Some(in_part)) => in_part,
             Ok(None) => return Ok(false),
-            Err(problem) => {
-                // What is in memory may be later than what is stored.
-                self.restore_version().await?;
+            Err(NotStored::WriteFailed(problem)) => {
+                self.restored = Restored::Keys;
+                return Err(problem);
+            }
+            Err(NotStored::Refused(problem)) => {
+                // Some changes may be stored already.
+                if before != serial {
+                    self.changes.clear();
+                    self.hand_over_again();
+                }
                 return Err(problem);
             }
         };
@@ -185,7 +232,7 @@ impl SigningTask {
             self.zone.apex
         ));
         self.changes.append(&mut changes);
-        (self.is_handed_over, self.refused) = (false, None);
+        self.hand_over_again();
         self.keys.on_signed(serial, ttls).await?;
         Ok(true)
     }
@@ -202,7 +249,7 @@ struct PartSigning<'p> {
 
 impl PartSigning<'_> {
     /// Signs what leads to `unsigned`, and signatures that end soon; `None` if the zone is to be signed as a whole.
-    fn sign(&mut self, signed: &mut Signed, unsigned: &Records) -> Result<Option<SignedInPart>, String> {
+    fn sign(&mut self, signed: &mut Signed, unsigned: &Records) -> Result<Option<SignedInPart>, NotStored> {
         let (apex, policy) = (self.files.apex(), self.parameters.serial_policy);
         let mut done = SignedInPart { sign_again_at_unix_s: signed.sign_again_at_unix_s, ..SignedInPart::default() };
         let changes = RecordChanges::between(&signed.stored.version, unsigned, apex.as_name(), policy, self.keys);
@@ -231,13 +278,15 @@ impl PartSigning<'_> {
         renewed: &[NameBuf],
         store_before: impl FnOnce() -> Result<(), String>,
         done: &mut SignedInPart,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, NotStored> {
         let (apex, keys, parameters) = (self.files.apex(), self.keys, self.parameters);
         let job = ChangeJob { apex: apex.as_name(), changes, renewed, keys, parameters, now_unix_s: unix_s() };
         let change = sanderling_dnssec::sign_change(&mut signed.stored.version, &job, &mut self.signer);
-        let Some(change) = change.map_err(|error| error.to_string())? else { return Ok(false) };
-        store_before()?;
-        done.changes.append(&mut self.files.append(self.state, &mut signed.stored, &change)?);
+        let Some(change) = change.map_err(|error| NotStored::Refused(error.to_string()))? else { return Ok(false) };
+        // `signed` is later than what is stored from here on.
+        let mut append = || self.files.append(self.state, &mut signed.stored, &change);
+        let mut changes = store_before().and_then(|()| append()).map_err(NotStored::WriteFailed)?;
+        done.changes.append(&mut changes);
         done.made_count += change.made_count;
         done.kept_count += change.kept_count;
         signed.ttls.longest_s = signed.ttls.longest_s.max(change.longest_ttl_s);

@@ -27,6 +27,19 @@ pub(super) struct ReadRecords {
     pub(super) alias_targets: Vec<String>,
 }
 
+/// Why the records cannot be read.
+pub(super) struct ReadFailure {
+    pub(super) diagnostics: Vec<Diagnostic>,
+    /// The dynamic updates could not be read or stored at the moment: the file of the operator may be good.
+    pub(super) is_of_state: bool,
+}
+
+impl From<Vec<Diagnostic>> for ReadFailure {
+    fn from(diagnostics: Vec<Diagnostic>) -> ReadFailure {
+        ReadFailure { diagnostics, is_of_state: false }
+    }
+}
+
 /// What becomes of dynamic updates if the file has a later serial and lacks what they have made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LaterUpdates {
@@ -47,10 +60,11 @@ pub(super) fn read_records(
     updates_file: Option<PathBuf>,
     later: LaterUpdates,
     state: &StateFolder,
-) -> Result<ReadRecords, Vec<Diagnostic>> {
+) -> Result<ReadRecords, ReadFailure> {
     let seed = HashSeed(RandomState::new().build_hasher().finish());
     let mut warnings = Vec::new();
-    let prior = updates_file.map(|file| read_updates(&source.apex, &file)).transpose().map_err(|error| vec![error])?;
+    let of_state = |error| ReadFailure { diagnostics: vec![error], is_of_state: true };
+    let prior = updates_file.map(|file| read_updates(&source.apex, &file)).transpose().map_err(of_state)?;
     let later_file = match later {
         LaterUpdates::Dropped => LaterFile::Replaces,
         LaterUpdates::FileRefused | LaterUpdates::Held => LaterFile::ReplacesIfComplete,
@@ -74,7 +88,7 @@ pub(super) fn read_records(
     // A changed file that has been taken once stays.
     let is_changed = merged.is_some_and(|merged| merged.outcome == MergeOutcome::Applied);
     if let Some(held) = held.clone().filter(|_| later == LaterUpdates::FileRefused && is_changed) {
-        return Err(vec![held]);
+        return Err(vec![held].into());
     }
     let lost = merged.filter(|merged| merged.outcome == MergeOutcome::Superseded).and_then(|merged| merged.later);
     let lost = lost.filter(|later| later.lost_count > 0);
@@ -89,7 +103,7 @@ pub(super) fn read_records(
         let message = "cannot store the dynamic updates for the changed file";
         stored.map_err(|error| {
             let problem = Problem::new(format!("{message}: {error}"), "see the message");
-            vec![Diagnostic::error(Location::File(source.file.clone()), problem)]
+            of_state(Diagnostic::error(Location::File(source.file.clone()), problem))
         })?;
     }
     let files = files.or_else(|| split_files(text));

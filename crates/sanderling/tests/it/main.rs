@@ -18,6 +18,7 @@ mod dns_probes;
 mod dnstap;
 mod exposed_files;
 mod exposed_secrets;
+mod failed_writes;
 mod features;
 mod floods;
 mod http_differential;

@@ -132,6 +132,10 @@ fn each_failure_of_a_zone_is_in_every_view() {
     check_zone(of(ZoneOrigin::Catalog, None), false, &none(), Unavailable, "not transferred yet, or expired");
     // The primary does not answer any more, or the server process refuses the version.
     check_zone(of(ZoneOrigin::Primaries, Some(7)), false, &transfer("timed out"), Kept, "timed out");
+    // Dynamic updates cannot be stored.
+    let updates_problem = Some("no space left".to_owned());
+    let refusing = report_of_zone(ZoneReport { updates_problem, ..ZoneReport::default() });
+    check_zone(zone(), false, &refusing, Kept, "no space left");
     // The file is broken, with and without a last good version.
     check_zone(broken(zone()), false, &none(), Kept, "example.com.zone:3: what is this");
     check_zone(broken(of(ZoneOrigin::Operator, None)), false, &none(), Unavailable, "example.com.zone:3");

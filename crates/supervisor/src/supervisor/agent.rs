@@ -15,7 +15,7 @@ use sanderling_config::{Authority, Config, lookup_user};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::{
     Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, OutgoingFds, ProcessSupervision,
-    RETRY_INTERVAL, Received, ZoneCommand, handover,
+    RETRY_INTERVAL, Received, Text, ZoneCommand, handover,
 };
 use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
@@ -125,6 +125,22 @@ impl Agent {
 
     pub(super) fn pid(&self) -> Option<i32> {
         self.process.as_ref().map(|process| process.handle.pid())
+    }
+
+    /// Whether the one that runs has reported, so that it works.
+    fn has_reported(&self) -> bool {
+        self.reporter.is_some() && self.reporter == self.pid()
+    }
+
+    /// Tells the clients that wait for an agent why none works.
+    fn refuse_waiting(&mut self) {
+        let refusal = format!("sanderling: {}; the zones that are signed are read when it does\n", self.refusal());
+        let waiting = std::mem::take(&mut self.waiting).into_iter().flat_map(|(_, descriptors)| descriptors);
+        for mut client in waiting.filter_map(|(_, client)| Connection::from_fd(client).ok()) {
+            // It may have gone away.
+            let parts = Text::parts(&refusal).map(Event::Stderr).chain([Event::Done { is_success: false }]);
+            let _ = parts.map(Message::Event).try_for_each(|message| client.send(&message));
+        }
     }
 
     /// Whether the report is of an agent that has ended, while the next one has not reported yet.
@@ -286,7 +302,7 @@ impl Supervisor {
             self.agent.start_at = needed.needs_agent().then(Instant::now);
         }
         let is_due = self.agent.start_at.is_some_and(|at| Instant::now() >= at);
-        if self.agent.process.as_ref().is_some_and(|process| !process.is_killed) {
+        if self.agent.has_reported() && self.agent.process.as_ref().is_some_and(|process| !process.is_killed) {
             for (command, client) in std::mem::take(&mut self.agent.waiting) {
                 self.agent.send(command, client);
             }
@@ -299,6 +315,7 @@ impl Supervisor {
             if let Some(problem) = self.agent.note_problem(error_text(&error)) {
                 log_warning(&format!("cannot start the agent: {problem}; trying again"));
             }
+            self.agent.refuse_waiting();
             self.agent.start_at = Some(Instant::now() + self.agent.backoff.delay_after(Duration::ZERO));
         }
     }
@@ -439,6 +456,7 @@ impl Supervisor {
         };
         // Its last events still count: a certificate may be stored.
         self.handle_agent_events();
+        let has_worked = self.agent.has_reported();
         let Some(process) = self.agent.process.take() else { return };
         // What it had published is not looked for any more; an order that goes on publishes it again.
         if let Ok(none) = sanderling_ipc::agent::challenges_to_memfd(&[])
@@ -458,6 +476,9 @@ impl Supervisor {
         if (!process.is_killed || status != ExitStatus::Signaled(SIGKILL)) && !has_said_why {
             log_error(&format!("agent {} {status}; restarting", process.handle.pid()));
             self.agent.problem.get_or_insert_with(|| format!("it {status}; see the log"));
+        }
+        if !process.is_killed && !has_worked {
+            self.agent.refuse_waiting();
         }
     }
 
@@ -484,6 +505,11 @@ impl Supervisor {
         };
         let client = client.map(|client| (FdKind::Requester, client.into_fd()));
         self.agent.waiting.push((command, client.into_iter().collect()));
+        if self.agent.process.is_none() {
+            // What has kept it from its start may have been corrected, and the client is to know soon.
+            self.agent.backoff.forget_exits();
+            self.agent.start_at = self.agent.start_at.map(|_| Instant::now());
+        }
         self.update_agent();
     }
 
