@@ -36,7 +36,7 @@ impl Loader {
             let ZoneState { file, origin, .. } = &*self.zones.get(&apex)?.state;
             let (file, origin) = (file.clone(), *origin);
             let location = Location::File(file.clone());
-            (origin == ZoneOrigin::Operator).then_some(ZoneConfig { apex, location, file, origin })
+            (origin == ZoneOrigin::Operator).then_some(ZoneConfig { apex, location: location.into(), file, origin })
         })
     }
 

@@ -122,7 +122,7 @@ impl Loader {
         let loaded = self.loaded_of_folder(folder, name).filter(|file| !is_removed(file, folder)).cloned();
         let file = loaded.or_else(|| Some(folder.file_of(name)).filter(|file| file.exists()))?;
         let (location, origin) = (Location::File(file.clone()), ZoneOrigin::Operator);
-        Some(ZoneConfig { apex: name.clone(), location, file, origin })
+        Some(ZoneConfig { apex: name.clone(), location: location.into(), file, origin })
     }
 
     /// The file of the zone `name`, if it was loaded from the folder.
