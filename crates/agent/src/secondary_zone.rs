@@ -14,6 +14,7 @@ use crate::signed_zone::SourceChanged;
 use crate::tsig_keys::TsigSecrets;
 use crate::zone_transfer::{Failure, LARGE_FILE_BYTES, StoredVersion, TransferSource, TransferredZone, read_log};
 use sanderling_config::log::{log, log_error, log_warning};
+use sanderling_config::log_limit::{LimitedLog, VersionChange, VersionLog};
 use sanderling_config::{DomainName, Limits, Primary, SecondaryZone, changes_file, stored_zone_file};
 use sanderling_dns::change_log::HEAD;
 use sanderling_dns::client::{QueryKind, SoaTimers};
@@ -29,7 +30,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Notify, Semaphore};
 use tokio::task::{AbortHandle, spawn_blocking};
 
@@ -313,6 +314,9 @@ struct ZoneTask {
     /// Why the server process does not answer from the stored version.
     load_problem: Option<String>,
     round_at: Option<tokio::time::Instant>,
+    version_log: VersionLog,
+    /// Errors of the state folder.
+    failures: LimitedLog,
 }
 
 impl ZoneTask {
@@ -338,6 +342,8 @@ impl ZoneTask {
             problem: None,
             load_problem: None,
             round_at: None,
+            version_log: VersionLog::default(),
+            failures: LimitedLog::default(),
         };
         match task.context.state.read(&task.record_file()) {
             Ok(Some(text)) => match serde_json::from_slice(&text) {
@@ -400,6 +406,7 @@ impl ZoneTask {
                 continue;
             }
             self.report();
+            self.version_log.take_due(Instant::now()).iter().for_each(|line| log(line));
             let wait = if is_due { round_wait } else { self.wait_time() };
             tokio::select! {
                 () = self.shared.wake.notified() => {}
@@ -412,7 +419,8 @@ impl ZoneTask {
     fn wait_time(&self) -> Duration {
         let expires_at = self.record.version.map_or(u64::MAX, |version| version.expires_at_unix_s());
         let wait = Duration::from_secs(self.next_at_unix_s().min(expires_at).saturating_sub(unix_s()));
-        let wait = wait.clamp(WAIT_MIN, WAIT_MAX);
+        let line_wait = self.version_log.due_at().map(|at| at.saturating_duration_since(Instant::now()));
+        let wait = wait.clamp(WAIT_MIN, WAIT_MAX).min(line_wait.unwrap_or(WAIT_MAX));
         match &self.handed_over {
             Some(HandOver { at, .. }) => {
                 wait.min((*at + HAND_OVER_INTERVAL).saturating_duration_since(tokio::time::Instant::now()))
@@ -620,7 +628,11 @@ impl ZoneTask {
         match serials {
             [None, Some(new)] => log(&format!("zone {}: serial {new} transferred from {from}", self.zone.apex)),
             [Some(old), Some(new)] if old != new => {
-                log(&format!("zone {}: serial {old} -> {new} transferred from {from}{by}", self.zone.apex));
+                let line = format!("serial {old} -> {new} transferred from {from}{by}");
+                let of_several = format!(" transferred, the last one from {from}");
+                let change = VersionChange { from: old, to: new, line, of_several };
+                let line = self.version_log.note(self.zone.apex.as_str(), change, Instant::now());
+                line.iter().for_each(|line| log(line));
             }
             _ => {}
         }
@@ -664,7 +676,7 @@ impl ZoneTask {
 
     /// The state folder cannot be written: tried again as if the primaries did not answer.
     fn fail(&mut self, error: &StateError) {
-        log_error(&format!("zone {}: {error}", self.zone.apex));
+        self.failures.error(self.zone.apex.as_str(), &format!("zone {}: {error}", self.zone.apex));
         self.record.failure_count = self.record.failure_count.saturating_add(1);
         self.record.failed_at_unix_s = Some(unix_s());
         self.problem = Some(error.to_string());

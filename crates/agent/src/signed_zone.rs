@@ -175,9 +175,9 @@ impl SigningHandle {
         self.shared.wake.notify_one();
     }
 
-    /// Whether there is a signed version.
-    pub(crate) fn has_version(&self) -> bool {
-        self.shared.report.borrow().serial.is_some()
+    /// Whether updates are to be signed: there is a signed version, or it was not looked for yet.
+    pub(crate) fn signs_updates(&self) -> bool {
+        self.shared.keys.borrow().is_none() || self.shared.report.borrow().serial.is_some()
     }
 
     /// Whether it has as many updates to sign as may wait.

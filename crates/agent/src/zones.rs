@@ -257,7 +257,7 @@ impl Zones {
             log_warning(&format!("ignoring updates of the zone {}: it can have none", updates.zone));
             return self.updates.refuse(updates);
         };
-        match self.signed.get(&name).filter(|signed| signed.has_version()) {
+        match self.signed.get(&name).filter(|signed| signed.signs_updates()) {
             Some(signed) if signed.is_full() => self.updates.refuse(updates),
             Some(signed) => signed.update(updates, content),
             None => self.updates.store(updates, content),

@@ -39,6 +39,7 @@ mod units;
 mod similar;
 mod service;
 mod exit;
+pub mod log_limit;
 pub mod log;
 pub mod diagnostic;
 

@@ -94,7 +94,7 @@ impl SigningTask {
         updates.stored = content.last_chunk().copied();
         let changes = RecordChanges { removed: removed.finish(), added: added.finish() };
         let keys = self.keys.in_use();
-        let (zone, files, before) = (self.zone.clone(), self.files(), signed.stored.serial);
+        let (zone, files) = (self.zone.clone(), self.files());
         let (keeper, state) = (Arc::clone(&self.context.keeper), Arc::clone(&self.context.state));
         let sign = move || {
             let parameters = parameters(&zone.signing);
@@ -116,10 +116,6 @@ impl SigningTask {
                 if let Some(unsigned) = &mut self.unsigned {
                     (unsigned.records, unsigned.updates) = (None, Some(updates));
                 }
-                log(&format!(
-                    "zone {}: serial {before} -> {serial} by a dynamic update, {} new signatures",
-                    self.zone.apex, done.made_count
-                ));
                 self.changes.append(&mut done.changes);
                 (self.is_handed_over, self.refused) = (false, None);
                 self.keys.on_signed(serial, ttls).await?;

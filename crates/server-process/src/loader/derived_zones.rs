@@ -79,9 +79,22 @@ impl Loader {
         let (entry, state) = (loaded.entry(zone), Arc::clone(&loaded.state));
         let kept = self.seal_kept(&[]);
         let Report { warnings, errors, journals, updates, .. } = report;
-        let (is_unchanged, denial) = (false, Denial::None);
+        let (is_unchanged, has_same_records, denial) = (false, false, Denial::None);
         let members = MemberChanges::default();
-        Some(OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates, members })
+        Some(OneZone {
+            entry,
+            state,
+            before,
+            is_unchanged,
+            has_same_records,
+            warnings,
+            errors,
+            denial,
+            kept,
+            journals,
+            updates,
+            members,
+        })
     }
 }
 

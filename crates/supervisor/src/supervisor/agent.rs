@@ -199,6 +199,12 @@ impl Agent {
         }
     }
 
+    /// What certificate authorities look for, for a server process that starts.
+    pub(super) fn challenges(&self) -> io::Result<Option<(FdKind, OwnedFd)>> {
+        let file = self.challenges.as_ref().map(|(_, file)| file.try_clone()).transpose()?;
+        Ok(file.map(|file| (FdKind::Challenges, file)))
+    }
+
     /// Whether it has not received so much that the sender of more must not go on.
     pub(super) fn is_full(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.connection.is_full())
@@ -329,7 +335,8 @@ impl Supervisor {
             is_killed: false,
         };
         self.agent.process = Some(process);
-        if let Some(process) = self.serving_process() {
+        // One that drains waits for updates that the agent before has not stored.
+        for process in self.processes.iter_mut().filter(|process| process.phase() != Phase::Starting) {
             process.send(Command::ReportZones, Vec::new());
         }
         Ok(())
@@ -382,13 +389,14 @@ impl Supervisor {
                     }
                 }
                 (Event::UpdatesStored(outcome), None) => {
-                    // One that starts may have read what was stored before, and one that serves may not have made it.
-                    let processes = self.processes.iter_mut().filter(|process| process.phase() != Phase::Draining);
-                    let (full, others): (Vec<_>, Vec<_>) = processes.partition(|process| process.is_full());
+                    // One that starts may have read what was stored before, one that serves may not have made it, and one
+                    // that drains answers its last updates.
+                    let (full, others): (Vec<_>, Vec<_>) =
+                        self.processes.iter_mut().partition(|process| process.is_full());
                     for process in others {
                         process.send(Command::UpdatesStored(outcome.clone()), Vec::new());
                     }
-                    if !full.is_empty() {
+                    if full.iter().any(|process| process.phase() != Phase::Draining) {
                         self.agent.end_for(FLOOD);
                     }
                 }
