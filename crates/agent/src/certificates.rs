@@ -527,5 +527,6 @@ pub(crate) fn zone_of<'z>(name: &str, apexes: impl Iterator<Item = &'z DomainNam
     };
     apexes.filter(is_above).max_by_key(|apex| apex.labels().count())
 }
+
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,8 @@
 //! them, the successor checks.
 
 use crate::blocking::DISK;
-use sanderling_config::log::{log_error, log_warning};
+use sanderling_config::log::log_warning;
+use sanderling_config::log_limit::LimitedLog;
 use sanderling_config::{DomainName, JOURNALS, Limits, journal_file};
 use sanderling_ipc::agent::journals_from_memfd;
 use sanderling_state::{StateError, StateFolder};
@@ -39,6 +40,7 @@ impl Journals {
     pub(crate) fn new(state: Arc<StateFolder>, limits: &Limits) -> Journals {
         let (pending, wake) = (Rc::<RefCell<BTreeMap<DomainName, Vec<u8>>>>::default(), Rc::new(Notify::new()));
         let (taken, woken) = (Rc::clone(&pending), Rc::clone(&wake));
+        let mut failures = LimitedLog::default();
         let mut stored = StoredJournals::of(&state, limits.zone_journals_bytes_max);
         tokio::task::spawn_local(async move {
             loop {
@@ -48,12 +50,12 @@ impl Journals {
                     continue;
                 };
                 if let Err(problem) = stored.reserve(&apex, content.len() as u64) {
-                    log_warning(&format!("zone {apex}: its journal is not stored: {problem}"));
+                    failures.warning(apex.as_str(), &format!("zone {apex}: its journal is not stored: {problem}"));
                     continue;
                 }
                 let (state, name) = (Arc::clone(&state), name_of(&apex));
                 if let Err(error) = DISK.run(move || store(&state, &name, &content)).await {
-                    log_error(&format!("zone {apex}: its journal is not stored: {error}"));
+                    failures.error(apex.as_str(), &format!("zone {apex}: its journal is not stored: {error}"));
                 }
             }
         });

@@ -7,7 +7,8 @@ use sanderling_ipc::zone_signing::{MESSAGE_BYTES_MAX, PARTS_MAX, ZoneKey, ZoneKe
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
 /// Bytes of inputs after which a request has no further one.
@@ -16,27 +17,64 @@ const INPUTS_BYTES_MIN: usize = 256 * 1024;
 const INPUTS_MAX: usize = PARTS_MAX - 2;
 const _: () = assert!(INPUTS_BYTES_MIN * 2 < MESSAGE_BYTES_MAX);
 
+/// Time after the start of the agent in which the supervisor connects it to the keeper. Until then a call waits.
+const FIRST_CONNECTION_TIME: Duration = Duration::from_secs(5);
+
 /// The connection to the keeper. A call blocks: it is for threads that may wait.
-#[derive(Default)]
 pub(crate) struct KeeperClient {
     /// `None` until the supervisor has connected both, and after an exchange has failed. An exchange holds the lock.
     stream: Mutex<Option<UnixStream>>,
     /// What takes the place of `stream` before the next exchange. Nobody waits while holding its lock.
     next_stream: Mutex<Option<UnixStream>>,
+    /// Signalled when there is another `next_stream`.
+    has_next: Condvar,
+    /// Until when the first connection is waited for.
+    first_until: Instant,
     /// Counts the connections.
     connected: watch::Sender<u64>,
     lost: Notify,
 }
 
+impl Default for KeeperClient {
+    fn default() -> KeeperClient {
+        KeeperClient::waiting_for(FIRST_CONNECTION_TIME)
+    }
+}
+
 impl KeeperClient {
+    /// A client whose calls wait for the first connection, but no longer than for this time from now on.
+    fn waiting_for(time: Duration) -> KeeperClient {
+        KeeperClient {
+            stream: Mutex::default(),
+            next_stream: Mutex::default(),
+            has_next: Condvar::new(),
+            first_until: Instant::now() + time,
+            connected: watch::Sender::new(0),
+            lost: Notify::new(),
+        }
+    }
+
     /// Asks at this socket from now on.
     pub(crate) fn connect(&self, socket: OwnedFd) {
-        *self.next_stream() = Some(socket.into());
+        let mut next = self.next_stream();
+        *next = Some(socket.into());
         self.connected.send_modify(|count| *count += 1);
+        drop(next);
+        self.has_next.notify_all();
     }
 
     fn next_stream(&self) -> MutexGuard<'_, Option<UnixStream>> {
         self.next_stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what is to be used from now on. The first connection is waited for.
+    fn take_next(&self) -> Option<UnixStream> {
+        let mut next = self.next_stream();
+        while next.is_none() && *self.connected.borrow() == 0 {
+            let left = self.first_until.checked_duration_since(Instant::now())?;
+            next = self.has_next.wait_timeout(next, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        next.take()
     }
 
     /// Reports each connection from now on, also one that was made before somebody waits for it.
@@ -118,7 +156,7 @@ impl KeeperClient {
     fn exchange(&self, request: &ZoneKeyRequest) -> Result<ZoneKeyAnswer, String> {
         let message = request.to_message().map_err(|error| error.to_string())?;
         let mut place = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(next) = self.next_stream().take() {
+        if let Some(next) = self.take_next() {
             *place = Some(next);
         }
         let stream = place.as_mut().ok_or("the keeper of private keys does not run")?;
@@ -185,6 +223,21 @@ mod tests {
                 () = std::future::ready(()) => false,
             }
         })
+    }
+
+    #[test]
+    fn first_connection_is_waited_for() {
+        let list = ZoneKeyRequest::List { zone: "a.test".to_owned() };
+        let client = KeeperClient::default();
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(|| client.ask(&list));
+            let (ours, mut answering) = UnixStream::pair().expect("connected");
+            client.connect(ours.into());
+            ZoneKeyAnswer::Keys(Vec::new()).send(&mut answering).expect("sent");
+            assert_eq!(asking.join().expect("no panic"), Ok(ZoneKeyAnswer::Keys(Vec::new())));
+        });
+        let never = KeeperClient::waiting_for(Duration::ZERO);
+        assert_eq!(never.ask(&list).expect_err("none"), "the keeper of private keys does not run");
     }
 
     #[test]

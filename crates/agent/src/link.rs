@@ -1,7 +1,7 @@
 //! The connection to the supervisor, and the challenges that it passes on to the server process.
 
-use crate::retry::RepeatedError;
 use sanderling_config::log::{log_error, log_warning};
+use sanderling_config::log_limit::LimitedLog;
 use sanderling_ipc::agent::{
     AgentReport, Challenge, UpdatesOutcome, ZONE_CHANGES_BYTES_MAX, challenges_to_memfd, zone_changes_to_memfd,
 };
@@ -18,6 +18,8 @@ use tokio::sync::{Notify, watch};
 const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time in which the server process loads a zone.
 const LOADED_TIMEOUT: Duration = Duration::from_secs(120);
+/// Server processes, each in place of the one before, that are asked to load a version. It may be one that none survives.
+const LOADING_PROCESSES_MAX: usize = 5;
 /// Time after which unsent messages are tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -29,7 +31,22 @@ pub(crate) struct Link {
     challenges: RefCell<ChallengeSet>,
     challenges_changed: Notify,
     served: watch::Sender<u64>,
-    report_errors: RefCell<RepeatedError>,
+    report_errors: RefCell<LimitedLog>,
+    /// Counts the reports of all zones that are served: each server process sends one when it serves.
+    reports: watch::Sender<u64>,
+}
+
+/// Why the server process has not loaded a zone.
+enum LoadError {
+    /// It has exited, or another one serves in its place.
+    Lost,
+    Other(String),
+}
+
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> LoadError {
+        LoadError::Other(error.to_string())
+    }
 }
 
 /// The challenges of all orders in progress.
@@ -57,6 +74,7 @@ impl Link {
             challenges_changed: Notify::new(),
             served: watch::Sender::new(0),
             report_errors: RefCell::default(),
+            reports: watch::Sender::new(0),
         })
     }
 
@@ -84,6 +102,9 @@ impl Link {
                     self.served.send_replace(number);
                 }
                 Ok(Ok(Received::Message(Message::Command(command), descriptors))) => {
+                    if command == Command::ZonesServed {
+                        self.reports.send_modify(|count| *count += 1);
+                    }
                     return Some(Incoming::Command(command, descriptors));
                 }
                 Ok(Ok(Received::Message(..))) => {
@@ -106,46 +127,60 @@ impl Link {
 
     /// Has the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`: even
     /// if it has lost records or its serial went back. `changes`, as a log has them, may lead on from the version that
-    /// it serves; then it applies these. The text says what has become of the zone.
+    /// it serves; then it applies these. The text says what has become of the zone. If the process does not answer since
+    /// another one serves in its place, that one is asked.
     ///
     /// # Errors
     /// Why it has not.
     pub(crate) async fn zone_stored(&self, name: &str, is_forced: bool, changes: &[u8]) -> Result<String, String> {
-        let text = |error: io::Error| error.to_string();
-        let (mut ours, theirs) = Connection::pair().map_err(text)?;
-        let readable =
-            ours.as_fd().try_clone_to_owned().map(Into::into).and_then(UnixDatagram::from_std).map_err(text)?;
+        let mut reports = self.reports.subscribe();
+        let mut result = self.have_loaded(name, is_forced, changes).await;
+        for _ in 1..LOADING_PROCESSES_MAX {
+            let is_lost = matches!(result, Err(LoadError::Lost));
+            if !is_lost || !matches!(tokio::time::timeout(LOADED_TIMEOUT, reports.changed()).await, Ok(Ok(()))) {
+                break;
+            }
+            result = self.have_loaded(name, is_forced, changes).await;
+        }
+        result.map_err(|error| match error {
+            LoadError::Lost => "it does not answer".to_owned(),
+            LoadError::Other(problem) => problem,
+        })
+    }
+
+    async fn have_loaded(&self, name: &str, is_forced: bool, changes: &[u8]) -> Result<String, LoadError> {
+        let (mut ours, theirs) = Connection::pair()?;
+        let readable = UnixDatagram::from_std(ours.as_fd().try_clone_to_owned()?.into())?;
         let mut descriptors = vec![(FdKind::Requester, theirs.into_fd())];
         if !changes.is_empty() && changes.len() <= ZONE_CHANGES_BYTES_MAX as usize {
-            descriptors.push((FdKind::ZoneChanges, zone_changes_to_memfd(changes).map_err(text)?));
+            descriptors.push((FdKind::ZoneChanges, zone_changes_to_memfd(changes)?));
         }
         self.send(Event::ZoneStored { zone: name.to_owned(), is_forced }, descriptors);
         let answer = async {
             let (mut text, mut lines) = (String::new(), String::new());
             loop {
-                readable.readable().await?;
+                readable.readable().await.map_err(|_| LoadError::Lost)?;
                 let receive = || match ours.recv() {
                     Ok(Received::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
                     received => Ok(received),
                 };
                 match readable.try_io(Interest::READABLE, receive) {
                     Ok(Ok(Received::Message(Message::Event(Event::Done { is_success }), _))) => {
-                        return Ok(if is_success { Ok(text) } else { Err(lines) });
+                        return match is_success {
+                            true => Ok(text),
+                            false => Err(LoadError::Other(lines.lines().next().unwrap_or_default().to_owned())),
+                        };
                     }
                     Ok(Ok(Received::Message(Message::Event(Event::Stdout(part)), _))) => text += &part,
                     Ok(Ok(Received::Message(Message::Event(Event::Stderr(line)), _))) => lines += &line,
                     Ok(Ok(Received::Message(..))) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    _ => return Err(io::Error::other("it does not answer")),
+                    _ => return Err(LoadError::Lost),
                 }
             }
         };
-        match tokio::time::timeout(LOADED_TIMEOUT, answer).await {
-            Ok(Ok(Ok(text))) => Ok(text),
-            Ok(Ok(Err(lines))) => Err(lines.lines().next().unwrap_or_default().to_owned()),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("it does not answer".to_owned()),
-        }
+        let no_answer = |_| LoadError::Other("it does not answer".to_owned());
+        tokio::time::timeout(LOADED_TIMEOUT, answer).await.map_err(no_answer)?
     }
 
     fn send(&self, event: Event, descriptors: IncomingFds) {
@@ -162,7 +197,7 @@ impl Link {
                 true
             }
             Err(error) => {
-                self.report_errors.borrow_mut().log(&format!("cannot report to the supervisor: {error}"));
+                self.report_errors.borrow_mut().error("", &format!("cannot report to the supervisor: {error}"));
                 false
             }
         }

@@ -7,6 +7,7 @@ use crate::clock::unix_s;
 use crate::link::Link;
 use crate::served_zones::{ServedMap, ServedState};
 use sanderling_config::log::{log, log_error};
+use sanderling_config::log_limit::LimitedLog;
 use sanderling_config::{Catalog, CatalogRole, Config, DomainName, stored_zone_file};
 use sanderling_dns::catalog::{CatalogMember, catalog_text};
 use sanderling_dns::{NameBuf, is_later, raised_serial};
@@ -31,6 +32,7 @@ pub(crate) struct ProducedCatalogs {
     served: Rc<ServedMap>,
     changes: watch::Receiver<()>,
     stored: BTreeMap<DomainName, StoredCatalog>,
+    failures: LimitedLog,
 }
 
 /// Zones by their names in the DNS, with their groups.
@@ -60,7 +62,7 @@ impl ProducedCatalogs {
         };
         let stored = config.catalogs.iter().filter(is_produced).map(read).collect();
         let changes = served.watch();
-        ProducedCatalogs { config, state, link, served, changes, stored }
+        ProducedCatalogs { config, state, link, served, changes, stored, failures: LimitedLog::default() }
     }
 
     pub(crate) async fn run(mut self) {
@@ -102,7 +104,8 @@ impl ProducedCatalogs {
             let handed_over_at = Some(tokio::time::Instant::now());
             self.stored.insert(catalog.apex.clone(), StoredCatalog { handed_over_at, ..stored });
             if let Err(error) = self.link.zone_stored(catalog.apex.as_str(), false, &[]).await {
-                log_error(&format!("catalog {}: the server process does not load it: {error}", catalog.apex));
+                let message = format!("catalog {}: the server process does not load it: {error}", catalog.apex);
+                self.failures.error(catalog.apex.as_str(), &message);
             }
         }
         false
@@ -146,7 +149,9 @@ impl ProducedCatalogs {
                 // What was stored is handed over at once.
                 self.changes.mark_changed();
             }
-            Err(error) => log_error(&format!("catalog {}: {error}", catalog.apex)),
+            Err(error) => {
+                self.failures.error(catalog.apex.as_str(), &format!("catalog {}: {error}", catalog.apex));
+            }
         }
         false
     }

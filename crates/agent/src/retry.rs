@@ -1,12 +1,7 @@
-//! What is done about failures that may repeat: pauses until the next attempt, and lines in the log that do not fill
-//! it.
+//! Pauses until what has failed is tried again.
 
-use sanderling_config::log::log_error;
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// Time between two lines of the log about the same matter.
-const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// When what has failed is tried again: after a pause, which is twice as long after each further failure.
 #[derive(Clone, Copy, Debug)]
@@ -47,34 +42,6 @@ impl Retry {
     }
 }
 
-/// Logs what may fail again and again: at most one line a minute.
-#[derive(Debug, Default)]
-pub(crate) struct RepeatedError {
-    logged_at: Option<Instant>,
-    /// Failures since then.
-    left_out_count: u64,
-}
-
-impl RepeatedError {
-    pub(crate) fn log(&mut self, message: &str) {
-        if let Some(message) = self.message(message) {
-            log_error(&message);
-        }
-    }
-
-    fn message(&mut self, message: &str) -> Option<String> {
-        if self.logged_at.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
-            self.left_out_count = self.left_out_count.saturating_add(1);
-            return None;
-        }
-        self.logged_at = Some(Instant::now());
-        Some(match std::mem::take(&mut self.left_out_count) {
-            0 => message.to_owned(),
-            count => format!("{message}; failures since the last such line: {count}"),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,22 +68,6 @@ mod tests {
             tokio::time::advance(Duration::from_secs(2)).await;
             retry.on_failure();
             assert_eq!(retry.left(), Some(Duration::from_millis(250)));
-        });
-    }
-
-    #[test]
-    fn repeated_error_is_logged_once_a_minute_with_the_number_of_others() {
-        run(async {
-            let mut error = RepeatedError::default();
-            assert_eq!(error.message("a").as_deref(), Some("a"));
-            for _ in 0..2 {
-                tokio::time::advance(Duration::from_secs(29)).await;
-                assert_eq!(error.message("b"), None);
-            }
-            tokio::time::advance(Duration::from_secs(2)).await;
-            assert_eq!(error.message("c").as_deref(), Some("c; failures since the last such line: 2"));
-            tokio::time::advance(LOG_INTERVAL).await;
-            assert_eq!(error.message("d").as_deref(), Some("d"));
         });
     }
 }

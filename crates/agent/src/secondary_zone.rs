@@ -10,7 +10,6 @@ use crate::blocking::DISK;
 use crate::clock::{random_between, unix_s};
 use crate::dns_exchange::{ExchangeError, exchange};
 use crate::link::Link;
-use crate::retry::RepeatedError;
 use crate::served_zones::ServedMap;
 use crate::signed_zone::SourceChanged;
 use crate::tsig_keys::TsigSecrets;
@@ -18,6 +17,7 @@ use crate::zone_transfer::{
     Failure, LARGE_FILE_BYTES, StoredVersion, TransferSource, TransferredZone, Workspace, read_log,
 };
 use sanderling_config::log::{log, log_error, log_warning};
+use sanderling_config::log_limit::{LimitedLog, VersionChange, VersionLog};
 use sanderling_config::{DomainName, Primary, SecondaryZone, changes_file, stored_zone_file};
 use sanderling_dns::change_log::HEAD;
 use sanderling_dns::client::{QueryKind, SoaTimers};
@@ -33,7 +33,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Notify, Semaphore};
 use tokio::task::AbortHandle;
 
@@ -325,7 +325,9 @@ struct ZoneTask {
     /// Why the server process does not answer from the stored version.
     load_problem: Option<String>,
     round_at: Option<tokio::time::Instant>,
-    state_errors: RepeatedError,
+    version_log: VersionLog,
+    /// Errors of the state folder.
+    failures: LimitedLog,
 }
 
 impl ZoneTask {
@@ -351,7 +353,8 @@ impl ZoneTask {
             problem: None,
             load_problem: None,
             round_at: None,
-            state_errors: RepeatedError::default(),
+            version_log: VersionLog::default(),
+            failures: LimitedLog::default(),
         };
         match task.context.state.read(&task.record_file()) {
             Ok(Some(text)) => match serde_json::from_slice(&text) {
@@ -414,6 +417,7 @@ impl ZoneTask {
                 continue;
             }
             self.report();
+            self.version_log.take_due(Instant::now()).iter().for_each(|line| log(line));
             let wait = if is_due { round_wait } else { self.wait_time() };
             tokio::select! {
                 () = self.shared.wake.notified() => {}
@@ -426,7 +430,8 @@ impl ZoneTask {
     fn wait_time(&self) -> Duration {
         let expires_at = self.record.version.map_or(u64::MAX, |version| version.expires_at_unix_s());
         let wait = Duration::from_secs(self.next_at_unix_s().min(expires_at).saturating_sub(unix_s()));
-        let wait = wait.clamp(WAIT_MIN, WAIT_MAX);
+        let line_wait = self.version_log.due_at().map(|at| at.saturating_duration_since(Instant::now()));
+        let wait = wait.clamp(WAIT_MIN, WAIT_MAX).min(line_wait.unwrap_or(WAIT_MAX));
         match &self.handed_over {
             Some(HandOver { at, .. }) => {
                 wait.min((*at + HAND_OVER_INTERVAL).saturating_duration_since(tokio::time::Instant::now()))
@@ -637,7 +642,11 @@ impl ZoneTask {
         match serials {
             [None, Some(new)] => log(&format!("zone {}: serial {new} transferred from {from}", self.zone.apex)),
             [Some(old), Some(new)] if old != new => {
-                log(&format!("zone {}: serial {old} -> {new} transferred from {from}{by}", self.zone.apex));
+                let line = format!("serial {old} -> {new} transferred from {from}{by}");
+                let of_several = format!(" transferred, the last one from {from}");
+                let change = VersionChange { from: old, to: new, line, of_several };
+                let line = self.version_log.note(self.zone.apex.as_str(), change, Instant::now());
+                line.iter().for_each(|line| log(line));
             }
             _ => {}
         }
@@ -681,7 +690,7 @@ impl ZoneTask {
 
     /// The state folder cannot be written: tried again soon, or as if the primaries did not answer.
     fn fail(&mut self, error: &StateError) {
-        self.state_errors.log(&format!("zone {}: {error}", self.zone.apex));
+        self.failures.error(self.zone.apex.as_str(), &format!("zone {}: {error}", self.zone.apex));
         self.record.failure_count = self.record.failure_count.saturating_add(1);
         self.record.failed_at_unix_s = Some(unix_s());
         self.record.is_failure_of_state = true;

@@ -268,7 +268,12 @@ mod tests {
         let state = StateFolder::open(folder.path()).expect("opened");
         let apex = DomainName::parse("a").expect("a name");
         let location = Location::File("a.zone".into());
-        let zone = SignedZoneConfig { apex: apex.clone(), signing: Signing::default(), location, is_leaving: false };
+        let zone = SignedZoneConfig {
+            apex: apex.clone(),
+            signing: Signing::default(),
+            location: location.into(),
+            is_leaving: false,
+        };
         let files = SignedFiles::new(&zone, sanderling_zone_files::wire_name(&apex));
         let read = || files.read(&state).expect("read").map(|stored| stored.expect("good"));
         let check = |expected: &Records| {

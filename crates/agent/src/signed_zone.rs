@@ -16,7 +16,7 @@ use crate::clock::unix_s;
 use crate::command_answer::CommandAnswer;
 use crate::keeper_client::{KeeperClient, KeeperSigner};
 use crate::link::Link;
-use crate::retry::{RepeatedError, Retry};
+use crate::retry::Retry;
 use crate::signed_version::{SignedFiles, SignedVersion, WrittenVersion};
 use crate::signing_keys::SigningKeys;
 use crate::zone_observer::{ObserverContext, ZoneObserver};
@@ -26,6 +26,7 @@ use handle::{Reread, Shared};
 use key_checks::KeyChecks;
 use reading::{LaterUpdates, ReadFailure, ReadRecords, has_own_keys, read_records, without_own_keys};
 use sanderling_config::log::{log, log_error, log_warning, report};
+use sanderling_config::log_limit::LimitedLog;
 use sanderling_config::{
     Config, DomainName, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, update_file,
 };
@@ -156,7 +157,7 @@ struct SigningTask {
     key_checks: KeyChecks,
     /// When what has failed is tried again.
     retry: Retry,
-    update_errors: RepeatedError,
+    update_errors: LimitedLog,
 }
 
 impl SigningTask {
@@ -189,7 +190,7 @@ impl SigningTask {
             reading: Retry::new(RETRY_INTERVAL_MIN, REREAD_INTERVAL_MAX),
             key_checks: KeyChecks::default(),
             retry: Retry::new(RETRY_INTERVAL_MIN, RETRY_INTERVAL_MAX),
-            update_errors: RepeatedError::default(),
+            update_errors: LimitedLog::default(),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::tsig_keys::TsigSecrets;
 use crate::zones::Zones;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log_error};
-use sanderling_config::{Config, ConfigSource, Exit, Zone, lookup_user};
+use sanderling_config::{AgentConfig, Config, ConfigSource, Exit, Zone, lookup_user};
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection, Event, Message, Text};
 use sanderling_os::sandbox::{self, Layer, SandboxConfig};
@@ -93,7 +93,7 @@ fn run_with(
 ) -> io::Result<()> {
     let text = memfd::read(configuration, CONFIGURATION_BYTES_MAX)?;
     let invalid = |_| io::Error::other("the configuration has errors");
-    let config = source.parse(&text).map_err(invalid)?;
+    let config = Config::from(AgentConfig::from(&source.parse(&text).map_err(invalid)?));
     // As the operator, and as long as the files of the system can be read.
     let timeout = Duration::from_millis(config.limits.authority_timeout_ms);
     let accounts = Accounts::new(config.acme.as_ref(), timeout);

@@ -8,14 +8,15 @@
 
 use crate::blocking::DISK;
 use crate::link::Link;
-use crate::retry::{RepeatedError, Retry};
+use crate::retry::Retry;
+use sanderling_config::log_limit::LimitedLog;
 use sanderling_config::{DomainName, update_file};
 use sanderling_dns::difference::ZoneDifference;
 use sanderling_ipc::agent::{StoreResult, UpdatesOutcome, UpdatesToStore, updates_from_memfd};
 use sanderling_state::{StateError, StateFolder};
 use sanderling_zone_files::wire_name;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ struct Failures {
     /// Why zones take no updates.
     problems: BTreeMap<String, String>,
     /// By zone.
-    errors: HashMap<String, RepeatedError>,
+    log: LimitedLog,
 }
 
 impl Updates {
@@ -129,9 +130,8 @@ impl StoringTask {
     }
 
     fn log(&self, zone: &str, problem: &str) {
-        let mut failures = self.failures.borrow_mut();
-        let error = failures.errors.entry(zone.to_owned()).or_default();
-        error.log(&format!("zone {zone}: its dynamic updates are not stored: {problem}"));
+        let message = format!("zone {zone}: its dynamic updates are not stored: {problem}");
+        self.failures.borrow_mut().log.error(zone, &message);
     }
 
     /// Finds out whether updates can be stored again, without one.

@@ -1,7 +1,7 @@
 //! The user that processes without privileges run as.
 
 use crate::config::Config;
-use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
+use crate::diagnostic::{Diagnostic, Location, Problem, ValueLocation, error_text};
 use sanderling_os::process::effective_uid;
 use sanderling_os::user::User;
 use std::fs;
@@ -37,7 +37,7 @@ pub fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
         }
     };
     // The errors name their remedies.
-    let diagnostic = |(location, error): (&Location, io::Error)| {
+    let diagnostic = |(location, error): (&ValueLocation, io::Error)| {
         Diagnostic::error(location.clone(), Problem::new(error_text(&error), ""))
     };
     Err(errors.into_iter().map(diagnostic).collect())

@@ -1,6 +1,6 @@
 //! Certificate authorities from which the server requests certificates (RFC 8555).
 
-use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use crate::paths::{check_key_mode, has_certificate, read_secret_file};
 use data_encoding::BASE64URL_NOPAD;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub struct Acme {
 }
 
 /// A certificate authority.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
     /// Its name in messages: that of the configuration, or the host of its directory.
     pub name: String,
@@ -31,18 +31,8 @@ pub struct Authority {
     /// The account of the operator there, which the account of this server is bound to (RFC 8555 §7.3.4).
     pub external_account: Option<ExternalAccount>,
     /// Where the configuration has it.
-    pub location: Location,
+    pub location: ValueLocation,
 }
-
-/// Two authorities are equal if they are asked in the same way, wherever the file has them.
-impl PartialEq for Authority {
-    fn eq(&self, other: &Authority) -> bool {
-        let asked = |one: &Authority| (one.directory.clone(), one.root.clone(), one.profile.clone(), one.caa.clone());
-        (&self.name, &self.external_account) == (&other.name, &other.external_account) && asked(self) == asked(other)
-    }
-}
-
-impl Eq for Authority {}
 
 /// An account that an operator has with an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +42,7 @@ pub struct ExternalAccount {
     /// The file with the key, relative to the working directory or absolute.
     pub key_file: PathBuf,
     /// Where the configuration has it.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 impl ExternalAccount {
@@ -129,7 +119,7 @@ const KNOWN: [Known; 6] = [
 
 impl Authority {
     /// The authority of this name.
-    pub(super) fn known(name: &str, location: Location) -> Option<Authority> {
+    pub(super) fn known(name: &str, location: ValueLocation) -> Option<Authority> {
         let known = KNOWN.iter().find(|known| known.name == name)?;
         Some(Authority {
             name: name.to_owned(),
@@ -207,7 +197,7 @@ mod tests {
     fn key_of_an_external_account_is_read_as_authorities_print_it() {
         let directory = tempfile::tempdir().expect("created");
         let path = directory.path().join("account.key");
-        let location = Location::Argument("test".to_owned());
+        let location = crate::diagnostic::Location::Argument("test".to_owned()).into();
         let account = ExternalAccount { id: "id".to_owned(), key_file: path.clone(), location };
         account.read_key().expect_err("there is no file");
         for (content, expected) in [("-_8", Some(&[0xfb, 0xff][..])), ("AQ==\n", Some(&[1])), ("", None), ("a b", None)]

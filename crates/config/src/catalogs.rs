@@ -1,6 +1,6 @@
 //! Catalogs (RFC 9432): zones that list zones, so that secondary servers need no configuration for each.
 
-use crate::diagnostic::Location;
+use crate::diagnostic::ValueLocation;
 use crate::domain_name::DomainName;
 use crate::transfers::{Primary, Secondary, ZoneTransfers};
 use crate::zones::{SecondaryZone, Zone, ZoneOrigin, stored_zone_file};
@@ -16,7 +16,7 @@ pub struct Catalog {
     /// What this server does with it.
     pub role: CatalogRole,
     /// Where the configuration has it.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 /// What a server does with a catalog.
@@ -190,7 +190,7 @@ mod tests {
         let check = |members_below: Option<&[&str]>, zone: &str, expected: Option<MemberRefusal>| {
             let names = members_below.map(|names| names.iter().copied().map(name).collect());
             let role = CatalogRole::Consumer { primaries: Vec::new(), groups: Vec::new(), members_below: names };
-            let location = Location::Argument(String::new());
+            let location = crate::diagnostic::Location::Argument(String::new()).into();
             let catalog = Catalog { apex: name("c.example"), role, location };
             assert_eq!(catalog.refusal(&name(zone), &own), expected, "{members_below:?} {zone}");
         };

@@ -3,7 +3,7 @@
 use crate::authorities::Acme;
 use crate::catalogs::{Catalog, CatalogRole};
 use crate::derive::{self, DerivedRecords, DerivedRrset};
-use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use crate::domain_name::DomainName;
 use crate::limits::Limits;
 use crate::paths::{
@@ -55,11 +55,11 @@ pub struct Config {
     /// The path of the control socket, if the file has one.
     pub control: Option<PathBuf>,
     /// Where the file has it.
-    pub control_location: Option<Location>,
+    pub control_location: Option<ValueLocation>,
     /// The folder with what outlives the processes, if the file has one.
     pub state: Option<PathBuf>,
     /// Where the file has it.
-    pub state_location: Option<Location>,
+    pub state_location: Option<ValueLocation>,
     /// Addresses of HTTP; with port 0 the kernel chooses.
     pub http_listen: Vec<SocketAddr>,
     /// Whether HTTP/2 is spoken at these addresses too, by clients that begin with it.
@@ -413,52 +413,6 @@ impl Config {
         }
     }
 
-    /// Why a server process that runs with `running` cannot apply this configuration and a new process is needed;
-    /// `None` if it can.
-    pub fn needs_new_process(&self, running: &Config) -> Option<String> {
-        let changes = [
-            (self.http_listen != running.http_listen, "`listen` in [http] has changed"),
-            (self.http2 != running.http2, "`http2` in [http] has changed"),
-            (self.https_listen != running.https_listen, "`listen` in [https] has changed"),
-            (self.dns_listen != running.dns_listen, "`listen` in [dns] has changed"),
-            (self.dot_listen != running.dot_listen, "`tls` in [dns] has changed"),
-            (self.metrics.is_some() != running.metrics.is_some(), "[metrics] was added or removed"),
-            (self.listen(Service::Metrics) != running.listen(Service::Metrics), "`listen` in [metrics] has changed"),
-            (self.worker_count != running.worker_count, "`workers` has changed"),
-            (self.sockets_per_address != running.sockets_per_address, "`listeners` has changed"),
-            (self.user_and_group != running.user_and_group, "`user` or `group` has changed"),
-            (self.sandbox != running.sandbox, "`sandbox` has changed"),
-            (self.keys != running.keys, "`keys` has changed"),
-            // The sandbox does not allow the folder with transferred zones.
-            (
-                self.has_transferred_zones() && !running.has_transferred_zones(),
-                "`primaries` or the first [catalog] was added",
-            ),
-            (self.uses_state_folder() && self.state != running.state, "`state` has changed"),
-            (!self.signed_zones.is_empty() && running.signed_zones.is_empty(), "`dnssec` was added"),
-            // The running one was started without the state folder.
-            (
-                self.has_stored_zones() && !running.has_stored_zones(),
-                "`update`, `secondaries` or `resolvers` was added",
-            ),
-            // The sandbox does not allow the running one to protect its memory.
-            (
-                self.has_secrets() && !running.has_secrets(),
-                "`certificate`, `cookie_secret_file`, `users_file` or [tsig] was added",
-            ),
-            (
-                self.users_directories().any(|directory| running.users_directories().all(|known| known != directory)),
-                "a `users_file` is in another directory",
-            ),
-        ];
-        if let Some((_, reason)) = changes.into_iter().find(|(has_changed, _)| *has_changed) {
-            return Some(reason.to_owned());
-        }
-        let limits = self.limits.changed_keys(&running.limits);
-        let verb = if limits.len() == 1 { "has" } else { "have" };
-        (!limits.is_empty()).then(|| format!("`{}` {verb} changed", limits.join("`, `")))
-    }
-
     /// The number of sockets of each address.
     pub fn socket_count(&self) -> usize {
         match self.sockets_per_address {
@@ -493,7 +447,7 @@ pub struct Metrics {
     /// The addresses of the listener; none if there is none.
     pub listen: Vec<SocketAddr>,
     /// Where the configuration has them.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 impl Metrics {
@@ -520,26 +474,17 @@ fn is_private(address: IpAddr) -> bool {
 }
 
 /// A user of the system, and a group if it is not the user's own.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserAndGroup {
     /// Name or number of the user.
     pub user: String,
     /// Name or number of the group.
     pub group: Option<String>,
     /// The location of `user` in the configuration.
-    pub user_location: Location,
+    pub user_location: ValueLocation,
     /// The location of `group`; that of `user` if there is no group.
-    pub group_location: Location,
+    pub group_location: ValueLocation,
 }
-
-/// Two accounts are equal if their names are, wherever the file has them.
-impl PartialEq for UserAndGroup {
-    fn eq(&self, other: &UserAndGroup) -> bool {
-        (&self.user, &self.group) == (&other.user, &other.group)
-    }
-}
-
-impl Eq for UserAndGroup {}
 
 /// What replies of DNS have besides records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -600,7 +545,7 @@ pub struct TrustedProxies {
     /// How they name the client.
     pub client_from: ClientFrom,
     /// Where the configuration has the networks.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 impl TrustedProxies {
@@ -622,7 +567,7 @@ pub struct CookieSecretFile {
     /// The path, relative to the working directory or absolute.
     pub path: PathBuf,
     /// Where the configuration has it.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 impl CookieSecretFile {
@@ -664,7 +609,7 @@ pub struct CertificateFiles {
     /// The command that is run when another one was issued, and its arguments; empty for none.
     pub on_renew: Vec<String>,
     /// Where the configuration has them.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 impl CertificateFiles {

@@ -18,7 +18,7 @@ mod updates;
 use crate::config::{Config, DefaultSite, KeyPlace, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX};
 use crate::config_reader::{BETWEEN_FILES, ConfigReader, Entry, entries};
 use crate::config_text;
-use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::listen_address::{ListenAddresses, parse_listen_address};
@@ -462,7 +462,7 @@ impl ConfigBuilder<'_, '_> {
         Some(DohPath { path: path.to_owned(), location: self.reader.location(offset) })
     }
 
-    fn read_link_targets(&mut self, entry: Entry<'_, '_>) -> Vec<(PathBuf, Location)> {
+    fn read_link_targets(&mut self, entry: Entry<'_, '_>) -> Vec<(PathBuf, ValueLocation)> {
         const EXAMPLE: &str = "link_targets = [\"/srv/uploads\"]";
         let mut link_targets = Vec::new();
         for (offset, text) in self.reader.strings(entry, EXAMPLE) {
@@ -527,7 +527,7 @@ impl ConfigBuilder<'_, '_> {
     }
 
     /// The path of `entry`, relative to the directory of the file, and its location.
-    fn read_path(&mut self, entry: Entry<'_, '_>, example: &str) -> Option<(PathBuf, Location)> {
+    fn read_path(&mut self, entry: Entry<'_, '_>, example: &str) -> Option<(PathBuf, ValueLocation)> {
         let (offset, text) = self.reader.string(entry, example)?;
         if text.is_empty() {
             self.error(offset, format!("`{}` is empty", entry.key), format!("write {example}"));

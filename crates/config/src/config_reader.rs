@@ -1,6 +1,6 @@
 //! The TOML of the configuration file as values with their positions; collects the problems found in them.
 
-use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::diagnostic::{Diagnostic, Location, Problem, ValueLocation};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -59,9 +59,9 @@ impl<'a> ConfigReader<'a> {
     }
 
     /// The location of `offset`, in bytes from the start of the text.
-    pub(super) fn location(&self, offset: usize) -> Location {
+    pub(super) fn location(&self, offset: usize) -> ValueLocation {
         let (line, column) = self.line_and_column(offset);
-        Location::Position { file: PathBuf::from(self.file(offset).path), line, column }
+        Location::Position { file: PathBuf::from(self.file(offset).path), line, column }.into()
     }
 
     /// The line of `offset`, for a message at `beside`: `on line 7`, or with the file if that is another one.

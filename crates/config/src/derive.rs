@@ -1,6 +1,6 @@
 //! Records that follow the server: which ones are added to the zones for the names of each domain.
 
-use crate::diagnostic::Location;
+use crate::diagnostic::ValueLocation;
 use crate::domain_name::DomainName;
 use crate::mail_policy::MailPolicy;
 use crate::zones::Zone;
@@ -70,7 +70,7 @@ impl DerivedKind {
 }
 
 /// What is derived for a domain.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DerivedRecords {
     /// The domain and its aliases.
     pub names: Vec<DomainName>,
@@ -81,11 +81,11 @@ pub struct DerivedRecords {
     /// Whether the configuration has `derive`; otherwise these are the defaults.
     pub is_explicit: bool,
     /// Where the configuration has `derive`, or the domain.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 /// Records of one name and type that are derived.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DerivedRrset {
     /// The kind.
     pub kind: DerivedKind,
@@ -98,26 +98,8 @@ pub struct DerivedRrset {
     /// Whether the configuration has `derive`.
     pub is_explicit: bool,
     /// Where the configuration has it, or the domain.
-    pub location: Location,
+    pub location: ValueLocation,
 }
-
-/// Equal if the same is derived, wherever the file has it.
-impl PartialEq for DerivedRecords {
-    fn eq(&self, other: &DerivedRecords) -> bool {
-        (&self.names, &self.kinds, &self.mail_policy) == (&other.names, &other.kinds, &other.mail_policy)
-    }
-}
-
-impl Eq for DerivedRecords {}
-
-/// Equal if the same is derived, wherever the file has it.
-impl PartialEq for DerivedRrset {
-    fn eq(&self, other: &DerivedRrset) -> bool {
-        (self.kind, &self.owner, &self.host, self.port) == (other.kind, &other.owner, &other.host, other.port)
-    }
-}
-
-impl Eq for DerivedRrset {}
 
 /// The derived records of each of `zones`, those with a file of their own.
 pub(super) fn derived_rrsets<'z>(

@@ -5,6 +5,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// Diagnostics that one report shows; the rest are only counted.
@@ -86,6 +87,46 @@ impl fmt::Display for Location {
     }
 }
 
+/// Where the configuration has a value. It is for messages, and no part of the value: two are always equal, so that two
+/// configurations are equal if they say the same, whatever lines and comments are between. What is compared with `==`
+/// decides which processes a reload replaces.
+#[derive(Clone, Debug)]
+pub struct ValueLocation(pub Location);
+
+impl PartialEq for ValueLocation {
+    fn eq(&self, _: &ValueLocation) -> bool {
+        true
+    }
+}
+
+impl Eq for ValueLocation {}
+
+impl From<Location> for ValueLocation {
+    fn from(location: Location) -> ValueLocation {
+        ValueLocation(location)
+    }
+}
+
+impl From<ValueLocation> for Location {
+    fn from(location: ValueLocation) -> Location {
+        location.0
+    }
+}
+
+impl fmt::Display for ValueLocation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+impl Deref for ValueLocation {
+    type Target = Location;
+
+    fn deref(&self) -> &Location {
+        &self.0
+    }
+}
+
 /// One message to the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -104,22 +145,26 @@ impl Diagnostic {
     }
 
     /// A problem for which the input is refused.
-    pub fn error(location: Location, problem: Problem) -> Diagnostic {
+    pub fn error(location: impl Into<Location>, problem: Problem) -> Diagnostic {
+        let location = location.into();
         Diagnostic { severity: Severity::Error, location, problem }
     }
 
     /// A problem for which the input is refused without reading the rest of it.
-    pub fn incomplete(location: Location, problem: Problem) -> Diagnostic {
+    pub fn incomplete(location: impl Into<Location>, problem: Problem) -> Diagnostic {
+        let location = location.into();
         Diagnostic { severity: Severity::Incomplete, location, problem }
     }
 
     /// A problem that does not make the input invalid.
-    pub fn warning(location: Location, problem: Problem) -> Diagnostic {
+    pub fn warning(location: impl Into<Location>, problem: Problem) -> Diagnostic {
+        let location = location.into();
         Diagnostic { severity: Severity::Warning, location, problem }
     }
 
     /// What follows from valid input, which needs no change.
-    pub fn note(location: Location, problem: Problem) -> Diagnostic {
+    pub fn note(location: impl Into<Location>, problem: Problem) -> Diagnostic {
+        let location = location.into();
         Diagnostic { severity: Severity::Note, location, problem }
     }
 

@@ -49,7 +49,7 @@ pub fn parse_zone_argument(text: &str) -> Result<Zone, Problem> {
     if file.is_empty() {
         return Err(Problem::new("the zone file is missing", expected));
     }
-    let location = Location::Argument(format!("--zone {text}"));
+    let location = Location::Argument(format!("--zone {text}")).into();
     Ok(Zone { apex: DomainName::parse(name)?, file: PathBuf::from(file), location, origin: ZoneOrigin::Operator })
 }
 
@@ -139,7 +139,7 @@ impl Flags {
 
     fn to_config(&self) -> Config {
         let site = self.directory.clone().map(|document_root| {
-            let location = Location::Argument(document_root.display().to_string());
+            let location = Location::Argument(document_root.display().to_string()).into();
             let files = FileOptions { listing: self.listing, ..FileOptions::default() };
             Site {
                 hosts: Vec::new(),
@@ -149,7 +149,7 @@ impl Flags {
             }
         });
         let certificate = self.certificate.clone().map(|(chain, key)| {
-            let location = Location::Argument(format!("--certificate {}", chain.display()));
+            let location = Location::Argument(format!("--certificate {}", chain.display())).into();
             CertificateFiles { names: Vec::new(), is_automatic: false, chain, key, on_renew: Vec::new(), location }
         });
         let default_site = if site.is_some() { DefaultSite::EveryHost(0) } else { DefaultSite::None };
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     fn zone(name: &str, file: PathBuf) -> Zone {
-        let location = Location::Argument(format!("--zone {name}={}", file.display()));
+        let location = Location::Argument(format!("--zone {name}={}", file.display())).into();
         Zone { apex: DomainName::parse(name).unwrap(), file, location, origin: ZoneOrigin::Operator }
     }
 

@@ -1,6 +1,6 @@
 //! What a site does with some paths besides serving files.
 
-use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use sanderling_site_rules::{Cors, FieldRule, Pattern, Redirect, SecurityHeaders};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub struct PathRules {
     /// Fields of responses, in the order of the file.
     pub fields: Vec<FieldRule>,
     /// Fields that protect visitors, and where the configuration has them.
-    pub security_headers: Option<(SecurityHeaders, Location)>,
+    pub security_headers: Option<(SecurityHeaders, ValueLocation)>,
     /// The other origins that may read responses.
     pub cors: Option<Cors>,
     /// Whether browsers keep files with a hash of their content in their name, and ask for others again.
@@ -36,7 +36,7 @@ pub struct AccessRule {
     /// The networks of those that may not, even if they are in `allow`.
     pub deny: Vec<(IpAddr, u8)>,
     /// Where the configuration has it.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 /// Paths that need a password.
@@ -49,7 +49,7 @@ pub struct AuthRule {
     /// The file with the users, relative to the working directory or absolute.
     pub users_file: PathBuf,
     /// Where the configuration has it.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 /// Only those of the document root.

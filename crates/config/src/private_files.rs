@@ -1,7 +1,7 @@
 //! The files of a configuration that no site should serve.
 
 use crate::config::Config;
-use crate::diagnostic::Location;
+use crate::diagnostic::ValueLocation;
 use crate::request_log::LogTarget;
 use sanderling_log_format::LogKind;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub struct PrivateFile<'c> {
     /// Whether it is a folder.
     pub is_folder: bool,
     /// Where the configuration has it; `None` for the files of the configuration, and for what arguments say.
-    pub location: Option<&'c Location>,
+    pub location: Option<&'c ValueLocation>,
 }
 
 impl Config {

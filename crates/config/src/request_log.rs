@@ -1,6 +1,6 @@
 //! The logs of requests: where their lines go, and what they contain.
 
-use crate::diagnostic::{Diagnostic, Location};
+use crate::diagnostic::{Diagnostic, ValueLocation};
 use crate::paths::check_log_file;
 use sanderling_log_format::{Format, HttpVariable, QueryVariable};
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ pub struct LogOutput {
     /// The file, or what takes its place.
     pub target: LogTarget,
     /// Where the configuration has the target.
-    pub location: Location,
+    pub location: ValueLocation,
     /// When another file is begun; `None` if another program does that.
     pub rotation: Option<Rotation>,
 }

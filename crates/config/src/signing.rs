@@ -1,6 +1,6 @@
 //! Zones that are signed (DNSSEC), and how.
 
-use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use crate::domain_name::DomainName;
 use crate::zones::{Zone, zone_file_name};
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub struct SignedZone {
     /// any more.
     pub is_leaving: bool,
     /// Where the configuration has it.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 impl SignedZone {

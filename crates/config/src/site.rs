@@ -1,6 +1,6 @@
 //! The sites of a configuration, and how their files are served.
 
-use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use crate::domain_name::DomainName;
 use crate::path_rules::PathRules;
 use crate::paths::check_directory;
@@ -17,7 +17,7 @@ pub struct Site {
     /// A directory, relative to the working directory or absolute.
     pub document_root: PathBuf,
     /// Where the configuration has the document root.
-    pub location: Location,
+    pub location: ValueLocation,
     /// How its files are served.
     pub options: SiteOptions,
 }
@@ -29,7 +29,7 @@ pub struct SiteOptions {
     /// the built-in one. The empty extension is that of names without one.
     pub media_types: Vec<(String, String)>,
     /// Directories that symbolic links out of the document root may lead to, each with its place in the configuration.
-    pub link_targets: Vec<(PathBuf, Location)>,
+    pub link_targets: Vec<(PathBuf, ValueLocation)>,
     /// How files are found.
     pub files: FileOptions,
     /// Whether names with a leading dot and backups are served.
@@ -54,7 +54,7 @@ pub struct DohPath {
     /// The path.
     pub path: String,
     /// Where the configuration has it.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 /// Strict-Transport-Security (RFC 6797): browsers use the site with HTTPS only.
@@ -67,7 +67,7 @@ pub struct Hsts {
     /// Whether the host agrees to be in the list that browsers come with.
     pub preload: bool,
     /// Where the configuration has it.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 impl Hsts {

@@ -41,7 +41,9 @@ impl Config {
         if !self.needs_agent() {
             return None;
         }
-        let location = || self.state_location.clone().or_else(|| self.files.first().cloned().map(Location::File));
+        let location = || {
+            self.state_location.clone().map(Location::from).or_else(|| self.files.first().cloned().map(Location::File))
+        };
         let location = location().unwrap_or(Location::Argument("check".to_owned()));
         let Some(path) = self.state_folder(None) else {
             let message =

@@ -1,6 +1,6 @@
 //! Which clients may transfer zones, and the keys that sign the transfers.
 
-use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use crate::domain_name::DomainName;
 use crate::paths::{check_key_mode, read_secret_file};
 use data_encoding::BASE64;
@@ -46,7 +46,7 @@ pub struct TsigKeyFile {
     /// The file, relative to the working directory or absolute.
     pub path: PathBuf,
     /// Where the configuration has it.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 impl TsigKeyFile {

@@ -1,7 +1,7 @@
 //! A zone of the configuration, and a folder of zones: each file whose name has the extension is the zone that the rest
 //! of its name names.
 
-use crate::diagnostic::{Diagnostic, Location, Problem, error_text};
+use crate::diagnostic::{Diagnostic, Location, Problem, ValueLocation, error_text};
 use crate::domain_name::DomainName;
 use crate::folder_pattern;
 use crate::paths::check_zone_file;
@@ -22,7 +22,7 @@ pub struct Zone {
     /// The zone file, relative to the working directory or absolute.
     pub file: PathBuf,
     /// Where the configuration has the file.
-    pub location: Location,
+    pub location: ValueLocation,
     /// Which process or person writes the file.
     pub origin: ZoneOrigin,
 }
@@ -57,7 +57,7 @@ pub struct SecondaryZone {
     /// The servers that it is transferred from. There is one at least.
     pub primaries: Vec<Primary>,
     /// Where the configuration has them.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 /// The folder with transferred zones, below the state folder.
@@ -135,7 +135,7 @@ pub struct ZoneFolder {
     /// What follows the name of the zone in the names of the files, with its dot: `.zone`.
     pub extension: String,
     /// Where the configuration has the folder.
-    pub location: Location,
+    pub location: ValueLocation,
 }
 
 /// The zones of a folder.
@@ -149,7 +149,7 @@ pub struct ZoneListing {
 
 impl ZoneFolder {
     /// The folder of `pattern`, such as `zones/*.zone`, below `base`; `None` if it has another form.
-    pub(super) fn parse(pattern: &str, base: &Path, location: Location) -> Option<ZoneFolder> {
+    pub(super) fn parse(pattern: &str, base: &Path, location: ValueLocation) -> Option<ZoneFolder> {
         let (directory, extension) = folder_pattern::parse(pattern, base)?;
         Some(ZoneFolder { directory, extension, location })
     }
@@ -227,7 +227,7 @@ impl ZoneFolder {
                 }
                 Entry::Vacant(place) => {
                     place.insert(listing.zones.len());
-                    listing.zones.push(Zone { apex, file, location, origin: ZoneOrigin::Operator });
+                    listing.zones.push(Zone { apex, file, location: location.into(), origin: ZoneOrigin::Operator });
                 }
             }
         }
@@ -239,8 +239,8 @@ impl ZoneFolder {
 mod tests {
     use super::*;
 
-    fn location() -> Location {
-        Location::Argument("test".to_owned())
+    fn location() -> ValueLocation {
+        Location::Argument("test".to_owned()).into()
     }
 
     #[test]

@@ -21,7 +21,7 @@ const FDS_PER_PACKET: usize = 32;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
-const NAMES: [(&str, FdKind); 18] = [
+const NAMES: [(&str, FdKind); 19] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
@@ -31,6 +31,7 @@ const NAMES: [(&str, FdKind); 18] = [
     ("shared-keys", FdKind::SharedKeys),
     ("tsig-secrets", FdKind::TsigSecrets),
     ("derived-records", FdKind::DerivedRecords),
+    ("challenges", FdKind::Challenges),
     ("access-log", FdKind::Log(LogKind::Access)),
     ("query-log", FdKind::Log(LogKind::Queries)),
     ("dnstap", FdKind::Log(LogKind::Dnstap)),

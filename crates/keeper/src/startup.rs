@@ -4,7 +4,7 @@ use crate::main_loop::MainLoop;
 use crate::zone_keys::KeyFolder;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log_error, log_warning};
-use sanderling_config::{ConfigSource, Exit, SignedZone, ZONE_KEYS, lookup_user};
+use sanderling_config::{ConfigSource, Exit, KeeperConfig, SignedZone, ZONE_KEYS, lookup_user};
 use sanderling_ipc::handover::{self, Descriptors};
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Connection};
 use sanderling_os::sandbox::{self, Landlock, Layer};
@@ -40,6 +40,7 @@ fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
     let supervisor = Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?;
     let text = memfd::read(configuration.ok_or_else(missing)?, CONFIGURATION_BYTES_MAX)?;
     let config = source.parse(&text).map_err(|_| io::Error::other("the configuration has errors"))?;
+    let config = KeeperConfig::from(&config);
     let user = lookup_user(&config)
         .map_err(|diagnostics| io::Error::other(diagnostics.first().map_or(String::new(), ToString::to_string)))?;
     sandbox::drop_privileges(user.as_ref(), sandbox::CoreDumps::Forbidden)?;

@@ -158,7 +158,7 @@ impl FolderZone {
         let zone = Zone {
             apex: name.clone(),
             file: new.path.clone(),
-            location: Location::Argument(source.display().to_string()),
+            location: Location::Argument(source.display().to_string()).into(),
             origin: ZoneOrigin::Operator,
         };
         let (mut diagnostics, is_good) = match sanderling_server_process::check_zone(config, &zone) {

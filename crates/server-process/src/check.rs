@@ -157,7 +157,8 @@ fn load(
     let (mut name, mut switch_problem) = (None, None);
     if let Some(user) = user {
         let account = config.user_and_group.as_ref();
-        let location = account.map_or(Location::Argument("check".to_owned()), |account| account.user_location.clone());
+        let location =
+            account.map_or(Location::Argument("check".to_owned()), |account| account.user_location.clone().into());
         if effective_uid() == 0 {
             user.switch().map_err(|error| {
                 let message = format!("cannot switch to the user `{}`: {}", user.name, error_text(&error));

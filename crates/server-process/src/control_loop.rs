@@ -28,9 +28,10 @@ use crate::transfers::notify_policy;
 use crate::zone_updates::update_policy;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{log, log_error, log_warning, report};
+use sanderling_config::log_limit::VersionLog;
 use sanderling_config::{Config, ConfigSource, LogKind};
 use sanderling_dns::ZoneMap;
-use sanderling_ipc::agent::{AgentReport, challenges_from_memfd};
+use sanderling_ipc::agent::{AgentReport, Challenge, challenges_from_memfd, served_zones_from_memfd};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::handover::Descriptors;
@@ -41,18 +42,20 @@ use sanderling_ipc::{
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{DrainMode, OutgoingTransfers, Server, SocketSet};
+use sanderling_server::{DrainMode, OutgoingTransfers, Server, Snapshot, SocketSet};
 use served_zones::NotifyForwarding;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use updates::UpdateQueue;
 
 /// Unsent events above which heartbeats and text are dropped.
 const UNSENT_EVENTS_MAX: usize = 4_096;
+/// Time between two looks whether clients are still connected, when the process drains.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// Diagnostics that are sent to the client that has requested a reload; standard error has its own limit.
 const DIAGNOSTICS_SENT_MAX: usize = 100;
 
@@ -118,8 +121,8 @@ pub(crate) struct ControlLoop<'s> {
     loads_one: bool,
     /// Each thread that answers about zones has a reference.
     answers: Arc<()>,
-    /// Whether a command to stop or drain has arrived.
-    is_stopping: bool,
+    /// Which command to end has arrived, if one has.
+    ordered_end: Option<DrainMode>,
     next_heartbeat: Instant,
     /// The last wait for events has failed.
     has_wait_failed: bool,
@@ -128,6 +131,7 @@ pub(crate) struct ControlLoop<'s> {
     /// The errors of the logs of requests, as logged.
     lost_lines: [LostLines; LogKind::ALL.len()],
     limit_log: LimitLog,
+    version_log: VersionLog,
     heap_trim: HeapTrim,
     started_at: SystemTime,
     /// What the agent reports of what is not as it should be.
@@ -147,6 +151,43 @@ enum Finished {
     Merged(Box<updates::MergedZone>),
 }
 
+/// What clients are answered from besides the snapshot: the zones without the challenges, and these.
+pub(crate) struct Answered {
+    zones: Arc<ZoneMap>,
+    challenges: ActiveChallenges,
+}
+
+impl Answered {
+    /// That of `snapshot`, which gets the challenges.
+    pub(crate) fn new(challenges: Vec<Challenge>, config: &Config, snapshot: &mut Snapshot) -> Answered {
+        let challenges = ActiveChallenges::new(challenges, config);
+        let zones = Arc::clone(&snapshot.zones);
+        snapshot.zones = challenges.overlay(&zones, config);
+        snapshot.challenges = challenges.tokens();
+        Answered { zones, challenges }
+    }
+}
+
+/// What the threads that serve put in for the control thread. It exists before them: what they answer from has its
+/// policies from the first query on.
+pub(crate) struct Inboxes {
+    wakeup: Arc<EventFd>,
+    notifies: NotifyForwarding,
+    updates: UpdateQueue,
+}
+
+impl Inboxes {
+    /// Those of a server of `snapshot`, whose clients put in what the configuration allows.
+    pub(crate) fn open(config: &Config, snapshot: &mut Snapshot) -> io::Result<Inboxes> {
+        let wakeup = Arc::new(EventFd::new()?);
+        let notifies = NotifyForwarding::new(Arc::clone(&wakeup));
+        let updates = UpdateQueue::new(Arc::clone(&wakeup), &config.limits);
+        snapshot.notify = notify_policy(config, notifies.inbox());
+        snapshot.updates = update_policy(config, updates.inbox());
+        Ok(Inboxes { wakeup, notifies, updates })
+    }
+}
+
 /// The result of loading a configuration.
 struct LoadResult {
     loader: Loader,
@@ -159,15 +200,18 @@ impl<'s> ControlLoop<'s> {
         server: &'s Server,
         socket_sets: &'s [SocketSet],
         state: ProcessState,
-    ) -> io::Result<ControlLoop<'s>> {
-        let load_finished = Arc::new(EventFd::new()?);
-        Ok(ControlLoop {
-            zones: server.zones(),
-            challenges: ActiveChallenges::default(),
+        answered: Answered,
+        inboxes: Inboxes,
+    ) -> ControlLoop<'s> {
+        let Inboxes { wakeup: load_finished, notifies, updates } = inboxes;
+        let Answered { zones, challenges } = answered;
+        ControlLoop {
+            zones,
+            challenges,
             server,
             site_watcher: SiteWatcher::new(&state.config.limits, Arc::clone(&load_finished)),
-            notifies: NotifyForwarding::new(Arc::clone(&load_finished)),
-            updates: UpdateQueue::new(Arc::clone(&load_finished), &state.config.limits),
+            notifies,
+            updates,
             socket_sets,
             state,
             results: mpsc::channel(),
@@ -175,17 +219,18 @@ impl<'s> ControlLoop<'s> {
             waiting: VecDeque::new(),
             loads_one: false,
             answers: Arc::default(),
-            is_stopping: false,
+            ordered_end: None,
             next_heartbeat: Instant::now(),
             has_wait_failed: false,
             logged_disk_wait: None,
             lost_lines: LogKind::ALL.map(LostLines::new),
             limit_log: LimitLog::default(),
+            version_log: VersionLog::default(),
             heap_trim: HeapTrim::default(),
             started_at: SystemTime::now(),
             agent_problems: AgentProblems::default(),
             reload_count: 0,
-        })
+        }
     }
 
     /// Runs until the server drains; the connections to the supervisor and to the client that has stopped the process.
@@ -201,18 +246,14 @@ impl<'s> ControlLoop<'s> {
         self.keep_zones(unsent_zones);
         self.keep_certificates();
         self.watch_sites();
-        let notify = notify_policy(&self.state.config, self.notifies.inbox());
-        let updates = update_policy(&self.state.config, self.updates.inbox());
-        self.server.update_snapshot(|snapshot| (snapshot.notify, snapshot.updates) = (notify, updates));
         let updates = std::mem::take(&mut self.state.unsent_updates);
         self.report_updates(&updates);
         self.report_zones();
         self.report_certificates();
         self.run_until_drain(signals);
-        self.end_updates();
         // A command to drain may have arrived: afterwards the supervisor shuts down listeners.
         self.handle_commands();
-        if !self.is_stopping {
+        if self.ordered_end.is_none() {
             let is_listening =
                 self.socket_sets.iter().all(SocketSet::is_listening) && self.state.metrics_listener.is_listening();
             if !is_listening {
@@ -223,7 +264,29 @@ impl<'s> ControlLoop<'s> {
             log_error("this server process has failed; it finishes requests in progress and exits");
             self.send(Event::Failed);
         }
+        self.run_until_updates_are_answered(signals);
+        self.end_updates();
         [self.state.supervisor, self.state.stop_client]
+    }
+
+    /// Goes on with dynamic updates until the last one is answered. Those of a process that is replaced are not to fail
+    /// for that. Each has a time limit of its own. A client that is connected may still send one.
+    fn run_until_updates_are_answered(&mut self, signals: &Signals) {
+        while self.ordered_end != Some(DrainMode::Stopping) && self.may_have_updates() {
+            self.wait_and_log_error(signals);
+            self.handle_signals(signals);
+            self.handle_commands();
+            self.handle_loaded();
+            self.handle_updates();
+            self.flush();
+        }
+    }
+
+    fn may_have_updates(&self) -> bool {
+        let is_replaced = self.ordered_end == Some(DrainMode::Replaced);
+        let has_clients = || self.server.status().threads.iter().any(|thread| thread.dns_open_count() > 0);
+        self.updates.inbox().unanswered_count() > 0
+            || is_replaced && !self.state.config.zone_updates.is_empty() && has_clients()
     }
 
     fn run_until_drain(&mut self, signals: &Signals) {
@@ -257,7 +320,8 @@ impl<'s> ControlLoop<'s> {
 
     fn wait(&self, signals: &Signals) -> io::Result<()> {
         let mut sources = vec![signals.as_fd(), self.load_finished.as_fd()];
-        let mut deadline = self.next_heartbeat;
+        let mut deadline =
+            if self.server.is_draining() { Instant::now() + DRAIN_INTERVAL } else { self.next_heartbeat };
         if let Some(supervisor) = &self.state.supervisor {
             sources.push(supervisor.as_fd());
             if supervisor.unsent_count() > 0 {
@@ -355,6 +419,14 @@ impl<'s> ControlLoop<'s> {
                 self.store_updates_again();
             }
             Command::UpdatesStored(outcome) => self.on_updates_stored(&outcome),
+            Command::ZoneServed(zone) => self.on_served_by_next(&[zone]),
+            Command::ZonesServed => {
+                let zones = descriptors.into_iter().next().map(|(_, zones)| served_zones_from_memfd(zones));
+                match zones.unwrap_or_else(|| Err(io::Error::other("none came with the command"))) {
+                    Ok(served) => self.on_served_by_next(&served.zones),
+                    Err(error) => log_error(&format!("cannot read which zones are served: {}", error_text(&error))),
+                }
+            }
             Command::UpdateLogs => {
                 let mut received = Descriptors::default();
                 received.extend(descriptors);
@@ -367,8 +439,9 @@ impl<'s> ControlLoop<'s> {
             }
             Command::Supervision(supervision) => self.take_supervision(supervision, descriptors),
             Command::Drain => {
-                self.is_stopping = true;
+                self.ordered_end = Some(DrainMode::Replaced);
                 self.server.drain(DrainMode::Replaced);
+                self.waiting.retain(|(command, _)| !matches!(command, Command::Zone(_)));
                 self.send(Event::AcceptLeft);
             }
             Command::Stop => self.stop(),
@@ -376,11 +449,9 @@ impl<'s> ControlLoop<'s> {
             | Command::Reopen
             | Command::HandOver
             | Command::ChallengesServed { .. }
-            | Command::ZonesServed
             | Command::StoreJournals
             | Command::StoreUpdates(_)
             | Command::CertificatesServed
-            | Command::ZoneServed(_)
             | Command::HoldKeys { .. }
             | Command::RetainKeys
             | Command::ServeKeys
@@ -418,7 +489,7 @@ impl<'s> ControlLoop<'s> {
     }
 
     fn stop(&mut self) {
-        self.is_stopping = true;
+        self.ordered_end = Some(DrainMode::Stopping);
         self.server.drain(DrainMode::Stopping);
         // From now on clients are to be refused. The supervisor knows which sockets belong to a service manager.
         if self.state.supervisor.is_some() {
@@ -484,6 +555,7 @@ impl<'s> ControlLoop<'s> {
         let is_dry_run = self.state.config.dns_rate_limit.dry_run;
         let lines = self.limit_log.lines(now, is_dry_run, |counter| status.sum(counter));
         lines.iter().for_each(|line| log_warning(line));
+        self.version_log.take_due(now).iter().for_each(|line| log(line));
         if self.heap_trim.is_due(status.buffers_bytes) {
             sanderling_os::heap::trim();
         }

@@ -24,11 +24,11 @@ pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic>
             others => format!(" and {others} other secrets beside it"),
         };
         let secret = format!("the {} `{}`{others}", first.kind, first.path.display());
-        Some(warning(first.location?.clone(), &secret, REMEDY))
+        Some(warning(first.location?.clone().into(), &secret, REMEDY))
     };
     let mut warnings: Vec<Diagnostic> = by_folder.into_values().filter_map(of_folder).collect();
     if let Some(state) = state.filter(|state| config.uses_state_folder() && fs::read_dir(state).is_ok()) {
-        let location = config.state_location.clone().unwrap_or(Location::File(state.to_owned()));
+        let location = config.state_location.clone().map_or_else(|| Location::File(state.to_owned()), Location::from);
         let secret = format!("the state folder `{}` with all private keys", state.display());
         let remedy = "set `state` to a folder that is not below one with zones, sites or files of users";
         warnings.push(warning(location, &secret, remedy));

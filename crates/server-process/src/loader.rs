@@ -348,7 +348,7 @@ impl Loader {
     fn member_zone(&self, apex: &DomainName) -> ZoneConfig {
         let location = Location::File(self.state_path().join(CATALOG_MEMBERS));
         let file = self.state_path().join(stored_zone_file(apex));
-        ZoneConfig { apex: apex.clone(), file, location, origin: ZoneOrigin::Primaries }
+        ZoneConfig { apex: apex.clone(), file, location: location.into(), origin: ZoneOrigin::Primaries }
     }
 
     fn state_path(&self) -> &Path {
@@ -477,7 +477,7 @@ impl Loader {
             .filter(|(apex, _)| own_zones.iter().all(|own| own.apex != *apex))
             .map(|(apex, file)| {
                 let (location, origin) = (Location::File(file.clone()), ZoneOrigin::Operator);
-                ZoneConfig { apex, location, file, origin }
+                ZoneConfig { apex, location: location.into(), file, origin }
             })
             .collect();
         zones.sort_by(|one, other| one.apex.cmp(&other.apex));

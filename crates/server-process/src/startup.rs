@@ -3,7 +3,7 @@
 use crate::access;
 use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
 use crate::client_policy::set_client_policies;
-use crate::control_loop::{ControlLoop, ProcessState};
+use crate::control_loop::{Answered, ControlLoop, Inboxes, ProcessState};
 use crate::exposed_secrets;
 use crate::kept_zones::KeptZones;
 use crate::loader::{Loaded, Loader};
@@ -22,6 +22,7 @@ use sanderling_config::{
     ConfigSource, DomainName, Exit, JOURNALS, LogKind, SIGNED_ZONES, TRANSFERRED_ZONES, UPDATES, lookup_user,
     processor_count,
 };
+use sanderling_ipc::agent::{Challenge, challenges_from_memfd};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::handover;
@@ -99,6 +100,8 @@ struct Inherited {
     secrets: SecretDescriptors,
     /// What the agent has derived for zones.
     derived: Arc<DerivedSet>,
+    /// What certificate authorities look for.
+    challenges: Vec<Challenge>,
     /// Where the lines of logs go.
     log_targets: Vec<(LogKind, OwnedFd)>,
     control: Option<ControlSocket>,
@@ -111,6 +114,8 @@ struct Inherited {
 struct Prepared {
     state: ProcessState,
     snapshot: Snapshot,
+    answered: Answered,
+    inboxes: Inboxes,
     https_port: Option<u16>,
     socket_sets: Vec<SocketSet>,
     signals: Signals,
@@ -125,6 +130,11 @@ impl Inherited {
             derived
                 .inspect_err(|error| log_error(&format!("cannot read the derived records: {}", error_text(error))))
                 .ok()
+        });
+        let challenges = inherited.challenges.take().map(challenges_from_memfd).unwrap_or_else(|| Ok(Vec::new()));
+        let challenges = challenges.unwrap_or_else(|error| {
+            log_error(&format!("cannot answer certificate authorities: {}", error_text(&error)));
+            Vec::new()
         });
         let (configuration, log_targets) = (inherited.configuration.take(), std::mem::take(&mut inherited.logs));
         let [zones, connections] = [&mut inherited.zones, &mut inherited.connections].map(std::mem::take);
@@ -143,6 +153,7 @@ impl Inherited {
             kept_zones: zones.into_iter().map(Arc::new).collect(),
             secrets: SecretDescriptors { kept, ..SecretDescriptors::from(inherited) },
             derived: Arc::new(derived.unwrap_or_default()),
+            challenges,
             log_targets,
             control,
             https_port,
@@ -205,6 +216,8 @@ impl Inherited {
         snapshot.transfers = transfer_policy(&config, &outgoing_transfers);
         set_client_policies(&config, &mut snapshot);
         snapshot.mail_policies = mail_policies(&config, &snapshot.zones);
+        let inboxes = Inboxes::open(&config, &mut snapshot)?;
+        let answered = Answered::new(std::mem::take(&mut self.challenges), &config, &mut snapshot);
         if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
             return Err(self.fail(io::Error::other("there are no random numbers for TLS")));
         }
@@ -236,7 +249,6 @@ impl Inherited {
             log_targets,
             ..
         } = self;
-        let metrics_listener = MetricsListener::new(self.metrics_listeners);
         let state = ProcessState {
             source,
             config: Arc::new(config),
@@ -256,13 +268,13 @@ impl Inherited {
             supervisor: Some(supervisor),
             control,
             stop_client: None,
-            metrics_listener,
+            metrics_listener: MetricsListener::new(self.metrics_listeners),
             supervision: Supervision::default(),
             sandbox,
             exposed_secrets,
             own_pidfd,
         };
-        Ok(Prepared { state, snapshot, https_port, socket_sets, signals })
+        Ok(Prepared { state, snapshot, answered, inboxes, https_port, socket_sets, signals })
     }
 
     /// Reports errors of the configuration to the supervisor, for the client that has requested the reload.
@@ -288,7 +300,7 @@ impl Inherited {
 
 impl Prepared {
     fn serve(self) -> io::Result<()> {
-        let Prepared { mut state, snapshot, https_port, socket_sets, signals } = self;
+        let Prepared { mut state, snapshot, answered, inboxes, https_port, socket_sets, signals } = self;
         let (limits, worker_count) = (&state.config.limits, state.config.worker_count);
         log::set_queue_limit(limits.log_queue_bytes_max);
         log::start_writer()?;
@@ -303,11 +315,8 @@ impl Prepared {
         }
         let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
         request_logs::set_targets(&server, &state.config, std::mem::take(&mut state.log_targets));
-        let control = |server: &Server| {
-            ControlLoop::new(server, &socket_sets, state).map(|control_loop| control_loop.run(&signals))
-        };
-        server.run_and_report(&socket_sets, worker_count, control, |ended| {
-            let [supervisor, stop_client] = ended?;
+        let control = |server: &Server| ControlLoop::new(server, &socket_sets, state, answered, inboxes).run(&signals);
+        server.run_and_report(&socket_sets, worker_count, control, |[supervisor, stop_client]| {
             let cut_off_count = server.status().sum(Counter::CutOff);
             if cut_off_count > 0 {
                 log_warning(&format!("responses cut off after `drain_timeout`: {cut_off_count}"));

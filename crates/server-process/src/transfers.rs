@@ -105,7 +105,7 @@ mod tests {
             name: DomainName::parse(name).unwrap(),
             algorithm: Algorithm::HmacSha256,
             path: "key".into(),
-            location: Location::Argument("test".to_owned()),
+            location: Location::Argument("test".to_owned()).into(),
         };
         let config = Config { tsig_keys: vec![key("a"), key("b")], ..Config::default() };
         let secret = || -> TsigSecret { Ok(b"secret".to_vec().into()) };

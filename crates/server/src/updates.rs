@@ -38,6 +38,8 @@ struct Waiting {
     updates: VecDeque<ReceivedUpdate>,
     /// Those that wait, and those that were answered.
     received: ReceivedUpdates,
+    /// How many were put in and not answered yet: those that wait, and those that were taken.
+    unanswered_count: usize,
     /// The control thread takes no more.
     is_closed: bool,
 }
@@ -98,15 +100,22 @@ impl UpdateInbox {
     /// of the last updates, at most `signatures_max`.
     pub fn new(wakeup: Arc<EventFd>, count_max: usize, signatures_max: usize) -> UpdateInbox {
         let received = ReceivedUpdates::new(signatures_max);
-        let waiting = Mutex::new(Waiting { updates: VecDeque::new(), received, is_closed: false });
+        let waiting = Mutex::new(Waiting { updates: VecDeque::new(), received, unanswered_count: 0, is_closed: false });
         UpdateInbox { waiting, wakeup, count_max }
     }
 
     /// Notes how an update that was taken is answered.
     pub fn note_answer(&self, update: &ReceivedUpdate, result: UpdateResult) {
+        let mut waiting = self.lock();
+        waiting.unanswered_count = waiting.unanswered_count.saturating_sub(1);
         if let Some(signature) = update.message.signature() {
-            self.lock().received.answer(&signature, result);
+            waiting.received.answer(&signature, result);
         }
+    }
+
+    /// How many were put in and not answered yet.
+    pub fn unanswered_count(&self) -> usize {
+        self.lock().unanswered_count
     }
 
     /// When the update that waits for longest has come.
@@ -163,6 +172,7 @@ impl UpdateInbox {
         }
         let was_empty = waiting.updates.is_empty();
         waiting.updates.push_back(update);
+        waiting.unanswered_count += 1;
         drop(waiting);
         if was_empty {
             // Without a wakeup, the control thread finds it at its next heartbeat.

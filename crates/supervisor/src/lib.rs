@@ -8,6 +8,7 @@
 mod supervisor;
 mod process;
 mod start_states;
+mod started_with;
 mod phase;
 mod program;
 mod backoff;

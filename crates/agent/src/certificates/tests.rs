@@ -283,7 +283,7 @@ fn failures_are_forgotten_if_what_they_depended_on_was_corrected() {
         chain: std::path::PathBuf::new(),
         key: std::path::PathBuf::new(),
         on_renew: Vec::new(),
-        location: sanderling_config::diagnostic::Location::Argument("test".to_owned()),
+        location: sanderling_config::diagnostic::Location::Argument("test".to_owned()).into(),
     };
     let load = |basis: &str| ManagedCertificate::load(&configured, 3_600, basis.to_owned(), &state);
     let mut certificate = load("wrong");

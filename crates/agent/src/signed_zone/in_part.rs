@@ -62,7 +62,8 @@ impl SigningTask {
             };
             let result = stored.unwrap_or_else(|problem| {
                 let (NotStored::Refused(text) | NotStored::WriteFailed(text)) = &problem;
-                self.update_errors.log(&format!("zone {zone}: a dynamic update gets SERVFAIL: {text}"));
+                self.update_errors
+                    .error(zone.as_str(), &format!("zone {zone}: a dynamic update gets SERVFAIL: {text}"));
                 if let NotStored::WriteFailed(text) = problem {
                     self.restored = Restored::Keys;
                     self.problem = Some(NOT_STORED.to_owned() + &text);
@@ -133,7 +134,7 @@ impl SigningTask {
         updates.stored = content.last_chunk().copied();
         let changes = RecordChanges { removed: removed.finish(), added: added.finish() };
         let keys = self.keys.in_use();
-        let (zone, files, before) = (self.zone.clone(), self.files(), signed.stored.serial);
+        let (zone, files) = (self.zone.clone(), self.files());
         let (keeper, state) = (Arc::clone(&self.context.keeper), Arc::clone(&self.context.state));
         let sign = move || {
             let parameters = parameters(&zone.signing);
@@ -155,10 +156,6 @@ impl SigningTask {
                 if let Some(unsigned) = &mut self.unsigned {
                     (unsigned.records, unsigned.updates) = (None, Some(updates));
                 }
-                log(&format!(
-                    "zone {}: serial {before} -> {serial} by a dynamic update, {} new signatures",
-                    self.zone.apex, done.made_count
-                ));
                 self.changes.append(&mut done.changes);
                 self.hand_over_again();
                 if let Err(problem) = self.keys.on_signed(serial, ttls).await {

@@ -2,7 +2,7 @@
 
 use super::ConfigBuilder;
 use crate::config_reader::{Entry, entries};
-use crate::diagnostic::{Diagnostic, Location, Problem};
+use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use crate::path_rules::{AccessRule, AuthRule, PathRules};
 use crate::site::SiteOptions;
 use sanderling_site_rules::{
@@ -149,7 +149,7 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    fn read_security_headers(&mut self, entry: Entry<'_, '_>) -> Option<(SecurityHeaders, Location)> {
+    fn read_security_headers(&mut self, entry: Entry<'_, '_>) -> Option<(SecurityHeaders, ValueLocation)> {
         const EXAMPLE: &str = "security_headers = \"basic\"";
         let (offset, name) = self.reader.string(entry, EXAMPLE)?;
         let Some(set) = SecurityHeaders::from_name(name) else {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::processor_count;
+use crate::diagnostic::Location;
 use crate::limits::{LIMITS, Limits, UNLIMITED};
 
 /// A directory with a site in `public`, a zone in `a.zone` and nothing else.

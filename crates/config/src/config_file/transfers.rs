@@ -332,7 +332,7 @@ mod tests {
     fn secret_is_one_line_of_base64() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("k");
-        let location = crate::diagnostic::Location::Argument("test".to_owned());
+        let location = crate::diagnostic::Location::Argument("test".to_owned()).into();
         let name = DomainName::parse("k").unwrap();
         let key = TsigKeyFile { name, algorithm: TsigAlgorithm::HmacSha256, path: path.clone(), location };
         let read = |content: &str| {

@@ -1,5 +1,7 @@
 //! Dynamic updates by nsupdate: what is acknowledged is there afterwards, whichever process is killed.
 
+mod replaced;
+
 use super::name_servers::{Peer, Program, SECRET, records};
 use sanderling_testkit::dns::{Question, Reply, TXT};
 use sanderling_testkit::{

@@ -3,7 +3,7 @@
 use super::{ControlLoop, Finished};
 use crate::loader::{Loader, OneZone};
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{log, log_error, report};
+use sanderling_config::log::{log_error, report};
 use sanderling_ipc::derived::{DerivedSet, served_certificates_to_memfd};
 use sanderling_ipc::{Event, FdKind, Message};
 use std::os::fd::OwnedFd;
@@ -60,15 +60,17 @@ impl ControlLoop<'_> {
         let DerivedResult { loader, zones } = result;
         self.state.loader = Some(loader);
         self.loads_one = false;
-        for OneZone { entry, state, errors, warnings, kept, journals, updates, .. } in zones {
+        for OneZone { entry, state, before, errors, warnings, kept, journals, updates, .. } in zones {
             self.keep_zones(kept);
             self.report_journals(&journals);
             self.report_updates(&updates);
             [&errors, &warnings].into_iter().for_each(|diagnostics| report(diagnostics));
+            let serial_before = before.as_ref().and_then(|before| before.serial);
             if errors.is_empty()
-                && let Some(serial) = state.serial
+                && let Some(serial) = state.serial.filter(|_| state.serial != serial_before)
             {
-                log(&format!("zone {}: other derived records or dynamic updates, serial {serial}", state.name));
+                let text = format!("zone {}: other derived records or dynamic updates, serial {serial}", state.name);
+                self.log_version(&state, before.as_deref(), &text);
             }
             self.put_into_service(entry, &state);
         }

@@ -1,5 +1,6 @@
 //! Tells the agent, through the supervisor, which versions of zones are served: those that are signed, or have primary
-//! or secondary servers, or may have `ALIAS`, and which primaries have sent NOTIFY.
+//! or secondary servers, or may have `ALIAS` or be updated, and which primaries have sent NOTIFY. A process that this one
+//! has replaced is told as well: it answers dynamic updates when this one serves them.
 
 use super::ControlLoop;
 use crate::load_status::ZoneState;
@@ -10,6 +11,7 @@ use sanderling_ipc::agent::{ServedZone, ServedZones, ZoneNotify, journals_to_mem
 use sanderling_ipc::{Event, FdKind, Message};
 use sanderling_os::event_fd::EventFd;
 use sanderling_server::{NotifyInbox, ReceivedNotify};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -62,7 +64,9 @@ impl ControlLoop<'_> {
         }
         let transfers = config.transfers_by_zone();
         let load_status = &self.state.load_status;
-        let zones = load_status.zones.iter().filter_map(|zone| served_zone(zone, &config, &transfers)).collect();
+        let updated: HashSet<&DomainName> = config.zone_updates.iter().map(|(apex, _)| apex).collect();
+        let served = |zone: &Arc<ZoneState>| served_zone(zone, &config, &transfers, |apex| updated.contains(apex));
+        let zones = load_status.zones.iter().filter_map(served).collect();
         let is_complete = load_status.folder.as_ref().is_none_or(|folder| folder.is_listed);
         match served_zones_to_memfd(&ServedZones { zones, is_complete }) {
             Ok(file) => {
@@ -104,14 +108,20 @@ impl ControlLoop<'_> {
             return self.report_zones();
         }
         let config = &self.state.config;
-        if let Some(served) = served_zone(zone, config, &config.transfers_by_zone()) {
+        let may_be_updated = |name: &DomainName| config.zone_updates.iter().any(|(apex, _)| apex == name);
+        if let Some(served) = served_zone(zone, config, &config.transfers_by_zone(), may_be_updated) {
             self.send(Event::ZoneServed(served));
         }
     }
 }
 
 /// `None` if the agent is not concerned.
-fn served_zone(zone: &ZoneState, config: &Config, transfers: &TransfersByZone<'_>) -> Option<ServedZone> {
+fn served_zone(
+    zone: &ZoneState,
+    config: &Config,
+    transfers: &TransfersByZone<'_>,
+    may_be_updated: impl Fn(&DomainName) -> bool,
+) -> Option<ServedZone> {
     let name = DomainName::parse(&zone.name).ok()?;
     let is_of_operator = !zone.origin.is_agent();
     // A catalog must not bring a zone of the operator.
@@ -119,6 +129,7 @@ fn served_zone(zone: &ZoneState, config: &Config, transfers: &TransfersByZone<'_
         || config.signed_zone(&name).is_some()
         || config.consumes_catalogs()
         || config.resolves_aliases()
+        || may_be_updated(&name)
         || !transfers.of(&name).secondaries.is_empty()
         || config.catalogs.iter().any(|catalog| catalog.lists(transfers.of(&name)));
     let alias_targets = zone.added.alias_targets();

@@ -7,18 +7,19 @@
 
 use super::{ControlLoop, Finished};
 use crate::load_status::ZoneState;
-use crate::loader::{ChangedUpdates, DeniedChange, Loader, UpdatedVersion, UpdatedZone};
+use crate::loader::{ChangedUpdates, DeniedChange, Loader, Reloaded, UpdatedVersion, UpdatedZone};
 use sanderling_config::diagnostic::error_text;
-use sanderling_config::log::{log_error, log_warning};
+use sanderling_config::log::log_error;
+use sanderling_config::log_limit::LimitedLog;
 use sanderling_config::{DomainName, Limits};
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult};
 use sanderling_dns::{Name, Zone, ZoneEntry, ZoneLimits, is_later};
-use sanderling_ipc::agent::{StoreResult, UpdatesId, UpdatesOutcome, UpdatesToStore, updates_to_memfd};
+use sanderling_ipc::agent::{ServedZone, StoreResult, UpdatesId, UpdatesOutcome, UpdatesToStore, updates_to_memfd};
 use sanderling_ipc::{Event, FdKind, Message};
 use sanderling_os::event_fd::EventFd;
-use sanderling_server::{ReceivedUpdate, UpdateInbox};
+use sanderling_server::{DrainMode, ReceivedUpdate, UpdateInbox};
 use sanderling_zone_files::StoreRequest;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
@@ -26,8 +27,6 @@ use std::time::{Duration, Instant};
 
 /// Updates that are applied together.
 const GROUP_MAX: usize = 256;
-/// Time between two messages about updates that fail, or that are refused.
-const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Time after the last update of a zone until its version is built as a whole.
 const MERGE_AFTER: Duration = Duration::from_secs(60);
 /// The same after the first update, of a zone whose updates go on.
@@ -42,34 +41,18 @@ pub(super) struct UpdateQueue {
     /// Zones of which something else is stored than what is served: another process has stored updates, or the agent
     /// was late.
     outdated: BTreeSet<DomainName>,
-    /// Versions that the agent has signed and stored, and hands over next.
-    signed: Vec<SignedUpdates>,
+    /// Those of versions that are stored and not in service yet.
+    awaited: Vec<AwaitedUpdates>,
+    /// The serials that the process serves which has replaced this one.
+    served_by_next: HashMap<String, Option<u32>>,
     /// The number of the last version that was not stored in time.
     given_up: u64,
     timeout: Duration,
-    failures: RareLog,
-    refusals: RareLog,
+    failures: LimitedLog,
+    refusals: LimitedLog,
     /// Zones that have changed since they were built as a whole.
     changed: BTreeMap<DomainName, ChangeTimes>,
     merge: Merge,
-}
-
-/// Messages that clients cause, of which only some are logged.
-#[derive(Default)]
-struct RareLog {
-    /// When the next one is logged at the earliest.
-    next_at: Option<Instant>,
-}
-
-impl RareLog {
-    /// Logs a message, unless another one was logged shortly before.
-    fn log(&mut self, message: &str) {
-        let now = Instant::now();
-        if self.next_at.is_none_or(|at| at <= now) {
-            self.next_at = Some(now + LOG_INTERVAL);
-            log_warning(message);
-        }
-    }
 }
 
 /// When the first and the last updates of a zone were made.
@@ -96,18 +79,23 @@ pub(super) struct BuiltVersion {
     merged: Option<Zone>,
 }
 
-/// Updates whose version the agent hands over.
-struct SignedUpdates {
+/// Updates that wait for a version which is stored and not in service yet: the agent, which has signed it, hands it
+/// over, or another process serves in place of this one.
+struct AwaitedUpdates {
     apex: DomainName,
-    /// The serial of the version; `None` if another one is to come before, and the updates are applied to that.
-    serial: Option<u32>,
+    /// The serial of the version.
+    serial: u32,
+    /// Whether it has the updates. Otherwise they are applied to it.
+    has_updates: bool,
     updates: Vec<(ReceivedUpdate, UpdateResult)>,
     deadline: Instant,
 }
 
-/// A version that the agent is to store. The loader is here, so that nothing else is loaded.
+/// A version that the agent is to store.
 struct Storing {
-    loader: Loader,
+    /// Here, so that nothing else is loaded; `None` of a version that the agent signs, which hands over others
+    /// meanwhile.
+    loader: Option<Loader>,
     apex: DomainName,
     version: UpdatedVersion,
     updates: Vec<(ReceivedUpdate, UpdateResult)>,
@@ -141,11 +129,12 @@ impl UpdateQueue {
             storing: None,
             last_number: 0,
             outdated: BTreeSet::new(),
-            signed: Vec::new(),
+            awaited: Vec::new(),
+            served_by_next: HashMap::new(),
             given_up: 0,
             timeout,
-            failures: RareLog::default(),
-            refusals: RareLog::default(),
+            failures: LimitedLog::default(),
+            refusals: LimitedLog::default(),
             changed: BTreeMap::new(),
             merge: Merge::None,
         }
@@ -158,8 +147,8 @@ impl UpdateQueue {
     /// When the next update is answered although it is not stored.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let oldest = self.inbox.oldest().map(|since| since + self.timeout);
-        let signed = self.signed.iter().map(|signed| signed.deadline);
-        self.storing.as_ref().map(|storing| storing.deadline).into_iter().chain(oldest).chain(signed).min()
+        let awaited = self.awaited.iter().map(|awaited| awaited.deadline);
+        self.storing.as_ref().map(|storing| storing.deadline).into_iter().chain(oldest).chain(awaited).min()
     }
 
     /// Notes a change of a zone.
@@ -194,33 +183,35 @@ impl ControlLoop<'_> {
         let now = Instant::now();
         if let Some(storing) = self.updates.storing.take_if(|storing| storing.deadline <= now) {
             let apex = &storing.apex;
-            log_warning(&format!(
-                "zone {apex}: the agent has not stored the dynamic updates in time (`dns_update_timeout`)"
-            ));
+            let message =
+                format!("zone {apex}: the agent has not stored the dynamic updates in time (`dns_update_timeout`)");
+            self.updates.failures.warning(apex.as_str(), &message);
             self.give_up(*storing);
         }
-        let expired: Vec<_> = self.updates.signed.extract_if(.., |signed| signed.deadline <= now).collect();
-        for SignedUpdates { apex, updates, .. } in expired {
-            self.updates.failures.log(&format!(
-                "zone {apex}: a dynamic update gets SERVFAIL: the agent has not handed over its version in time (`dns_update_timeout`)"
-            ));
+        let expired: Vec<_> = self.updates.awaited.extract_if(.., |awaited| awaited.deadline <= now).collect();
+        for AwaitedUpdates { apex, updates, .. } in expired {
+            let message = format!(
+                "zone {apex}: a dynamic update gets SERVFAIL: its version was not in service in time (`dns_update_timeout`)"
+            );
+            self.updates.failures.warning(apex.as_str(), &message);
             self.answer_updates(updates.into_iter().map(|(update, _)| (update, FAILED)));
         }
         if let Some(before) = now.checked_sub(self.updates.timeout) {
             let expired = self.updates.inbox.take_older_than(before);
             if let Some(first) = expired.first() {
                 let apex = without_final_dot(first.message.apex());
-                self.updates.failures.log(&format!(
+                let message = format!(
                     "zone {apex}: a dynamic update gets SERVFAIL: it was not applied in time (`dns_update_timeout`)"
-                ));
+                );
+                self.updates.failures.warning(&apex, &message);
             }
             self.answer_updates(expired.into_iter().map(|update| (update, FAILED)));
         }
         // After updates, what has waited for the loader comes first.
         self.load_derived();
         self.handle_waiting();
-        // The next updates are for the version that the agent hands over.
-        if self.state.loader.is_none() || !self.updates.signed.is_empty() {
+        // The next updates are for that version.
+        if self.state.loader.is_none() || self.updates.storing.is_some() || !self.updates.awaited.is_empty() {
             return;
         }
         if let Some(apex) = self.updates.outdated.pop_first() {
@@ -282,25 +273,33 @@ impl ControlLoop<'_> {
             format!("zone {apex}: a dynamic update of {client} with the key {key} gets {rcode}: {problem}")
         };
         if let (Some(problem), Some(update)) = (problem, updates.first()) {
-            self.updates.failures.log(&text(update, "SERVFAIL", &problem));
+            self.updates.failures.warning(apex.as_str(), &text(update, "SERVFAIL", &problem));
         }
         if let Some(DeniedChange { index, owner, rtype }) = denied
             && let Some(update) = updates.get(index)
         {
             let problem = format!("no rule in `update` allows it to change {rtype} records at {owner}");
-            self.updates.refusals.log(&text(update, "REFUSED", &problem));
+            self.updates.refusals.warning(apex.as_str(), &text(update, "REFUSED", &problem));
         }
         let rest = updates.split_off(results.len().min(updates.len()));
         self.updates.inbox.put_back(rest);
         let updates: Vec<_> = updates.into_iter().zip(results).collect();
         let Some(version) = version else {
             self.return_loader(loader);
-            return self.answer_updates(updates);
+            let deadline = Instant::now() + self.updates.timeout;
+            return self.answer_when_served(apex, updates, deadline);
         };
         let id = self.updates.next_id();
         let deadline = Instant::now() + self.updates.timeout;
         let number = id.number;
         self.send_updates(&apex, id, &version.to_store);
+        let loader = match version.is_signed_by_agent() {
+            true => {
+                self.return_loader(loader);
+                None
+            }
+            false => Some(loader),
+        };
         self.updates.storing = Some(Box::new(Storing { loader, apex, version, updates, number, deadline }));
     }
 
@@ -351,9 +350,9 @@ impl ControlLoop<'_> {
             (Some(storing), StoreResult::Outdated) => {
                 // They are applied again to what another process has stored.
                 let Storing { loader, apex, updates, .. } = *storing;
-                self.updates.inbox.put_back(updates.into_iter().map(|(update, _)| update).collect());
+                self.apply_again(updates);
                 self.updates.outdated.insert(apex);
-                self.return_loader(loader);
+                loader.into_iter().for_each(|loader| self.return_loader(loader));
             }
             (Some(storing), StoreResult::Failed) => self.give_up(*storing),
             (None, StoreResult::Failed) => {}
@@ -367,40 +366,108 @@ impl ControlLoop<'_> {
 
     /// Answers the updates of a zone that the agent signs when the version is in service.
     fn wait_for_signed(&mut self, storing: Storing, result: StoreResult, serial: Option<u32>) {
-        if result == StoreResult::Failed {
+        let Some(serial) = serial.filter(|_| result != StoreResult::Failed) else {
+            let apex = &storing.apex;
+            let message =
+                format!("zone {apex}: a dynamic update gets SERVFAIL: the agent has not signed and stored it");
+            self.updates.failures.warning(apex.as_str(), &message);
             return self.give_up(storing);
+        };
+        let Storing { apex, updates, deadline, .. } = storing;
+        let has_updates = result == StoreResult::Stored;
+        if !has_updates && self.is_replaced() {
+            // The agent hands it over to the next process.
+            self.apply_again(updates);
+            self.updates.outdated.insert(apex);
+            return;
         }
-        let Storing { loader, apex, updates, deadline, .. } = storing;
-        self.return_loader(loader);
-        let serial = serial.filter(|_| result == StoreResult::Stored);
-        self.updates.signed.push(SignedUpdates { apex, serial, updates, deadline });
+        self.await_service(AwaitedUpdates { apex, serial, has_updates, updates, deadline });
     }
 
-    /// Answers the updates of the version that is in service now, or applies them to it.
-    pub(super) fn answer_signed_updates(&mut self, name: &str, served: Option<u32>) {
-        let is_of_zone = |signed: &mut SignedUpdates| {
-            let is_late = |serial| served.is_none_or(|served| is_later(serial, served));
-            signed.apex.as_str() == name && !signed.serial.is_some_and(is_late)
+    /// Puts updates back that are to be applied to another version.
+    fn apply_again(&self, updates: Vec<(ReceivedUpdate, UpdateResult)>) {
+        self.updates.inbox.put_back(updates.into_iter().map(|(update, _)| update).collect());
+    }
+
+    /// Answers updates when their version is in service, which it may be already.
+    fn await_service(&mut self, awaited: AwaitedUpdates) {
+        let name = awaited.apex.to_string();
+        self.updates.awaited.push(awaited);
+        let served = match self.is_replaced() {
+            true => self.updates.served_by_next.get(&name).copied().flatten(),
+            false => self.own_serial(&name),
         };
-        let of_zone: Vec<_> = self.updates.signed.extract_if(.., is_of_zone).collect();
-        for SignedUpdates { serial, updates, .. } in of_zone {
-            match serial {
-                Some(_) => self.answer_updates(updates),
-                None => self.updates.inbox.put_back(updates.into_iter().map(|(update, _)| update).collect()),
+        if served.is_some() {
+            self.answer_awaited(&name, served);
+        }
+    }
+
+    /// Answers updates that the version of this process has, when the process serves it that has replaced this one.
+    fn answer_when_served(
+        &mut self,
+        apex: DomainName,
+        updates: Vec<(ReceivedUpdate, UpdateResult)>,
+        deadline: Instant,
+    ) {
+        match self.own_serial(apex.as_str()).filter(|_| self.is_replaced()) {
+            Some(serial) => {
+                self.await_service(AwaitedUpdates { apex, serial, has_updates: true, updates, deadline });
+            }
+            None => self.answer_updates(updates),
+        }
+    }
+
+    /// The serial of this process's version of a zone.
+    fn own_serial(&self, name: &str) -> Option<u32> {
+        self.state.load_status.zones.iter().find(|zone| zone.name == name)?.serial
+    }
+
+    /// This process serves another version of a zone.
+    pub(super) fn on_zone_served(&mut self, name: &str, serial: Option<u32>) {
+        if !self.is_replaced() {
+            self.answer_awaited(name, serial);
+        }
+    }
+
+    /// The process that has replaced this one serves these versions.
+    pub(super) fn on_served_by_next(&mut self, zones: &[ServedZone]) {
+        for ServedZone { name, serial, .. } in zones {
+            self.updates.served_by_next.insert(name.clone(), *serial);
+            self.answer_awaited(name, *serial);
+        }
+    }
+
+    /// Whether another process serves in place of this one: an update that is answered is to be seen there.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.ordered_end == Some(DrainMode::Replaced)
+    }
+
+    /// Answers the updates of the version that is in service now, or applies them to it. All those of a zone that is not
+    /// served any more are answered.
+    fn answer_awaited(&mut self, name: &str, served: Option<u32>) {
+        let is_of_version = |awaited: &mut AwaitedUpdates| {
+            awaited.apex.as_str() == name && !served.is_some_and(|served| is_later(awaited.serial, served))
+        };
+        let of_version: Vec<_> = self.updates.awaited.extract_if(.., is_of_version).collect();
+        for AwaitedUpdates { has_updates, updates, .. } in of_version {
+            match has_updates {
+                true => self.answer_updates(updates),
+                false => self.apply_again(updates),
             }
         }
     }
 
     fn serve_updated(&mut self, storing: Storing) {
-        let Storing { mut loader, apex, version, updates, .. } = storing;
+        let Storing { loader, apex, version, updates, deadline, .. } = storing;
+        let Some(mut loader) = loader else { return self.answer_updates(updates) };
         let taken = loader.take_updated(version);
-        self.updates.note_change(apex, Instant::now());
+        self.updates.note_change(apex.clone(), Instant::now());
         self.return_loader(loader);
         if let Some(one) = taken {
             self.report_journals(&one.journals);
             self.put_into_service(one.entry, &one.state);
         }
-        self.answer_updates(updates);
+        self.answer_when_served(apex, updates, deadline);
     }
 
     /// Begins to build a zone as a whole that updates have changed, on a thread of its own: updates go on meanwhile. It
@@ -452,7 +519,7 @@ impl ControlLoop<'_> {
     fn give_up(&mut self, storing: Storing) {
         let Storing { loader, updates, number, .. } = storing;
         self.updates.given_up = number;
-        self.return_loader(loader);
+        loader.into_iter().for_each(|loader| self.return_loader(loader));
         self.answer_updates(updates.into_iter().map(|(update, result)| match result {
             UpdateResult::Done => (update, FAILED),
             refused => (update, refused),
@@ -468,7 +535,13 @@ impl ControlLoop<'_> {
     fn load_stored_updates(&mut self, apex: DomainName) {
         let Some(loader) = self.state.loader.take() else { return };
         let config = Arc::clone(&self.state.config);
-        let load = move |loader: &mut Loader| loader.load_updates(&config, &apex);
+        let load = move |loader: &mut Loader| match config.signed_zone(&apex) {
+            None => loader.load_updates(&config, &apex),
+            Some(_) => match loader.load_one(&config, &apex, false) {
+                Ok(Reloaded::Loaded(one)) => vec![*one],
+                Ok(Reloaded::Removed(_)) | Err(_) => Vec::new(),
+            },
+        };
         self.start_building_again(loader, load);
     }
 
@@ -484,7 +557,7 @@ impl ControlLoop<'_> {
         if let Some(storing) = self.updates.storing.take() {
             self.give_up(*storing);
         }
-        for SignedUpdates { updates, .. } in std::mem::take(&mut self.updates.signed) {
+        for AwaitedUpdates { updates, .. } in std::mem::take(&mut self.updates.awaited) {
             self.answer_updates(updates.into_iter().map(|(update, _)| (update, FAILED)));
         }
         let waiting = self.updates.inbox.close();

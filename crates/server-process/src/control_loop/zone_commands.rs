@@ -8,7 +8,8 @@ use crate::zone_answers::{JudgedZone, ZoneAnswers, ZoneClient};
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error, log_warning, report};
-use sanderling_dns::{NameBuf, ZoneEntry};
+use sanderling_config::log_limit::VersionChange;
+use sanderling_dns::{NameBuf, ZoneEntry, is_later};
 use sanderling_ipc::agent::{AgentReport, ZoneReport, zone_changes_from_memfd};
 use sanderling_ipc::{Command, Connection, FdKind, IncomingFds, ZoneCommand};
 use sanderling_zone_files::{Denial, wire_name};
@@ -33,6 +34,10 @@ pub(super) struct ZoneResult {
 impl ControlLoop<'_> {
     /// Carries out a command whose client came with it.
     pub(super) fn handle_zone_command(&mut self, command: ZoneCommand, descriptors: IncomingFds) {
+        if self.is_replaced() {
+            // The client, which is disconnected, asks the next process.
+            return;
+        }
         let (mut requester, mut changes, mut report) = (None, None, None);
         for (kind, descriptor) in descriptors {
             match kind {
@@ -122,13 +127,29 @@ impl ControlLoop<'_> {
         let ZoneResult { loader, mut client, result } = result;
         self.state.loader = Some(loader);
         self.loads_one = false;
+        if self.is_replaced() {
+            // The client, which is disconnected, asks the next process.
+            return;
+        }
         let one = match result {
             Ok(Reloaded::Loaded(one)) => *one,
             Ok(Reloaded::Removed(removed)) => return self.apply_removal(removed, client),
             Err(error) => return client.finish(Err(&error)),
         };
-        let OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates, members } =
-            one;
+        let OneZone {
+            entry,
+            state,
+            before,
+            is_unchanged,
+            has_same_records,
+            warnings,
+            errors,
+            denial,
+            kept,
+            journals,
+            updates,
+            members,
+        } = one;
         self.keep_zones(kept);
         self.report_journals(&journals);
         self.report_updates(&updates);
@@ -142,14 +163,21 @@ impl ControlLoop<'_> {
                 "the sandbox of the running process does not allow {path}; run `sanderling reload`"
             ));
         }
-        let text = outcome_text(&state, before.as_deref(), is_unchanged);
+        let content = match (is_unchanged, has_same_records) {
+            (true, _) => ZoneContent::SameFiles,
+            (false, true) => ZoneContent::SameRecords,
+            (false, false) => ZoneContent::Changed,
+        };
+        let text = outcome_text(&state, before.as_deref(), content);
         if !is_unchanged {
             if let Ok(apex) = DomainName::parse(&state.name) {
                 // It may be one by changes, which make answers cost more.
                 self.updates.note_change(apex, Instant::now());
             }
             self.put_into_service(entry, &state);
-            log(&text);
+            if content == ZoneContent::Changed || state.problem.is_some() {
+                self.log_version(&state, before.as_deref(), &text);
+            }
         }
         if !members.is_empty() {
             self.serve_members(members);
@@ -157,6 +185,19 @@ impl ControlLoop<'_> {
         match state.problem.is_none() && state.serial.is_some() {
             true => client.finish(Ok(&format!("{text}\n"))),
             false => client.finish(Err(&text)),
+        }
+    }
+
+    /// Logs another version of a zone: one a minute, unless it is not as it should be.
+    pub(super) fn log_version(&mut self, state: &ZoneState, before: Option<&ZoneState>, text: &str) {
+        let serials = before.and_then(|before| before.serial).zip(state.serial);
+        match serials.filter(|&(from, to)| is_later(to, from) && state.problem.is_none()) {
+            Some((from, to)) => {
+                let line = text.strip_prefix(&format!("zone {}: ", state.name)).unwrap_or(text).to_owned();
+                let change = VersionChange { from, to, line, of_several: format!(", {} records", state.record_count) };
+                self.version_log.note(&state.name, change, Instant::now()).iter().for_each(|line| log(line));
+            }
+            None => log(text),
         }
     }
 
@@ -175,7 +216,7 @@ impl ControlLoop<'_> {
             }
         }
         self.report_zone(state);
-        self.answer_signed_updates(&state.name, state.serial);
+        self.on_zone_served(&state.name, state.serial);
     }
 
     /// Stops to serve a zone whose file was removed.
@@ -251,8 +292,17 @@ impl ControlLoop<'_> {
     }
 }
 
+/// What a zone that was loaded again has, compared with what it had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ZoneContent {
+    SameFiles,
+    /// Its files are others: the agent has written them again, or comments have changed.
+    SameRecords,
+    Changed,
+}
+
 /// What has become of a zone.
-fn outcome_text(state: &ZoneState, before: Option<&ZoneState>, is_unchanged: bool) -> String {
+fn outcome_text(state: &ZoneState, before: Option<&ZoneState>, content: ZoneContent) -> String {
     let ZoneState { name, serial, record_count, problem, .. } = state;
     let old = before.and_then(|before| Some((before.serial?, before.record_count)));
     match (serial, problem, old) {
@@ -265,8 +315,9 @@ fn outcome_text(state: &ZoneState, before: Option<&ZoneState>, is_unchanged: boo
         }
         (None, ..) => format!("zone {name}: unavailable, answered with SERVFAIL until it is corrected and reloaded"),
         (Some(serial), Some(_), _) => format!("zone {name}: not reloaded, keeping serial {serial}"),
-        (Some(serial), None, _) if is_unchanged => {
-            format!("zone {name}: its files are unchanged; serial {serial}, {record_count} records")
+        (Some(serial), None, _) if content != ZoneContent::Changed => {
+            let what = if content == ZoneContent::SameFiles { "files" } else { "records" };
+            format!("zone {name}: its {what} are unchanged; serial {serial}, {record_count} records")
         }
         (Some(serial), None, None) => format!("zone {name}: added, serial {serial}, {record_count} records"),
         (Some(serial), None, Some((old, old_count))) => {

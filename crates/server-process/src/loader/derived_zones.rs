@@ -36,7 +36,7 @@ impl Loader {
             let ZoneState { file, origin, .. } = &*self.zones.get(&apex)?.state;
             let (file, origin) = (file.clone(), *origin);
             let location = Location::File(file.clone());
-            (origin == ZoneOrigin::Operator).then_some(ZoneConfig { apex, location, file, origin })
+            (origin == ZoneOrigin::Operator).then_some(ZoneConfig { apex, location: location.into(), file, origin })
         })
     }
 
@@ -79,9 +79,22 @@ impl Loader {
         let (entry, state) = (loaded.entry(zone), Arc::clone(&loaded.state));
         let kept = self.seal_kept(&[]);
         let Report { warnings, errors, journals, updates, .. } = report;
-        let (is_unchanged, denial) = (false, Denial::None);
+        let (is_unchanged, has_same_records, denial) = (false, false, Denial::None);
         let members = MemberChanges::default();
-        Some(OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates, members })
+        Some(OneZone {
+            entry,
+            state,
+            before,
+            is_unchanged,
+            has_same_records,
+            warnings,
+            errors,
+            denial,
+            kept,
+            journals,
+            updates,
+            members,
+        })
     }
 }
 

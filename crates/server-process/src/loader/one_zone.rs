@@ -40,6 +40,8 @@ pub(crate) struct OneZone {
     pub(crate) before: Option<Arc<ZoneState>>,
     /// Its files have the content that they had.
     pub(crate) is_unchanged: bool,
+    /// It has the records that it had.
+    pub(crate) has_same_records: bool,
     pub(crate) warnings: Vec<Diagnostic>,
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) denial: Denial,
@@ -72,6 +74,7 @@ impl Loader {
             };
         };
         let before = self.zones.get(name).map(|loaded| Arc::clone(&loaded.state));
+        let served_before = self.zones.get(name).and_then(|loaded| loaded.last_good.clone());
         let derivation = Derivations::new(config, &self.derived).of(&zone);
         let mut is_unchanged = false;
         if let Some(loaded) = self.zones.get_mut(name)
@@ -94,9 +97,26 @@ impl Loader {
         };
         self.parsed_count += report.changes.parsed_count;
         let kept = self.seal_kept(&members.removed);
+        let served = self.zones.get(name).and_then(|loaded| loaded.last_good.as_ref());
+        let has_same_records = served_before
+            .as_deref()
+            .zip(served.map(|zone| &**zone))
+            .is_some_and(|(old, new)| old.has_same_records(new));
         let Report { warnings, errors, denial, journals, updates, .. } = report;
-        let one =
-            OneZone { entry, state, before, is_unchanged, warnings, errors, denial, kept, journals, updates, members };
+        let one = OneZone {
+            entry,
+            state,
+            before,
+            is_unchanged,
+            has_same_records,
+            warnings,
+            errors,
+            denial,
+            kept,
+            journals,
+            updates,
+            members,
+        };
         Ok(Reloaded::Loaded(Box::new(one)))
     }
 
@@ -122,7 +142,7 @@ impl Loader {
         let loaded = self.loaded_of_folder(folder, name).filter(|file| !is_removed(file, folder)).cloned();
         let file = loaded.or_else(|| Some(folder.file_of(name)).filter(|file| file.exists()))?;
         let (location, origin) = (Location::File(file.clone()), ZoneOrigin::Operator);
-        Some(ZoneConfig { apex: name.clone(), location, file, origin })
+        Some(ZoneConfig { apex: name.clone(), location: location.into(), file, origin })
     }
 
     /// The file of the zone `name`, if it was loaded from the folder.

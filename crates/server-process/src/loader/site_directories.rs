@@ -67,7 +67,7 @@ impl Loader {
                 left_out.root_count += 1;
             }
             if left_out.location.is_none() || (is_root == IsRoot::Yes && left_out.root_count == 1) {
-                left_out.location = Some(site.location.clone());
+                left_out.location = Some(site.location.clone().into());
             }
         }
         kept.ok()

@@ -302,6 +302,7 @@ impl OneZone {
             state,
             before,
             is_unchanged: false,
+            has_same_records: false,
             members: MemberChanges::default(),
             warnings: Vec::new(),
             errors: Vec::new(),

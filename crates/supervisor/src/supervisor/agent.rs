@@ -9,9 +9,10 @@ use super::{Requester, Supervisor};
 use crate::backoff::Backoff;
 use crate::phase::Phase;
 use crate::program::{self, RUNNING};
+use crate::started_with::StartedWith;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::{Authority, Config, lookup_user};
+use sanderling_config::{AgentConfig, Authority, Config, lookup_user};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::{
     Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, OutgoingFds, ProcessSupervision,
@@ -47,7 +48,7 @@ pub(super) struct Agent {
     pub(super) state_argument: Option<PathBuf>,
     process: Option<AgentProcess>,
     /// The configuration of the agent that runs, or was started last.
-    config: Option<Arc<Config>>,
+    config: Option<StartedWith<AgentConfig>>,
     /// When it is started again.
     start_at: Option<Instant>,
     backoff: Backoff,
@@ -203,8 +204,8 @@ impl Agent {
             self.backoff.forget_exits();
             self.start_at = self.start_at.map(|_| Instant::now());
         }
-        let authorities =
-            self.config.iter().filter_map(|config| config.acme.as_ref()).flat_map(|acme| &acme.authorities);
+        let started = self.config.iter().filter_map(|started| started.config.acme.as_ref());
+        let authorities = started.flat_map(|acme| &acme.authorities);
         let has_files = |authority: &Authority| authority.external_account.is_some() || authority.root.is_some();
         let has_failed = |report: &AgentReport| {
             report.certificates.iter().any(|one| one.last_error.is_some() || !one.failing_names.is_empty())
@@ -212,6 +213,12 @@ impl Agent {
         if authorities.into_iter().any(has_files) && self.report.as_ref().is_none_or(has_failed) {
             self.config = None;
         }
+    }
+
+    /// What certificate authorities look for, for a server process that starts.
+    pub(super) fn challenges(&self) -> io::Result<Option<(FdKind, OwnedFd)>> {
+        let file = self.challenges.as_ref().map(|(_, file)| file.try_clone()).transpose()?;
+        Ok(file.map(|file| (FdKind::Challenges, file)))
     }
 
     /// Whether it has not received so much that the sender of more must not go on.
@@ -289,14 +296,9 @@ impl Supervisor {
             Duration::from_millis(self.active.config.limits.agent_hang_timeout_ms).saturating_add(HEARTBEAT_INTERVAL);
         self.agent.kill_if_hung(hang_limit);
         let needed = Arc::clone(&self.active.config);
-        let is_current = self
-            .agent
-            .config
-            .as_ref()
-            .is_some_and(|config| Arc::ptr_eq(config, &needed) || has_same_agent(config, &needed));
-        if !is_current {
+        if !self.agent.config.as_mut().is_some_and(|started| started.is_for(&needed)) {
             self.agent.kill();
-            self.agent.config = Some(Arc::clone(&needed));
+            self.agent.config = Some(StartedWith::new(&needed));
             self.agent.set_report(None);
             self.agent.problem = None;
             self.agent.start_at = needed.needs_agent().then(Instant::now);
@@ -350,7 +352,8 @@ impl Supervisor {
             is_killed: false,
         };
         self.agent.process = Some(process);
-        if let Some(process) = self.serving_process() {
+        // One that drains waits for updates that the agent before has not stored.
+        for process in self.processes.iter_mut().filter(|process| process.phase() != Phase::Starting) {
             process.send(Command::ReportZones, Vec::new());
         }
         Ok(())
@@ -403,13 +406,14 @@ impl Supervisor {
                     }
                 }
                 (Event::UpdatesStored(outcome), None) => {
-                    // One that starts may have read what was stored before, and one that serves may not have made it.
-                    let processes = self.processes.iter_mut().filter(|process| process.phase() != Phase::Draining);
-                    let (full, others): (Vec<_>, Vec<_>) = processes.partition(|process| process.is_full());
+                    // One that starts may have read what was stored before, one that serves may not have made it, and one
+                    // that drains answers its last updates.
+                    let (full, others): (Vec<_>, Vec<_>) =
+                        self.processes.iter_mut().partition(|process| process.is_full());
                     for process in others {
                         process.send(Command::UpdatesStored(outcome.clone()), Vec::new());
                     }
-                    if !full.is_empty() {
+                    if full.iter().any(|process| process.phase() != Phase::Draining) {
                         self.agent.end_for(FLOOD);
                     }
                 }
@@ -564,7 +568,7 @@ pub fn state_problem(config: &Config, state: &Path) -> Option<Diagnostic> {
     // An unknown user is another error.
     let user = lookup_user(config).ok()?.filter(|_| effective_uid() == 0).map_or(effective_uid(), |user| user.uid);
     let error = sanderling_state::check(state, user).err()?;
-    let location = config.state_location.clone().unwrap_or(Location::File(state.to_owned()));
+    let location = config.state_location.clone().map_or_else(|| Location::File(state.to_owned()), Location::from);
     Some(Diagnostic::error(location, Problem::new(error.problem(), error.remedy())))
 }
 
@@ -576,43 +580,9 @@ pub(super) fn prepare_state(state: &Path, config: &Config) -> io::Result<()> {
     sanderling_state::prepare(state, owner).map_err(|error| io::Error::other(error.to_string()))
 }
 
-/// Whether an agent with one configuration does what one with the other would.
-fn has_same_agent(one: &Config, other: &Config) -> bool {
-    let zones = |config: &Config| config.zones.iter().map(|zone| zone.apex.clone()).collect::<Vec<_>>();
-    // It reads the files of zones that it signs.
-    let files = |config: &Config| {
-        let signed = config.zones.iter().filter(|zone| config.signed_zone(&zone.apex).is_some());
-        signed.map(|zone| zone.file.clone()).collect::<Vec<_>>()
-    };
-    // It stores updates of these zones alone.
-    let updated = |config: &Config| config.zone_updates.iter().map(|(apex, _)| apex.clone()).collect::<Vec<_>>();
-    let names = |config: &Config| {
-        config.automatic_certificates().map(|certificate| certificate.names.clone()).collect::<Vec<_>>()
-    };
-    (&one.acme, &one.state, &one.user_and_group, one.sandbox, one.http_listen.is_empty())
-        == (&other.acme, &other.state, &other.user_and_group, other.sandbox, other.http_listen.is_empty())
-        && names(one) == names(other)
-        && zones(one) == zones(other)
-        && one.dns_listen == other.dns_listen
-        && (&one.tsig_keys, &one.transfers, &one.zone_transfers, &one.secondary_zones, &one.catalogs)
-            == (&other.tsig_keys, &other.transfers, &other.zone_transfers, &other.secondary_zones, &other.catalogs)
-        && updated(one) == updated(other)
-        && one.signed_zones == other.signed_zones
-        && files(one) == files(other)
-        && one.limits == other.limits
-        && (&one.derived, &one.https_listen, &one.resolvers, one.has_no_resolvers)
-            == (&other.derived, &other.https_listen, &other.resolvers, other.has_no_resolvers)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sanderling_config::ConfigSource;
-
-    fn config(text: &str) -> Config {
-        let source = ConfigSource::File("sanderling.toml".into());
-        source.parse(text.as_bytes()).unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
-    }
 
     #[test]
     fn start_that_must_wait_for_a_serving_process_does_not_wake_the_supervisor() {
@@ -628,27 +598,5 @@ mod tests {
         assert_eq!([log("no folder"), log("no folder")], [None, None]);
         assert_eq!((log("full disk"), log("full disk")), (Some("full disk".to_owned()), None));
         assert_eq!(agent.problem(), Some("full disk"));
-    }
-
-    #[test]
-    fn agent_is_restarted_for_what_concerns_it() {
-        const ACME: &str = "[certificates]\nagree_to_terms = true\n[domain.\"example.com\"]\nsite = \"a\"\n";
-        let before = config(ACME);
-        assert!(before.needs_agent() && has_same_agent(&before, &config(ACME)));
-        assert!(has_same_agent(&before, &config(&format!("workers = 1\n{ACME}index = [\"a.html\"]\n"))));
-        for other in [
-            &format!("state = \"x\"\n{ACME}"),
-            &format!("{ACME}zone = \"a.zone\"\n"),
-            &format!("{ACME}aliases = [\"www.example.com\"]\n"),
-            &ACME.replace("true", "true\nauthorities = [\"letsencrypt-staging\"]"),
-        ] {
-            assert!(!has_same_agent(&before, &config(other)), "{other}");
-        }
-        let none = config(&format!("{ACME}certificate = \"none\"\n"));
-        assert!(!none.needs_agent() && !has_same_agent(&before, &none));
-        assert!(!config("[domain.\"example.com\"]\nsite = \"a\"\n").needs_agent());
-        let notifies =
-            config("[domain.\"example.com\"]\nzone = \"a.zone\"\nsecondaries = [{ address = \"192.0.2.1\" }]\n");
-        assert!(notifies.needs_agent() && !notifies.requests_certificates());
     }
 }

@@ -8,9 +8,10 @@ use super::agent::prepare_state;
 use super::{ActiveConfig, Supervisor};
 use crate::backoff::Backoff;
 use crate::program::{self, RUNNING};
+use crate::started_with::StartedWith;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::{Config, ConfigSource, SignedZone};
+use sanderling_config::{Config, ConfigSource, KeeperConfig};
 use sanderling_ipc::secrets::{NoCertificate, PassedCertificate, certificates_to_memfd};
 use sanderling_ipc::signing::SigningCounts;
 use sanderling_ipc::{
@@ -75,7 +76,7 @@ struct KeeperProcess {
     connection: Connection,
     /// Whether it is heard.
     is_connected: bool,
-    config: Arc<Config>,
+    config: StartedWith<KeeperConfig>,
     started_at: Instant,
     last_report_at: Instant,
     counts: SigningCounts,
@@ -165,7 +166,7 @@ impl Keeper {
 
     fn hold(&mut self, certificates: &[PassedCertificate], start: KeeperStart<'_>) -> io::Result<IncomingFds> {
         let certificates = certificates_to_memfd(certificates)?;
-        if self.process.as_ref().is_some_and(|process| !process.is_for(start.config)) {
+        if self.process.as_mut().is_some_and(|process| !process.is_for(start.config)) {
             self.replace();
         }
         let mut descriptors = vec![(FdKind::Certificates, certificates)];
@@ -344,7 +345,7 @@ impl KeeperProcess {
             handle: handle?,
             connection: ours,
             is_connected: true,
-            config: Arc::clone(start.config),
+            config: StartedWith::new(start.config),
             started_at: now,
             last_report_at: now,
             counts: SigningCounts::default(),
@@ -354,17 +355,9 @@ impl KeeperProcess {
         })
     }
 
-    /// Whether a keeper that was started with another configuration would do the same.
-    fn is_for(&self, config: &Config) -> bool {
-        let of = |config: &Config| {
-            let of_zone = |zone: &SignedZone| {
-                let is_shared = !zone.signing.other_signers.is_empty();
-                (zone.apex.clone(), zone.is_leaving, is_shared)
-            };
-            let zones: Vec<_> = config.signed_zones.iter().map(of_zone).collect();
-            (config.user_and_group.clone(), config.sandbox, zones, config.state.clone())
-        };
-        of(&self.config) == of(config) && !self.lacks_zone_keys
+    /// Whether one that is started with `config` would do the same.
+    fn is_for(&mut self, config: &Arc<Config>) -> bool {
+        self.config.is_for(config) && !self.lacks_zone_keys
     }
 }
 
@@ -454,7 +447,7 @@ impl Supervisor {
 
     /// Whether it runs.
     fn start_keeper_for_zones(&mut self, config: &Arc<Config>) -> bool {
-        if self.keeper.process.as_ref().is_some_and(|process| !process.is_for(config)) {
+        if self.keeper.process.as_mut().is_some_and(|process| !process.is_for(config)) {
             self.keeper.replace();
         }
         if self.keeper.process.is_some() || self.keeper.start_at.is_some_and(|at| Instant::now() < at) {

@@ -11,6 +11,7 @@ use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
 use sanderling_os::process::ExitStatus;
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -68,6 +69,8 @@ impl Supervisor {
                     self.finish_status(request.client, request.format, is_success);
                 }
             }
+            // The process that has replaced it has its own.
+            Event::ZonesKept { .. } if process.phase() == Phase::Draining => {}
             Event::ZonesKept { replaces_all } => self.keep_zones(descriptors, replaces_all),
             Event::CertificatesKept => {
                 self.secrets.keep(descriptors);
@@ -78,9 +81,11 @@ impl Supervisor {
             }
             // Those of a process that drains are not served any more.
             Event::ZonesServed if process.phase() == Phase::Serving => {
+                self.pass_to_draining(&Command::ZonesServed, &descriptors);
                 self.pass_to_agent_of(index, Command::ZonesServed, descriptors);
             }
             Event::ZoneServed(zone) if process.phase() == Phase::Serving => {
+                self.pass_to_draining(&Command::ZoneServed(zone.clone()), &Vec::new());
                 self.pass_to_agent_of(index, Command::ZoneServed(zone), descriptors);
             }
             Event::ZoneNotified(notify) => self.pass_to_agent_of(index, Command::ZoneNotified(notify), descriptors),
@@ -118,6 +123,20 @@ impl Supervisor {
             Event::Drained { cut_off_count } => {
                 process.expect_exit();
                 self.cut_off_count = self.cut_off_count.saturating_add(cut_off_count);
+            }
+        }
+    }
+
+    /// Tells processes that have been replaced what is served: they answer their last dynamic updates then. One that does
+    /// not receive it lets those fail.
+    fn pass_to_draining(&mut self, command: &Command, descriptors: &IncomingFds) {
+        let is_concerned = |process: &&mut Process| process.phase() == Phase::Draining && !process.is_full();
+        for process in self.processes.iter_mut().filter(is_concerned) {
+            let copies: io::Result<IncomingFds> =
+                descriptors.iter().map(|(kind, fd)| Ok((kind.clone(), fd.try_clone()?))).collect();
+            match copies {
+                Ok(copies) => process.send(command.clone(), copies),
+                Err(error) => log_warning(&format!("cannot tell {process} what is served: {}", error_text(&error))),
             }
         }
     }

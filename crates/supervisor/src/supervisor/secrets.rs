@@ -391,6 +391,7 @@ fn unix_s(time: SystemTime) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sanderling_config::diagnostic::{Location, ValueLocation};
     use sanderling_config::{ConfigSource, CookieSecretFile};
     use sanderling_ipc::secrets::kept_certificates_to_memfd;
     use std::io::Write;
@@ -527,7 +528,7 @@ mod tests {
     #[test]
     fn secrets_of_the_file_are_those_of_cookies() {
         let directory = tempfile::tempdir().expect("created");
-        let location = sanderling_config::diagnostic::Location::Argument("test".to_owned());
+        let location: ValueLocation = Location::Argument("test".to_owned()).into();
         let mut secrets = Secrets::default();
         let mut read = |path: Option<&str>, content: &str, now_unix_s| {
             let mut config = Config::default();

@@ -100,7 +100,7 @@ fn cookie_secret_file_has_one_or_two_secrets() {
     let path = directory.path().join("s");
     let read = |content: &str| {
         std::fs::write(&path, content).unwrap();
-        let file = CookieSecretFile { path: path.clone(), location: Location::Argument("test".to_owned()) };
+        let file = CookieSecretFile { path: path.clone(), location: Location::Argument("test".to_owned()).into() };
         file.read().map(|(first, second)| (*first, second.map(|second| *second))).map_err(|error| error.to_string())
     };
     let (first, second) = ("000102030405060708090a0b0c0d0e0F", "ff".repeat(16));
