@@ -17,27 +17,40 @@ const INPUTS_BYTES_MIN: usize = 256 * 1024;
 const INPUTS_MAX: usize = PARTS_MAX - 2;
 const _: () = assert!(INPUTS_BYTES_MIN * 2 < MESSAGE_BYTES_MAX);
 
-/// Time after the start of the agent in which the supervisor connects it to the keeper. Until then a call waits.
-const FIRST_CONNECTION_TIME: Duration = Duration::from_secs(5);
+/// Time in which the supervisor connects the agent to a keeper, after the start or after the connection was lost. Until
+/// then a call waits.
+const CONNECTION_TIME: Duration = Duration::from_secs(5);
 
 /// The connection to the keeper. A call blocks: it is for threads that may wait.
 pub(crate) struct KeeperClient {
-    /// `None` until the supervisor has connected both, and after an exchange has failed. An exchange holds the lock.
-    stream: Mutex<Option<UnixStream>>,
+    /// An exchange holds the lock.
+    stream: Mutex<Stream>,
     /// What takes the place of `stream` before the next exchange. Nobody waits while holding its lock.
     next_stream: Mutex<Option<UnixStream>>,
     /// Signalled when there is another `next_stream`.
     has_next: Condvar,
-    /// Until when the first connection is waited for.
-    first_until: Instant,
     /// Counts the connections.
     connected: watch::Sender<u64>,
     lost: Notify,
 }
 
+enum Stream {
+    Connected(UnixStream),
+    /// There is none yet, or an exchange has failed: the next one is waited for until then.
+    Missing {
+        wait_until: Instant,
+    },
+}
+
+impl Stream {
+    fn missing(wait: Duration) -> Stream {
+        Stream::Missing { wait_until: Instant::now() + wait }
+    }
+}
+
 impl Default for KeeperClient {
     fn default() -> KeeperClient {
-        KeeperClient::waiting_for(FIRST_CONNECTION_TIME)
+        KeeperClient::waiting_for(CONNECTION_TIME)
     }
 }
 
@@ -45,10 +58,9 @@ impl KeeperClient {
     /// A client whose calls wait for the first connection, but no longer than for this time from now on.
     fn waiting_for(time: Duration) -> KeeperClient {
         KeeperClient {
-            stream: Mutex::default(),
+            stream: Mutex::new(Stream::missing(time)),
             next_stream: Mutex::default(),
             has_next: Condvar::new(),
-            first_until: Instant::now() + time,
             connected: watch::Sender::new(0),
             lost: Notify::new(),
         }
@@ -67,11 +79,12 @@ impl KeeperClient {
         self.next_stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what is to be used from now on. The first connection is waited for.
-    fn take_next(&self) -> Option<UnixStream> {
+    /// Takes what is to be used from now on, and waits for it until then.
+    fn take_next(&self, wait_until: Option<Instant>) -> Option<UnixStream> {
         let mut next = self.next_stream();
-        while next.is_none() && *self.connected.borrow() == 0 {
-            let left = self.first_until.checked_duration_since(Instant::now())?;
+        while next.is_none()
+            && let Some(left) = wait_until.and_then(|at| at.checked_duration_since(Instant::now()))
+        {
             next = self.has_next.wait_timeout(next, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         next.take()
@@ -156,16 +169,22 @@ impl KeeperClient {
     fn exchange(&self, request: &ZoneKeyRequest) -> Result<ZoneKeyAnswer, String> {
         let message = request.to_message().map_err(|error| error.to_string())?;
         let mut place = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(next) = self.take_next() {
-            *place = Some(next);
+        let wait_until = match &*place {
+            Stream::Connected(_) => None,
+            Stream::Missing { wait_until } => Some(*wait_until),
+        };
+        if let Some(next) = self.take_next(wait_until) {
+            *place = Stream::Connected(next);
         }
-        let stream = place.as_mut().ok_or("the keeper of private keys does not run")?;
+        let Stream::Connected(stream) = &mut *place else {
+            return Err("the keeper of private keys does not run".to_owned());
+        };
         let answer = stream.write_all(&message).and_then(|()| ZoneKeyAnswer::receive(stream));
         match answer {
             Ok(answer) => Ok(answer),
             Err(error) => {
                 // An answer that comes later would be taken for that of the next request.
-                *place = None;
+                *place = Stream::missing(CONNECTION_TIME);
                 if self.next_stream().is_none() {
                     self.lost.notify_one();
                 }
@@ -226,16 +245,20 @@ mod tests {
     }
 
     #[test]
-    fn first_connection_is_waited_for() {
+    fn connection_is_waited_for_at_the_start_and_after_one_was_lost() {
         let list = ZoneKeyRequest::List { zone: "a.test".to_owned() };
         let client = KeeperClient::default();
-        std::thread::scope(|scope| {
-            let asking = scope.spawn(|| client.ask(&list));
-            let (ours, mut answering) = UnixStream::pair().expect("connected");
-            client.connect(ours.into());
-            ZoneKeyAnswer::Keys(Vec::new()).send(&mut answering).expect("sent");
-            assert_eq!(asking.join().expect("no panic"), Ok(ZoneKeyAnswer::Keys(Vec::new())));
-        });
+        for _ in 0..2 {
+            std::thread::scope(|scope| {
+                let asking = scope.spawn(|| client.ask(&list));
+                let (ours, mut answering) = UnixStream::pair().expect("connected");
+                client.connect(ours.into());
+                ZoneKeyAnswer::Keys(Vec::new()).send(&mut answering).expect("sent");
+                assert_eq!(asking.join().expect("no panic"), Ok(ZoneKeyAnswer::Keys(Vec::new())));
+            });
+            // The keeper has closed it.
+            client.ask(&list).expect_err("lost");
+        }
         let never = KeeperClient::waiting_for(Duration::ZERO);
         assert_eq!(never.ask(&list).expect_err("none"), "the keeper of private keys does not run");
     }
