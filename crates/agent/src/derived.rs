@@ -12,6 +12,7 @@ use crate::link::Link;
 use crate::listener_addresses::{ListenerAddresses, listens_on_all_addresses};
 use crate::pinned_keys::PinnedKeys;
 use sanderling_config::log::{log_error, log_warning};
+use sanderling_config::log_limit::LimitedLog;
 use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName, MailPolicy};
 use sanderling_ipc::agent::Challenge;
 use sanderling_ipc::derived::{
@@ -41,6 +42,7 @@ pub(crate) struct DerivedZones {
     needs_machine_addresses: bool,
     /// Something that records are derived from may have changed.
     is_outdated: bool,
+    failures: LimitedLog,
 }
 
 impl DerivedZones {
@@ -55,7 +57,18 @@ impl DerivedZones {
         let has_addresses = config.derived.iter().any(|derived| derived.kinds.contains(&DerivedKind::Addresses));
         let needs_machine_addresses = has_addresses && listens_on_all_addresses(&config);
         let listeners = ListenerAddresses::default();
-        DerivedZones { config, state, link, set, served: None, listeners, needs_machine_addresses, is_outdated: true }
+        let failures = LimitedLog::default();
+        DerivedZones {
+            config,
+            state,
+            link,
+            set,
+            served: None,
+            listeners,
+            needs_machine_addresses,
+            is_outdated: true,
+            failures,
+        }
     }
 
     /// These certificates are in service, and no others.
@@ -117,9 +130,8 @@ impl DerivedZones {
         let text = serde_json::to_vec_pretty(&set).expect("the keys are strings");
         if text.len() as u64 > DERIVED_BYTES_MAX {
             let problem = format!("{DERIVED_FILE} would have more than {DERIVED_BYTES_MAX} bytes");
-            log_error(&format!(
-                "the derived records stay as they are: {problem}; write `derive = []` for some domains"
-            ));
+            let remedy = "write `derive = []` for some domains";
+            self.failures.error("", &format!("the derived records stay as they are: {problem}; {remedy}"));
             return false;
         }
         match self.state.write(DERIVED_FILE, &text) {
@@ -129,7 +141,7 @@ impl DerivedZones {
                 true
             }
             Err(error) => {
-                log_error(&format!("the derived records stay as they are: {error}"));
+                self.failures.error("", &format!("the derived records stay as they are: {error}"));
                 self.is_outdated = true;
                 false
             }
