@@ -17,7 +17,8 @@ use tokio::sync::{Notify, watch};
 const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time in which the server process loads a zone.
 const LOADED_TIMEOUT: Duration = Duration::from_secs(120);
-/// Server processes, each in place of the one before, that are asked to load a version. It may be one that none survives.
+/// Server processes, each in place of the one before, that are asked to load a version. It may be one that none
+/// survives.
 const LOADING_PROCESSES_MAX: usize = 5;
 /// Time after which unsent messages are tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
@@ -124,8 +125,8 @@ impl Link {
 
     /// Has the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`: even
     /// if it has lost records or its serial went back. `changes`, as a log has them, may lead on from the version that
-    /// it serves; then it applies these. The text says what has become of the zone. If the process does not answer since
-    /// another one serves in its place, that one is asked.
+    /// it serves; then it applies these. The text says what has become of the zone. If the process does not answer
+    /// since another one serves in its place, that one is asked.
     ///
     /// # Errors
     /// Why it has not.

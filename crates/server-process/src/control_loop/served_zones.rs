@@ -1,6 +1,6 @@
 //! Tells the agent, through the supervisor, which versions of zones are served: those that are signed, or have primary
-//! or secondary servers, or may have `ALIAS` or be updated, and which primaries have sent NOTIFY. A process that this one
-//! has replaced is told as well: it answers dynamic updates when this one serves them.
+//! or secondary servers, or may have `ALIAS` or be updated, and which primaries have sent NOTIFY. A process that this
+//! one has replaced is told as well: it answers dynamic updates when this one serves them.
 
 use super::ControlLoop;
 use crate::load_status::ZoneState;

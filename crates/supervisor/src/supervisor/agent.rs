@@ -389,8 +389,8 @@ impl Supervisor {
                     }
                 }
                 (Event::UpdatesStored(outcome), None) => {
-                    // One that starts may have read what was stored before, one that serves may not have made it, and one
-                    // that drains answers its last updates.
+                    // One that starts may have read what was stored before, one that serves may not have made it, and
+                    // one that drains answers its last updates.
                     let (full, others): (Vec<_>, Vec<_>) =
                         self.processes.iter_mut().partition(|process| process.is_full());
                     for process in others {

@@ -127,8 +127,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells processes that have been replaced what is served: they answer their last dynamic updates then. One that does
-    /// not receive it lets those fail.
+    /// Tells processes that have been replaced what is served: they answer their last dynamic updates then. One that
+    /// does not receive it lets those fail.
     fn pass_to_draining(&mut self, command: &Command, descriptors: &IncomingFds) {
         let is_concerned = |process: &&mut Process| process.phase() == Phase::Draining && !process.is_full();
         for process in self.processes.iter_mut().filter(is_concerned) {
