@@ -223,6 +223,9 @@ impl Config {
 mod tests {
     use super::*;
     use crate::ConfigSource;
+    use crate::diagnostic::Diagnostic;
+    use std::fs;
+    use tempfile::TempDir;
 
     const BASE: &str = r#"
 control = "c.sock"
@@ -250,9 +253,21 @@ site = "c"
 derive = ["addresses"]
 "#;
 
-    fn config(text: &str) -> Config {
-        let source = ConfigSource::File("sanderling.toml".into());
-        source.parse(text.as_bytes()).unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
+    fn config(directory: &TempDir, text: &str) -> Config {
+        let source = ConfigSource::File(directory.path().join("sanderling.toml"));
+        let errors = |diagnostics: Vec<Diagnostic>| diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>();
+        source.parse(text.as_bytes()).unwrap_or_else(|diagnostics| panic!("{:#?}\n{text}", errors(diagnostics)))
+    }
+
+    fn directory() -> TempDir {
+        let directory = tempfile::tempdir().expect("created");
+        for site in ["a", "c", "other"] {
+            fs::create_dir(directory.path().join(site)).expect("created");
+        }
+        for file in ["a.zone", "b.zone", "c.zone", "d.zone", "e.zone", "other.zone", "k.key", "other.key"] {
+            fs::write(directory.path().join(file), "").expect("written");
+        }
+        directory
     }
 
     /// The processes that a reload of `after` replaces.
@@ -271,7 +286,8 @@ derive = ["addresses"]
 
     #[test]
     fn each_change_replaces_the_processes_that_it_concerns() {
-        let before = config(BASE);
+        let directory = directory();
+        let before = config(&directory, BASE);
         for (old, new, expected) in [
             // Lines without a meaning.
             ("[domain.\"a.test\"]", "\n# It is ours.\n\n[domain.\"a.test\"]", ""),
@@ -294,7 +310,7 @@ derive = ["addresses"]
             ("192.0.2.1:53", "192.0.2.2:53", "server agent"),
             ("[tsig", "[limits]\nhttp_idle_timeout = \"9s\"\n[tsig", "server"),
             ("[tsig", "[limits]\nagent_hang_timeout = \"99s\"\n[tsig", "server"),
-            ("[tsig", "[limits]\nrenewal_interval = \"30d\"\n[tsig", "server agent"),
+            ("[tsig", "[limits]\nrenewal_interval = \"9s\"\n[tsig", "server agent"),
             ("[tsig", "[limits]\nlog_queue_max = \"2MiB\"\n[tsig", "server agent keeper"),
             ("control", "user = \"nobody\"\ncontrol", "server agent keeper"),
             ("control", "sandbox = false\ncontrol", "server agent keeper"),
@@ -311,17 +327,13 @@ derive = ["addresses"]
             ("derive = [\"addresses\"]", "derive = [\"caa\"]", "agent"),
             ("agree_to_terms = true", "agree_to_terms = true\nauthorities = [\"letsencrypt-staging\"]", "agent"),
             ("secret_file = \"k.key\"", "secret_file = \"other.key\"", "agent"),
-            (
-                "zone = \"c.zone\"",
-                "zone = \"c.zone\"\n[domain.\"d.test\"]\nzone = \"d.zone\"\n[domain.\"e.test\"]",
-                "agent",
-            ),
+            ("[domain.\"c.test\"]", "[domain.\"d.test\"]\nzone = \"d.zone\"\n[domain.\"c.test\"]", "agent"),
             // What the keeper has to know as well.
             ("zone = \"c.zone\"", "zone = \"c.zone\"\ndnssec = true", "agent keeper"),
             ("zone = \"b.zone\"\ndnssec = true", "zone = \"b.zone\"\ndnssec = false", "agent keeper"),
         ] {
             assert!(BASE.contains(old), "{old}");
-            let after = config(&BASE.replacen(old, new, 1));
+            let after = config(&directory, &BASE.replacen(old, new, 1));
             assert_eq!(replaced(&before, &after), expected, "{old} -> {new}");
             let is_needed = |config: &Config| (config.needs_agent(), config.has_keeper());
             let of_parts = |config: &Config| {
@@ -336,6 +348,7 @@ derive = ["addresses"]
 
     #[test]
     fn agent_is_needed_for_what_it_does() {
+        let directory = directory();
         let site = "[domain.\"a.test\"]\nsite = \"a\"\n";
         for (text, expected) in [
             (site.to_owned(), false),
@@ -343,7 +356,7 @@ derive = ["addresses"]
             (format!("[certificates]\nagree_to_terms = true\n{site}certificate = \"none\"\n"), false),
             ("[domain.\"a.test\"]\nzone = \"a.zone\"\nsecondaries = [{ address = \"192.0.2.1\" }]\n".to_owned(), true),
         ] {
-            assert_eq!(config(&text).needs_agent(), expected, "{text}");
+            assert_eq!(config(&directory, &text).needs_agent(), expected, "{text}");
         }
     }
 }
