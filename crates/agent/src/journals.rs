@@ -69,7 +69,9 @@ impl Journals {
                 let mut pending = self.pending.borrow_mut();
                 let mut pending_bytes: usize = pending.values().map(Vec::len).sum();
                 for (name, content) in journals {
-                    let Some(apex) = DomainName::parse(&name).ok().filter(&has) else {
+                    // An empty one has that of a zone removed that the server has no more.
+                    let is_stored = |apex: &DomainName| content.is_empty() || has(apex);
+                    let Some(apex) = DomainName::parse(&name).ok().filter(is_stored) else {
                         log_warning(&format!("ignoring the journal of {name}: this server has no such zone"));
                         continue;
                     };
@@ -166,12 +168,12 @@ mod tests {
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let limits = Limits { zone_journal_bytes_max: 10, ..Limits::default() };
             let journals = Journals::new(state, &limits);
-            let sent = [("own.test", 10), ("long.test", 11), ("foreign.test", 1), ("../../up", 1)];
+            let sent = [("own.test", 10), ("long.test", 11), ("foreign.test", 1), ("../../up", 1), ("removed.test", 0)];
             let sent = sent.map(|(name, bytes)| (name.to_owned(), vec![7; bytes]));
             let file = journals_to_memfds(&sent).next().expect("one").expect("created");
-            journals.store(Some(file), |apex| apex.as_str() != "foreign.test");
+            journals.store(Some(file), |apex| ["own.test", "long.test"].contains(&apex.as_str()));
             let names: Vec<String> = journals.pending.borrow().keys().map(ToString::to_string).collect();
-            assert_eq!(names, ["own.test"]);
+            assert_eq!(names, ["own.test", "removed.test"]);
         });
     }
 }

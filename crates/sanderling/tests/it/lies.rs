@@ -53,7 +53,7 @@ impl Role {
 /// A directory with a site, a zone that can be updated and transferred, and one that is signed.
 fn directory() -> TestDirectory {
     let config = "workers = 1\nstate = \"state\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n[https]\nlisten = [\"127.0.0.1:0\"]\n\
-        [dns]\nlisten = [\"127.0.0.1:0\"]\ntransfer_allow = [{ network = \"127.0.0.1\" }]\n[tsig.update]\nsecret_file = \"update.key\"\n\
+        [dns]\nlisten = [\"127.0.0.1:0\"]\nresolvers = []\ntransfer_allow = [{ network = \"127.0.0.1\" }]\n[tsig.update]\nsecret_file = \"update.key\"\n\
         [domain.\"example.com\"]\nsite = \"public\"\nzone = \"a.zone\"\ncertificate = { chain = \"chain.pem\", key = \"key.pem\" }\nhttps_redirect = false\n\
         update = [{ key = \"update\", names = [\"**\"], types = [\"ANY\"] }]\n\
         [domain.\"signed.test\"]\nzone = \"signed.zone\"\ndnssec = true\n";
