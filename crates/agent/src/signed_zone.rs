@@ -343,7 +343,6 @@ impl SigningTask {
         // What is stored may have an update that has failed.
         (self.unsigned, self.is_outdated, self.changes) = (None, true, Vec::new());
         self.restored = Restored::All;
-        self.shared.is_restored.set(true);
         Ok(())
     }
 
@@ -729,6 +728,7 @@ impl SigningTask {
         if self.shared.report.replace(report.clone()) != report {
             self.context.changed.notify_one();
         }
+        self.shared.is_restored.set(self.shared.is_restored.get() || self.restored == Restored::All);
     }
 }
 

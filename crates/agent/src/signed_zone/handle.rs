@@ -41,7 +41,7 @@ pub(super) struct Shared {
     pub(super) others: RefCell<Vec<String>>,
     /// Why it is not known what name servers and the parent zone have.
     pub(super) unknown: RefCell<Vec<String>>,
-    /// Whether what is stored was read since the start.
+    /// Whether what is stored was read since the start, and `report` has it.
     pub(super) is_restored: Cell<bool>,
     pub(super) report: RefCell<SigningReport>,
 }

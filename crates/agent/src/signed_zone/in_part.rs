@@ -23,7 +23,7 @@ use std::time::Duration;
 const RENEWED_NAMES_MAX: usize = 128;
 
 /// Time that an update waits for a zone that is not ready: other updates may wait for this one.
-const UPDATE_WAIT_MAX: Duration = Duration::from_secs(1);
+const UPDATE_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Why an update is not stored.
 enum NotStored {
