@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sanderling_dns::difference::{DifferenceMerge, ZoneDifference};
+use sanderling_dns::difference::{DifferenceMerge, LaterFile, ZoneDifference};
 use sanderling_dns::update::{UpdateMessage, UpdateResult, ZoneUpdate};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{HashSeed, Name, Zone, ZoneBuilder, ZoneLimits, ZoneTextWriter};
@@ -18,7 +18,7 @@ const POSITION: Position = Position { file_index: 0, line: 1, column: 1 };
 /// The version that differs from the zone file by `difference`, and the digest of the file.
 fn version(difference: ZoneDifference, made_for: u64) -> (Option<Zone>, ZoneDifference, u64) {
     let apex = Name::parse(APEX).expect("an apex");
-    let mut merge = DifferenceMerge::new(apex, difference, made_for);
+    let mut merge = DifferenceMerge::new(apex, difference, made_for, LaterFile::Replaces);
     let mut builder = ZoneBuilder::new(apex, HashSeed(7), ZoneLimits::default());
     let mut parser = Parser::new("z.zone".into(), TEXT.as_bytes().to_vec(), apex, ParserLimits::default());
     while let Some(Ok(Entry::Record(record))) = parser.next() {
@@ -26,7 +26,7 @@ fn version(difference: ZoneDifference, made_for: u64) -> (Option<Zone>, ZoneDiff
             builder.add(&record);
         }
     }
-    let merged = merge.finish(0, POSITION, |record| builder.add(record));
+    let merged = merge.finish(None, POSITION, |record| builder.add(record));
     (builder.finish(POSITION).zone, merged.difference, merged.digest)
 }
 
