@@ -560,16 +560,22 @@ pub(super) fn no_request_reason(config: &Config) -> &'static str {
 }
 
 /// That the state folder `state` is of another user than that of `config`, which needs it, or of another version of the
-/// program. Asked before anything is served: signed zones would get SERVFAIL, and certificates not be renewed.
+/// program. Asked before anything is served: signed zones would get SERVFAIL, and certificates not be renewed. Only a
+/// warning if it concerns single files below.
 pub fn state_problem(config: &Config, state: &Path) -> Option<Diagnostic> {
     if !config.needs_agent() {
         return None;
     }
     // An unknown user is another error.
     let user = lookup_user(config).ok()?.filter(|_| effective_uid() == 0).map_or(effective_uid(), |user| user.uid);
-    let error = sanderling_state::check(state, user).err()?;
+    let found = sanderling_state::check(state, user);
     let location = config.state_location.clone().map_or_else(|| Location::File(state.to_owned()), Location::from);
-    Some(Diagnostic::error(location, Problem::new(error.problem(), error.remedy())))
+    match found {
+        Ok(warning) => {
+            warning.map(|warning| Diagnostic::warning(location, Problem::new(warning.problem(), warning.remedy())))
+        }
+        Err(error) => Some(Diagnostic::error(location, Problem::new(error.problem(), error.remedy()))),
+    }
 }
 
 /// Creates the state folder, unless it exists.

@@ -147,8 +147,11 @@ fn start(
     if inherited.processes.is_empty()
         && let Some(problem) = config.state_folder(state.as_deref()).and_then(|state| state_problem(&config, &state))
     {
-        inherited.control.take().into_iter().for_each(ControlSocket::remove);
-        return Err(StartupError::BadConfiguration(vec![problem]));
+        if problem.is_error() {
+            inherited.control.take().into_iter().for_each(ControlSocket::remove);
+            return Err(StartupError::BadConfiguration(vec![problem]));
+        }
+        report(&[problem]);
     }
     let (existing, _) = inherited.listeners.restored(&config);
     let listeners = Listeners::bind(&config, &existing).map_err(|error| {
