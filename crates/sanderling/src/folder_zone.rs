@@ -127,10 +127,7 @@ impl FolderZone {
     fn catalog_of_member(&self, config: &Config) -> Result<Option<String>, String> {
         let state = StateLocation::of(config);
         let path = state.join(CATALOG_MEMBERS);
-        // The agent can write the folder, and this process may be root.
-        let content = Directory::open(&state)
-            .and_then(|state| read_beneath(&state, CATALOG_MEMBERS.as_bytes(), MEMBERS_BYTES_MAX));
-        let list = match content.and_then(|content| MemberList::decode(&content)) {
+        let list = match read_catalog_members(&state).and_then(|content| MemberList::decode(&content)) {
             Ok(list) => list,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
