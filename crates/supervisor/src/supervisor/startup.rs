@@ -14,6 +14,7 @@ use crate::process::Process;
 use crate::program;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{self, log, log_error, log_warning, report};
+use sanderling_config::log_limit::LimitedLog;
 use sanderling_config::{Config, ConfigSource, Exit, ListenerRole, Service, lookup_user, shared_user_problem};
 use sanderling_ipc::control_socket::{ControlSocket, Opened};
 use sanderling_ipc::handover::{self, Descriptors};
@@ -368,6 +369,7 @@ impl Supervisor {
             restart_at: None,
             cut_off_count: 0,
             reload_counts: [0; 3],
+            limited_log: LimitedLog::default(),
             sent_supervision: None,
             lifecycle: Lifecycle::Running,
             next_watchdog: None,
