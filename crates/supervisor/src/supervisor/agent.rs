@@ -78,6 +78,8 @@ struct AgentProcess {
     /// When it has sent anything last.
     heard_at: Instant,
     is_killed: bool,
+    /// It has said that it cannot run.
+    has_failed: bool,
 }
 
 impl Default for Agent {
@@ -244,6 +246,10 @@ impl Agent {
     }
 
     /// Kills it. It is reaped later.
+    fn has_failed(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.has_failed)
+    }
+
     fn kill(&mut self) {
         if let Some(process) = self.process.as_mut().filter(|process| !process.is_killed) {
             process.is_killed = true;
@@ -350,6 +356,7 @@ impl Supervisor {
             started_at: Instant::now(),
             heard_at: Instant::now(),
             is_killed: false,
+            has_failed: false,
         };
         self.agent.process = Some(process);
         // One that drains waits for updates that the agent before has not stored.
@@ -382,7 +389,12 @@ impl Supervisor {
                     let config = Arc::clone(&self.active.config);
                     self.secrets.pass_on_soon(&config);
                 }
+                // It says so once, as the last thing, and each text is in the log.
+                (Event::AgentFailed(_), None) if self.agent.has_failed() => {
+                    self.agent.end_for("it has said more than once that it cannot run");
+                }
                 (Event::AgentFailed(reason), None) => {
+                    self.agent.process.iter_mut().for_each(|process| process.has_failed = true);
                     if let Some(problem) = self.agent.note_problem(reason.to_string()) {
                         log_error(&format!("the agent cannot run: {problem}; trying again"));
                     }
