@@ -141,7 +141,7 @@ fn cargo_test(arguments: &[String], log: &mut Log) -> Outcome {
 
 /// Every variant that is not the first of its feature, in as few runs as possible.
 const FORCED_WAYS: &[&str] = &[
-    "cloexec=fioclex,cloexec-range=per-fd,stat=statx,sendfile=copy,page-cache=none,open=walk,accept=accept,\
+    "cloexec=fioclex,cloexec-range=per-fd,stat=statx,sendfile=copy,page-cache=none,open=walk,\
      defer-accept=off,udp-io=recvmsg",
     "open=openat2,udp-io=poll-recvmsg",
 ];

@@ -11,7 +11,9 @@ use crate::journals::remove_journal;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle, remove_state};
 use crate::served_zones::ServedMap;
 use sanderling_config::log::{log, log_error};
-use sanderling_config::{CATALOG_MEMBERS, Catalog, Config, DomainName, OwnZones, SecondaryZone, stored_zone_file};
+use sanderling_config::{
+    CATALOG_MEMBERS, Catalog, Config, DomainName, OwnZones, SecondaryZone, read_catalog_members, stored_zone_file,
+};
 use sanderling_dns::Name;
 use sanderling_dns::catalog::{CatalogMember, CatalogReader};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
@@ -67,7 +69,7 @@ impl Catalogs {
         secondary: Secondaries,
         served: Rc<ServedMap>,
     ) -> Catalogs {
-        let list = read_list(&context.state.path().join(CATALOG_MEMBERS)).unwrap_or_else(|error| {
+        let list = read_list(context.state.path()).unwrap_or_else(|error| {
             log_error(&format!("cannot read which zones catalogs have brought: {error}; waiting for the catalogs"));
             MemberList::default()
         });
@@ -360,8 +362,8 @@ impl Catalogs {
     }
 }
 
-fn read_list(path: &Path) -> io::Result<MemberList> {
-    match fs::read(path) {
+fn read_list(state: &Path) -> io::Result<MemberList> {
+    match read_catalog_members(state) {
         Ok(content) => MemberList::decode(&content),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(MemberList::default()),
         Err(error) => Err(error),

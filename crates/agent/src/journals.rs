@@ -3,7 +3,6 @@
 //! them, the successor checks.
 
 use crate::blocking::DISK;
-use sanderling_config::log::log_warning;
 use sanderling_config::log_limit::LimitedLog;
 use sanderling_config::{DomainName, JOURNALS, Limits, journal_file};
 use sanderling_ipc::agent::journals_from_memfd;
@@ -24,6 +23,7 @@ pub(crate) struct Journals {
     pending: Rc<RefCell<BTreeMap<DomainName, Vec<u8>>>>,
     wake: Rc<Notify>,
     bytes_max: usize,
+    ignored: RefCell<LimitedLog>,
 }
 
 /// Removes the stored journal of the zone `apex`.
@@ -59,7 +59,7 @@ impl Journals {
                 }
             }
         });
-        Journals { pending, wake, bytes_max: limits.zone_journal_bytes_max }
+        Journals { pending, wake, bytes_max: limits.zone_journal_bytes_max, ignored: RefCell::default() }
     }
 
     /// Stores these journals of zones that this server `has`, in the place of those before of the same zones.
@@ -68,23 +68,34 @@ impl Journals {
             Some(Ok(journals)) => {
                 let mut pending = self.pending.borrow_mut();
                 let mut pending_bytes: usize = pending.values().map(Vec::len).sum();
+                let (mut foreign_count, mut too_long) = (0_usize, None);
                 for (name, content) in journals {
                     // An empty one has that of a zone removed that the server has no more.
                     let is_stored = |apex: &DomainName| content.is_empty() || has(apex);
                     let Some(apex) = DomainName::parse(&name).ok().filter(is_stored) else {
-                        log_warning(&format!("ignoring the journal of {name}: this server has no such zone"));
+                        foreign_count = foreign_count.saturating_add(1);
                         continue;
                     };
                     pending_bytes = pending_bytes.saturating_add(content.len());
                     if content.len() > self.bytes_max || pending_bytes > PENDING_BYTES_MAX {
-                        log_warning(&format!("zone {apex}: ignoring a journal of {} bytes", content.len()));
+                        too_long = too_long.or(Some((apex, content.len())));
                         continue;
                     }
                     pending.insert(apex, content);
                 }
                 self.wake.notify_one();
+                let mut ignored = self.ignored.borrow_mut();
+                if foreign_count > 0 {
+                    let problem = format!("ignoring {foreign_count} journals of zones that this server does not have");
+                    ignored.warning("foreign zones", &problem);
+                }
+                if let Some((apex, bytes)) = too_long {
+                    ignored.warning("long journals", &format!("zone {apex}: ignoring a journal of {bytes} bytes"));
+                }
             }
-            Some(Err(error)) => log_warning(&format!("ignoring malformed journals: {error}")),
+            Some(Err(error)) => {
+                self.ignored.borrow_mut().warning("malformed", &format!("ignoring malformed journals: {error}"));
+            }
             None => {}
         }
     }

@@ -15,6 +15,7 @@ use crate::zones::Zones;
 use instant_acme::{CertificateIdentifier, Error, RevocationReason, RevocationRequest};
 use rustls::pki_types::CertificateDer;
 use sanderling_config::log::{log, log_error, log_warning};
+use sanderling_config::log_limit::LimitedLog;
 use sanderling_ipc::agent::{AgentReport, ScheduledTask};
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::{Command, Connection, Event, IncomingFds, Message, Text};
@@ -83,6 +84,8 @@ pub(crate) struct MainLoop {
     clock: ClockWatch,
     resolver_files: ResolverFiles,
     resolver_files_at: Instant,
+    /// Commands that the agent does not carry out.
+    ignored: LimitedLog,
 }
 
 impl MainLoop {
@@ -110,6 +113,7 @@ impl MainLoop {
             clock: ClockWatch::new(unix_s()),
             resolver_files,
             resolver_files_at: Instant::now(),
+            ignored: LimitedLog::default(),
         };
         main_loop.finish_stored();
         main_loop.schedule_all();
@@ -470,7 +474,8 @@ impl MainLoop {
             }
             (Command::ZoneServed(zone), None) => self.zones.on_served(&zone),
             (Command::ZoneNotified(notify), None) => self.zones.on_notified(&notify),
-            (command, _) => log_warning(&format!("ignoring the command {command:?}: the agent does not carry it out")),
+            // What another process has written is not in the log.
+            _ => self.ignored.warning("commands", "ignoring a command that the agent does not carry out"),
         }
     }
 

@@ -2,7 +2,7 @@
 //! from primaries, and its secondaries transfer like any zone.
 
 use crate::blocking::DISK;
-use crate::catalogs::read_catalog;
+use crate::catalogs::{Secondaries, read_catalog};
 use crate::clock::unix_s;
 use crate::link::Link;
 use crate::served_zones::{ServedMap, ServedState};
@@ -11,6 +11,7 @@ use sanderling_config::log_limit::LimitedLog;
 use sanderling_config::{Catalog, CatalogRole, Config, DomainName, stored_zone_file};
 use sanderling_dns::catalog::{CatalogMember, catalog_text};
 use sanderling_dns::{NameBuf, is_later, raised_serial};
+use sanderling_ipc::agent::ServedZone;
 use sanderling_state::StateFolder;
 use sanderling_zone_files::wire_name;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,7 @@ pub(crate) struct ProducedCatalogs {
     config: Rc<Config>,
     state: Arc<StateFolder>,
     link: Rc<Link>,
+    secondary: Secondaries,
     served: Rc<ServedMap>,
     changes: watch::Receiver<()>,
     stored: BTreeMap<DomainName, StoredCatalog>,
@@ -53,6 +55,7 @@ impl ProducedCatalogs {
         config: Rc<Config>,
         state: Arc<StateFolder>,
         link: Rc<Link>,
+        secondary: Secondaries,
         served: Rc<ServedMap>,
     ) -> ProducedCatalogs {
         let is_produced = |catalog: &&Catalog| matches!(catalog.role, CatalogRole::Producer { .. });
@@ -62,7 +65,7 @@ impl ProducedCatalogs {
         };
         let stored = config.catalogs.iter().filter(is_produced).map(read).collect();
         let changes = served.watch();
-        ProducedCatalogs { config, state, link, served, changes, stored, failures: LimitedLog::default() }
+        ProducedCatalogs { config, state, link, secondary, served, changes, stored, failures: LimitedLog::default() }
     }
 
     pub(crate) async fn run(mut self) {
@@ -92,7 +95,8 @@ impl ProducedCatalogs {
                 return true;
             }
             let served_serial = served.zones.get(&catalog.apex).and_then(|zone| zone.serial);
-            (self.zones_of(catalog, &served, &stored), served_serial)
+            let secondary = self.secondary.borrow();
+            (zones_of(&self.config, secondary.keys(), catalog, &served, &stored), served_serial)
         };
         if stored.serial.is_none() || zones != stored.zones {
             return self.store(catalog, &stored, zones).await;
@@ -109,27 +113,6 @@ impl ProducedCatalogs {
             }
         }
         false
-    }
-
-    /// The zones that all secondaries of the catalog may transfer. While the folder of zones cannot be listed, or the
-    /// file of a zone has errors, none is removed.
-    fn zones_of(&self, catalog: &Catalog, served: &ServedState, stored: &StoredCatalog) -> ListedZones {
-        let transfers = self.config.transfers_by_zone();
-        let is_catalog = |name: &DomainName| self.config.catalogs.iter().any(|one| one.apex == *name);
-        let listed = |name: &&DomainName| catalog.lists(transfers.of(name)) && !is_catalog(name);
-        let with_groups = |name: &DomainName| {
-            let groups: BTreeSet<&str> = catalog.groups_of(name).collect();
-            let groups = groups.into_iter().map(|group| group.as_bytes().to_vec()).collect();
-            (wire_name(name).as_name().as_bytes().to_vec(), groups)
-        };
-        let mut zones: ListedZones = served.zones.keys().filter(listed).map(with_groups).collect();
-        let has_error = served.zones.values().any(|zone| zone.is_of_operator && zone.has_error);
-        if !served.is_complete || has_error {
-            for (zone, groups) in &stored.zones {
-                zones.entry(zone.clone()).or_insert_with(|| groups.clone());
-            }
-        }
-        zones
     }
 
     async fn store(&mut self, catalog: &Catalog, stored: &StoredCatalog, zones: ListedZones) -> bool {
@@ -155,6 +138,37 @@ impl ProducedCatalogs {
         }
         false
     }
+}
+
+/// The zones that all secondaries of the catalog may transfer: those of the configuration and of primaries, `secondary`,
+/// whatever the server process says, and those of the folder that it serves. While the folder of zones cannot be listed,
+/// or the file of a zone has errors, none is removed.
+fn zones_of<'z>(
+    config: &'z Config,
+    secondary: impl Iterator<Item = &'z DomainName>,
+    catalog: &Catalog,
+    served: &'z ServedState,
+    stored: &StoredCatalog,
+) -> ListedZones {
+    let transfers = config.transfers_by_zone();
+    let is_catalog = |name: &DomainName| config.catalogs.iter().any(|one| one.apex == *name);
+    let listed = |name: &&DomainName| catalog.lists(transfers.of(name)) && !is_catalog(name);
+    let with_groups = |name: &DomainName| {
+        let groups: BTreeSet<&str> = catalog.groups_of(name).collect();
+        let groups = groups.into_iter().map(|group| group.as_bytes().to_vec()).collect();
+        (wire_name(name).as_name().as_bytes().to_vec(), groups)
+    };
+    let is_of_folder = |zone: &ServedZone| config.zone_folder.is_some() && zone.is_of_operator;
+    let of_folder = served.zones.iter().filter(|(_, zone)| is_of_folder(zone)).map(|(name, _)| name);
+    let own = config.zones.iter().map(|zone| &zone.apex).chain(secondary);
+    let mut zones: ListedZones = own.chain(of_folder).filter(listed).map(with_groups).collect();
+    let has_error = served.zones.values().any(|zone| is_of_folder(zone) && zone.has_error);
+    if config.zone_folder.is_some() && (!served.is_complete || has_error) {
+        for (zone, groups) in &stored.zones {
+            zones.entry(zone.clone()).or_insert_with(|| groups.clone());
+        }
+    }
+    zones
 }
 
 /// A serial after `before`: the time, so that a server which has lost its state does not go back.
@@ -194,6 +208,8 @@ fn read_stored(state: &StateFolder, apex: &DomainName) -> Option<StoredCatalog> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sanderling_config::diagnostic::Location;
+    use sanderling_config::{Zone, ZoneFolder, ZoneOrigin};
 
     #[test]
     fn serial_is_the_time_and_never_goes_back() {
@@ -207,5 +223,43 @@ mod tests {
         ] {
             assert_eq!(next_serial(before, now), expected, "{before:?} {now}");
         }
+    }
+
+    #[test]
+    fn server_process_decides_only_on_the_zones_of_the_folder() {
+        let name = |text: &str| DomainName::parse(text).expect("a name");
+        let catalog = Catalog {
+            apex: name("c.test"),
+            role: CatalogRole::Producer { secondaries: Vec::new(), groups: Vec::new() },
+            location: Location::Argument("test".to_owned()).into(),
+        };
+        let zone = |apex: &str| {
+            let location = Location::Argument("test".to_owned()).into();
+            Zone { apex: name(apex), file: apex.into(), location, origin: ZoneOrigin::Operator }
+        };
+        let location = Location::Argument("test".to_owned()).into();
+        let folder = ZoneFolder { directory: "zones".into(), extension: ".zone".to_owned(), location };
+        let secondary = [name("secondary.test"), name("c.test")];
+        let check = |zone_folder: Option<ZoneFolder>, served: &[(&str, bool)], expected: &[&str]| {
+            let config = Config {
+                zones: vec![zone("own.test")],
+                catalogs: vec![catalog.clone()],
+                zone_folder,
+                ..Config::default()
+            };
+            let served = served.iter().map(|(apex, is_of_operator)| {
+                let (is_of_operator, alias_targets) = (*is_of_operator, Vec::new());
+                let (serial, has_error) = (Some(1), false);
+                (name(apex), ServedZone { name: (*apex).to_owned(), serial, is_of_operator, has_error, alias_targets })
+            });
+            let served = ServedState { is_known: true, is_complete: true, zones: served.collect() };
+            let found = zones_of(&config, secondary.iter(), &catalog, &served, &StoredCatalog::default());
+            let expected = expected.iter().map(|zone| wire_name(&name(zone)).as_name().as_bytes().to_vec());
+            assert_eq!(found.into_keys().collect::<BTreeSet<_>>(), expected.collect());
+        };
+        check(None, &[], &["own.test", "secondary.test"]);
+        check(None, &[("evil.test", true)], &["own.test", "secondary.test"]);
+        let served = [("of-folder.test", true), ("evil.test", false)];
+        check(Some(folder), &served, &["own.test", "secondary.test", "of-folder.test"]);
     }
 }

@@ -18,7 +18,7 @@ use crate::tsig_keys::TsigSecrets;
 use crate::updates::Updates;
 use crate::zone_observer::ObserverContext;
 use crate::zone_transfer::Workspace;
-use sanderling_config::log::log_warning;
+use sanderling_config::log_limit::LimitedLog;
 use sanderling_config::{Config, DomainName, SecondaryZone, SignedZone};
 use sanderling_dnssec::zone_keys::{self, Rollover};
 use sanderling_ipc::agent::{
@@ -60,6 +60,8 @@ pub(crate) struct Zones {
     journals: Journals,
     updates: Updates,
     changed: Rc<Notify>,
+    /// What the server process sends and should not.
+    ignored: RefCell<LimitedLog>,
 }
 
 impl Zones {
@@ -121,7 +123,9 @@ impl Zones {
             tokio::task::spawn_local(catalogs.run());
         }
         let (state, link) = (Arc::clone(&context.state), Rc::clone(&context.link));
-        tokio::task::spawn_local(ProducedCatalogs::load(Rc::clone(&config), state, link, Rc::clone(&served)).run());
+        tokio::task::spawn_local(
+            ProducedCatalogs::load(Rc::clone(&config), state, link, Rc::clone(&secondary), Rc::clone(&served)).run(),
+        );
         let of_files = config.zones.iter().map(|zone| &zone.apex);
         let configured = of_files.chain(config.catalogs.iter().map(|catalog| &catalog.apex)).cloned().collect();
         Zones {
@@ -137,6 +141,7 @@ impl Zones {
             journals,
             updates,
             changed,
+            ignored: RefCell::default(),
         }
     }
 
@@ -160,11 +165,15 @@ impl Zones {
 
     /// These zones are served, and no others.
     pub(crate) fn on_all_served(&mut self, zones: Option<OwnedFd>) {
-        let zones = match zones.map(served_zones_from_memfd) {
+        let mut zones = match zones.map(served_zones_from_memfd) {
             Some(Ok(zones)) => zones,
-            Some(Err(error)) => return log_warning(&format!("ignoring a malformed list of zones: {error}")),
+            Some(Err(error)) => {
+                let problem = format!("ignoring a malformed list of zones: {error}");
+                return self.ignored.borrow_mut().warning("list of zones", &problem);
+            }
             None => return,
         };
+        zones.zones.retain(|zone| DomainName::parse(&zone.name).is_ok_and(|name| self.has_zone(&name)));
         self.alias_names.set_served(&zones, |name| self.signed.contains_key(name));
         self.served.replace(zones);
         let served = self.served.state();
@@ -259,7 +268,7 @@ impl Zones {
     pub(crate) fn store_updates(&self, updates: UpdatesToStore, content: Option<OwnedFd>) {
         let name = DomainName::parse(&updates.zone).ok();
         let Some(name) = name.filter(|name| self.config.zone_updates.iter().any(|(apex, _)| apex == name)) else {
-            log_warning(&format!("ignoring updates of the zone {}: it can have none", updates.zone));
+            self.ignored.borrow_mut().warning("updates", "ignoring updates of a zone that can have none");
             return self.updates.refuse(updates);
         };
         match self.signed.get(&name).filter(|signed| signed.signs_updates()) {

@@ -4,8 +4,10 @@ use crate::diagnostic::ValueLocation;
 use crate::domain_name::DomainName;
 use crate::transfers::{Primary, Secondary, ZoneTransfers};
 use crate::zones::{SecondaryZone, Zone, ZoneOrigin, stored_zone_file};
+use sanderling_os::directory::Directory;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::io;
 use std::path::Path;
 
 /// A catalog.
@@ -61,6 +63,11 @@ impl OwnZones {
         own
     }
 
+    /// Whether `name` is one of them.
+    pub fn has(&self, name: &DomainName) -> bool {
+        self.zones.contains(name.as_str())
+    }
+
     /// The zone that `name` is below, or else one that it is above.
     fn near(&self, name: &DomainName) -> Option<MemberRefusal> {
         let above = names_above(name).find_map(|above| self.zones.get(above));
@@ -103,6 +110,16 @@ impl fmt::Display for MemberRefusal {
 
 /// The file with the zones that catalogs have brought, below the state folder. No zone has a file of this name.
 pub const CATALOG_MEMBERS: &str = "zones/members";
+/// Bytes of that file: those of a million zones.
+const CATALOG_MEMBERS_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// The content of [`CATALOG_MEMBERS`] in the state folder. The agent writes it: it may be of any length, or no file.
+pub fn read_catalog_members(state: &Path) -> io::Result<Vec<u8>> {
+    let path = state.join(CATALOG_MEMBERS);
+    let (folder, name) = path.parent().zip(path.file_name()).ok_or(io::ErrorKind::InvalidFilename)?;
+    let file = Directory::open(folder)?.open_without_links(name.as_encoded_bytes())?;
+    file.read_all(CATALOG_MEMBERS_BYTES_MAX)
+}
 
 impl Catalog {
     /// The catalog as a zone, whose file is below the state folder.

@@ -45,7 +45,7 @@ pub mod diagnostic;
 
 pub use account::{lookup_user, shared_user_problem};
 pub use authorities::{Acme, Authority, ExternalAccount};
-pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole, MemberRefusal, OwnZones};
+pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole, MemberRefusal, OwnZones, read_catalog_members};
 pub use config::{
     CertificateFiles, Config, CookieSecretFile, DefaultSite, DnsReplies, KeyPlace, LATEST_RENEWAL_PART, Metrics,
     RateLimit, Resolver, SecretContent, SocketsPerAddress, TrustedProxies, UserAndGroup, processor_count,

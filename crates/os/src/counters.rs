@@ -27,7 +27,7 @@ macro_rules! syscalls {
 }
 
 syscalls! {
-    Accept4 = "accept4", Accept = "accept", Bind = "bind", Clone = "clone", Close = "close",
+    Accept4 = "accept4", Bind = "bind", Clone = "clone", Close = "close",
     CloseRange = "close_range", Connect = "connect", EpollCreate1 = "epoll_create1", EpollCtl = "epoll_ctl",
     EpollPwait = "epoll_pwait", Eventfd2 = "eventfd2", EventfdRead = "read", EventfdWrite = "write", Execve = "execve",
     Fchmod = "fchmod", Faccessat = "faccessat", Fcntl = "fcntl", Fioclex = "ioctl", Fionbio = "ioctl", Fstat = "fstat", Fstatfs = "fstatfs",

@@ -10,7 +10,6 @@ pub static FEATURES: &[&Feature] = &[
     &crate::file::SENDFILE,
     &crate::file::PAGE_CACHE,
     &crate::directory::OPEN,
-    &crate::tcp::ACCEPT,
     &crate::tcp::DEFER_ACCEPT,
     &crate::udp::UDP_IO,
 ];

@@ -86,7 +86,8 @@ impl SeqpacketSocket {
 
     /// Takes over a socket that was inherited or received; an error if it is not a Unix `SOCK_SEQPACKET` socket.
     pub fn from_fd(descriptor: OwnedFd) -> io::Result<SeqpacketSocket> {
-        seqpacket_socket(descriptor).map(SeqpacketSocket)
+        check_type(&descriptor)?;
+        Ok(SeqpacketSocket(descriptor))
     }
 
     /// From now on the kernel names the sender of each message that is received (`SO_PASSCRED`, unix(7)). `SO_PEERCRED`
@@ -125,7 +126,7 @@ impl SeqpacketSocket {
             let has_room = ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
             assert!(has_room, "the space is for the maximum checked above");
         }
-        // Another process that has the socket may clear O_NONBLOCK, which is shared; DONTWAIT does not depend on it.
+        // O_NONBLOCK is shared with the other processes that have the socket; DONTWAIT does not depend on it.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         for _ in 0..TRIES_MAX {
             count(Syscall::Sendmsg);
@@ -237,7 +238,10 @@ impl SeqpacketListener {
 
     /// Takes over a listener that was inherited; an error if it is not a listening Unix `SOCK_SEQPACKET` socket.
     pub fn from_fd(descriptor: OwnedFd) -> io::Result<SeqpacketListener> {
-        let descriptor = seqpacket_socket(descriptor)?;
+        let object = check_type(&descriptor)?;
+        count(Syscall::Fionbio);
+        rustix::io::ioctl_fionbio(&descriptor, true)
+            .map_err(|errno| with_context("ioctl(FIONBIO)", &object, &errno.into()))?;
         count(Syscall::Getsockopt);
         if !sockopt::socket_acceptconn(&descriptor)? {
             return Err(invalid_data(format!("descriptor {} is not a listening socket", descriptor.as_raw_fd())));
@@ -281,15 +285,6 @@ fn address_of(path: &Path, call: &str) -> io::Result<SocketAddrUnix> {
         }
         _ => with_context(call, path.display(), &errno.into()),
     })
-}
-
-/// Checks the type of `descriptor` and sets the flags of a socket created here.
-fn seqpacket_socket(descriptor: OwnedFd) -> io::Result<OwnedFd> {
-    let object = check_type(&descriptor)?;
-    count(Syscall::Fionbio);
-    rustix::io::ioctl_fionbio(&descriptor, true)
-        .map_err(|errno| with_context("ioctl(FIONBIO)", &object, &errno.into()))?;
-    Ok(descriptor)
 }
 
 /// Makes `descriptor` close-on-exec if it is a Unix `SOCK_SEQPACKET` socket, and an error otherwise. Returns its

@@ -13,22 +13,12 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How a connection is accepted: with its flags (Linux 2.6.28), or with a further call for each flag.
-pub static ACCEPT: Feature = Feature::new(
-    "accept",
-    &[
-        Variant { name: "accept4", is_supported: accept4_is_supported },
-        Variant { name: "accept", is_supported: || true },
-    ],
-);
-
 /// Whether a listener may return only connections with data to read (`TCP_DEFER_ACCEPT`, Linux 2.4).
 pub static DEFER_ACCEPT: Feature = Feature::new(
     "defer-accept",
     &[Variant { name: "on", is_supported: defer_accept_is_supported }, Variant { name: "off", is_supported: || true }],
 );
 
-const BY_ACCEPT4: usize = 0;
 const DEFER_ACCEPT_ON: usize = 0;
 
 /// How long the kernel keeps a silent connection to itself: until then it takes the client's part of the handshake for
@@ -177,23 +167,9 @@ impl Listener {
     }
 
     fn accept_one(&self) -> Result<(OwnedFd, Option<SocketAddrAny>), Errno> {
-        if ACCEPT.selected() == BY_ACCEPT4 {
-            count(Syscall::Accept4);
-            return acceptfrom_with(&self.0, CREATION_FLAGS);
-        }
-        count(Syscall::Accept);
-        let (stream, peer) = rustix::net::acceptfrom(&self.0)?;
-        count(Syscall::Fionbio);
-        rustix::io::ioctl_fionbio(&stream, true)?;
-        crate::cloexec::set(&stream, "an accepted connection").map_err(|_| Errno::MFILE)?;
-        Ok((stream, peer))
+        count(Syscall::Accept4);
+        acceptfrom_with(&self.0, CREATION_FLAGS)
     }
-}
-
-/// Calls `accept4` on a descriptor that is not a socket: only ENOSYS means that the call is missing.
-fn accept4_is_supported() -> bool {
-    let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC);
-    event.is_ok_and(|event| !matches!(acceptfrom_with(&event, CREATION_FLAGS), Err(Errno::NOSYS)))
 }
 
 /// Sets the option on a socket that is not bound.

@@ -4,7 +4,6 @@ mod waiting;
 mod listeners;
 mod udp_io;
 mod defer_accept;
-mod accept;
 mod sendfile;
 mod page_cache;
 mod lookup;
@@ -36,7 +35,6 @@ pub(crate) const ALL: &[Measurement] = &[
     Measurement { name: lookup::NAME, run: lookup::measure },
     Measurement { name: sendfile::NAME, run: sendfile::measure },
     Measurement { name: page_cache::NAME, run: page_cache::measure },
-    Measurement { name: accept::NAME, run: accept::measure },
     Measurement { name: defer_accept::NAME, run: defer_accept::measure },
     Measurement { name: udp_io::NAME, run: udp_io::measure },
     Measurement { name: listeners::NAME, run: listeners::measure },

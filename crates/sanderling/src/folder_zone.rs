@@ -8,20 +8,17 @@ use crate::state_files::StateLocation;
 use sanderling_config::diagnostic::{Location, error_text};
 use sanderling_config::log::{log, print, report};
 use sanderling_config::{
-    CATALOG_MEMBERS, Config, ConfigSource, DomainName, Zone, ZoneFolder, ZoneOrigin, most_similar, read_beneath,
+    CATALOG_MEMBERS, Config, ConfigSource, DomainName, Zone, ZoneFolder, ZoneOrigin, most_similar, read_catalog_members,
 };
 use sanderling_ipc::catalog::MemberList;
 use sanderling_ipc::client::{self, AskError};
 use sanderling_ipc::{Command, ZoneCommand};
-use sanderling_os::directory::Directory;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bytes of the list of members of catalogs.
-const MEMBERS_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Removed files of one zone that are kept.
 const REMOVED_FILES_MAX: usize = 99;
 
@@ -127,10 +124,7 @@ impl FolderZone {
     fn catalog_of_member(&self, config: &Config) -> Result<Option<String>, String> {
         let state = StateLocation::of(config);
         let path = state.join(CATALOG_MEMBERS);
-        // The agent can write the folder, and this process may be root.
-        let content = Directory::open(&state)
-            .and_then(|state| read_beneath(&state, CATALOG_MEMBERS.as_bytes(), MEMBERS_BYTES_MAX));
-        let list = match content.and_then(|content| MemberList::decode(&content)) {
+        let list = match read_catalog_members(&state).and_then(|content| MemberList::decode(&content)) {
             Ok(list) => list,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {

@@ -1,7 +1,7 @@
 //! The zones that catalogs have brought, as the agent lists them in the state folder.
 
 use sanderling_config::log::log_error;
-use sanderling_config::{CATALOG_MEMBERS, DomainName};
+use sanderling_config::{CATALOG_MEMBERS, DomainName, read_catalog_members};
 use sanderling_ipc::catalog::MemberList;
 use std::fs;
 use std::io;
@@ -21,7 +21,8 @@ impl CatalogMembers {
     /// Reads the list of the state folder if there is another one. If it cannot be read, or is gone, the last one
     /// stays.
     pub(crate) fn update(&mut self, state: Option<&Path>) {
-        let Some(path) = state.map(|state| state.join(CATALOG_MEMBERS)) else { return };
+        let Some(state) = state else { return };
+        let path = state.join(CATALOG_MEMBERS);
         let version = match fs::metadata(&path) {
             Ok(metadata) => Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec())),
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.version.is_none() => return,
@@ -30,7 +31,7 @@ impl CatalogMembers {
         if version.is_some() && version == self.version {
             return;
         }
-        match fs::read(&path).and_then(|content| MemberList::decode(&content)) {
+        match read_catalog_members(state).and_then(|content| MemberList::decode(&content)) {
             Ok(list) => {
                 let parse = |name: &str| DomainName::parse(name).ok();
                 let members = list.members.iter();
@@ -85,6 +86,10 @@ mod tests {
         write(&list("b.example"));
         check(&["b.example"]);
         write(b"broken");
+        check(&["b.example"]);
+        let too_long = fs::File::create(state.path().join("next")).unwrap();
+        too_long.set_len(1 << 40).unwrap();
+        fs::rename(state.path().join("next"), &path).unwrap();
         check(&["b.example"]);
         // As if the state folder was not mounted.
         fs::remove_file(&path).unwrap();

@@ -72,6 +72,15 @@ pub(crate) struct KeptZones {
 struct KeptZone {
     segment: usize,
     entry: IndexEntry,
+    keeper: Keeper,
+}
+
+/// The process that has kept a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeper {
+    ThisProcess,
+    /// It may have been taken over: its text need not be that of the files, whatever its hash and its serial are.
+    EarlierProcess,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -126,16 +135,16 @@ impl KeptZones {
             self.forget(&zone);
         }
         for entry in index.entries {
-            self.insert(self.segments.len(), entry);
+            self.insert(self.segments.len(), entry, Keeper::EarlierProcess);
         }
         self.segments.push(descriptor);
         self.written_bytes = self.written_bytes.saturating_add(text_bytes);
     }
 
-    fn insert(&mut self, segment: usize, entry: IndexEntry) {
+    fn insert(&mut self, segment: usize, entry: IndexEntry, keeper: Keeper) {
         self.forget(&entry.zone);
         self.kept_bytes = self.kept_bytes.saturating_add(entry.text_bytes());
-        self.zones.insert(entry.zone.clone(), KeptZone { segment, entry });
+        self.zones.insert(entry.zone.clone(), KeptZone { segment, entry, keeper });
     }
 
     fn forget(&mut self, zone: &str) -> bool {
@@ -149,6 +158,11 @@ impl KeptZones {
         self.zones.get(apex.as_str()).map(|kept| kept.entry.info)
     }
 
+    /// Whether this process has kept the version of `apex`.
+    pub(crate) fn is_own(&self, apex: &DomainName) -> bool {
+        self.zones.get(apex.as_str()).is_some_and(|kept| kept.keeper == Keeper::ThisProcess)
+    }
+
     /// The zones of all kept versions, each with its main file.
     pub(crate) fn main_files(&self) -> impl Iterator<Item = (DomainName, PathBuf)> {
         self.zones.values().filter_map(|kept| {
@@ -159,7 +173,7 @@ impl KeptZones {
 
     /// The files of the kept version of `apex`, in the order in which they were read; none if there is no such version.
     pub(crate) fn files(&self, apex: &DomainName) -> io::Result<Vec<(PathBuf, Vec<u8>)>> {
-        let Some(KeptZone { segment, entry }) = self.zones.get(apex.as_str()) else { return Ok(Vec::new()) };
+        let Some(KeptZone { segment, entry, .. }) = self.zones.get(apex.as_str()) else { return Ok(Vec::new()) };
         // While a load is in progress, the versions that it has added are not read: their zones have just been parsed.
         let Some(descriptor) = self.segments.get(*segment) else { return Ok(Vec::new()) };
         let mut offset = entry.offset;
@@ -171,7 +185,8 @@ impl KeptZones {
         files.collect()
     }
 
-    /// Keeps a version of `apex`, unless all texts would then have more than `bytes_max`.
+    /// Keeps a version of `apex`, unless all texts would then have more than `bytes_max`. It always takes the place of
+    /// that of an earlier process.
     ///
     /// # Errors
     /// There is no memory or no descriptor; the version before is kept.
@@ -184,7 +199,8 @@ impl KeptZones {
     ) -> io::Result<()> {
         let zone = apex.as_str();
         let before = self.zones.get(zone).map(|kept| &kept.entry);
-        if before.is_some_and(|entry| entry.hash == text.hash && entry.info.serial == info.serial) {
+        let is_same = before.is_some_and(|entry| entry.hash == text.hash && entry.info.serial == info.serial);
+        if is_same && self.is_own(apex) {
             return Ok(());
         }
         let other_bytes = self.kept_bytes.saturating_sub(before.map_or(0, IndexEntry::text_bytes));
@@ -203,7 +219,7 @@ impl KeptZones {
         let files = text.files.clone();
         let entry = IndexEntry { zone: zone.to_owned(), info, hash: text.hash, offset, files };
         pending.index.entries.push(entry.clone());
-        self.insert(self.segments.len(), entry);
+        self.insert(self.segments.len(), entry, Keeper::ThisProcess);
         Ok(())
     }
 
@@ -255,14 +271,15 @@ impl KeptZones {
     /// Copies all versions to one segment.
     fn compact(&mut self) -> io::Result<()> {
         let mut pending = Pending { writer: memfd::Writer::new(NAME)?, index: Index::default() };
-        for KeptZone { segment, entry } in self.zones.values() {
+        for KeptZone { segment, entry, .. } in self.zones.values() {
             let text = memfd::read_range(&self.segments[*segment], entry.offset, to_usize(entry.text_bytes())?)?;
             pending.index.entries.push(IndexEntry { offset: pending.writer.length_bytes(), ..entry.clone() });
             pending.writer.write(&text)?;
         }
         for entry in &pending.index.entries {
-            let moved = KeptZone { segment: 0, entry: entry.clone() };
-            self.zones.insert(entry.zone.clone(), moved);
+            if let Some(moved) = self.zones.get_mut(&entry.zone) {
+                (moved.segment, moved.entry) = (0, entry.clone());
+            }
         }
         self.written_bytes = pending.writer.length_bytes();
         self.segments = vec![Arc::new(pending.seal()?)];
@@ -382,6 +399,26 @@ mod tests {
         hand_over(&mut next, &mut supervisor);
         check(&inherited(&supervisor), 0, Some(1));
         check(&inherited(&supervisor), 1, None);
+    }
+
+    #[test]
+    fn version_of_an_earlier_process_is_replaced_whatever_it_says_of_itself() {
+        let (mut liar, mut supervisor) = (KeptZones::default(), Vec::new());
+        let lie = ZoneText { content: text(0, 7).content, files: text(0, 7).files, ..text(0, 1) };
+        liar.keep(&apex(0), info(1), &lie, 1_000).expect("kept");
+        hand_over(&mut liar, &mut supervisor);
+        let mut kept = inherited(&supervisor);
+        assert!(kept.info(&apex(0)).is_some() && !kept.is_own(&apex(0)));
+        kept.keep(&apex(0), info(1), &text(0, 1), 1_000).expect("kept");
+        hand_over(&mut kept, &mut supervisor);
+        assert!(kept.is_own(&apex(0)));
+        [&kept, &inherited(&supervisor)].into_iter().for_each(|kept| check(kept, 0, Some(1)));
+        kept.keep(&apex(0), info(1), &text(0, 1), 1_000).expect("kept already");
+        assert!(kept.seal().expect("nothing to seal").is_none(), "its own is not written again");
+        // One that it cannot keep leaves none of the liar.
+        let mut kept = inherited(&supervisor);
+        kept.keep(&apex(0), info(1), &text(0, 1), 1).expect("left out");
+        check(&kept, 0, None);
     }
 
     #[test]

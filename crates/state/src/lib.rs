@@ -61,8 +61,10 @@ pub const CHAIN_FILE: &str = "fullchain.pem";
 pub const KEY_FILE: &str = "privkey.pem";
 /// Bytes of the largest file.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Files and folders whose owner is checked before the folder is used.
+/// Files and folders below those of the state folder whose owner is checked before it is used.
 const CHECKED_ENTRIES_MAX: usize = 1_000_000;
+/// Files and folders that a warning names.
+const NAMED_ENTRIES_MAX: usize = 3;
 /// Bytes of a file that shows whether one can be written.
 const PROBE_BYTES: usize = 4096;
 /// What is written until it is renamed begins so.
@@ -141,17 +143,23 @@ pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError>
     Ok(())
 }
 
-/// Whether what is in the folder at `path` is of `user` and of this version: a restored copy may not be. A folder that
-/// cannot be reached or written is another matter: it may be there and writable later.
+/// Whether the folder at `path` and its folders are of `user` and of this version: a restored copy may not be. A folder
+/// that cannot be reached or written is another matter: it may be there and writable later. Returns what is wrong below,
+/// with which the server can start: the agent may have written it on purpose, and it concerns single zones and
+/// certificates.
 ///
 /// # Errors
 /// What is wrong, and what to do.
-pub fn check(path: &Path, user: u32) -> Result<(), StateError> {
+pub fn check(path: &Path, user: u32) -> Result<Option<StateError>, StateError> {
     if !fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
-        return Ok(());
+        return Ok(None);
     }
-    let mut left = CHECKED_ENTRIES_MAX;
-    check_owner(path, path, user, &mut left)?;
+    let folders = FOLDERS.into_iter().chain(OTHERS).map(|name| path.join(name));
+    for path_of_own in std::iter::once(path.to_owned()).chain(folders) {
+        if let Some(what) = what_is_wrong(&path_of_own, user) {
+            return Err(problem(format!("{} {what}", path_of_own.display()), remedy_of_owner(path, user)));
+        }
+    }
     // The agent can write the folder, and this process may be root.
     let file = Directory::open(path).and_then(|folder| folder.open_without_links(VERSION_FILE.as_bytes()));
     match file.and_then(|file| file.read_all(FILE_BYTES_MAX)) {
@@ -161,46 +169,55 @@ pub fn check(path: &Path, user: u32) -> Result<(), StateError> {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
         Err(error) => return Err(failed("read", &path.join(VERSION_FILE), &error)),
     }
-    Ok(())
+    Ok(unusable_entries(path, user))
 }
 
-/// Whether `path`, which is `root` or below it, and all below it belong to `user`.
-fn check_owner(root: &Path, path: &Path, user: u32, left: &mut usize) -> Result<(), StateError> {
+fn remedy_of_owner(root: &Path, user: u32) -> String {
+    let root = root.display();
+    format!("give all of it to the user that serves: chown -R {user} {root}; chmod -R u+rwX {root}")
+}
+
+/// Why `user` cannot use the file or folder at `path`; `None` if it can, or if there is none.
+fn what_is_wrong(path: &Path, user: u32) -> Option<String> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
-        // Something else has removed it meanwhile.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed("reach", path, &error)),
+        // Something else has removed it meanwhile, or root does not have the capability to reach it: its owner can.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => return None,
+        Err(error) => return Some(format!("cannot be reached: {error}")),
     };
-    let remedy = || format!("give all of it to the user that serves: chown -R {user} {}", root.display());
     if metadata.uid() != user {
-        return Err(problem(format!("{} belongs to user {}", path.display(), metadata.uid()), remedy()));
+        return Some(format!("belongs to user {}", metadata.uid()));
     }
-    if !metadata.is_dir() || *left == 0 {
-        return Ok(());
-    }
-    if metadata.mode() & 0o700 != 0o700 {
-        let message = format!("{} has a mode without the rights of its owner", path.display());
-        return Err(problem(message, format!("set it: chmod -R u+rwX {}", root.display())));
-    }
-    let found = match fs::read_dir(path) {
-        Ok(found) => found,
-        // Root without the capability to read it: its owner can.
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
-        Err(error) => return Err(failed("read", path, &error)),
-    };
-    for entry in found {
-        let entry = entry.map_err(|error| failed("read", path, &error))?;
-        // Other programs have files there too, such as `lost+found`.
-        if path == root
-            && !entry.file_name().to_str().is_some_and(|name| FOLDERS.contains(&name) || OTHERS.contains(&name))
-        {
-            continue;
+    let is_closed = metadata.is_dir() && metadata.mode() & 0o700 != 0o700;
+    is_closed.then(|| "has a mode without the rights of its owner".to_owned())
+}
+
+/// What `user` cannot use below the folders of the state folder `root`: how much, and the first ones.
+fn unusable_entries(root: &Path, user: u32) -> Option<StateError> {
+    let (mut named, mut count, mut left) = (Vec::new(), 0_usize, CHECKED_ENTRIES_MAX);
+    let mut folders: Vec<PathBuf> = FOLDERS.into_iter().chain(OTHERS).map(|name| root.join(name)).collect();
+    while let Some(folder) = folders.pop() {
+        // It is not a folder, its owner alone can read it, or it was counted.
+        let Ok(found) = fs::read_dir(&folder) else { continue };
+        for entry in found.flatten().take(left) {
+            left = left.saturating_sub(1);
+            let path = entry.path();
+            if let Some(what) = what_is_wrong(&path, user) {
+                count += 1;
+                if named.len() < NAMED_ENTRIES_MAX {
+                    named.push(format!("{} {what}", path.display()));
+                }
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            }
         }
-        *left = left.saturating_sub(1);
-        check_owner(root, &entry.path(), user, left)?;
     }
-    Ok(())
+    let more = match count - named.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let message = format!("{}{more}; the zones and certificates concerned are not updated", named.join(", "));
+    (count > 0).then(|| problem(message, remedy_of_owner(root, user)))
 }
 
 /// Whether this program knows the version in `text`, of the folder at `path`.
@@ -424,7 +441,12 @@ impl StateFolder {
 /// Removes what a crash has left of files that were written in the folder at `path`, and in folders below with these
 /// names.
 pub fn remove_unfinished(path: &Path, is_own: fn(&str) -> bool) -> Result<(), StateError> {
-    for (path, is_folder) in entries(path).map_err(|error| failed("read", path, &error))? {
+    let found = match entries(path) {
+        // One of another user, or with a mode without its rights, concerns only what is in it.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
+        found => found.map_err(|error| failed("read", path, &error))?,
+    };
+    for (path, is_folder) in found {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         if is_folder && is_own(name) {
             remove_unfinished(&path, |_| true)?;

@@ -7,21 +7,32 @@ fn folder_of_another_user_version_or_mode_is_found_before_it_is_used() {
     let folder = tempfile::tempdir().expect("created");
     let path = folder.path().join("state");
     let me = folder.path().metadata().expect("it exists").uid();
-    assert!(check(&path, me).is_ok(), "it can be created");
+    assert!(check(&path, me).is_ok_and(|warning| warning.is_none()), "it can be created");
     drop({
         prepare(&path, None).expect("created");
         let state = StateFolder::open(&path).expect("opened");
         state.write("zones/a.test.zone", b"text").expect("written");
         state
     });
-    check(&path, me).expect("it can be used");
+    assert!(check(&path, me).expect("it can be used").is_none());
     let error = check(&path, me + 1).expect_err("of another user").to_string();
     assert!(error.contains("belongs to user") && error.contains("chown -R"), "{error}");
     let mode = |mode| fs::set_permissions(path.join("zones"), fs::Permissions::from_mode(mode)).expect("changed");
     mode(0o500);
     let error = check(&path, me).expect_err("read-only").to_string();
-    assert!(error.contains("zones has a mode without the rights of its owner; set it: chmod"), "{error}");
+    assert!(error.contains("zones has a mode without the rights of its owner; give all of it"), "{error}");
     mode(0o700);
+    // The agent can write this at any time.
+    (0..5).for_each(|number| fs::create_dir_all(path.join(format!("zones/of/{number}"))).expect("created"));
+    let entry_mode = |name: &str, mode| {
+        fs::set_permissions(path.join("zones/of").join(name), fs::Permissions::from_mode(mode)).expect("changed");
+    };
+    ["0", "1", "2", "3"].iter().for_each(|name| entry_mode(name, 0));
+    let warning = check(&path, me).expect("it can be used").expect("a warning").to_string();
+    let is_named = warning.matches("has a mode without the rights of its owner").count() == 3;
+    assert!(is_named && warning.contains(", and 1 more; the zones and certificates concerned"), "{warning}");
+    drop(StateFolder::open(&path).expect("the agent starts"));
+    ["0", "1", "2", "3"].iter().for_each(|name| entry_mode(name, 0o700));
     fs::write(path.join(VERSION_FILE), "99\n").expect("written");
     let error = check(&path, me).expect_err("a later version").to_string();
     assert!(error.contains("has version 99, and this program knows version"), "{error}");

@@ -29,6 +29,7 @@ use crate::process::Process;
 use crate::start_states::{KeptVersions, StartReason, StartState};
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log, log_error, log_warning};
+use sanderling_config::log_limit::LimitedLog;
 use sanderling_config::{Config, ConfigSource, Exit, UNLIMITED};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::{Command, HEARTBEAT_INTERVAL, RETRY_INTERVAL, StatusFormat, Supervision, ZoneCommand};
@@ -88,6 +89,8 @@ struct Supervisor {
     cut_off_count: u64,
     /// Reloads that are in effect, that are in part, and that have failed.
     reload_counts: [u64; 3],
+    /// What processes can have logged again and again.
+    limited_log: LimitedLog,
     /// What the serving process, of this generation, has for its metrics.
     sent_supervision: Option<(u64, Supervision)>,
     lifecycle: Lifecycle,
@@ -151,6 +154,8 @@ enum Task {
         requester: Requester,
         next: ActiveConfig,
         forced_zones: Vec<String>,
+        /// The process that was told: no other one answers for it.
+        generation: u64,
         /// When a new process is started instead.
         deadline: Instant,
     },
@@ -192,6 +197,11 @@ impl Task {
             | Task::Start(Start { requester, .. })
             | Task::Replace(Replacement { requester, .. }) => *requester,
         }
+    }
+
+    /// Whether it is a reload that process `generation` was told to do.
+    fn is_reload_of(&self, generation: u64) -> bool {
+        matches!(self, Task::Reload { generation: told, .. } if *told == generation)
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -548,6 +558,15 @@ impl ActiveConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reload_is_answered_by_the_process_that_was_told() {
+        let text = sanderling_os::memfd::create("configuration", b"").expect("created");
+        let next = ActiveConfig { config: Arc::new(Config::default()), text };
+        let (requester, forced_zones, deadline) = (Requester::None, Vec::new(), Instant::now());
+        let task = Task::Reload { requester, next, forced_zones, generation: 2, deadline };
+        assert_eq!([1, 2, 3].map(|generation| task.is_reload_of(generation)), [false, true, false]);
+    }
 
     #[test]
     fn second_signal_stops_at_once() {

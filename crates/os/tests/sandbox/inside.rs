@@ -1,6 +1,6 @@
 //! A sandboxed process that prints what it can still do, one line each.
 
-use crate::other_processes::{report_as_agent, report_as_keeper};
+use crate::other_processes::{report_as_agent, report_as_keeper, report_blocking};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketType};
 use sanderling_os::directory::Directory;
@@ -84,6 +84,7 @@ fn report(sandbox: &Sandbox, directory: &Path, opened: Opened) {
     println!("Landlock enforced: {}", matches!(sandbox.landlock, Landlock::Enforced { .. }));
     report_reading(directory, &opened);
     report_denied(directory, &opened.unix, &opened.log);
+    report_blocking(&opened.listener);
     report_threads();
     report_serving(opened);
     println!("end");

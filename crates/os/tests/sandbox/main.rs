@@ -108,6 +108,7 @@ typing into a terminal: EPERM
 loading a program into the kernel: EPERM
 a descriptor of the process at the other end: EPERM
 overwriting a log: EPERM
+having the other owners of a listener wait for a client: EPERM
 another thread: 42
 a panic: "caught"
 a poller with a waker: Ok(())

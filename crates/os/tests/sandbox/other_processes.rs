@@ -23,6 +23,7 @@ listening: EPERM
 receiving datagrams at a port: EPERM
 accepting a client: EPERM
 a Unix socket: EPERM
+having the other owners of a listener wait for a client: EPERM
 creating a process: EPERM
 another thread: 42"#;
 
@@ -34,6 +35,7 @@ listening: EPERM
 receiving datagrams at a port: EPERM
 accepting a client: EPERM
 a Unix socket: EPERM
+having the other owners of a listener wait for a client: EPERM
 creating a process: EPERM
 another thread: 42
 sealed memory: "content"
@@ -82,10 +84,17 @@ fn report_network(opened: &Opened, address: SocketAddr) {
     print("receiving datagrams at a port", UdpSocket::bind("127.0.0.1:0").map(drop));
     print("accepting a client", opened.listener.accept().map(drop));
     print("a Unix socket", rustix::net::socket(AddressFamily::UNIX, SocketType::DGRAM, None).map(drop));
+    report_blocking(&opened.listener);
     // SAFETY: takes no pointer.
     print("creating a process", answer(unsafe { libc::fork() }));
     let sum = std::thread::Builder::new().spawn(|| 40 + 2).map(|thread| thread.join());
     print("another thread", sum.map(|sum| sum.expect("no panic")));
+}
+
+/// Clears `O_NONBLOCK` of a listener, which it shares with all processes that have it.
+pub(crate) fn report_blocking(listener: &impl AsFd) {
+    let set = rustix::io::ioctl_fionbio(listener, false);
+    print("having the other owners of a listener wait for a client", set);
 }
 
 /// Waits for the end of standard input, which the keeper cannot read.

@@ -195,7 +195,7 @@ fn restored_state_folder_of_another_user_is_an_error_of_the_start() {
     let keys = fixture.wait_until_signed();
     drop(server);
     let state = fixture.directory.argument("state");
-    for chown in [&["-R", "root", &state][..], &["root", &format!("{state}/signed/{CHILD}.zone")]] {
+    for chown in [&["-R", "root", &state][..], &["root", &format!("{state}/signed")]] {
         assert!(run_program("chown", "coreutils", chown).status.success());
         let ended = run_to_end(fixture.directory.serve_command(), DEADLINE);
         assert_eq!(ended.code(), Some(78), "{ended}");
@@ -210,6 +210,10 @@ fn restored_state_folder_of_another_user_is_an_error_of_the_start() {
         let user = run_program("id", "coreutils", &["-u", "sanderling"]).text();
         assert!(run_program("chown", "coreutils", &["-R", user.trim(), &state]).status.success());
     }
-    let _server = fixture.start();
+    // One file, or one that the agent has made unusable on purpose, does not prevent the start.
+    let wrong = format!("{state}/zones/wrong");
+    std::fs::create_dir(&wrong).expect("created");
+    let server = fixture.start();
     assert_eq!(fixture.wait_until_signed(), keys);
+    server.wait_for_error(&format!("{wrong} belongs to user 0"));
 }

@@ -2,7 +2,7 @@
 
 use super::{Loader, Report, StoredParts};
 use crate::load_status::ZoneState;
-use sanderling_config::{Config, DomainName, Zone as ZoneConfig, ZoneOrigin};
+use sanderling_config::{Config, DomainName, ZoneOrigin};
 use sanderling_dns::ZoneEntry;
 use sanderling_zone_files::ZoneDerivation;
 use std::collections::HashSet;
@@ -30,7 +30,7 @@ impl Loader {
         report: &mut Report,
     ) -> MemberChanges {
         self.members.update(self.state.as_deref());
-        let members: Vec<ZoneConfig> = self.member_zones(config).collect();
+        let members = self.member_zones(config, self.served_zones_of_operator(), |_| true);
         let configured: HashSet<&DomainName> = config.secondary_zones.iter().map(|zone| &zone.apex).collect();
         let listed: HashSet<&DomainName> = members.iter().map(|member| &member.apex).collect();
         let is_removed = |apex: &DomainName, origin: ZoneOrigin| {

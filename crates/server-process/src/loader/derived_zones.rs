@@ -2,6 +2,7 @@
 //! their files: the operator may be writing them.
 
 use super::catalog_zones::MemberChanges;
+use super::refused_version::Provenance;
 use super::{LoadedZone, Loader, OneZone, Report, StoredParts, ZoneContext};
 use crate::kept_zones::VersionInfo;
 use crate::load_status::ZoneState;
@@ -99,13 +100,17 @@ impl Loader {
 }
 
 impl LoadedZone {
-    /// Builds the version in service from the text that was kept of it.
+    /// Builds the version in service from the text that was kept of it: by this process, unless the version in service
+    /// is that of an earlier one.
     ///
     /// # Errors
     /// Why that is not possible.
     fn rebuild(&mut self, zone: &ZoneConfig, context: &ZoneContext<'_>, report: &mut Report) -> Result<(), String> {
         let unkept = || "the text of the version in service was not kept (`kept_zones_max`)".to_owned();
         let (kept, info) = context.kept.as_ref().zip(self.info).ok_or_else(unkept)?;
+        if self.provenance == Provenance::Files && !kept.is_own(&zone.apex) {
+            return Err(unkept());
+        }
         let files = kept.files(&zone.apex).map_err(|error| error.to_string())?;
         if files.is_empty() {
             return Err(unkept());

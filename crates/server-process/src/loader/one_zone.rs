@@ -133,7 +133,8 @@ impl Loader {
         if let Some(zone) = self.stored_zones(config).find(|zone| zone.apex == *name) {
             return Some(zone);
         }
-        self.zone_of_folder(config, name).or_else(|| self.member_zones(config).find(|member| member.apex == *name))
+        let of_catalog = || self.member_zones(config, self.served_zones_of_operator(), |member| member == name).pop();
+        self.zone_of_folder(config, name).or_else(of_catalog)
     }
 
     /// The zone of a file in the folder.

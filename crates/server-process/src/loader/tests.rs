@@ -6,6 +6,7 @@ use sanderling_dns::change_log::put_change;
 use sanderling_dns::journal::{RecordRole, ZoneChangeBuilder};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_dns::{Name, NameBuf};
+use sanderling_ipc::catalog::{ListedMember, MemberList};
 use sanderling_zone_files::ZoneText;
 use std::fs;
 
@@ -382,4 +383,41 @@ fn changes_of_a_transferred_zone_are_applied_to_the_version_in_service() {
     assert_eq!(apply(&changes), Some(Some(2)));
     // They do not lead on from that version.
     assert_eq!(apply(&changes), None);
+}
+
+#[test]
+fn agent_brings_no_zone_that_its_catalog_may_not_bring() {
+    let mut fixture = Fixture::new(1);
+    fs::create_dir_all(fixture.path("zones")).unwrap();
+    fs::create_dir(fixture.path("folder")).unwrap();
+    let zone = "@ 60 SOA ns host 1 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.1\n";
+    let own = fs::read_to_string(fixture.path("sanderling.toml")).unwrap();
+    let sections = "[dns]\nlisten = [\"127.0.0.1:0\"]\nzones = \"folder/*.zone\"\n\
+                    [catalog.\"c.test\"]\nprimaries = [{ address = \"192.0.2.1\" }]\n";
+    fs::write(fixture.path("sanderling.toml"), sections.to_owned() + &own).unwrap();
+    fs::write(fixture.path("folder/f.example.zone"), zone).unwrap();
+    let names = ["a.test", "www.z0.example", "example", "z0.example", "x.f.example", "f.example", ".", "c.test"];
+    let members = names.map(|zone| ListedMember {
+        zone: zone.to_owned(),
+        catalog: "c.test".to_owned(),
+        label: "a".to_owned(),
+        groups: Vec::new(),
+    });
+    let list = MemberList { members: members.to_vec(), removed: Vec::new() };
+    fs::write(fixture.path("zones/members"), list.encode()).unwrap();
+    fixture.loader.state = Some(fixture.folder.path().to_owned());
+    let config = ConfigSource::File(fixture.path("sanderling.toml")).load().unwrap();
+    fixture.loader.load(&config, &[]);
+    let brought = |loader: &Loader| {
+        let zones = loader.zones.iter().filter(|(_, loaded)| loaded.state.origin == ZoneOrigin::Primaries);
+        zones.map(|(apex, _)| apex.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(brought(&fixture.loader), ["a.test"]);
+    let stored = StoredParts::new(&config, None);
+    let changes = fixture.loader.load_members(&config, &stored, &mut Report::default());
+    assert!(changes.is_empty(), "{changes:?}");
+    for name in &names[1..] {
+        let zone = fixture.loader.zone_named(&config, &DomainName::parse(name).unwrap());
+        assert!(zone.is_none_or(|zone| zone.origin != ZoneOrigin::Primaries), "{name}");
+    }
 }

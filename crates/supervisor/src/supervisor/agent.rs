@@ -78,6 +78,8 @@ struct AgentProcess {
     /// When it has sent anything last.
     heard_at: Instant,
     is_killed: bool,
+    /// It has said that it cannot run.
+    has_failed: bool,
 }
 
 impl Default for Agent {
@@ -244,6 +246,10 @@ impl Agent {
     }
 
     /// Kills it. It is reaped later.
+    fn has_failed(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.has_failed)
+    }
+
     fn kill(&mut self) {
         if let Some(process) = self.process.as_mut().filter(|process| !process.is_killed) {
             process.is_killed = true;
@@ -350,6 +356,7 @@ impl Supervisor {
             started_at: Instant::now(),
             heard_at: Instant::now(),
             is_killed: false,
+            has_failed: false,
         };
         self.agent.process = Some(process);
         // One that drains waits for updates that the agent before has not stored.
@@ -382,7 +389,12 @@ impl Supervisor {
                     let config = Arc::clone(&self.active.config);
                     self.secrets.pass_on_soon(&config);
                 }
+                // It says so once, as the last thing, and each text is in the log.
+                (Event::AgentFailed(_), None) if self.agent.has_failed() => {
+                    self.agent.end_for("it has said more than once that it cannot run");
+                }
                 (Event::AgentFailed(reason), None) => {
+                    self.agent.process.iter_mut().for_each(|process| process.has_failed = true);
                     if let Some(problem) = self.agent.note_problem(reason.to_string()) {
                         log_error(&format!("the agent cannot run: {problem}; trying again"));
                     }
@@ -560,16 +572,22 @@ pub(super) fn no_request_reason(config: &Config) -> &'static str {
 }
 
 /// That the state folder `state` is of another user than that of `config`, which needs it, or of another version of the
-/// program. Asked before anything is served: signed zones would get SERVFAIL, and certificates not be renewed.
+/// program. Asked before anything is served: signed zones would get SERVFAIL, and certificates not be renewed. Only a
+/// warning if it concerns single files below.
 pub fn state_problem(config: &Config, state: &Path) -> Option<Diagnostic> {
     if !config.needs_agent() {
         return None;
     }
     // An unknown user is another error.
     let user = lookup_user(config).ok()?.filter(|_| effective_uid() == 0).map_or(effective_uid(), |user| user.uid);
-    let error = sanderling_state::check(state, user).err()?;
+    let found = sanderling_state::check(state, user);
     let location = config.state_location.clone().map_or_else(|| Location::File(state.to_owned()), Location::from);
-    Some(Diagnostic::error(location, Problem::new(error.problem(), error.remedy())))
+    match found {
+        Ok(warning) => {
+            warning.map(|warning| Diagnostic::warning(location, Problem::new(warning.problem(), warning.remedy())))
+        }
+        Err(error) => Some(Diagnostic::error(location, Problem::new(error.problem(), error.remedy()))),
+    }
 }
 
 /// Creates the state folder, unless it exists.

@@ -45,7 +45,7 @@ impl Supervisor {
             }
             Event::Failed => {
                 if process.apply(PhaseInput::Failed) {
-                    self.fail_reload_in_place();
+                    self.fail_reload_in_place(generation);
                     self.restart_after(Duration::ZERO);
                 }
             }
@@ -70,13 +70,19 @@ impl Supervisor {
                 }
             }
             // The process that has replaced it has its own.
-            Event::ZonesKept { .. } if process.phase() == Phase::Draining => {}
-            Event::ZonesKept { replaces_all } => self.keep_zones(descriptors, replaces_all),
+            Event::ZonesKept { .. } | Event::CertificatesKept if process.phase() == Phase::Draining => {}
+            Event::ZonesKept { replaces_all } => {
+                if let Err(problem) = self.keep_zones(descriptors, replaces_all) {
+                    self.processes[index].end_for(problem);
+                }
+            }
             Event::CertificatesKept => {
-                self.secrets.keep(descriptors);
+                if let Err(problem) = self.secrets.keep(descriptors) {
+                    self.processes[index].end_for(problem);
+                }
                 self.keeper.plan_erasure();
             }
-            Event::ChallengesServed { number } => {
+            Event::ChallengesServed { number } if process.phase() == Phase::Serving => {
                 self.pass_to_agent_of(index, Command::ChallengesServed { number }, Vec::new());
             }
             // Those of a process that drains are not served any more.
@@ -97,7 +103,11 @@ impl Supervisor {
             Event::CertificatesServed if process.phase() == Phase::Serving => {
                 self.pass_to_agent_of(index, Command::CertificatesServed, descriptors);
             }
-            Event::ZonesServed | Event::ZoneServed(_) | Event::JournalsChanged | Event::CertificatesServed => {}
+            Event::ChallengesServed { .. }
+            | Event::ZonesServed
+            | Event::ZoneServed(_)
+            | Event::JournalsChanged
+            | Event::CertificatesServed => {}
             Event::ChallengesChanged { .. }
             | Event::CertificateStored { .. }
             | Event::DerivedStored
@@ -118,8 +128,8 @@ impl Supervisor {
                     self.enqueue(QueuedRequest::ReloadSite(Requester::None, name));
                 }
             }
-            Event::Reloaded { changes, problem_count } => self.on_reloaded(&changes, problem_count),
-            Event::NewProcessNeeded(reason) => self.on_new_process_needed(&reason),
+            Event::Reloaded { changes, problem_count } => self.on_reloaded(generation, &changes, problem_count),
+            Event::NewProcessNeeded(reason) => self.on_new_process_needed(generation, &reason),
             Event::Drained { cut_off_count } => {
                 process.expect_exit();
                 self.cut_off_count = self.cut_off_count.saturating_add(cut_off_count);
@@ -155,21 +165,23 @@ impl Supervisor {
     /// waits for a disk.
     pub(super) fn replace_hung(&mut self, index: usize) {
         let process = &mut self.processes[index];
-        let served = process.phase_since.elapsed();
+        let (generation, served) = (process.generation, process.phase_since.elapsed());
         process.abort();
         if process.apply(PhaseInput::Failed) {
-            self.fail_reload_in_place();
+            self.fail_reload_in_place(generation);
             self.restart_after(served);
         }
     }
 
     /// Keeps good versions of zones for the next server process.
-    pub(super) fn keep_zones(&mut self, descriptors: IncomingFds, replaces_all: bool) {
+    ///
+    /// # Errors
+    /// The sender is not to be trusted.
+    pub(super) fn keep_zones(&mut self, descriptors: IncomingFds, replaces_all: bool) -> Result<(), &'static str> {
         for (kind, zones) in descriptors {
             // What its sender can still change, another process must not trust.
             if kind != FdKind::Zones || !memfd::is_sealed(&zones) {
-                log_warning("a server process sends zones to keep in memory that is not sealed; ignoring them");
-                continue;
+                return Err("it has sent zones to keep in memory that is not sealed");
             }
             if replaces_all {
                 self.kept_zones.clear();
@@ -180,11 +192,14 @@ impl Supervisor {
             // Replaced versions have no more bytes than the current ones.
             let texts_bytes_max = self.active.config.limits.kept_zones_bytes_max.saturating_mul(2);
             if all_bytes > texts_bytes_max.saturating_add(KEPT_INDEXES_BYTES_MAX) {
-                log_warning("a server process sends more zones to keep than `kept_zones_max`; ignoring them");
+                // The limit may be lower since.
+                let problem = "a server process sends more zones to keep than `kept_zones_max`; ignoring them";
+                self.limited_log.warning("kept zones", problem);
                 continue;
             }
             self.kept_zones.push(zones);
         }
+        Ok(())
     }
 
     /// Handles the exit of server processes. `Some` if the first one was never ready: then the supervisor exits as
@@ -248,7 +263,7 @@ impl Supervisor {
                 if !process.is_terminated() {
                     log_error(&format!("{process} {status} after {:.1} s; restarting", served.as_secs_f64()));
                 }
-                self.fail_reload_in_place();
+                self.fail_reload_in_place(process.generation);
                 self.restart_after(served);
                 None
             }

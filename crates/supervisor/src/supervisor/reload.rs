@@ -54,8 +54,8 @@ impl Supervisor {
         match (self.serving_process(), descriptors) {
             (Some(process), Ok(descriptors)) => {
                 process.send(Command::Reload { forced_zones: forced_zones.clone() }, descriptors);
-                let deadline = Instant::now() + next.start_timeout();
-                self.task = Some(Task::Reload { requester, next, forced_zones, deadline });
+                let (generation, deadline) = (process.generation, Instant::now() + next.start_timeout());
+                self.task = Some(Task::Reload { requester, next, forced_zones, generation, deadline });
             }
             _ => self.begin_replacement(requester, next, &forced_zones, "no server process was running"),
         }
@@ -71,8 +71,8 @@ impl Supervisor {
             return self.begin_replacement(requester, next, &[], "no server process was running");
         };
         process.send(Command::ReloadSite { name }, Vec::new());
-        let deadline = Instant::now() + next.start_timeout();
-        self.task = Some(Task::Reload { requester, next, forced_zones: Vec::new(), deadline });
+        let (generation, deadline) = (process.generation, Instant::now() + next.start_timeout());
+        self.task = Some(Task::Reload { requester, next, forced_zones: Vec::new(), generation, deadline });
     }
 
     pub(super) fn read_config(&self) -> Result<ActiveConfig, Vec<Diagnostic>> {
@@ -140,16 +140,16 @@ impl Supervisor {
         self.pass_logs();
     }
 
-    /// Ends the task if it is a reload by the serving process: the requester, the new configuration, the forced zones.
-    pub(super) fn take_reload(&mut self) -> Option<(Requester, ActiveConfig, Vec<String>)> {
-        match self.task.take_if(|task| matches!(task, Task::Reload { .. }))? {
+    /// Ends the task if it is a reload by process `generation`: the requester, the new configuration, the forced zones.
+    pub(super) fn take_reload(&mut self, generation: u64) -> Option<(Requester, ActiveConfig, Vec<String>)> {
+        match self.task.take_if(|task| task.is_reload_of(generation))? {
             Task::Reload { requester, next, forced_zones, .. } => Some((requester, next, forced_zones)),
             Task::Start(_) | Task::Replace(_) => None,
         }
     }
 
-    pub(super) fn on_reloaded(&mut self, changes: &str, problem_count: usize) {
-        if let Some((requester, next, forced_zones)) = self.take_reload() {
+    pub(super) fn on_reloaded(&mut self, generation: u64, changes: &str, problem_count: usize) {
+        if let Some((requester, next, forced_zones)) = self.take_reload(generation) {
             self.activate(next);
             let message = format!("reloaded; no connection was closed\n{changes}");
             self.finish_reload(requester, &message, problem_count, forced_zones);
@@ -214,15 +214,15 @@ impl Supervisor {
         self.reply(requester, Err(&problems.join("\nsanderling: ")));
     }
 
-    pub(super) fn on_new_process_needed(&mut self, reason: &str) {
-        if let Some((requester, next, forced_zones)) = self.take_reload() {
+    pub(super) fn on_new_process_needed(&mut self, generation: u64, reason: &str) {
+        if let Some((requester, next, forced_zones)) = self.take_reload(generation) {
             self.begin_replacement(requester, next, &forced_zones, reason);
         }
     }
 
-    /// The process that was to reload has exited or leaves.
-    pub(super) fn fail_reload_in_place(&mut self) {
-        if let Some((requester, ..)) = self.take_reload() {
+    /// Process `generation`, which may be to reload, has exited or leaves.
+    pub(super) fn fail_reload_in_place(&mut self, generation: u64) {
+        if let Some((requester, ..)) = self.take_reload(generation) {
             self.count_reload(2);
             self.pass_on_current();
             self.reply(requester, Err("the server process exited during the reload; try again"));

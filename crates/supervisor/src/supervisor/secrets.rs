@@ -132,12 +132,17 @@ impl Secrets {
     }
 
     /// Keeps good versions of certificates for the next server process.
-    pub(super) fn keep(&mut self, descriptors: IncomingFds) {
-        for (kind, kept) in descriptors {
-            if kind == FdKind::KeptCertificates && is_unchangeable(&kept, "certificates") {
-                self.kept = Some(kept);
+    ///
+    /// # Errors
+    /// The sender is not to be trusted.
+    pub(super) fn keep(&mut self, descriptors: IncomingFds) -> Result<(), &'static str> {
+        for (_, kept) in descriptors.into_iter().filter(|(kind, _)| *kind == FdKind::KeptCertificates) {
+            if !memfd::is_sealed(&kept) {
+                return Err("it has sent certificates to keep in memory that is not sealed");
             }
+            self.kept = Some(kept);
         }
+        Ok(())
     }
 
     /// The good versions that a server process with `config` needs. None with private keys goes to a server process
@@ -298,7 +303,7 @@ pub(super) fn tsig_secrets(config: &Config) -> io::Result<Option<OwnedFd>> {
 fn is_unchangeable(received: &OwnedFd, content: &str) -> bool {
     let is_sealed = memfd::is_sealed(received);
     if !is_sealed {
-        log_warning(&format!("a server process sends {content} to keep in memory that is not sealed; ignoring them"));
+        log_warning(&format!("a server process has had {content} kept in memory that is not sealed; ignoring them"));
     }
     is_sealed
 }
@@ -449,8 +454,8 @@ mod tests {
             secrets.inherit(Some(copy()), Some(copy()), &Config::default());
             assert_eq!((secrets.shared_keys().is_some(), secrets.kept().is_some()), (is_taken_over, is_taken_over));
             let mut secrets = Secrets::default();
-            secrets.keep(vec![(FdKind::KeptCertificates, copy())]);
-            assert_eq!(secrets.kept().is_some(), is_taken_over);
+            let kept = secrets.keep(vec![(FdKind::KeptCertificates, copy())]);
+            assert_eq!((kept.is_ok(), secrets.kept().is_some()), (is_taken_over, is_taken_over));
         };
         check(sealed.as_fd(), true);
         check(unsealed.as_fd(), false);

@@ -154,7 +154,7 @@ impl Supervisor {
 
     pub(super) fn on_refused(&mut self, generation: u64) {
         if self.step_start(generation, StartInput::Refused).is_none()
-            && let Some((requester, ..)) = self.take_reload()
+            && let Some((requester, ..)) = self.take_reload(generation)
         {
             self.refuse_reload(requester);
         }
@@ -278,11 +278,13 @@ impl Supervisor {
         let generation = match &self.task {
             Some(Task::Start(start)) => start.generation,
             Some(Task::Replace(_)) => return self.finish_replacement(),
-            _ => {
+            Some(Task::Reload { generation, .. }) => {
                 return self.on_new_process_needed(
+                    *generation,
                     "the serving process has not loaded the configuration within `start_timeout`",
                 );
             }
+            None => return,
         };
         if self.step_start(generation, StartInput::DeadlinePassed) == Some(StartStep::Kill) {
             for process in self.processes.iter_mut().filter(|process| process.generation == generation) {
@@ -295,7 +297,7 @@ impl Supervisor {
     /// Sends an error of process `generation` to the requester of its task.
     pub(super) fn forward_stderr(&mut self, generation: u64, text: &str) {
         let requester = match &self.task {
-            Some(Task::Reload { requester, .. }) => *requester,
+            Some(task @ Task::Reload { requester, .. }) if task.is_reload_of(generation) => *requester,
             Some(Task::Start(start)) if start.generation == generation => start.requester,
             _ => return,
         };

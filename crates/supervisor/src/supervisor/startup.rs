@@ -14,6 +14,7 @@ use crate::process::Process;
 use crate::program;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{self, log, log_error, log_warning, report};
+use sanderling_config::log_limit::LimitedLog;
 use sanderling_config::{Config, ConfigSource, Exit, ListenerRole, Service, lookup_user, shared_user_problem};
 use sanderling_ipc::control_socket::{ControlSocket, Opened};
 use sanderling_ipc::handover::{self, Descriptors};
@@ -147,8 +148,11 @@ fn start(
     if inherited.processes.is_empty()
         && let Some(problem) = config.state_folder(state.as_deref()).and_then(|state| state_problem(&config, &state))
     {
-        inherited.control.take().into_iter().for_each(ControlSocket::remove);
-        return Err(StartupError::BadConfiguration(vec![problem]));
+        if problem.is_error() {
+            inherited.control.take().into_iter().for_each(ControlSocket::remove);
+            return Err(StartupError::BadConfiguration(vec![problem]));
+        }
+        report(&[problem]);
     }
     let (existing, _) = inherited.listeners.restored(&config);
     let listeners = Listeners::bind(&config, &existing).map_err(|error| {
@@ -365,6 +369,7 @@ impl Supervisor {
             restart_at: None,
             cut_off_count: 0,
             reload_counts: [0; 3],
+            limited_log: LimitedLog::default(),
             sent_supervision: None,
             lifecycle: Lifecycle::Running,
             next_watchdog: None,

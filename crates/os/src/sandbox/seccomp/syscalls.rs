@@ -46,7 +46,7 @@ const ALLOWED_TO_KEEPER_ON_THIS_ARCHITECTURE: &[Number] = &[];
 /// What a server process needs besides.
 const ALLOWED: &[&[Number]] = &[
     // Connections. No socket is created, bound or connected: all listeners are inherited.
-    &[libc::SYS_accept4, libc::SYS_accept, libc::SYS_shutdown],
+    &[libc::SYS_accept4, libc::SYS_shutdown],
     &[libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_recvmmsg],
     &[libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_sendfile],
     &[libc::SYS_getsockname, libc::SYS_getpeername],
@@ -78,7 +78,6 @@ const ALLOWED_TO_AGENT_ON_THIS_ARCHITECTURE: &[Number] = &[];
 /// What the agent does not: it has no listener, and no files to serve.
 const OF_SERVERS: &[Number] = &[
     libc::SYS_accept4,
-    libc::SYS_accept,
     libc::SYS_sendfile,
     libc::SYS_inotify_init1,
     libc::SYS_inotify_add_watch,
@@ -106,11 +105,13 @@ const OF_ATTACKERS: &[&[Number]] = &[
     &[libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register],
 ];
 
-/// The ioctls of this crate, and that of isatty(3), which the standard library calls on standard error.
-const IOCTLS: &[libc::Ioctl] = &[libc::FIOCLEX, libc::FIONCLEX, libc::FIONBIO, libc::TCGETS];
+/// The ioctls of this crate, and that of isatty(3), which the standard library calls on standard error. Not `FIONBIO`,
+/// which clears `O_NONBLOCK` of a listener for all processes that have it: the supervisor would wait for a client
+/// forever.
+const IOCTLS: &[libc::Ioctl] = &[libc::FIOCLEX, libc::FIONCLEX, libc::TCGETS];
 
-/// Flags, copies and seals of descriptors. Not `F_SETFL`, which clears `O_APPEND` of a log: its earlier lines could be
-/// overwritten. `FIONBIO` sets `O_NONBLOCK`.
+/// Flags, copies and seals of descriptors. Not `F_SETFL`, which clears `O_NONBLOCK` too, and `O_APPEND` of a log: its
+/// earlier lines could be overwritten.
 const FCNTLS: &[libc::c_int] =
     &[libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_DUPFD_CLOEXEC, libc::F_ADD_SEALS, libc::F_GET_SEALS];
 
