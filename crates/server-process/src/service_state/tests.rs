@@ -148,7 +148,10 @@ fn each_failure_of_a_zone_is_in_every_view() {
     check_zone(signed(2), true, &signing("the key is lost"), Expiring, "the key is lost");
     check_zone(signed(-1), true, &signing("the key is lost"), Bogus, "the key is lost");
     // A file that was signed elsewhere.
-    check_zone(ZoneState { signatures_expire_at: signed_for(-1), ..zone() }, false, &none(), Bogus, "");
+    check_zone(ZoneState { signatures_expire_at: signed_for(-1), ..zone() }, false, &none(), Bogus, "; sign it again");
+    let not_signed_again = "; not re-signed; see `sanderling dnssec status`";
+    check_zone(signed(2), true, &none(), Expiring, not_signed_again);
+    check_zone(signed(-1), true, &none(), Bogus, not_signed_again);
 }
 
 /// A certificate of `example.com` for 90 days, of which so many are left.
