@@ -176,7 +176,8 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
     }
 }
 
-/// The ID of the first group of persons: lower ones are of the system, such as `syslog`, and have no members but services.
+/// The ID of the first group of persons: lower ones are of the system, such as `syslog`, and have no members but
+/// services.
 const FIRST_PERSON_ID: u32 = 1_000;
 const OTHERS: u32 = 0o002;
 const GROUP: u32 = 0o020;

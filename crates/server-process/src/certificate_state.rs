@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// Names that a line shows.
 pub(crate) const SHOWN_NAMES_MAX: usize = 5;
-/// The last part of the lifetime in which the files of an operator should have been replaced: 10 of 90 days. Programs such
-/// as certbot renew with a third or less of it left, and try again for days.
+/// The last part of the lifetime in which the files of an operator should have been replaced: 10 of 90 days. Programs
+/// such as certbot renew with a third or less of it left, and try again for days.
 const DUE_PART_OF_FILES: u64 = 9;
 
 /// A certificate.
