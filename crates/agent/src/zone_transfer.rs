@@ -49,7 +49,9 @@ pub(crate) enum Failure {
     NoAnswer,
     /// It has not sent all of a transfer in this time.
     TimedOut(Duration),
-    /// It has not connected, or has sent no further message of a transfer, in this time.
+    /// It has not accepted a connection in this time.
+    Connection(Duration),
+    /// It has sent no further message of a transfer in this time.
     Idle(Duration),
     /// A reply is not accepted.
     Reply(TransferError),
@@ -67,6 +69,8 @@ pub(crate) enum Failure {
     Stored(String),
     /// What it sends cannot be written to the state folder.
     State(StateError),
+    /// What it has sent cannot be read from there again.
+    Stage(io::Error),
 }
 
 impl Failure {
@@ -74,7 +78,7 @@ impl Failure {
     pub(crate) fn is_of_changes(&self) -> bool {
         match self {
             Failure::Network(error) => error.kind() == io::ErrorKind::UnexpectedEof,
-            Failure::State(_) => false,
+            Failure::State(_) | Failure::Stage(_) | Failure::Connection(_) => false,
             _ => true,
         }
     }
@@ -89,6 +93,10 @@ impl fmt::Display for Failure {
             Failure::Network(error) => write!(out, "{error}"),
             Failure::TimedOut(time) => {
                 write!(out, "it has not sent all in {} s (`zone_transfer_in_timeout`)", time.as_secs_f64())
+            }
+            Failure::Connection(time) => {
+                let key = "zone_transfer_in_idle_timeout";
+                write!(out, "it has not accepted a connection in {} s (`{key}`)", time.as_secs_f64())
             }
             Failure::Idle(time) => {
                 let key = "zone_transfer_in_idle_timeout";
@@ -105,6 +113,10 @@ impl fmt::Display for Failure {
             }
             Failure::Stored(problem) => write!(out, "the stored version cannot be read: {problem}"),
             Failure::State(error) => write!(out, "{error}"),
+            Failure::Stage(error) => write!(
+                out,
+                "the transferred zone cannot be read from the state folder of this machine: {error}; look at its disk"
+            ),
         }
     }
 }
@@ -255,7 +267,7 @@ impl TransferSource {
             let zone = match &stored {
                 Some(stored) => build(patched(builder, &changes, stored, apex, size.bytes_max)?)?,
                 None => {
-                    stage.each_record(|record| builder.add(record)).map_err(Failure::Network)?;
+                    stage.each_record(|record| builder.add(record)).map_err(Failure::Stage)?;
                     build(builder)?
                 }
             };
@@ -283,16 +295,18 @@ impl TransferSource {
         let (message, mut receiver) =
             TransferReceiver::new(self.apex.as_name(), stored_serial, random_id(), key, unix_s(), transfer_limits);
         let idle_timeout = Duration::from_millis(limits.zone_transfer_in_idle_timeout_ms);
-        let in_time = |error: io::Error| match error.kind() {
-            io::ErrorKind::TimedOut => Failure::Idle(idle_timeout),
-            _ => Failure::Network(error),
+        let in_time = |of_timeout: fn(Duration) -> Failure| {
+            move |error: io::Error| match error.kind() {
+                io::ErrorKind::TimedOut => of_timeout(idle_timeout),
+                _ => Failure::Network(error),
+            }
         };
         let mut stage = TransferStage::new(&workspace.state);
         let (mut changes, mut changes_bytes) = (None, 0);
-        let mut stream = DnsStream::open(self.server, idle_timeout).await.map_err(in_time)?;
-        stream.send(&message).await.map_err(in_time)?;
+        let mut stream = DnsStream::open(self.server, idle_timeout).await.map_err(in_time(Failure::Connection))?;
+        stream.send(&message).await.map_err(in_time(Failure::Idle))?;
         loop {
-            let message = stream.receive().await.map_err(in_time)?;
+            let message = stream.receive().await.map_err(in_time(Failure::Idle))?;
             let progress = receiver.receive(message, unix_s(), |role, record| match role {
                 RecordRole::OfZone => stage.add(record),
                 RecordRole::Removed | RecordRole::Added if changes_bytes <= changes_max.bytes => {
@@ -434,6 +448,14 @@ fn write_text(zone: &Zone, size: SizeLimit, state: &StateFolder) -> Result<Unfin
 mod tests {
     use super::*;
     use sanderling_dns::Name;
+
+    #[test]
+    fn failures_say_whether_the_primary_or_this_machine_is_at_fault() {
+        let text = Failure::Connection(Duration::from_secs(10)).to_string();
+        assert_eq!(text, "it has not accepted a connection in 10 s (`zone_transfer_in_idle_timeout`)");
+        let text = Failure::Stage(io::ErrorKind::StorageFull.into()).to_string();
+        assert!(text.contains("cannot be read from the state folder of this machine"), "{text}");
+    }
 
     #[test]
     fn limits_are_those_of_the_configuration_and_of_the_stored_version() {

@@ -58,15 +58,22 @@ fn default_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
     })
 }
 
-/// That root would serve as a user that other services use, which must own neither secrets nor a state folder. A note
-/// if this process is not root: with this configuration, another user may serve as itself.
+/// The ID of the user that the server serves as, if root starts it.
+pub fn account_id(config: &Config) -> Option<u32> {
+    let name = config.user_and_group.as_ref().map_or(OWN_USER, |account| account.user.as_str());
+    let group = config.user_and_group.as_ref().and_then(|account| account.group.as_deref());
+    Some(User::lookup(name, group).ok()?.uid)
+}
+
+/// That this process is root and would serve as a user that other services use, which must own neither secrets nor a
+/// state folder. Another user serves as itself.
 pub fn shared_user_problem(config: &Config) -> Option<Diagnostic> {
     shared_user_problem_of(config, User::lookup(OWN_USER, None).is_ok(), effective_uid() == 0)
 }
 
 fn shared_user_problem_of(config: &Config, has_own_user: bool, is_root: bool) -> Option<Diagnostic> {
     let owns_nothing = !config.uses_state_folder() && !config.has_secrets();
-    if config.user_and_group.is_some() || owns_nothing || has_own_user {
+    if !is_root || config.user_and_group.is_some() || owns_nothing || has_own_user {
         return None;
     }
     let message = format!(
@@ -78,11 +85,7 @@ fn shared_user_problem_of(config: &Config, has_own_user: bool, is_root: bool) ->
     if let Some(state) = state.filter(|_| config.uses_state_folder()) {
         remedy += &format!(", and give the state folder to that user (chown -R {OWN_USER}: {})", state.display());
     }
-    let problem = Problem::new(message, remedy);
-    Some(match is_root {
-        true => Diagnostic::error(place(config, "serve"), problem),
-        false => Diagnostic::note(place(config, "check"), problem),
-    })
+    Some(Diagnostic::error(place(config, "serve"), Problem::new(message, remedy)))
 }
 
 fn place(config: &Config, command: &str) -> Location {
@@ -93,7 +96,6 @@ fn place(config: &Config, command: &str) -> Location {
 mod tests {
     use super::*;
     use crate::ConfigSource;
-    use crate::diagnostic::Severity;
 
     const ZONE: &str = "[dns]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nzone = \"a.zone\"\n";
 
@@ -128,8 +130,7 @@ mod tests {
             let problem = shared_user_problem_of(&config, false, true).unwrap_or_else(|| panic!("{text}"));
             assert!(problem.is_error() && problem.to_string().contains("useradd --system sanderling"), "{problem}");
             // The user that checks may be the one that serves.
-            let problem = shared_user_problem_of(&config, false, false).expect("a note");
-            assert_eq!(problem.severity, Severity::Note);
+            assert_eq!(shared_user_problem_of(&config, false, false), None);
             assert_eq!(shared_user_problem_of(&config, true, true), None);
         }
         for text in [ZONE.to_owned(), format!("user = \"nobody\"\nstate = \"state\"\n{ZONE}")] {

@@ -43,7 +43,7 @@ pub mod log_limit;
 pub mod log;
 pub mod diagnostic;
 
-pub use account::{lookup_user, shared_user_problem};
+pub use account::{account_id, lookup_user, shared_user_problem};
 pub use authorities::{Acme, Authority, ExternalAccount};
 pub use catalogs::{CATALOG_MEMBERS, Catalog, CatalogRole, MemberRefusal, OwnZones, read_catalog_members};
 pub use config::{

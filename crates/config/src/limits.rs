@@ -227,7 +227,7 @@ limits! {
         "Messages without records in such a transfer; with more it is aborted, and tried again later.";
     zone_transfer_in_changes_bytes_max: u64 = 8_388_608 in 65_536..=67_108_864,
         "Changes of a zone in such a transfer (IXFR); of more, the whole zone is transferred.";
-    transferred_zone_bytes_max: u64 = 268_435_456 in 1_024..=1_099_511_627_776,
+    transferred_zone_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776,
         "Size of a zone from a primary; a larger one is refused, as is one above `zone_file_max`.";
     authority_timeout_ms: u64 = 30_000 in 1_000..=600_000,
         "Time in which a certificate authority answers a request; then it is tried again later.";

@@ -176,28 +176,48 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
     }
 }
 
-/// Whether nobody but root, the user of this process and the owner of the log can make files in its directory: others
-/// could replace the log, or have a link in the place of an earlier one.
-fn check_log_directory(log: &Path) -> Result<(), Problem> {
-    const OTHERS: u32 = 0o002;
-    const GROUP: u32 = 0o020;
+/// The ID of the first group of persons: lower ones are of the system, such as `syslog`, and have no members but
+/// services.
+const FIRST_PERSON_ID: u32 = 1_000;
+const OTHERS: u32 = 0o002;
+const GROUP: u32 = 0o020;
+
+/// The directory of a log; `None` if it does not exist, which is reported otherwise.
+fn log_directory(log: &Path) -> Option<(&Path, Metadata)> {
     let directory = log.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // One that does not exist is reported otherwise.
-    let Ok(metadata) = fs::metadata(directory) else { return Ok(()) };
-    let owner = fs::symlink_metadata(log).ok().map(|metadata| metadata.uid());
-    let is_trusted = |uid| uid == 0 || uid == effective_uid() || Some(uid) == owner;
-    let writer = if !is_trusted(metadata.uid()) {
-        format!("its owner, the user with ID {},", metadata.uid())
-    } else if metadata.mode() & OTHERS != 0 {
-        "every user".to_owned()
-    } else if metadata.mode() & GROUP != 0 && metadata.uid() == 0 && metadata.gid() != 0 {
-        format!("the group with ID {}", metadata.gid())
-    } else {
-        return Ok(());
-    };
+    Some((directory, fs::metadata(directory).ok()?))
+}
+
+fn log_directory_problem(writer: &str, directory: &Path) -> Problem {
     let message = format!("{writer} can write the directory `{}` of the log", directory.display());
-    let remedy = "write the log to a directory that only the user of the supervisor can write";
-    Err(Problem::new(message, remedy))
+    Problem::new(message, "write the log to a directory that only the user of the supervisor can write")
+}
+
+/// Whether not every user can make files in the directory of the log: they could replace the log, or have a link in the
+/// place of an earlier one.
+fn check_log_directory(log: &Path) -> Result<(), Problem> {
+    match log_directory(log) {
+        Some((directory, metadata)) if metadata.mode() & OTHERS != 0 => {
+            Err(log_directory_problem("every user", directory))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// That somebody else than root, the user of this process, `account` as which the server serves, and the owner of the
+/// log can make files in its directory.
+pub(super) fn log_directory_warning(log: &Path, account: Option<u32>) -> Option<Problem> {
+    let (directory, metadata) = log_directory(log)?;
+    let owner = fs::symlink_metadata(log).ok().map(|metadata| metadata.uid());
+    let (uid, gid) = (metadata.uid(), metadata.gid());
+    let writer = if uid != 0 && uid != effective_uid() && ![account, owner].contains(&Some(uid)) {
+        format!("its owner, the user with ID {uid},")
+    } else if metadata.mode() & GROUP != 0 && uid == 0 && gid >= FIRST_PERSON_ID {
+        format!("the group with ID {gid}")
+    } else {
+        return None;
+    };
+    Some(log_directory_problem(&writer, directory))
 }
 
 /// Whether the state folder `path` can be used; one that does not exist is created.
@@ -275,29 +295,45 @@ mod tests {
     fn log_is_in_a_directory_that_nobody_else_can_write_and_is_no_link() {
         let directory = tempfile::tempdir().expect("created");
         let log = directory.path().join("access.log");
-        let check = |mode: u32, expected: &str| {
+        let set_mode = |mode: u32| {
             fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).expect("ours");
+        };
+        let check = |mode: u32, expected: &str| {
+            set_mode(mode);
             let problem = check_log_file(&log).err().map_or(String::new(), |problem| problem.to_string());
             assert!(problem.contains(expected) && problem.is_empty() == expected.is_empty(), "{mode:o}: {problem}");
         };
-        check(0o755, "");
+        let check_warning = |mode: u32, account: Option<u32>, expected: &str| {
+            check(mode, "");
+            let problem = log_directory_warning(&log, account).map_or(String::new(), |problem| problem.to_string());
+            assert!(problem.contains(expected) && problem.is_empty() == expected.is_empty(), "{mode:o}: {problem}");
+        };
+        check_warning(0o755, None, "");
         check(0o757, "every user can write the directory");
         check(0o1777, "every user can write the directory");
+        if effective_uid() == 0 {
+            let own = |uid, gid| std::os::unix::fs::chown(directory.path(), Some(uid), Some(gid)).expect("root may");
+            own(12_345, 12_345);
+            check_warning(0o755, None, "its owner, the user with ID 12345, can write the directory");
+            check_warning(0o755, Some(12_345), "");
+            // As /var/log, for the group `syslog`.
+            own(0, 104);
+            check_warning(0o775, None, "");
+            own(0, 12_345);
+            check_warning(0o775, None, "the group with ID 12345 can write the directory");
+            // The log belongs to the same user.
+            own(12_345, 12_345);
+            fs::write(&log, "").expect("written");
+            std::os::unix::fs::chown(&log, Some(12_345), None).expect("root may");
+            check_warning(0o755, None, "");
+            fs::remove_file(&log).expect("ours");
+        }
         fs::write(&log, "").expect("written");
         check(0o700, "");
-        if effective_uid() == 0 {
-            let own = |uid| std::os::unix::fs::chown(directory.path(), Some(uid), Some(uid)).expect("root may");
-            own(12_345);
-            check(0o755, "its owner, the user with ID 12345, can write the directory");
-            // The log belongs to the same user.
-            std::os::unix::fs::chown(&log, Some(12_345), None).expect("root may");
-            check(0o755, "");
-            own(0);
-            std::os::unix::fs::chown(directory.path(), None, Some(12_345)).expect("root may");
-            check(0o775, "the group with ID 12345 can write the directory");
-        }
         fs::remove_file(&log).expect("ours");
         symlink("elsewhere", &log).expect("linked");
         check(0o700, "is a symbolic link");
+        // Devices and pipes are logs as files are.
+        assert!(check_log_file(Path::new("/dev/null")).is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! The logs of requests: where their lines go, and what they contain.
 
 use crate::diagnostic::{Diagnostic, ValueLocation};
-use crate::paths::check_log_file;
+use crate::paths::{check_log_file, log_directory_warning};
 use sanderling_log_format::{Format, HttpVariable, QueryVariable};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,10 +47,14 @@ pub struct LogOutput {
 }
 
 impl LogOutput {
-    /// Why the supervisor cannot open it, if it runs as this user.
-    pub fn path_problem(&self) -> Option<Diagnostic> {
+    /// Why the supervisor cannot open it, if it runs as this user; or a warning that others than that user and
+    /// `account`, as which the server serves, could replace it.
+    pub fn path_problem(&self, account: Option<u32>) -> Option<Diagnostic> {
         let LogTarget::File(path) = &self.target else { return None };
-        Some(Diagnostic::error(self.location.clone(), check_log_file(path).err()?))
+        match check_log_file(path) {
+            Err(problem) => Some(Diagnostic::error(self.location.clone(), problem)),
+            Ok(()) => Some(Diagnostic::warning(self.location.clone(), log_directory_warning(path, account)?)),
+        }
     }
 }
 
@@ -61,6 +65,8 @@ pub enum LogTarget {
     File(PathBuf),
     /// Standard output.
     Stdout,
+    /// Standard error.
+    Stderr,
     /// The syslog daemon of this machine, which journald replaces.
     Syslog,
     /// A program that listens at the Unix socket with this path and reads dnstap messages.

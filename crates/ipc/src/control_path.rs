@@ -20,20 +20,33 @@ impl RuntimeEnv {
     pub fn from_env() -> RuntimeEnv {
         let folder = |name| env::var(name).unwrap_or_default();
         let is_root = sanderling_os::process::effective_uid() == 0;
-        RuntimeEnv::new(&folder("RUNTIME_DIRECTORY"), is_root, &folder("XDG_RUNTIME_DIR"))
+        RuntimeEnv::new(runtime_directory(), is_root, &folder("XDG_RUNTIME_DIR"))
     }
 
-    /// In the first of `runtime_folders` of a systemd service (systemd.exec(5)), which are separated by colons, else in
-    /// the folder of the user (XDG Base Directory Specification).
-    fn new(runtime_folders: &str, is_root: bool, user_folder: &str) -> RuntimeEnv {
-        let absolute = |folder: &str| Some(PathBuf::from(folder)).filter(|path| path.is_absolute());
-        let folder = match absolute(runtime_folders.split(':').next().unwrap_or_default()) {
+    /// In the `runtime_directory` of a systemd service, else in the folder of the user (XDG Base Directory
+    /// Specification).
+    fn new(runtime_directory: Option<PathBuf>, is_root: bool, user_folder: &str) -> RuntimeEnv {
+        let folder = match runtime_directory {
             None if is_root => Some(SYSTEM_FOLDER.into()),
             None => absolute(user_folder).map(|folder| folder.join("sanderling")),
             folder => folder,
         };
         RuntimeEnv(folder.map(|folder| folder.join(FILE_NAME)))
     }
+}
+
+/// The first of the runtime directories that systemd gives a service, which are in memory (systemd.exec(5)).
+pub fn runtime_directory() -> Option<PathBuf> {
+    first_folder(&env::var("RUNTIME_DIRECTORY").unwrap_or_default())
+}
+
+/// The first of folders that are separated by colons.
+fn first_folder(folders: &str) -> Option<PathBuf> {
+    absolute(folders.split(':').next().unwrap_or_default())
+}
+
+fn absolute(folder: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(folder)).filter(|path| path.is_absolute())
 }
 
 /// The path for a server with the configuration of `source`; `None` if it has no control socket.
@@ -121,7 +134,7 @@ mod tests {
             ("relative", false, "/run/user/7", Some("/run/user/7/sanderling/control.sock")),
             ("", false, "relative", None),
         ] {
-            let env = RuntimeEnv::new(runtime_folders, is_root, user_folder);
+            let env = RuntimeEnv::new(first_folder(runtime_folders), is_root, user_folder);
             let expected = expected.map(PathBuf::from);
             assert_eq!(of_server(None, None, &ConfigSource::File("x.toml".into()), &env), expected);
             assert_eq!(of_client(None, None, &no_paths(), &env).ok(), expected, "server and client agree");
@@ -132,7 +145,7 @@ mod tests {
 
     #[test]
     fn server_prefers_the_argument_to_the_key_to_the_default() {
-        let root = RuntimeEnv::new("", true, "");
+        let root = RuntimeEnv::new(None, true, "");
         let (file, flags) = (ConfigSource::File("x.toml".into()), ConfigSource::Flags(Flags::default()));
         for (argument, key, source, expected) in [
             (Some("a"), Some("k"), &file, Some("a")),
@@ -172,7 +185,7 @@ mod tests {
         let search_paths = SearchPaths::new(None, vec![file.clone()]);
         for text in ["control = \"\"\n", "control = 7\n"] {
             std::fs::write(&file, text).expect("written");
-            let error = of_client(None, None, &search_paths, &RuntimeEnv::new("", true, "")).expect_err(text);
+            let error = of_client(None, None, &search_paths, &RuntimeEnv::new(None, true, "")).expect_err(text);
             assert!(error.contains("sanderling.toml: `control` is not the path of a socket; "), "{error}");
         }
     }
@@ -180,7 +193,7 @@ mod tests {
     #[test]
     fn named_file_must_exist_unless_there_is_an_argument() {
         let missing = || Some(PathBuf::from("/nonexistent/x.toml"));
-        let root = RuntimeEnv::new("", true, "");
+        let root = RuntimeEnv::new(None, true, "");
         let error = of_client(None, missing(), &no_paths(), &root).expect_err("missing");
         assert!(error.starts_with("/nonexistent/x.toml: "), "{error}");
         let found = of_client(None, None, &SearchPaths::new(missing(), Vec::new()), &root);

@@ -1,6 +1,9 @@
 //! A thread for each worker of a server process: waits for a request, checks it, signs.
 
 use crate::handshake_input::is_of_handshake;
+use sanderling_config::Exit;
+use sanderling_config::diagnostic::error_text;
+use sanderling_config::log::{self, log_error};
 use sanderling_ipc::signing::{ANSWER_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, SignAnswer, SignRequest, SigningCounts};
 use sanderling_os::request_socket::RequestSocket;
 use sanderling_tls::{KeyId, PrivateKey};
@@ -13,17 +16,36 @@ use std::time::Duration;
 
 /// Time until a call is made again that has failed for a moment, such as for want of memory.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+/// Time in which the last message of the process is written.
+const LOG_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Makes a call of a socket again as long as it fails for another cause than the end of its peer.
-fn until_passed<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
-    loop {
+/// Attempts of a call in five seconds. A process that begins anew may be better off.
+const ATTEMPTS_MAX: u32 = 500;
+
+/// Makes a call of a socket again as long as it fails for another cause than the end of its peer, at most
+/// `attempts_max` times.
+fn until_passed<T>(attempts_max: u32, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    for _ in 1..attempts_max {
         match call() {
-            Err(error) if !matches!(error.kind(), BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof) => {
-                thread::sleep(RETRY_INTERVAL);
-            }
+            Err(error) if !is_of_peer(&error) => thread::sleep(RETRY_INTERVAL),
             result => return result,
         }
+    }
+    call()
+}
+
+/// Whether a call has failed because the peer has closed its socket.
+fn is_of_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof)
+}
+
+/// Ends the process, which the supervisor starts again, unless the peer has closed its socket.
+fn end_process_unless_of_peer(error: &io::Error) {
+    if !is_of_peer(error) {
+        log_error(&format!("the keeper cannot use the socket of a server process: {}; it ends", error_text(error)));
+        log::flush(LOG_TIME_MAX);
+        std::process::exit(Exit::Failure.status().into());
     }
 }
 
@@ -60,10 +82,16 @@ impl Shared {
         }
     }
 
-    /// Answers the requests that come over `socket` until the server process closes it.
+    /// Answers the requests that come over `socket` until the server process closes it. If the socket cannot be used,
+    /// ends the process.
     pub(crate) fn serve(&self, socket: &RequestSocket) {
         let (mut request, mut answer) = ([0; REQUEST_BYTES_MAX], [0; ANSWER_BYTES_MAX]);
-        while let Ok(message) = until_passed(|| socket.receive(&mut request).map(|it| it.map(<[u8]>::len))) {
+        loop {
+            let received = until_passed(ATTEMPTS_MAX, || socket.receive(&mut request).map(|it| it.map(<[u8]>::len)));
+            let message = match received {
+                Ok(message) => message,
+                Err(error) => return end_process_unless_of_peer(&error),
+            };
             let message = message.and_then(|length_bytes| request.get(..length_bytes));
             let request = message.and_then(SignRequest::decode);
             let number = request.map_or(0, |request| request.number);
@@ -76,8 +104,8 @@ impl Shared {
             .fetch_add(1, Ordering::Relaxed);
             let answer = SignAnswer { number, result }.encode(&mut answer).expect("no key has a longer signature");
             // Without an answer, nothing would be asked over this socket any more.
-            if until_passed(|| socket.send(answer)).is_err() {
-                return;
+            if let Err(error) = until_passed(ATTEMPTS_MAX, || socket.send(answer)) {
+                return end_process_unless_of_peer(&error);
             }
         }
     }
@@ -91,5 +119,27 @@ impl Shared {
             keys.get(&KeyId(*request.key)).cloned().ok_or(Refusal::UnknownKey)?
         };
         key.sign(request.scheme, request.input).ok_or(Refusal::WrongScheme)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use io::ErrorKind::{BrokenPipe, Other, OutOfMemory};
+
+    #[test]
+    fn call_that_fails_is_made_again_within_a_bound() {
+        let calls = |errors: &[io::ErrorKind]| {
+            let mut made = 0;
+            let result = until_passed(3, || {
+                made += 1;
+                errors.get(made - 1).map_or(Ok(()), |&kind| Err(kind.into()))
+            });
+            (made, result.err().map(|error| error.kind()))
+        };
+        assert_eq!(calls(&[]), (1, None));
+        assert_eq!(calls(&[OutOfMemory, Other]), (3, None));
+        assert_eq!(calls(&[Other; 9]), (3, Some(Other)));
+        assert_eq!(calls(&[OutOfMemory, BrokenPipe, Other]), (2, Some(BrokenPipe)), "the peer has ended");
     }
 }

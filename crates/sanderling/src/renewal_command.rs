@@ -7,6 +7,7 @@ use crate::stored_certificate::StoredCertificate;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error};
 use sanderling_config::{DomainName, Exit};
+use sanderling_ipc::control_path::runtime_directory;
 use sanderling_os::error::with_context;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::process::{ProcessHandle, kill_group};
@@ -25,8 +26,6 @@ use std::time::Duration;
 
 /// Where the command finds other programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// The variable with the folder of a service that is in memory (systemd.exec(5)).
-const RUNTIME_DIRECTORY: &str = "RUNTIME_DIRECTORY";
 /// Bytes of its output that are logged.
 const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 /// Time after its exit in which the rest of its output is read: a process that it has started may keep it open.
@@ -108,7 +107,7 @@ impl Copies {
         let stored = StoredCertificate::read(state, domain).map_err(io::Error::other)?;
         let stored = stored.ok_or_else(|| io::Error::other("its certificate is not there any more"))?;
         // Under systemd the runtime directory is in memory.
-        let above = std::env::var_os(RUNTIME_DIRECTORY).map_or_else(std::env::temp_dir, PathBuf::from);
+        let above = runtime_directory().unwrap_or_else(std::env::temp_dir);
         let folder = above.join(format!("sanderling-on-renew-{}", random_name()?));
         let failed = |error: io::Error| with_context("write", folder.display(), &error);
         // It fails if there is something, which another user may have made.

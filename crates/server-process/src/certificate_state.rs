@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// Names that a line shows.
 pub(crate) const SHOWN_NAMES_MAX: usize = 5;
+/// The last part of the lifetime in which the files of an operator should have been replaced: 10 of 90 days. Programs
+/// such as certbot renew with a third or less of it left, and try again for days.
+const DUE_PART_OF_FILES: u64 = 9;
 
 /// A certificate.
 #[derive(Clone, Debug, Serialize)]
@@ -23,9 +26,9 @@ pub(crate) struct CertificateState {
     pub(crate) problem: Option<String>,
     /// Why clients may refuse the certificate, or that it is not used.
     pub(crate) warnings: Vec<String>,
-    /// Whether a warning says that clients refuse it, for another reason than its time.
+    /// Whether a warning says that all clients refuse it, for another reason than its time and names.
     #[serde(skip)]
-    pub(crate) is_doubtful: bool,
+    pub(crate) is_refused: bool,
 }
 
 /// What a certificate says.
@@ -116,7 +119,7 @@ impl InService {
     pub(crate) fn time_problem(&self) -> Option<CertificateProblem> {
         let problem = time_problem(self.not_before_unix_s, self.not_after_unix_s, unix_seconds());
         let lifetime_s = self.not_after_unix_s.saturating_sub(self.not_before_unix_s);
-        problem.filter(|problem| !self.is_automatic || !is_renewed_in_time(problem, lifetime_s))
+        problem.filter(|problem| !is_renewed_in_time(problem, lifetime_s, self.is_automatic))
     }
 
     /// `ECDSA, issued by R11, 71 days left, for example.com www.example.com`.
@@ -137,10 +140,11 @@ impl InService {
     }
 }
 
-/// Whether the server still renews a certificate of this lifetime that it requests itself: its authority may have
-/// suggested a late time.
-pub(crate) fn is_renewed_in_time(problem: &CertificateProblem, lifetime_s: u64) -> bool {
-    matches!(problem, CertificateProblem::ExpiresSoon { in_s, .. } if *in_s >= lifetime_s / LATEST_RENEWAL_PART)
+/// Whether there is still time to renew a certificate of this lifetime. The server renews one that it requests itself
+/// (`is_automatic`) when its authority suggests it, which may be late; another program, those of the operator.
+pub(crate) fn is_renewed_in_time(problem: &CertificateProblem, lifetime_s: u64, is_automatic: bool) -> bool {
+    let due_part = if is_automatic { LATEST_RENEWAL_PART } else { DUE_PART_OF_FILES };
+    matches!(problem, CertificateProblem::ExpiresSoon { in_s } if *in_s >= lifetime_s / due_part)
 }
 
 #[cfg(test)]
@@ -148,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificate_that_the_server_requests_is_due_when_it_was_not_renewed_in_time() {
+    fn certificate_is_due_when_it_was_not_renewed_in_time() {
         let check = |lifetime_s: u64, left_s: u64, is_automatic: bool, expected: bool| {
             let not_after_unix_s = unix_seconds() + left_s;
             let version = InService {
@@ -162,11 +166,13 @@ mod tests {
             };
             assert_eq!(version.time_problem().is_some(), expected, "{lifetime_s} {left_s} {is_automatic}");
         };
-        // Both of 90 s are in the last half, and those of 90 days in the last third.
-        for (lifetime_s, in_time_s, late_s) in [(90, 40, 10), (90 * 86_400, 20 * 86_400, 10 * 86_400)] {
-            check(lifetime_s, in_time_s, false, true);
-            check(lifetime_s, in_time_s, true, false);
-            check(lifetime_s, late_s, true, true);
+        for unit_s in [10, 86_400] {
+            check(90 * unit_s, 16 * unit_s, true, false);
+            check(90 * unit_s, 14 * unit_s, true, true);
+            // Another program renews it.
+            check(90 * unit_s, 29 * unit_s, false, false);
+            check(90 * unit_s, 11 * unit_s, false, false);
+            check(90 * unit_s, 9 * unit_s, false, true);
         }
     }
 

@@ -211,19 +211,19 @@ impl Certificates {
             add_to_store(&group[0].names, &all, group_index == 0, &mut store);
             let of_domain: Vec<_> = loaded.iter().filter_map(|it| Some((it.configured, it.certificate()?))).collect();
             for one in &loaded {
-                let mut is_doubtful = false;
+                let mut is_refused = false;
                 let warnings = match (&one.not_used, one.certificate()) {
                     (None, Some(certificate)) => {
                         let problems = problems(one.configured, certificate, &in_service);
                         let is_apart = |problem: &CertificateProblem| problem.is_of_time() || problem.is_of_name();
-                        is_doubtful = problems.iter().any(|problem| !is_apart(problem));
+                        is_refused = problems.iter().any(|it| it.is_of_all_clients() && !is_apart(it));
                         let mut warnings = warnings(one.configured, problems);
                         warnings.extend(unused_warning(one.configured, certificate, &of_domain));
                         warnings
                     }
                     _ => Vec::new(),
                 };
-                self.add_state(one, &warnings, &in_service, is_doubtful);
+                self.add_state(one, &warnings, &in_service, is_refused);
                 self.diagnostics.extend(warnings);
             }
             let versions: Vec<_> = loaded.iter().filter_map(|it| it.version.clone()).collect();
@@ -239,7 +239,7 @@ impl Certificates {
         loaded: &Loaded<'_>,
         warnings: &[Diagnostic],
         of_domain: &[&Certificate],
-        is_doubtful: bool,
+        is_refused: bool,
     ) {
         let Loaded { configured, version, has_replaced, not_used } = loaded;
         let in_service =
@@ -252,7 +252,7 @@ impl Certificates {
             in_service,
             problem: not_used.as_ref().map(|not_used| not_used.problem.to_string()),
             warnings: warnings.iter().map(ToString::to_string).collect(),
-            is_doubtful,
+            is_refused,
         };
         self.served.extend(version.as_ref().and_then(|version| served(configured, &version.certificate)));
         if let Some(version) = state.in_service.as_ref().filter(|_| *has_replaced) {
@@ -492,7 +492,7 @@ fn problems(
     let needed = names.filter(|name| certificate.is_valid_for_host(name.as_bytes()) || !is_valid_in(of_domain, name));
     let mut problems = certificate.problems(now_unix_s, needed);
     let lifetime_s = certificate.not_after_unix_s().saturating_sub(certificate.not_before_unix_s());
-    problems.retain(|problem| !configured.is_automatic || !is_renewed_in_time(problem, lifetime_s));
+    problems.retain(|problem| !is_renewed_in_time(problem, lifetime_s, configured.is_automatic));
     // Clients that do not support the key get another certificate.
     if of_domain.iter().all(|certificate| certificate.key_problem().is_some()) {
         problems.extend(certificate.key_problem());

@@ -14,7 +14,7 @@ use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, err
 use sanderling_config::log::{print, report};
 use sanderling_config::{
     Authority, CertificateFiles, Config, ConfigSource, Exit, LogKind, SignedZone, TrustedProxies, Zone, ZoneOrigin,
-    lookup_user, read_issued, shared_user_problem,
+    account_id, lookup_user, read_issued,
 };
 use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::secrets::{CertificateContent, NoCertificate, PassedCertificate};
@@ -134,8 +134,6 @@ fn load(
     state_problems: impl Fn(&Config, &Path) -> Vec<Diagnostic>,
 ) -> Result<(Loaded, Vec<CertificateState>, Option<String>), Vec<Diagnostic>> {
     let user = lookup_user(config)?;
-    // For root it was an error.
-    let note_of_user = shared_user_problem(config);
     let state_folder = config.state_folder(None);
     let missing_state_problem = config.missing_state_problem();
     let (certificates, certificate_problems) = load_certificates(config, state_folder.as_deref());
@@ -149,7 +147,8 @@ fn load(
     let root_problems: Vec<Diagnostic> = authorities.clone().filter_map(Authority::root_problem).collect();
     let account_problems: Vec<Diagnostic> =
         accounts.filter_map(|account| account.read_key().err().or_else(|| account.mode_problem())).collect();
-    let log_problems = LogKind::ALL.into_iter().filter_map(|kind| config.log_output(kind)?.path_problem());
+    let log_problems =
+        LogKind::ALL.into_iter().filter_map(|kind| config.log_output(kind)?.path_problem(account_id(config)));
     let log_problems: Vec<Diagnostic> = log_problems.collect();
     // The socket is created before the switch to the user of the server process.
     let control_problem = config.control_problem();
@@ -201,7 +200,6 @@ fn load(
     loaded.warnings.extend(config.metrics.iter().flat_map(|metrics| metrics.risks()));
     loaded.warnings.extend(config.trusted_proxies.iter().filter_map(TrustedProxies::risk));
     loaded.warnings.extend(config.security_notes());
-    loaded.warnings.extend(note_of_user);
     let transfers = config.transfers_by_zone();
     let with_secondaries = config.signed_zones.iter().filter(|zone| !transfers.of(&zone.apex).secondaries.is_empty());
     loaded.warnings.extend(with_secondaries.filter_map(SignedZone::risk_with_secondaries));

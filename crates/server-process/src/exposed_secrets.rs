@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 
-const REMEDY: &str = "put it into a folder of its own, without zones, sites and files of users, or start as root with a key that only root \
-                      can read";
+const REMEDY: &str =
+    "put it into a folder of its own, without zones, sites and files of users, such as /etc/sanderling/keys";
 
 /// A warning for each folder with secrets of `config` that this process can open, and for the state folder.
 pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic> {

@@ -30,7 +30,7 @@ pub(crate) fn set_targets(server: &Server, config: &Config, descriptors: Vec<(Lo
         let target = match output.target {
             Target::Syslog => LogTarget::Syslog(UnixDatagram::from(descriptor)),
             Target::Dnstap(_) => LogTarget::Dnstap(FrameStream::new(descriptor)),
-            Target::File(_) | Target::Stdout => LogTarget::Stream(File::from(descriptor)),
+            Target::File(_) | Target::Stdout | Target::Stderr => LogTarget::Stream(File::from(descriptor)),
         };
         if let Err(error) = server.set_log_target(kind, target) {
             log_error(&format!("cannot write the {kind}: {}", error_text(&error)));

@@ -220,7 +220,7 @@ impl<'s> ServiceState<'s> {
             Some(CertificateProblem::Expired { .. } | CertificateProblem::NotYetValid { .. }) => {
                 CertificateCondition::Invalid
             }
-            _ if certificate.is_doubtful || certificate.lacks_all_names() => CertificateCondition::Invalid,
+            _ if certificate.is_refused || certificate.lacks_all_names() => CertificateCondition::Invalid,
             _ if !certificate.missing_names.is_empty() => CertificateCondition::Incomplete,
             _ if certificate.problem.is_some() => CertificateCondition::Kept,
             time_problem if time_problem.is_some() || has_failed => CertificateCondition::Due,

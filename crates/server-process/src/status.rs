@@ -386,10 +386,14 @@ pub(crate) fn zone_text(zone: &ZoneState, service_state: &ServiceState<'_>) -> S
 /// Until when the signatures of a zone are valid, and what that means.
 fn signatures_text(zone: &ZoneState, condition: ZoneCondition) -> String {
     let date = zone.signatures_expire_at.map(date_text).unwrap_or_default();
+    let remedy = match zone.origin {
+        ZoneOrigin::Signer => "not re-signed; see `sanderling dnssec status`",
+        _ => "sign it again",
+    };
     match condition {
         ZoneCondition::Unsigned => ", WITHOUT SIGNATURES, although it is to be signed".to_owned(),
-        ZoneCondition::Expiring => format!("; WARNING: its signatures expire on {date}; sign it again"),
-        ZoneCondition::Bogus => format!("; ERROR: its signatures have expired on {date}; sign it again"),
+        ZoneCondition::Expiring => format!("; WARNING: its signatures expire on {date}; {remedy}"),
+        ZoneCondition::Bogus => format!("; ERROR: its signatures have expired on {date}; {remedy}"),
         _ if date.is_empty() => String::new(),
         _ => format!(", signed until {date}"),
     }

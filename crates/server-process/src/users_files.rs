@@ -18,7 +18,7 @@ pub(crate) fn load(rule: &sanderling_config::AuthRule, errors: &mut Vec<Diagnost
         errors.push(Diagnostic::error(rule.location.clone(), Problem::new(message, remedy)));
         Vec::new()
     });
-    let (users, problems) = Users::parse(without_byte_order_mark(&content));
+    let (users, problems) = Users::parse(&rule.users_file, without_byte_order_mark(&content));
     for (line, message, remedy) in problems {
         let location = Location::Position { file: rule.users_file.clone(), line, column: 1 };
         errors.push(Diagnostic::error(location, Problem::new(format!("{message}; the line is skipped"), remedy)));

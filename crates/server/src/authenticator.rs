@@ -126,7 +126,8 @@ impl Authenticator {
             return Verdict::Pending;
         }
         let PasswordOptions { queued_max, queued_per_client_max, .. } = self.options;
-        let origin = Origin::new(client, self.keys[0].hash_one(&credentials.name));
+        let [name, users_file] = [self.keys[0].hash_one(&credentials.name), self.keys[0].hash_one(&users.file)];
+        let origin = Origin::new(client, name, users_file);
         if state.count_of_client(&origin) >= queued_per_client_max || !self.has_thread(&mut state) {
             return Verdict::Busy;
         }
@@ -267,7 +268,7 @@ mod tests {
         let seconds = Duration::from_secs;
         let options = PasswordOptions { granted_for: seconds(3), denied_for: seconds(2), ..PasswordOptions::default() };
         let hash = bcrypt::hash("right", 4).expect("a hash");
-        let users = Arc::new(Users::parse(format!("a:{hash}\n").as_bytes()).0);
+        let users = Arc::new(Users::parse("users".as_ref(), format!("a:{hash}\n").as_bytes()).0);
         let waiter = Waiter { worker_index: 0, connection: Slab::new().insert(()), stream: 0 };
         for (password, verdict, valid_ms) in [("right", Verdict::Granted, 3_000), ("wrong", Verdict::Denied, 2_000)] {
             let authenticator = Arc::new(Authenticator::new(options, Arc::default()));
@@ -290,7 +291,7 @@ mod tests {
         let authenticator = Arc::new(Authenticator::new(options, Arc::default()));
         // Nothing takes them off the queue.
         authenticator.lock().thread_count = options.threads_max;
-        let users = Arc::new(Users::parse(b"").0);
+        let users = Arc::new(Users::parse("users".as_ref(), b"").0);
         let mut slab = Slab::new();
         let waiter = Waiter { worker_index: 0, connection: slab.insert(()), stream: 0 };
         let check = |client: u8, password: u8| {

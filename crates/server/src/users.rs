@@ -2,6 +2,7 @@
 
 use argon2::{Argon2, PasswordHash, PasswordVerifier};
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Users of one file.
@@ -17,6 +18,8 @@ const ARGON2_PASSES_MAX: u32 = 16;
 pub struct Users {
     /// Distinguishes what is cached from that of other files, and of earlier versions of this one.
     pub(crate) id: u64,
+    /// Its path, which later versions have too.
+    pub(crate) file: PathBuf,
     by_name: HashMap<Vec<u8>, Hash>,
     /// What a password is compared with for a name that is none, so that the time shows nothing.
     decoy: Option<Hash>,
@@ -34,8 +37,8 @@ pub type UsersProblem = (u32, String, &'static str);
 const REMEDY: &str = "write NAME:HASH with a hash of bcrypt (htpasswd -B) or Argon2 (argon2 -e)";
 
 impl Users {
-    /// Parses a file; also its wrong lines.
-    pub fn parse(content: &[u8]) -> (Users, Vec<UsersProblem>) {
+    /// Parses the content of `file`; also its wrong lines.
+    pub fn parse(file: &Path, content: &[u8]) -> (Users, Vec<UsersProblem>) {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let (mut by_name, mut problems, mut decoy) = (HashMap::new(), Vec::new(), None);
         for (index, line) in content.split(|&byte| byte == b'\n').enumerate() {
@@ -57,7 +60,8 @@ impl Users {
                 Err(message) => problems.push((number, message, REMEDY)),
             }
         }
-        (Users { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), by_name, decoy }, problems)
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        (Users { id, file: file.to_owned(), by_name, decoy }, problems)
     }
 
     /// The number of users.
@@ -115,7 +119,8 @@ mod tests {
 
     #[test]
     fn password_of_a_user_is_right_and_any_other_is_wrong() {
-        let (users, problems) = Users::parse(format!("ann:{BCRYPT}\r\n\n bob:{ARGON2} \n").as_bytes());
+        let (users, problems) =
+            Users::parse(Path::new("users"), format!("ann:{BCRYPT}\r\n\n bob:{ARGON2} \n").as_bytes());
         assert!(problems.is_empty(), "{problems:?}");
         for (name, password, expected) in [
             ("ann", "secret", true),
@@ -129,7 +134,7 @@ mod tests {
         ] {
             assert_eq!(users.verify(name.as_bytes(), password.as_bytes()), expected, "{name} {password}");
         }
-        assert!(!Users::parse(b"").0.verify(b"ann", b"secret"));
+        assert!(!Users::parse(Path::new("users"), b"").0.verify(b"ann", b"secret"));
     }
 
     #[test]
@@ -147,7 +152,7 @@ mod tests {
             (format!("ann:{expensive}"), "needs more"),
             (format!("bob:{BCRYPT}"), "twice"),
         ] {
-            let (users, problems) = Users::parse(format!("bob:{BCRYPT}\n{line}\n").as_bytes());
+            let (users, problems) = Users::parse(Path::new("users"), format!("bob:{BCRYPT}\n{line}\n").as_bytes());
             assert_eq!((users.count(), problems.len()), (1, 1), "{line}");
             assert!(problems[0].0 == 2 && problems[0].1.contains(part), "{line}: {problems:?}");
         }

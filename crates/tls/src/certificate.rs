@@ -214,8 +214,8 @@ impl Certificate {
     }
 }
 
-/// What is wrong at `now_unix_s` with a certificate of this time. It should be renewed before the last third of its
-/// lifetime, or the last half of a short one.
+/// What is wrong at `now_unix_s` with a certificate of this time. It expires soon in the last third of its lifetime, or
+/// the last half of a short one, in which most clients of authorities renew it.
 pub fn time_problem(not_before_unix_s: u64, not_after_unix_s: u64, now_unix_s: u64) -> Option<CertificateProblem> {
     if now_unix_s < not_before_unix_s {
         return Some(CertificateProblem::NotYetValid { in_s: not_before_unix_s - now_unix_s });
@@ -224,9 +224,8 @@ pub fn time_problem(not_before_unix_s: u64, not_after_unix_s: u64, now_unix_s: u
         return Some(CertificateProblem::Expired { since_s: now_unix_s - not_after_unix_s });
     };
     let lifetime_s = not_after_unix_s - not_before_unix_s;
-    let (part_s, part) =
-        if lifetime_s < SHORT_LIFETIME_S { (lifetime_s / 2, "half") } else { (lifetime_s / 3, "third") };
-    (in_s < part_s).then_some(CertificateProblem::ExpiresSoon { in_s, part })
+    let last_s = if lifetime_s < SHORT_LIFETIME_S { lifetime_s / 2 } else { lifetime_s / 3 };
+    (in_s < last_s).then_some(CertificateProblem::ExpiresSoon { in_s })
 }
 
 /// The first place where the issuer does not follow.

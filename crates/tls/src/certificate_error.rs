@@ -170,13 +170,11 @@ pub enum CertificateProblem {
         /// When.
         in_s: u64,
     },
-    /// It is in the last part of its lifetime, in which it should have been renewed.
-    #[error("the certificate expires in {}, in the last {part} of its lifetime", Days(*.in_s))]
+    /// It is in the last part of its lifetime.
+    #[error("the certificate expires in {}", Days(*.in_s))]
     ExpiresSoon {
         /// When.
         in_s: u64,
-        /// `third` or `half`.
-        part: &'static str,
     },
     /// A certificate of the chain is not followed by that of its issuer, which is elsewhere in the chain.
     #[error("certificate {number} of the chain is not followed by the certificate of its issuer")]
@@ -247,6 +245,25 @@ impl CertificateProblem {
         )
     }
 
+    /// Whether it makes all clients refuse the certificate, and not only some: those that do not find the issuer
+    /// elsewhere, or are browsers.
+    pub fn is_of_all_clients(&self) -> bool {
+        match self {
+            CertificateProblem::Expired { .. }
+            | CertificateProblem::NotYetValid { .. }
+            | CertificateProblem::NoAlternativeName { .. }
+            | CertificateProblem::NotForServers
+            | CertificateProblem::MissingName(_) => true,
+            CertificateProblem::ExpiresSoon { .. }
+            | CertificateProblem::ChainOutOfOrder { .. }
+            | CertificateProblem::ChainIncomplete { .. }
+            | CertificateProblem::UnusableNames { .. }
+            | CertificateProblem::MustStaple
+            | CertificateProblem::WeakSignature { .. }
+            | CertificateProblem::UnsupportedByBrowsers { .. } => false,
+        }
+    }
+
     /// How to fix it.
     pub fn remedy(&self) -> &'static str {
         match self {
@@ -257,7 +274,8 @@ impl CertificateProblem {
             }
             CertificateProblem::ChainOutOfOrder { .. } => "put each certificate before that of its issuer",
             CertificateProblem::ChainIncomplete { .. } => {
-                "add the intermediate certificates of the certificate authority (often called fullchain)"
+                "add the intermediate certificates of the certificate authority (often called fullchain), unless all clients \
+                 have the certificate of the issuer itself"
             }
             CertificateProblem::NoAlternativeName { .. } => {
                 "request a certificate with the names as subject alternative names (of `openssl req`: \

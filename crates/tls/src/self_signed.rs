@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(problems(NOW_UNIX_S - VALID_BEFORE_S - 5), [CertificateProblem::NotYetValid { in_s: 5 }]);
         let lifetime_s = VALID_BEFORE_S + VALID_S;
         assert_eq!(problems(NOW_UNIX_S + VALID_S - lifetime_s / 3), []);
-        let soon = |in_s| [CertificateProblem::ExpiresSoon { in_s, part: "third" }];
+        let soon = |in_s| [CertificateProblem::ExpiresSoon { in_s }];
         assert_eq!(problems(NOW_UNIX_S + VALID_S - lifetime_s / 3 + 1), soon(lifetime_s / 3 - 1));
         assert_eq!(problems(NOW_UNIX_S + VALID_S), soon(0));
         assert_eq!(problems(NOW_UNIX_S + VALID_S + 5), [CertificateProblem::Expired { since_s: 5 }]);

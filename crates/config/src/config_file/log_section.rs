@@ -102,7 +102,9 @@ impl ConfigBuilder<'_, '_> {
         let (path, location) = self.read_path(target, keys.target_example)?;
         let (_, text) = self.reader.string(target, keys.target_example)?;
         let target = match text {
-            "stdout" => LogTarget::Stdout,
+            // Links, which the supervisor would not follow; containers have them.
+            "stdout" | "/dev/stdout" => LogTarget::Stdout,
+            "/dev/stderr" => LogTarget::Stderr,
             "syslog" => LogTarget::Syslog,
             _ => LogTarget::File(path),
         };
@@ -252,6 +254,8 @@ mod tests {
         assert_eq!((log.format.as_ref(), log.one_of), (&AccessFormat::parse("combined").expect("a preset"), 1));
         assert_eq!(log.output.rotation, None);
         assert_eq!(access_log("access = \"stdout\"").output.target, LogTarget::Stdout);
+        assert_eq!(access_log("access = \"/dev/stdout\"").output.target, LogTarget::Stdout);
+        assert_eq!(access_log("access = \"/dev/stderr\"").output.target, LogTarget::Stderr);
         assert_eq!(access_log("access = \"syslog\"").output.target, LogTarget::Syslog);
     }
 

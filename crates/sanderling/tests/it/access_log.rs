@@ -253,6 +253,20 @@ fn log_whose_directory_was_removed_is_reported_and_created_when_the_directory_is
 }
 
 #[test]
+fn log_goes_to_standard_error_and_to_a_device() {
+    let directory = site("[log]\naccess = \"/dev/stderr\"\nformat = \"$request|$status\"\n");
+    let server = TestServer::start_command(directory.serve_command(), HTTP);
+    let get =
+        || response_to(server.http(), "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n".to_owned());
+    get();
+    server.wait_for_error("GET / HTTP/1.1|200");
+    configure(&directory, "[log]\naccess = \"/dev/null\"\nrotate = \"1KiB\"\n");
+    let reloaded = directory.control("reload");
+    assert_eq!(reloaded.code(), Some(0), "{reloaded}");
+    get();
+}
+
+#[test]
 fn check_reports_a_log_that_cannot_be_opened() {
     let directory = site("");
     let check = |path: &str, expected: &str| {
@@ -265,6 +279,10 @@ fn check_reports_a_log_that_cannot_be_opened() {
     check("access.log", "");
     assert!(!directory.path().join("access.log").exists(), "it is not created");
     check("stdout", "");
+    // Links in containers, and a device.
+    check("/dev/stdout", "");
+    check("/dev/stderr", "");
+    check("/dev/null", "");
     check("public", "public` is a directory; name a file in it");
     check("none/access.log", "none` does not exist; create it or correct the path");
     check("public/index.html/access.log", "access.log` cannot be opened: Not a directory; correct the path");

@@ -148,7 +148,10 @@ fn each_failure_of_a_zone_is_in_every_view() {
     check_zone(signed(2), true, &signing("the key is lost"), Expiring, "the key is lost");
     check_zone(signed(-1), true, &signing("the key is lost"), Bogus, "the key is lost");
     // A file that was signed elsewhere.
-    check_zone(ZoneState { signatures_expire_at: signed_for(-1), ..zone() }, false, &none(), Bogus, "");
+    check_zone(ZoneState { signatures_expire_at: signed_for(-1), ..zone() }, false, &none(), Bogus, "; sign it again");
+    let not_signed_again = "; not re-signed; see `sanderling dnssec status`";
+    check_zone(signed(2), true, &none(), Expiring, not_signed_again);
+    check_zone(signed(-1), true, &none(), Bogus, not_signed_again);
 }
 
 /// A certificate of `example.com` for 90 days, of which so many are left.
@@ -161,7 +164,7 @@ fn certificate(days_left: i64) -> CertificateState {
         problem: None,
         warnings: Vec::new(),
         missing_names: Vec::new(),
-        is_doubtful: false,
+        is_refused: false,
     }
 }
 
@@ -197,11 +200,25 @@ fn each_failure_of_a_certificate_is_in_every_view() {
     let broken = |one: CertificateState| CertificateState { problem: Some("chain.pem is cut".to_owned()), ..one };
     check_certificate(certificate(60), &none(), Served);
     check_certificate(certificate(60), &failed(), Due);
-    check_certificate(certificate(20), &none(), Due);
+    // Another program renews it a month before it expires.
+    check_certificate(certificate(29), &none(), Served);
+    check_certificate(certificate(9), &none(), Due);
     check_certificate(certificate(-1), &none(), Invalid);
     check_certificate(certificate(-1), &failed(), Invalid);
     check_certificate(certificate(95), &none(), Invalid);
-    check_certificate(CertificateState { is_doubtful: true, ..certificate(60) }, &none(), Invalid);
+    let (issuer, subject) = (|| "Private Root".to_owned(), "example.com".to_owned());
+    for (problem, expected) in [
+        // One leaf of a private root, which its clients have.
+        (CertificateProblem::ChainIncomplete { number: 1, issuer: issuer() }, Served),
+        (CertificateProblem::ChainOutOfOrder { number: 1 }, Served),
+        (CertificateProblem::MustStaple, Served),
+        (CertificateProblem::WeakSignature { number: 1, hash: "SHA-1" }, Served),
+        (CertificateProblem::NotForServers, Invalid),
+        (CertificateProblem::NoAlternativeName { subject }, Invalid),
+    ] {
+        let (is_refused, warnings) = (problem.is_of_all_clients(), vec![problem.to_string()]);
+        check_certificate(CertificateState { is_refused, warnings, ..certificate(60) }, &none(), expected);
+    }
     let of_two = CertificateState {
         names: ["example.com", "www.example.com"].map(str::to_owned).to_vec(),
         missing_names: vec!["www.example.com".to_owned()],

@@ -3,7 +3,7 @@
 
 use super::{Requester, Supervisor};
 use crate::log_rotation::{MODE, compress, rotate};
-use sanderling_config::diagnostic::error_text;
+use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{log, log_error, log_warning};
 use sanderling_config::{Config, LogKind, LogOutput, LogTarget, Rotation, RotationTime};
 use sanderling_ipc::{Command, FdKind, IncomingFds};
@@ -132,6 +132,7 @@ impl LogFile {
         self.state = State::Open;
         match &output.target {
             LogTarget::Stdout => io::stdout().as_fd().try_clone_to_owned(),
+            LogTarget::Stderr => io::stderr().as_fd().try_clone_to_owned(),
             LogTarget::Syslog => {
                 let socket = UnixDatagram::unbound()?;
                 socket.connect(SYSLOG_PATH).map_err(|error| with_context("connect", SYSLOG_PATH, &error))?;
@@ -215,7 +216,7 @@ fn open_problem(kind: LogKind, output: &LogOutput, error: &io::Error, was_remove
         false => format!("cannot open the {kind}: {}", error_text(error)),
     };
     // The supervisor has its own rights here.
-    if let Some(cause) = output.path_problem() {
+    if let Some(cause) = output.path_problem(None).filter(Diagnostic::is_error) {
         text += &format!("; {}", cause.problem);
     }
     let lines = match output.target {

@@ -10,7 +10,6 @@ use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Command, FdKind};
 use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
-use sanderling_os::process::effective_uid;
 use sanderling_os::sd_notify::State;
 use std::path::Path;
 use std::sync::Arc;
@@ -82,7 +81,7 @@ impl Supervisor {
             Ok(active) if active == text => Arc::clone(&self.active.config),
             _ => Arc::new(self.source.parse(&text)?),
         };
-        if let (Some(problem), 0) = (shared_user_problem(&config), effective_uid()) {
+        if let Some(problem) = shared_user_problem(&config) {
             return Err(vec![problem]);
         }
         let text = memfd::create("configuration", &text).map_err(|error| {

@@ -120,7 +120,7 @@ fn start(
         }
     }
     // Before anything is created that would belong to root or to nobody.
-    if let (Some(problem), 0) = (shared_user_problem(&config), effective_uid()) {
+    if let Some(problem) = shared_user_problem(&config) {
         return Err(StartupError::BadConfiguration(vec![problem]));
     }
     let text = memfd::create("configuration", &text)?;

@@ -197,8 +197,8 @@ fn time_of_a_certificate_is_reported_in_days() {
     let text = |unix_s| certificate.problems(unix_s, []).iter().map(ToString::to_string).collect::<Vec<_>>();
     let end = certificate.not_after_unix_s();
     assert_eq!(text(end - 5 * 86_400), [""; 0]);
-    assert_eq!(text(end), ["the certificate expires in less than a day, in the last third of its lifetime"]);
-    assert_eq!(text(end - 86_400), ["the certificate expires in 1 day, in the last third of its lifetime"]);
+    assert_eq!(text(end), ["the certificate expires in less than a day"]);
+    assert_eq!(text(end - 86_400), ["the certificate expires in 1 day"]);
     assert_eq!(text(end + 1), ["the certificate expired less than a day ago"]);
     assert_eq!(text(end + 86_400), ["the certificate expired 1 day ago"]);
     assert_eq!(text(end + 9 * 86_400), ["the certificate expired 9 days ago"]);

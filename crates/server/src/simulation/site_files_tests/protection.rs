@@ -208,7 +208,7 @@ impl Setup {
             match needs_password {
                 false => access.push((pattern, AccessRule { allow: Some(Vec::new()), deny: Vec::new() })),
                 true => {
-                    let users = Arc::new(Users::parse(b"").0);
+                    let users = Arc::new(Users::parse("users".as_ref(), b"").0);
                     auth.push((pattern, AuthRule { realm: "private".to_owned(), users }));
                 }
             }
