@@ -140,9 +140,9 @@ impl ProducedCatalogs {
     }
 }
 
-/// The zones that all secondaries of the catalog may transfer: those of the configuration and of primaries, `secondary`,
-/// whatever the server process says, and those of the folder that it serves. While the folder of zones cannot be listed,
-/// or the file of a zone has errors, none is removed.
+/// The zones that all secondaries of the catalog may transfer: those of the configuration and of primaries,
+/// `secondary`, whatever the server process says, and those of the folder that it serves. While the folder of zones
+/// cannot be listed, or the file of a zone has errors, none is removed.
 fn zones_of<'z>(
     config: &'z Config,
     secondary: impl Iterator<Item = &'z DomainName>,

@@ -25,8 +25,8 @@ use crate::zone_updates::{self, UpdateFiles};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, Severity, error_text};
 use sanderling_config::log::log_error;
 use sanderling_config::{
-    CATALOG_MEMBERS, Catalog, CatalogRole, Config, DefaultSite, DomainName, Hsts, Limits, OwnZones, ReleaseLink,
-    SIGNED_ZONES, SecondaryZone, Zone as ZoneConfig, ZoneFolder, ZoneListing, ZoneOrigin, stored_zone_file,
+    Config, DefaultSite, DomainName, Hsts, Limits, ReleaseLink, SIGNED_ZONES, SecondaryZone, Zone as ZoneConfig,
+    ZoneFolder, ZoneListing, ZoneOrigin,
 };
 use sanderling_dns::difference::LaterFile;
 use sanderling_dns::{HashSeed, Zone, ZoneEntry, ZoneMap};
@@ -41,7 +41,6 @@ use sanderling_zone_files::{
     self as zone_files, AddedRecords, Denial, Derivations, Failure, PriorUpdates, ReadZone, StoreRequest,
     ZoneDerivation, ZoneSources, ZoneUpdates,
 };
-use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -332,44 +331,6 @@ impl Loader {
     fn stored_zones<'c>(&'c self, config: &'c Config) -> impl Iterator<Item = ZoneConfig> {
         let secondary = config.secondary_zones.iter().map(|zone| self.transferred(config, zone));
         secondary.chain(config.catalogs.iter().map(|catalog| catalog.zone(self.state_path())))
-    }
-
-    /// The zones that catalogs of `config` have brought, and may bring beside the zones of the folder, `of_folder`, and
-    /// for which `is_wanted`. The agent has listed them, which is not believed.
-    fn member_zones<'z>(
-        &'z self,
-        config: &'z Config,
-        of_folder: impl Iterator<Item = &'z DomainName>,
-        is_wanted: impl Fn(&DomainName) -> bool,
-    ) -> Vec<ZoneConfig> {
-        let own = LazyCell::new(|| {
-            let secondary = config.secondary_zones.iter().map(|zone| &zone.apex);
-            OwnZones::new(config.zones.iter().map(|zone| &zone.apex).chain(secondary).chain(of_folder))
-        });
-        let is_catalog = |apex: &DomainName| config.catalogs.iter().any(|one| one.apex == *apex);
-        let may_bring = |catalog: &Catalog, apex: &DomainName| {
-            matches!(catalog.role, CatalogRole::Consumer { .. }) && catalog.refusal(apex, &own).is_none()
-        };
-        let is_member = |(apex, catalog): &(&DomainName, &DomainName)| {
-            let catalog = config.catalogs.iter().find(|one| one.apex == **catalog);
-            is_wanted(apex)
-                && catalog.is_some_and(|catalog| may_bring(catalog, apex))
-                && !own.has(apex)
-                && !is_catalog(apex)
-        };
-        self.members.zones().filter(is_member).map(|(apex, _)| self.member_zone(apex)).collect()
-    }
-
-    /// The zones of the operator that are served, those of the folder among them.
-    fn served_zones_of_operator(&self) -> impl Iterator<Item = &DomainName> {
-        let of_operator = self.zones.iter().filter(|(_, loaded)| loaded.state.origin == ZoneOrigin::Operator);
-        of_operator.map(|(apex, _)| apex)
-    }
-
-    fn member_zone(&self, apex: &DomainName) -> ZoneConfig {
-        let location = Location::File(self.state_path().join(CATALOG_MEMBERS));
-        let file = self.state_path().join(stored_zone_file(apex));
-        ZoneConfig { apex: apex.clone(), file, location: location.into(), origin: ZoneOrigin::Primaries }
     }
 
     fn state_path(&self) -> &Path {

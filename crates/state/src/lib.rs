@@ -144,8 +144,8 @@ pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError>
 }
 
 /// Whether the folder at `path` and its folders are of `user` and of this version: a restored copy may not be. A folder
-/// that cannot be reached or written is another matter: it may be there and writable later. Returns what is wrong below,
-/// with which the server can start: the agent may have written it on purpose, and it concerns single zones and
+/// that cannot be reached or written is another matter: it may be there and writable later. Returns what is wrong
+/// below, with which the server can start: the agent may have written it on purpose, and it concerns single zones and
 /// certificates.
 ///
 /// # Errors

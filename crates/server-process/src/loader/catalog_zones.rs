@@ -1,10 +1,16 @@
-//! Serves the zones that catalogs have brought since the last load, and no longer those that they have removed.
+//! The zones that catalogs have brought: serves those that they have brought since the last load, and no longer those
+//! that they have removed.
 
 use super::{Loader, Report, StoredParts};
 use crate::load_status::ZoneState;
-use sanderling_config::{Config, DomainName, ZoneOrigin};
+use sanderling_config::diagnostic::Location;
+use sanderling_config::{
+    CATALOG_MEMBERS, Catalog, CatalogRole, Config, DomainName, OwnZones, Zone as ZoneConfig, ZoneOrigin,
+    stored_zone_file,
+};
 use sanderling_dns::ZoneEntry;
 use sanderling_zone_files::ZoneDerivation;
+use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -50,5 +56,43 @@ impl Loader {
             }
         }
         MemberChanges { added, removed }
+    }
+
+    /// The zones that catalogs of `config` have brought, and may bring beside the zones of the folder, `of_folder`, and
+    /// for which `is_wanted`. The agent has listed them, which is not believed.
+    pub(super) fn member_zones<'z>(
+        &'z self,
+        config: &'z Config,
+        of_folder: impl Iterator<Item = &'z DomainName>,
+        is_wanted: impl Fn(&DomainName) -> bool,
+    ) -> Vec<ZoneConfig> {
+        let own = LazyCell::new(|| {
+            let secondary = config.secondary_zones.iter().map(|zone| &zone.apex);
+            OwnZones::new(config.zones.iter().map(|zone| &zone.apex).chain(secondary).chain(of_folder))
+        });
+        let is_catalog = |apex: &DomainName| config.catalogs.iter().any(|one| one.apex == *apex);
+        let may_bring = |catalog: &Catalog, apex: &DomainName| {
+            matches!(catalog.role, CatalogRole::Consumer { .. }) && catalog.refusal(apex, &own).is_none()
+        };
+        let is_member = |(apex, catalog): &(&DomainName, &DomainName)| {
+            let catalog = config.catalogs.iter().find(|one| one.apex == **catalog);
+            is_wanted(apex)
+                && catalog.is_some_and(|catalog| may_bring(catalog, apex))
+                && !own.has(apex)
+                && !is_catalog(apex)
+        };
+        self.members.zones().filter(is_member).map(|(apex, _)| self.member_zone(apex)).collect()
+    }
+
+    /// The zones of the operator that are served, those of the folder among them.
+    pub(super) fn served_zones_of_operator(&self) -> impl Iterator<Item = &DomainName> {
+        let of_operator = self.zones.iter().filter(|(_, loaded)| loaded.state.origin == ZoneOrigin::Operator);
+        of_operator.map(|(apex, _)| apex)
+    }
+
+    fn member_zone(&self, apex: &DomainName) -> ZoneConfig {
+        let location = Location::File(self.state_path().join(CATALOG_MEMBERS));
+        let file = self.state_path().join(stored_zone_file(apex));
+        ZoneConfig { apex: apex.clone(), file, location: location.into(), origin: ZoneOrigin::Primaries }
     }
 }

@@ -150,6 +150,17 @@ fn kept_version_is_not_served_in_the_place_of_a_file_that_can_be_loaded() {
 }
 
 #[test]
+fn nothing_is_built_from_the_kept_version_of_another_process_once_the_file_was_loaded() {
+    let mut fixture = Fixture::new(1);
+    fixture.load();
+    // As if there had been no memory to keep the version of the file.
+    fixture.loader.kept = Some(kept_by_a_taken_process());
+    let config = ConfigSource::File(fixture.path("sanderling.toml")).load().unwrap();
+    let built = fixture.loader.load_updates(&config, &DomainName::parse("z0.example").unwrap());
+    assert_eq!(built.iter().map(|one| one.state.serial).collect::<Vec<_>>(), [Some(1)]);
+}
+
+#[test]
 fn kept_version_is_served_until_the_file_can_be_loaded_and_guards_nothing() {
     let mut fixture = Fixture::new(1);
     fs::write(fixture.path("z0.zone"), "bad A 1.2.3\n").unwrap();
