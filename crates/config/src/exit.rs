@@ -7,7 +7,7 @@ use std::process::{ExitCode, Termination};
 pub enum Exit {
     /// Success.
     Success,
-    /// A failure at run time; `check` has found errors; the running server did not answer or refused.
+    /// A failure at run time; `check` has found errors; the running server did not answer, refused, or has a problem.
     Failure,
     /// The command line is wrong in a way that its parser does not check: `--force` names an unknown feature.
     Usage,

@@ -257,7 +257,7 @@ See also: `sanderling help serve` describes `serve`, and so on for each command.
     after_long_help = concat!(examples!(), "
 Exit status:
   0   success
-  1   a failure at run time; `check` has found errors; the running server did not answer or refused
+  1   a failure at run time; `check` or `status` has found problems; the running server did not answer or refused
   2   the command line is wrong
   78  the configuration of `serve` is wrong
 

@@ -93,7 +93,7 @@ conditions! {
         Kept = "kept",
         /// It is valid for some names of the domain, and not for all.
         Incomplete = "incomplete",
-        /// Clients refuse it, or may refuse it: it has expired, is not valid yet, or has none of the names.
+        /// All clients refuse it: it has expired, is not valid yet, has none of the names, or is not for servers.
         Invalid = "invalid",
         /// Handshakes for the names fail.
         Unavailable = "unavailable",

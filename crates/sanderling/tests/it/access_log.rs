@@ -256,8 +256,7 @@ fn log_whose_directory_was_removed_is_reported_and_created_when_the_directory_is
 fn log_goes_to_standard_error_and_to_a_device() {
     let directory = site("[log]\naccess = \"/dev/stderr\"\nformat = \"$request|$status\"\n");
     let server = TestServer::start_command(directory.serve_command(), HTTP);
-    let get =
-        || response_to(server.http(), "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n".to_owned());
+    let get = || response_to(server.http(), "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n");
     get();
     server.wait_for_error("GET / HTTP/1.1|200");
     configure(&directory, "[log]\naccess = \"/dev/null\"\nrotate = \"1KiB\"\n");
