@@ -307,7 +307,9 @@ impl Catalogs {
         match DISK.run(read).await {
             Ok(listings) => {
                 let refused: Vec<String> = listings.iter().filter_map(|one| one.clone().err()).collect();
-                let problem = refused.first().map(|first| format!("{first}; {} zones are ignored so", refused.len()));
+                let problem = refused
+                    .first()
+                    .map(|first| format!("{first}; {} zones are ignored for such reasons", refused.len()));
                 (Some(listings.into_iter().flatten().collect()), problem)
             }
             Err(error) => (None, Some(format!("not used: {error}; its zones stay as they are"))),
@@ -325,7 +327,7 @@ impl Catalogs {
             let mut refused = self.clashes.iter().filter(is_refused);
             let of_refused = refused.next().map(|first| match refused.count() {
                 0 => first.to_string(),
-                more => format!("{first}; {more} more zones are ignored so"),
+                more => format!("{first}; {more} more zones are ignored for such reasons"),
             });
             if let Some(handle) = self.secondary.borrow().get(catalog) {
                 handle.set_catalog_problem(problem.as_deref().or(of_refused.as_deref()));

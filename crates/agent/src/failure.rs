@@ -109,7 +109,7 @@ impl Failure {
     /// Some names have failed: at least one.
     pub(crate) fn of_names(of_names: Vec<(String, Failure)>) -> Failure {
         let first = of_names.first().map(|(_, failure)| failure.clone());
-        let mut whole = first.unwrap_or_else(|| Failure::new(Kind::Refused, "a name has failed", ""));
+        let mut whole = first.unwrap_or_else(|| Failure::new(Kind::Refused, "the validation of a name has failed", ""));
         if of_names.len() > 1 {
             let mut texts: Vec<String> = of_names.iter().map(|(_, failure)| failure.to_string()).collect();
             texts.dedup();
@@ -122,7 +122,7 @@ impl Failure {
     fn of_name(problem: &Problem, ordered: OrderedNames<'_>, name: &str) -> Failure {
         let error = problem.r#type.as_deref().and_then(|name| name.strip_prefix(ERROR_PREFIX)).unwrap_or_default();
         let (kind, remedy) = meaning(error, Asked::Validation(ordered, name));
-        let detail = problem.detail.as_deref().unwrap_or("without a reason");
+        let detail = problem.detail.as_deref().unwrap_or("no detail given");
         let failure = Failure::new(kind, format!("the authority refuses {name}: {detail}"), remedy);
         Failure { is_about_names: true, ..failure }
     }
@@ -150,12 +150,12 @@ impl Failure {
             Error::Timeout(next) => {
                 let time = next.map(|at| at.saturating_duration_since(Instant::now()));
                 let cause = "the authority has not finished the order in time";
-                Failure::new(Kind::Processing, cause, "the server looks at it again")
+                Failure::new(Kind::Processing, cause, "the server will poll it again")
                     .with_retry_after(time.map(|time| time.as_secs()))
             }
             Error::Json(_) => Failure::new(
                 Kind::Unreachable,
-                "the authority answers something else than ACME",
+                "the authority does not send a valid ACME response",
                 directory_remedy(asked),
             ),
             other => Failure::new(Kind::Unreachable, other.to_string(), "the server tries again"),
@@ -165,7 +165,7 @@ impl Failure {
     /// A refusal by the authority.
     pub(crate) fn of_problem(problem: &Problem, asked: Asked<'_>) -> Failure {
         let name = problem.r#type.as_deref().and_then(|name| name.strip_prefix(ERROR_PREFIX));
-        let detail = problem.detail.as_deref().unwrap_or("without a reason");
+        let detail = problem.detail.as_deref().unwrap_or("no detail given");
         let (kind, remedy) = match name {
             None if problem.status.is_some_and(|status| status >= 500) => (Kind::Unreachable, Cow::Borrowed("")),
             name => meaning(name.unwrap_or_default(), asked),
@@ -175,7 +175,7 @@ impl Failure {
             _ => format!("the authority refuses: {detail}"),
         };
         for subproblem in &problem.subproblems {
-            let detail = subproblem.detail.as_deref().unwrap_or("without a reason");
+            let detail = subproblem.detail.as_deref().unwrap_or("no detail given");
             match &subproblem.identifier {
                 Some(Identifier::Dns(name)) => cause += &format!("; {name}: {detail}"),
                 _ => cause += &format!("; {detail}"),
@@ -253,7 +253,7 @@ fn meaning(error: &str, asked: Asked<'_>) -> (Kind, Cow<'static, str>) {
         ("accountDoesNotExist", _) => (Kind::Gone, "".into()),
         ("rateLimited", _) => (Kind::RateLimited, "wait; the server tries again later".into()),
         ("serverInternal", _) => (Kind::Unreachable, "".into()),
-        ("orderNotReady", _) => (Kind::Processing, "the server looks at it again".into()),
+        ("orderNotReady", _) => (Kind::Processing, "the server will poll it again".into()),
         ("userActionRequired", _) => refused(
             "the authority has new terms, or wants something else of the owner of the account: open the page that it names, or its web site, and agree there; then run `sanderling renew`",
         ),
@@ -262,10 +262,10 @@ fn meaning(error: &str, asked: Asked<'_>) -> (Kind, Cow<'static, str>) {
         ("invalidProfile", _) => refused("correct `profile` of this authority in [certificates]"),
         (_, Asked::Account) => refused("check `contact` and `external_account` in [certificates]"),
         ("unauthorized", Asked::Revocation) => refused(
-            "another account has requested it: use another client of ACME that proves to have the key of the certificate",
+            "another account has requested it: revoke it with an ACME client that signs with the key of the certificate",
         ),
         ("unauthorized", Asked::Order(_) | Asked::Directory) => {
-            (Kind::AccountRefused, "the account is valid: ask the authority what it lacks".into())
+            (Kind::AccountRefused, "the account is valid but not authorized: contact the authority".into())
         }
         ("caa", _) => refused("add the name of the authority to the CAA record of the domain, or remove the record"),
         ("rejectedIdentifier" | "unsupportedIdentifier", Asked::Order(ordered) | Asked::Validation(ordered, _)) => {
@@ -410,7 +410,7 @@ mod tests {
         check("rejectedIdentifier", order, Kind::Refused, "remove such a name from `aliases`");
         let host = Asked::Validation(ordered(&names), "example.com");
         check("rejectedIdentifier", host, Kind::Refused, "write certificate = \"none\"");
-        check("orderNotReady", order, Kind::Processing, "looks at it again");
+        check("orderNotReady", order, Kind::Processing, "will poll it again");
         let failure = |asked| Failure::of(Error::Json(serde_json::from_str::<u8>("<").expect_err("malformed")), asked);
         assert!(failure(Asked::Account).to_string().contains("; check `directory`"));
         assert!(!failure(order).to_string().contains("`directory`"));

@@ -195,7 +195,7 @@ fn tls_problem(error: &io::Error) -> Cow<'static, str> {
             "the certificate of the server is not valid yet; check the clock of this machine".into()
         }
         Problem::UnknownIssuer => {
-            "the certificate of the server is issued by a root that is not trusted; set `root` of this authority in [certificates] to a file with the root that its server has a certificate of, as PEM".into()
+            "the certificate of the server is issued by a root that is not trusted; set `root` of this authority in [certificates] to a PEM file with its root certificate".into()
         }
         Problem::NotValidForName | Problem::NotValidForNameContext { .. } => {
             "the certificate of the server is not for this name; check `directory` of this authority in [certificates]".into()

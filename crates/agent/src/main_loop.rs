@@ -331,7 +331,7 @@ impl MainLoop {
                 match certificate.on_failure(failure, names, self.orders.accounts.count(), &self.orders.state) {
                     AfterFailure::Later => log_error(&format!("{text}; {}", certificate.next_attempt())),
                     AfterFailure::WithoutFailed => {
-                        log_error(&format!("{text}; the others are requested without this"));
+                        log_error(&format!("{text}; requesting the others without it"));
                         let is_awaited =
                             !certificate.waiting.is_empty() || !certificate.waiting_for_revocation.is_empty();
                         return if is_awaited { self.start_order(index, false) } else { self.schedule_order(index) };

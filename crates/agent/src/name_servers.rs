@@ -518,7 +518,7 @@ mod tests {
             let unanswered = name_servers.wait_until_answered(&[expectation()], SHORT).await;
             let [lag] = &unanswered.lags[..] else { panic!("{unanswered:?}") };
             let expected = format!(
-                "the name server ns2.example.com ({other}) does not answer the new TXT record at t.example.com: it answers NXDOMAIN"
+                "the name server ns2.example.com ({other}) does not serve the new TXT record at t.example.com: it answers NXDOMAIN"
             );
             assert_eq!(lag.to_string(), expected);
             let expectations = [expectation()];

@@ -169,7 +169,7 @@ impl Orders {
                 }
                 Kind::Gone | Kind::AccountRefused if !has_new_account => {
                     let problem = match failure.kind {
-                        Kind::Gone => Some("it does not know it any more".to_owned()),
+                        Kind::Gone => Some("the authority no longer knows it".to_owned()),
                         _ => self.accounts.problem(request.authority_index, &self.state).await,
                     };
                     self.state.remove(&order_file(&request.name))?;

@@ -184,7 +184,7 @@ impl SignedFiles {
         let Some(since) = log.get(written.log_bytes as usize..signed.log_bytes as usize) else {
             let log_bytes = std::mem::take(&mut signed.log_bytes);
             return Err(format!(
-                "{} has {} bytes, and not the {log_bytes} that were written to it; the version is stored as a whole",
+                "{} has {} bytes where {log_bytes} were written; the version is stored as a whole",
                 self.log(),
                 log.len()
             ));
@@ -315,7 +315,7 @@ mod tests {
         let log_content = fs::read(&log).expect("read");
         fs::write(&log, &log_content[..log_content.len() - 1]).expect("written");
         let problem = files.shorten_log(&state, &mut stored, &written).expect_err("a change is lost");
-        assert!(problem.contains("that were written to it") && !stored.has_log(), "{problem}");
+        assert!(problem.contains("were written") && !stored.has_log(), "{problem}");
         fs::write(&log, &log_content).expect("written");
         let mut stored = check(&versions[4]);
         files.shorten_log(&state, &mut stored, &written).expect("written");

@@ -239,8 +239,10 @@ impl SigningTask {
         }
         for (what, answer) in started {
             match &self.problem {
-                Some(problem) => answer
-                    .fail(&format!("sanderling: zone {}: {what} goes on later, by itself: {problem}", self.zone.apex)),
+                Some(problem) => answer.fail(&format!(
+                    "sanderling: zone {}: {what} is pending, and will be retried: {problem}",
+                    self.zone.apex
+                )),
                 None => answer.print(&format!(
                     "zone {0}: {what} has begun; `sanderling dnssec status {0}` shows what it waits for\n",
                     self.zone.apex
@@ -439,7 +441,7 @@ impl SigningTask {
             }
             Err(error) => {
                 self.restored = Restored::Keys;
-                self.fail("it is not withdrawn", error.to_string(), reread);
+                self.fail("it cannot be taken out of service", error.to_string(), reread);
             }
         }
     }
@@ -593,7 +595,7 @@ impl SigningTask {
                 let files = SignedFiles::new(&self.zone, self.apex);
                 if let Err(error) = files.shorten_log(&self.context.state, &mut signed.stored, &written) {
                     self.restored = Restored::Keys;
-                    self.fail("the log of its changes is not shortened", error, None);
+                    self.fail("the log of its changes cannot be truncated", error, None);
                 }
             }
             Writing::Done(Err(error)) => {

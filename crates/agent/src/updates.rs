@@ -162,7 +162,7 @@ fn store(
 ) -> Result<Result<StoreResult, String>, StateError> {
     let parse = || {
         let apex = DomainName::parse(zone).map_err(|problem| problem.to_string())?;
-        let content = content.ok_or("nothing came with the command")?;
+        let content = content.ok_or("the command has no content")?;
         Ok((apex, updates_from_memfd(content).map_err(|error| error.to_string())?))
     };
     let (apex, content) = match parse() {
@@ -171,7 +171,7 @@ fn store(
     };
     let name = update_file(&apex).display().to_string();
     let replaced = replace(state, &name, replaces, &content, || is_readable(&content, &apex))?;
-    Ok(replaced.ok_or_else(|| "what came with the command is damaged".to_owned()))
+    Ok(replaced.ok_or_else(|| "the content of the command is malformed".to_owned()))
 }
 
 /// Whether a server process that reads `content` would serve the zone.

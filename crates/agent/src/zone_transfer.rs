@@ -272,7 +272,9 @@ impl TransferSource {
                 }
             };
             match stored.filter(|_| zone.serial() != soa.serial) {
-                Some(stored) => Err(Failure::Stored(format!("it is not that with serial {}", stored.serial))),
+                Some(stored) => {
+                    Err(Failure::Stored(format!("the stored zone file does not have serial {}", stored.serial)))
+                }
                 None => Ok((write_text(&zone, size, &state)?, changes)),
             }
         };

@@ -52,7 +52,7 @@ fn default_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
     }
     let found = [OWN_USER, SHARED_USER].iter().find_map(|name| User::lookup(name, None).ok());
     found.map(Some).ok_or_else(|| {
-        let message = format!("root must not serve, and there is neither a user `{OWN_USER}` nor `{SHARED_USER}`");
+        let message = format!("refusing to serve as root: there is neither a user `{OWN_USER}` nor `{SHARED_USER}`");
         let remedy = format!("create one (useradd --system {OWN_USER}), or set `user` in the configuration file");
         vec![Diagnostic::error(place(config, "serve"), Problem::new(message, remedy))]
     })

@@ -154,7 +154,7 @@ limits! {
     http2_control_frames_max: u32 = 1_000 in 100..=1_000_000,
         "HTTP/2 control frames, beyond 4 per response and 2 per DATA frame; with more it is closed.";
     http2_overhead_bytes_max: u64 = 1_048_576 in 65_536..=1_099_511_627_776,
-        "HTTP/2 bytes without use, beyond 8 times requests and content; with more it is closed.";
+        "Overhead of an HTTP/2 connection beyond 8 times its requests and content; with more it is closed.";
     tls_handshakes_max: usize = 2_000 in 1..=1_000_000,
         "Unfinished TLS handshakes of each worker; at the limit the oldest is closed for a new one.";
     tls_handshake_timeout_ms: u64 = 10_000 in 100..=600_000,
@@ -298,9 +298,9 @@ limits! {
     password_threads_max: usize = 4 in 1..=256,
         "Threads that check passwords; not more than processors.";
     password_checks_max: usize = 128 in 1..=65_536,
-        "Checks of passwords that wait or are made; of more, the last in the order gets status 503.";
+        "Password checks that wait or run; beyond it, the last in the order gets status 503.";
     password_checks_per_client_max: usize = 4 in 1..=65_536,
-        "Those of one IPv4 address or IPv6 /64.";
+        "Password checks of one IPv4 address or IPv6 /64.";
     password_granted_ms: u64 = 60_000 in 1_000..=86_400_000,
         "Time for which a right password is remembered; then it is checked again.";
     password_denied_ms: u64 = 10_000 in 1_000..=3_600_000,

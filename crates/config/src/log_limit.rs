@@ -62,7 +62,7 @@ impl LimitedLog {
         let left_out_count = self.by_subject.entry(subject.to_owned()).or_default().admit(now)?;
         Some(match left_out_count {
             0 => message.to_owned(),
-            count => format!("{message}; failures since the last such line: {count}"),
+            count => format!("{message}; {count} similar messages suppressed"),
         })
     }
 }
@@ -153,7 +153,7 @@ mod tests {
         check(1, "b", Some("no space"));
         check(30, "a", None);
         check(59, "a", None);
-        check(60, "a", Some("no space; failures since the last such line: 2"));
+        check(60, "a", Some("no space; 2 similar messages suppressed"));
         check(61, "b", Some("no space"));
         check(119, "a", None);
         for number in 0..2 * SUBJECTS_MAX {

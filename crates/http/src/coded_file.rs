@@ -34,7 +34,9 @@ impl fmt::Display for CodingFault {
             CodingFault::Malformed => "is not in the coding of its name",
             CodingFault::WindowTooLarge => "needs a larger window than browsers have",
             CodingFault::NeedsDictionary => "needs a dictionary",
-            CodingFault::OtherLength => "does not become the file that it is a form of, or has several gzip members",
+            CodingFault::OtherLength => {
+                "does not decompress to the length of its original, or has several gzip members"
+            }
         })
     }
 }

@@ -478,7 +478,7 @@ pub struct ProcessInfo {
 fn possible_time<'d, D: Deserializer<'d>>(deserializer: D) -> Result<u64, D::Error> {
     match u64::deserialize(deserializer)? {
         unix_s @ 0..=UNIX_SECONDS_MAX => Ok(unix_s),
-        unix_s => Err(D::Error::custom(format!("{unix_s} is no time in seconds since 1970"))),
+        unix_s => Err(D::Error::custom(format!("{unix_s} is not a valid time in seconds since 1970"))),
     }
 }
 

@@ -319,7 +319,7 @@ enum CliCommand {
     Probe(ProbeArgs),
     /// Show the status of the running server
     ///
-    /// Its addresses, its processes, for how long they have been running, what is not as it should be, and what they
+    /// Its addresses, its processes, for how long they have been running, problems, and what they
     /// have done.
     #[command(after_help = "Examples:
   sanderling status

@@ -105,7 +105,7 @@ struct Copies {
 impl Copies {
     fn new(state: &Path, domain: &DomainName) -> io::Result<Copies> {
         let stored = StoredCertificate::read(state, domain).map_err(io::Error::other)?;
-        let stored = stored.ok_or_else(|| io::Error::other("its certificate is not there any more"))?;
+        let stored = stored.ok_or_else(|| io::Error::other("its certificate is gone"))?;
         // Under systemd the runtime directory is in memory.
         let above = runtime_directory().unwrap_or_else(std::env::temp_dir);
         let folder = above.join(format!("sanderling-on-renew-{}", random_name()?));

@@ -142,7 +142,7 @@ fn export(state: &Path, name: &DomainName, target: &Path) -> Result<(), String> 
     })?;
     if !stored.is_for(name) {
         return Err(format!(
-            "the certificate of {name} is for other names of the domain alone; `sanderling certificates` says why"
+            "the certificate of {name} does not cover that name, but others of the domain; `sanderling certificates` says why"
         ));
     }
     let (chain, key) = (&stored.chain, &stored.key);
@@ -217,6 +217,6 @@ mod tests {
         assert_eq!(found(KEY_FILE), (key, 0o640));
         // Another name of the domain is no reason to give it to the program for this one.
         let problem = export(state_for("www.example.com").path(), &name, target.path()).expect_err("another name");
-        assert!(problem.contains("is for other names of the domain alone"), "{problem}");
+        assert!(problem.contains("does not cover that name, but others of the domain"), "{problem}");
     }
 }

@@ -39,7 +39,7 @@ impl StoredCertificate {
         let read = |file: &str| read_beneath(&folder, file.as_bytes(), FILE_BYTES_MAX).map_err(unreadable);
         let (chain, key) = (read(CHAIN_FILE)?, read(KEY_FILE)?);
         let certificate = Certificate::from_pem(&chain, &key)
-            .map_err(|error| format!("{shown} has no certificate with its key: {error}; request another one"))?;
+            .map_err(|error| format!("{shown} has no certificate with a matching key: {error}; request another one"))?;
         Ok(Some(StoredCertificate { chain, key, certificate }))
     }
 
@@ -126,6 +126,6 @@ pub(crate) mod tests {
         let copied = |state: &Path, secret: &Path| {
             fs::copy(secret.join(CHAIN_FILE), state.join(GENERATION).join(CHAIN_FILE)).expect("copied");
         };
-        check(copied, "has no certificate with its key");
+        check(copied, "has no certificate with a matching key");
     }
 }

@@ -55,7 +55,7 @@ impl ActiveChallenges {
         }
         if ignored_count > 0 {
             log_warning(&format!(
-                "ignoring {ignored_count} challenges that are for no name of an automatic certificate, or malformed"
+                "ignoring {ignored_count} challenges: malformed, or for a name without an automatic certificate"
             ));
         }
         let tokens = (!tokens.is_empty()).then(|| Arc::new(tokens.into_iter().collect()));

@@ -257,7 +257,7 @@ impl<'s> ControlLoop<'s> {
             let is_listening =
                 self.socket_sets.iter().all(SocketSet::is_listening) && self.state.metrics_listener.is_listening();
             if !is_listening {
-                log_error("a listener was shut down by a process that had it before");
+                log_error("another process has shut down a listener (shutdown(2)); this process ends and is replaced");
                 // All threads are to notice it.
                 self.server.drain(DrainMode::Stopping);
             }
@@ -422,7 +422,7 @@ impl<'s> ControlLoop<'s> {
             Command::ZoneServed(zone) => self.on_served_by_next(&[zone]),
             Command::ZonesServed => {
                 let zones = descriptors.into_iter().next().map(|(_, zones)| served_zones_from_memfd(zones));
-                match zones.unwrap_or_else(|| Err(io::Error::other("none came with the command"))) {
+                match zones.unwrap_or_else(|| Err(io::Error::other("the command has no descriptor"))) {
                     Ok(served) => self.on_served_by_next(&served.zones),
                     Err(error) => log_error(&format!("cannot read which zones are served: {}", error_text(&error))),
                 }
@@ -472,7 +472,7 @@ impl<'s> ControlLoop<'s> {
     fn update_challenges(&mut self, number: u64, descriptors: IncomingFds) {
         let mut received = Descriptors::default();
         received.extend(descriptors);
-        let challenges = received.challenges.ok_or_else(|| io::Error::other("none came with the command"));
+        let challenges = received.challenges.ok_or_else(|| io::Error::other("the command has no descriptor"));
         match challenges.and_then(challenges_from_memfd) {
             Ok(challenges) => {
                 self.challenges = ActiveChallenges::new(challenges, &self.state.config);
@@ -484,7 +484,9 @@ impl<'s> ControlLoop<'s> {
                 });
                 self.send(Event::ChallengesServed { number });
             }
-            Err(error) => log_error(&format!("cannot answer certificate authorities: {}", error_text(&error))),
+            Err(error) => {
+                log_error(&format!("cannot read the challenges of certificate authorities: {}", error_text(&error)))
+            }
         }
     }
 

@@ -16,7 +16,7 @@ const NO_KEEPER: SignError = SignError::Unavailable("there is no keeper of priva
 const NO_ANSWER: SignError = SignError::Unavailable("the keeper of private keys does not answer");
 const REFUSED: SignError = SignError::Refused("the keeper of private keys refuses to sign");
 const MALFORMED: SignError = SignError::Refused("the answer of the keeper of private keys is malformed");
-const TOO_LONG: SignError = SignError::Refused("the keeper of private keys signs nothing so long");
+const TOO_LONG: SignError = SignError::Refused("the input is too long for the keeper of private keys");
 
 /// The sockets to the keeper, as many as there are workers, so that none waits for another one.
 #[derive(Debug, Default)]

@@ -262,10 +262,29 @@ impl KeptZones {
         let descriptor = pending.seal().inspect_err(|_| self.discard_pending())?;
         self.written_bytes = self.written_bytes.saturating_add(text_bytes);
         self.segments.push(Arc::new(descriptor));
+        if self.drop_earlier_segments(text_bytes) {
+            return Ok(self
+                .segments
+                .last()
+                .map(|last| NewSegment { descriptor: Arc::clone(last), replaces_all: true }));
+        }
         let dead_bytes = self.written_bytes.saturating_sub(self.kept_bytes);
         let is_large = self.segments.len() >= KEPT_ZONES_FDS_MAX || dead_bytes > self.kept_bytes.max(DEAD_BYTES_MAX);
         let replaces_all = is_large && self.compact().is_ok();
         Ok(self.segments.last().map(|last| NewSegment { descriptor: Arc::clone(last), replaces_all }))
+    }
+
+    /// Drops all segments but the last one, with these bytes of texts, if it has all versions; whether it has. That of a
+    /// process that has just started is such a one.
+    fn drop_earlier_segments(&mut self, text_bytes: u64) -> bool {
+        let last = self.segments.len().saturating_sub(1);
+        if last == 0 || self.zones.values().any(|kept| kept.segment < last) {
+            return false;
+        }
+        self.zones.values_mut().for_each(|kept| kept.segment = 0);
+        self.segments.drain(..last);
+        self.written_bytes = text_bytes;
+        true
     }
 
     /// Copies all versions to one segment.
@@ -317,7 +336,7 @@ fn read_index(segment: &OwnedFd) -> io::Result<(Index, u64)> {
     let index_bytes = u64::from_le_bytes(length.try_into().map_err(|_| malformed())?);
     let text_bytes = end.checked_sub(index_bytes).ok_or_else(malformed)?;
     if index_bytes > INDEX_BYTES_MAX {
-        return Err(io::Error::other(format!("its index has {index_bytes} bytes")));
+        return Err(io::Error::other(format!("its index is too large: {index_bytes} bytes")));
     }
     let index: Index = serde_json::from_slice(&memfd::read_range(segment, text_bytes, to_usize(index_bytes)?)?)?;
     let is_within = |entry: &IndexEntry| {

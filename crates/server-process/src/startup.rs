@@ -133,7 +133,7 @@ impl Inherited {
         });
         let challenges = inherited.challenges.take().map(challenges_from_memfd).unwrap_or_else(|| Ok(Vec::new()));
         let challenges = challenges.unwrap_or_else(|error| {
-            log_error(&format!("cannot answer certificate authorities: {}", error_text(&error)));
+            log_error(&format!("cannot read the challenges of certificate authorities: {}", error_text(&error)));
             Vec::new()
         });
         let (configuration, log_targets) = (inherited.configuration.take(), std::mem::take(&mut inherited.logs));

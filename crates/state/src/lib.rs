@@ -189,7 +189,7 @@ fn what_is_wrong(path: &Path, user: u32) -> Option<String> {
         return Some(format!("belongs to user {}", metadata.uid()));
     }
     let is_closed = metadata.is_dir() && metadata.mode() & 0o700 != 0o700;
-    is_closed.then(|| "has a mode without the rights of its owner".to_owned())
+    is_closed.then(|| "lacks the permissions rwx of its owner".to_owned())
 }
 
 /// What `user` cannot use below the folders of the state folder `root`: how much, and the first ones.

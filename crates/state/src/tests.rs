@@ -20,7 +20,7 @@ fn folder_of_another_user_version_or_mode_is_found_before_it_is_used() {
     let mode = |mode| fs::set_permissions(path.join("zones"), fs::Permissions::from_mode(mode)).expect("changed");
     mode(0o500);
     let error = check(&path, me).expect_err("read-only").to_string();
-    assert!(error.contains("zones has a mode without the rights of its owner; give all of it"), "{error}");
+    assert!(error.contains("zones lacks the permissions rwx of its owner; give all of it"), "{error}");
     mode(0o700);
     // The agent can write this at any time.
     (0..5).for_each(|number| fs::create_dir_all(path.join(format!("zones/of/{number}"))).expect("created"));
@@ -29,7 +29,7 @@ fn folder_of_another_user_version_or_mode_is_found_before_it_is_used() {
     };
     ["0", "1", "2", "3"].iter().for_each(|name| entry_mode(name, 0));
     let warning = check(&path, me).expect("it can be used").expect("a warning").to_string();
-    let is_named = warning.matches("has a mode without the rights of its owner").count() == 3;
+    let is_named = warning.matches("lacks the permissions rwx of its owner").count() == 3;
     assert!(is_named && warning.contains(", and 1 more; the zones and certificates concerned"), "{warning}");
     drop(StateFolder::open(&path).expect("the agent starts"));
     ["0", "1", "2", "3"].iter().for_each(|name| entry_mode(name, 0o700));

@@ -58,7 +58,7 @@ impl SigningTask {
                 (Some(reason), _) => Err(NotStored::Refused(reason)),
                 (None, Some(Ok(change))) => self.sign_update(&change).await,
                 (None, Some(Err(error))) => Err(NotStored::Refused(error.to_string())),
-                (None, None) => Err(NotStored::Refused("nothing came with the command".to_owned())),
+                (None, None) => Err(NotStored::Refused("the command has no content".to_owned())),
             };
             let result = stored.unwrap_or_else(|problem| {
                 let (NotStored::Refused(text) | NotStored::WriteFailed(text)) = &problem;
@@ -92,8 +92,8 @@ impl SigningTask {
         }
         Some(match (&self.problem, &self.file_problem) {
             (Some(problem), _) => format!("the zone cannot be signed: {problem}"),
-            (None, Some(problem)) => format!("its file is not used: {problem}"),
-            (None, None) => "its current records are not signed yet".to_owned(),
+            (None, Some(problem)) => format!("its zone file was refused: {problem}"),
+            (None, None) => "its current version is not signed yet".to_owned(),
         })
     }
 
@@ -103,7 +103,7 @@ impl SigningTask {
     /// # Errors
     /// Why it is not stored.
     async fn sign_update(&mut self, change: &[u8]) -> Result<StoreResult, NotStored> {
-        let not_ready = || NotStored::Refused("its current records are not signed yet".to_owned());
+        let not_ready = || NotStored::Refused("its current version is not signed yet".to_owned());
         let mut updates = self.unsigned.as_ref().and_then(|unsigned| unsigned.updates.clone()).ok_or_else(not_ready)?;
         let mut signed = self.signed.take().ok_or_else(not_ready)?;
         let content = [&change_log::HEAD[..], change].concat();
@@ -127,7 +127,7 @@ impl SigningTask {
         }
         if updates.difference.encoded_bytes() > self.context.config.limits.zone_updates_bytes_max {
             self.signed = Some(signed);
-            let problem = "the zone would have more of them than `zone_updates_max` allows";
+            let problem = "dynamic updates would exceed `zone_updates_max`";
             return Err(NotStored::Refused(problem.to_owned()));
         }
         let content = updates.encode(self.apex.as_name());

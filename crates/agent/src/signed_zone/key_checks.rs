@@ -41,7 +41,7 @@ impl SigningTask {
             (Some(problem), before) if before.as_ref() != Some(problem) => {
                 log_error(&format!("zone {}: a private key cannot be used: {problem}", self.zone.apex));
             }
-            (None, Some(_)) => log(&format!("zone {}: all private keys are there again", self.zone.apex)),
+            (None, Some(_)) => log(&format!("zone {}: all private keys can be used again", self.zone.apex)),
             _ => {}
         }
         (self.key_checks.problem, self.key_checks.looked_at) = (found, Some(tokio::time::Instant::now()));
@@ -99,7 +99,7 @@ impl SigningTask {
         Err(format!(
             "the parent zone has DS records (key tags {}), and their private key is not here: with a new key, resolvers would refuse all answers; \
              restore the state folder from a backup, or have the registrar remove the DS records, and wait for their TTL; `sanderling dnssec \
-             new-keys {}` makes a new key in spite of them",
+             new-keys {}` makes a new key nevertheless",
             tags.join(", "),
             self.zone.apex
         ))

@@ -156,7 +156,7 @@ impl Loader {
             return Err(error.map_or_else(String::new, |error| error.problem));
         };
         if updates.difference.encoded_bytes() > config.limits.zone_updates_bytes_max {
-            return Err("the zone would have more of them than `zone_updates_max` allows".to_owned());
+            return Err("dynamic updates would exceed `zone_updates_max`".to_owned());
         }
         let content = updates.encode(zone.apex());
         let to_store = StoreRequest { replaces: updates.stored, content };

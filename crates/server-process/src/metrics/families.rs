@@ -133,9 +133,9 @@ families! {
     Histogram sanderling_dns_reply_size_bytes ("bytes") [transport] "*": "Sizes of DNS replies.";
     Counter sanderling_zone_queries [zone] "*": "DNS queries that were answered from a zone.";
 
-    Gauge sanderling_sites [state]: "Sites by how they are served: all other states than served are problems.";
-    Gauge sanderling_zones [state]: "Zones by how they are served: all other states than served are problems.";
-    Gauge sanderling_certificates [state]: "Certificates by how they are served: all other states than served are problems.";
+    Gauge sanderling_sites [state]: "Sites by state; any state but `served` is a problem.";
+    Gauge sanderling_zones [state]: "Zones by state; any state but `served` is a problem.";
+    Gauge sanderling_certificates [state]: "Certificates by state; any state but `served` is a problem.";
     Gauge sanderling_zone_serial [zone]: "The serial of the zone in service.";
     Gauge sanderling_zone_records [zone]: "Records of the zone in service.";
     Gauge sanderling_zone_loaded_timestamp_seconds ("seconds") [zone]: "When the zone in service was loaded, in seconds since 1970.";

@@ -143,10 +143,10 @@ fn problem_alone(decoder: impl Read, decoded_bytes_max: u64) -> Option<(&'static
         Ok(bytes) if bytes <= decoded_bytes_max => None,
         Ok(_) => {
             let remedy = "add the file without a coding, or raise `compressed_file_max` in [limits]";
-            Some(("has no file beside it that it is a form of, is too large once decoded, and is not used", remedy))
+            Some(("has no uncompressed original beside it, is too large once decoded, and is not used", remedy))
         }
         Err(_) => {
-            Some(("has no file beside it that it is a form of, cannot be decoded by browsers, and is not used", AGAIN))
+            Some(("has no uncompressed original beside it, cannot be decoded by browsers, and is not used", AGAIN))
         }
     }
 }
@@ -308,7 +308,7 @@ mod tests {
             let coded = encode(coding, &content);
             let _ = fs::remove_file(&base_path);
             check(&coded, now, u64::MAX, None);
-            let alone = "has no file beside it that it is a form of, cannot be decoded by browsers, and is not used";
+            let alone = "has no uncompressed original beside it, cannot be decoded by browsers, and is not used";
             let malformed = "is not in the coding of its name, and is not used";
             let nonsense = if coding == ContentCoding::Brotli { alone } else { malformed };
             check(b"nonsense", now, u64::MAX, Some(nonsense));

@@ -37,7 +37,7 @@ const QUICK_EXIT_MAX: Duration = Duration::from_secs(10);
 /// Time in which a killed agent exits.
 const EXIT_TIME: Duration = Duration::from_secs(1);
 /// Why an agent is ended that sends without end.
-const FLOOD: &str = "it sends more to the server process than that receives";
+const FLOOD: &str = "it floods the server process with messages";
 /// Commands that wait for an agent which does not run.
 const WAITING_MAX: usize = 16;
 
@@ -137,7 +137,7 @@ impl Agent {
 
     /// Tells the clients that wait for an agent why none works.
     fn refuse_waiting(&mut self) {
-        let refusal = format!("sanderling: {}; the zones that are signed are read when it does\n", self.refusal());
+        let refusal = format!("sanderling: {}; signed zones are reloaded when the agent starts\n", self.refusal());
         let waiting = std::mem::take(&mut self.waiting).into_iter().flat_map(|(_, descriptors)| descriptors);
         for mut client in waiting.filter_map(|(_, client)| Connection::from_fd(client).ok()) {
             // It may have gone away.

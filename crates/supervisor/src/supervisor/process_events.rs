@@ -55,7 +55,7 @@ impl Supervisor {
                     log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
                 }
             }
-            Event::AcceptStopped => process.end_for("it has stopped accepting without a command"),
+            Event::AcceptStopped => process.end_for("it has stopped accepting connections without a command"),
             Event::AcceptLeft => self.on_accept_left(generation),
             Event::Stdout(text) => {
                 let request = self.status_requests.iter().find(|request| request.generation == generation);
@@ -115,7 +115,7 @@ impl Supervisor {
             | Event::ZoneStored { .. }
             | Event::UpdatesStored(_)
             | Event::AgentReport
-            | Event::AgentFailed(_) => process.end_for("it has sent what only the agent sends"),
+            | Event::AgentFailed(_) => process.end_for("it has sent a message that only the agent may send"),
             Event::KeysHeld { .. } | Event::KeysKept | Event::KeeperReport(_) => {
                 process.end_for("it has sent what only the keeper sends");
             }
@@ -157,7 +157,7 @@ impl Supervisor {
         if !self.agent.is_full() {
             self.agent.send(command, descriptors);
         } else if !matches!(command, Command::ZoneNotified(_)) {
-            self.processes[index].end_for("it reports more to the agent than that receives");
+            self.processes[index].end_for("it floods the agent with messages");
         }
     }
 

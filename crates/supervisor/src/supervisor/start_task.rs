@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// What `ps` shows of a server process before its arguments.
 const SERVER_PROCESS_NAME: &str = "sanderling: server process";
-const WITHHELD: &str = "the next server process starts without the zones and certificates that were kept of earlier ones: with them, none became ready";
+const WITHHELD: &str = "the next server process starts without the zones and certificates that earlier ones have kept: two starts with them have failed";
 /// Time in which a replaced process stops accepting; one that hangs delays the answer to a reload no longer.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
 

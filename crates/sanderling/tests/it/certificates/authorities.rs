@@ -57,7 +57,7 @@ fn name_server_without_the_record_is_named_and_the_authority_is_not_asked_before
     setup.fetch_root();
     let mut server = setup.start_server();
     let expected = format!(
-        "certificate example.com: the name server ns2.example.com ({address}) does not answer the new TXT record at \
+        "certificate example.com: the name server ns2.example.com ({address}) does not serve the new TXT record at \
          _acme-challenge.example.com: it answers NXDOMAIN; let NS records delegate this name to this server alone, or wait"
     );
     let progress = "in progress; it waits until all name servers of the zone answer the challenges";

@@ -123,7 +123,7 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
             "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 4000\r\nConnection: close\r\n\r\nslow down",
             "answers with status 429",
         ),
-        ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<h1>Welcome</h1>", "answers something else than ACME"),
+        ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<h1>Welcome</h1>", "does not send a valid ACME response"),
         ("garbage", "the authority answers something else than HTTP"),
     ] {
         let _answering = Answering::start(&setup, answer);

@@ -39,7 +39,7 @@ fn listeners_that_were_shut_down_are_bound_again() {
         }
     }
     wait_until("the files are served by another process", || serves(http, dns) && server.server_process_id() != pid);
-    server.wait_for_error("a listener was shut down");
+    server.wait_for_error("another process has shut down a listener");
     server.wait_for_error(&format!("HTTP {http} had been shut down by a server process; it is bound again"));
     server.wait_for_error(&format!("DNS {dns} had been shut down by a server process; it is bound again"));
     // By one that ends at once, with the sockets for datagrams, each in another way.
