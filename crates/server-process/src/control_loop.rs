@@ -485,7 +485,7 @@ impl<'s> ControlLoop<'s> {
                 self.send(Event::ChallengesServed { number });
             }
             Err(error) => {
-                log_error(&format!("cannot read the challenges of certificate authorities: {}", error_text(&error)))
+                log_error(&format!("cannot read the challenges of certificate authorities: {}", error_text(&error)));
             }
         }
     }

@@ -274,8 +274,8 @@ impl KeptZones {
         Ok(self.segments.last().map(|last| NewSegment { descriptor: Arc::clone(last), replaces_all }))
     }
 
-    /// Drops all segments but the last one, with these bytes of texts, if it has all versions; whether it has. That of a
-    /// process that has just started is such a one.
+    /// Drops all segments but the last one, which has these bytes of texts, if it has all versions; whether it has. The
+    /// first segment of a process is such a one.
     fn drop_earlier_segments(&mut self, text_bytes: u64) -> bool {
         let last = self.segments.len().saturating_sub(1);
         if last == 0 || self.zones.values().any(|kept| kept.segment < last) {

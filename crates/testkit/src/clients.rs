@@ -43,8 +43,8 @@ pub fn dig(server: SocketAddr, arguments: &[&str]) -> Ended {
     let fixed = ["-r", &at, "-p", &port, "+tries=1", "+time=20"];
     let ask = || run_program("dig", "bind9-dnsutils", &[&fixed, arguments].concat());
     let ended = ask();
-    // The sockets of `dig` are reuseport sockets as well: it may have chosen the port of the server for itself, and have
-    // received its own query.
+    // The sockets of `dig` are reuseport sockets as well: it may have chosen the port of the server for itself, and
+    // have received its own query.
     if ended.to_string().contains("Warning: query response not set") { ask() } else { ended }
 }
 
