@@ -104,7 +104,7 @@ impl fmt::Display for NameServer {
 impl fmt::Display for Lag {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Lag { server, name, rtype, problem, .. } = self;
-        write!(out, "the name server {server} does not answer the new {rtype} record at {name}: {problem}")
+        write!(out, "the name server {server} does not serve the new {rtype} record at {name}: {problem}")
     }
 }
 
