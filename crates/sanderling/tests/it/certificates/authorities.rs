@@ -64,7 +64,7 @@ fn name_server_without_the_record_is_named_and_the_authority_is_not_asked_before
     let shown = || setup.directory.control("certificates").text();
     wait_until("the wait is shown", || shown().contains(progress));
     server.wait_for_error(&expected);
-    wait_until("the error is shown", || shown().contains("does not answer the new TXT record"));
+    wait_until("the error is shown", || shown().contains("does not serve the new TXT record"));
     assert!(!setup.pebble_log().contains("Starting validation"), "{}", setup.pebble_log());
     // The other one delegates the name to this server, as the message says.
     directory.write("a.zone", format!("{zone}_acme-challenge 60 NS ns\n").as_bytes());
