@@ -400,10 +400,10 @@ mod tests {
             assert_eq!(failure.kind, kind, "{name} {asked:?}");
             assert!(failure.to_string().contains(remedy), "{asked:?}: {failure}");
         };
-        check("unauthorized", order, Kind::AccountRefused, "the account is valid: ask the authority");
+        check("unauthorized", order, Kind::AccountRefused, "the account is valid but not authorized");
         check("unauthorized", Asked::Account, Kind::Refused, "check `contact` and `external_account`");
         check("unauthorized", validation, Kind::Refused, "are this server");
-        check("unauthorized", Asked::Revocation, Kind::Refused, "proves to have the key");
+        check("unauthorized", Asked::Revocation, Kind::Refused, "signs with the key");
         check("externalAccountRequired", Asked::Account, Kind::Refused, "set `external_account`");
         check("userActionRequired", order, Kind::Refused, "agree there");
         check("rejectedIdentifier", validation, Kind::Refused, "remove the name from `aliases`");

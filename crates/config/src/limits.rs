@@ -154,7 +154,7 @@ limits! {
     http2_control_frames_max: u32 = 1_000 in 100..=1_000_000,
         "HTTP/2 control frames, beyond 4 per response and 2 per DATA frame; with more it is closed.";
     http2_overhead_bytes_max: u64 = 1_048_576 in 65_536..=1_099_511_627_776,
-        "Overhead of an HTTP/2 connection beyond 8 times its requests and content; with more it is closed.";
+        "HTTP/2 overhead bytes beyond 8 times requests and content; with more the connection is closed.";
     tls_handshakes_max: usize = 2_000 in 1..=1_000_000,
         "Unfinished TLS handshakes of each worker; at the limit the oldest is closed for a new one.";
     tls_handshake_timeout_ms: u64 = 10_000 in 100..=600_000,
