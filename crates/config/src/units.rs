@@ -62,6 +62,16 @@ impl Quantity {
     }
 }
 
+/// A duration for people, in its largest unit of which there are at least two: `90 s`, `3 days`.
+pub fn duration_text(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

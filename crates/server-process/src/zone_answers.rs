@@ -4,7 +4,7 @@
 use crate::load_status::ZoneState;
 use crate::loader::unknown_zone;
 use crate::service_state::{Condition, ServiceState, ZoneCondition};
-use sanderling_config::{DomainName, ZoneOrigin};
+use sanderling_config::{DomainName, ZoneOrigin, duration_text};
 use sanderling_dns::{LineForm, Name, RecordSource, Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
 use sanderling_http::HttpDate;
 use sanderling_ipc::agent::{AliasReport, NotifyOutcome, NotifyReport, UpdatesReport, ZoneReport};
@@ -418,16 +418,6 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
         line("notify", format!("serial {serial} to {address}: {outcome}"));
     }
     text
-}
-
-/// A time in its largest unit.
-fn duration_text(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200..172_800 => format!("{} h", seconds / 3_600),
-        _ => format!("{} days", seconds / 86_400),
-    }
 }
 
 /// What is served, and how it differs from the file.

@@ -2,6 +2,7 @@
 
 use super::agent::no_request_reason;
 use super::{Requester, Supervisor};
+use sanderling_config::duration_text;
 use sanderling_ipc::Text;
 use sanderling_ipc::agent::{AgentReport, CertificateReport, FailingNameReport, ScheduledTask};
 use sanderling_os::clock::unix_seconds;
@@ -66,7 +67,7 @@ fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix
                 "  issued by {} for {}, EXPIRED {} ago\n",
                 issued.issuer,
                 issued.names.join(" "),
-                time(now_unix_s.saturating_sub(issued.not_after_unix_s))
+                duration_text(now_unix_s.saturating_sub(issued.not_after_unix_s))
             )
         }
         Some(issued) => {
@@ -74,7 +75,7 @@ fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix
                 "  issued by {} for {}, {} left\n",
                 issued.issuer,
                 issued.names.join(" "),
-                time(issued.not_after_unix_s.saturating_sub(now_unix_s))
+                duration_text(issued.not_after_unix_s.saturating_sub(now_unix_s))
             )
         }
     };
@@ -105,16 +106,7 @@ fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix
 pub(super) fn when(at_unix_s: u64, now_unix_s: u64) -> String {
     match at_unix_s.saturating_sub(now_unix_s) {
         0 => "now".to_owned(),
-        wait_s => format!("in {}", time(wait_s)),
-    }
-}
-
-fn time(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200..172_800 => format!("{} h", seconds / 3_600),
-        _ => format!("{} days", seconds / 86_400),
+        wait_s => format!("in {}", duration_text(wait_s)),
     }
 }
 
