@@ -262,16 +262,14 @@ impl KeptZones {
         let descriptor = pending.seal().inspect_err(|_| self.discard_pending())?;
         self.written_bytes = self.written_bytes.saturating_add(text_bytes);
         self.segments.push(Arc::new(descriptor));
-        if self.drop_earlier_segments(text_bytes) {
-            return Ok(self
-                .segments
-                .last()
-                .map(|last| NewSegment { descriptor: Arc::clone(last), replaces_all: true }));
-        }
-        let dead_bytes = self.written_bytes.saturating_sub(self.kept_bytes);
-        let is_large = self.segments.len() >= KEPT_ZONES_FDS_MAX || dead_bytes > self.kept_bytes.max(DEAD_BYTES_MAX);
-        let replaces_all = is_large && self.compact().is_ok();
+        let replaces_all = self.drop_earlier_segments(text_bytes) || self.is_large() && self.compact().is_ok();
         Ok(self.segments.last().map(|last| NewSegment { descriptor: Arc::clone(last), replaces_all }))
+    }
+
+    /// Whether there are many segments, or many replaced versions in them.
+    fn is_large(&self) -> bool {
+        let dead_bytes = self.written_bytes.saturating_sub(self.kept_bytes);
+        self.segments.len() >= KEPT_ZONES_FDS_MAX || dead_bytes > self.kept_bytes.max(DEAD_BYTES_MAX)
     }
 
     /// Drops all segments but the last one, which has these bytes of texts, if it has all versions; whether it has. The

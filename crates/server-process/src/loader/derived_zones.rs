@@ -1,7 +1,6 @@
 //! Builds zones again for which the agent has derived other records, or stored other dynamic updates, without reading
 //! their files: the operator may be writing them.
 
-use super::catalog_zones::MemberChanges;
 use super::refused_version::Provenance;
 use super::{LoadedZone, Loader, OneZone, Report, StoredParts, ZoneContext};
 use crate::kept_zones::VersionInfo;
@@ -79,23 +78,8 @@ impl Loader {
         }
         let (entry, state) = (loaded.entry(zone), Arc::clone(&loaded.state));
         let kept = self.seal_kept(&[]);
-        let Report { warnings, errors, journals, updates, .. } = report;
-        let (is_unchanged, has_same_records, denial) = (false, false, Denial::None);
-        let members = MemberChanges::default();
-        Some(OneZone {
-            entry,
-            state,
-            before,
-            is_unchanged,
-            has_same_records,
-            warnings,
-            errors,
-            denial,
-            kept,
-            journals,
-            updates,
-            members,
-        })
+        // No client waits for the zone that could be told what the sandbox denies.
+        Some(OneZone { denial: Denial::None, ..OneZone::new(entry, state, before, kept, report) })
     }
 }
 

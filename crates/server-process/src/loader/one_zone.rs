@@ -55,6 +55,33 @@ pub(crate) struct OneZone {
     pub(crate) members: MemberChanges,
 }
 
+impl OneZone {
+    /// A zone with other content than before, which is no catalog.
+    pub(super) fn new(
+        entry: ZoneEntry,
+        state: Arc<ZoneState>,
+        before: Option<Arc<ZoneState>>,
+        kept: Option<NewSegment>,
+        report: Report,
+    ) -> OneZone {
+        let Report { warnings, errors, denial, journals, updates, .. } = report;
+        OneZone {
+            entry,
+            state,
+            before,
+            is_unchanged: false,
+            has_same_records: false,
+            warnings,
+            errors,
+            denial,
+            kept,
+            journals,
+            updates,
+            members: MemberChanges::default(),
+        }
+    }
+}
+
 impl Loader {
     /// Loads the zone `name` of `config` again, unless its files are unchanged; always if it is forced, and then
     /// although it has lost records or its serial went back. A zone whose file is not in the folder of zones any more
@@ -102,21 +129,8 @@ impl Loader {
             .as_deref()
             .zip(served.map(|zone| &**zone))
             .is_some_and(|(old, new)| old.has_same_records(new));
-        let Report { warnings, errors, denial, journals, updates, .. } = report;
-        let one = OneZone {
-            entry,
-            state,
-            before,
-            is_unchanged,
-            has_same_records,
-            warnings,
-            errors,
-            denial,
-            kept,
-            journals,
-            updates,
-            members,
-        };
+        let one =
+            OneZone { is_unchanged, has_same_records, members, ..OneZone::new(entry, state, before, kept, report) };
         Ok(Reloaded::Loaded(Box::new(one)))
     }
 
