@@ -128,7 +128,7 @@ impl Link {
 
     /// Has the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`: even
     /// if it has lost records or its serial went back. `changes`, as a log has them, may lead on from the version that
-    /// it serves; then it applies these. The text says what has become of the zone. If the process does not answer
+    /// it serves; then it applies these. The text is the result of the load. If the process does not answer
     /// since another one serves in its place, that one is asked.
     ///
     /// # Errors

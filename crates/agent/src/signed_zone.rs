@@ -730,7 +730,9 @@ impl SigningTask {
         if self.shared.report.replace(report.clone()) != report {
             self.context.changed.notify_one();
         }
-        self.shared.is_restored.set(self.shared.is_restored.get() || self.restored == Restored::All);
+        if self.restored == Restored::All {
+            self.shared.is_restored.set(true);
+        }
     }
 }
 

@@ -150,7 +150,7 @@ impl StoringTask {
     }
 }
 
-/// What has become of it, or what is wrong with it.
+/// The result of storing it, or what is wrong with it.
 ///
 /// # Errors
 /// The state folder cannot be read or written.

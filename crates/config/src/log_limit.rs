@@ -11,14 +11,14 @@ const SUBJECTS_MAX: usize = 1_024;
 
 /// When the next message of a kind is logged, and how many were left out since the last one.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LogLimit {
+struct LogLimit {
     next_at: Option<Instant>,
     left_out_count: u64,
 }
 
 impl LogLimit {
     /// How many messages were left out before this one; `None` if it is to be left out as well.
-    pub fn admit(&mut self, now: Instant) -> Option<u64> {
+    fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.next_at.is_some_and(|at| now < at) {
             self.left_out_count = self.left_out_count.saturating_add(1);
             return None;
@@ -28,7 +28,7 @@ impl LogLimit {
     }
 
     /// When a message that stands for those that were left out is to be logged, if some were.
-    pub fn due_at(&self) -> Option<Instant> {
+    fn due_at(&self) -> Option<Instant> {
         self.next_at.filter(|_| self.left_out_count > 0)
     }
 

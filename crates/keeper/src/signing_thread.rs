@@ -14,17 +14,17 @@ use std::sync::{PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
-/// Time until a call is made again that has failed for a moment, such as for want of memory.
+/// Time until a call is repeated that has failed for a moment, for example since there was no memory.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Time in which the last message of the process is written.
 const LOG_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Attempts of a call in five seconds. A process that begins anew may be better off.
+/// Attempts of a call in five seconds. After that, a new process may be able to make it.
 const ATTEMPTS_MAX: u32 = 500;
 
-/// Makes a call of a socket again as long as it fails for another cause than the end of its peer, at most
+/// Repeats a call of a socket as long as it fails for another cause than the end of its peer, at most
 /// `attempts_max` times.
-fn until_passed<T>(attempts_max: u32, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+fn repeat<T>(attempts_max: u32, mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..attempts_max {
         match call() {
             Err(error) if !is_of_peer(&error) => thread::sleep(RETRY_INTERVAL),
@@ -87,7 +87,7 @@ impl Shared {
     pub(crate) fn serve(&self, socket: &RequestSocket) {
         let (mut request, mut answer) = ([0; REQUEST_BYTES_MAX], [0; ANSWER_BYTES_MAX]);
         loop {
-            let received = until_passed(ATTEMPTS_MAX, || socket.receive(&mut request).map(|it| it.map(<[u8]>::len)));
+            let received = repeat(ATTEMPTS_MAX, || socket.receive(&mut request).map(|it| it.map(<[u8]>::len)));
             let message = match received {
                 Ok(message) => message,
                 Err(error) => return end_process_unless_of_peer(&error),
@@ -104,7 +104,7 @@ impl Shared {
             .fetch_add(1, Ordering::Relaxed);
             let answer = SignAnswer { number, result }.encode(&mut answer).expect("no key has a longer signature");
             // Without an answer, nothing would be asked over this socket any more.
-            if let Err(error) = until_passed(ATTEMPTS_MAX, || socket.send(answer)) {
+            if let Err(error) = repeat(ATTEMPTS_MAX, || socket.send(answer)) {
                 return end_process_unless_of_peer(&error);
             }
         }
@@ -131,7 +131,7 @@ mod tests {
     fn call_that_fails_is_made_again_within_a_bound() {
         let calls = |errors: &[io::ErrorKind]| {
             let mut made = 0;
-            let result = until_passed(3, || {
+            let result = repeat(3, || {
                 made += 1;
                 errors.get(made - 1).map_or(Ok(()), |&kind| Err(kind.into()))
             });
