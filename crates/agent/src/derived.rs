@@ -12,7 +12,7 @@ use crate::link::Link;
 use crate::listener_addresses::{ListenerAddresses, listens_on_all_addresses};
 use crate::pinned_keys::PinnedKeys;
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::log_limit::LimitedLog;
+use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_config::{Config, DerivedKind, DerivedRrset, DomainName, MailPolicy};
 use sanderling_ipc::agent::Challenge;
 use sanderling_ipc::derived::{

@@ -3,7 +3,7 @@
 //! them, the successor checks.
 
 use crate::blocking::DISK;
-use sanderling_config::log_limit::LimitedLog;
+use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_config::{DomainName, JOURNALS, Limits, journal_file};
 use sanderling_ipc::agent::journals_from_memfd;
 use sanderling_state::{StateError, StateFolder};

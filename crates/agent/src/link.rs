@@ -1,7 +1,7 @@
 //! The connection to the supervisor, and the challenges that it passes on to the server process.
 
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::log_limit::LimitedLog;
+use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_ipc::agent::{
     AgentReport, Challenge, UpdatesOutcome, ZONE_CHANGES_BYTES_MAX, challenges_to_memfd, zone_changes_to_memfd,
 };

@@ -15,7 +15,7 @@ use crate::zones::Zones;
 use instant_acme::{CertificateIdentifier, Error, RevocationReason, RevocationRequest};
 use rustls::pki_types::CertificateDer;
 use sanderling_config::log::{log, log_error, log_warning};
-use sanderling_config::log_limit::LimitedLog;
+use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_ipc::agent::{AgentReport, ScheduledTask};
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::{Command, Connection, Event, IncomingFds, Message, Text};

@@ -7,7 +7,7 @@ use crate::clock::unix_s;
 use crate::link::Link;
 use crate::served_zones::{ServedMap, ServedState};
 use sanderling_config::log::{log, log_error};
-use sanderling_config::log_limit::LimitedLog;
+use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_config::{Catalog, CatalogRole, Config, DomainName, stored_zone_file};
 use sanderling_dns::catalog::{CatalogMember, catalog_text};
 use sanderling_dns::{NameBuf, is_later, raised_serial};

@@ -17,7 +17,7 @@ use crate::zone_transfer::{
     Failure, LARGE_FILE_BYTES, StoredVersion, TransferSource, TransferredZone, Workspace, read_log,
 };
 use sanderling_config::log::{log, log_error, log_warning};
-use sanderling_config::log_limit::{LimitedLog, VersionChange, VersionLog};
+use sanderling_config::repeated_messages::{LimitedLog, VersionChange, VersionLog};
 use sanderling_config::{DomainName, Primary, SecondaryZone, changes_file, stored_zone_file};
 use sanderling_dns::change_log::HEAD;
 use sanderling_dns::client::{QueryKind, SoaTimers};

@@ -26,7 +26,7 @@ use handle::{Reread, Shared};
 use key_checks::KeyChecks;
 use reading::{LaterUpdates, ReadFailure, ReadRecords, has_own_keys, read_records, without_own_keys};
 use sanderling_config::log::{log, log_error, log_warning, report};
-use sanderling_config::log_limit::LimitedLog;
+use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_config::{
     Config, DomainName, SignedSerial, SignedZone as SignedZoneConfig, Signing, Zone, ZoneOrigin, update_file,
 };

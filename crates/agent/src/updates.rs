@@ -9,7 +9,7 @@
 use crate::blocking::DISK;
 use crate::link::Link;
 use crate::retry::Retry;
-use sanderling_config::log_limit::LimitedLog;
+use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_config::{DomainName, update_file};
 use sanderling_dns::difference::ZoneDifference;
 use sanderling_ipc::agent::{StoreResult, UpdatesOutcome, UpdatesToStore, updates_from_memfd};

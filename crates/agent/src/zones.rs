@@ -18,7 +18,7 @@ use crate::tsig_keys::TsigSecrets;
 use crate::updates::Updates;
 use crate::zone_observer::ObserverContext;
 use crate::zone_transfer::Workspace;
-use sanderling_config::log_limit::LimitedLog;
+use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_config::{Config, DomainName, SecondaryZone, SignedZone};
 use sanderling_dnssec::zone_keys::{self, Rollover};
 use sanderling_ipc::agent::{

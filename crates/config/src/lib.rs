@@ -39,7 +39,7 @@ mod units;
 mod similar;
 mod service;
 mod exit;
-pub mod log_limit;
+pub mod repeated_messages;
 pub mod log;
 pub mod diagnostic;
 

@@ -28,7 +28,7 @@ use crate::transfers::notify_policy;
 use crate::zone_updates::update_policy;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{log, log_error, log_warning, report};
-use sanderling_config::log_limit::VersionLog;
+use sanderling_config::repeated_messages::VersionLog;
 use sanderling_config::{Config, ConfigSource, LogKind};
 use sanderling_dns::ZoneMap;
 use sanderling_ipc::agent::{AgentReport, Challenge, challenges_from_memfd, served_zones_from_memfd};

@@ -29,7 +29,7 @@ use crate::process::Process;
 use crate::start_states::{KeptVersions, StartReason, StartState};
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log, log_error, log_warning};
-use sanderling_config::log_limit::LimitedLog;
+use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_config::{Config, ConfigSource, Exit, UNLIMITED};
 use sanderling_ipc::control_socket::{ClientId, ControlSocket};
 use sanderling_ipc::{Command, HEARTBEAT_INTERVAL, RETRY_INTERVAL, StatusFormat, Supervision, ZoneCommand};

@@ -10,7 +10,7 @@ use crate::load_status::ZoneState;
 use crate::loader::{ChangedUpdates, DeniedChange, Loader, Reloaded, UpdatedVersion, UpdatedZone};
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
-use sanderling_config::log_limit::LimitedLog;
+use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_config::{DomainName, Limits};
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult};
 use sanderling_dns::{Name, Zone, ZoneEntry, ZoneLimits, is_later};

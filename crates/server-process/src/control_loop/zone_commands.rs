@@ -8,7 +8,7 @@ use crate::zone_answers::{JudgedZone, ZoneAnswers, ZoneClient};
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log, log_error, log_warning, report};
-use sanderling_config::log_limit::VersionChange;
+use sanderling_config::repeated_messages::VersionChange;
 use sanderling_dns::{NameBuf, ZoneEntry, is_later};
 use sanderling_ipc::agent::{AgentReport, ZoneReport, zone_changes_from_memfd};
 use sanderling_ipc::{Command, Connection, FdKind, IncomingFds, ZoneCommand};

@@ -14,7 +14,7 @@ use crate::process::Process;
 use crate::program;
 use sanderling_config::diagnostic::{Diagnostic, error_text};
 use sanderling_config::log::{self, log, log_error, log_warning, report};
-use sanderling_config::log_limit::LimitedLog;
+use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_config::{Config, ConfigSource, Exit, ListenerRole, Service, lookup_user, shared_user_problem};
 use sanderling_ipc::control_socket::{ControlSocket, Opened};
 use sanderling_ipc::handover::{self, Descriptors};
