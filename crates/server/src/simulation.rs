@@ -2,6 +2,7 @@
 
 use crate::connection::Protocol;
 use crate::connections::Connections;
+use crate::disk_file::HAS_EMPTY_PAGE_CACHE;
 use crate::jobs::Inbox;
 use crate::memory_stream::MemoryStream;
 use crate::metrics::Counter;
@@ -55,6 +56,7 @@ pub fn simulate<R>(snapshot: Snapshot, options: Options, act: impl FnOnce(&mut S
     let metrics = shared.metrics.register("worker 0".into(), Vec::new());
     let clock = crate::clock::Clock::manual(START_UNIX_S);
     let connections = Connections::new(&shared, 0, metrics, clock);
+    HAS_EMPTY_PAGE_CACHE.set(false);
     act(&mut Simulation { shared: &shared, connections, inbox, clients: Vec::new(), is_disk_stalled: false })
 }
 
@@ -204,9 +206,10 @@ impl Simulation<'_> {
         }
     }
 
-    /// Lets reads of file content wait, or end.
+    /// Lets reads of file content, none of which is in the page cache, wait, or end.
     pub fn stall_disk(&mut self, is_stalled: bool) {
         self.is_disk_stalled = is_stalled;
+        HAS_EMPTY_PAGE_CACHE.set(is_stalled);
     }
 
     /// Time passes; then one iteration.

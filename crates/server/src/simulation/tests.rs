@@ -250,14 +250,11 @@ fn several_ranges_of_a_file_are_sent_in_pieces() {
     }
 }
 
-/// Simulates a site with the file `large` of so many bytes, which is not in the page cache.
-fn simulate_uncached(bytes: usize, act: impl FnOnce(&mut Simulation<'_>, &std::path::Path)) {
+/// Simulates a site with the file `large` of so many bytes.
+fn simulate_with_file(bytes: usize, act: impl FnOnce(&mut Simulation<'_>, &std::path::Path)) {
     let directory = tempfile::tempdir().expect("made");
     let path = directory.path().join("large");
     std::fs::write(&path, vec![b'l'; bytes]).expect("written");
-    let file = std::fs::File::open(&path).expect("opened");
-    file.sync_all().expect("synced");
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("dropped from the page cache");
     std::fs::write(directory.path().join("small"), FILE).expect("written");
     let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
     let mut options = options();
@@ -292,7 +289,7 @@ impl Simulation<'_> {
 #[test]
 fn content_that_is_not_in_the_page_cache_delays_its_own_connection_alone() {
     const BYTES: usize = 2_500_000;
-    simulate_uncached(BYTES, |simulation, _| {
+    simulate_with_file(BYTES, |simulation, _| {
         let waiting = simulation.ask_stalled();
         for _ in 0..3 {
             let other = simulation.http(GET.replace("file", "small"));
@@ -314,7 +311,7 @@ fn content_that_is_not_in_the_page_cache_delays_its_own_connection_alone() {
 
 #[test]
 fn a_connection_whose_content_cannot_be_read_is_closed_after_the_send_timeout() {
-    simulate_uncached(100_000, |simulation, _| {
+    simulate_with_file(100_000, |simulation, _| {
         let waiting = simulation.ask_stalled();
         simulation.advance(Duration::from_secs(30) - ALMOST);
         assert!(simulation.is_open(waiting));
@@ -328,7 +325,7 @@ fn a_connection_whose_content_cannot_be_read_is_closed_after_the_send_timeout() 
 
 #[test]
 fn a_request_whose_file_is_not_found_in_time_gets_503() {
-    simulate_uncached(1, |simulation, _| {
+    simulate_with_file(1, |simulation, _| {
         let requests = [GET.replace("file", "small"), GET.replace("file", "large")].concat();
         let waiting = simulation.connect(Protocol::Http, requests.as_bytes(), UNLIMITED).expect("accepted");
         // No job is done.
@@ -345,7 +342,7 @@ fn a_request_whose_file_is_not_found_in_time_gets_503() {
 #[test]
 fn a_file_that_changes_while_it_is_read_is_cut_off() {
     for content in ["short".to_owned(), "x".repeat(100_000)] {
-        simulate_uncached(100_000, |simulation, path| {
+        simulate_with_file(100_000, |simulation, path| {
             let waiting = simulation.ask_stalled();
             std::fs::write(path, &content).expect("written");
             simulation.stall_disk(false);
@@ -454,7 +451,7 @@ fn a_client_that_receives_a_response_below_the_least_rate_is_reset() {
 
 #[test]
 fn a_response_that_waits_for_a_disk_has_no_least_rate() {
-    simulate_uncached(100_000, |simulation, _| {
+    simulate_with_file(100_000, |simulation, _| {
         let waiting = simulation.ask_stalled();
         simulation.advance(Duration::from_secs(29));
         simulation.stall_disk(false);
