@@ -1,6 +1,7 @@
 //! Tells secondary servers that a zone has changed (RFC 1996): at once, and again after growing pauses until they
 //! confirm it, a bounded number of times. A later version takes the place of the one before. A server that learns of
-//! its zones by a catalog may not have a new zone yet: its errors do not end the attempts for the first version.
+//! its zones by a catalog may not have a new zone yet: its errors do not end the attempts until it has confirmed a
+//! version.
 //!
 //! Each secondary of each zone has its own task while it has not confirmed the last version.
 
@@ -52,6 +53,13 @@ struct Target {
     task: AbortHandle,
 }
 
+impl NotifiedZone {
+    fn is_confirmed_by(&self, secondary: &Secondary) -> bool {
+        let is_confirmed = |target: &&Target| *target.outcome.borrow() == NotifyOutcome::Confirmed;
+        self.targets.iter().filter(is_confirmed).any(|target| target.secondary == *secondary)
+    }
+}
+
 impl Drop for Target {
     fn drop(&mut self) {
         self.task.abort();
@@ -82,9 +90,10 @@ impl Notifier {
         if self.zones.get(name).is_some_and(|notified| notified.serial == serial) {
             return;
         }
-        let is_first = !self.zones.contains_key(name);
+        let before = self.zones.get(name);
         let start = |secondary: &Secondary| {
-            let may_lack_zone = is_first && self.catalog_secondaries.contains(secondary);
+            let has_zone = before.is_some_and(|before| before.is_confirmed_by(secondary));
+            let may_lack_zone = !has_zone && self.catalog_secondaries.contains(secondary);
             let outcome = Rc::new(RefCell::new(NotifyOutcome::InProgress));
             let (shared, for_task) = (Rc::clone(&self.shared), Rc::clone(&outcome));
             let (name, target) = (name.clone(), secondary.clone());
@@ -150,4 +159,55 @@ fn given_up(name: &DomainName, serial: u32, secondary: &Secondary, problem: &dyn
     let address = secondary.address;
     log_warning(&format!("zone {name}: NOTIFY of serial {serial} to {address} given up: {problem}"));
     NotifyOutcome::GivenUp(problem.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::run;
+    use tokio::net::UdpSocket;
+
+    const NOTAUTH: u8 = 9;
+
+    fn served(serial: u32) -> ServedZone {
+        let name = "example.com".to_owned();
+        ServedZone { name, serial: Some(serial), is_of_operator: true, has_error: false, alias_targets: Vec::new() }
+    }
+
+    /// Answers the next NOTIFY.
+    async fn answer(server: &UdpSocket, rcode: u8) {
+        let mut message = [0; 512];
+        let (length_bytes, client) = server.recv_from(&mut message).await.expect("received");
+        message[2] |= 0x80;
+        message[3] = message[3] & 0xf0 | rcode;
+        server.send_to(&message[..length_bytes], client).await.expect("sent");
+    }
+
+    #[test]
+    fn server_of_a_catalog_may_lack_a_zone_until_it_has_confirmed_a_version() {
+        run(async {
+            let server = UdpSocket::bind("127.0.0.1:0").await.expect("bound");
+            let secondary = Secondary { address: server.local_addr().expect("an address"), key: None };
+            let changed = Rc::new(Notify::new());
+            let unanswered = Semaphore::new(UNANSWERED_MAX);
+            let shared = Rc::new(Shared { keys: Rc::default(), changed: Rc::clone(&changed), unanswered });
+            let catalog_secondaries = vec![secondary.clone()];
+            let mut notifier = Notifier { shared, zones: BTreeMap::new(), catalog_secondaries };
+            let name = DomainName::parse("example.com").expect("a name");
+            let mut outcome_of = async |serial: u32, rcodes: &[u8]| {
+                notifier.on_served(&name, &served(serial), std::slice::from_ref(&secondary));
+                for &rcode in rcodes {
+                    answer(&server, rcode).await;
+                }
+                if serial != 1 {
+                    changed.notified().await;
+                }
+                notifier.zones[&name].targets[0].outcome.borrow().clone()
+            };
+            assert_eq!(outcome_of(1, &[NOTAUTH]).await, NotifyOutcome::InProgress);
+            // Signing makes the second version at once.
+            assert_eq!(outcome_of(2, &[NOTAUTH, 0]).await, NotifyOutcome::Confirmed);
+            assert!(matches!(outcome_of(3, &[NOTAUTH]).await, NotifyOutcome::GivenUp(_)));
+        });
+    }
 }

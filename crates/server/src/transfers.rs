@@ -125,6 +125,8 @@ pub(crate) struct Transfer {
     _zones: Arc<ZoneMap>,
     zone: Arc<Zone>,
     writer: ZoneTransfer,
+    /// It has changes instead of the whole zone.
+    is_incremental: bool,
     client: IpAddr,
     slot: Slot,
 }
@@ -147,7 +149,7 @@ impl Transfer {
             Ok(Some(length_bytes)) => Written::Message(length_bytes),
             Ok(None) => {
                 metrics.add(Counter::DnsTransfersDone, 1);
-                self.slot.0.record(&self.zone, self.client, self.writer.is_incremental(), now_unix_s);
+                self.slot.0.record(&self.zone, self.client, self.is_incremental, now_unix_s);
                 Written::End
             }
             Err(RecordTooLong) => {
@@ -217,8 +219,10 @@ pub(crate) fn begin(mut request: TransferRequest<'_, '_>, context: TransferConte
         Ok(Decision::Zone(zone, slot)) => {
             metrics.add(Counter::DnsTransfers, 1);
             let writer = request.begin(&zone);
-            metrics.add(Counter::DnsTransfersIncremental, u64::from(writer.is_incremental()));
-            Begun::Transfer(Box::new(Transfer { _zones: Arc::clone(context.zones), zone, writer, client, slot }))
+            let is_incremental = writer.is_incremental();
+            metrics.add(Counter::DnsTransfersIncremental, u64::from(is_incremental));
+            let _zones = Arc::clone(context.zones);
+            Begun::Transfer(Box::new(Transfer { _zones, zone, writer, is_incremental, client, slot }))
         }
         Err((refusal, counter)) => {
             metrics.add(counter, 1);

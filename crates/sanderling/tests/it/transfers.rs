@@ -81,6 +81,8 @@ fn journal_outlives_the_processes_and_a_damaged_one_is_not_used() {
     load_version(&directory, 9);
     let first = changes_since(&server, 7);
     assert!((5..100).contains(&first), "{first} records");
+    let status = zone_command(&directory, "status").text();
+    assert!(status.contains("  transfer serial 9 to 127.0.0.1 by IXFR "), "{status}");
     assert!(changes_since(&server, 8) < first);
     assert!(changes_since(&server, 6) > WHOLE, "the journal does not go back so far");
     let status = zone_command(&directory, "status").text();
