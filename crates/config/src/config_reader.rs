@@ -180,7 +180,7 @@ impl<'a> ConfigReader<'a> {
     /// The number of `entry`, from `min` to `max`; `or` names what else the key may have.
     pub(super) fn number(&mut self, entry: Entry<'_, '_>, min: u64, max: u64, example: u64, or: &str) -> Option<u64> {
         let DeValue::Integer(integer) = entry.value.get_ref() else {
-            self.wrong_type(entry, entry.value, "a whole number", &format!("{} = {example}", entry.key));
+            self.wrong_type(entry, entry.value, "a whole number", &format!("{} = {example}{or}", entry.key));
             return None;
         };
         match u64::from_str_radix(integer.as_str(), integer.radix()) {
@@ -240,6 +240,11 @@ fn syntax_problem(message: &str, text: &str) -> Problem {
     let message = match (message, expected) {
         ("invalid basic string", "`\"`") | ("invalid literal string", "`'`") => "the closing quote is missing",
         _ => message,
+    };
+    let message = match message {
+        // The parser means the empty string between `=` and the end of the line.
+        "string values must be quoted" if text.is_empty() => "key with no value",
+        message => message,
     };
     let remedy = match (message, expected) {
         ("string values must be quoted", _) => "write quotes around it, for example \"example.com\"".to_owned(),

@@ -224,6 +224,10 @@ pub(super) fn log_directory_warning(log: &Path, account: Option<u32>) -> Option<
 pub(super) fn check_state_folder(path: &Path) -> Result<(), Problem> {
     match check_directory("state folder", path) {
         Err(_) if fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) => Ok(()),
+        Err(_) if fs::metadata(path).is_ok() => {
+            let message = format!("the state folder `{}` is not a folder", path.display());
+            Err(Problem::new(message, "set `state` to a folder"))
+        }
         Ok(()) if !sanderling_os::file::is_writable(path) => {
             let message = format!("{} may not write the state folder `{}`", user_text(), path.display());
             Err(Problem::new(message, "make the user of the server its owner with chown, with all that is in it"))

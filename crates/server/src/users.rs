@@ -48,16 +48,20 @@ impl Users {
             }
             let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
             let parsed = match parse_line(line) {
-                Ok((name, _)) if by_name.contains_key(name) => Err("the name is in the file twice".to_owned()),
-                Ok(_) if by_name.len() == USERS_MAX => Err(format!("the file has more than {USERS_MAX} users")),
-                parsed => parsed,
+                Ok((name, _)) if by_name.contains_key(name) => {
+                    Err(("the name is in the file twice".to_owned(), "remove one of the two lines"))
+                }
+                Ok(_) if by_name.len() == USERS_MAX => {
+                    Err((format!("the file has more than {USERS_MAX} users"), "remove some"))
+                }
+                parsed => parsed.map_err(|message| (message, REMEDY)),
             };
             match parsed {
                 Ok((name, hash)) => {
                     decoy.get_or_insert_with(|| hash.clone());
                     by_name.insert(name.to_vec(), hash);
                 }
-                Err(message) => problems.push((number, message, REMEDY)),
+                Err((message, remedy)) => problems.push((number, message, remedy)),
             }
         }
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
@@ -155,6 +159,8 @@ mod tests {
             let (users, problems) = Users::parse(Path::new("users"), format!("bob:{BCRYPT}\n{line}\n").as_bytes());
             assert_eq!((users.count(), problems.len()), (1, 1), "{line}");
             assert!(problems[0].0 == 2 && problems[0].1.contains(part), "{line}: {problems:?}");
+            let is_twice = part == "twice";
+            assert_eq!(problems[0].2 == REMEDY, !is_twice, "{line}: {problems:?}");
         }
     }
 }

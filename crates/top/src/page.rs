@@ -104,14 +104,17 @@ fn summary_lines(view: &View, styles: Styles) -> Vec<Line<'static>> {
         }
     }
     let troubles = [
-        (view.restarts, "restarts"),
-        (view.failed_reloads, "failed reloads"),
-        (view.panics, "panics"),
-        (view.dropped_log_lines, "log lines dropped"),
+        (view.restarts, ["restart", "restarts"]),
+        (view.failed_reloads, ["failed reload", "failed reloads"]),
+        (view.panics, ["panic", "panics"]),
+        (view.dropped_log_lines, ["log line dropped", "log lines dropped"]),
     ];
-    let of_content = view.problems.iter().map(|(name, number)| (*number, name.as_str()));
+    let of_content = view.problems.iter().map(|(names, number)| (*number, names.each_ref().map(String::as_str)));
     let counted = of_content.chain(troubles).filter(|(number, _)| *number > 0.0);
-    let counted = counted.map(|(number, name)| format!("{} {name}", count(number)));
+    let counted = counted.map(|(number, [one, several])| {
+        let name = if number == 1.0 { one } else { several };
+        format!("{} {name}", count(number))
+    });
     let stopped = view.stopped_processes.iter().map(|process| format!("the {process} does not run"));
     let troubles: Vec<Span<'_>> = stopped.chain(counted).map(|text| Span::styled(text, styles.problem())).collect();
     let troubles = if troubles.is_empty() { vec![Span::raw("none")] } else { troubles };
@@ -284,7 +287,7 @@ mod tests {
     use super::*;
     use crate::plain_text;
     use crate::view::tests::view;
-    use crate::view::{CertificateRow, SiteRow, Sort};
+    use crate::view::{CertificateRow, SiteRow, Sort, state_names};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -328,7 +331,9 @@ mod tests {
                 CertificateRow { domain: "example.com".to_owned(), left_s: 86_400.0, has_failed: false },
                 CertificateRow { domain: "old.example".to_owned(), left_s: -5.0, has_failed: true },
             ],
-            problems: vec![("zones unavailable".to_owned(), 0.0), ("zones kept".to_owned(), 1.0)],
+            problems: [("unavailable", 0.0), ("kept", 1.0), ("bogus", 2.0)]
+                .map(|(state, number)| (state_names("zone", state), number))
+                .to_vec(),
             stopped_processes: vec!["agent".to_owned()],
             ..View::default()
         }
@@ -338,7 +343,7 @@ mod tests {
     fn page_fits_into_80_columns_and_24_lines() {
         let expected = "\
 sanderling 0.1.0  up 1 h 2 min  processes: 1 serving, 2 draining
-problems     the agent does not run  1 zones kept  1 restarts
+problems     the agent does not run  1 zone kept  2 zones bogus  1 restart
 requests     1.2k/s  4xx 0.8%  5xx 0.2%  content 11 MiB/s
 time         p50 <1 ms  p95 16 ms  p99 -  cache hits 99.0%  120 files, 4.8 MiB
 queries      46k/s  udp 45k tcp 600 dot 50 doh 28  NXDOMAIN 12.0%  SERVFAIL 0.0%

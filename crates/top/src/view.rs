@@ -82,8 +82,8 @@ pub(crate) struct View {
     pub(crate) sites: Vec<SiteRow>,
     pub(crate) zones: Vec<ZoneRow>,
     pub(crate) certificates: Vec<CertificateRow>,
-    /// What is not served as the configuration says, with its number: `zones unavailable`.
-    pub(crate) problems: Vec<(String, f64)>,
+    /// What is not served as the configuration says, one and several, with its number: `zones unavailable`.
+    pub(crate) problems: Vec<([String; 2], f64)>,
     /// Processes that are needed and do not run.
     pub(crate) stopped_processes: Vec<String>,
 }
@@ -175,7 +175,7 @@ impl View {
             failed_handshakes: rates.of("sanderling_tls_handshakes_failed_total", &[]),
             dropped_log_lines: now.sum("sanderling_log_lines_total", &[("result", "dropped")]),
             limits: limits(&rates),
-            problems: ["sites", "zones", "certificates"].iter().flat_map(|noun| problems(now, noun)).collect(),
+            problems: ["site", "zone", "certificate"].iter().flat_map(|noun| problems(now, noun)).collect(),
             stopped_processes: stopped_processes(now),
             certificates: certificates(now, unix_s),
             ..View::default()
@@ -236,10 +236,15 @@ impl View {
 }
 
 /// The number in each state but the good one, the worst first.
-fn problems(now: &Samples, noun: &str) -> Vec<(String, f64)> {
-    let states = now.all(&format!("sanderling_{noun}")).iter().rev();
+fn problems(now: &Samples, noun: &str) -> Vec<([String; 2], f64)> {
+    let states = now.all(&format!("sanderling_{noun}s")).iter().rev();
     let bad = states.filter(|sample| sample.label("state") != "served");
-    bad.map(|sample| (format!("{noun} {}", sample.label("state")), sample.value)).collect()
+    bad.map(|sample| (state_names(noun, sample.label("state")), sample.value)).collect()
+}
+
+/// One and several in a state: `zone kept`, `zones kept`.
+pub(crate) fn state_names(noun: &str, state: &str) -> [String; 2] {
+    [format!("{noun} {state}"), format!("{noun}s {state}")]
 }
 
 fn stopped_processes(now: &Samples) -> Vec<String> {

@@ -366,7 +366,7 @@ fn read(
     };
     let (file, metadata) = with_second_try(open).map_err(read_error)?;
     if !metadata.is_file() {
-        return Err(Problem::new("not a regular file", "name the zone's master file (RFC 1035 section 5)").into());
+        return Err(Problem::new("not a regular file", "name a zone file").into());
     }
     let mut text = Vec::with_capacity(metadata.len().min(*budget_bytes) as usize + 1);
     // What was read before an error is kept, so the second try goes on after it.

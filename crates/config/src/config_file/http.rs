@@ -3,10 +3,11 @@
 use super::ConfigBuilder;
 use crate::config::TrustedProxies;
 use crate::config_reader::{Entry, entries};
+use crate::diagnostic::Problem;
 use crate::keys::Section;
 use crate::service::Service;
 use sanderling_site_rules::ClientFrom;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_http(&mut self, section: Entry<'_, '_>) {
@@ -73,11 +74,8 @@ impl ConfigBuilder<'_, '_> {
         let mut networks = Vec::new();
         for (offset, text) in self.reader.strings(entry, &example) {
             match parse_network(text) {
-                Some(network) => networks.push(network),
-                None => {
-                    let message = format!("`{text}` is not a network");
-                    self.error(offset, message, "write an address and the bits of its prefix, such as 192.0.2.0/24");
-                }
+                Ok(network) => networks.push(network),
+                Err(problem) => self.reader.error(offset, problem),
             }
         }
         networks
@@ -85,16 +83,40 @@ impl ConfigBuilder<'_, '_> {
 }
 
 /// An address with the bits of its prefix, which has no others; all of its bits without them.
-pub(super) fn parse_network(text: &str) -> Option<(IpAddr, u8)> {
+pub(super) fn parse_network(text: &str) -> Result<(IpAddr, u8), Problem> {
+    let no_network = |remedy: String| Problem::new(format!("`{text}` is not a network"), remedy);
+    let malformed = || no_network("write an address and the bits of its prefix, such as 192.0.2.0/24".to_owned());
     let (address, prefix_bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
-    let address: IpAddr = address.parse().ok()?;
-    let (bits, all_bits) = match address {
-        IpAddr::V4(address) => (u128::from(address.to_bits()) << 96, 32),
-        IpAddr::V6(address) => (address.to_bits(), 128),
-    };
-    let prefix_bits = prefix_bits.map_or(Some(all_bits), |bits| bits.parse().ok())?;
-    let host_bits = bits.checked_shl(u32::from(prefix_bits)).unwrap_or(0);
-    (prefix_bits <= all_bits && host_bits == 0).then_some((address, prefix_bits))
+    let address: IpAddr = address.parse().map_err(|_| malformed())?;
+    let all_bits = if address.is_ipv4() { 32 } else { 128 };
+    let prefix_bits = prefix_bits.map_or(Some(all_bits), |bits| bits.parse().ok()).ok_or_else(malformed)?;
+    if prefix_bits > all_bits {
+        return Err(no_network(format!("write at most /{all_bits}, the bits of the address")));
+    }
+    let network = network_of(address, prefix_bits);
+    if network != address {
+        let message = format!("`{text}` is an address in a network, not the network");
+        return Err(Problem::new(
+            message,
+            format!("write {network}/{prefix_bits}, or {address} for this address alone"),
+        ));
+    }
+    Ok((address, prefix_bits))
+}
+
+/// The first address of the network with the first `prefix_bits` of `address`.
+fn network_of(address: IpAddr, prefix_bits: u8) -> IpAddr {
+    let prefix_bits = u32::from(prefix_bits);
+    match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - prefix_bits).unwrap_or(0);
+            Ipv4Addr::from_bits(address.to_bits() & mask).into()
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - prefix_bits).unwrap_or(0);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -140,6 +162,27 @@ mod tests {
             ),
         ] {
             check_before_domain(&format!("[http]\n{keys}"), &[expected]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_network_has_a_remedy() {
+        const MALFORMED: &str = "is not a network; write an address and the bits of its prefix, such as 192.0.2.0/24";
+        for (text, expected) in [
+            ("192.0.2.0", ""),
+            ("0.0.0.0/0", ""),
+            ("2001:db8::/32", ""),
+            ("192.0.2.1/24", "in a network, not the network; write 192.0.2.0/24, or 192.0.2.1 for this address alone"),
+            ("10.0.0.1/0", "in a network, not the network; write 0.0.0.0/0, or 10.0.0.1 for this address alone"),
+            ("2001:db8::1/32", "not the network; write 2001:db8::/32, or 2001:db8::1 for this address alone"),
+            ("192.0.2.0/33", "is not a network; write at most /32, the bits of the address"),
+            ("2001:db8::/129", "is not a network; write at most /128, the bits of the address"),
+            ("192.0.2.0/a", MALFORMED),
+            ("192.0.2.0/255.255.255.0", MALFORMED),
+            ("example.com", MALFORMED),
+        ] {
+            let problem = parse_network(text).err().map_or(String::new(), |problem| problem.to_string());
+            assert!(problem.ends_with(expected) && problem.is_empty() == expected.is_empty(), "{text}: {problem}");
         }
     }
 

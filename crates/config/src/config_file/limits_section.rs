@@ -36,6 +36,9 @@ impl ConfigBuilder<'_, '_> {
             (DeValue::String(text), _) if limit.may_be_unlimited && text == "unlimited" => Some(UNLIMITED),
             (DeValue::String(text), Some(quantity)) => {
                 let value = quantity.parse(text);
+                if !has_unit && value.is_none() {
+                    return self.reader.number(entry, limit.min, limit.max, limit.default, or);
+                }
                 if has_unit && value.is_some_and(|value| (limit.min..=limit.max).contains(&value)) {
                     return value;
                 }
@@ -120,6 +123,11 @@ mod tests {
             (
                 "drain_timeout_ms = \"30s\"",
                 "2:20: `drain_timeout_ms` is for a number without unit; write drain_timeout = \"30s\" or \"unlimited\"",
+            ),
+            (
+                "http_idle_timeout_ms = \"60\"",
+                "2:24: `http_idle_timeout_ms` must be a whole number, not the string \"60\"; \
+                 write http_idle_timeout_ms = 60000",
             ),
             (
                 "http_head_max = \"16KiB\"\nhttp_head_bytes_max = 16384",

@@ -353,7 +353,7 @@ mod tests {
             ),
             (
                 "access = { \"/a\" = { allow = [\"192.0.2.1/24\"] } }",
-                "3:30: `192.0.2.1/24` is not a network; write an address and the bits of its prefix, such as 192.0.2.0/24",
+                "3:30: `192.0.2.1/24` is an address in a network, not the network; write 192.0.2.0/24, or 192.0.2.1 for this address alone",
             ),
             (
                 "access = { \"/a\" = { only = [\"192.0.2.0/24\"] } }",

@@ -229,7 +229,7 @@ fn wrong_type_names_the_value_and_an_example() {
         ),
         (
             "[limits]\ndrain_timeout_ms = 1979-05-27",
-            "2:20: `drain_timeout_ms` must be a whole number, not a date; write drain_timeout_ms = 30000",
+            "2:20: `drain_timeout_ms` must be a whole number, not a date; write drain_timeout_ms = 30000 or \"unlimited\"",
         ),
         (
             "[domain.\"a.example\"]\nsite = [\"public\"]",
@@ -293,10 +293,10 @@ fn drain_timeout_may_be_unlimited() {
     check_before_domain(
         "[limits]\ndrain_timeout_ms = \"never\"\nhttp_idle_timeout_ms = \"unlimited\"",
         &[
-            "2:20: \"never\" is not a whole number with one of the units ms, s, min, h or d; \
-             write \"0s\" to \"7d\" or \"unlimited\"",
-            "3:24: \"unlimited\" is not a whole number with one of the units ms, s, min, h or d; \
-             write \"100ms\" to \"1h\"",
+            "2:20: `drain_timeout_ms` must be a whole number, not the string \"never\"; \
+             write drain_timeout_ms = 30000 or \"unlimited\"",
+            "3:24: `http_idle_timeout_ms` must be a whole number, not the string \"unlimited\"; \
+             write http_idle_timeout_ms = 60000",
         ],
     );
 }
@@ -607,6 +607,7 @@ fn syntax_errors_have_their_position() {
         "[http]\ndefault = example",
         &["2:11: string values must be quoted; write quotes around it, for example \"example.com\""],
     );
+    check_before_domain("workers =", &["1:10: key with no value; write KEY = VALUE"]);
     check_before_domain("workers = two", &["1:11: invalid boolean; write true or false, or quotes around a string"]);
     check(
         "[domain.\"a.example\"]\nsite = \"public\"\n[domain.\"a.example\"]\nzone = \"a.zone\"",

