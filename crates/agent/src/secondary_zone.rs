@@ -526,7 +526,7 @@ impl ZoneTask {
         let source = TransferSource { server: primary.address, apex: wire_name(&self.zone.apex), key };
         let mut announced = None;
         if let Some(version) = self.record.version.filter(|_| !self.needs_whole) {
-            let soa = self.soa(&source).await.map_err(|failure| failure.to_string())?;
+            let soa = self.soa(&source).await.map_err(|failure| failure.with_remedy())?;
             if soa.serial == version.serial {
                 return Ok(Round::Confirmed);
             }
@@ -540,7 +540,7 @@ impl ZoneTask {
         if result.is_err() && self.shared.announced.get().is_none() {
             self.shared.announced.set(waited_for);
         }
-        let zone = result.map_err(|failure| failure.to_string())?;
+        let zone = result.map_err(|failure| failure.with_remedy())?;
         let zone = zone.ok_or("it announces a later serial, and transfers none")?;
         self.check_serial(zone.soa.serial)?;
         match announced {

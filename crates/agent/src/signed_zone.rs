@@ -45,7 +45,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
-/// What is said of a zone before the cause.
+/// What is said of a zone before the cause. A version that was signed before may be served.
+const CANNOT_SIGN: &str = "it cannot be signed";
+/// The same of what cannot be stored.
 const NOT_STORED: &str = "dynamic updates and signatures cannot be stored: ";
 /// The clock of the machine may be set meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -234,7 +236,7 @@ impl SigningTask {
                     self.problem = None;
                     self.retry.on_success();
                 }
-                Err(problem) => self.fail("it is not signed", problem, reread),
+                Err(problem) => self.fail(CANNOT_SIGN, problem, reread),
             }
         }
         for (what, answer) in started {
@@ -311,7 +313,7 @@ impl SigningTask {
         for answer in commands.chain(self.shared.new_keys.take()) {
             answer.fail(&format!("sanderling: zone {}: {problem}", self.zone.apex));
         }
-        self.fail("it is not signed", problem, reread);
+        self.fail(CANNOT_SIGN, problem, reread);
         false
     }
 

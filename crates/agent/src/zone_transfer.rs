@@ -82,6 +82,24 @@ impl Failure {
             _ => true,
         }
     }
+
+    /// The failure, and what the operator of the server can do about a refusal (RFC 6895 §2.3).
+    pub(crate) fn with_remedy(&self) -> String {
+        const SERVFAIL: u8 = 2;
+        const REFUSED: u8 = 5;
+        const NOTAUTH: u8 = 9;
+        let remedy = match self {
+            Failure::Reply(TransferError::Reply(ReplyError::Refused(SERVFAIL))) => "; its log may say why",
+            Failure::Reply(TransferError::Reply(ReplyError::Refused(REFUSED))) => {
+                "; add the zone there, and allow this server to transfer it (NSD: provide-xfr, BIND: allow-transfer)"
+            }
+            Failure::Reply(TransferError::Reply(ReplyError::Refused(NOTAUTH))) => {
+                "; add the zone there, or name another primary"
+            }
+            _ => "",
+        };
+        format!("{self}{remedy}")
+    }
 }
 
 impl fmt::Display for Failure {
@@ -450,6 +468,16 @@ fn write_text(zone: &Zone, size: SizeLimit, state: &StateFolder) -> Result<Unfin
 mod tests {
     use super::*;
     use sanderling_dns::Name;
+
+    #[test]
+    fn refusal_has_a_remedy() {
+        let refused = |rcode| Failure::from(ReplyError::Refused(rcode)).with_remedy();
+        assert!(refused(5).starts_with("it answers REFUSED; add the zone there, and allow this server to transfer it"));
+        assert_eq!(refused(9), "it answers NOTAUTH; add the zone there, or name another primary");
+        assert_eq!(refused(2), "it answers SERVFAIL; its log may say why");
+        assert_eq!(refused(4), "it answers NOTIMP");
+        assert_eq!(Failure::NoAnswer.with_remedy(), "it does not answer");
+    }
 
     #[test]
     fn failures_say_whether_the_primary_or_this_machine_is_at_fault() {

@@ -74,7 +74,7 @@ pub use signing::{
 };
 pub use similar::most_similar;
 pub use site::{DohPath, Hsts, Site, SiteOptions};
-pub use state_folder::{DEFAULT_STATE, read_beneath, read_issued};
+pub use state_folder::{DEFAULT_STATE, STATE_REMEDY, read_beneath, read_issued};
 pub use transfers::{Primary, Secondary, TransferRule, TransfersByZone, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
 pub use units::duration_text;
 pub use updates::{NamePattern, UPDATE_TYPES, UpdateRule};

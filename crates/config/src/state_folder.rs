@@ -12,6 +12,8 @@ use zeroize::Zeroizing;
 
 /// The state folder of root, as the packages create it.
 pub const DEFAULT_STATE: &str = "/var/lib/sanderling";
+/// What to do if there is none. A folder below one with zones could be read by the process that serves clients.
+pub const STATE_REMEDY: &str = "set `state` to a folder that is not below one with zones, sites or files of users";
 /// Bytes of a chain or a key that the agent has stored.
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -46,9 +48,8 @@ impl Config {
         };
         let location = location().unwrap_or(Location::Argument("check".to_owned()));
         let Some(path) = self.state_folder(None) else {
-            let message =
-                "there is no state folder, unless root serves: certificates, transferred zones and the like need one";
-            let remedy = "set `state` to a folder, or start `sanderling serve` as root";
+            let message = format!("there is no state folder, unless root serves: {}", self.without_state());
+            let remedy = format!("{STATE_REMEDY}, or start `sanderling serve` as root");
             return Some(Diagnostic::note(location, Problem::new(message, remedy)));
         };
         // `serve` creates it, but not what is above it.
@@ -57,6 +58,20 @@ impl Config {
         let message = format!("the state folder `{}` cannot be created", path.display());
         let remedy = "create the folder above it, or set `state` to another one";
         is_missing.then(|| Diagnostic::error(location, Problem::new(message, remedy)))
+    }
+
+    /// What the server does not do without a state folder.
+    pub fn without_state(&self) -> String {
+        let effects = [
+            (!self.signed_zones.is_empty(), "zones with `dnssec` are not signed"),
+            (!self.zone_updates.is_empty(), "dynamic updates are refused"),
+            (self.has_transferred_zones(), "no zones are transferred"),
+            (self.requests_certificates(), "no certificates are requested"),
+            (self.has_derived_records(), "no records are derived"),
+            (self.has_secondaries(), "secondaries get no NOTIFY"),
+        ];
+        let effects: Vec<_> = effects.into_iter().filter_map(|(is_used, effect)| is_used.then_some(effect)).collect();
+        effects.join(", ")
     }
 
     /// Whether there is something in the state folder, or may be from before.
@@ -97,4 +112,29 @@ pub fn read_beneath(folder: &Directory, name: &[u8], bytes_max: u64) -> io::Resu
     }
     content.truncate(start);
     Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ConfigSource;
+
+    #[test]
+    fn what_needs_a_state_folder_is_named() {
+        const ZONE: &str = "[domain.\"a.test\"]\nzone = \"a.zone\"\n";
+        let primaries = "[domain.\"b.test\"]\nprimaries = [{ address = \"192.0.2.1\" }]\n";
+        let secondaries = "secondaries = [{ address = \"192.0.2.1\" }]\n";
+        for (text, expected) in [
+            (ZONE.to_owned(), ""),
+            (format!("{ZONE}dnssec = true\n"), "zones with `dnssec` are not signed"),
+            (
+                format!("{ZONE}dnssec = true\n{secondaries}{primaries}"),
+                "zones with `dnssec` are not signed, no zones are transferred, secondaries get no NOTIFY",
+            ),
+        ] {
+            let config = ConfigSource::File("sanderling.toml".into()).parse(text.as_bytes());
+            let config = config.unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"));
+            assert_eq!(config.without_state(), expected, "{text}");
+            assert_eq!(config.needs_agent(), !expected.is_empty(), "{text}");
+        }
+    }
 }

@@ -120,6 +120,12 @@ impl User {
     }
 }
 
+/// The name of the user with the ID `uid`, or the ID if it has no name.
+pub fn name_of(uid: u32) -> String {
+    let entry = unistd::User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    entry.map_or_else(|| uid.to_string(), |entry| entry.name)
+}
+
 /// `www-data (33), groups 33 44`.
 impl fmt::Display for User {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -33,7 +33,8 @@ pub(crate) fn unreadable(site: &Site, directory: &Directory, user: Option<&str>)
     let shown = site.document_root.display();
     let user = user.map_or_else(|| "the user of this process".to_owned(), |name| format!("the user `{name}`"));
     let message = format!("{user} cannot read the site `{shown}`");
-    let remedy = format!("allow it, for example with chmod -R o+rX {shown}");
+    // Without links: a link may lead to another release again.
+    let remedy = format!("allow it, for example with chmod -R o+rX {}", directory.real_path().display());
     Some(Diagnostic::error(site.location.clone(), Problem::new(message, remedy)))
 }
 

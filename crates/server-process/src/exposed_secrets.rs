@@ -2,9 +2,10 @@
 //! key beside zone files, the state folder below a site, and the like. Asked in the sandbox, by opening them.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
-use sanderling_config::{Config, PrivateFile};
+use sanderling_config::{Config, PrivateFile, STATE_REMEDY};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 
 const REMEDY: &str =
@@ -27,13 +28,24 @@ pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic>
         Some(warning(first.location?.clone().into(), &secret, REMEDY))
     };
     let mut warnings: Vec<Diagnostic> = by_folder.into_values().filter_map(of_folder).collect();
-    if let Some(state) = state.filter(|state| config.uses_state_folder() && fs::read_dir(state).is_ok()) {
+    if let Some(state) = state.filter(|state| config.uses_state_folder() && is_exposed(state)) {
         let location = config.state_location.clone().map_or_else(|| Location::File(state.to_owned()), Location::from);
         let secret = format!("the state folder `{}` with all private keys", state.display());
-        let remedy = "set `state` to a folder that is not below one with zones, sites or files of users";
-        warnings.push(warning(location, &secret, remedy));
+        warnings.push(warning(location, &secret, STATE_REMEDY));
     }
     warnings
+}
+
+/// Whether this process can list the folder at `path`, or the one above it if that is to be created there.
+fn is_exposed(path: &Path) -> bool {
+    match fs::read_dir(path) {
+        Ok(_) => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            fs::read_dir(above).is_ok()
+        }
+        Err(_) => false,
+    }
 }
 
 fn warning(location: Location, secret: &str, remedy: &str) -> Diagnostic {

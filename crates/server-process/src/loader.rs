@@ -381,7 +381,7 @@ impl Loader {
             files: site.options.files.clone(),
             refused_paths,
             hides_rules_files: site.options.rules.reads_files,
-            rules: rules_of(&site.options, &mut report.errors),
+            rules: rules_of(&site.options, report),
         };
         let (id, root) = match root {
             Some(root) => {
@@ -574,14 +574,15 @@ impl Loader {
 }
 
 /// The paths of a site with these options that only some clients may request.
-fn protection_of(options: &sanderling_config::SiteOptions, errors: &mut Vec<Diagnostic>) -> ProtectionRules {
+fn protection_of(options: &sanderling_config::SiteOptions, report: &mut Report) -> ProtectionRules {
     let access = options.rules.access.iter().map(|rule| (rule.pattern.clone(), client_policy::access_rule(rule)));
-    let auth = options.rules.auth.iter().map(|rule| (rule.pattern.clone(), users_files::load(rule, errors)));
+    let Report { errors, warnings, .. } = report;
+    let auth = options.rules.auth.iter().map(|rule| (rule.pattern.clone(), users_files::load(rule, errors, warnings)));
     ProtectionRules::new(access.collect(), auth.collect(), &options.files)
 }
 
 /// What a site with these options does besides serving files.
-fn rules_of(options: &sanderling_config::SiteOptions, errors: &mut Vec<Diagnostic>) -> Option<Box<SiteRules>> {
+fn rules_of(options: &sanderling_config::SiteOptions, report: &mut Report) -> Option<Box<SiteRules>> {
     let rules = SiteRules {
         answers_challenges: options.has_automatic_certificate,
         redirects_to_https: options.https_redirect,
@@ -593,7 +594,7 @@ fn rules_of(options: &sanderling_config::SiteOptions, errors: &mut Vec<Diagnosti
         )),
         cors: options.rules.cors.clone(),
         caches_fingerprinted: options.rules.caches_fingerprinted,
-        protection: protection_of(options, errors),
+        protection: protection_of(options, report),
         own_rules: Arc::new(RuleSet::new(options.rules.redirects.clone(), options.rules.fields.clone())),
         file_rules: Arc::default(),
     };

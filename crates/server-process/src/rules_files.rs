@@ -76,9 +76,14 @@ fn read(
     let unreadable = |error: &io::Error| {
         Problem::new(format!("cannot read the file: {}", error_text(error)), "allow the user of the server to read it")
     };
+    let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
     let file = match root.open_beneath(name.as_bytes()) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // The directory cannot be entered, which is reported of the site: there may be no such file.
+        Err(error) if is_denied(&error) && root.metadata_without_links(name.as_bytes()).is_err() => {
+            return Ok(None);
+        }
         Err(error) => return Err((None, unreadable(&error))),
     };
     let metadata = file.metadata().map_err(|error| (None, unreadable(&error)))?;

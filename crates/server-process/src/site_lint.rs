@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -250,6 +251,7 @@ impl Lint {
         });
         warnings.extend(limited(broken.collect(), "links", location));
         warnings.extend(limited(self.missing_targets(location), "rules", location));
+        warnings.extend(limited(self.foreign_hosts(location), "hosts of rules", location));
         warnings.extend(limited(self.redirect_circles(location), "redirects", location));
         let limit = match walk {
             Walk::Limited => {
@@ -288,6 +290,31 @@ impl Lint {
             }
         }
         warnings
+    }
+
+    /// A warning for each rule that is for a host of another site, or of none: no request for this site has it.
+    fn foreign_hosts(&self, location: &Location) -> Vec<Diagnostic> {
+        let hosts = &self.site.hosts;
+        let is_own = |host: &str| {
+            let is_below = |own: &String| own.strip_prefix('*').is_some_and(|suffix| host.ends_with(suffix));
+            // The default site answers requests for addresses.
+            hosts.is_empty() || host.parse::<IpAddr>().is_ok() || hosts.iter().any(|own| own == host || is_below(own))
+        };
+        let warning = |host: &str, location: Location| {
+            let message = format!("a rule is for the host `{host}`, which the site does not have");
+            let remedy = format!("write one of its hosts, such as `{}`, or add it to `aliases`", hosts[0]);
+            Diagnostic::warning(location, Problem::new(message, remedy))
+        };
+        let in_file = |name: &[u8]| beneath(&self.document_root, name);
+        let file_location = |line: Option<u32>| match line {
+            Some(line) => Location::Position { file: in_file(b"_redirects"), line, column: 1 },
+            None => Location::File(in_file(b"_headers")),
+        };
+        let Some(rules) = &self.site.options.rules else { return Vec::new() };
+        let own = rules.own_rules.hosts().map(|(host, _)| (host, location.clone()));
+        let of_files = rules.file_rules.hosts().map(|(host, line)| (host, file_location(line)));
+        let foreign = own.chain(of_files).filter(|(host, _)| !is_own(host));
+        foreign.map(|(host, location)| warning(host, location)).collect()
     }
 
     /// A warning for each circle of redirects, by several rules or by rules and files, at the first rule that leads

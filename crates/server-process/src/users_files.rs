@@ -10,20 +10,40 @@ use std::sync::Arc;
 /// Bytes of the largest file.
 const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The rule with its users. If they cannot be read, nobody can log in.
-pub(crate) fn load(rule: &sanderling_config::AuthRule, errors: &mut Vec<Diagnostic>) -> AuthRule {
-    let content = read(&rule.users_file).unwrap_or_else(|error| {
-        let message = format!("cannot read the users `{}`: {}", rule.users_file.display(), error_text(&error));
-        let remedy = "create the file and allow the user of the server to read it; until then nobody can log in";
+/// The rule with its users. If they cannot be read, no user can log in.
+pub(crate) fn load(
+    rule: &sanderling_config::AuthRule,
+    errors: &mut Vec<Diagnostic>,
+    warnings: &mut Vec<Diagnostic>,
+) -> AuthRule {
+    let shown = rule.users_file.display();
+    let content = read(&rule.users_file);
+    if let Err(error) = &content {
+        let message = format!("cannot read the users `{shown}`: {}", error_text(error));
+        let remedy = format!("{}; until then no user can log in", remedy(error));
         errors.push(Diagnostic::error(rule.location.clone(), Problem::new(message, remedy)));
-        Vec::new()
-    });
-    let (users, problems) = Users::parse(&rule.users_file, without_byte_order_mark(&content));
+    }
+    let text = content.as_deref().map_or(&[][..], without_byte_order_mark);
+    let (users, problems) = Users::parse(&rule.users_file, text);
+    if content.is_ok() && users.count() == 0 && problems.is_empty() {
+        let message = format!("the file of users `{shown}` has no user, so no user can log in");
+        let remedy = format!("add one, for example with htpasswd -B {shown} NAME");
+        warnings.push(Diagnostic::warning(rule.location.clone(), Problem::new(message, remedy)));
+    }
     for (line, message, remedy) in problems {
         let location = Location::Position { file: rule.users_file.clone(), line, column: 1 };
         errors.push(Diagnostic::error(location, Problem::new(format!("{message}; the line is skipped"), remedy)));
     }
     AuthRule { realm: rule.realm.clone(), users: Arc::new(users) }
+}
+
+/// What to do about the error of reading a file of users.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "create the file, or correct its path",
+        io::ErrorKind::PermissionDenied => "allow the user of the server to read it",
+        _ => "name a file of users, as htpasswd -B writes them",
+    }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {

@@ -236,6 +236,13 @@ impl Pattern {
         self.names.iter().position(|own| **own == *name)
     }
 
+    /// The name that the pattern has with another case: its own placeholder, or `splat`.
+    pub(crate) fn name_in_other_case(&self, name: &str) -> Option<&str> {
+        let splat = self.has_splat().then_some("splat");
+        let names = self.names.iter().map(|own| &**own);
+        splat.into_iter().chain(names).find(|own| own.eq_ignore_ascii_case(name))
+    }
+
     pub(crate) fn has_splat(&self) -> bool {
         self.splat.is_some()
     }

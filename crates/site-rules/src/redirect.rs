@@ -269,6 +269,13 @@ impl Destination {
             let message = format!("the client could choose the host of `{text}`");
             return Err(RuleError::new(message, "write the host itself, and placeholders only after it"));
         }
+        if !has_valid_authority(host) {
+            let message = format!("the destination `{text}` has no host, or a port that is not a number");
+            return Err(RuleError::new(
+                message,
+                "write https:// with a host, and the number of its port if it has one",
+            ));
+        }
         let (path, fragment) = rest.split_at(rest.find('#').unwrap_or(rest.len()));
         let has_query = path.contains('?');
         let (url, host_bytes) = Template::parse_url(path, pattern)?.with_start(host);
@@ -350,6 +357,20 @@ fn beyond_ascii(text: &str, host: &str) -> RuleError {
         None => "write its ASCII form, which starts with xn--".to_owned(),
     };
     RuleError::new(message, remedy)
+}
+
+/// Whether a host, and a number if there is a port, follow the scheme of HTTP in `start`, or the slashes without one.
+fn has_valid_authority(start: &str) -> bool {
+    let Some(authority) = ["http://", "https://", "//"].iter().find_map(|scheme| start.strip_prefix(scheme)) else {
+        return true;
+    };
+    let host_and_port = authority.rsplit_once('@').map_or(authority, |(_, rest)| rest);
+    // An IPv6 address is in brackets (RFC 3986 §3.2.2).
+    let from = host_and_port.find(']').unwrap_or(0);
+    let end = host_and_port[from..].find(':').map_or(host_and_port.len(), |at| from + at);
+    let (host, port) = host_and_port.split_at(end);
+    let is_number = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    !host.is_empty() && (port.is_empty() || is_number(&port[1..]))
 }
 
 /// Whether a segment of the path at the start of `url` is `.` or `..`, as it is or for a server that decodes `%2F` too.
@@ -438,6 +459,28 @@ mod tests {
             let error = rule("/a", to, 301).expect_err("not ASCII");
             assert_eq!(error.remedy, expected);
             assert_eq!(error.message, format!("the host of `{to}` has characters beyond ASCII"));
+        }
+    }
+
+    #[test]
+    fn destination_without_a_host_or_with_a_wrong_port_is_refused() {
+        for (to, is_valid) in [
+            ("http://:x/", false),
+            ("http://:80/", false),
+            ("https://example.com:https/", false),
+            ("https://example.com:/", false),
+            ("https://example.com:65536/", false),
+            ("//@:80/", false),
+            ("https://[2001:db8::1]:x/", false),
+            ("https://[2001:db8::1]:8443/", true),
+            ("https://[2001:db8::1]/", true),
+            ("https://user:password@example.com:8443/a", true),
+            ("//example.com", true),
+            ("app://:x/", true),
+        ] {
+            let error = rule("/a", to, 301).err().map_or(String::new(), |error| error.message);
+            assert_eq!(error.is_empty(), is_valid, "{to}: {error}");
+            assert!(is_valid || error == format!("the destination `{to}` has no host, or a port that is not a number"));
         }
     }
 
@@ -551,6 +594,7 @@ mod tests {
             ("/a", "/b\\c", 301, "byte"),
             ("/a", "/:splat", 301, "no `*`"),
             ("/a/:b", "/:c", 301, "no `:c`"),
+            ("/a/*", "/:Splat", 301, "no `:Splat`"),
             ("/a", "/b", 300, "not supported"),
             ("/a", "/b", 500, "not supported"),
             ("/a", "https://example.org/b", 200, "another host"),
@@ -571,6 +615,10 @@ mod tests {
             let error = rule(from, to, status).expect_err(from);
             assert!(error.message.contains(part) && !error.remedy.is_empty(), "{from} {to}: {error:?}");
         }
+        let remedy = |to: &str| rule("/:lang/*", to, 301).expect_err(to).remedy;
+        assert_eq!(remedy("/:Splat"), "write :splat, or write %3ASplat for the text itself");
+        assert_eq!(remedy("/:LANG"), "write :lang, or write %3ALANG for the text itself");
+        assert_eq!(remedy("/:x"), "add it to the pattern, or write %3Ax for the text itself");
         let without = |status| RedirectText { from: "/a", query: &[], to: None, status: Some(status), force: None };
         assert!(Redirect::new(&without(301)).is_err() && Redirect::new(&without(200)).is_err());
         assert!(Redirect::new(&without(410)).expect("an error page").is_forced());

@@ -104,6 +104,13 @@ impl RuleSet {
         self.redirects.iter().filter_map(|rule| rule.action().fixed_file())
     }
 
+    /// The rules that are for one host alone: the host, and the line of a redirect in a file of rules.
+    pub fn hosts(&self) -> impl Iterator<Item = (&str, Option<u32>)> {
+        let redirects = self.redirects.iter().map(|rule| (&rule.pattern, rule.line()));
+        let fields = self.fields.iter().map(|rule| (&rule.pattern, None));
+        redirects.chain(fields).filter_map(|(pattern, line)| Some((pattern.host()?, line)))
+    }
+
     /// For each redirect without conditions on the query, a request that its pattern matches.
     pub fn redirect_examples(&self) -> impl Iterator<Item = RedirectExample<'_>> {
         let redirects = self.redirects.iter().filter(|rule| matches!(rule.action(), Action::Redirect(..)));

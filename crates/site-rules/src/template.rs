@@ -30,8 +30,15 @@ impl Template {
             while let Some((before, name, after)) = placeholder(text) {
                 template.put_url_text(before);
                 template.parts.push(Part::find(name, place, pattern).ok_or_else(|| {
-                    let message = format!("the pattern has no `{}` for `:{name}`", star_or(name));
-                    RuleError::new(message, format!("add it to the pattern, or write %3A{name} for the text itself"))
+                    let message = match name {
+                        "splat" => "the pattern has no `*` for `:splat`".to_owned(),
+                        name => format!("the pattern has no `:{name}`"),
+                    };
+                    let itself = format!("write %3A{name} for the text itself");
+                    match pattern.name_in_other_case(name) {
+                        Some(meant) => RuleError::new(message, format!("write :{meant}, or {itself}")),
+                        None => RuleError::new(message, format!("add it to the pattern, or {itself}")),
+                    }
                 })?);
                 text = after;
             }
@@ -104,9 +111,4 @@ impl Part {
             }
         }
     }
-}
-
-/// What a pattern has for the placeholder `name`.
-fn star_or(name: &str) -> String {
-    if name == "splat" { "*".to_owned() } else { format!(":{name}") }
 }

@@ -23,6 +23,7 @@ pub use copy::copy;
 pub use unfinished_file::UnfinishedFile;
 
 use sanderling_os::directory::Directory;
+use sanderling_os::user::name_of;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
@@ -137,8 +138,8 @@ pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError>
         return Err(problem(format!("the state folder {} is not a folder", path.display()), "set `state` to a folder"));
     }
     if let Some((user, _)) = owner.filter(|(user, _)| *user != metadata.uid()) {
-        let message = format!("the state folder {} belongs to user {}", path.display(), metadata.uid());
-        return Err(problem(message, format!("give it to the user that serves: chown -R {user} {}", path.display())));
+        let message = format!("the state folder {} belongs to user {}", path.display(), name_of(metadata.uid()));
+        return Err(problem(message, remedy_of_owner(path, user)));
     }
     Ok(())
 }
@@ -173,7 +174,7 @@ pub fn check(path: &Path, user: u32) -> Result<Option<StateError>, StateError> {
 }
 
 fn remedy_of_owner(root: &Path, user: u32) -> String {
-    let root = root.display();
+    let (root, user) = (root.display(), name_of(user));
     format!("give all of it to the user that serves: chown -R {user} {root}; chmod -R u+rwX {root}")
 }
 
@@ -186,7 +187,7 @@ fn what_is_wrong(path: &Path, user: u32) -> Option<String> {
         Err(error) => return Some(format!("cannot be reached: {error}")),
     };
     if metadata.uid() != user {
-        return Some(format!("belongs to user {}", metadata.uid()));
+        return Some(format!("belongs to user {}", name_of(metadata.uid())));
     }
     let is_closed = metadata.is_dir() && metadata.mode() & 0o700 != 0o700;
     is_closed.then(|| "lacks the permissions rwx of its owner".to_owned())

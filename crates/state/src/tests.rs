@@ -199,7 +199,7 @@ fn errors_have_a_remedy() {
     prepare(&path.join("file"), None).expect_err("a file");
     let other = fs::metadata(&path).expect("ours").uid() + 1;
     let error = prepare(&path, Some((other, other))).expect_err("another user").to_string();
-    assert!(error.contains(&format!("chown -R {other} /")), "{error}");
+    assert!(error.contains(&format!("chown -R {} /", name_of(other))), "{error}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Signs what has changed, and stores it in the log of the signed version.
 
 use super::handle::WaitingUpdates;
-use super::{NOT_STORED, Restored, Signed, SigningTask, parameters};
+use super::{CANNOT_SIGN, NOT_STORED, Restored, Signed, SigningTask, parameters};
 use crate::blocking::{DISK, ZONES};
 use crate::clock::unix_s;
 use crate::keeper_client::KeeperSigner;
@@ -173,7 +173,7 @@ impl SigningTask {
                 self.read_if_needed(None).await;
                 self.is_outdated = true;
                 if let Err(problem) = self.sign_if_needed().await {
-                    self.fail("it is not signed", problem.clone(), None);
+                    self.fail(CANNOT_SIGN, problem.clone(), None);
                     return Err(NotStored::Refused(problem));
                 }
                 Ok(StoreResult::Stored)

@@ -4,9 +4,12 @@
 use super::names::NameId;
 use super::{Authority, RrsetRange, StagedRecord, ZoneBuilder};
 use crate::name::Name;
+use crate::rdata;
 use crate::rtype::Rtype;
 use crate::zonefile::{Diagnostic, Position};
 use alloc::format;
+use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
 impl ZoneBuilder {
@@ -23,6 +26,7 @@ impl ZoneBuilder {
                 self.check_targets(name, rrset, diagnostics);
             }
         }
+        self.check_glue(diagnostics);
     }
 
     /// RFC 1035 §5.2: one SOA, at the apex. RFC 1034 §4.2.1: NS at the apex.
@@ -81,10 +85,7 @@ impl ZoneBuilder {
             return;
         }
         let (cause, remedy) = match authority {
-            Authority::Delegated(point) => (
-                format!("the delegation of {}", self.names.name(point)),
-                "move it into the delegated zone, or remove the NS records",
-            ),
+            Authority::Delegated(point) => self.hidden_by_delegation(point),
             Authority::BelowDname(owner) => (
                 format!("the DNAME record of {}", self.names.name(owner)),
                 "remove it: the DNAME record redirects all names below its owner",
@@ -97,10 +98,39 @@ impl ZoneBuilder {
             let is_glue = matches!(authority, Authority::Delegated(_))
                 && matches!(rrset.rtype, Rtype::A | Rtype::AAAA | Rtype::RRSIG | Rtype::NSEC);
             if !is_delegation && !is_glue {
-                let problem = format!("the {} record of {} is hidden by {cause}", rrset.rtype, self.names.name(name));
-                diagnostics.push(Diagnostic::warning(self.records_of(rrset)[0].position, problem, remedy));
+                diagnostics.push(self.hidden(name, rrset, &cause, remedy));
             }
         }
+    }
+
+    /// Reports addresses at and below delegation points to which no record refers: they are no glue, and no reply
+    /// contains them. Needs the whole zone.
+    fn check_glue(&self, diagnostics: &mut Vec<Diagnostic>) {
+        let mut is_target = vec![false; self.names.count()];
+        for record in &self.records {
+            let target = rdata::target(record.rtype, self.rdata(record));
+            if let Some(id) = target.and_then(|target| self.names.find(target)) {
+                is_target[id.index()] = true;
+            }
+        }
+        for name in self.names.ids().filter(|name| !is_target[name.index()]) {
+            let Authority::Delegated(point) = self.authority(name) else { continue };
+            for rrset in self.rrsets_of(name).iter().filter(|rrset| matches!(rrset.rtype, Rtype::A | Rtype::AAAA)) {
+                let (cause, remedy) = self.hidden_by_delegation(point);
+                diagnostics.push(self.hidden(name, rrset, &cause, remedy));
+            }
+        }
+    }
+
+    /// What hides names at and below a delegation point, and the remedy.
+    fn hidden_by_delegation(&self, point: NameId) -> (String, &'static str) {
+        let cause = format!("the delegation of {}", self.names.name(point));
+        (cause, "move it into the delegated zone, or remove the NS records")
+    }
+
+    fn hidden(&self, name: NameId, rrset: &RrsetRange, cause: &str, remedy: &str) -> Diagnostic {
+        let problem = format!("the {} record of {} is hidden by {cause}", rrset.rtype, self.names.name(name));
+        Diagnostic::warning(self.records_of(rrset)[0].position, problem, remedy)
     }
 
     pub(super) fn check_rrset(&self, name: NameId, rrset: &RrsetRange, diagnostics: &mut Vec<Diagnostic>) {

@@ -287,7 +287,10 @@ fn unusable_state_folder_is_reported_and_the_site_is_served() {
         assert!(refused.errors.contains("the agent does not run: the state folder "), "{refused}");
     }
     let checked = run(&["check", "--config", &setup.directory.argument("sanderling.toml")]);
-    assert!(checked.code() == Some(1) && checked.errors.contains("state` is not a directory"), "{checked}");
+    assert!(
+        checked.code() == Some(1) && checked.errors.contains("state` is not a folder; set `state` to a folder"),
+        "{checked}"
+    );
     let url = format!("http://127.0.0.1:{}/", setup.http_port);
     assert_eq!(curl(&["-sS", "-H", "Host: example.com", &url]).text(), "hi\n");
     fs::remove_file(setup.directory.path().join("state")).unwrap();

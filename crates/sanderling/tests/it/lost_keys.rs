@@ -108,7 +108,7 @@ fn no_new_key_takes_the_place_of_one_that_the_parent_zone_has_a_ds_record_of() {
     let status = fixture.directory.control("status").text();
     assert!(status.contains("WITHOUT SIGNATURES, although it is to be signed"), "{status}");
     let tag = ds.split_whitespace().nth(3).expect("a key tag");
-    assert!(server.errors().contains(&format!("it is not signed: the parent zone has DS records (key tags {tag})")));
+    assert!(server.errors().contains(&format!("it cannot be signed: the parent zone has DS records (key tags {tag})")));
     drop(server);
 
     // It is restored.
@@ -200,13 +200,15 @@ fn restored_state_folder_of_another_user_is_an_error_of_the_start() {
         let ended = run_to_end(fixture.directory.serve_command(), DEADLINE);
         assert_eq!(ended.code(), Some(78), "{ended}");
         assert!(
-            ended.errors.contains(" belongs to user 0; give all of it to the user that serves: chown -R "),
+            ended
+                .errors
+                .contains(" belongs to user root; give all of it to the user that serves: chown -R sanderling "),
             "{ended}"
         );
         let mut check = sanderling();
         check.args(["check", "--config", &fixture.directory.argument("sanderling.toml")]);
         let ended = run_to_end(check, DEADLINE);
-        assert!(ended.code() == Some(1) && ended.errors.contains(" belongs to user 0; "), "{ended}");
+        assert!(ended.code() == Some(1) && ended.errors.contains(" belongs to user root; "), "{ended}");
         let user = run_program("id", "coreutils", &["-u", "sanderling"]).text();
         assert!(run_program("chown", "coreutils", &["-R", user.trim(), &state]).status.success());
     }
@@ -215,5 +217,5 @@ fn restored_state_folder_of_another_user_is_an_error_of_the_start() {
     std::fs::create_dir(&wrong).expect("created");
     let server = fixture.start();
     assert_eq!(fixture.wait_until_signed(), keys);
-    server.wait_for_error(&format!("{wrong} belongs to user 0"));
+    server.wait_for_error(&format!("{wrong} belongs to user root"));
 }

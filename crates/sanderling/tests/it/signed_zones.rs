@@ -158,7 +158,7 @@ fn zone_is_signed_by_one_line_and_follows_its_file() {
             && status.contains("  problem  ")
     });
     let status = directory.control("status").text();
-    let problem = status.lines().find(|line| line.starts_with("  zone example.com: it is not signed: "));
+    let problem = status.lines().find(|line| line.starts_with("  zone example.com: it cannot be signed: "));
     assert!(problem.is_some_and(|line| line.contains("/example.com.zone:12:")), "{status}");
     assert!(!status.contains("signatures of zone records: 0"), "{status}");
     let mut list = sanderling();
@@ -318,7 +318,7 @@ fn zone_with_a_key_of_another_is_served_unsigned_and_check_and_status_say_so() {
     };
     wait_until("it is not signed", || list().contains("  unsigned  "));
     let status = || directory.control("status").text();
-    wait_until("the status says why", || status().contains("  zone example.com: it is not signed: "));
+    wait_until("the status says why", || status().contains("  zone example.com: it cannot be signed: "));
     // Without that key, it is.
     directory.replace("example.com.zone", zone(8, 2).as_bytes());
     let reload = directory.control("reload");

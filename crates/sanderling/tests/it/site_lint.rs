@@ -198,6 +198,27 @@ fn rules_and_a_fallback_that_lead_to_missing_files_are_reported() {
 }
 
 #[test]
+fn rules_for_hosts_that_the_site_does_not_have_are_reported() {
+    let section = "aliases = [\"*.example.net\"]\nredirects = { \"https://other.example/*\" = \"/\", \
+        \"https://EXAMPLE.com/a\" = \"/\", \"https://a.example.net/a\" = \"/\", \"http://192.0.2.1/a\" = \"/\" }\n";
+    let files: &[(&str, &[u8])] = &[
+        ("public/index.html", b""),
+        ("public/_redirects", b"/x /\nhttps://example.net/* https://example.com/:splat\n"),
+        ("public/_headers", b"https://third.example/*\n  X-A: b\n"),
+    ];
+    let errors = check(&directory(section, files), &[]).errors;
+    for expected in [
+        "sanderling.toml:4:8: warning: a rule is for the host `other.example`, which the site does not have; \
+         write one of its hosts, such as `example.com`, or add it to `aliases`",
+        "public/_redirects:2:1: warning: a rule is for the host `example.net`, ",
+        "public/_headers: warning: a rule is for the host `third.example`, ",
+    ] {
+        assert!(errors.contains(expected), "{expected}: {errors}");
+    }
+    assert_eq!(errors.matches("which the site does not have").count(), 3, "{errors}");
+}
+
+#[test]
 fn circle_of_redirects_is_reported_with_its_locations() {
     let section = "clean_urls = true\n[domain.\"example.com\".redirects]\n\"/a\" = \"/b\"\n\"/b\" = \"https://example.com/c#d\"\n\
         \"/c\" = \"/a\"\n\"/into\" = \"/a\"\n\"/x/*\" = \"/y/:splat\"\n\"/grow/*\" = \"/more/x/:splat\"\n\"/more/*\" = \"/grow/:splat\"\n\

@@ -168,7 +168,8 @@ impl ControlLoop<'_> {
             (false, true) => ZoneContent::SameRecords,
             (false, false) => ZoneContent::Changed,
         };
-        let text = outcome_text(&state, before.as_deref(), content);
+        let problem_of_agent = self.service_state().zone_problem(&state).map(str::to_owned);
+        let text = outcome_text(&state, before.as_deref(), content, problem_of_agent.as_deref());
         if !is_unchanged {
             if let Ok(apex) = DomainName::parse(&state.name) {
                 // It may be one by changes, which make answers cost more.
@@ -301,8 +302,13 @@ enum ZoneContent {
     Changed,
 }
 
-/// What has become of a zone.
-fn outcome_text(state: &ZoneState, before: Option<&ZoneState>, content: ZoneContent) -> String {
+/// What has become of a zone; `transfer_problem` is why it is not transferred.
+fn outcome_text(
+    state: &ZoneState,
+    before: Option<&ZoneState>,
+    content: ZoneContent,
+    transfer_problem: Option<&str>,
+) -> String {
     let ZoneState { name, serial, record_count, problem, .. } = state;
     let old = before.and_then(|before| Some((before.serial?, before.record_count)));
     match (serial, problem, old) {
@@ -311,7 +317,11 @@ fn outcome_text(state: &ZoneState, before: Option<&ZoneState>, content: ZoneCont
              SERVFAIL until it is transferred"
         ),
         (None, None, None) => {
-            format!("zone {name}: not transferred yet, or expired; answered with SERVFAIL until it is transferred")
+            let cause =
+                transfer_problem.map_or(String::new(), |problem| format!("; the last attempt failed: {problem}"));
+            format!(
+                "zone {name}: not transferred yet, or expired; answered with SERVFAIL until it is transferred{cause}"
+            )
         }
         (None, ..) => format!("zone {name}: unavailable, answered with SERVFAIL until it is corrected and reloaded"),
         (Some(serial), Some(_), _) => format!("zone {name}: not reloaded, keeping serial {serial}"),

@@ -12,7 +12,7 @@ use crate::program::{self, RUNNING};
 use crate::started_with::StartedWith;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::log::{log_error, log_warning};
-use sanderling_config::{AgentConfig, Authority, Config, lookup_user};
+use sanderling_config::{AgentConfig, Authority, Config, STATE_REMEDY, lookup_user};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::{
     Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, OutgoingFds, ProcessSupervision,
@@ -320,8 +320,10 @@ impl Supervisor {
         }
         self.agent.start_at = None;
         if let Err(error) = self.start_agent(&needed) {
+            // Without a folder it helps only to name one.
+            let again = if self.state_path(&needed).is_some() { "; trying again" } else { "" };
             if let Some(problem) = self.agent.note_problem(error_text(&error)) {
-                log_warning(&format!("cannot start the agent: {problem}; trying again"));
+                log_warning(&format!("cannot start the agent: {problem}{again}"));
             }
             self.agent.refuse_waiting();
             self.agent.start_at = Some(Instant::now() + self.agent.backoff.delay_after(Duration::ZERO));
@@ -330,9 +332,8 @@ impl Supervisor {
 
     fn start_agent(&mut self, config: &Config) -> io::Result<()> {
         let no_folder = || {
-            io::Error::other(
-                "there is no state folder; set `state` in the configuration file, for example to \"state\"",
-            )
+            let effects = config.without_state();
+            io::Error::other(format!("there is no state folder: {effects}; {STATE_REMEDY}"))
         };
         let state = self.state_path(config).ok_or_else(no_folder)?;
         prepare_state(&state, config)?;

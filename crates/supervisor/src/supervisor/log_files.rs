@@ -141,7 +141,8 @@ impl LogFile {
             LogTarget::Dnstap(path) => connect_to_path(path),
             LogTarget::File(path) => {
                 // Without blocking: the path may be a FIFO that nobody reads.
-                let opened = LogDirectory::of(path).and_then(|(directory, name)| directory.open_for_append(name, MODE));
+                let (directory, name) = LogDirectory::of(path)?;
+                let opened = directory.open_for_append(name, MODE);
                 let file = opened.map_err(|error| with_context("open", path.display(), &error))?;
                 let metadata = file.metadata()?;
                 if metadata.is_file() {

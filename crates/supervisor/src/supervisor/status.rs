@@ -272,7 +272,7 @@ fn agent_text(agent: &AgentStatus) -> String {
             out += &format!("  zone {}: {problem}\n", zone.name);
         }
         if let Some(problem) = zone.signing.as_ref().and_then(|signing| signing.problem.as_ref()) {
-            out += &format!("  zone {}: it is not signed: {problem}\n", zone.name);
+            out += &format!("  zone {}: it cannot be signed: {problem}\n", zone.name);
         }
         for AliasReport { target, problem, .. } in &zone.aliases {
             if let Some(problem) = problem {

@@ -175,9 +175,10 @@ fn checks_of_passwords_are_limited_as_the_configuration_says() {
 #[test]
 fn wrong_users_are_reported_and_protect_all_the_same() {
     let users = b"# comment\nann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\nbob:$apr1$x$y\ncat\n:$2y$04$x\ndan:$2y$31$abc\n";
-    let section =
-        "auth = { \"/private/*\" = { users_file = \"users.htpasswd\" }, \"/none/*\" = { users_file = \"none\" } }\n";
-    let site = Site::new(section, &[("users.htpasswd", users), ("public/private/file", b"secret\n")]);
+    let section = "auth = { \"/private/*\" = { users_file = \"users.htpasswd\" }, \"/none/*\" = { users_file = \"none\" }, \
+         \"/empty/*\" = { users_file = \"empty\" }, \"/folder/*\" = { users_file = \"public\" } }\n";
+    let site =
+        Site::new(section, &[("users.htpasswd", users), ("empty", b"# none\n"), ("public/private/file", b"secret\n")]);
     site.check("/private/file", &["-u", "ann:password"], 401, &[]);
     site.check("/none/file", &["-u", "ann:password"], 401, &[]);
     let ended = run(&["check", "--config", &site.directory.argument("sanderling.toml")]);
@@ -188,6 +189,9 @@ fn wrong_users_are_reported_and_protect_all_the_same() {
         "users.htpasswd:5:1: the name is empty",
         "users.htpasswd:6:1: ",
         "sanderling.toml:7:87: cannot read the users",
+        "No such file or directory; create the file, or correct its path; until then no user can log in",
+        "it is not a regular file; name a file of users, as htpasswd -B writes them; until then no user can log in",
+        "empty` has no user, so no user can log in; add one, for example with htpasswd -B ",
     ] {
         assert!(ended.errors.contains(expected), "{expected} in {}", ended.errors);
     }
