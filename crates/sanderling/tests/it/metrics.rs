@@ -244,7 +244,7 @@ fn zone_that_was_never_transferred_is_unavailable_in_every_view() {
         assert_eq!(found.get(name), Some(&expected), "{name}: {found:#?}");
     }
     let top = directory.control_with("top", &["--once"]).text();
-    assert!(top.contains("\nproblems     1 zones unavailable\n"), "{top}");
+    assert!(top.contains("\nproblems     1 zone unavailable\n"), "{top}");
     let status = directory.control("status");
     assert_eq!(status.code(), Some(1), "{status}");
     assert!(status.text().contains("  problems      1 zone unavailable\n"), "{status}");

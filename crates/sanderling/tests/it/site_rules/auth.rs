@@ -176,9 +176,16 @@ fn checks_of_passwords_are_limited_as_the_configuration_says() {
 fn wrong_users_are_reported_and_protect_all_the_same() {
     let users = b"# comment\nann:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\nbob:$apr1$x$y\ncat\n:$2y$04$x\ndan:$2y$31$abc\n";
     let section = "auth = { \"/private/*\" = { users_file = \"users.htpasswd\" }, \"/none/*\" = { users_file = \"none\" }, \
-         \"/empty/*\" = { users_file = \"empty\" }, \"/folder/*\" = { users_file = \"public\" } }\n";
-    let site =
-        Site::new(section, &[("users.htpasswd", users), ("empty", b"# none\n"), ("public/private/file", b"secret\n")]);
+         \"/empty/*\" = { users_file = \"empty\" }, \"/folder/*\" = { users_file = \"folder\" } }\n";
+    let site = Site::new(
+        section,
+        &[
+            ("users.htpasswd", users),
+            ("empty", b"# none\n"),
+            ("folder/file", b""),
+            ("public/private/file", b"secret\n"),
+        ],
+    );
     site.check("/private/file", &["-u", "ann:password"], 401, &[]);
     site.check("/none/file", &["-u", "ann:password"], 401, &[]);
     let ended = run(&["check", "--config", &site.directory.argument("sanderling.toml")]);
@@ -198,6 +205,8 @@ fn wrong_users_are_reported_and_protect_all_the_same() {
     // A reload takes other users.
     site.directory.replace("users.htpasswd", USERS);
     site.directory.write("none", USERS);
+    std::fs::remove_dir_all(site.directory.path().join("folder")).expect("created above");
+    site.directory.write("folder", USERS);
     assert!(site.directory.control("reload").status.success());
     site.check("/private/file", &["-u", "ann:secret"], 200, &[]);
     let directory =
