@@ -57,6 +57,17 @@ pub enum Severity {
     Note,
 }
 
+impl Severity {
+    /// The number of the priority of its messages (RFC 5424 §6.2.1).
+    fn priority(self) -> u8 {
+        match self {
+            Severity::Error | Severity::Incomplete => 3,
+            Severity::Warning => 4,
+            Severity::Note => 6,
+        }
+    }
+}
+
 /// Where a problem is. Locations in one file are ordered by line, then by column.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
@@ -230,6 +241,8 @@ pub enum Colour {
 pub enum Format {
     /// One line each, for scripts, logs and editors.
     Line,
+    /// The same for journald, with the priority before each line (sd-daemon(3)).
+    Journal,
     /// With the source line, for a terminal.
     Snippet(Colour),
 }
@@ -255,6 +268,7 @@ pub fn write_report(diagnostics: &[Diagnostic], format: Format, out: &mut dyn Wr
     for diagnostic in diagnostics.iter().take(SHOWN_MAX) {
         match format {
             Format::Line => writeln!(out, "{diagnostic}")?,
+            Format::Journal => writeln!(out, "<{}>{diagnostic}", diagnostic.severity.priority())?,
             Format::Snippet(colour) => {
                 let source_line = source_line(&diagnostic.location);
                 writeln!(out, "{}\n", diagnostic.to_snippet(source_line.as_deref(), colour))?;
@@ -263,8 +277,10 @@ pub fn write_report(diagnostics: &[Diagnostic], format: Format, out: &mut dyn Wr
     }
     let is_incomplete = diagnostics.iter().any(|one| one.severity == Severity::Incomplete);
     let at_least = if is_incomplete { "at least " } else { "" };
+    let worst = diagnostics.iter().map(|one| one.severity.priority()).min();
+    let priority = worst.filter(|_| format == Format::Journal).map_or(String::new(), |worst| format!("<{worst}>"));
     if diagnostics.len() > SHOWN_MAX {
-        writeln!(out, "and {at_least}{} more", diagnostics.len() - SHOWN_MAX)?;
+        writeln!(out, "{priority}and {at_least}{} more", diagnostics.len() - SHOWN_MAX)?;
     }
     let counts = [
         ("error", diagnostics.iter().filter(|one| one.is_error()).count()),
@@ -273,7 +289,14 @@ pub fn write_report(diagnostics: &[Diagnostic], format: Format, out: &mut dyn Wr
     ];
     let counts: Vec<String> =
         counts.iter().filter(|(_, count)| *count > 0).map(|&(noun, count)| counted(count, noun)).collect();
-    if counts.is_empty() { Ok(()) } else { writeln!(out, "{at_least}{}", counts.join(", ")) }
+    if counts.is_empty() { Ok(()) } else { writeln!(out, "{priority}{at_least}{}", counts.join(", ")) }
+}
+
+/// The lines for a client whose command they are about; the log has the rest.
+pub fn for_client(diagnostics: &[Diagnostic]) -> impl Iterator<Item = String> {
+    let more = diagnostics.len().saturating_sub(SHOWN_MAX);
+    let rest = (more > 0).then(|| format!("and {more} more in the log\n"));
+    diagnostics.iter().take(SHOWN_MAX).map(|diagnostic| format!("{diagnostic}\n")).chain(rest)
 }
 
 /// `1 error`, `2 errors`.
@@ -460,6 +483,21 @@ mod tests {
         let note = Diagnostic::note(Location::File("a".into()), Problem::new("b", "c"));
         assert_eq!(end(std::slice::from_ref(&note)).unwrap(), "1 note");
         assert_eq!(end(&[warning, note]).unwrap(), "1 warning, 1 note");
+    }
+
+    #[test]
+    fn each_line_of_a_report_has_its_priority_for_journald() {
+        let warning = Diagnostic::warning(Location::File("a".into()), Problem::new("b", "c"));
+        let note = Diagnostic::note(Location::File("a".into()), Problem::new("b", ""));
+        for (diagnostics, expected) in [
+            (vec![error_at(1, 1), note], "<3>a.toml:1:1: it is wrong; correct it\n<6>a: note: b\n<3>1 error, 1 note\n"),
+            (vec![warning], "<4>a: warning: b; c\n<4>1 warning\n"),
+            (vec![], ""),
+        ] {
+            assert_eq!(report(&diagnostics, Format::Journal), expected);
+        }
+        let long = report(&vec![error_at(1, 1); SHOWN_MAX + 5], Format::Journal);
+        assert!(long.ends_with("<3>and 5 more\n<3>105 errors\n"), "{long}");
     }
 
     #[test]

@@ -103,7 +103,8 @@ pub fn print(text: &str) {
 /// Writes diagnostics to standard error.
 pub fn report(diagnostics: &[Diagnostic]) {
     let mut text = Vec::new();
-    let _ = write_report(diagnostics, Format::for_output(&io::stderr()), &mut text);
+    let format = if is_to_journal() { Format::Journal } else { Format::for_output(&io::stderr()) };
+    let _ = write_report(diagnostics, format, &mut text);
     write(Output::Stderr, text);
 }
 
@@ -123,9 +124,13 @@ pub fn log_error(message: &str) {
 }
 
 fn write_message(level: Level, message: &str) {
+    write(Output::Stderr, lines_of(level, message, is_to_journal()).into_bytes());
+}
+
+/// Whether journald reads standard error.
+fn is_to_journal() -> bool {
     static TO_JOURNAL: OnceLock<bool> = OnceLock::new();
-    let to_journal = *TO_JOURNAL.get_or_init(|| is_journal(&io::stderr()));
-    write(Output::Stderr, lines_of(level, message, to_journal).into_bytes());
+    *TO_JOURNAL.get_or_init(|| is_journal(&io::stderr()))
 }
 
 /// `text` with an escape sequence in the place of each control character that could have an effect on a terminal, or
@@ -166,6 +171,8 @@ fn is_journal(output: &impl AsFd) -> bool {
 /// From now on everything waits in a queue until [`start_writer`] is called, or a thread panics.
 pub fn hold() {
     let writer = WRITER.get_or_init(Writer::default);
+    // Before the sandbox.
+    is_to_journal();
     panic::set_hook(Box::new(|panic| {
         let thread = thread::current();
         log_error(&format!("thread {} panicked: {panic}", thread.name().unwrap_or("without a name")));
@@ -324,8 +331,8 @@ impl Writer {
             let dropped_count = std::mem::take(&mut queue.dropped_count);
             if dropped_count > 0 {
                 queue.state = State::Writing;
-                let text = format!("sanderling: {dropped_count} messages were dropped, because they were not read\n");
-                return (Output::Stderr, text.into_bytes());
+                let message = format!("{dropped_count} messages were dropped, because they were not read");
+                return (Output::Stderr, lines_of(Level::Warning, &message, is_to_journal()).into_bytes());
             }
             self.changed.notify_all();
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -391,7 +398,7 @@ mod tests {
         assert_eq!(counts(writer.lock()), (4, 2));
         (0..4).for_each(|_| assert_eq!(writer.next().1, line));
         let (_, report) = writer.next();
-        assert_eq!(report, b"sanderling: 2 messages were dropped, because they were not read\n");
+        assert_eq!(report, b"sanderling: warning: 2 messages were dropped, because they were not read\n");
         assert_eq!(writer.lock().bytes, 0);
     }
 }

@@ -47,7 +47,8 @@ impl std::fmt::Display for ExitStatus {
 
 /// The variables of our environment that a child inherits: those that it reads. Others may have secrets, or change what
 /// its libraries do.
-const INHERITED_VARIABLES: [&str; 5] = [FORCE_VARIABLE, "NO_COLOR", "RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "TERM"];
+const INHERITED_VARIABLES: [&str; 6] =
+    [FORCE_VARIABLE, "JOURNAL_STREAM", "NO_COLOR", "RUST_BACKTRACE", "RUST_LIB_BACKTRACE", "TERM"];
 
 /// Starts `program` with `name`, which `ps` shows, and `arguments` after it. The child inherits the standard streams, a
 /// few variables, and `descriptors` from 3 on under their names (`LISTEN_FDS`, `LISTEN_FDNAMES`); all others are closed
