@@ -508,6 +508,14 @@ mod tests {
     }
 
     #[test]
+    fn lines_for_a_client_are_bounded() {
+        let lines = |count| for_client(&vec![error_at(1, 1); count]).collect::<Vec<_>>();
+        assert_eq!(lines(0), [""; 0]);
+        assert_eq!(lines(SHOWN_MAX).len(), SHOWN_MAX);
+        assert_eq!(lines(SHOWN_MAX + 5).last().map(String::as_str), Some("and 5 more in the log\n"));
+    }
+
+    #[test]
     fn report_about_input_that_was_not_read_to_its_end_says_at_least() {
         let mut diagnostics = vec![error_at(1, 1); SHOWN_MAX];
         diagnostics.push(Diagnostic::incomplete(Location::File("a".into()), Problem::new("b", "c")));

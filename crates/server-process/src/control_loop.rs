@@ -26,7 +26,7 @@ use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
 use crate::status::{ProcessStatus, StatusParts};
 use crate::transfers::notify_policy;
 use crate::zone_updates::update_policy;
-use sanderling_config::diagnostic::{Diagnostic, error_text};
+use sanderling_config::diagnostic::{Diagnostic, error_text, for_client};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::repeated_messages::VersionLog;
 use sanderling_config::{Config, ConfigSource, LogKind};
@@ -56,8 +56,6 @@ use updates::UpdateQueue;
 const UNSENT_EVENTS_MAX: usize = 4_096;
 /// Time between two looks whether clients are still connected, when the process drains.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
-/// Diagnostics that are sent to the client that has requested a reload; standard error has its own limit.
-const DIAGNOSTICS_SENT_MAX: usize = 100;
 
 /// What a server process has loaded and inherited.
 pub(crate) struct ProcessState {
@@ -537,13 +535,7 @@ impl<'s> ControlLoop<'s> {
 
     /// Sends diagnostics for the client that has requested a reload.
     fn send_diagnostics(&mut self, diagnostics: &[Diagnostic]) {
-        for diagnostic in diagnostics.iter().take(DIAGNOSTICS_SENT_MAX) {
-            self.send(Event::Stderr(Text::new(&format!("{diagnostic}\n"))));
-        }
-        if diagnostics.len() > DIAGNOSTICS_SENT_MAX {
-            let more = diagnostics.len() - DIAGNOSTICS_SENT_MAX;
-            self.send(Event::Stderr(Text::new(&format!("and {more} more in the log\n"))));
-        }
+        for_client(diagnostics).for_each(|line| self.send(Event::Stderr(Text::new(&line))));
     }
 
     fn send_heartbeat(&mut self) {

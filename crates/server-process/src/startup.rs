@@ -16,7 +16,7 @@ use crate::request_logs;
 use crate::sandbox::Sandbox;
 use crate::socket_sets::{https_port, socket_sets};
 use crate::transfers::transfer_policy;
-use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
+use sanderling_config::diagnostic::{Diagnostic, Problem, error_text, for_client};
 use sanderling_config::log::{self, log_error, log_warning, report};
 use sanderling_config::{
     ConfigSource, DomainName, Exit, JOURNALS, LogKind, SIGNED_ZONES, TRANSFERRED_ZONES, UPDATES, lookup_user,
@@ -221,20 +221,17 @@ impl Inherited {
         if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
             return Err(self.fail(io::Error::other("there are no random numbers for TLS")));
         }
-        for error in &errors {
-            self.send(Event::Stderr(Text::new(&format!("{error}\n"))));
-        }
         errors.append(&mut warnings);
-        report(&errors);
+        self.report(&errors);
         load_status.problems_text().lines().for_each(log_error);
         for line in certificates.problems_text().lines() {
             log_error(line);
             self.send(Event::Stderr(Text::new(&format!("{line}\n"))));
         }
         let sandbox = Sandbox::enter(&config, loader.zone_directories(), user).map_err(|error| self.fail(error))?;
-        report(&access::missing_pages(&config, &snapshot));
+        self.report(&access::missing_pages(&config, &snapshot));
         let exposed_secrets = exposed_secrets::warnings(&config, loader.state_folder());
-        report(&exposed_secrets);
+        self.report(&exposed_secrets);
         if sandbox.restricts_directories() {
             loader.restrict_directories();
         }
@@ -277,11 +274,19 @@ impl Inherited {
         Ok(Prepared { state, snapshot, answered, inboxes, https_port, socket_sets, signals })
     }
 
+    /// Reports what the process serves with, in the log and to the client that has requested the reload.
+    fn report(&mut self, diagnostics: &[Diagnostic]) {
+        report(diagnostics);
+        self.send_diagnostics(diagnostics);
+    }
+
+    fn send_diagnostics(&mut self, diagnostics: &[Diagnostic]) {
+        for_client(diagnostics).for_each(|line| self.send(Event::Stderr(Text::new(&line))));
+    }
+
     /// Reports errors of the configuration to the supervisor, for the client that has requested the reload.
     fn refuse(&mut self, diagnostics: Vec<Diagnostic>) -> StartupError {
-        for diagnostic in &diagnostics {
-            self.send(Event::Stderr(Text::new(&format!("{diagnostic}\n"))));
-        }
+        self.send_diagnostics(&diagnostics);
         self.send(Event::ReloadRefused);
         StartupError::BadConfiguration(diagnostics)
     }

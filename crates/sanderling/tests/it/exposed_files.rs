@@ -1,7 +1,7 @@
 //! Files of the configuration that a site would serve are reported by `check`, at the start and by a reload.
 
 use sanderling_testkit::http::response_to;
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run, run_program};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run, run_program, sanderling};
 
 const ZONE: &[u8] = b"@ 60 SOA ns.example.com. a.example.com. 1 60 60 60 60\n@ NS ns.example.com.\nns A 192.0.2.1\n";
 const REMEDY: &str = "move it, or serve a folder that has only what clients may see";
@@ -40,6 +40,13 @@ fn write_private_files(directory: &TestDirectory, folder: &str) {
         })
         .collect();
     assert!(run_program("openssl", "openssl", &arguments).status.success());
+}
+
+/// Serves with relative paths, as an operator starts it in the folder.
+fn start_in(directory: &TestDirectory, counts: ListenerCounts) -> TestServer {
+    let mut command = sanderling();
+    command.current_dir(directory.path()).args(["serve", "--config", "sanderling.toml", "--control", "control"]);
+    TestServer::start_command(command, counts)
 }
 
 /// A configuration with private files in `folder`, which is below its own directory or empty, and this document root.
@@ -126,6 +133,30 @@ fn start_and_reload_warn_of_a_file_that_is_served() {
     server.wait_for_error("sanderling.toml:6:10: warning: the access log ");
 }
 
+#[test]
+fn reload_tells_its_client_of_a_file_that_is_served() {
+    let directory = TestDirectory::with(&[("index.html", b""), ("example.com.zone", ZONE), ("other/index.html", b"")]);
+    directory.write("tsig.secret", b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n");
+    let text = "workers = 1\n[http]\nlisten = [\"127.0.0.1:0\"]\n[dns]\nlisten = [\"127.0.0.1:0\"]\n[tsig.\"k\"]\n\
+                secret_file = \"tsig.secret\"\n[domain.\"example.com\"]\nzone = \"example.com.zone\"\nsite = \"other\"\n";
+    let with_site = format!("{text}[domain.\"example.net\"]\nsite = \".\"\n");
+    for (changed, is_replaced) in [(with_site.clone(), false), (with_site.replace("workers = 1", "workers = 2"), true)]
+    {
+        directory.replace("sanderling.toml", text.as_bytes());
+        let server = start_in(&directory, ListenerCounts { http: 1, dns: 1 });
+        assert!(!server.errors().contains("is served at"));
+        directory.replace("sanderling.toml", changed.as_bytes());
+        let reload = directory.control("reload");
+        assert!(reload.status.success(), "{reload}");
+        assert_eq!(reload.text().contains("has replaced the old one"), is_replaced, "{reload}");
+        for file in ["sanderling.toml", "tsig.secret", "example.com.zone"] {
+            let warning = format!("is served at /{file}; {REMEDY}");
+            assert!(reload.errors.contains(&warning), "{reload}");
+            server.wait_for_error(&warning);
+        }
+    }
+}
+
 /// A configuration with this site and state folder.
 fn with_state(site: &str, state: &str) -> String {
     format!("state = \"{state}\"\n[http]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"example.com\"]\nsite = \"{site}\"\n")
@@ -170,7 +201,7 @@ fn site_around_the_state_folder_is_not_served_also_after_a_reload() {
     let other = "[domain.\"example.net\"]\nsite = \"other\"\n";
     let configure = |text: &str| directory.replace("sanderling.toml", format!("{text}{other}").as_bytes());
     configure(&with_state("public", "state"));
-    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 1, dns: 0 });
+    let server = start_in(&directory, ListenerCounts { http: 1, dns: 0 });
     let get = |host: &str, path: &str| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         response_to(server.http(), &request).text()

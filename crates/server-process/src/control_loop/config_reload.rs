@@ -2,6 +2,7 @@
 //! them for the next process.
 
 use super::{ControlLoop, Finished, LoadResult};
+use crate::access;
 use crate::certificates::{LoadedSecrets, SecretDescriptors};
 use crate::client_policy::set_client_policies;
 use crate::exposed_secrets;
@@ -161,9 +162,10 @@ impl ControlLoop<'_> {
 
     pub(super) fn apply(&mut self, config: Arc<Config>, config_text: OwnedFd, loaded: Loaded) {
         let Loaded { mut snapshot, load_status, changes, warnings, errors, watched_sites, .. } = loaded;
+        let missing_pages = access::missing_pages(&config, &snapshot);
         let state = self.state.loader.as_ref().and_then(Loader::state_folder);
         let exposed_secrets = exposed_secrets::warnings(&config, state);
-        for diagnostics in [&errors, &warnings, &exposed_secrets] {
+        for diagnostics in [&errors, &warnings, &missing_pages, &exposed_secrets] {
             report(diagnostics);
             self.send_diagnostics(diagnostics);
         }

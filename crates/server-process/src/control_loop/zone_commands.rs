@@ -1,12 +1,12 @@
 //! Carries out the commands about single zones.
 
-use super::{ControlLoop, DIAGNOSTICS_SENT_MAX, Finished};
+use super::{ControlLoop, Finished};
 use crate::load_status::ZoneState;
 use crate::loader::{Loader, MemberChanges, OneZone, Reloaded, RemovedZone};
 use crate::mail_policies::mail_policies;
 use crate::zone_answers::{JudgedZone, ZoneAnswers, ZoneClient};
 use sanderling_config::DomainName;
-use sanderling_config::diagnostic::error_text;
+use sanderling_config::diagnostic::{error_text, for_client};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::repeated_messages::VersionChange;
 use sanderling_dns::{NameBuf, ZoneEntry, is_later};
@@ -155,7 +155,7 @@ impl ControlLoop<'_> {
         self.report_updates(&updates);
         for diagnostics in [&errors, &warnings] {
             report(diagnostics);
-            diagnostics.iter().take(DIAGNOSTICS_SENT_MAX).for_each(|one| client.send_line(&one.to_string()));
+            for_client(diagnostics).for_each(|line| client.send_line(line.trim_end()));
         }
         if let Denial::Sandbox(path) = denial {
             let path = path.display();

@@ -3,7 +3,7 @@
 use super::{ActiveConfig, Replacement, Requester, Supervisor, Task};
 use crate::program::RUNNING;
 use crate::start_states::StartReason;
-use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
+use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text, for_client};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::shared_user_problem;
 use sanderling_ipc::control_socket::ControlSocket;
@@ -22,9 +22,7 @@ impl Supervisor {
             Ok(next) => next,
             Err(diagnostics) => {
                 report(&diagnostics);
-                for diagnostic in &diagnostics {
-                    self.send_stderr(requester, &format!("{diagnostic}\n"));
-                }
+                for_client(&diagnostics).for_each(|line| self.send_stderr(requester, &line));
                 return self.refuse_reload(requester);
             }
         };
@@ -149,7 +147,7 @@ impl Supervisor {
 
     pub(super) fn on_reloaded(&mut self, generation: u64, changes: &str, problem_count: usize) {
         if let Some((requester, next, forced_zones)) = self.take_reload(generation) {
-            self.activate(next);
+            self.activate(next, requester);
             let message = format!("reloaded; no connection was closed\n{changes}");
             self.finish_reload(requester, &message, problem_count, forced_zones);
             self.notify(&[State::Ready]);
@@ -172,11 +170,13 @@ impl Supervisor {
     }
 
     /// Goes on with a configuration that a server process has.
-    pub(super) fn activate(&mut self, next: ActiveConfig) {
+    pub(super) fn activate(&mut self, next: ActiveConfig, requester: Requester) {
         self.active = next;
         self.secrets.keep_only_for(&self.active.config);
         let state = self.state_path(&self.active.config);
-        report(&state.map_or_else(Vec::new, |state| self.active.config.abandoned_signatures(&state)));
+        let warnings = state.map_or_else(Vec::new, |state| self.active.config.abandoned_signatures(&state));
+        report(&warnings);
+        for_client(&warnings).for_each(|line| self.send_stderr(requester, &line));
     }
 
     /// Reports a reload that is in effect. It has failed in part if sites or zones could not be loaded. Zones that are

@@ -189,7 +189,7 @@ impl Supervisor {
             log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
         }
         self.listeners = start.listeners;
-        self.activate(start.next);
+        self.activate(start.next, start.requester);
         log::set_queue_limit(self.active.config.limits.log_queue_bytes_max);
         self.pass_on_challenges();
         self.notify(&[State::Ready]);
