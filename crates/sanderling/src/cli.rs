@@ -329,8 +329,8 @@ enum CliCommand {
   sanderling status --control /run/sanderling/control.sock
 
 Exit status: 0 if all is served as the configuration says, 1 if the server does not answer or a site,
-zone, certificate, process or log has a problem (with --metrics only if it does not answer), 2 for a
-wrong command line.")]
+zone, certificate, TSIG key, process or log has a problem (with --metrics only if it does not answer),
+2 for a wrong command line.")]
     Status {
         /// Write JSON instead of text
         #[arg(long)]

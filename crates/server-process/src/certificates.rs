@@ -6,6 +6,7 @@
 use crate::certificate_state::{CertificateState, InService, SHOWN_NAMES_MAX, is_renewed_in_time};
 use crate::keeper_link::KeeperLink;
 use crate::transfers::TsigSecrets;
+use crate::tsig_key_state::{SecretInService, TsigKeyState};
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log_error;
 use sanderling_config::{CertificateFiles, Config, DomainName, Service};
@@ -271,9 +272,15 @@ impl Certificates {
         !self.states.is_empty() && self.states.iter().all(|state| state.in_service.is_none())
     }
 
-    /// Certificates whose current files are not used.
+    /// Certificates and TSIG keys whose current files are not used.
     pub(crate) fn problem_count(&self) -> usize {
-        self.states.iter().filter(|state| state.problem.is_some()).count()
+        let tsig_keys = self.tsig_keys().iter().filter(|key| key.secret != SecretInService::Current).count();
+        tsig_keys + self.states.iter().filter(|state| state.problem.is_some()).count()
+    }
+
+    /// The state of each TSIG key, in the order of the configuration.
+    pub(crate) fn tsig_keys(&self) -> &[TsigKeyState] {
+        self.tsig.states()
     }
 }
 

@@ -605,7 +605,7 @@ impl<'s> ControlLoop<'s> {
         }
     }
 
-    /// Sites, zones and certificates that could not be loaded.
+    /// Sites, zones, certificates and TSIG keys that could not be loaded.
     fn problem_count(&self) -> usize {
         self.state.load_status.problem_count() + self.state.certificates.problem_count()
     }
@@ -637,6 +637,7 @@ impl<'s> ControlLoop<'s> {
             sandbox: &self.state.sandbox,
             load_status: &self.state.load_status,
             certificates: &self.state.certificates.states,
+            tsig_keys: self.state.certificates.tsig_keys(),
             service_state: &service_state,
             started_at: self.started_at,
             worker_count: self.state.config.worker_count,
@@ -658,6 +659,7 @@ impl<'s> ControlLoop<'s> {
             logs: LogKind::ALL.map(|log| self.server.log_status(log)),
             load_status: &self.state.load_status,
             certificates: &self.state.certificates.states,
+            tsig_keys: self.state.certificates.tsig_keys(),
             service_state: &self.service_state(),
             supervision: self.state.supervision,
             started_at: self.started_at,

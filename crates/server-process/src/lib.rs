@@ -34,6 +34,7 @@ mod limit_log;
 mod heap_trim;
 mod service_state;
 mod certificate_state;
+mod tsig_key_state;
 mod load_status;
 mod zone_guard;
 mod zone_journals;

@@ -10,6 +10,7 @@ pub(crate) use text::{MetricsWriter, TextFormat};
 use crate::certificate_state::CertificateState;
 use crate::load_status::{LoadStatus, ZoneState};
 use crate::service_state::{Condition, ServiceState, counts};
+use crate::tsig_key_state::TsigKeyState;
 use sanderling_config::LogKind;
 use sanderling_ipc::signing::Refusal;
 use sanderling_ipc::{KeeperSupervision, Supervision};
@@ -35,6 +36,7 @@ pub(crate) struct Metrics<'m> {
     pub(crate) logs: [Option<LogStatus>; LogKind::ALL.len()],
     pub(crate) load_status: &'m LoadStatus,
     pub(crate) certificates: &'m [CertificateState],
+    pub(crate) tsig_keys: &'m [TsigKeyState],
     pub(crate) service_state: &'m ServiceState<'m>,
     pub(crate) supervision: Supervision,
     pub(crate) started_at: SystemTime,
@@ -140,6 +142,8 @@ impl Metrics<'_> {
         self.put_counters(&mut out);
         self.put_file_cache(&mut out);
         put_content(self.load_status, self.certificates, self.service_state, self.zones_max, &mut out);
+        let keys = self.tsig_keys.iter().map(|key| self.service_state.tsig_key(key));
+        put_conditions(&mut out, "sanderling_tsig_keys", keys);
         if let Some(statistics) = &self.status.statistics {
             put_connections(statistics, &mut out);
             put_http(statistics, &mut out);

@@ -3,6 +3,7 @@
 
 use crate::certificate_state::CertificateState;
 use crate::load_status::{LoadStatus, SiteService, SiteState, ZoneState};
+use crate::tsig_key_state::{SecretInService, TsigKeyState};
 use sanderling_config::{Config, LogKind};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::{ProcessSupervision, Supervision};
@@ -96,6 +97,18 @@ conditions! {
         /// All clients refuse it: it has expired, is not valid yet, has none of the names, or is not for servers.
         Invalid = "invalid",
         /// Handshakes for the names fail.
+        Unavailable = "unavailable",
+    }
+}
+
+conditions! {
+    /// How messages are signed with a TSIG key.
+    TsigKeyCondition {
+        /// With the secret of its file.
+        Served = "served",
+        /// With an earlier one: the file cannot be used.
+        Kept = "kept",
+        /// Not at all: what it signs is refused.
         Unavailable = "unavailable",
     }
 }
@@ -228,6 +241,14 @@ impl<'s> ServiceState<'s> {
         }
     }
 
+    pub(crate) fn tsig_key(&self, key: &TsigKeyState) -> TsigKeyCondition {
+        match key.secret {
+            SecretInService::Current => TsigKeyCondition::Served,
+            SecretInService::LastGood { .. } => TsigKeyCondition::Kept,
+            SecretInService::None { .. } => TsigKeyCondition::Unavailable,
+        }
+    }
+
     /// The processes that are needed, and whether each runs.
     pub(crate) fn processes(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let Supervision { agent, keeper, .. } = self.supervision;
@@ -244,6 +265,7 @@ impl<'s> ServiceState<'s> {
         &self,
         load_status: &LoadStatus,
         certificates: &[CertificateState],
+        tsig_keys: &[TsigKeyState],
         failed_logs: &[LogKind],
     ) -> Vec<String> {
         let mut out: Vec<String> =
@@ -251,6 +273,7 @@ impl<'s> ServiceState<'s> {
         put_counts(&mut out, "site", &counts(load_status.sites.iter().map(|site| self.site(site))));
         put_counts(&mut out, "zone", &counts(load_status.zones.iter().map(|zone| self.zone(zone))));
         put_counts(&mut out, "certificate", &counts(certificates.iter().map(|it| self.certificate(it))));
+        put_counts(&mut out, "TSIG key", &counts(tsig_keys.iter().map(|key| self.tsig_key(key))));
         if load_status.folder.as_ref().is_some_and(|folder| folder.problem_count > 0) {
             out.push("the zone folder has errors".to_owned());
         }

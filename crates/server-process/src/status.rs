@@ -4,6 +4,7 @@ use crate::certificate_state::CertificateState;
 use crate::load_status::{FolderState, LoadStatus, ReleaseState, SiteService, SiteState, ZoneState};
 use crate::sandbox::Sandbox;
 use crate::service_state::{Condition, ServiceState, ZoneCondition};
+use crate::tsig_key_state::TsigKeyState;
 use sanderling_config::diagnostic::Diagnostic;
 use sanderling_config::{LogKind, ZoneOrigin};
 use sanderling_http::HttpDate;
@@ -89,9 +90,10 @@ pub(crate) struct ProcessStatus<'d> {
     zones: Vec<Listed<'d, ZoneState>>,
     zone_folder: Option<&'d FolderState>,
     certificates: Vec<Listed<'d, CertificateState>>,
+    tsig_keys: Vec<Listed<'d, TsigKeyState>>,
 }
 
-/// A site, zone or certificate with its condition.
+/// A site, zone, certificate or TSIG key with its condition.
 #[derive(Serialize)]
 struct Listed<'d, T> {
     #[serde(flatten)]
@@ -117,6 +119,7 @@ pub(crate) struct StatusParts<'d> {
     pub(crate) sandbox: &'d Sandbox,
     pub(crate) load_status: &'d LoadStatus,
     pub(crate) certificates: &'d [CertificateState],
+    pub(crate) tsig_keys: &'d [TsigKeyState],
     pub(crate) service_state: &'d ServiceState<'d>,
     pub(crate) started_at: SystemTime,
     pub(crate) worker_count: usize,
@@ -153,7 +156,7 @@ struct Thread {
 
 impl<'d> ProcessStatus<'d> {
     pub(crate) fn new(parts: &StatusParts<'d>) -> ProcessStatus<'d> {
-        let StatusParts { server, sandbox, load_status, certificates, service_state, .. } = *parts;
+        let StatusParts { server, sandbox, load_status, certificates, tsig_keys, service_state, .. } = *parts;
         let status = server.status();
         let logs = LogKind::ALL.map(|kind| (kind, server.log_status(kind).map(LogState::from)));
         let failed_logs = logs.iter().filter(|(_, state)| state.as_ref().is_some_and(|state| state.error.is_some()));
@@ -176,7 +179,7 @@ impl<'d> ProcessStatus<'d> {
             pid: std::process::id(),
             started_at_unix_s: parts.started_at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             state: state_text(&status),
-            problems: service_state.problems(load_status, certificates, &failed_logs),
+            problems: service_state.problems(load_status, certificates, tsig_keys, &failed_logs),
             reloads_in_place: parts.reload_count,
             exposed_secrets: parts.exposed_secrets.iter().map(ToString::to_string).collect(),
             user: sandbox.user.clone(),
@@ -211,6 +214,10 @@ impl<'d> ProcessStatus<'d> {
             certificates: certificates
                 .iter()
                 .map(|it| Listed::new(it, service_state.certificate(it), certificate_text(it, service_state)))
+                .collect(),
+            tsig_keys: tsig_keys
+                .iter()
+                .map(|key| Listed::new(key, service_state.tsig_key(key), tsig_key_text(key)))
                 .collect(),
         }
     }
@@ -299,7 +306,8 @@ impl<'d> ProcessStatus<'d> {
         }
         let of = |is_good| {
             let sites = texts(&self.sites, is_good);
-            sites.chain(texts(&self.certificates, is_good)).chain(texts(&self.zones, is_good))
+            let (certificates, keys) = (texts(&self.certificates, is_good), texts(&self.tsig_keys, is_good));
+            sites.chain(certificates).chain(keys).chain(texts(&self.zones, is_good))
         };
         let mut lines = of(false).chain(of(true));
         let mut out = String::new();
@@ -325,6 +333,10 @@ fn certificate_text(certificate: &CertificateState, service_state: &ServiceState
     let problem = problem.map_or(String::new(), |problem| format!("; ERROR: {problem}"));
     let warnings: String = certificate.warnings.iter().map(|warning| format!("; {warning}")).collect();
     format!("  certificate   {}: {version}{problem}{warnings}\n", certificate.domain_text())
+}
+
+fn tsig_key_text(key: &TsigKeyState) -> String {
+    format!("  TSIG key      {}: {}\n", key.name, key.text())
 }
 
 fn site_text(site: &SiteState) -> String {

@@ -1,5 +1,6 @@
 //! The keys that sign zone transfers, and the rules which client may transfer which zone, or say that it has changed.
 
+use crate::tsig_key_state::{SecretInService, TsigKeyState};
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{
     Catalog, Config, DomainName, Primary, SecondaryZone, TsigAlgorithm as Algorithm, TsigKeyFile, ZoneTransfers,
@@ -17,6 +18,7 @@ use std::sync::Arc;
 pub(crate) struct TsigSecrets {
     /// The last good version of each key.
     last_good: Vec<(DomainName, TsigKey)>,
+    states: Vec<TsigKeyState>,
 }
 
 impl TsigSecrets {
@@ -36,24 +38,36 @@ impl TsigSecrets {
             return Err(io::Error::other("the TSIG secrets are those of another configuration"));
         }
         let mut loaded = Vec::with_capacity(secrets.len());
+        self.states.clear();
         for (file, secret) in config.tsig_keys.iter().zip(secrets) {
             let last_good = self.last_good.iter().find(|(name, _)| *name == file.name).map(|(_, key)| key.clone());
-            let key = match secret {
-                Ok(secret) => Some(key_of(file, &secret)),
-                Err(error) => {
-                    let state = match last_good {
-                        Some(_) => "its last good secret stays in service",
-                        None => "queries that it signs are refused",
+            let (key, secret) = match secret {
+                Ok(secret) => (Some(key_of(file, &secret)), SecretInService::Current),
+                Err(problem) => {
+                    let (effect, secret) = match last_good {
+                        Some(_) => (
+                            "its last good secret stays in service",
+                            SecretInService::LastGood { problem: problem.clone() },
+                        ),
+                        None => {
+                            ("queries that it signs are refused", SecretInService::None { problem: problem.clone() })
+                        }
                     };
                     let place = Location::Argument(format!("key {}", file.name));
-                    diagnostics.push(Diagnostic::error(place, Problem::new(format!("{error}; {state}"), "")));
-                    last_good
+                    diagnostics.push(Diagnostic::error(place, Problem::new(format!("{problem}; {effect}"), "")));
+                    (last_good, secret)
                 }
             };
+            self.states.push(TsigKeyState { name: file.name.to_string(), secret });
             loaded.extend(key.map(|key| (file.name.clone(), key)));
         }
         self.last_good = loaded;
         Ok(self.last_good.iter().map(|(_, key)| key.clone()).collect())
+    }
+
+    /// The state of each key, in the order of the configuration.
+    pub(crate) fn states(&self) -> &[TsigKeyState] {
+        &self.states
     }
 }
 
@@ -111,13 +125,21 @@ mod tests {
         let secret = || -> TsigSecret { Ok(b"secret".to_vec().into()) };
         let broken = || -> TsigSecret { Err("no such file".to_owned()) };
         let mut secrets = TsigSecrets::default();
-        for (passed_on, key_count, error_count) in
-            [([secret(), broken()], 1, 1), ([broken(), secret()], 2, 1), ([broken(), broken()], 2, 2)]
-        {
+        let problem = "no such file".to_owned();
+        let current = || SecretInService::Current;
+        let last_good = || SecretInService::LastGood { problem: problem.clone() };
+        let none = SecretInService::None { problem: problem.clone() };
+        for (passed_on, key_count, error_count, states) in [
+            ([secret(), broken()], 1, 1, [current(), none]),
+            ([broken(), secret()], 2, 1, [last_good(), current()]),
+            ([broken(), broken()], 2, 2, [last_good(), last_good()]),
+        ] {
             let file = tsig_secrets_to_memfd(&passed_on).unwrap();
             let mut diagnostics = Vec::new();
             let keys = secrets.load(&config, Some(file), &mut diagnostics).expect("loaded");
             assert_eq!((keys.len(), diagnostics.len()), (key_count, error_count));
+            let found: Vec<_> = secrets.states().iter().map(|key| key.secret.clone()).collect();
+            assert_eq!(found, states);
         }
         assert!(secrets.load(&config, None, &mut Vec::new()).is_err(), "those of another configuration");
         assert_eq!(secrets.load(&Config::default(), None, &mut Vec::new()).expect("no keys").len(), 0);

@@ -3,6 +3,14 @@
 use crate::samples::{Sample, Samples};
 use std::time::Duration;
 
+/// What has states: the families of their numbers, and the nouns of one.
+const CONTENT: [(&str, &str); 4] = [
+    ("sanderling_sites", "site"),
+    ("sanderling_zones", "zone"),
+    ("sanderling_certificates", "certificate"),
+    ("sanderling_tsig_keys", "TSIG key"),
+];
+
 /// The order of sites and zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
@@ -175,7 +183,7 @@ impl View {
             failed_handshakes: rates.of("sanderling_tls_handshakes_failed_total", &[]),
             dropped_log_lines: now.sum("sanderling_log_lines_total", &[("result", "dropped")]),
             limits: limits(&rates),
-            problems: ["site", "zone", "certificate"].iter().flat_map(|noun| problems(now, noun)).collect(),
+            problems: CONTENT.iter().flat_map(|(family, noun)| problems(now, family, noun)).collect(),
             stopped_processes: stopped_processes(now),
             certificates: certificates(now, unix_s),
             ..View::default()
@@ -236,8 +244,8 @@ impl View {
 }
 
 /// The number in each state but the good one, the worst first.
-fn problems(now: &Samples, noun: &str) -> Vec<([String; 2], f64)> {
-    let states = now.all(&format!("sanderling_{noun}s")).iter().rev();
+fn problems(now: &Samples, family: &str, noun: &str) -> Vec<([String; 2], f64)> {
+    let states = now.all(family).iter().rev();
     let bad = states.filter(|sample| sample.label("state") != "served");
     bad.map(|sample| (state_names(noun, sample.label("state")), sample.value)).collect()
 }
@@ -344,6 +352,14 @@ pub(crate) mod tests {
         assert_eq!(view(&text(10), &text(4), Sort::Rate).requests, 4.0);
         let first = View::new(None, &Samples::parse(&text(10), Instant::now()), Sort::Rate);
         assert_eq!(first.requests, 0.0);
+    }
+
+    #[test]
+    fn each_kind_of_content_has_its_problems() {
+        for (family, noun) in CONTENT {
+            let text = format!("{family}{{state=\"served\"}} 3\n{family}{{state=\"kept\"}} 2\n");
+            assert_eq!(view("", &text, Sort::Rate).problems, [(state_names(noun, "kept"), 2.0)]);
+        }
     }
 
     #[test]

@@ -228,6 +228,31 @@ fn changed_secret_is_used_without_a_reload_and_a_broken_one_keeps_the_last() {
     assert!(soa.text().contains(" 7 2 2 3600 60") && !soa.errors.contains("verify"), "{soa}");
 }
 
+#[test]
+fn broken_secret_is_a_problem_of_the_reload_and_the_status() {
+    let (directory, server) = served("");
+    assert_eq!(directory.control("status").code(), Some(0));
+    let check = |problem: &str, line: &str, state: &str| {
+        let status = directory.control("status");
+        assert!(status.code() == Some(1) && status.text().contains(problem), "{status}");
+        assert!(status.text().contains(&format!("TSIG key      transfer: {line}; ERROR: ")), "{status}");
+        let metrics = directory.control_with("status", &["--metrics"]).text();
+        assert!(metrics.contains(&format!("sanderling_tsig_keys{{state=\"{state}\"}} 1\n")), "{metrics}");
+    };
+    directory.replace("transfer.key", b"not base64");
+    let reload = directory.control("reload");
+    assert!(reload.code() == Some(1) && reload.errors.contains("its last good secret stays in service"), "{reload}");
+    assert!(reload.errors.contains("1 of the sites, zones, certificates and TSIG keys could not be"), "{reload}");
+    check("1 TSIG key kept", "its last good secret is in service", "kept");
+    drop(server);
+    std::fs::remove_file(directory.path().join("transfer.key")).unwrap();
+    let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 });
+    check("1 TSIG key unavailable", "UNAVAILABLE, what it signs is refused", "unavailable");
+    directory.write("transfer.key", format!("{SECRET}\n").as_bytes());
+    wait_until("the secret is in use", || directory.control("status").code() == Some(0));
+    drop(server);
+}
+
 /// The secondary transfers the zone, and its next version.
 #[track_caller]
 fn check_secondary(program: Program) {

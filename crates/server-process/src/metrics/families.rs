@@ -82,7 +82,7 @@ families! {
     Counter sanderling_keeper_signatures []: "Signatures of handshakes by the keeper of private keys.";
     Counter sanderling_keeper_zone_signatures []: "Signatures of records of zones by the keeper of private keys.";
     Counter sanderling_keeper_refused [reason]: "What the keeper of private keys refused to sign: server processes never ask for it.";
-    Counter sanderling_reloads [result]: "Reloads of the configuration: in effect, in effect but for some sites, zones or certificates, and failed.";
+    Counter sanderling_reloads [result]: "Reloads of the configuration: in effect, in effect but for some sites, zones, certificates or TSIG keys, and failed.";
     Counter sanderling_panics []: "Connections and queries ended by a bug in the server.";
     Counter sanderling_system_calls [call]: "System calls of the threads that serve clients.";
     Counter sanderling_limit_reached [limit, effect]: "What was closed, refused, delayed or dropped because of a limit of the configuration.";
@@ -136,6 +136,7 @@ families! {
     Gauge sanderling_sites [state]: "Sites by state; any state but `served` is a problem.";
     Gauge sanderling_zones [state]: "Zones by state; any state but `served` is a problem.";
     Gauge sanderling_certificates [state]: "Certificates by state; any state but `served` is a problem.";
+    Gauge sanderling_tsig_keys [state]: "TSIG keys by state; any state but `served` is a problem.";
     Gauge sanderling_zone_serial [zone]: "The serial of the zone in service.";
     Gauge sanderling_zone_records [zone]: "Records of the zone in service.";
     Gauge sanderling_zone_loaded_timestamp_seconds ("seconds") [zone]: "When the zone in service was loaded, in seconds since 1970.";

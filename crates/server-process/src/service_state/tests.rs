@@ -94,7 +94,7 @@ fn check_zone(zone: ZoneState, is_signed: bool, report: &AgentReport, expected: 
     let line = format!("sanderling_zone_problem{{zone=\"example.com\"}} {}\n", u8::from(!is_good));
     assert!(metrics.contains(&line), "{line}{metrics}");
     // The exit status of `status`.
-    let problems = state.problems(&load_status, &[], &[]);
+    let problems = state.problems(&load_status, &[], &[], &[]);
     let expected_problems = if is_good { vec![] } else { vec![format!("1 zone {}", expected.name())] };
     assert_eq!(problems, expected_problems);
     let (of_status, of_zone_status) = (zone_text(&zone, &state), state_text(&judged, true));
@@ -184,7 +184,7 @@ fn check_certificate(certificate: CertificateState, report: &AgentReport, expect
         assert!(metrics.contains(&line), "{line}{metrics}");
     }
     let expected_problems = if is_good { vec![] } else { vec![format!("1 certificate {}", expected.name())] };
-    assert_eq!(state.problems(&LoadStatus::default(), &certificates, &[]), expected_problems);
+    assert_eq!(state.problems(&LoadStatus::default(), &certificates, &[], &[]), expected_problems);
 }
 
 #[test]
@@ -251,7 +251,26 @@ fn each_failure_of_a_site_is_in_every_view() {
         let load_status = LoadStatus { sites: vec![site], ..LoadStatus::default() };
         let metrics = metrics(&load_status, &[], &state);
         assert!(metrics.contains(&format!("sanderling_sites{{state=\"{}\"}} 1\n", expected.name())), "{metrics}");
-        assert_eq!(state.problems(&load_status, &[], &[]).is_empty(), expected.is_good());
+        assert_eq!(state.problems(&load_status, &[], &[], &[]).is_empty(), expected.is_good());
+    }
+}
+
+#[test]
+fn each_failure_of_a_tsig_key_is_a_problem() {
+    use TsigKeyCondition::{Kept, Served, Unavailable};
+    let problem = || "transfer.key: No such file or directory".to_owned();
+    for (secret, expected) in [
+        (SecretInService::Current, Served),
+        (SecretInService::LastGood { problem: problem() }, Kept),
+        (SecretInService::None { problem: problem() }, Unavailable),
+    ] {
+        let (problems, supervision) = (AgentProblems::default(), supervision(true, true));
+        let state = state(&problems, &supervision, &[]);
+        let key = TsigKeyState { name: "transfer".to_owned(), secret };
+        assert_eq!(state.tsig_key(&key), expected);
+        assert_eq!(key.text().contains(&problem()), !expected.is_good());
+        let problems = if expected.is_good() { vec![] } else { vec![format!("1 TSIG key {}", expected.name())] };
+        assert_eq!(state.problems(&LoadStatus::default(), &[], &[key], &[]), problems);
     }
 }
 
@@ -260,7 +279,7 @@ fn processes_that_are_needed_and_do_not_run_are_problems() {
     let problems = AgentProblems::default();
     let check = |supervision: Supervision, has_supervisor, expected: &[&str]| {
         let state = ServiceState { has_supervisor, ..state(&problems, &supervision, &[]) };
-        let stopped: Vec<String> = state.problems(&LoadStatus::default(), &[], &[LogKind::Access]);
+        let stopped: Vec<String> = state.problems(&LoadStatus::default(), &[], &[], &[LogKind::Access]);
         let expected: Vec<String> = expected.iter().map(|process| format!("the {process} does not run")).collect();
         assert_eq!(stopped, [&expected[..], &["the access log is not written".to_owned()]].concat());
     };
@@ -300,5 +319,6 @@ fn alerts_fire_in_every_condition_that_is_not_good() {
     check::<SiteCondition>("sanderling_sites", fires);
     check::<ZoneCondition>("sanderling_zones", fires);
     check::<CertificateCondition>("sanderling_certificates", fires);
+    check::<TsigKeyCondition>("sanderling_tsig_keys", fires);
     assert!(expressions.contains(&"sanderling_process_running == 0"), "{expressions:?}");
 }

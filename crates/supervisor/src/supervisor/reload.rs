@@ -194,7 +194,7 @@ impl Supervisor {
         let mut problems = Vec::new();
         if problem_count > 0 {
             problems.push(format!(
-                "{problem_count} of the sites, zones and certificates could not be loaded; everything else was reloaded"
+                "{problem_count} of the sites, zones, certificates and TSIG keys could not be loaded; everything else was reloaded"
             ));
             log_error(&problems[0]);
         }

@@ -1,0 +1,34 @@
+//! The state of a TSIG key, for `status` and metrics.
+
+use serde::Serialize;
+
+/// The state of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct TsigKeyState {
+    pub(crate) name: String,
+    #[serde(flatten)]
+    pub(crate) secret: SecretInService,
+}
+
+/// The secret of a key that messages are signed with, and why it is not that of its file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub(crate) enum SecretInService {
+    /// That of its file.
+    Current,
+    /// The last good one.
+    LastGood { problem: String },
+    /// None: what the key signs is refused.
+    None { problem: String },
+}
+
+impl TsigKeyState {
+    /// The line of `status` without the name of the key.
+    pub(crate) fn text(&self) -> String {
+        match &self.secret {
+            SecretInService::Current => "in service".to_owned(),
+            SecretInService::LastGood { problem } => format!("its last good secret is in service; ERROR: {problem}"),
+            SecretInService::None { problem } => format!("UNAVAILABLE, what it signs is refused; ERROR: {problem}"),
+        }
+    }
+}
