@@ -6,7 +6,7 @@ use crate::catalogs::{Secondaries, read_catalog};
 use crate::clock::unix_s;
 use crate::link::Link;
 use crate::served_zones::{ServedMap, ServedState};
-use sanderling_config::log::{log, log_error};
+use sanderling_config::log::{log, log_error, log_warning};
 use sanderling_config::repeated_messages::LimitedLog;
 use sanderling_config::{Catalog, CatalogRole, Config, DomainName, stored_zone_file};
 use sanderling_dns::catalog::{CatalogMember, catalog_text};
@@ -14,11 +14,13 @@ use sanderling_dns::{NameBuf, is_later, raised_serial};
 use sanderling_ipc::agent::ServedZone;
 use sanderling_state::StateFolder;
 use sanderling_zone_files::wire_name;
+use std::cell::RefCell;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// Changes within this time become one version.
 const SETTLE_TIME: Duration = Duration::from_millis(200);
@@ -34,11 +36,23 @@ pub(crate) struct ProducedCatalogs {
     served: Rc<ServedMap>,
     changes: watch::Receiver<()>,
     stored: BTreeMap<DomainName, StoredCatalog>,
+    problems: CatalogProblems,
     failures: LimitedLog,
 }
 
+/// Why catalogs are not up to date, by their names.
+pub(crate) type CatalogProblems = Rc<RefCell<BTreeMap<DomainName, String>>>;
+
 /// Zones by their names in the DNS, with their groups.
 type ListedZones = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
+
+/// What a catalog is to have.
+#[derive(Debug)]
+struct WantedCatalog {
+    zones: ListedZones,
+    /// Those of them that this server does not have any more.
+    held_back: Vec<Vec<u8>>,
+}
 
 /// The version in the state folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,10 +79,17 @@ impl ProducedCatalogs {
         };
         let stored = config.catalogs.iter().filter(is_produced).map(read).collect();
         let changes = served.watch();
-        ProducedCatalogs { config, state, link, secondary, served, changes, stored, failures: LimitedLog::default() }
+        let (problems, failures) = (CatalogProblems::default(), LimitedLog::default());
+        ProducedCatalogs { config, state, link, secondary, served, changes, stored, problems, failures }
     }
 
-    pub(crate) async fn run(mut self) {
+    /// Why catalogs are not up to date, from now on.
+    pub(crate) fn problems(&self) -> CatalogProblems {
+        Rc::clone(&self.problems)
+    }
+
+    /// Keeps the catalogs up to date; wakes `report_changed` when the problems may have changed.
+    pub(crate) async fn run(mut self, report_changed: Rc<Notify>) {
         let catalogs: Vec<Catalog> =
             self.config.catalogs.iter().filter(|catalog| self.stored.contains_key(&catalog.apex)).cloned().collect();
         while !catalogs.is_empty() {
@@ -76,6 +97,7 @@ impl ProducedCatalogs {
             for catalog in &catalogs {
                 is_done &= self.update(catalog).await;
             }
+            report_changed.notify_one();
             tokio::select! {
                 changed = self.changes.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(RETRY_INTERVAL), if !is_done => {}
@@ -89,18 +111,23 @@ impl ProducedCatalogs {
     /// nothing is left to do.
     async fn update(&mut self, catalog: &Catalog) -> bool {
         let stored = self.stored.get(&catalog.apex).cloned().unwrap_or_default();
-        let (zones, served_serial) = {
+        let (zones, served_serial, held_back) = {
             let served = self.served.state();
             if !served.is_known {
                 return true;
             }
             let served_serial = served.zones.get(&catalog.apex).and_then(|zone| zone.serial);
             let secondary = self.secondary.borrow();
-            (zones_of(&self.config, secondary.keys(), catalog, &served, &stored), served_serial)
+            let wanted = zones_of(&self.config, secondary.keys(), catalog, &served, &stored);
+            let held_back = held_back_text(&wanted.held_back, &served);
+            (wanted.zones, served_serial, held_back)
         };
         if stored.serial.is_none() || zones != stored.zones {
-            return self.store(catalog, &stored, zones).await;
+            let failure = self.store(catalog, &stored, zones).await.err();
+            self.note_problem(&catalog.apex, failure.or(held_back));
+            return false;
         }
+        self.note_problem(&catalog.apex, held_back);
         if served_serial == stored.serial {
             return true;
         }
@@ -115,7 +142,22 @@ impl ProducedCatalogs {
         false
     }
 
-    async fn store(&mut self, catalog: &Catalog, stored: &StoredCatalog, zones: ListedZones) -> bool {
+    /// The catalog is not up to date because of `problem`, which is logged if it is another one than before.
+    fn note_problem(&self, apex: &DomainName, problem: Option<String>) {
+        let mut problems = self.problems.borrow_mut();
+        match problem {
+            Some(problem) if problems.get(apex) == Some(&problem) => {}
+            Some(problem) => {
+                log_warning(&format!("catalog {apex}: {problem}"));
+                problems.insert(apex.clone(), problem);
+            }
+            None => drop(problems.remove(apex)),
+        }
+    }
+
+    /// # Errors
+    /// Why it cannot be written.
+    async fn store(&mut self, catalog: &Catalog, stored: &StoredCatalog, zones: ListedZones) -> Result<(), String> {
         let serial = next_serial(stored.serial, unix_s());
         let written = zones.clone();
         let (apex, state) = (wire_name(&catalog.apex), Arc::clone(&self.state));
@@ -124,19 +166,13 @@ impl ProducedCatalogs {
             let zones = written.iter().filter_map(|(zone, groups)| Some((name_of(zone)?, &groups[..])));
             state.write(&file, catalog_text(apex.as_name(), serial, zones).as_bytes())
         };
-        match DISK.run(write).await {
-            Ok(()) => {
-                log(&format!("catalog {}: serial {serial}, {} zones", catalog.apex, zones.len()));
-                let version = StoredCatalog { serial: Some(serial), zones, handed_over_at: None };
-                self.stored.insert(catalog.apex.clone(), version);
-                // What was stored is handed over at once.
-                self.changes.mark_changed();
-            }
-            Err(error) => {
-                self.failures.error(catalog.apex.as_str(), &format!("catalog {}: {error}", catalog.apex));
-            }
-        }
-        false
+        DISK.run(write).await.map_err(|error| error.to_string())?;
+        log(&format!("catalog {}: serial {serial}, {} zones", catalog.apex, zones.len()));
+        let version = StoredCatalog { serial: Some(serial), zones, handed_over_at: None };
+        self.stored.insert(catalog.apex.clone(), version);
+        // What was stored is handed over at once.
+        self.changes.mark_changed();
+        Ok(())
     }
 }
 
@@ -149,7 +185,7 @@ fn zones_of<'z>(
     catalog: &Catalog,
     served: &'z ServedState,
     stored: &StoredCatalog,
-) -> ListedZones {
+) -> WantedCatalog {
     let transfers = config.transfers_by_zone();
     let is_catalog = |name: &DomainName| config.catalogs.iter().any(|one| one.apex == *name);
     let listed = |name: &&DomainName| catalog.lists(transfers.of(name)) && !is_catalog(name);
@@ -163,12 +199,39 @@ fn zones_of<'z>(
     let own = config.zones.iter().map(|zone| &zone.apex).chain(secondary);
     let mut zones: ListedZones = own.chain(of_folder).filter(listed).map(with_groups).collect();
     let has_error = served.zones.values().any(|zone| is_of_folder(zone) && zone.has_error);
+    let mut held_back = Vec::new();
     if config.zone_folder.is_some() && (!served.is_complete || has_error) {
         for (zone, groups) in &stored.zones {
-            zones.entry(zone.clone()).or_insert_with(|| groups.clone());
+            if let Entry::Vacant(place) = zones.entry(zone.clone()) {
+                held_back.push(zone.clone());
+                place.insert(groups.clone());
+            }
         }
     }
-    zones
+    WantedCatalog { zones, held_back }
+}
+
+/// That a catalog lists zones which this server does not have any more; `None` if it does not.
+fn held_back_text(held_back: &[Vec<u8>], served: &ServedState) -> Option<String> {
+    let gone = listed_text(held_back.iter().filter_map(|zone| Some(name_of(zone)?.to_string())))?;
+    let broken = served.zones.iter().filter(|(_, zone)| zone.is_of_operator && zone.has_error);
+    let cause = match listed_text(broken.map(|(name, _)| name.to_string())) {
+        Some(broken) if served.is_complete => format!("the errors in the zone files are corrected ({broken})"),
+        _ => "the folder of zones can be listed".to_owned(),
+    };
+    Some(format!("it lists zones that this server does not have any more ({gone}), until {cause}"))
+}
+
+/// `a.test, b.test and 3 more`; `None` for no name.
+fn listed_text(names: impl Iterator<Item = String>) -> Option<String> {
+    const SHOWN_MAX: usize = 3;
+    let names: Vec<String> = names.map(|name| name.trim_end_matches('.').to_owned()).collect();
+    let shown = names.iter().take(SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN_MAX) {
+        _ if names.is_empty() => None,
+        0 => Some(shown),
+        more => Some(format!("{shown} and {more} more")),
+    }
 }
 
 /// A serial after `before`: the time, so that a server which has lost its state does not go back.
@@ -226,6 +289,42 @@ mod tests {
     }
 
     #[test]
+    fn zones_that_are_held_back_are_named_with_the_cause() {
+        let served = |broken: &[&str], is_complete| {
+            let zone = |apex: &&str| {
+                let zone = ServedZone {
+                    name: (*apex).to_owned(),
+                    serial: Some(1),
+                    is_of_operator: true,
+                    has_error: true,
+                    alias_targets: Vec::new(),
+                };
+                (DomainName::parse(apex).expect("a name"), zone)
+            };
+            ServedState { is_known: true, is_complete, zones: broken.iter().map(zone).collect() }
+        };
+        let wire = |name: &str| wire_name(&DomainName::parse(name).expect("a name")).as_name().as_bytes().to_vec();
+        let text = |gone: &[&str], served: ServedState| {
+            held_back_text(&gone.iter().map(|name| wire(name)).collect::<Vec<_>>(), &served)
+        };
+        assert_eq!(text(&[], served(&["one.test"], true)), None);
+        assert_eq!(
+            text(&["six.test"], served(&["one.test"], true)).as_deref(),
+            Some(
+                "it lists zones that this server does not have any more (six.test), until the errors in the zone files \
+                 are corrected (one.test)"
+            )
+        );
+        assert_eq!(
+            text(&["a.test", "b.test", "c.test", "d.test"], served(&[], false)).as_deref(),
+            Some(
+                "it lists zones that this server does not have any more (a.test, b.test, c.test and 1 more), until the \
+                 folder of zones can be listed"
+            )
+        );
+    }
+
+    #[test]
     fn server_process_decides_only_on_the_zones_of_the_folder() {
         let name = |text: &str| DomainName::parse(text).expect("a name");
         let catalog = Catalog {
@@ -253,7 +352,7 @@ mod tests {
                 (name(apex), ServedZone { name: (*apex).to_owned(), serial, is_of_operator, has_error, alias_targets })
             });
             let served = ServedState { is_known: true, is_complete: true, zones: served.collect() };
-            let found = zones_of(&config, secondary.iter(), &catalog, &served, &StoredCatalog::default());
+            let found = zones_of(&config, secondary.iter(), &catalog, &served, &StoredCatalog::default()).zones;
             let expected = expected.iter().map(|zone| wire_name(&name(zone)).as_name().as_bytes().to_vec());
             assert_eq!(found.into_keys().collect::<BTreeSet<_>>(), expected.collect());
         };

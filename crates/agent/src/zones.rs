@@ -9,7 +9,7 @@ use crate::keeper_client::KeeperClient;
 use crate::link::Link;
 use crate::name_servers::NameServers;
 use crate::notifier::Notifier;
-use crate::produced_catalogs::ProducedCatalogs;
+use crate::produced_catalogs::{CatalogProblems, ProducedCatalogs};
 use crate::resolvers::Resolvers;
 use crate::secondary_zone::{SecondaryContext, SecondaryHandle};
 use crate::served_zones::ServedMap;
@@ -59,6 +59,7 @@ pub(crate) struct Zones {
     signing: Rc<SigningContext>,
     journals: Journals,
     updates: Updates,
+    catalog_problems: CatalogProblems,
     changed: Rc<Notify>,
     /// What the server process sends and should not.
     ignored: RefCell<LimitedLog>,
@@ -123,9 +124,10 @@ impl Zones {
             tokio::task::spawn_local(catalogs.run());
         }
         let (state, link) = (Arc::clone(&context.state), Rc::clone(&context.link));
-        tokio::task::spawn_local(
-            ProducedCatalogs::load(Rc::clone(&config), state, link, Rc::clone(&secondary), Rc::clone(&served)).run(),
-        );
+        let produced =
+            ProducedCatalogs::load(Rc::clone(&config), state, link, Rc::clone(&secondary), Rc::clone(&served));
+        let catalog_problems = produced.problems();
+        tokio::task::spawn_local(produced.run(Rc::clone(&changed)));
         let of_files = config.zones.iter().map(|zone| &zone.apex);
         let configured = of_files.chain(config.catalogs.iter().map(|catalog| &catalog.apex)).cloned().collect();
         Zones {
@@ -140,6 +142,7 @@ impl Zones {
             signing,
             journals,
             updates,
+            catalog_problems,
             changed,
             ignored: RefCell::default(),
         }
@@ -322,6 +325,10 @@ impl Zones {
         for (name, problem) in self.updates.problems() {
             let report = reports.entry(name.clone()).or_default();
             (report.name, report.updates_problem) = (name, Some(problem));
+        }
+        for (name, problem) in self.catalog_problems.borrow().iter() {
+            let report = reports.entry(name.to_string()).or_default();
+            (report.name, report.catalog_problem) = (name.to_string(), Some(problem.clone()));
         }
         for (name, aliases) in aliases {
             let report = reports.entry(name.clone()).or_default();

@@ -125,7 +125,11 @@ impl Catalog {
     /// The catalog as a zone, whose file is below the state folder.
     pub fn zone(&self, state: &Path) -> Zone {
         let (apex, location) = (self.apex.clone(), self.location.clone());
-        Zone { file: state.join(stored_zone_file(&apex)), apex, location, origin: ZoneOrigin::Catalog }
+        let origin = match self.role {
+            CatalogRole::Consumer { .. } => ZoneOrigin::Catalog,
+            CatalogRole::Producer { .. } => ZoneOrigin::ProducedCatalog,
+        };
+        Zone { file: state.join(stored_zone_file(&apex)), apex, location, origin }
     }
 
     /// The catalog as a zone with primaries; `None` if this server produces it.

@@ -37,15 +37,22 @@ pub enum ZoneOrigin {
     Primaries,
     /// The agent writes the file, which is the signed version of what the operator writes.
     Signer,
-    /// The agent writes the file of a catalog, as with primaries, or with the zones of this server. Only servers that
-    /// may transfer it get answers from it.
+    /// The agent writes the file of a catalog, as with primaries. Only servers that may transfer it get answers from
+    /// it.
     Catalog,
+    /// The same with the zones of this server.
+    ProducedCatalog,
 }
 
 impl ZoneOrigin {
     /// Whether the records are none of the operator.
     pub fn is_agent(self) -> bool {
-        matches!(self, ZoneOrigin::Primaries | ZoneOrigin::Catalog)
+        matches!(self, ZoneOrigin::Primaries) || self.is_catalog()
+    }
+
+    /// Whether it is a catalog.
+    pub fn is_catalog(self) -> bool {
+        matches!(self, ZoneOrigin::Catalog | ZoneOrigin::ProducedCatalog)
     }
 }
 

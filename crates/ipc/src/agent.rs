@@ -229,6 +229,9 @@ pub struct ZoneReport {
     /// Why it takes no dynamic updates, if it is not signed.
     #[serde(default)]
     pub updates_problem: Option<String>,
+    /// Why it is not up to date, if it is a catalog of this server.
+    #[serde(default)]
+    pub catalog_problem: Option<String>,
     /// The targets of `ALIAS` in its file.
     #[serde(default)]
     pub aliases: Vec<AliasReport>,
@@ -415,16 +418,18 @@ pub fn journals_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<(String, Vec
 }
 
 impl AgentReport {
-    /// The zones that are not signed, transferred or updated as they should be, and the certificates whose last order
-    /// has failed, without what else the report has of them.
+    /// The zones that are not signed, transferred, updated or written as they should be, and the certificates whose
+    /// last order has failed, without what else the report has of them.
     pub fn problems(&self) -> AgentReport {
         let of_zone = |zone: &ZoneReport| {
             let transfer = zone.transfer.as_ref().and_then(|transfer| transfer.problem.clone());
             let signing = zone.signing.as_ref().and_then(|signing| signing.problem.clone());
-            let updates_problem = zone.updates_problem.clone();
-            (transfer.is_some() || signing.is_some() || updates_problem.is_some()).then(|| ZoneReport {
+            let (updates_problem, catalog_problem) = (zone.updates_problem.clone(), zone.catalog_problem.clone());
+            let is_good = [&transfer, &signing, &updates_problem, &catalog_problem].into_iter().all(Option::is_none);
+            (!is_good).then(|| ZoneReport {
                 name: zone.name.clone(),
                 updates_problem,
+                catalog_problem,
                 transfer: transfer.map(|it| TransferReport { problem: Some(it), ..TransferReport::default() }),
                 signing: signing.map(|it| SigningReport { problem: Some(it), ..SigningReport::default() }),
                 ..ZoneReport::default()
@@ -525,15 +530,17 @@ mod tests {
                 zone("b.test", Some("no primary"), None),
                 zone("c.test", None, Some("no key")),
                 ZoneReport { updates_problem: Some("no space".to_owned()), ..zone("d.test", None, None) },
+                ZoneReport { catalog_problem: Some("held back".to_owned()), ..zone("e.test", None, None) },
             ],
             schedule: vec![ScheduledTask { at_unix_s: 7, what: String::new(), why: String::new() }],
         };
         let problems = report.problems();
         assert_eq!(problems.certificates, [certificate("b.test", Some("refused"))]);
-        let [b, c, d] = &problems.zones[..] else { panic!("{problems:?}") };
+        let [b, c, d, e] = &problems.zones[..] else { panic!("{problems:?}") };
         assert_eq!((b.name.as_str(), b.signing.is_none(), c.name.as_str()), ("b.test", true, "c.test"));
         assert_eq!(c.signing.as_ref().and_then(|signing| signing.problem.as_deref()), Some("no key"));
         assert_eq!(d.updates_problem.as_deref(), Some("no space"));
+        assert_eq!(e.catalog_problem.as_deref(), Some("held back"));
         assert!(problems.schedule.is_empty());
     }
 

@@ -25,7 +25,7 @@ impl CatalogMembers {
         let path = state.join(CATALOG_MEMBERS);
         let version = match fs::metadata(&path) {
             Ok(metadata) => Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.version.is_none() => return,
+            Err(error) if is_missing(&error) && self.version.is_none() => return,
             Err(_) => None,
         };
         if version.is_some() && version == self.version {
@@ -49,6 +49,11 @@ impl CatalogMembers {
     pub(crate) fn zones(&self) -> impl Iterator<Item = (&DomainName, &DomainName)> {
         self.zones.iter().map(|(zone, catalog)| (zone, catalog))
     }
+}
+
+/// Whether there is no file, or no folder. What is in the place of the folder, the supervisor reports.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 #[cfg(test)]

@@ -276,7 +276,7 @@ fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_
                 text += &format!("zone {name} from its primaries\n");
                 continue;
             }
-            ZoneOrigin::Catalog => {
+            ZoneOrigin::Catalog | ZoneOrigin::ProducedCatalog => {
                 text += &format!("catalog {name}\n");
                 continue;
             }

@@ -108,7 +108,7 @@ fn origin_name<S: serde::Serializer>(origin: &ZoneOrigin, serializer: S) -> Resu
         ZoneOrigin::Operator => "operator",
         ZoneOrigin::Primaries => "primaries",
         ZoneOrigin::Signer => "signer",
-        ZoneOrigin::Catalog => "catalog",
+        ZoneOrigin::Catalog | ZoneOrigin::ProducedCatalog => "catalog",
     })
 }
 

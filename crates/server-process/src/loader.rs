@@ -772,7 +772,7 @@ impl LoadedZone {
 
     fn entry(&self, zone: &ZoneConfig) -> ZoneEntry {
         match &self.last_good {
-            Some(good) if zone.origin == ZoneOrigin::Catalog => ZoneEntry::Restricted(Arc::clone(good)),
+            Some(good) if zone.origin.is_catalog() => ZoneEntry::Restricted(Arc::clone(good)),
             Some(good) => ZoneEntry::Served(Arc::clone(good)),
             None => ZoneEntry::Unavailable { apex: Box::new(zone_files::wire_name(&zone.apex)) },
         }

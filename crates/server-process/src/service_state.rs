@@ -70,7 +70,8 @@ conditions! {
     ZoneCondition {
         /// In the newest version, signed if it is to be.
         Served = "served",
-        /// An earlier version: the newest one cannot be loaded, signed or transferred, or dynamic updates stored.
+        /// An earlier version: the newest one cannot be loaded, signed or transferred, or dynamic updates stored. Or a
+        /// catalog that lists zones which this server does not have any more.
         Kept = "kept",
         /// Signatures that should have been replaced expire soon.
         Expiring = "expiring",
@@ -122,6 +123,8 @@ pub(crate) struct AgentProblems {
     transfers: HashMap<String, String>,
     /// Why zones that are not signed take no dynamic updates.
     updates: HashMap<String, String>,
+    /// Why catalogs of this server are not up to date.
+    catalogs: HashMap<String, String>,
     /// Why certificates are not issued.
     certificates: HashMap<String, String>,
 }
@@ -135,6 +138,9 @@ impl AgentProblems {
             }
             if let Some(problem) = zone.updates_problem {
                 problems.updates.insert(zone.name.clone(), problem);
+            }
+            if let Some(problem) = zone.catalog_problem {
+                problems.catalogs.insert(zone.name.clone(), problem);
             }
             if let Some(problem) = zone.transfer.and_then(|transfer| transfer.problem) {
                 problems.transfers.insert(zone.name, problem);
@@ -221,8 +227,9 @@ impl<'s> ServiceState<'s> {
     where
         's: 'z,
     {
-        let AgentProblems { signing, transfers, updates, certificates: _ } = self.problems;
-        let of_agent = || [signing, transfers, updates].into_iter().find_map(|problems| problems.get(&zone.name));
+        let AgentProblems { signing, transfers, updates, catalogs, certificates: _ } = self.problems;
+        let of_agent =
+            || [signing, transfers, updates, catalogs].into_iter().find_map(|problems| problems.get(&zone.name));
         zone.problem.as_ref().or_else(of_agent).map(String::as_str)
     }
 

@@ -374,6 +374,7 @@ pub(crate) fn zone_text(zone: &ZoneState, service_state: &ServiceState<'_>) -> S
         ZoneOrigin::Operator if zone.problem.is_some() => "the file has errors",
         ZoneOrigin::Operator | ZoneOrigin::Signer => "the next version is not served",
         ZoneOrigin::Primaries | ZoneOrigin::Catalog => "it is not transferred",
+        ZoneOrigin::ProducedCatalog => "it is not up to date",
     };
     let problem = service_state.zone_problem(zone);
     let with_problem = problem.map_or(String::new(), |problem| format!("; {of_problem}: {problem}"));
@@ -389,10 +390,18 @@ pub(crate) fn zone_text(zone: &ZoneState, service_state: &ServiceState<'_>) -> S
             version + &signatures_text(zone, condition) + &with_problem
         }
         _ if problem.is_some() => format!("UNAVAILABLE, answered with SERVFAIL{with_problem}"),
-        _ if zone.origin == ZoneOrigin::Signer => "UNAVAILABLE, answered with SERVFAIL: not signed yet".to_owned(),
-        _ => "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned(),
+        _ => format!("UNAVAILABLE, answered with SERVFAIL: {}", not_served_reason(zone.origin)),
     };
     format!("  zone          {name}: {version}\n")
+}
+
+/// Why a zone has no version, although nobody reports a problem.
+pub(crate) fn not_served_reason(origin: ZoneOrigin) -> &'static str {
+    match origin {
+        ZoneOrigin::Signer => "not signed yet",
+        ZoneOrigin::ProducedCatalog => "not written yet",
+        ZoneOrigin::Operator | ZoneOrigin::Primaries | ZoneOrigin::Catalog => "not transferred yet, or expired",
+    }
 }
 
 /// Until when the signatures of a zone are valid, and what that means.

@@ -4,6 +4,7 @@
 use crate::load_status::ZoneState;
 use crate::loader::unknown_zone;
 use crate::service_state::{Condition, ServiceState, ZoneCondition};
+use crate::status::not_served_reason;
 use sanderling_config::{DomainName, ZoneOrigin, duration_text};
 use sanderling_dns::{LineForm, Name, RecordSource, Rtype, Zone, ZoneEntry, ZoneMap, ZoneTextWriter};
 use sanderling_http::HttpDate;
@@ -408,7 +409,8 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
             line("problem", problem.clone());
         }
     }
-    report.updates_problem.iter().for_each(|problem| line("problem", problem.clone()));
+    let problems = report.updates_problem.iter().chain(&report.catalog_problem);
+    problems.for_each(|problem| line("problem", problem.clone()));
     for NotifyReport { address, serial, outcome } in &report.secondaries {
         let outcome = match outcome {
             NotifyOutcome::InProgress => "not confirmed yet".to_owned(),
@@ -430,11 +432,8 @@ pub(crate) fn state_text(zone: &JudgedZone, is_current: bool) -> String {
             format!("UNAVAILABLE, answered with SERVFAIL, because the file was refused: {problem}")
         }
         (ZoneCondition::Unavailable, ..) if reason.is_some() => format!("UNAVAILABLE, answered with SERVFAIL{below}"),
-        (ZoneCondition::Unavailable, _, ZoneOrigin::Signer) => {
-            "UNAVAILABLE, answered with SERVFAIL: not signed yet".to_owned()
-        }
-        (ZoneCondition::Unavailable, ..) => {
-            "UNAVAILABLE, answered with SERVFAIL: not transferred yet, or expired".to_owned()
+        (ZoneCondition::Unavailable, _, origin) => {
+            format!("UNAVAILABLE, answered with SERVFAIL: {}", not_served_reason(*origin))
         }
         (ZoneCondition::Unsigned, ..) => format!("served as it is in the file, WITHOUT SIGNATURES{below}"),
         (ZoneCondition::Bogus, ..) => {
@@ -449,6 +448,9 @@ pub(crate) fn state_text(zone: &JudgedZone, is_current: bool) -> String {
         }
         (ZoneCondition::Kept, None, ZoneOrigin::Primaries | ZoneOrigin::Catalog) => {
             format!("the version that was transferred last is served{below}")
+        }
+        (ZoneCondition::Kept, None, ZoneOrigin::ProducedCatalog) => {
+            format!("the version that was written last is served{below}")
         }
         (ZoneCondition::Kept, None, ZoneOrigin::Operator) => {
             format!("the version with the last dynamic updates is served{below}")

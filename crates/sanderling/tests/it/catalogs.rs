@@ -180,6 +180,34 @@ fn produced_catalog_has_the_groups_of_the_configuration() {
 }
 
 #[test]
+fn zone_that_is_held_back_in_the_catalog_is_shown() {
+    let (directory, server) = producer(2, &[free_address()]);
+    wait_until("the catalog lists the zones", || listed(server.dns()).len() == 2);
+    let zone_status = || {
+        let mut command = sanderling();
+        command.args(["zone", "status", CATALOG, "--control", &directory.argument("control")]);
+        run_to_end(command, DEADLINE).text()
+    };
+    wait_until("the catalog is as it should be", || zone_status().contains("served as it is in the file"));
+    directory.replace("zones/z0.test.zone", b"what is this");
+    let zones = directory.path().join("zones");
+    std::fs::rename(zones.join("z1.test.zone"), zones.join("renamed.test.zone")).unwrap();
+    assert_eq!(directory.control("reload").code(), Some(1));
+    let problem = "it lists zones that this server does not have any more (z1.test), until the errors in the zone \
+                   files are corrected (z0.test)";
+    wait_until("the status of the zone says so", || zone_status().contains(&format!("problem  {problem}")));
+    let state = zone_status();
+    assert!(state.contains("the version that was written last is served, because of the problem below"), "{state}");
+    let status = directory.control("status");
+    assert!(status.text().contains("2 zones kept") && status.text().contains(problem), "{status}");
+    server.wait_for_error(&format!("warning: catalog {CATALOG}: {problem}"));
+    directory.replace("zones/z0.test.zone", zone("content 0").as_bytes());
+    assert_eq!(directory.control("reload").code(), Some(0));
+    wait_until("nothing is held back", || !listed(server.dns()).iter().any(|zone| zone.starts_with("z1.")));
+    wait_until("all is well", || directory.control("status").text().contains("problems      none"));
+}
+
+#[test]
 fn knot_bind_and_nsd_serve_the_zones_of_a_catalog() {
     let count = zone_count();
     let addresses = [free_address(), free_address(), free_address()];

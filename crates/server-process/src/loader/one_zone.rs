@@ -120,7 +120,9 @@ impl Loader {
         let state = report.load_status.zones.pop().expect("that of this zone");
         let members = match zone.origin {
             ZoneOrigin::Catalog => self.load_members(config, &stored, &mut report),
-            ZoneOrigin::Operator | ZoneOrigin::Primaries | ZoneOrigin::Signer => MemberChanges::default(),
+            ZoneOrigin::Operator | ZoneOrigin::Primaries | ZoneOrigin::Signer | ZoneOrigin::ProducedCatalog => {
+                MemberChanges::default()
+            }
         };
         self.parsed_count += report.changes.parsed_count;
         let kept = self.seal_kept(&members.removed);

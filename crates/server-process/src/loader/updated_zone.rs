@@ -218,8 +218,8 @@ impl Loader {
         let is_loaded_whole = match zone_config.origin {
             // It also says which zones there are.
             ZoneOrigin::Catalog => true,
-            // What a primary has, a secondary has.
-            ZoneOrigin::Primaries => false,
+            // What a primary has, a secondary has; and a catalog of this server has its zones.
+            ZoneOrigin::Primaries | ZoneOrigin::ProducedCatalog => false,
             // One that the guard refuses is refused then.
             ZoneOrigin::Operator | ZoneOrigin::Signer => {
                 provenance == Provenance::Files

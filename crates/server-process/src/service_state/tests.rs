@@ -130,6 +130,17 @@ fn each_failure_of_a_zone_is_in_every_view() {
     check_zone(of(ZoneOrigin::Primaries, None), false, &transfer("timed out"), Unavailable, "timed out");
     // A catalog or a member of one that is being transferred.
     check_zone(of(ZoneOrigin::Catalog, None), false, &none(), Unavailable, "not transferred yet, or expired");
+    // A catalog of this server that is not written, or lists what is gone.
+    let catalog_problem = Some("it still lists six.test".to_owned());
+    let held_back = report_of_zone(ZoneReport { catalog_problem, ..ZoneReport::default() });
+    check_zone(of(ZoneOrigin::ProducedCatalog, None), false, &none(), Unavailable, "not written yet");
+    check_zone(
+        of(ZoneOrigin::ProducedCatalog, Some(7)),
+        false,
+        &held_back,
+        Kept,
+        "up to date: it still lists six.test",
+    );
     // The primary does not answer any more, or the server process refuses the version.
     check_zone(of(ZoneOrigin::Primaries, Some(7)), false, &transfer("timed out"), Kept, "timed out");
     // Dynamic updates cannot be stored.
