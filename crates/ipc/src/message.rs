@@ -315,7 +315,8 @@ pub enum Event {
         /// Its domain; `None` for that of `serve FOLDER`.
         name: Option<String>,
     },
-    /// The server process cannot apply the configuration, but a new one could, for this reason.
+    /// The server process cannot apply the configuration, or a version that the agent has stored, but a new one could,
+    /// for this reason.
     NewProcessNeeded(Text),
     /// The good versions of zones that come with this event ([`FdKind::Zones`]) are to be kept for the next server
     /// process.

@@ -87,6 +87,8 @@ struct Supervisor {
     restart_at: Option<Instant>,
     /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
     cut_off_count: u64,
+    /// When a server process was replaced last because it has asked for that.
+    replaced_itself_at: Option<Instant>,
     /// Reloads that are in effect, that are in part, and that have failed.
     reload_counts: [u64; 3],
     /// What processes can have logged again and again.
@@ -133,6 +135,8 @@ enum QueuedRequest {
     ReloadSite(Requester, Option<String>),
     /// One that waits for the process that is to load the zone.
     Zone(Requester, ZoneCommand),
+    /// The process of this generation asks for another one in its place, for this reason.
+    Replace(u64, String),
 }
 
 impl QueuedRequest {
@@ -142,6 +146,7 @@ impl QueuedRequest {
             | QueuedRequest::ReloadSite(requester, _)
             | QueuedRequest::Upgrade(requester)
             | QueuedRequest::Zone(requester, _) => *requester,
+            QueuedRequest::Replace(..) => Requester::None,
         }
     }
 }
@@ -428,6 +433,7 @@ impl Supervisor {
                 Some(QueuedRequest::ReloadSite(requester, name)) => self.begin_site_reload(requester, name),
                 Some(QueuedRequest::Upgrade(requester)) => self.begin_upgrade(requester),
                 Some(QueuedRequest::Zone(requester, command)) => self.pass_to_serving_process(requester, command),
+                Some(QueuedRequest::Replace(generation, why)) => self.replace_serving(generation, &why),
                 None if self.restart_at.is_some_and(|at| Instant::now() >= at) => {
                     self.restart_at = None;
                     self.restart_exited(StartReason::Restart);

@@ -332,7 +332,6 @@ impl ReadError {
     fn new(path: &Path, error: &io::Error) -> ReadError {
         let user = sanderling_os::user::switched_name().map_or(String::new(), |name| format!(" as the user `{name}`"));
         let message = format!("cannot read the zone file{user}: {}", error_text(error));
-        let problem = Problem::new(message, "check its path and permissions");
         let denial = match error.kind() {
             io::ErrorKind::PermissionDenied if sanderling_os::file::is_permitted(path) => {
                 Denial::Sandbox(path.to_owned())
@@ -340,7 +339,13 @@ impl ReadError {
             io::ErrorKind::PermissionDenied => Denial::Permissions,
             _ => Denial::None,
         };
-        ReadError { problem, denial }
+        let remedy = match denial {
+            Denial::Sandbox(_) => {
+                "its permissions allow it, and a sandbox does not: run `sanderling reload`, or correct the rules of the system (SELinux, AppArmor)"
+            }
+            Denial::Permissions | Denial::None => "check its path and permissions",
+        };
+        ReadError { problem: Problem::new(message, remedy), denial }
     }
 }
 

@@ -214,7 +214,60 @@ fn removed_line_of_a_signed_zone_is_warned_of() {
     // The guard against lost records counts signatures as well.
     let reload = directory.control_with("reload", &["--force-zone", "example.com"]);
     assert!(reload.status.success(), "{reload}");
+    assert!(reload.errors.contains(warning), "{reload}");
     server.wait_for_error(warning);
+    let again = directory.control("reload");
+    assert!(again.text().contains("no connection was closed") && again.errors.contains(warning), "{again}");
+}
+
+/// The agent and the server process write to the log as well as the supervisor.
+#[test]
+fn each_line_of_the_log_has_its_priority_for_journald() {
+    let directory = configure("dnssec = true\n[domain.\"example.net\"]\nzone = \"example.net.zone\"");
+    directory.write("example.net.zone", zone(7, 2).as_bytes());
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "JOURNAL_STREAM=$(stat -Lc %d:%i /proc/self/fd/2) exec \"$0\" \"$@\""]);
+    let serve = directory.serve_command();
+    command.arg(serve.get_program()).args(serve.get_args());
+    let server = TestServer::start_command(command, ListenerCounts { http: 0, dns: 1 });
+    wait_until_signed(&server, &directory);
+    for name in ["example.com.zone", "example.net.zone"] {
+        directory.replace(name, b"what is this");
+    }
+    assert_eq!(directory.control("reload").code(), Some(1));
+    for (priority, name) in
+        [(3, "example.com.zone:1:6: "), (3, "example.net.zone:1:6: "), (6, "zone example.com: serial ")]
+    {
+        server.wait_for_error(name);
+        let errors = server.errors();
+        let line = errors.lines().find(|line| line.contains(name)).expect("it was waited for");
+        assert!(line.starts_with(&format!("<{priority}>")), "{line}");
+    }
+    let errors = server.errors();
+    assert!(errors.lines().all(|line| line.starts_with('<')), "{errors}");
+}
+
+#[test]
+fn state_folder_that_can_be_created_only_later_needs_no_reload() {
+    let directory = configure("dnssec = true");
+    let text = fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
+    // The sandbox allows the folder of the zone.
+    directory.write("zones/example.com.zone", zone(7, 2).as_bytes());
+    let text = text.replace("\"state\"", "\"missing/state\"").replace("\"example.com.zone", "\"zones/example.com.zone");
+    directory.replace("sanderling.toml", text.as_bytes());
+    let server = start(&directory);
+    server.wait_for_error("create the folder above it");
+    let process = server.server_process_id();
+    fs::create_dir(directory.path().join("missing")).unwrap();
+    wait_until_signed(&server, &directory);
+    let errors = server.errors();
+    assert!(!errors.contains("cannot read the zone file"), "{errors}");
+    let status = directory.control("status").text();
+    if !status.contains("Landlock not supported") {
+        assert_ne!(server.server_process_id(), process);
+        assert!(errors.contains("because the sandbox of the running process does not allow"), "{errors}");
+    }
+    wait_until("all is well", || directory.control("status").text().contains("problems      none"));
 }
 
 #[test]

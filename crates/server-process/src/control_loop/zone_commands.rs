@@ -15,6 +15,7 @@ use sanderling_ipc::{Command, Connection, FdKind, IncomingFds, ZoneCommand};
 use sanderling_zone_files::{Denial, wire_name};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -153,15 +154,15 @@ impl ControlLoop<'_> {
         self.keep_zones(kept);
         self.report_journals(&journals);
         self.report_updates(&updates);
+        if let Some(reason) = self.ask_for_replacement(&denial) {
+            return client.finish(Err(&reason));
+        }
         for diagnostics in [&errors, &warnings] {
             report(diagnostics);
             for_client(diagnostics).for_each(|line| client.send_line(line.trim_end()));
         }
         if let Denial::Sandbox(path) = denial {
-            let path = path.display();
-            client.send_line(&format!(
-                "the sandbox of the running process does not allow {path}; run `sanderling reload`"
-            ));
+            client.send_line(&format!("{}; run `sanderling reload`", denied_text(&path)));
         }
         let content = match (is_unchanged, has_same_records) {
             (true, _) => ZoneContent::SameFiles,
@@ -187,6 +188,21 @@ impl ControlLoop<'_> {
             true => client.finish(Ok(&format!("{text}\n"))),
             false => client.finish(Err(&text)),
         }
+    }
+
+    /// Asks for another process in the place of this one if the sandbox denies a file of the state folder: the folder
+    /// was made after the process has entered the sandbox, and the agent, which has written the file, cannot reload.
+    /// What the agent is told, if so.
+    fn ask_for_replacement(&mut self, denial: &Denial) -> Option<String> {
+        let Denial::Sandbox(path) = denial else { return None };
+        let state = self.state.loader.as_ref().and_then(Loader::state_folder);
+        let is_of_agent = state.is_some_and(|state| path.starts_with(state));
+        if !is_of_agent || !self.state.sandbox.restricts_directories() {
+            return None;
+        }
+        let reason = denied_text(path);
+        self.send_new_process_needed(&reason);
+        Some(format!("{reason}; another process takes its place, at most once a minute"))
     }
 
     /// Logs another version of a zone: one a minute, unless it is not as it should be.
@@ -300,6 +316,10 @@ enum ZoneContent {
     /// Its files are others: the agent has written them again, or comments have changed.
     SameRecords,
     Changed,
+}
+
+fn denied_text(path: &Path) -> String {
+    format!("the sandbox of the running process does not allow {}", path.display())
 }
 
 /// What has become of a zone; `transfer_problem` is why it is not transferred.

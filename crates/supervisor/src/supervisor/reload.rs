@@ -1,6 +1,6 @@
 //! A reload, from the request to its result.
 
-use super::{ActiveConfig, Replacement, Requester, Supervisor, Task};
+use super::{ActiveConfig, QueuedRequest, Replacement, Requester, Supervisor, Task};
 use crate::program::RUNNING;
 use crate::start_states::StartReason;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text, for_client};
@@ -13,7 +13,10 @@ use sanderling_os::memfd;
 use sanderling_os::sd_notify::State;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Time between two replacements that a server process has asked for without a reload.
+const REPLACEMENT_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Supervisor {
     pub(super) fn begin_reload(&mut self, requester: Requester, forced_zones: Vec<String>) {
@@ -214,8 +217,25 @@ impl Supervisor {
     }
 
     pub(super) fn on_new_process_needed(&mut self, generation: u64, reason: &str) {
-        if let Some((requester, next, forced_zones)) = self.take_reload(generation) {
-            self.begin_replacement(requester, next, &forced_zones, reason);
+        match self.take_reload(generation) {
+            Some((requester, next, forced_zones)) => self.begin_replacement(requester, next, &forced_zones, reason),
+            None => self.enqueue(QueuedRequest::Replace(generation, reason.to_owned())),
+        }
+    }
+
+    /// Replaces the serving process with one of the same configuration if it is still that of `generation`. It may ask
+    /// for that again and again.
+    pub(super) fn replace_serving(&mut self, generation: u64, why: &str) {
+        let is_serving = self.serving_process().is_some_and(|process| process.generation == generation);
+        if !is_serving || self.replaced_itself_at.is_some_and(|at| at.elapsed() < REPLACEMENT_INTERVAL) {
+            return;
+        }
+        match self.active.try_clone() {
+            Ok(next) => {
+                self.replaced_itself_at = Some(Instant::now());
+                self.begin_replacement(Requester::None, next, &[], why);
+            }
+            Err(error) => log_error(&format!("cannot replace the server process: {}", error_text(&error))),
         }
     }
 

@@ -368,6 +368,7 @@ impl Supervisor {
             backoff: Backoff::default(),
             restart_at: None,
             cut_off_count: 0,
+            replaced_itself_at: None,
             reload_counts: [0; 3],
             limited_log: LimitedLog::default(),
             sent_supervision: None,

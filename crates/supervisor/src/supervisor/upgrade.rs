@@ -104,6 +104,8 @@ impl Supervisor {
                 QueuedRequest::Upgrade(_) => (PendingCommand::Upgrade, SIGUSR2),
                 // A signal does not ask for it.
                 QueuedRequest::Zone(_, command) => (PendingCommand::Zone(command.clone()), SIGHUP),
+                // The upgrade replaces it.
+                QueuedRequest::Replace(..) => continue,
             };
             match request.requester() {
                 Requester::None => signals::send_to_self(signal)?,
