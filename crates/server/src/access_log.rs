@@ -54,13 +54,6 @@ pub(crate) struct Origin {
     pub(crate) since_ms: Milliseconds,
 }
 
-impl Origin {
-    /// Of a request without a site, so far.
-    pub(crate) fn new(since_ms: Milliseconds) -> Origin {
-        Origin { site_index: None, since_ms }
-    }
-}
-
 /// A request whose response was written, and what was written of its content.
 #[derive(Clone, Copy, Debug)]
 struct LoggedRequest<'r> {

@@ -9,7 +9,7 @@ use crate::jobs::JobQueue;
 use crate::login_queue::{LoginQueue, Origin};
 use crate::options::PasswordOptions;
 use crate::users::Users;
-use crate::waiter::Waiter;
+use crate::waiter::{Event, Waiter};
 use sanderling_os::clock::monotonic_ms;
 use sanderling_os::panics;
 use sanderling_os::process::lower_thread_priority;
@@ -33,7 +33,7 @@ const NICE: i32 = 5;
 pub(crate) enum Verdict {
     Granted,
     Denied,
-    /// The waiter receives a completion.
+    /// The waiter receives an event.
     Pending,
     /// Too many checks wait.
     Busy,
@@ -99,7 +99,7 @@ impl Authenticator {
         Authenticator { state: Mutex::default(), has_work: Condvar::new(), jobs, keys, options }
     }
 
-    /// Whether `credentials` are those of a user. Without a result yet, `waiter` receives a completion when there is
+    /// Whether `credentials` are those of a user. Without a result yet, `waiter` receives an event when there is
     /// one.
     pub(crate) fn check(
         self: &Arc<Self>,
@@ -138,7 +138,7 @@ impl Authenticator {
         drop(state);
         self.has_work.notify_one();
         if let Some(waiters) = waiters {
-            self.jobs.complete(&waiters, Ok(()));
+            self.jobs.send_event(&waiters, Event::PasswordChecked);
         }
         Verdict::Pending
     }
@@ -171,7 +171,7 @@ impl Authenticator {
             if let Some(check) = state.queue.take_expired(now_ms) {
                 let waiters = state.refuse(check, now_ms);
                 drop(state);
-                self.jobs.complete(&waiters, Ok(()));
+                self.jobs.send_event(&waiters, Event::PasswordChecked);
                 state = self.lock();
                 continue;
             }
@@ -194,7 +194,7 @@ impl Authenticator {
             };
             state.remember(id, result, now_ms, ms(valid_for));
             drop(state);
-            self.jobs.complete(&waiters, Ok(()));
+            self.jobs.send_event(&waiters, Event::PasswordChecked);
             state = self.lock();
         }
     }
@@ -222,7 +222,7 @@ impl State {
         self.queue.count_of_client(origin) + running.count()
     }
 
-    /// Refuses a check that has waited; its waiters are to receive completions.
+    /// Refuses a check that has waited; its waiters are to receive events.
     fn refuse(&mut self, check: Check, now_ms: Milliseconds) -> Vec<Waiter> {
         self.remember(check.id, CheckResult::Refused, now_ms, REFUSED_MS);
         check.waiters

@@ -9,19 +9,20 @@ mod streams;
 mod sending;
 mod protocol_state;
 
+use crate::body_source::BodySource;
 use crate::buffer_budget::{BufferBudget, SCARCE_BYTES_MAX};
 use crate::clock::{Milliseconds, ms};
 use crate::context::{CloseMode, ConnectionInfo, Context, Input, Step};
 use crate::dns_stream::DnsStream;
 use crate::http1::Http1;
 use crate::metrics::Counter;
-use crate::open_file::FileError;
 use crate::options::Options;
 use crate::permits::{ClientPrefix, Permit};
 use crate::rate_window::RateWindow;
-use crate::send_queue::{FileChunk, SendQueue};
+use crate::send_queue::SendQueue;
 use crate::timers::Timer;
 use crate::transport::{ProxyHeader, Transport};
+use crate::waiter::Event;
 use protocol_state::{OtherProtocol, ProtocolState};
 use sanderling_os::poll::Readiness;
 use sanderling_tls::{Alpn, SessionError};
@@ -80,13 +81,13 @@ enum State {
     Handshaking,
     /// No part of a request has been received that is not answered.
     Idle,
-    /// There is something to do without a further event: the budget is used up, or a job has ended.
+    /// There is something to do without a further event: the budget is used up, or an event has come.
     Ready,
     /// Part of a request has been received.
     Receiving,
-    /// A request waits for a job.
+    /// A request waits for an event.
     Waiting,
-    /// Streams wait for jobs, or for the client to take content, while others may be opened.
+    /// Streams wait for events, or for the client to take content, while others may be opened.
     InProgress,
     /// Something is still to be sent: the transport does not take it, or a part of a file is being read.
     Sending,
@@ -100,7 +101,7 @@ enum State {
 /// What a connection asks of its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// To be called when the transport is ready, a job completes, or the deadline passes.
+    /// To be called when the transport is ready, an event comes, or the deadline passes.
     Wait,
     /// To be called again in the next iteration: the budget of this one is used up.
     Again,
@@ -258,15 +259,15 @@ impl<'s> Connection<'s> {
         self.transport.set_readiness(readiness);
     }
 
-    /// Takes the result of the job that the connection, or a stream of it, waits for.
-    pub(crate) fn complete(&mut self, stream: u32, result: Result<(), FileError>) {
+    /// Takes the event that the connection, or a stream of it, waits for.
+    pub(crate) fn note_event(&mut self, stream: u32, event: Event) {
         match (self.state, &mut self.protocol_state) {
             (State::Waiting, ProtocolState::Http1(http)) => {
                 self.state = State::Ready;
-                http.complete(result);
+                http.note_event(event);
             }
             (State::Waiting, ProtocolState::Other(OtherProtocol::Dns(_))) => self.state = State::Ready,
-            (_, ProtocolState::Other(OtherProtocol::Http2(http))) => http.complete(stream, result),
+            (_, ProtocolState::Other(OtherProtocol::Http2(http))) => http.note_event(stream, event),
             _ => {}
         }
     }
@@ -506,17 +507,17 @@ impl<'s> Connection<'s> {
                     self.state = State::Receiving;
                     return self.flush(None, context);
                 }
-                Step::Answered(file) => {
+                Step::Answered(source) => {
                     self.answered_count += 1;
                     self.state = State::Idle;
                     unsent_count += 1;
                     let is_full = context.buffers.output.len() >= context.buffers.limits.written_bytes_max
                         || unsent_count == self.protocol_state.unsent_answers_max(context.options);
-                    if file.is_some() || is_full {
+                    if source.is_some() || is_full {
                         unsent_count = 0;
-                        let of_file = file.as_ref().map_or(0, FileChunk::remaining_bytes);
-                        let bytes = context.buffers.output.len() as u64 + of_file;
-                        if let Some(next) = self.flush(file, context)? {
+                        let of_source = source.as_ref().map_or(0, BodySource::remaining_bytes);
+                        let bytes = context.buffers.output.len() as u64 + of_source;
+                        if let Some(next) = self.flush(source, context)? {
                             return Ok(Some(next));
                         }
                         // A new connection leaves the rest for later: others wait in the listener.
@@ -527,21 +528,21 @@ impl<'s> Connection<'s> {
                     }
                 }
                 Step::Skipped => self.state = State::Idle,
-                Step::WaitForJob => {
+                Step::WaitForEvent => {
                     let sent = self.flush(None, context)?;
                     if matches!(sent, None | Some(Next::Wait)) {
                         self.state = State::Waiting;
-                        // A job has the same time as a client that receives nothing.
+                        // An event has the same time as a client that receives nothing.
                         self.set_send_deadline(context);
                     }
                     return Ok(Some(sent.unwrap_or(Next::Wait)));
                 }
-                Step::Last(mode, file) => {
+                Step::Last(mode, source) => {
                     self.answered_count += 1;
                     let mode = if input.is_empty() { mode } else { CloseMode::Linger };
                     input.consume_all();
                     self.state = State::Closing(mode);
-                    return Ok(Some(self.flush(file, context)?.unwrap_or(Next::Close)));
+                    return Ok(Some(self.flush(source, context)?.unwrap_or(Next::Close)));
                 }
                 Step::Http2 => {
                     self.begin_http2(context);
@@ -555,7 +556,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// The next event, completion or deadline continues; an idle connection of a draining server has a nearer deadline.
+    /// The next event or deadline continues; an idle connection of a draining server has a nearer deadline.
     #[inline(always)]
     fn wait_for_event(&mut self, context: &Context<'_, 's>) -> io::Result<Next> {
         if self.state == State::Idle {

@@ -8,7 +8,7 @@ use crate::clock::{Clock, Milliseconds};
 use crate::connection::{Connection, Next, Protocol};
 use crate::context::{Buffers, Context, Inspection};
 use crate::idle_list::{ClientIdleLists, Handshakes, IdleList};
-use crate::jobs::Completion;
+use crate::jobs::SentEvent;
 use crate::key_queue::KeyQueue;
 use crate::local_files::LocalFiles;
 use crate::metrics::{Counter, ThreadMetrics};
@@ -356,10 +356,10 @@ impl<'s> Connections<'s> {
         self.advance(key, None);
     }
 
-    /// Serves a connection whose job has ended.
-    pub(crate) fn complete(&mut self, completion: Completion) {
-        self.with_connection(completion.connection, |connection, context| {
-            connection.complete(completion.stream, completion.result);
+    /// Serves a connection to which an event has come.
+    pub(crate) fn note_event(&mut self, sent: SentEvent) {
+        self.with_connection(sent.connection, |connection, context| {
+            connection.note_event(sent.stream, sent.event);
             connection.advance(context)
         });
     }

@@ -3,8 +3,10 @@
 
 use crate::access_log::{Peer, WorkerLog};
 use crate::authenticator::Authenticator;
+use crate::body_source::BodySource;
 use crate::buffer_budget::PieceLimits;
 use crate::clock::{Clock, Milliseconds, ms};
+use crate::file_chunk::SendContext;
 use crate::file_reads::FileReads;
 use crate::http_clients::HttpClients;
 use crate::local_files::LocalFiles;
@@ -12,7 +14,6 @@ use crate::metrics::ThreadMetrics;
 use crate::options::Options;
 use crate::query_log::ThreadQueryLog;
 use crate::request_budget::RequestBudget;
-use crate::send_queue::{FileChunk, SendContext};
 use crate::snapshot::Snapshot;
 use crate::transport::Transport;
 use crate::waiter::Waiter;
@@ -80,7 +81,7 @@ pub(crate) struct Context<'w, 's> {
     pub(crate) clock: &'w Clock,
     pub(crate) buffers: &'w mut Buffers,
     pub(crate) metrics: &'w ThreadMetrics,
-    /// Where the completion of a job for this connection goes.
+    /// Where an event for this connection goes.
     pub(crate) waiter: Waiter,
     /// Counts the times that a connection of the worker was served.
     pub(crate) use_number: u64,
@@ -174,14 +175,14 @@ pub(crate) enum CloseMode {
 pub(crate) enum Step<'s> {
     /// The rest of a request is missing.
     Partial,
-    /// A request was answered: output was written, and a part of a file follows it, if any.
-    Answered(Option<FileChunk<'s>>),
+    /// A request was answered: output was written, and this content follows it, if any.
+    Answered(Option<BodySource<'s>>),
     /// The same, and it is the last answer.
-    Last(CloseMode, Option<FileChunk<'s>>),
+    Last(CloseMode, Option<BodySource<'s>>),
     /// The rest of a request that is answered already was skipped.
     Skipped,
-    /// The request, still in the input, waits for a job.
-    WaitForJob,
+    /// The request, still in the input, waits for an event.
+    WaitForEvent,
     /// The input, of which nothing was taken, begins with the preface of HTTP/2.
     Http2,
     /// The input is not of this protocol: the connection closes without an answer.

@@ -179,7 +179,7 @@ impl DnsStream {
             Received::Queued => {
                 log_query(query, info, context);
                 self.task = Some(Task::Update(reply));
-                return Step::WaitForJob;
+                return Step::WaitForEvent;
             }
             Received::Reply(Some(length_bytes)) => {
                 record(query, info, length_bytes, context);

@@ -5,7 +5,7 @@
 //! miss    another worker has opened the file                     no call
 //!         it is opened at once, if its directory is watched and  openat2, fstat, readlink, preadv2, fstat; and three
 //!         no disk has to be waited for                           openat2 for the precompressed files
-//!         otherwise by a job, while the worker serves others     and the connection receives a completion
+//!         otherwise by a job, while the worker serves others     and the connection receives an event
 //! stale   the kernel reports a change (inotify)                  the entry is invalidated
 //!         its time has passed                                    openat2, fstat, and the same for precompressed files
 //! ```
@@ -18,16 +18,17 @@ mod watcher;
 use crate::clock::{Milliseconds, ms};
 use crate::compression::CompressionQueue;
 use crate::eviction::{EVICTED_FRACTION, Eviction};
+use crate::file_error::FileError;
 use crate::file_lookup::{FileLookup, LookupResult};
 use crate::file_variant::Gauges;
 use crate::jobs::{Job, JobQueue};
 use crate::known_contents::KnownContents;
 use crate::metrics::ThreadMetrics;
-use crate::open_file::{Blocking, EntryLimits, FileError, FileKey, LookupContext, OpenError, OpenFile, RetryAfter};
+use crate::open_file::{Blocking, EntryLimits, FileKey, LookupContext, OpenError, OpenFile, RetryAfter};
 use crate::options::OpenFilesOptions;
 use crate::sites::Site;
 use crate::statistics::Series;
-use crate::waiter::Waiter;
+use crate::waiter::{Event, Waiter};
 use crate::watched_directories::WatchedDirectories;
 use sanderling_os::clock::{monotonic_ms, unix_seconds};
 use sanderling_table::{CachedRef, Ref, Table};
@@ -78,7 +79,7 @@ pub(crate) enum Lookup<'f, 's> {
     Fallback(Ref<'s, FileKey, OpenFile>),
     /// The path leads to no file.
     Failed(FileError),
-    /// The connection receives a completion.
+    /// The connection receives an event.
     Pending,
 }
 
@@ -112,7 +113,7 @@ impl<'s> Lookup<'_, 's> {
 enum Claim {
     /// It is; the caller ends it.
     Acquired,
-    /// Another thread runs it, and the waiter receives a completion.
+    /// Another thread runs it, and the waiter receives an event.
     InProgress,
 }
 
@@ -255,7 +256,7 @@ impl FileCache {
             error => Err(error),
         });
         let waiters = self.lock_in_progress().remove(key).unwrap_or_default();
-        self.jobs.complete(&waiters, result);
+        self.jobs.send_event(&waiters, Event::LookedUp(result));
     }
 
     fn lock_in_progress(&self) -> MutexGuard<'_, HashMap<FileKey, Vec<Waiter>>> {

@@ -1,19 +1,17 @@
 //! The file that answers a request, of either version of HTTP.
 
+use crate::body_source::BodySource;
 use crate::clock::Clock;
-use crate::context::Buffers;
 use crate::file_cache::Lookup;
+use crate::file_chunk::{FileChunk, NextPart};
+use crate::file_error::FileError;
 use crate::file_variant::FileVariant;
-use crate::open_file::{FileError, FileKey, OpenFile, VariantId};
+use crate::open_file::{FileKey, OpenFile, VariantId};
 use crate::options::Options;
-use crate::send_queue::{FileChunk, NextPart};
+
 use sanderling_http::{LookupError, Multipart, Representation, Request, SitePath};
 use sanderling_site_rules::ContentOf;
 use sanderling_table::Ref;
-
-/// Jobs that one request waits for: the file may be evicted again before the connection comes back to it, where many
-/// files are requested and few may be open.
-pub(crate) const JOBS_PER_REQUEST_MAX: u8 = 16;
 
 /// A file that answers a request, in the variant that the client prefers.
 pub(crate) struct FileHit<'l, 's> {
@@ -71,48 +69,29 @@ impl<'l, 's> FileHit<'l, 's> {
         self.variant.may_use_sendfile(clock.unix_s(), options.open_files.sendfile_after)
     }
 
-    /// Appends a small part of a file in memory to the output; returns any other part, to be sent after it.
-    #[inline(always)]
-    pub(crate) fn put(
-        &self,
-        start: u64,
-        length_bytes: u64,
-        may_use_sendfile: bool,
-        buffers: &mut Buffers,
-    ) -> Option<FileChunk<'s>> {
-        match self.variant.content.in_memory() {
-            Some(whole) if length_bytes <= buffers.limits.copied_bytes_max => {
-                buffers.output.extend_from_slice(&whole[start as usize..(start + length_bytes) as usize]);
-                None
-            }
-            _ => Some(self.chunk(start, length_bytes, may_use_sendfile)),
-        }
-    }
-
-    /// As [`FileHit::put`] for several ranges of a file. By itself, so that the path of other responses stays short.
+    /// The source of several ranges. By itself, so that the path of other responses stays short.
     #[cold]
     #[inline(never)]
-    pub(crate) fn put_multipart(
+    pub(crate) fn multipart(
         &self,
         multipart: &Multipart<'_>,
         may_use_sendfile: bool,
         copied_bytes_max: u64,
-        output: &mut Vec<u8>,
-    ) -> Option<FileChunk<'s>> {
-        let mut parts = multipart.parts();
+    ) -> BodySource<'s> {
+        let (mut text, mut parts) = (Vec::new(), multipart.parts());
         if let Some(whole) = self.variant.content.in_memory()
             && multipart.length_bytes() <= copied_bytes_max
         {
             for part in parts {
-                multipart.write_part_head(part, output);
+                multipart.write_part_head(part, &mut text);
                 let start = part.start_bytes as usize;
-                output.extend_from_slice(&whole[start..start + part.length_bytes as usize]);
+                text.extend_from_slice(&whole[start..start + part.length_bytes as usize]);
             }
-            multipart.write_end(output);
-            return None;
+            multipart.write_end(&mut text);
+            return BodySource::Bytes { bytes: text, sent: 0 };
         }
         let first = parts.next().expect("several ranges have a first one");
-        multipart.write_part_head(first, output);
+        multipart.write_part_head(first, &mut text);
         let mut next_parts: Vec<_> = parts
             .map(|part| {
                 let mut text = Vec::new();
@@ -124,7 +103,7 @@ impl<'l, 's> FileHit<'l, 's> {
         multipart.write_end(&mut end);
         next_parts.push(NextPart { text: end, offset: 0, length_bytes: 0 });
         let chunk = self.chunk(first.start_bytes, first.length_bytes, may_use_sendfile);
-        Some(chunk.with_next_parts(next_parts.into_iter()))
+        BodySource::File(chunk.with_parts(text, next_parts.into_iter()))
     }
 
     /// These bytes, if the file is in memory.

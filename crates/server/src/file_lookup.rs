@@ -8,10 +8,11 @@ use self::precompressed::{
 };
 use crate::compression::{COMPRESSORS, CompressionQueue, OnDemand};
 use crate::disk_file::cached_tail;
+use crate::file_error::FileError;
 use crate::file_variant::{FileVariant, Gauges};
 use crate::open_file::{
-    Alternatives, Blocking, FileError, FileKey, LookupContext, OpenError, OpenFile, Purpose, RetryAfter, Storage,
-    TagBasis, UnreadFile, file_error,
+    Alternatives, Blocking, FileKey, LookupContext, OpenError, OpenFile, Purpose, RetryAfter, Storage, TagBasis,
+    UnreadFile, file_error,
 };
 use crate::protection::Protection;
 use crate::sites::{BuiltinFile, Root, Site, ancestors};

@@ -6,7 +6,7 @@
 
 use crate::disk_file::{DiskFile, ReadResult};
 use crate::jobs::JobQueue;
-use crate::waiter::Waiter;
+use crate::waiter::{Event, Waiter};
 use crate::work_queue::{Queue, THREADS_MAX, WorkQueue};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -60,7 +60,7 @@ impl FileReads {
         FileReads { queue: WorkQueue::default(), jobs }
     }
 
-    /// Queues a read as of [`DiskFile::read`]. The waiter receives a completion; it gives the read up by dropping it.
+    /// Queues a read as of [`DiskFile::read`]. The waiter receives an event; it gives the read up by dropping it.
     ///
     /// # Errors
     /// `ResourceBusy` if too many connections wait for this file.
@@ -104,7 +104,7 @@ impl FileReads {
         let result = read.file.read(read.offset, read.length_bytes, read.is_end);
         *read.lock_result() = Some(result);
         self.queue.update(|reads| reads.finish(read.file.id()));
-        self.jobs.complete(&[read.waiter], Ok(()));
+        self.jobs.send_event(&[read.waiter], Event::Read);
     }
 
     /// Ends the threads.
@@ -178,7 +178,7 @@ impl Reads {
 }
 
 impl FileRead {
-    /// Takes the result; `None` before the completion.
+    /// Takes the result; `None` before the event.
     pub(crate) fn take_result(&self) -> Option<io::Result<ReadResult>> {
         self.lock_result().take()
     }

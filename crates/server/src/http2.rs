@@ -1,32 +1,19 @@
 //! HTTP/2 on a connection: many requests at once, whose responses are sent in turns.
 
-mod response_body;
-
-use self::response_body::ResponseBody;
-use crate::access_log::{Origin, WorkerLog};
+use crate::body_source::{BodySource, Content};
 use crate::buffer_budget::SCARCE_BYTES_MAX;
 use crate::clock::Milliseconds;
 use crate::context::{Buffers, ConnectionInfo, Context, Input};
-use crate::dns_over_https::{self, DnsRequest};
-use crate::file_cache::Lookup;
-use crate::file_hit::{FileHit, JOBS_PER_REQUEST_MAX, content_of};
+use crate::exchange::{self, Asked, Framing, Progress};
+use crate::file_chunk::Piece;
 use crate::metrics::{Counter, ThreadMetrics};
-use crate::open_file::FileError;
-use crate::send_queue::{FileChunk, Piece};
-use crate::site_rules::{Action, Ruling, has_rules};
-use crate::snapshot::Snapshot;
-use crate::waiter::Waiter;
-use sanderling_http::{
-    Body, HttpDate, LookupError, Parsed, RequestError, Response, Scheme, SitePath, Status, has_dns_message,
-    parse_request, respond,
-};
+use crate::options::Options;
+use crate::waiter::{Event, Waiter};
+use sanderling_http::{Parsed, RequestError, Response, Scheme, Status, parse_request};
 use sanderling_http2::{
-    Activity, Content, DATA_BYTES_MAX, ErrorCode, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request,
-    Session,
+    Activity, DATA_BYTES_MAX, ErrorCode, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request, Session,
 };
 use sanderling_log_format::HttpVersion;
-use sanderling_site_rules::ContentOf;
-use std::rc::Rc;
 
 /// Pieces of content of one connection in one iteration; a request counts as several.
 pub(crate) const STEPS_PER_ITERATION_MAX: usize = 128;
@@ -34,8 +21,8 @@ pub(crate) const STEPS_PER_ITERATION_MAX: usize = 128;
 /// The HTTP/2 side of a connection.
 #[derive(Debug)]
 pub(crate) struct Http2<'s> {
-    session: Session<ResponseBody<'s>>,
-    /// The streams that wait for a job, or whose job has ended.
+    session: Session<BodySource<'s>>,
+    /// The streams that wait for an event, or have received one.
     waiting: Vec<WaitingStream>,
     /// Content that was written since [`Http2::take_progress`] was true.
     written_bytes: usize,
@@ -60,16 +47,13 @@ enum Incoming {
     Overdue,
 }
 
-/// A request that waits for a job.
+/// A request that waits for an event.
 #[derive(Clone, Copy, Debug)]
 struct WaitingStream {
     stream: u32,
-    /// Jobs that it has waited for.
-    job_count: u8,
-    /// When it began.
-    since_ms: Milliseconds,
-    /// The result of the last one, once it has ended.
-    result: Option<Result<(), FileError>>,
+    progress: Progress,
+    /// The event has come.
+    is_ready: bool,
 }
 
 /// What was made of the input.
@@ -135,15 +119,17 @@ impl<'s> Http2<'s> {
     /// Whether a stream can go on without further input.
     #[inline(never)]
     pub(crate) fn has_work(&self) -> bool {
-        let has_completion = self.waiting.iter().any(|waiting| waiting.result.is_some());
-        has_completion || self.incoming == Incoming::Overdue || self.session.can_send() || self.session.is_finished()
+        let has_event = self.waiting.iter().any(|waiting| waiting.is_ready);
+        has_event || self.incoming == Incoming::Overdue || self.session.can_send() || self.session.is_finished()
     }
 
-    /// Takes the result of the job, or of the read, that `stream` waits for.
-    pub(crate) fn complete(&mut self, stream: u32, result: Result<(), FileError>) {
-        match self.waiting.iter_mut().find(|waiting| waiting.stream == stream) {
-            Some(waiting) => waiting.result = Some(result),
-            None => self.session.wake(stream),
+    /// Takes the event that `stream` waits for.
+    pub(crate) fn note_event(&mut self, stream: u32, event: Event) {
+        if event == Event::Read {
+            self.session.wake(stream);
+        } else if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.stream == stream) {
+            waiting.progress.note_event(event);
+            waiting.is_ready = true;
         }
     }
 
@@ -162,14 +148,7 @@ impl<'s> Http2<'s> {
     /// Bytes of memory that the connection holds.
     #[inline(never)]
     pub(crate) fn held_bytes(&self) -> usize {
-        let of_body = |body: &ResponseBody<'_>| match body {
-            ResponseBody::File(chunk) => chunk.held_bytes(),
-            ResponseBody::Page(_) => 0,
-            ResponseBody::Multipart(body) => {
-                body.text.capacity() + body.chunk.as_ref().map_or(0, FileChunk::held_bytes)
-            }
-        };
-        self.session.held_bytes(of_body) + self.waiting.capacity() * size_of::<WaitingStream>()
+        self.session.held_bytes(BodySource::held_bytes) + self.waiting.capacity() * size_of::<WaitingStream>()
     }
 
     /// Those of requests that have not arrived whole.
@@ -224,15 +203,15 @@ impl<'s> Http2<'s> {
         if self.incoming == Incoming::Overdue {
             return self.refuse_overdue(connection, context);
         }
-        if let Some(index) = self.waiting.iter().position(|waiting| waiting.result.is_some()) {
-            let ended = self.waiting.swap_remove(index);
-            return match self.session.resume(ended.stream, &mut context.buffers.http2) {
-                Some(request) => self.answer(request, Some(ended), connection, context),
+        if let Some(index) = self.waiting.iter().position(|waiting| waiting.is_ready) {
+            let WaitingStream { stream, progress, .. } = self.waiting.swap_remove(index);
+            return match self.session.resume(stream, &mut context.buffers.http2) {
+                Some(request) => self.answer(request, progress, connection, context),
                 None => StreamStep::Progress { has_answered: false },
             };
         }
-        let Context { options, buffers, files, metrics, reads, clock, waiter, .. } = &mut *context;
-        let Buffers { output, limits: piece_limits, http2: scratch, .. } = &mut **buffers;
+        let Context { options, buffers, metrics, .. } = &mut *context;
+        let Buffers { output, http2: scratch, .. } = &mut **buffers;
         let limits = &options.http.http2;
         let mut exchange = Exchange { limits, scratch, out: output };
         let (taken_bytes, received) = self.session.receive(input.rest(), &mut exchange);
@@ -240,45 +219,14 @@ impl<'s> Http2<'s> {
         match received {
             Received::Request(request) => {
                 metrics.add(Counter::Http2Requests, 1);
-                return self.answer(request, None, connection, context);
+                return self.answer(request, Progress::default(), connection, context);
             }
-            Received::Content(request) => return self.answer(request, None, connection, context),
+            Received::Content(request) => return self.answer(request, Progress::default(), connection, context),
             Received::Refused(limit) => return refused(limit, metrics),
             Received::Closed(limit) => return closed(limit, metrics),
             Received::Partial => {}
         }
-        let content_bytes_max = if piece_limits.is_scarce() { SCARCE_BYTES_MAX } else { DATA_BYTES_MAX };
-        if let Some(mut frame) = self.session.next_data(content_bytes_max, limits, output) {
-            let waiter = Waiter { stream: frame.stream(), ..*waiter };
-            let (body, room) = frame.parts();
-            let piece = match body {
-                ResponseBody::File(chunk) => {
-                    metrics.heartbeat.during_file_call(|| chunk.fill(room, reads, waiter, clock.now_ms()))
-                }
-                ResponseBody::Multipart(body) => {
-                    metrics.heartbeat.during_file_call(|| body.fill(room, reads, waiter, clock.now_ms()))
-                }
-                ResponseBody::Page(page) => {
-                    let (now, later) = page.split_at(room.len());
-                    room.copy_from_slice(now);
-                    *page = later;
-                    Ok(Piece::Sent(now.len()))
-                }
-            };
-            match piece {
-                Ok(Piece::Sent(length_bytes)) => {
-                    frame.finish(length_bytes);
-                    self.written_bytes += length_bytes;
-                }
-                Ok(Piece::WaitsForRead) => frame.stall(),
-                Ok(Piece::FileChanged) | Err(_) => {
-                    metrics.add(Counter::HttpAborted, 1);
-                    if let Some(chunk) = body.file() {
-                        files.invalidate(chunk.file());
-                    }
-                    frame.abort();
-                }
-            }
+        if self.write_content(context) {
             return StreamStep::Progress { has_answered: false };
         }
         if self.session.is_finished() {
@@ -287,28 +235,51 @@ impl<'s> Http2<'s> {
         if input.is_empty() { StreamStep::Progress { has_answered: false } } else { StreamStep::Partial }
     }
 
+    /// Writes a piece of the content of the stream that sends next; whether there is one.
+    fn write_content(&mut self, context: &mut Context<'_, 's>) -> bool {
+        let Context { options, buffers, files, metrics, reads, clock, waiter, .. } = &mut *context;
+        let Buffers { output, limits, .. } = &mut **buffers;
+        let content_bytes_max = if limits.is_scarce() { SCARCE_BYTES_MAX } else { DATA_BYTES_MAX };
+        let Some(mut frame) = self.session.next_data(content_bytes_max, &options.http.http2, output) else {
+            return false;
+        };
+        let waiter = Waiter { stream: frame.stream(), ..*waiter };
+        let (source, room) = frame.parts();
+        match metrics.heartbeat.during_file_call(|| source.fill(room, reads, waiter, clock.now_ms())) {
+            Ok(Piece::Sent(length_bytes)) => {
+                frame.finish(length_bytes);
+                self.written_bytes += length_bytes;
+            }
+            Ok(Piece::WaitsForRead) => frame.stall(),
+            Ok(Piece::FileChanged) | Err(_) => {
+                metrics.add(Counter::HttpAborted, 1);
+                if let Some(file) = source.file() {
+                    files.invalidate(file);
+                }
+                frame.abort();
+            }
+        }
+        true
+    }
+
     /// Refuses the request that has been arriving for longest, or ends the connection, if the stream cannot be ended by
     /// itself.
     #[cold]
     fn refuse_overdue(&mut self, connection: &ConnectionInfo<'_>, context: &mut Context<'_, 's>) -> StreamStep {
         self.incoming = Incoming::Nothing;
         let limits = &context.options.http.http2;
-        let Buffers { output, http2: scratch, http2_head: head, .. } = &mut *context.buffers;
+        let Buffers { output, http2: scratch, .. } = &mut *context.buffers;
         match self.session.end_oldest_partial(&mut Exchange { limits, scratch, out: output }) {
             PartialEnd::Reset => StreamStep::Progress { has_answered: false },
             PartialEnd::Request(request) => {
                 context.metrics.add(Counter::HttpTimeouts, 1);
+                let head = std::mem::take(&mut context.buffers.http2.head);
+                let framing = Http2Framing { http: self, request, received: &head };
                 // RFC 9110 §15.5.9.
-                let response = Response::error(Status::RequestTimeout, &scratch.head);
-                let ruling = Ruling::of_refusal(connection.transport, context.snapshot, context.files);
-                write_head(&response, Some(&ruling), ContentOf::Path, context.clock.date(), head);
-                let mut content = self.content_without_file(&request, response.body(), &[]);
-                if let Some(log) = context.log {
-                    let origin = Origin::new(context.clock.now_ms());
-                    log_content(log, connection, origin, None, &scratch.head, response.status(), &mut content);
-                }
-                self.session.answer(request, head, content, limits, output);
-                StreamStep::Progress { has_answered: true }
+                let (status, progress) = (Status::RequestTimeout, Progress::default());
+                let step = exchange::refuse(status, &head, &progress, framing, connection, context);
+                context.buffers.http2.head = head;
+                step
             }
             PartialEnd::HasNone => {
                 context.metrics.add(Counter::HttpTimeouts, 1);
@@ -318,184 +289,114 @@ impl<'s> Http2<'s> {
         }
     }
 
-    /// Answers a request whose head is in the scratch buffer, or lets it wait for a job.
+    /// Answers a request whose head is in the scratch buffer, or lets it wait.
     fn answer(
         &mut self,
         request: Request,
-        ended: Option<WaitingStream>,
+        progress: Progress,
         connection: &ConnectionInfo<'_>,
         context: &mut Context<'_, 's>,
     ) -> StreamStep {
-        let (waiter, query_log) = (Waiter { stream: request.stream(), ..context.waiter }, context.query_log);
-        let Context { snapshot, files, authenticator, options, clock, buffers, metrics, log, request_budget, .. } =
-            context;
-        let Buffers { output, limits, http2: scratch, http2_head: head, scratch: reply_room, .. } = &mut **buffers;
-        let parsed = match request.error() {
+        // Moved out and back: the response is written into the other buffers.
+        let received = std::mem::take(&mut context.buffers.http2.head);
+        let step = self.answer_received(request, &received, progress, connection, context);
+        context.buffers.http2.head = received;
+        step
+    }
+
+    /// Answers a request of which this was received.
+    #[inline(always)]
+    fn answer_received(
+        &mut self,
+        request: Request,
+        received: &[u8],
+        mut progress: Progress,
+        connection: &ConnectionInfo<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> StreamStep {
+        let (stream, has_content, error) = (request.stream(), request.has_content(), request.error());
+        let framing = Http2Framing { http: self, request, received };
+        let parsed = match error {
             Some(error) => Err(error),
-            None => parse_request(&scratch.head, 0, &options.http.request),
+            None => parse_request(received, 0, &context.options.http.request),
         };
-        let parsed_request = parsed.as_ref().ok().and_then(Parsed::request);
-        let client = snapshot.http_clients.client_of(parsed_request, *connection.client);
-        let (peer, connection) = (connection, &ConnectionInfo { client: &client, ..*connection });
-        let mut origin = Origin::new(ended.map_or(clock.now_ms(), |ended| ended.since_ms));
-        let (path, lookup);
-        // The file, and the page of an error, if that is a file.
-        let (mut hit, mut page) = (Err(LookupError::NotLookedUp), None);
-        let (mut ruling, mut is_substitute) = (None, false);
-        let response = match &parsed {
-            Ok(Parsed::Complete { request: parsed, head_bytes }) => {
-                let site = files.site_for(&snapshot.sites, parsed.host);
-                origin.site_index = files.last_site_index();
-                // A request that has waited for a job was counted before.
-                let budget = request_budget.filter(|_| ended.is_none());
-                let job @ (job_count, _) = (ended.map_or(0, |ended| ended.job_count), origin.since_ms);
-                let waiter = (waiter, job_count > 0);
-                let ended = ended.and_then(|ended| ended.result);
-                let may_wait =
-                    || job_count < JOBS_PER_REQUEST_MAX && self.session.may_keep(&scratch.head, &options.http.http2);
-                if has_rules(parsed, site, connection.transport) || budget.is_some() {
-                    let ruling = ruling.insert(Ruling::of(parsed, site, peer, snapshot, options));
-                    if matches!(ruling.action, Action::DnsQuery) && request.has_content() && has_dns_message(parsed) {
-                        return self.await_content(request, &scratch.head, &options.http.http2, output, metrics);
-                    }
-                    ruling.limit(budget, parsed, client.ip(), (*snapshot, *clock, *metrics));
-                    let has_failed = matches!(ended, Some(Err(_)));
-                    let shared = (&mut **files, *authenticator, client.ip());
-                    if ruling.has_to_wait((parsed, site), has_failed, may_wait, shared, (waiter, clock)) {
-                        return self.wait_for_job(request, &scratch.head, job);
-                    }
-                    let content = &scratch.head[*head_bytes..];
-                    let query =
-                        DnsRequest { request: parsed, content, client, now_unix_ms: clock.unix_ms(), query_log };
-                    if let Some((response, reply)) =
-                        response_by_rules(&ruling.action, &query, snapshot, metrics, reply_room)
-                    {
-                        write_head(&response, Some(ruling), ContentOf::Path, clock.date(), head);
-                        let mut content = self.content_without_file(&request, response.body(), reply);
-                        if let Some(log) = log {
-                            log_content(log, connection, origin, Some(parsed), &[], response.status(), &mut content);
-                        }
-                        self.session.answer(request, head, content, &options.http.http2, output);
-                        return StreamStep::Progress { has_answered: true };
-                    }
-                }
-                path = ruling.as_ref().map_or_else(|| parsed.path(), |it| it.action.path(parsed)).map(SitePath::parse);
-                is_substitute = ruling.as_ref().is_some_and(|ruling| ruling.action.is_substitute());
-                (hit, page) = match (site, &path) {
-                    (_, None) => (Err(LookupError::NotLookedUp), None),
-                    (_, Some(Err(error))) => (Err(LookupError::from(*error)), None),
-                    (None, _) => (Err(LookupError::MisdirectedRequest), None),
-                    (Some(site), Some(Ok(path))) => {
-                        let asked = (site, path, parsed);
-                        let found = match ended {
-                            Some(Err(error)) => Lookup::Failed(error),
-                            _ => match files.open(site, path, waiter, clock) {
-                                Lookup::Failed(error) => files.open_instead(error, asked, is_substitute, waiter, clock),
-                                found => found,
-                            },
-                        };
-                        lookup = Ruling::checked(ruling.as_ref(), found);
-                        lookup.count(job_count, metrics);
-                        is_substitute |= matches!(lookup, Lookup::Fallback(_));
-                        let may_transform = || ruling.as_ref().is_none_or(|ruling| ruling.fields.may_transform());
-                        match FileHit::find(&lookup, parsed, path, may_transform) {
-                            Some(found) => found,
-                            None if !may_wait() => (Err(LookupError::ServiceUnavailable), None),
-                            None => return self.wait_for_job(request, &scratch.head, job),
-                        }
-                    }
-                };
-                metrics.add(Counter::HttpRequests, 1);
-                respond(parsed, hit.as_ref().map(FileHit::representation).map_err(|error| *error), clock.unix_s())
-            }
+        let (parsed, head_bytes) = match &parsed {
+            Ok(Parsed::Complete { request, head_bytes }) => (request, *head_bytes),
             refused => {
-                ruling = Some(Ruling::of_refusal(connection.transport, snapshot, files));
-                refusal(refused.as_ref().err().copied(), &scratch.head, metrics)
+                context.metrics.add(Counter::HttpRefused, 1);
+                // A head whose end is cut off exceeds its limit.
+                let error = refused.as_ref().err().copied().unwrap_or(RequestError::HeadTooLong);
+                return exchange::refuse(error.status(), received, &progress, framing, connection, context);
             }
         };
-        let response = ruling.as_ref().map_or(response, |ruling| ruling.finish(response));
-        write_head(&response, ruling.as_ref(), content_of(hit.as_ref().ok(), is_substitute), clock.date(), head);
-        let mut content = match (response.body(), hit.as_ref().ok().or(page.as_ref())) {
-            (Body::StatusPage(page), _) => self.page_content(&request, page),
-            (body, Some(hit)) => {
-                let may_use_sendfile = || hit.may_use_sendfile(options, clock);
-                self.file_content(&request, body, hit, limits.copied_bytes_max, may_use_sendfile)
-            }
-            // Only a hit has the body of a file.
-            (_, None) => Content::Empty,
+        let content = (!has_content).then(|| &received[head_bytes..]);
+        let waiter = Waiter { stream, ..context.waiter };
+        exchange::begin(&Asked { request: parsed, content, connection, waiter }, &mut progress, framing, context)
+    }
+}
+
+/// Writes the response to a request as the frames of its stream.
+struct Http2Framing<'h, 's> {
+    http: &'h mut Http2<'s>,
+    request: Request,
+    /// The head of the request, and its content, if that is kept.
+    received: &'h [u8],
+}
+
+impl<'s> Framing<'s> for Http2Framing<'_, 's> {
+    const VERSION: HttpVersion = HttpVersion::Http2;
+    type Step = StreamStep;
+
+    fn can_wait(&self, options: &Options) -> bool {
+        self.http.session.may_keep(self.received, &options.http.http2)
+    }
+
+    fn takes_at_once(&self, length_bytes: u64) -> bool {
+        self.http.session.has_room_for(&self.request, length_bytes)
+    }
+
+    fn adjust<'r>(&self, response: Response<'r>) -> Response<'r> {
+        response
+    }
+
+    fn head<'b>(&self, buffers: &'b mut Buffers) -> &'b mut Vec<u8> {
+        buffers.http2_head.clear();
+        &mut buffers.http2_head
+    }
+
+    #[inline(always)]
+    fn respond(
+        self,
+        _response: &Response<'_>,
+        content: Content<'_, 's>,
+        buffers: &mut Buffers,
+        options: &Options,
+    ) -> StreamStep {
+        let content = match content {
+            Content::Empty => sanderling_http2::Content::Empty,
+            Content::Bytes(bytes) => sanderling_http2::Content::Bytes(bytes),
+            Content::Later { source, length_bytes } => sanderling_http2::Content::Later { body: source, length_bytes },
         };
-        if let Some(log) = log {
-            log_content(log, connection, origin, parsed_request, &scratch.head, response.status(), &mut content);
-        }
-        self.session.answer(request, head, content, &options.http.http2, output);
+        let Buffers { output, http2_head: head, .. } = buffers;
+        self.http.session.answer(self.request, head, content, &options.http.http2, output);
         StreamStep::Progress { has_answered: true }
     }
 
-    /// Receives the content on which the response to a request depends.
-    #[cold]
-    fn await_content(
-        &mut self,
-        request: Request,
-        head: &[u8],
-        limits: &Limits,
-        output: &mut Vec<u8>,
-        metrics: &ThreadMetrics,
-    ) -> StreamStep {
-        match self.session.await_content(request, head, limits, output) {
-            Err(Received::Closed(limit)) => closed(limit, metrics),
-            Err(Received::Refused(limit)) => refused(limit, metrics),
+    fn wait(self, progress: &Progress) -> StreamStep {
+        let Http2Framing { http, request, received } = self;
+        http.waiting.push(WaitingStream { stream: request.stream(), progress: *progress, is_ready: false });
+        http.session.park(request, received);
+        StreamStep::Progress { has_answered: false }
+    }
+
+    fn need_body(self, context: &mut Context<'_, 's>) -> StreamStep {
+        let (limits, output) = (&context.options.http.http2, &mut context.buffers.output);
+        match self.http.session.await_content(self.request, self.received, limits, output) {
+            Err(Received::Closed(limit)) => closed(limit, context.metrics),
+            Err(Received::Refused(limit)) => refused(limit, context.metrics),
             _ => StreamStep::Progress { has_answered: false },
         }
     }
-
-    /// Keeps a request until the job has ended that it waits for; `job_count` have ended before, and it began at
-    /// `since_ms`.
-    fn wait_for_job(&mut self, request: Request, head: &[u8], (job_count, since_ms): (u8, Milliseconds)) -> StreamStep {
-        let stream = request.stream();
-        self.session.park(request, head);
-        self.waiting.push(WaitingStream { stream, job_count: job_count + 1, since_ms, result: None });
-        StreamStep::Progress { has_answered: false }
-    }
-}
-
-/// The response to what is no request, or none that may be answered.
-#[cold]
-fn refusal(error: Option<RequestError>, received: &[u8], metrics: &ThreadMetrics) -> Response<'static> {
-    metrics.add(Counter::HttpRefused, 1);
-    // A head whose end is cut off exceeds its limit.
-    Response::error(error.unwrap_or(RequestError::HeadTooLong).status(), received)
-}
-
-/// Writes the head of a response, with the fields of the `ruling`.
-#[inline(always)]
-fn write_head(
-    response: &Response<'_>,
-    ruling: Option<&Ruling<'_>>,
-    content_of: ContentOf,
-    date: &HttpDate,
-    head: &mut Vec<u8>,
-) {
-    head.clear();
-    response.write_head(date, head);
-    if let Some(ruling) = ruling {
-        ruling.fields.apply(0, content_of, head);
-    }
-}
-
-/// The response without a file, and the reply to a DNS query that is its content; `None` if a file is served.
-fn response_by_rules<'r, 'b>(
-    action: &'r Action<'r>,
-    query: &DnsRequest<'r>,
-    snapshot: &Snapshot,
-    metrics: &ThreadMetrics,
-    reply_room: &'b mut [u8],
-) -> Option<(Response<'r>, &'b [u8])> {
-    if matches!(action, Action::DnsQuery) {
-        return Some(dns_over_https::answer(query, snapshot, metrics, reply_room));
-    }
-    let response = action.response(query.request)?;
-    metrics.add(Counter::HttpRequests, 1);
-    Some((response, &[]))
 }
 
 /// A request was refused because of this limit.
@@ -523,31 +424,5 @@ fn counter_of(limit: ExceededLimit) -> Counter {
         ExceededLimit::Resets => Counter::Http2OverResets,
         ExceededLimit::ControlFrames => Counter::Http2OverControlFrames,
         ExceededLimit::OverheadBytes => Counter::Http2OverOverheadBytes,
-    }
-}
-
-/// Logs a response with this content. The head that was received stands for a request that was refused.
-fn log_content(
-    log: &Rc<WorkerLog>,
-    connection: &ConnectionInfo<'_>,
-    origin: Origin,
-    request: Option<&sanderling_http::Request<'_>>,
-    received: &[u8],
-    status: Status,
-    content: &mut Content<'_, ResponseBody<'_>>,
-) {
-    // The bytes that are counted at once, and a part of a file, which is counted as it is sent.
-    let (content_bytes, rest) = match content {
-        Content::Empty => (0, None),
-        Content::Bytes(bytes) => (bytes.len(), None),
-        Content::Later { body: ResponseBody::File(chunk), .. } => (0, Some(chunk)),
-        Content::Later { body: ResponseBody::Page(page), .. } => (page.len(), None),
-        Content::Later { body: ResponseBody::Multipart(body), .. } => (body.text.len(), body.chunk.as_mut()),
-    };
-    let peer = connection.peer(HttpVersion::Http2);
-    let Some(request) = request else { return log.log_refused(peer, origin.since_ms, received, status, content_bytes) };
-    let line = log.log_response(peer, origin, request, status, content_bytes, rest.is_some());
-    if let (Some(line), Some(rest)) = (line, rest) {
-        rest.set_line(line);
     }
 }

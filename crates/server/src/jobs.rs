@@ -1,13 +1,12 @@
-//! Work that may wait for the file system, done by job threads, and its completions, which return to the worker whose
+//! Work that may wait for the file system, done by job threads, and the events that return to the worker whose
 //! connection waits.
 //!
 //! A look-up on a disk or a network file system that does not answer occupies its thread. So the look-ups of one site,
 //! and those of one directory in its document root, run in a part of the threads that there may be.
 
 use crate::file_lookup::FileLookup;
-use crate::open_file::FileError;
 use crate::slab::Key;
-use crate::waiter::Waiter;
+use crate::waiter::{Event, Waiter};
 use crate::work_queue::{Queue, THREADS_MAX, WorkQueue};
 use sanderling_os::poll::Waker;
 use std::collections::VecDeque;
@@ -32,13 +31,12 @@ pub(crate) struct Job {
     pub(crate) attempt_count: u8,
 }
 
-/// The end of a job, for one request that waited for it.
+/// An event on its way to the connection that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Completion {
+pub(crate) struct SentEvent {
     pub(crate) connection: Key,
     pub(crate) stream: u32,
-    /// The cache has the answer now, unless there is an error that it does not keep.
-    pub(crate) result: Result<(), FileError>,
+    pub(crate) event: Event,
 }
 
 /// Jobs of all workers.
@@ -68,15 +66,15 @@ struct QueuedJob {
     not_before: Instant,
 }
 
-/// Where a worker receives completions.
+/// Where a worker receives events.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    completions: Mutex<Vec<Completion>>,
+    events: Mutex<Vec<SentEvent>>,
     waker: Waker,
 }
 
 impl JobQueue {
-    /// Sets where completions go. Called once, before any thread runs.
+    /// Sets where events go. Called once, before any thread runs.
     pub(crate) fn set_inboxes(&self, inboxes: Vec<Arc<Inbox>>) {
         self.inboxes.set(inboxes).expect("the inboxes are set once, before the threads start");
     }
@@ -131,11 +129,11 @@ impl JobQueue {
         self.queue.close();
     }
 
-    /// Reports the end of a job to those that wait for it.
-    pub(crate) fn complete(&self, waiters: &[Waiter], result: Result<(), FileError>) {
+    /// Sends an event to those that wait for it.
+    pub(crate) fn send_event(&self, waiters: &[Waiter], event: Event) {
         let Some(inboxes) = self.inboxes.get() else { return };
         for &Waiter { worker_index, connection, stream } in waiters {
-            inboxes[worker_index].put(Completion { connection, stream, result });
+            inboxes[worker_index].put(SentEvent { connection, stream, event });
         }
     }
 
@@ -200,11 +198,11 @@ impl Job {
 
 impl Inbox {
     pub(crate) fn new(waker: Waker) -> Inbox {
-        Inbox { completions: Mutex::default(), waker }
+        Inbox { events: Mutex::default(), waker }
     }
 
-    fn put(&self, completion: Completion) {
-        self.completions.lock().unwrap_or_else(PoisonError::into_inner).push(completion);
+    fn put(&self, event: SentEvent) {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
         self.wake();
     }
 
@@ -215,9 +213,9 @@ impl Inbox {
         debug_assert!(woken.is_ok());
     }
 
-    /// The completions since the last call.
-    pub(crate) fn take(&self) -> Vec<Completion> {
-        std::mem::take(&mut *self.completions.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The events since the last call.
+    pub(crate) fn take(&self) -> Vec<SentEvent> {
+        std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

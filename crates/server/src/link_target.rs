@@ -3,8 +3,9 @@
 //! The look-up is that of requests, so that the two cannot differ. It reads no content, and waits for the disk.
 
 use crate::compression::CompressionQueue;
+use crate::file_error::FileError;
 use crate::file_lookup::FileLookup;
-use crate::open_file::{Blocking, EntryLimits, FileError, FileKey, LookupContext, OpenError};
+use crate::open_file::{Blocking, EntryLimits, FileKey, LookupContext, OpenError};
 use crate::options::OpenFilesOptions;
 use crate::site_rules::Action;
 use crate::sites::Site;

@@ -2,8 +2,9 @@
 
 use crate::clock::Clock;
 use crate::file_cache::{FileCache, Lookup};
+use crate::file_error::FileError;
 use crate::file_lookup::{NOT_FOUND_PAGE, join, page_path};
-use crate::open_file::{FileError, FileKey, OpenFile};
+use crate::open_file::{FileKey, OpenFile};
 use crate::sites::{Site, SiteCache, Sites};
 use crate::waiter::Waiter;
 use sanderling_http::{Host, Request, SitePath};
@@ -44,8 +45,8 @@ impl<'s> LocalFiles<'s> {
         self.site_cache.index()
     }
 
-    /// Looks `path` up in `site`. A hit costs one look-up in the worker's map, and no system call. `waiter` receives a
-    /// completion if the result is [`Lookup::Pending`]; `has_waited`: the request has received one.
+    /// Looks `path` up in `site`. A hit costs one look-up in the worker's map, and no system call. `waiter` receives an
+    /// event if the result is [`Lookup::Pending`]; `has_waited`: the request has received one.
     // Always, although both versions of HTTP call it.
     #[inline(always)]
     pub(crate) fn open(
@@ -113,7 +114,7 @@ impl<'s> LocalFiles<'s> {
         }
     }
 
-    /// Opens the file at exactly this path; `None` if `waiter` receives a completion.
+    /// Opens the file at exactly this path; `None` if `waiter` receives an event.
     fn open_exact(
         &mut self,
         site: &Arc<Site>,

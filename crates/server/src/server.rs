@@ -14,6 +14,7 @@ use crate::snapshot::Snapshot;
 use crate::socket_set::{SocketSet, assign};
 use crate::status::Status;
 use crate::updates::{self, ReceivedUpdate, ReplyPlace};
+use crate::waiter::Event;
 use crate::worker::{WAKEUP, Worker, WorkerParams};
 use sanderling_dns::ZoneMap;
 use sanderling_dns::update::UpdateResult;
@@ -166,7 +167,7 @@ impl Server {
             }
             ReplyPlace::Stream { waiter, reply: late } => {
                 late.set(reply);
-                self.shared.jobs.complete(&[waiter], Ok(()));
+                self.shared.jobs.send_event(&[waiter], Event::UpdateAnswered);
             }
         }
     }

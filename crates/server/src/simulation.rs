@@ -177,8 +177,8 @@ impl Simulation<'_> {
                 self.connections.advance(key, Some(readiness));
             }
         }
-        for completion in self.inbox.take() {
-            self.connections.complete(completion);
+        for event in self.inbox.take() {
+            self.connections.note_event(event);
         }
         ready.into_iter().for_each(|key| self.connections.advance_ready(key));
         self.connections.expire();

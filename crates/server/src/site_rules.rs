@@ -6,10 +6,10 @@ use crate::challenges::ACME_CHALLENGES;
 use crate::clock::Clock;
 use crate::context::ConnectionInfo;
 use crate::file_cache::Lookup;
+use crate::file_error::FileError;
 use crate::file_hit::is_missing;
 use crate::local_files::LocalFiles;
 use crate::metrics::{Counter, ThreadMetrics};
-use crate::open_file::FileError;
 use crate::options::Options;
 use crate::permits::ClientPrefix;
 use crate::protection::{AuthRule, Protection, ProtectionRules};
@@ -269,13 +269,17 @@ fn credentials_of(request: &Request<'_>) -> Option<Credentials> {
     Some(Credentials { name: decoded[..at].to_vec(), password: decoded[at + 1..].to_vec() })
 }
 
-/// The client of a request, and what checks its password.
+/// A request whose client has to satisfy rules, and what decides that.
 #[derive(Clone, Copy)]
-struct Applicant<'a> {
-    request: &'a Request<'a>,
-    address: IpAddr,
-    authenticator: &'a Arc<Authenticator>,
-    waiter: Waiter,
+pub(crate) struct Applicant<'a> {
+    pub(crate) request: &'a Request<'a>,
+    /// `None` if there is none, or its file cannot be looked up.
+    pub(crate) site: Option<&'a Arc<Site>>,
+    pub(crate) address: IpAddr,
+    pub(crate) authenticator: &'a Arc<Authenticator>,
+    /// Receives an event if the request waits; and whether it has received one before.
+    pub(crate) waiter: (Waiter, bool),
+    pub(crate) may_wait: bool,
 }
 
 /// Whether a client satisfies rules.
@@ -283,30 +287,29 @@ enum Admission {
     Granted,
     /// The action says so.
     Refused,
-    /// The waiter receives a completion.
+    /// The waiter receives an event.
     Pending,
 }
 
 impl Ruling<'_> {
     /// Finds out whether the client may see the response, and whether there is a file, if that matters; true if the
-    /// request has to wait for it: `waiter` receives a completion. A request that may not wait is refused.
-    /// `has_failed`: the job that looked the file up.
-    pub(crate) fn has_to_wait(
-        &mut self,
-        (request, site): (&Request<'_>, Option<&Arc<Site>>),
-        has_failed: bool,
-        may_wait: impl Fn() -> bool,
-        (files, authenticator, address): (&mut LocalFiles<'_>, &Arc<Authenticator>, IpAddr),
-        (waiter, clock): ((Waiter, bool), &Clock),
-    ) -> bool {
-        let applicant = Applicant { request, address, authenticator, waiter: waiter.0 };
+    /// request has to wait for it. A request that may not wait is refused.
+    pub(crate) fn has_to_wait(&mut self, applicant: &Applicant<'_>, files: &mut LocalFiles<'_>, clock: &Clock) -> bool {
+        let is_pending = self.is_pending(applicant, files, clock);
+        if is_pending && !applicant.may_wait {
+            self.action = Action::Page(Status::ServiceUnavailable);
+        }
+        is_pending && applicant.may_wait
+    }
+
+    fn is_pending(&mut self, applicant: &Applicant<'_>, files: &mut LocalFiles<'_>, clock: &Clock) -> bool {
+        let Applicant { request, site, waiter, .. } = *applicant;
         let [of_request, of_other, ..] = self.protections;
         match self.admit(&[of_request, of_other], applicant) {
             Admission::Granted => {}
             Admission::Refused => return false,
-            Admission::Pending => return self.may_wait(&may_wait),
+            Admission::Pending => return true,
         }
-        let site = site.filter(|_| !has_failed);
         let mut passed_over = Protection::default();
         if let Action::FileOrRule(outcome) = &self.action {
             self.action = match (site, request.path().map(SitePath::parse)) {
@@ -315,7 +318,7 @@ impl Ruling<'_> {
                         passed_over = self.of_missing(&path);
                         Action::of(outcome.clone())
                     }
-                    Lookup::Pending => return self.may_wait(&may_wait),
+                    Lookup::Pending => return true,
                     _ => Action::File,
                 },
                 _ => Action::File,
@@ -325,26 +328,27 @@ impl Ruling<'_> {
             return false;
         }
         if let Some(site) = site
-            && self.is_look_up_pending(site, request, files, (waiter, clock))
+            && self.is_look_up_pending(site, applicant, files, clock)
         {
-            return self.may_wait(&may_wait);
+            return true;
         }
         let [.., of_file, of_missing] = self.protections;
         let satisfied = &[of_request, of_other];
         let rest = [of_file, of_missing, passed_over]
             .map(|protection| if protection.is_implied_by(satisfied) { Protection::default() } else { protection });
-        matches!(self.admit(&rest, applicant), Admission::Pending) && self.may_wait(&may_wait)
+        matches!(self.admit(&rest, applicant), Admission::Pending)
     }
 
     /// Finds what protects the file that is served, whichever way leads to it, and the path if there is none; true if
-    /// `waiter` receives a completion.
+    /// `waiter` receives an event.
     fn is_look_up_pending(
         &mut self,
         site: &Arc<Site>,
-        request: &Request<'_>,
+        applicant: &Applicant<'_>,
         files: &mut LocalFiles<'_>,
-        (waiter, clock): ((Waiter, bool), &Clock),
+        clock: &Clock,
     ) -> bool {
+        let Applicant { request, waiter, .. } = *applicant;
         if !matches!(self.action, Action::File | Action::OtherFile(..)) {
             return false;
         }
@@ -375,7 +379,7 @@ impl Ruling<'_> {
     }
 
     /// Whether the client satisfies these rules: first those for addresses.
-    fn admit(&mut self, protections: &[Protection], applicant: Applicant<'_>) -> Admission {
+    fn admit(&mut self, protections: &[Protection], applicant: &Applicant<'_>) -> Admission {
         let Some(rules) = self.protection_rules else { return Admission::Granted };
         for position in protections.iter().filter_map(|protection| protection.access) {
             // A shared cache must not answer other clients with what this one gets.
@@ -391,7 +395,7 @@ impl Ruling<'_> {
                 self.deny(rule);
                 return Admission::Refused;
             };
-            let Applicant { address, authenticator, waiter, .. } = applicant;
+            let Applicant { address, authenticator, waiter: (waiter, _), .. } = *applicant;
             match authenticator.check(&rule.users, &credentials, address, waiter, monotonic_ms()) {
                 Verdict::Granted => self.fields.edits.set_private(),
                 Verdict::Denied => {
@@ -406,15 +410,6 @@ impl Ruling<'_> {
             }
         }
         Admission::Granted
-    }
-
-    /// Whether the request waits; otherwise it is refused.
-    fn may_wait(&mut self, may_wait: impl Fn() -> bool) -> bool {
-        let may_wait = may_wait();
-        if !may_wait {
-            self.action = Action::Page(Status::ServiceUnavailable);
-        }
-        may_wait
     }
 
     /// What was found for the response. The client must have satisfied what protects it: another file may be there

@@ -177,8 +177,8 @@ impl<'s> Worker<'s> {
             Source::Connection(key) => self.connections.advance(key, Some(readiness)),
             Source::Listener(index) => self.accept(index),
             Source::Wakeup => {
-                for completion in self.inbox.take() {
-                    self.connections.complete(completion);
+                for event in self.inbox.take() {
+                    self.connections.note_event(event);
                 }
                 self.evict_for_others();
             }

@@ -3,10 +3,11 @@
 use super::{Connection, Next, Protocol, State};
 use crate::clock::ms;
 use crate::context::{CloseMode, ConnectionInfo, Context};
+use crate::file_chunk::Sent;
+use crate::file_error::FileError;
 use crate::metrics::Counter;
-use crate::open_file::FileError;
 use crate::rate_window::{Expiry, RECEIVE_WINDOW_MS, RateWindow};
-use crate::send_queue::Sent;
+use crate::waiter::Event;
 use std::io;
 use std::time::Duration;
 
@@ -88,8 +89,8 @@ impl<'s> Connection<'s> {
             }
         }
         if self.state == State::Waiting && !self.has_unsent() {
-            // The job goes on without this request, which gets 503.
-            self.complete(0, Err(FileError::Unavailable));
+            // What it waits for goes on without this request, which gets 503.
+            self.note_event(0, Event::LookedUp(Err(FileError::Unavailable)));
             return self.receive_and_answer(context);
         }
         if self.state == State::Receiving && self.end_incoming_request() {

@@ -1,11 +1,13 @@
 //! Sends what was written, and what follows then: the next request, a wait, or the end of the connection.
 
 use super::{Connection, LINGER_BYTES_MAX, LINGER_BYTES_PER_ITERATION, LINGER_MS, Next, State};
+use crate::body_source::BodySource;
 use crate::clock::ms;
 use crate::context::{CloseMode, Context};
+use crate::file_chunk::Sent;
 use crate::metrics::Counter;
 use crate::rate_window::RateWindow;
-use crate::send_queue::{FileChunk, Sent};
+
 use sanderling_os::tcp::More;
 use std::io;
 
@@ -14,22 +16,22 @@ impl<'s> Connection<'s> {
     #[inline]
     pub(super) fn flush(
         &mut self,
-        file: Option<FileChunk<'s>>,
+        source: Option<BodySource<'s>>,
         context: &mut Context<'_, 's>,
     ) -> io::Result<Option<Next>> {
-        if context.buffers.output.is_empty() && file.is_none() {
+        if context.buffers.output.is_empty() && source.is_none() {
             return Ok(None);
         }
         let more = if matches!(self.state, State::Closing(_)) { More::Yes } else { More::No };
-        let (sent, sent_bytes) = match file {
+        let (sent, sent_bytes) = match source {
             None => self.queue.send(&mut self.transport, &context.buffers.output, more)?,
-            Some(file) => {
+            Some(source) => {
                 let metrics = context.metrics;
                 let (output, mut send_context) = context.for_sending();
                 let (queue, transport) = (&mut self.queue, &mut self.transport);
                 let sent = metrics
                     .heartbeat
-                    .during_file_call(|| queue.send_with_file(transport, output, file, more, &mut send_context))?;
+                    .during_file_call(|| queue.send_with_source(transport, output, source, more, &mut send_context))?;
                 (sent, send_context.sent_bytes)
             }
         };

@@ -1,8 +1,9 @@
 //! The listing of a directory without an index.
 
 use super::{Attempt, FileLookup, LookupResult, join, open_linked};
+use crate::file_error::FileError;
 use crate::file_variant::FileVariant;
-use crate::open_file::{Alternatives, Blocking, FileError, OpenError, OpenFile, RetryAfter, VariantId, file_error};
+use crate::open_file::{Alternatives, Blocking, OpenError, OpenFile, RetryAfter, VariantId, file_error};
 use crate::protection::Protection;
 use sanderling_http::{ListedFile, Listing, PathTraits};
 use sanderling_os::directory::{Directory, DirectoryEntry, EntryKind};

@@ -5,10 +5,11 @@ use super::{
 };
 use crate::compression::{CompressionQueue, read_whole};
 use crate::decoding::decode;
+use crate::file_error::FileError;
 use crate::file_variant::{FileContent, FileVariant, FileVersion, Gauges, http_metadata};
 use crate::open_file::{
-    Alternatives, Blocking, EntryLimits, FileError, LookupContext, OpenError, OpenFile, RetryAfter, Storage, TagBasis,
-    UnreadFile, file_error,
+    Alternatives, Blocking, EntryLimits, LookupContext, OpenError, OpenFile, RetryAfter, Storage, TagBasis, UnreadFile,
+    file_error,
 };
 use sanderling_http::{
     CODED_HEAD_BYTES, CODED_TAIL_BYTES, ContentCoding, Negotiation, Representation, Validator, coding_fault,
