@@ -53,7 +53,7 @@ const MAY_BE_UNSAFE: &[&str] =
 /// clippy checks the lines of functions.
 const FILE_LINES_MAX: usize = 900;
 /// The width that rustfmt gives to code; it leaves comments as they are.
-const COMMENT_COLUMNS_MAX: usize = 120;
+const PROSE_COLUMNS_MAX: usize = 120;
 /// Files that people edit as text. Zone files and test data may contain tabs.
 const PLAIN: &[&str] = &[".rs", ".md", ".toml", ".yml", ".sh", ".html", ".css", ".conf", ".service"];
 /// Marks of unfinished work, and beginnings of paths of one machine; divided, so that this file passes.
@@ -264,10 +264,13 @@ fn check_lines(tree: &Tree) -> Vec<Finding> {
             if is_plain && line.ends_with([' ', '\t', '\r']) {
                 add("spaces at the end of the line; remove them".to_owned());
             }
-            let comment = line.trim_start().strip_prefix("//").filter(|_| path.ends_with(".rs"));
-            is_diagram ^= comment.is_some_and(|text| text.contains("```"));
-            if comment.is_some() && !is_diagram && line.chars().count() > COMMENT_COLUMNS_MAX {
-                add(format!("the comment has more than {COMMENT_COLUMNS_MAX} columns; wrap it"));
+            let prose = match path.ends_with(".md") {
+                true => Some(line.trim_start()).filter(|text| !text.starts_with('|')),
+                false => line.trim_start().strip_prefix("//").filter(|_| path.ends_with(".rs")),
+            };
+            is_diagram ^= prose.is_some_and(|text| text.contains("```"));
+            if prose.is_some() && !is_diagram && line.chars().count() > PROSE_COLUMNS_MAX {
+                add(format!("the text has more than {PROSE_COLUMNS_MAX} columns; wrap it"));
             }
             for mark in UNFINISHED.iter().filter(|mark| has_word(line, mark)) {
                 add(format!("`{mark}`; finish the work, or write an issue"));

@@ -109,11 +109,13 @@ fn stray_blanks_marks_and_private_paths_are_reported() {
 }
 
 #[test]
-fn long_comment_is_reported() {
+fn long_line_of_prose_is_reported() {
     let long = "x".repeat(120);
-    let text = format!("let a = \"{long}\";\n    // {long}\n/// ```text\n/// {long}\n/// ```\n/// {long}\n");
-    let expected = [2, 6].map(|line| format!("a.rs:{line}: the comment has more than 120 columns; wrap it"));
-    check("lines", &[("a.rs", &text), ("b.md", &text)], &expected.each_ref().map(String::as_str));
+    let code = format!("let a = \"{long}\";\n    // {long}\n/// ```text\n/// {long}\n/// ```\n/// {long}\n");
+    let page = format!("{long}x\n| {long} |\n```\n{long}x\n```\n- {long}\n{long}\n");
+    let expected = ["a.rs:2", "a.rs:6", "b.md:1", "b.md:6"];
+    let expected = expected.map(|place| format!("{place}: the text has more than 120 columns; wrap it"));
+    check("lines", &[("a.rs", &code), ("b.md", &page)], &expected.each_ref().map(String::as_str));
 }
 
 #[test]
