@@ -337,6 +337,7 @@ struct Parts<'p> {
 type Log<'l> = Option<(&'l Rc<WorkerLog>, &'l ConnectionInfo<'l>, Logged<'l>)>;
 
 /// What is logged of a response.
+#[derive(Clone, Copy)]
 enum Logged<'l> {
     Request {
         request: &'l Request<'l>,

@@ -31,10 +31,13 @@ impl ControlLoop<'_> {
     pub(super) fn load_derived(&mut self) {
         let derived = Arc::clone(&self.state.derived);
         let is_needed = |loader: &mut Loader| !Arc::ptr_eq(loader.derived(), &derived);
-        let Some(mut loader) = self.state.loader.take_if(is_needed) else { return };
-        loader.set_derived(derived);
+        let Some(loader) = self.state.loader.take_if(is_needed) else { return };
         let config = Arc::clone(&self.state.config);
-        self.start_building_again(loader, move |loader: &mut Loader| loader.load_derived(&config));
+        self.start_building_again(loader, move |loader: &mut Loader| {
+            // Not before there is a thread: without one, it is needed still.
+            loader.set_derived(derived);
+            loader.load_derived(&config)
+        });
     }
 
     /// Has `load` build zones again on a new thread.

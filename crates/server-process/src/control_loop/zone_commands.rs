@@ -93,7 +93,7 @@ impl ControlLoop<'_> {
             return self.waiting.push_back((command, descriptors));
         };
         loader.set_derived(Arc::clone(&self.state.derived));
-        let config = Arc::clone(&self.state.config);
+        let (config, zone) = (Arc::clone(&self.state.config), name.to_string());
         let load = move |loader: &mut Loader| {
             let changes = changes.filter(|_| !is_forced).and_then(|changes| zone_changes_from_memfd(changes).ok());
             let changed = changes.and_then(|changes| loader.apply_changes(&config, &name, &changes));
@@ -109,8 +109,14 @@ impl ControlLoop<'_> {
             Finished::Zone(Box::new(ZoneResult { loader, client, result }))
         });
         self.loads_one = started.is_ok();
-        if let Err((error, _)) = started {
-            log_error(&format!("cannot start a thread to load a zone: {}", error_text(&error)));
+        let Err((error, finish)) = started else { return };
+        let problem = format!("cannot start a thread to load the zone {zone}: {}", error_text(&error));
+        log_error(&problem);
+        // Whoever waits for the zone is told, and tries again.
+        if let Some(loader) = self.state.loader.take()
+            && let Finished::Zone(result) = finish(loader, Some(Err(problem)))
+        {
+            self.apply_zone(*result);
         }
     }
 
