@@ -112,7 +112,7 @@ impl ControlLoop<'_> {
         let Err((error, finish)) = started else { return };
         let problem = format!("cannot start a thread to load the zone {zone}: {}", error_text(&error));
         log_error(&problem);
-        // Whoever waits for the zone is told, and tries again.
+        // The agent, or another client, that waits for the zone is told, and tries again.
         if let Some(loader) = self.state.loader.take()
             && let Finished::Zone(result) = finish(loader, Some(Err(problem)))
         {
