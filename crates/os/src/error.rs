@@ -32,6 +32,11 @@ pub fn with_second_try<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result
     })
 }
 
+/// Whether `error` says that there is no file, or no folder that it could be in.
+pub fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
 /// The class of `error`.
 pub fn classify(error: &io::Error) -> ErrorClass {
     match error.raw_os_error() {

@@ -3,8 +3,8 @@
 use sanderling_config::log::log_error;
 use sanderling_config::{CATALOG_MEMBERS, DomainName, read_catalog_members};
 use sanderling_ipc::catalog::MemberList;
+use sanderling_os::error::is_missing;
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -25,6 +25,7 @@ impl CatalogMembers {
         let path = state.join(CATALOG_MEMBERS);
         let version = match fs::metadata(&path) {
             Ok(metadata) => Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec())),
+            // What is in the place of the folder, the supervisor reports.
             Err(error) if is_missing(&error) && self.version.is_none() => return,
             Err(_) => None,
         };
@@ -49,11 +50,6 @@ impl CatalogMembers {
     pub(crate) fn zones(&self) -> impl Iterator<Item = (&DomainName, &DomainName)> {
         self.zones.iter().map(|(zone, catalog)| (zone, catalog))
     }
-}
-
-/// Whether there is no file, or no folder. What is in the place of the folder, the supervisor reports.
-fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Where the content of a response comes from, and what of it is sent after the head.
 
 use crate::clock::Milliseconds;
-use crate::file_chunk::{FileChunk, Piece, SendContext, Sent};
+use crate::file_chunk::{FileChunk, Piece, SendContext, Sent, copy_start};
 use crate::file_reads::FileReads;
 use crate::open_file::{FileKey, OpenFile};
 use crate::transport::Transport;
@@ -39,12 +39,20 @@ impl<'s> BodySource<'s> {
         BodySource::Bytes { bytes: bytes.to_vec(), sent: 0 }
     }
 
+    /// What is left of bytes that are in memory, other than those of a file.
+    fn rest(&self) -> &[u8] {
+        match self {
+            BodySource::Page(page) => page,
+            BodySource::Bytes { bytes, sent } => &bytes[*sent..],
+            BodySource::File(_) => &[],
+        }
+    }
+
     /// What is sent, if it is in memory as a whole.
     pub(crate) fn whole(&self) -> Option<&[u8]> {
         match self {
-            BodySource::Page(page) => Some(page),
-            BodySource::Bytes { bytes, sent } => Some(&bytes[*sent..]),
             BodySource::File(file) => file.whole(),
+            source => Some(source.rest()),
         }
     }
 
@@ -54,16 +62,15 @@ impl<'s> BodySource<'s> {
             return file.after(sent_bytes as u64).map(BodySource::File);
         }
         self.advance(sent_bytes);
-        self.whole().is_some_and(|rest| !rest.is_empty()).then_some(self)
+        (!self.rest().is_empty()).then_some(self)
     }
 
     /// Sends as much as the transport takes.
     pub(crate) fn send(&mut self, transport: &mut Transport, context: &mut SendContext<'_>) -> io::Result<Sent> {
-        let rest = match self {
-            BodySource::File(file) => return file.send(transport, context),
-            BodySource::Page(page) => *page,
-            BodySource::Bytes { bytes, sent } => &bytes[*sent..],
-        };
+        if let BodySource::File(file) = self {
+            return file.send(transport, context);
+        }
+        let rest = self.rest();
         let (count, rest_bytes) = (transport.send(rest, More::No)?, rest.len());
         context.sent_bytes += count as u64;
         self.advance(count);
@@ -78,14 +85,12 @@ impl<'s> BodySource<'s> {
         waiter: Waiter,
         now_ms: Milliseconds,
     ) -> io::Result<Piece> {
-        let rest = match self {
-            BodySource::File(file) => return file.fill(room, reads, waiter, now_ms),
-            BodySource::Page(page) => *page,
-            BodySource::Bytes { bytes, sent } => &bytes[*sent..],
-        };
-        room.copy_from_slice(&rest[..room.len()]);
-        self.advance(room.len());
-        Ok(Piece::Sent(room.len()))
+        if let BodySource::File(file) = self {
+            return file.fill(room, reads, waiter, now_ms);
+        }
+        let count = copy_start(self.rest(), room);
+        self.advance(count);
+        Ok(Piece::Sent(count))
     }
 
     fn advance(&mut self, count: usize) {
@@ -96,19 +101,11 @@ impl<'s> BodySource<'s> {
         }
     }
 
-    /// Whether its first bytes are sent in a segment with the head.
-    pub(crate) fn more_after_head(&self) -> More {
-        match self {
-            BodySource::File(file) => file.more_after_head(),
-            BodySource::Page(_) | BodySource::Bytes { .. } => More::Yes,
-        }
-    }
-
     /// Bytes that it has left of its part.
     pub(crate) fn remaining_bytes(&self) -> u64 {
         match self {
             BodySource::File(file) => file.remaining_bytes(),
-            source => source.whole().map_or(0, |rest| rest.len() as u64),
+            source => source.rest().len() as u64,
         }
     }
 

@@ -34,10 +34,10 @@ pub(crate) struct Asked<'a> {
     pub(crate) waiter: Waiter,
 }
 
-/// What a version of HTTP makes of what is decided about one request.
+/// How a version of HTTP carries out the decision about one request.
 pub(crate) trait Framing<'s>: Sized {
     const VERSION: HttpVersion;
-    /// With which the connection goes on.
+    /// How the connection goes on.
     type Step;
 
     /// Whether the connection can keep a request that waits.
@@ -89,7 +89,7 @@ impl Progress {
         }
     }
 
-    /// Whether it was not known in time whether its look-up has ended.
+    /// Whether its look-up has failed, or has not ended in time.
     pub(crate) fn has_failed(&self) -> bool {
         self.error.is_some()
     }
@@ -128,8 +128,8 @@ pub(crate) fn begin<'s, F: Framing<'s>>(
     let site = context.files.site_for(&context.snapshot.sites, asked.request.host);
     match (has_rules(asked.request, site, asked.connection.transport), context.inspection) {
         (false, Inspection::None) => answer_with_file::<F, false>(asked, site, None, progress, framing, context),
-        (false, Inspection::Log) => answer_with_logged_file(asked, progress, framing, context),
-        _ => answer_by_rules(asked, progress, framing, context),
+        (false, Inspection::Log) => answer_with_logged_file(asked, site, progress, framing, context),
+        _ => answer_by_rules(asked, site, progress, framing, context),
     }
 }
 
@@ -157,11 +157,11 @@ pub(crate) fn refuse<'s, F: Framing<'s>>(
 #[inline(never)]
 fn answer_with_logged_file<'s, F: Framing<'s>>(
     asked: &Asked<'_>,
+    site: Option<&Arc<Site>>,
     progress: &mut Progress,
     framing: F,
     context: &mut Context<'_, 's>,
 ) -> F::Step {
-    let site = context.files.site_for(&context.snapshot.sites, asked.request.host);
     answer_with_file::<F, true>(asked, site, None, progress, framing, context)
 }
 
@@ -170,12 +170,12 @@ fn answer_with_logged_file<'s, F: Framing<'s>>(
 #[inline(never)]
 fn answer_by_rules<'s, F: Framing<'s>>(
     asked: &Asked<'_>,
+    site: Option<&Arc<Site>>,
     progress: &mut Progress,
     framing: F,
     context: &mut Context<'_, 's>,
 ) -> F::Step {
     let (request, snapshot) = (asked.request, context.snapshot);
-    let site = context.files.site_for(&snapshot.sites, request.host);
     let mut ruling = Ruling::of(request, site, asked.connection, snapshot, context.options);
     if asked.content.is_none() && matches!(ruling.action, Action::DnsQuery) && has_dns_message(request) {
         return framing.need_body(context);
@@ -336,7 +336,7 @@ struct Parts<'p> {
 /// Where a response is logged, of which connection, and what; `None` if there is no log.
 type Log<'l> = Option<(&'l Rc<WorkerLog>, &'l ConnectionInfo<'l>, Logged<'l>)>;
 
-/// What is logged of a response.
+/// The request that a response is logged with.
 #[derive(Clone, Copy)]
 enum Logged<'l> {
     Request {
@@ -350,7 +350,7 @@ enum Logged<'l> {
     },
 }
 
-/// What a response is written with.
+/// What writing a response needs besides the response.
 struct Output<'w> {
     clock: &'w Clock,
     options: &'w Options,

@@ -16,9 +16,6 @@ use std::sync::Arc;
 
 /// Bytes of a file that are sent in one iteration, so that a large one does not delay other connections.
 const FILE_BYTES_PER_ITERATION_MAX: u64 = 1024 * 1024;
-/// From this content length on, the head is sent without `MSG_MORE`: in a segment with the head, the first page of the
-/// file would be split at the end of the segment, and all following ones.
-const SEPARATE_HEAD_BYTES: u64 = 256 * 1024;
 /// Bytes that are held back until `fstat` has shown that the file has not changed: a response that is not complete can
 /// still be aborted.
 const TAIL_BYTES: u64 = 16 * 1024;
@@ -43,7 +40,7 @@ pub(crate) enum Sent {
     FileChanged,
 }
 
-/// What became of one piece of content.
+/// The result of sending or copying one piece of content.
 pub(crate) enum Piece {
     /// So many bytes were sent or copied; none if the transport is full.
     Sent(usize),
@@ -257,10 +254,6 @@ impl<'s> FileChunk<'s> {
         self.must_recheck = true;
     }
 
-    pub(crate) fn more_after_head(&self) -> More {
-        if self.remaining_bytes < SEPARATE_HEAD_BYTES { More::Yes } else { More::No }
-    }
-
     /// Sends as much as the transport takes, within the budget of an iteration.
     pub(crate) fn send(&mut self, transport: &mut Transport, context: &mut SendContext<'_>) -> io::Result<Sent> {
         if let Some(since_ms) = self.blocked_since_ms.take()
@@ -405,8 +398,7 @@ impl<'s> FileChunk<'s> {
         }
         let text = self.unsent_text();
         if !text.is_empty() {
-            let count = out.len().min(text.len());
-            out[..count].copy_from_slice(&text[..count]);
+            let count = copy_start(text, out);
             self.advance_text(count);
             return Ok(Piece::Sent(count));
         }
@@ -427,15 +419,13 @@ impl<'s> FileChunk<'s> {
     ) -> io::Result<Piece> {
         let FileContent::Descriptor(file) = &self.file.variant(self.variant_id).content else {
             let content = self.in_memory().expect("content without a descriptor is in memory");
-            out.copy_from_slice(&content[..out.len()]);
-            return Ok(Piece::Sent(out.len()));
+            return Ok(Piece::Sent(copy_start(content, out)));
         };
         if let Some(piece) = self.read.poll(file, self.offset, now_ms)? {
             return Ok(piece);
         }
         if let PieceRead::Bytes { bytes, sent } = &mut self.read {
-            let count = out.len().min(bytes.len() - *sent);
-            out[..count].copy_from_slice(&bytes[*sent..*sent + count]);
+            let count = copy_start(&bytes[*sent..], out);
             *sent += count;
             if *sent == bytes.len() {
                 self.read = PieceRead::None;
@@ -457,6 +447,13 @@ impl<'s> FileChunk<'s> {
         }
         Ok(Piece::Sent(count))
     }
+}
+
+/// Copies as many bytes of `from` as fit into `room`; their number.
+pub(crate) fn copy_start(from: &[u8], room: &mut [u8]) -> usize {
+    let count = from.len().min(room.len());
+    room[..count].copy_from_slice(&from[..count]);
+    count
 }
 
 impl PieceRead {

@@ -9,6 +9,10 @@ use sanderling_table::Ref;
 use std::collections::VecDeque;
 use std::io;
 
+/// From this content length on, the head is sent without `MSG_MORE`: in a segment with the head, the first page of the
+/// file would be split at the end of the segment, and all following ones.
+const SEPARATE_HEAD_BYTES: u64 = 256 * 1024;
+
 /// Sources in the order in which they are sent. Empty while the transport takes everything.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueue<'s> {
@@ -51,7 +55,8 @@ impl<'s> SendQueue<'s> {
             let rest = source.after(of_content);
             return Ok(self.queue_rest(&bytes[of_head..], rest));
         }
-        let sent = transport.send(bytes, source.more_after_head())?;
+        let more = if source.remaining_bytes() < SEPARATE_HEAD_BYTES { More::Yes } else { More::No };
+        let sent = transport.send(bytes, more)?;
         context.sent_bytes += sent as u64;
         if sent < bytes.len() {
             return Ok(self.queue_rest(&bytes[sent..], Some(source)));

@@ -23,6 +23,7 @@ pub use copy::copy;
 pub use unfinished_file::UnfinishedFile;
 
 use sanderling_os::directory::Directory;
+use sanderling_os::error::is_missing;
 use sanderling_os::user::name_of;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -296,7 +297,7 @@ impl StateFolder {
         let mut content = Vec::new();
         match File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut content)) {
             Ok(_) => Ok(Some(content)),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(failed("read", &path, &error)),
         }
     }
@@ -368,7 +369,7 @@ impl StateFolder {
         let path = self.path_of(name)?;
         match fs::remove_file(&path) {
             Ok(()) => flush_folder(path.parent().unwrap_or(&self.root)).map_err(|error| failed("flush", &path, &error)),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+            Err(error) if is_missing(&error) => Ok(()),
             Err(error) => Err(failed("remove", &path, &error)),
         }
     }

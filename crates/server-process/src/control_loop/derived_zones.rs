@@ -34,7 +34,7 @@ impl ControlLoop<'_> {
         let Some(loader) = self.state.loader.take_if(is_needed) else { return };
         let config = Arc::clone(&self.state.config);
         self.start_building_again(loader, move |loader: &mut Loader| {
-            // Not before there is a thread: without one, it is needed still.
+            // On the thread: if none starts, the load stays due.
             loader.set_derived(derived);
             loader.load_derived(&config)
         });
@@ -55,7 +55,9 @@ impl ControlLoop<'_> {
         });
         self.loads_one = started.is_ok();
         if let Err((error, _)) = started {
-            log_error(&format!("cannot start a thread to build zones: {}", error_text(&error)));
+            // It is tried in each iteration.
+            let message = format!("cannot start a thread to build zones: {}; trying again", error_text(&error));
+            self.updates.failures.error("building zones", &message);
         }
     }
 

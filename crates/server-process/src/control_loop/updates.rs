@@ -48,7 +48,7 @@ pub(super) struct UpdateQueue {
     /// The number of the last version that was not stored in time.
     given_up: u64,
     timeout: Duration,
-    failures: LimitedLog,
+    pub(super) failures: LimitedLog,
     refusals: LimitedLog,
     /// Zones that have changed since they were built as a whole.
     changed: BTreeMap<DomainName, ChangeTimes>,

@@ -328,7 +328,7 @@ fn denied_text(path: &Path) -> String {
     format!("the sandbox of the running process does not allow {}", path.display())
 }
 
-/// What has become of a zone; `transfer_problem` is why it is not transferred.
+/// The result of loading a zone; `transfer_problem` is why it is not transferred.
 fn outcome_text(
     state: &ZoneState,
     before: Option<&ZoneState>,

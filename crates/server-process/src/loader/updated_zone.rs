@@ -1,7 +1,6 @@
 //! Applies dynamic updates to a zone, whose version is served when the agent has stored them, and changes that the
 //! agent has stored before.
 
-use super::catalog_zones::MemberChanges;
 use super::{LoadedZone, Loader, OneZone, Provenance, Report, StoreRequest, StoredParts};
 use crate::kept_zones::VersionInfo;
 use crate::load_status::ZoneState;
@@ -19,9 +18,7 @@ use sanderling_dns::zone_edit::ZoneEdit;
 use sanderling_dns::zonefile::Severity;
 use sanderling_dns::{Name, NameBuf, Rtype, Zone, ZoneEntry, ZoneLimits};
 use sanderling_os::clock::{from_unix_seconds, unix_seconds};
-use sanderling_zone_files::{
-    Denial, MergedUpdates, PriorUpdates, UpdateState, ZoneUpdates, dropped_updates, wire_name,
-};
+use sanderling_zone_files::{MergedUpdates, PriorUpdates, UpdateState, ZoneUpdates, dropped_updates, wire_name};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -297,20 +294,7 @@ impl OneZone {
         before: Option<Arc<ZoneState>>,
         journals: ChangedJournals,
     ) -> OneZone {
-        OneZone {
-            entry,
-            state,
-            before,
-            is_unchanged: false,
-            has_same_records: false,
-            members: MemberChanges::default(),
-            warnings: Vec::new(),
-            errors: Vec::new(),
-            denial: Denial::None,
-            kept: None,
-            journals,
-            updates: Vec::new(),
-        }
+        OneZone::new(entry, state, before, None, Report { journals, ..Report::default() })
     }
 }
 

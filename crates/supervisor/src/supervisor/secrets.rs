@@ -12,6 +12,7 @@ use sanderling_ipc::secrets::{
 };
 use sanderling_ipc::{Command, FdKind, IncomingFds};
 use sanderling_os::directory::Directory;
+use sanderling_os::error::is_missing;
 use sanderling_os::memfd;
 use sanderling_os::sandbox::forbid_core_dumps;
 use std::fs::{self, File, Metadata};
@@ -222,7 +223,7 @@ impl Secrets {
         let read = || read_beneath(&Directory::open(state)?, DERIVED_FILE.as_bytes(), DERIVED_BYTES_MAX);
         match read() {
             Ok(content) => self.derived = Some(memfd::create("derived-records", &content)?),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(error) if is_missing(&error) => {}
             Err(error) => log_error(&format!("cannot read the derived records: {}", error_text(&error))),
         }
         self.derived.as_ref().map(OwnedFd::try_clone).transpose()
