@@ -16,7 +16,7 @@ mod rules;
 mod updates;
 
 use crate::config::{Config, DefaultSite, KeyPlace, SocketsPerAddress, UserAndGroup, WORKER_COUNT_MAX};
-use crate::config_reader::{BETWEEN_FILES, ConfigReader, Entry, entries};
+use crate::config_reader::{BETWEEN_FILES, ConfigReader, Entry, Keys, entries};
 use crate::config_text;
 use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use crate::domain_name::DomainName;
@@ -24,7 +24,6 @@ use crate::keys::Section;
 use crate::listen_address::{ListenAddresses, parse_listen_address};
 use crate::service::Service;
 use crate::site::{DohPath, Site, SiteOptions};
-use crate::transfers::ZoneTransfers;
 use crate::zones::{Zone, ZoneOrigin};
 use https::CertificateChoice;
 use sanderling_site_rules::FileOptions;
@@ -65,7 +64,7 @@ fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> O
             Ok(text) if files.len() == 1 => return Some(Cow::Borrowed(text)),
             Ok(text) => {
                 let table = reader.parse(text, start);
-                let keys = table.iter().filter(|_| index > 0).flat_map(entries);
+                let keys = table.iter().filter(|_| index > 0).flat_map(|table| entries(table, ""));
                 for entry in keys.filter(|entry| !matches!(entry.value.get_ref(), DeValue::Table(_))) {
                     let message = format!("`{}` is in an included file, before the first [section]", entry.key);
                     let remedy = format!("move it to {}", files[0].0.display());
@@ -81,6 +80,9 @@ fn joined<'t>(files: &[(PathBuf, &'t [u8])], reader: &mut ConfigReader<'_>) -> O
     }
     (!reader.has_problems()).then(|| Cow::Owned(texts.join(BETWEEN_FILES)))
 }
+
+/// Reads a section.
+type ReadSection<B> = fn(&mut B, Entry<'_, '_>);
 
 /// Builds the configuration from the sections of the file.
 struct ConfigBuilder<'e, 'a> {
@@ -146,76 +148,63 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_top(&mut self, root: &DeTable<'_>) {
-        // Domains are read with their limits.
-        if let Some(limits) = entries(root).into_iter().find(|entry| entry.key == "limits") {
-            self.read_limits(limits);
+        let keys = self.reader.top(root);
+        let sections: [(&str, ReadSection<Self>); 10] = [
+            // Domains are read with their limits, and with a certificate by default if this is how they get one.
+            ("limits", Self::read_limits),
+            ("certificates", Self::read_certificates_section),
+            ("http", Self::read_http),
+            ("https", Self::read_https),
+            ("dns", Self::read_dns),
+            ("domain", Self::read_domains),
+            ("metrics", Self::read_metrics),
+            ("tsig", Self::read_tsig),
+            ("catalog", Self::read_catalogs),
+            ("log", Self::read_log),
+        ];
+        for (name, read) in sections {
+            keys.get(name).into_iter().for_each(|section| read(self, section));
         }
-        // Whether there is such a section is what the default of the domains depends on.
-        if let Some(section) = entries(root).into_iter().find(|entry| entry.key == "certificates") {
-            self.read_certificates_section(section);
+        if let Some(count) = self.reader.count(&keys, "workers") {
+            self.config.worker_count = to_count(count);
         }
-        for entry in entries(root) {
-            match entry.key {
-                "workers" => {
-                    self.config.worker_count = self.read_count(entry).unwrap_or(self.config.worker_count);
-                }
-                "listeners" => self.read_listeners(entry),
-                "user" => self.user = self.read_account_name(entry),
-                "group" => self.group = self.read_account_name(entry),
-                "sandbox" => self.config.sandbox = self.reader.boolean(entry).unwrap_or(true),
-                "keys" => self.read_keys(entry),
-                // The files were read before.
-                "include" => drop(self.reader.strings(entry, "include = [\"sites/*.toml\"]")),
-                "control" => {
-                    let path = self.read_path(entry, "control = \"control.sock\"");
-                    (self.config.control, self.config.control_location) = path.unzip();
-                }
-                "state" => {
-                    let path = self.read_path(entry, "state = \"/var/lib/sanderling\"");
-                    (self.config.state, self.config.state_location) = path.unzip();
-                }
-                // It was read before.
-                "certificates" => {}
-                "http" => self.read_http(entry),
-                "https" => self.read_https(entry),
-                "dns" => self.read_dns(entry),
-                "domain" => self.read_domains(entry),
-                "metrics" => self.read_metrics(entry),
-                "tsig" => self.read_tsig(entry),
-                "catalog" => self.read_catalogs(entry),
-                "log" => self.read_log(entry),
-                "limits" => {}
-                key => self.reader.error(entry.offset, Section::Top.unknown_key(key)),
-            }
+        if let Some(entry) = keys.get("listeners") {
+            self.read_listeners(entry);
         }
-    }
-
-    fn read_count(&mut self, entry: Entry<'_, '_>) -> Option<usize> {
-        usize::try_from(self.reader.number(entry, 1, WORKER_COUNT_MAX, 4, "")?).ok()
+        self.user = keys.get("user").and_then(|entry| self.read_account_name(entry));
+        self.group = keys.get("group").and_then(|entry| self.read_account_name(entry));
+        self.config.sandbox = self.reader.boolean(&keys, "sandbox");
+        if let Some(entry) = keys.get("keys") {
+            self.read_keys(entry);
+        }
+        // The files were read before.
+        keys.get("include").into_iter().for_each(|entry| drop(self.reader.strings(entry)));
+        (self.config.control, self.config.control_location) = self.read_path(keys.get("control")).unzip();
+        (self.config.state, self.config.state_location) = self.read_path(keys.get("state")).unzip();
     }
 
     fn read_listeners(&mut self, entry: Entry<'_, '_>) {
         match entry.value.get_ref() {
             DeValue::String(text) if text == "auto" => {}
-            DeValue::String(_) => self.error(
-                entry.value.span().start,
-                "`listeners` must be \"auto\" or a number",
-                "write listeners = \"auto\"",
-            ),
+            DeValue::String(_) => {
+                let message = "`listeners` must be \"auto\" or a number";
+                self.error(entry.value.span().start, message, format!("write {}", entry.example));
+            }
             _ => {
-                let count = self.read_count(entry);
-                self.config.sockets_per_address = count.map_or(SocketsPerAddress::Auto, SocketsPerAddress::Exactly);
+                let count = self.reader.number(entry.with_example("listeners = 4"), 1, WORKER_COUNT_MAX, "");
+                self.config.sockets_per_address =
+                    count.map_or(SocketsPerAddress::Auto, |count| SocketsPerAddress::Exactly(to_count(count)));
             }
         }
     }
 
     fn read_keys(&mut self, entry: Entry<'_, '_>) {
-        const EXAMPLE: &str = "keys = \"keeper\"";
-        match self.reader.string(entry, EXAMPLE) {
+        match self.reader.string(entry) {
             Some((_, "keeper")) | None => {}
             Some((_, "in-process")) => self.config.keys = KeyPlace::InProcess,
             Some((offset, _)) => {
-                self.error(offset, "`keys` must be \"keeper\" or \"in-process\"", format!("write {EXAMPLE}"));
+                let message = "`keys` must be \"keeper\" or \"in-process\"";
+                self.error(offset, message, format!("write {}", entry.example));
             }
         }
     }
@@ -224,9 +213,9 @@ impl ConfigBuilder<'_, '_> {
     fn read_account_name(&mut self, entry: Entry<'_, '_>) -> Option<(usize, String)> {
         let example = match entry.value.get_ref() {
             DeValue::Integer(number) => format!("{} = \"{number}\"", entry.key),
-            _ => format!("{} = \"sanderling\"", entry.key),
+            _ => entry.example.to_owned(),
         };
-        let (offset, text) = self.reader.string(entry, &example)?;
+        let (offset, text) = self.reader.string(entry.with_example(&example))?;
         if text.is_empty() || text.contains('\0') {
             self.error(offset, format!("`{}` is not a name", entry.key), format!("write {example}"));
             return None;
@@ -235,23 +224,16 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_https(&mut self, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, "[https] on a line of its own") else { return };
-        for entry in entries(table) {
-            match entry.key {
-                "listen" => {
-                    self.tls_listen.get_or_insert(entry.offset);
-                    self.config.https_listen = self.read_listen(entry, Service::Https);
-                }
-                "refuse_unknown_names" => {
-                    self.config.refuses_unknown_names = self.reader.boolean(entry).unwrap_or(false);
-                }
-                key => self.reader.error(entry.offset, Section::Https.unknown_key(key)),
-            }
+        let Some(keys) = self.reader.keys(section, Section::Https) else { return };
+        if let Some(entry) = keys.get("listen") {
+            self.tls_listen.get_or_insert(entry.offset);
+            self.config.https_listen = self.read_listen(entry, Service::Https);
         }
+        self.config.refuses_unknown_names = self.reader.boolean(&keys, "refuse_unknown_names");
     }
 
     fn read_default(&mut self, entry: Entry<'_, '_>) {
-        let Some((offset, text)) = self.reader.string(entry, "default = \"example.com\"") else { return };
+        let Some((offset, text)) = self.reader.string(entry) else { return };
         match DomainName::parse(text) {
             Ok(host) => self.default_host = Some((offset, host)),
             Err(problem) => self.reader.error(offset, problem),
@@ -259,15 +241,8 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_listen(&mut self, entry: Entry<'_, '_>, service: Service) -> Vec<SocketAddr> {
-        let example = match service {
-            Service::Http => "listen = [\"127.0.0.1:8080\"]",
-            Service::Https => "listen = [\"127.0.0.1:8443\"]",
-            Service::Dns => "listen = [\"127.0.0.1:5353\"]",
-            Service::Dot => "tls = [\"127.0.0.1:8853\"]",
-            Service::Metrics => "listen = [\"127.0.0.1:9180\"]",
-        };
         let mut addresses = Vec::new();
-        for (offset, text) in self.reader.strings(entry, example) {
+        for (offset, text) in self.reader.strings(entry) {
             let added = parse_listen_address(text)
                 .and_then(|address| self.listen_addresses.add(address, service).map(|()| addresses.push(address)));
             if let Err(problem) = added {
@@ -276,102 +251,43 @@ impl ConfigBuilder<'_, '_> {
         }
         if matches!(entry.value.get_ref(), DeValue::Array(items) if items.is_empty()) {
             let message = format!("`{}` is empty", entry.key);
-            self.error(entry.value.span().start, message, format!("write {example} or remove the line"));
+            let remedy = format!("write {} or remove the line", entry.example);
+            self.error(entry.value.span().start, message, remedy);
         }
         addresses
     }
 
     fn read_domains(&mut self, section: Entry<'_, '_>) {
-        let example = "[domain.\"example.com\"] on a line of its own";
-        let Some(table) = self.reader.table(section, example) else { return };
-        for entry in entries(table) {
-            self.read_domain(entry, example);
+        for entry in self.reader.entries(section) {
+            self.read_domain(entry);
         }
     }
 
-    fn read_domain(&mut self, entry: Entry<'_, '_>, example: &str) {
-        let Some(table) = self.reader.table(entry, example) else { return };
+    fn read_domain(&mut self, entry: Entry<'_, '_>) {
+        let Some(table) = self.reader.table(entry) else { return };
         if let Some(name) = unquoted_name(entry.key, table) {
             self.error(entry.offset, format!("the name {name} is not in quotes"), format!("write [domain.\"{name}\"]"));
             return;
         }
-        match DomainName::parse(entry.key) {
-            Ok(name) => self.read_domain_keys(&name, entry.offset, table),
-            Err(problem) => self.reader.error(entry.offset, problem),
+        match (DomainName::parse(entry.key), self.reader.keys(entry, Section::Domain)) {
+            (Ok(name), Some(keys)) => self.read_domain_keys(&name, entry.offset, &keys),
+            (Err(problem), _) => self.reader.error(entry.offset, problem),
+            (Ok(_), None) => {}
         }
     }
 
-    /// Reads one of these keys of a domain.
-    fn read_file_option(&mut self, entry: Entry<'_, '_>, options: &mut FileOptions) {
-        match entry.key {
-            "index" => options.index = self.read_index(entry),
-            "clean_urls" => options.clean_urls = self.reader.boolean(entry).unwrap_or(false),
-            "listing" => options.listing = self.reader.boolean(entry).unwrap_or(false),
-            "compress" => options.compress = self.reader.boolean(entry).unwrap_or(true),
-            "earlier_releases" => options.earlier_releases = self.reader.boolean(entry).unwrap_or(true),
-            _ => options.fallback = self.read_fallback(entry),
-        }
-    }
-
-    fn read_domain_keys(&mut self, name: &DomainName, offset: usize, table: &DeTable<'_>) {
-        let (mut site, mut zone, mut primaries, mut aliases, mut certificate) = (None, None, None, None, None);
-        let (mut https_redirect, mut hsts, mut on_renew, mut derive, mut has_update) = (None, None, None, None, false);
-        let (mut dnssec, mut mta_sts) = (None, None);
-        let mut options = SiteOptions::default();
-        // A key that needs a site.
-        let mut of_site = None;
-        let mut has_unknown = false;
-        let mut transfers = ZoneTransfers::default();
-        for entry in entries(table) {
-            match entry.key {
-                "site" => site = Some(entry),
-                "zone" => zone = Some(entry),
-                "dnssec" => dnssec = Some(entry),
-                "primaries" => primaries = Some(entry),
-                "certificate" => certificate = Some(entry),
-                "on_renew" => on_renew = Some(entry),
-                "derive" => derive = Some(entry),
-                "mta_sts" => mta_sts = Some(entry),
-                "secondaries" | "transfer_allow" => {
-                    self.transfer_uses.push((entry.offset, name.clone()));
-                    self.read_transfers(entry, &mut transfers);
-                }
-                "update" => has_update = self.read_update(entry, name),
-                key if Section::Domain.has(key) => {
-                    of_site = of_site.or(Some(entry));
-                    match key {
-                        "aliases" => aliases = Some(entry),
-                        "media_types" => options.media_types = self.read_media_types(entry),
-                        "link_targets" => options.link_targets = self.read_link_targets(entry),
-                        "doh" => options.doh = self.read_doh(entry),
-                        "https_redirect" => https_redirect = Some(entry),
-                        "hsts" => hsts = Some(entry),
-                        "index" | "clean_urls" | "listing" | "compress" | "earlier_releases" | "fallback" => {
-                            self.read_file_option(entry, &mut options.files);
-                        }
-                        "redirects" | "headers" | "rules_files" | "cache" | "cors" | "security_headers" | "auth"
-                        | "access" => {
-                            self.read_rules(entry, &mut options.rules);
-                        }
-                        "hidden_files" => options.hidden_files = self.reader.boolean(entry).unwrap_or(false),
-                        _ => options.exact_paths = self.reader.boolean(entry).unwrap_or(false),
-                    }
-                }
-                key => {
-                    has_unknown = true;
-                    self.reader.error(entry.offset, Section::unknown_domain_key(name, key));
-                }
-            }
-        }
-        self.check_fallback(&options);
-        let certificate = self.certificate_choice(certificate, site.is_some());
+    fn read_domain_keys(&mut self, name: &DomainName, offset: usize, keys: &Keys<'_, '_>) {
+        let (site, zone, primaries) = (keys.get("site"), keys.get("zone"), keys.get("primaries"));
+        let mut options = self.read_site_options(keys);
+        let certificate = self.certificate_choice(keys.get("certificate"), site.is_some());
         options.has_automatic_certificate = matches!(certificate, CertificateChoice::Automatic);
+        let on_renew = keys.get("on_renew");
         if let (Some(entry), false) = (on_renew, options.has_automatic_certificate) {
             let message = format!("{name} has `on_renew`, but no certificate that the server requests");
             self.error(entry.offset, message, "remove it");
         }
         let has_certificate = !matches!(certificate, CertificateChoice::None);
-        self.read_https_options(name, has_certificate, [https_redirect, hsts], &mut options);
+        self.read_https_options(name, has_certificate, keys, &mut options);
         match (zone, primaries) {
             (Some(zone), Some(_)) => self.error(
                 zone.offset,
@@ -382,30 +298,18 @@ impl ConfigBuilder<'_, '_> {
             (None, Some(entry)) => self.read_primaries(name, offset, entry),
             (None, None) => {}
         }
-        self.read_dnssec(name, zone.is_some() || primaries.is_some(), dnssec);
-        let has_content = zone.is_some() || primaries.is_some() || has_update || options.has_automatic_certificate;
-        if transfers != ZoneTransfers::default() {
-            self.config.zone_transfers.push((name.clone(), transfers.clone()));
-        }
-        let sites_before = self.config.sites.len();
-        match (site, of_site) {
-            (Some(entry), _) => self.read_site(name, offset, entry, aliases, options),
-            (None, Some(entry)) => {
-                self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
+        self.read_dnssec(name, zone.is_some() || primaries.is_some(), keys.get("dnssec"));
+        let has_update = keys.get("update").is_some_and(|entry| self.read_update(entry, name));
+        let has_transfers = self.read_zone_transfers(name, keys);
+        let is_zone = zone.is_some() || primaries.is_some() || has_update || has_transfers;
+        let names = match site {
+            Some(entry) => self.read_site(name, offset, entry, keys.get("aliases"), options),
+            None => {
+                self.check_without_site(name, offset, keys, is_zone || options.has_automatic_certificate);
+                vec![name.clone()]
             }
-            // An unknown key is probably the missing one, misspelt.
-            (None, None) if !has_content && !has_unknown && transfers == ZoneTransfers::default() => self.error(
-                offset,
-                format!("{name} has neither a site nor a zone"),
-                "add site = \"FOLDER\" or zone = \"FILE\"",
-            ),
-            (None, None) => {}
-        }
-        let names = match self.config.sites.get(sites_before) {
-            Some(site) => site.hosts.clone(),
-            None => vec![name.clone()],
         };
-        let names = self.read_derive([derive, mta_sts], names, certificate, offset);
+        let names = self.read_derive([keys.get("derive"), keys.get("mta_sts")], names, certificate, offset);
         match certificate {
             CertificateChoice::None => {}
             CertificateChoice::Automatic => {
@@ -413,6 +317,60 @@ impl ConfigBuilder<'_, '_> {
                 self.add_automatic_certificate(names, on_renew, offset);
             }
             CertificateChoice::Files(entry) => self.read_certificates(&names, entry),
+        }
+    }
+
+    /// Reads the keys that only a domain with a site may have.
+    fn read_site_options(&mut self, keys: &Keys<'_, '_>) -> SiteOptions {
+        let mut options = SiteOptions {
+            hidden_files: self.reader.boolean(keys, "hidden_files"),
+            exact_paths: self.reader.boolean(keys, "exact_paths"),
+            doh: keys.get("doh").and_then(|entry| self.read_doh(entry)),
+            files: FileOptions {
+                clean_urls: self.reader.boolean(keys, "clean_urls"),
+                listing: self.reader.boolean(keys, "listing"),
+                compress: self.reader.boolean(keys, "compress"),
+                earlier_releases: self.reader.boolean(keys, "earlier_releases"),
+                fallback: keys.get("fallback").and_then(|entry| self.read_fallback(entry)),
+                ..FileOptions::default()
+            },
+            rules: self.read_rules(keys),
+            ..SiteOptions::default()
+        };
+        if let Some(entry) = keys.get("index") {
+            options.files.index = self.read_index(entry);
+        }
+        if let Some(entry) = keys.get("media_types") {
+            options.media_types = self.read_media_types(entry);
+        }
+        if let Some(entry) = keys.get("link_targets") {
+            options.link_targets = self.read_link_targets(entry);
+        }
+        self.check_fallback(&options);
+        options
+    }
+
+    /// Refuses keys of a site in the section at `offset`, which has none, and a section without any content.
+    fn check_without_site(&mut self, name: &DomainName, offset: usize, keys: &Keys<'_, '_>, has_content: bool) {
+        /// The keys that a domain without a site may have.
+        const OTHERS: [&str; 10] = [
+            "zone",
+            "dnssec",
+            "primaries",
+            "secondaries",
+            "transfer_allow",
+            "update",
+            "certificate",
+            "on_renew",
+            "derive",
+            "mta_sts",
+        ];
+        if let Some(entry) = keys.entries.iter().find(|entry| !OTHERS.contains(&entry.key)) {
+            self.error(entry.offset, format!("{name} has {}, but no site", entry.key), "add site = \"FOLDER\"");
+        // An unknown key is probably the missing one, misspelt.
+        } else if !has_content && !keys.has_unknown {
+            let remedy = "add site = \"FOLDER\" or zone = \"FILE\"";
+            self.error(offset, format!("{name} has neither a site nor a zone"), remedy);
         }
     }
 
@@ -425,23 +383,22 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_zone(&mut self, name: &DomainName, offset: usize, entry: Entry<'_, '_>) {
         self.add_apex(name, offset);
-        if let Some((file, location)) = self.read_path(entry, &format!("zone = \"{name}.zone\"")) {
+        let example = format!("zone = \"{name}.zone\"");
+        if let Some((file, location)) = self.read_path(Some(entry.with_example(&example))) {
             self.config.zones.push(Zone { apex: name.clone(), file, location, origin: ZoneOrigin::Operator });
         }
     }
 
     /// Media types by extension, each checked.
     fn read_media_types(&mut self, section: Entry<'_, '_>) -> Vec<(String, String)> {
-        const EXAMPLE: &str = "media_types = { log = \"text/plain; charset=utf-8\" }";
         let mut media_types = Vec::new();
-        let table = self.reader.table(section, EXAMPLE);
-        for entry in table.map(entries).unwrap_or_default() {
-            let Some((offset, media_type)) = self.reader.string(entry, EXAMPLE) else { continue };
+        for entry in self.reader.entries(section) {
+            let Some((offset, media_type)) = self.reader.string(entry) else { continue };
             if !entry.key.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'.' && byte != b'/') {
                 let message = format!("`{}` is not an extension", entry.key);
-                self.error(entry.offset, message, format!("write it without a dot: {EXAMPLE}"));
+                self.error(entry.offset, message, format!("write it without a dot: {}", entry.example));
             } else if !is_media_type(media_type) {
-                self.error(offset, format!("`{media_type}` is not a media type"), format!("write {EXAMPLE}"));
+                self.error(offset, format!("`{media_type}` is not a media type"), format!("write {}", entry.example));
             } else {
                 media_types.push((entry.key.to_ascii_lowercase(), media_type.to_owned()));
             }
@@ -450,12 +407,11 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_doh(&mut self, entry: Entry<'_, '_>) -> Option<DohPath> {
-        const EXAMPLE: &str = "doh = \"/dns-query\"";
-        let (offset, path) = self.reader.string(entry, EXAMPLE)?;
+        let (offset, path) = self.reader.string(entry)?;
         // Such a path is in a request as it is written here (RFC 3986 §3.3).
         let is_path_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
         if path.len() < 2 || !path.starts_with('/') || !path.bytes().all(is_path_byte) {
-            let remedy = format!("write a path of letters, digits and /-._~ as in {EXAMPLE}");
+            let remedy = format!("write a path of letters, digits and /-._~ as in {}", entry.example);
             self.error(offset, format!("\"{path}\" is no path for DNS queries"), remedy);
             return None;
         }
@@ -463,11 +419,10 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_link_targets(&mut self, entry: Entry<'_, '_>) -> Vec<(PathBuf, ValueLocation)> {
-        const EXAMPLE: &str = "link_targets = [\"/srv/uploads\"]";
         let mut link_targets = Vec::new();
-        for (offset, text) in self.reader.strings(entry, EXAMPLE) {
+        for (offset, text) in self.reader.strings(entry) {
             if text.is_empty() {
-                self.error(offset, "the link target is empty", format!("write {EXAMPLE}"));
+                self.error(offset, "the link target is empty", format!("write {}", entry.example));
             } else {
                 link_targets.push((self.directory.join(text), self.reader.location(offset)));
             }
@@ -475,6 +430,7 @@ impl ConfigBuilder<'_, '_> {
         link_targets
     }
 
+    /// The hosts of the site, the first of which is `name`.
     fn read_site(
         &mut self,
         name: &DomainName,
@@ -482,12 +438,13 @@ impl ConfigBuilder<'_, '_> {
         entry: Entry<'_, '_>,
         aliases: Option<Entry<'_, '_>>,
         options: SiteOptions,
-    ) {
-        let path = self.read_path(entry, "site = \"public\"");
+    ) -> Vec<DomainName> {
+        let path = self.read_path(Some(entry));
         let mut hosts = Vec::new();
         self.add_host(name.clone(), offset, &mut hosts);
         if let Some(aliases) = aliases {
-            for (offset, text) in self.reader.strings(aliases, &format!("aliases = [\"www.{name}\"]")) {
+            let example = format!("aliases = [\"www.{name}\"]");
+            for (offset, text) in self.reader.strings(aliases.with_example(&example)) {
                 match DomainName::parse(text) {
                     Ok(alias) => self.add_host(alias, offset, &mut hosts),
                     Err(problem) => self.reader.error(offset, problem),
@@ -495,8 +452,9 @@ impl ConfigBuilder<'_, '_> {
             }
         }
         if let Some((document_root, location)) = path {
-            self.config.sites.push(Site { hosts, document_root, location, options });
+            self.config.sites.push(Site { hosts: hosts.clone(), document_root, location, options });
         }
+        hosts
     }
 
     /// Adds `host` to the site that is about to be pushed, unless another site has it or it cannot be a host.
@@ -527,10 +485,11 @@ impl ConfigBuilder<'_, '_> {
     }
 
     /// The path of `entry`, relative to the directory of the file, and its location.
-    fn read_path(&mut self, entry: Entry<'_, '_>, example: &str) -> Option<(PathBuf, ValueLocation)> {
-        let (offset, text) = self.reader.string(entry, example)?;
+    fn read_path(&mut self, entry: Option<Entry<'_, '_>>) -> Option<(PathBuf, ValueLocation)> {
+        let entry = entry?;
+        let (offset, text) = self.reader.string(entry)?;
         if text.is_empty() {
-            self.error(offset, format!("`{}` is empty", entry.key), format!("write {example}"));
+            self.error(offset, format!("`{}` is empty", entry.key), format!("write {}", entry.example));
             return None;
         }
         Some((self.directory.join(text), self.reader.location(offset)))
@@ -606,6 +565,11 @@ impl ConfigBuilder<'_, '_> {
     }
 }
 
+/// A number of workers, which is small.
+fn to_count(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
 /// Whether `text` is a type and a subtype, and parameters, if any, that cannot end the line of a field (RFC 9110
 /// §8.3.1).
 fn is_media_type(text: &str) -> bool {
@@ -623,14 +587,14 @@ fn unquoted_name(key: &str, table: &DeTable<'_>) -> Option<String> {
     /// Labels that are followed; TOML limits the depth as well.
     const LABEL_COUNT_MAX: usize = 16;
     // A key with a dot is a name in quotes, and one with keys of a domain is a domain: a table in it is an unknown key.
-    if key.contains('.') || Section::Domain.keys().iter().any(|known| table.contains_key(*known)) {
+    if key.contains('.') || entries(table, "").iter().any(|entry| Section::Domain.key(entry.key).is_some()) {
         return None;
     }
     let mut name = key.to_owned();
     let mut table = table;
     for _ in 1..LABEL_COUNT_MAX {
-        let inner = entries(table).into_iter().find_map(|entry| match entry.value.get_ref() {
-            DeValue::Table(inner) if !Section::Domain.has(entry.key) => Some((entry.key, inner)),
+        let inner = entries(table, "").into_iter().find_map(|entry| match entry.value.get_ref() {
+            DeValue::Table(inner) if Section::Domain.key(entry.key).is_none() => Some((entry.key, inner)),
             _ => None,
         });
         let Some((label, inner)) = inner else { break };

@@ -1,6 +1,8 @@
 //! The TOML of the configuration file as values with their positions; collects the problems found in them.
 
 use crate::diagnostic::{Diagnostic, Location, Problem, ValueLocation};
+use crate::keys::{Section, Value};
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -10,12 +12,15 @@ use toml::de::{DeTable, DeValue};
 /// A value with its position.
 pub(super) type Node<'t> = Spanned<DeValue<'t>>;
 
-/// The entries of a table in the order of the file.
-pub(super) fn entries<'n, 't>(table: &'n DeTable<'t>) -> Vec<Entry<'n, 't>> {
-    let mut entries: Vec<_> = table
-        .iter()
-        .map(|(key, value)| Entry { offset: key.span().start, key: key.get_ref().as_ref(), value })
-        .collect();
+/// The entries of a table in the order of the file, each with the `example` that messages give.
+pub(super) fn entries<'n, 't>(table: &'n DeTable<'t>, example: &'n str) -> Vec<Entry<'n, 't>> {
+    let entry = |(key, value): (&'n Spanned<Cow<'t, str>>, &'n Node<'t>)| Entry {
+        offset: key.span().start,
+        key: key.get_ref().as_ref(),
+        value,
+        example,
+    };
+    let mut entries: Vec<_> = table.iter().map(entry).collect();
     entries.sort_by_key(|entry| entry.offset);
     entries
 }
@@ -27,6 +32,40 @@ pub(super) struct Entry<'n, 't> {
     pub(super) offset: usize,
     pub(super) key: &'n str,
     pub(super) value: &'n Node<'t>,
+    /// How the key is written, for messages: `workers = 4`.
+    pub(super) example: &'n str,
+}
+
+impl<'n, 't> Entry<'n, 't> {
+    /// The same entry with another example.
+    pub(super) fn with_example<'e>(self, example: &'e str) -> Entry<'e, 't>
+    where
+        'n: 'e,
+    {
+        Entry { example, ..self }
+    }
+
+    /// The entry of `item`, one of the list that is its value.
+    pub(super) fn item(self, item: &'n Node<'t>) -> Entry<'n, 't> {
+        Entry { value: item, ..self }
+    }
+}
+
+/// The entries of a table whose keys are those of a section.
+pub(super) struct Keys<'n, 't> {
+    section: Section,
+    /// In the order of the file.
+    pub(super) entries: Vec<Entry<'n, 't>>,
+    /// Whether it has others, which were reported.
+    pub(super) has_unknown: bool,
+}
+
+impl<'n, 't> Keys<'n, 't> {
+    /// The entry of a key that the section has, if the file has it.
+    pub(super) fn get(&self, name: &str) -> Option<Entry<'n, 't>> {
+        debug_assert!(self.section.key(name).is_some(), "`{name}` is not in the table of keys");
+        self.entries.iter().find(|entry| entry.key == name).copied()
+    }
 }
 
 /// What is between the texts of two files.
@@ -139,48 +178,85 @@ impl<'a> ConfigReader<'a> {
         );
     }
 
+    /// The keys of the file before its first section, and its sections.
+    pub(super) fn top<'n, 't>(&mut self, root: &'n DeTable<'t>) -> Keys<'n, 't> {
+        self.keys_of(root, Section::Top, "")
+    }
+
+    /// The table of `entry`, whose keys are those of `section`; others are reported.
+    pub(super) fn keys<'n, 't>(&mut self, entry: Entry<'n, 't>, section: Section) -> Option<Keys<'n, 't>> {
+        let table = self.table(entry)?;
+        Some(self.keys_of(table, section, entry.key))
+    }
+
+    /// The keys of `section` in `table`, the section of `name`.
+    fn keys_of<'n, 't>(&mut self, table: &'n DeTable<'t>, section: Section, name: &str) -> Keys<'n, 't> {
+        let mut keys = Keys { section, entries: Vec::with_capacity(table.len()), has_unknown: false };
+        for entry in entries(table, "") {
+            match section.key(entry.key) {
+                Some(key) => keys.entries.push(entry.with_example(key.example)),
+                None => {
+                    keys.has_unknown = true;
+                    self.error(entry.offset, section.unknown_key(name, entry.key));
+                }
+            }
+        }
+        keys
+    }
+
+    /// The entries of a table whose keys are any names.
+    pub(super) fn entries<'n, 't>(&mut self, entry: Entry<'n, 't>) -> Vec<Entry<'n, 't>> {
+        self.table(entry).map(|table| entries(table, entry.example)).unwrap_or_default()
+    }
+
     /// The table of `entry`.
-    pub(super) fn table<'n, 't>(&mut self, entry: Entry<'n, 't>, example: &str) -> Option<&'n DeTable<'t>> {
+    pub(super) fn table<'n, 't>(&mut self, entry: Entry<'n, 't>) -> Option<&'n DeTable<'t>> {
         match entry.value.get_ref() {
             DeValue::Table(table) => Some(table),
             _ => {
-                self.wrong_type(entry, entry.value, "a table", example);
+                self.wrong_type(entry, entry.value, "a table", entry.example);
                 None
             }
         }
     }
 
     /// The string of `entry`, and its offset.
-    pub(super) fn string<'n>(&mut self, entry: Entry<'n, '_>, example: &str) -> Option<(usize, &'n str)> {
+    pub(super) fn string<'n>(&mut self, entry: Entry<'n, '_>) -> Option<(usize, &'n str)> {
         match entry.value.get_ref() {
             DeValue::String(text) => Some((entry.value.span().start, text)),
             _ => {
-                self.wrong_type(entry, entry.value, "a string", example);
+                self.wrong_type(entry, entry.value, "a string", entry.example);
                 None
             }
         }
     }
 
     /// The strings in the list of `entry`, each with its offset; other values are left out.
-    pub(super) fn strings<'n>(&mut self, entry: Entry<'n, '_>, example: &str) -> Vec<(usize, &'n str)> {
+    pub(super) fn strings<'n>(&mut self, entry: Entry<'n, '_>) -> Vec<(usize, &'n str)> {
         let DeValue::Array(items) = entry.value.get_ref() else {
-            self.wrong_type(entry, entry.value, "a list of strings", example);
+            self.wrong_type(entry, entry.value, "a list of strings", entry.example);
             return Vec::new();
         };
         let mut strings = Vec::with_capacity(items.len());
         for item in items.iter() {
             match item.get_ref() {
                 DeValue::String(text) => strings.push((item.span().start, text.as_ref())),
-                _ => self.wrong_type(entry, item, "a list of strings", example),
+                _ => self.wrong_type(entry, item, "a list of strings", entry.example),
             }
         }
         strings
     }
 
+    /// The number of the key `name`, in the range that the table of keys has; `None` without it, or after an error.
+    pub(super) fn count(&mut self, keys: &Keys<'_, '_>, name: &str) -> Option<u64> {
+        let Value::Number(min, max) = keys.section.key(name)?.value else { return None };
+        self.number(keys.get(name)?, min, max, "")
+    }
+
     /// The number of `entry`, from `min` to `max`; `or` names what else the key may have.
-    pub(super) fn number(&mut self, entry: Entry<'_, '_>, min: u64, max: u64, example: u64, or: &str) -> Option<u64> {
+    pub(super) fn number(&mut self, entry: Entry<'_, '_>, min: u64, max: u64, or: &str) -> Option<u64> {
         let DeValue::Integer(integer) = entry.value.get_ref() else {
-            self.wrong_type(entry, entry.value, "a whole number", &format!("{} = {example}{or}", entry.key));
+            self.wrong_type(entry, entry.value, "a whole number", &format!("{}{or}", entry.example));
             return None;
         };
         match u64::from_str_radix(integer.as_str(), integer.radix()) {
@@ -194,13 +270,15 @@ impl<'a> ConfigReader<'a> {
         }
     }
 
-    /// The boolean of `entry`.
-    pub(super) fn boolean(&mut self, entry: Entry<'_, '_>) -> Option<bool> {
+    /// The boolean of the key `name`; its default without it, or after an error.
+    pub(super) fn boolean(&mut self, keys: &Keys<'_, '_>, name: &str) -> bool {
+        let default = keys.section.key(name).is_some_and(|key| matches!(key.value, Value::Boolean(true)));
+        let Some(entry) = keys.get(name) else { return default };
         match entry.value.get_ref() {
-            DeValue::Boolean(value) => Some(*value),
+            DeValue::Boolean(value) => *value,
             _ => {
-                self.wrong_type(entry, entry.value, "true or false", &format!("{} = true", entry.key));
-                None
+                self.wrong_type(entry, entry.value, "true or false", entry.example);
+                default
             }
         }
     }

@@ -82,8 +82,8 @@ pub(super) fn split<'t>(path: &Path, text: &'t [u8]) -> Vec<(PathBuf, &'t [u8])>
 /// The strings of `include` in `main`, each with its offset. What is wrong with the rest is reported when it is parsed.
 fn patterns(main: &str, reader: &mut ConfigReader<'_>) -> Vec<(usize, String)> {
     let (root, _) = DeTable::parse_recoverable(main);
-    let include = entries(root.get_ref()).into_iter().find(|entry| entry.key == "include");
-    let strings = include.map(|entry| reader.strings(entry, EXAMPLE)).unwrap_or_default();
+    let include = entries(root.get_ref(), EXAMPLE).into_iter().find(|entry| entry.key == "include");
+    let strings = include.map(|entry| reader.strings(entry)).unwrap_or_default();
     strings.into_iter().map(|(offset, text)| (offset, text.to_owned())).collect()
 }
 

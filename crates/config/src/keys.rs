@@ -1,17 +1,336 @@
-//! The keys of each section of the configuration file, and suggestions for unknown ones.
+//! The keys of the configuration file: one table for the reader, its messages, and what a reload replaces.
 
+use crate::config::{CertificateFiles, Config, WORKER_COUNT_MAX};
 use crate::diagnostic::Problem;
 use crate::domain_name::DomainName;
 use crate::limits;
+use crate::service::Service;
+use crate::signing::{SignedZone, Signing};
 use crate::similar::most_similar;
+use crate::site::{Site, SiteOptions};
+use crate::zones::Zone;
+use std::collections::HashSet;
+use std::path::PathBuf;
 
 /// A configuration file with all keys except the limits, for the help.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
-const LOG_KEYS: [&str; 9] =
-    ["access", "format", "one_of", "queries", "queries_format", "queries_one_of", "rotate", "keep", "dnstap"];
+/// A key of a section.
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    /// How a message writes it: `workers = 4`.
+    pub(super) example: &'static str,
+    pub(super) value: Value,
+    /// When a reload needs a new server process.
+    pub(super) server: Option<Replaces>,
+    /// Gives the agent what it reads of the key. If that differs, a reload replaces the agent.
+    pub(super) agent: Option<Give>,
+    /// As `agent`.
+    pub(super) keeper: Option<Give>,
+}
 
-/// A section of the file.
+/// What the reader has to know of a value.
+#[derive(Clone, Copy)]
+pub(super) enum Value {
+    /// True or false, with its default.
+    Boolean(bool),
+    /// A whole number from the first to the second.
+    Number(u64, u64),
+    /// A table of the file: `[http]`.
+    Section,
+    /// Something else, for which there is a function.
+    Other,
+}
+
+/// Whether the new configuration, the first, cannot be applied by a server process that was started with the second.
+type Differs = fn(&Config, &Config) -> bool;
+/// Copies a part of the first configuration into the second.
+type Give = fn(&Config, &mut Config);
+
+#[derive(Clone, Copy)]
+pub(super) enum Replaces {
+    /// A process applies only the value with which it was started.
+    Changed(Differs),
+    /// The sandbox of a process that was started without the key allows less.
+    Added(Differs),
+}
+
+/// Makes rows of the table from lines such as
+/// `key: default or in range = "example", server (field), agent (field) or { function };`.
+macro_rules! keys {
+    ($($name:ident $(: $default:literal)? $(in $min:literal ..= $max:expr)? => $example:literal
+        $(, server $server:tt)? $(, added $added:tt)? $(, agent $agent:tt)? $(, keeper $keeper:tt)?;)*) => {
+        &[$(Key {
+            name: stringify!($name),
+            example: concat!(stringify!($name), " = ", $example),
+            value: keys!(@value $($default)? $($min $max)?),
+            server: keys!(@server $($server)? $(added $added)?),
+            agent: keys!(@give $($agent)?),
+            keeper: keys!(@give $($keeper)?),
+        }),*]
+    };
+    (@value) => { Value::Other };
+    (@value $default:literal) => { Value::Boolean($default) };
+    (@value $min:literal $max:expr) => { Value::Number($min, $max) };
+    (@server) => { None };
+    (@server ($field:ident)) => { Some(Replaces::Changed(|next, running| next.$field != running.$field)) };
+    (@server { $differs:expr }) => { Some(Replaces::Changed($differs)) };
+    (@server added { $differs:expr }) => { Some(Replaces::Added($differs)) };
+    (@give) => { None };
+    (@give ($($field:ident)+)) => { Some(|from, to| { $(to.$field.clone_from(&from.$field);)+ }) };
+    (@give { $give:expr }) => { Some($give) };
+}
+
+const TOP: &[Key] = keys! {
+    workers in 1..=WORKER_COUNT_MAX => "4", server (worker_count);
+    listeners => "\"auto\"", server (sockets_per_address);
+    user => "\"sanderling\"", server (user_and_group), agent (user_and_group), keeper (user_and_group);
+    group => "\"sanderling\"", server (user_and_group), agent (user_and_group), keeper (user_and_group);
+    sandbox: true => "true", server (sandbox), agent (sandbox), keeper (sandbox);
+    keys => "\"keeper\"", server (keys);
+    control => "\"control.sock\"";
+    state => "\"/var/lib/sanderling\"", server { |next, running| next.uses_state_folder() && next.state != running.state },
+        agent (state), keeper (state);
+    include => "[\"sites/*.toml\"]";
+};
+
+/// The sections, which are keys at the top of the file.
+const SECTIONS: &[Key] = &[
+    section("http", "[http] on a line of its own", None),
+    section("https", "[https] on a line of its own", None),
+    section("dns", "[dns] on a line of its own", None),
+    section("certificates", "[certificates] on a line of its own", None),
+    section("domain", "[domain.\"example.com\"] on a line of its own", None),
+    section("tsig", "[tsig.\"transfer\"] with secret_file = \"transfer.key\"", None),
+    section(
+        "catalog",
+        "[catalog.\"catalog.example\"] with secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }]",
+        Some(Replaces::Added(|next, running| !running.has_transferred_zones() && !next.catalogs.is_empty())),
+    ),
+    section("log", "[log] on a line of its own", None),
+    section(
+        "metrics",
+        "[metrics] on a line of its own",
+        Some(Replaces::Changed(|next, running| next.metrics.is_some() != running.metrics.is_some())),
+    ),
+    section("limits", "[limits] on a line of its own", None),
+];
+
+const fn section(name: &'static str, example: &'static str, server: Option<Replaces>) -> Key {
+    Key { name, example, value: Value::Section, server, agent: None, keeper: None }
+}
+
+const HTTP: &[Key] = keys! {
+    listen => "[\"127.0.0.1:8080\"]", server (http_listen), agent (http_listen);
+    http2: false => "true", server (http2);
+    default => "\"example.com\"";
+    trusted_proxies => "[\"192.0.2.0/24\", \"2001:db8::/32\"]";
+    client_from => "\"proxy-protocol\", \"forwarded\" or \"x-forwarded-for\"";
+    rate_limit_exempt => "[\"192.0.2.0/24\", \"2001:db8::/32\"]";
+    rate_limit_dry_run: false => "true";
+};
+
+const HTTPS: &[Key] = keys! {
+    listen => "[\"127.0.0.1:8443\"]", server (https_listen), agent (https_listen);
+    refuse_unknown_names: false => "true";
+};
+
+const DNS: &[Key] = keys! {
+    listen => "[\"127.0.0.1:5353\"]", server (dns_listen), agent (dns_listen);
+    tls => "[\"127.0.0.1:8853\"]", server (dot_listen);
+    zones => "\"zones/*.zone\"", agent (zone_folder);
+    secondaries => "[{ address = \"192.0.2.5\", key = \"transfer\" }]",
+        added { |next, running| !running.has_stored_zones() && next.has_zones() && next.has_secondaries() },
+        agent (transfers);
+    transfer_allow => "[{ network = \"192.0.2.0/24\", key = \"transfer\" }]", agent (transfers);
+    nsid => "\"ns1.example.com\"";
+    version => "\"sanderling\"";
+    cookies: true => "true";
+    cookie_secret_file => "\"cookie.secret\"",
+        added { |next, running| !running.has_secrets() && next.replies.cookie_secret_file.is_some() };
+    tcp_keepalive: true => "true";
+    extended_errors: true => "true";
+    error_report_agent => "\"reports.example.com\"";
+    resolvers => "[\"system\"]",
+        added { |next, running| !running.has_stored_zones() && next.has_zones() && next.resolves_aliases() },
+        agent (resolvers has_no_resolvers);
+    rate_limit_exempt => "[\"192.0.2.0/24\", \"2001:db8::/32\"]";
+    rate_limit_dry_run: false => "true";
+};
+
+const CERTIFICATES: &[Key] = keys! {
+    agree_to_terms: false => "true", agent (acme);
+    contact => "\"mailto:hostmaster@example.com\"", agent (acme);
+    authorities => "[\"letsencrypt\"]", agent (acme);
+};
+
+const AUTHORITY: &[Key] = keys! {
+    name => "\"zerossl\"";
+    directory => "\"https://ca.example/directory\"";
+    root => "\"ca.pem\"";
+    profile => "\"shortlived\"";
+    caa => "\"ca.example\"";
+    external_account => "{ id = \"KEY-ID\", key_file = \"account.key\" }";
+};
+
+const EXTERNAL_ACCOUNT: &[Key] = keys! {
+    id => "\"KEY-ID\"";
+    key_file => "\"account.key\"";
+};
+
+const DOMAIN: &[Key] = keys! {
+    site => "\"public\"", agent { site_names };
+    aliases => "[\"www.example.com\"]", agent { site_names };
+    index => "[\"index.html\"]";
+    clean_urls: false => "true";
+    listing: false => "true";
+    compress: true => "true";
+    earlier_releases: true => "true";
+    fallback => "\"index.html\"";
+    zone => "\"example.com.zone\"", agent { zone_files };
+    dnssec => "true", added { |next, running| !next.signed_zones.is_empty() && running.signed_zones.is_empty() },
+        agent (signed_zones), keeper { signed_zones };
+    primaries => "[{ address = \"192.0.2.7\", key = \"transfer\" }]",
+        added { |next, running| !running.has_transferred_zones() && !next.secondary_zones.is_empty() },
+        agent (secondary_zones);
+    secondaries => "[{ address = \"192.0.2.5\", key = \"transfer\" }]",
+        added { |next, running| !running.has_stored_zones() && next.has_zones() && next.has_secondaries() },
+        agent (zone_transfers);
+    transfer_allow => "[{ network = \"192.0.2.0/24\", key = \"transfer\" }]", agent (zone_transfers);
+    update => "[{ key = \"acme\", names = [\"_acme-challenge.**\"], types = [\"TXT\"] }]",
+        added { |next, running| !running.has_stored_zones() && !next.zone_updates.is_empty() }, agent { updated_zones };
+    media_types => "{ log = \"text/plain; charset=utf-8\" }";
+    link_targets => "[\"/srv/uploads\"]";
+    hidden_files: false => "true";
+    exact_paths: false => "true";
+    doh => "\"/dns-query\"";
+    certificate => "{ chain = \"fullchain.pem\", key = \"privkey.pem\" }",
+        added { |next, running| next.has_tls() && !running.has_secrets() }, agent { automatic_certificates };
+    on_renew => "[\"/usr/bin/systemctl\", \"reload\", \"postfix\"]";
+    derive => "[\"https\", \"caa\"]", agent (derived);
+    mta_sts => "{ mode = \"enforce\" }", agent (derived);
+    https_redirect: true => "true";
+    hsts => "{ max_age = \"1d\" }";
+    redirects => "{ \"/old/*\" = { to = \"/new/:splat\", status = 301 } }";
+    headers => "{ \"/assets/*\" = { \"Cache-Control\" = \"max-age=3600\" } }";
+    rules_files: true => "true";
+    cache => "\"fingerprinted\"";
+    cors => "[\"https://app.example\"] or cors = \"*\"";
+    security_headers => "\"basic\"";
+    auth => "{ \"/private/*\" = { users_file = \"users.htpasswd\" } }";
+    access => "{ \"/admin/*\" = { allow = [\"192.0.2.0/24\"] } }";
+};
+
+const CERTIFICATE: &[Key] = keys! {
+    chain => "\"fullchain.pem\"";
+    key => "\"privkey.pem\"";
+};
+
+const DNSSEC: &[Key] = keys! {
+    signed: true => "true";
+    algorithm => "\"ecdsap256sha256\"";
+    keys => "\"csk\"";
+    nsec3: false => "true";
+    serial => "\"keep\"";
+    zonemd: false => "true";
+    ksk_lifetime => "\"365d\"";
+    zsk_lifetime => "\"90d\"";
+    dnskey_ttl => "\"1h\"";
+    rollover_safety => "\"1h\"";
+    parent_servers => "[\"192.0.2.53\"]";
+    other_signers => "[\"ns1.example.net\"]";
+};
+
+const HSTS: &[Key] = keys! {
+    max_age => "\"1d\"";
+    max_age_s in 0..=10 * 365 * 86_400 => "86400";
+    subdomains: false => "true";
+    preload: false => "true";
+};
+
+const MTA_STS: &[Key] = keys! {
+    mode => "\"enforce\"";
+    mx => "[\"mail.example.com\"]";
+    max_age => "\"7d\"";
+};
+
+const UPDATE_RULE: &[Key] = keys! {
+    key => "\"acme\"";
+    names => "[\"_acme-challenge.**\"]";
+    types => "[\"TXT\"]";
+};
+
+const PRIMARY: &[Key] = keys! {
+    address => "\"192.0.2.7\"";
+    key => "\"transfer\"";
+};
+
+const SECONDARY: &[Key] = keys! {
+    address => "\"192.0.2.5\"";
+    key => "\"transfer\"";
+};
+
+const TRANSFER: &[Key] = keys! {
+    network => "\"192.0.2.0/24\"";
+    key => "\"transfer\"";
+};
+
+const REDIRECT: &[Key] = keys! {
+    to => "\"/new/:splat\"";
+    status in 100..=999 => "301";
+    force: false => "true";
+    query => "{ id = \":id\" }";
+};
+
+const AUTH_RULE: &[Key] = keys! {
+    users_file => "\"users.htpasswd\"", server { |next, running| {
+        let is_new = |directory| running.users_directories().all(|known| known != directory);
+        next.users_directories().any(is_new)
+    } };
+    realm => "\"private\"";
+};
+
+const ACCESS_RULE: &[Key] = keys! {
+    allow => "[\"192.0.2.0/24\", \"2001:db8::/32\"]";
+    deny => "[\"192.0.2.0/24\", \"2001:db8::/32\"]";
+};
+
+const TSIG: &[Key] = keys! {
+    algorithm => "\"hmac-sha256\"", agent (tsig_keys);
+    secret_file => "\"transfer.key\"", added { |next, running| !running.has_secrets() && !next.tsig_keys.is_empty() },
+        agent (tsig_keys);
+};
+
+const CATALOG: &[Key] = keys! {
+    primaries => "[{ address = \"192.0.2.7\", key = \"transfer\" }]", agent (catalogs);
+    groups => "{ internal = [{ address = \"192.0.2.7\", key = \"transfer\" }] }", agent (catalogs);
+    members_below => "[\"customers.example\"]", agent (catalogs);
+    secondaries => "[{ address = \"192.0.2.5\", key = \"transfer\" }]", agent (catalogs transfers zone_transfers);
+};
+
+const LOG: &[Key] = keys! {
+    access => "\"access.log\"";
+    format => "\"combined\"";
+    one_of in 1..=1_000_000 => "100";
+    queries => "\"queries.log\"";
+    queries_format => "\"text\"";
+    queries_one_of in 1..=1_000_000 => "100";
+    rotate => "\"daily\" or rotate = \"100MiB\"";
+    keep in 1..=1_000 => "7";
+    dnstap => "{ socket = \"/run/dnstap.sock\" }";
+};
+
+const DNSTAP: &[Key] = keys! {
+    socket => "\"/run/dnstap.sock\"";
+    messages => "[\"query\", \"response\"]";
+    identity => "\"ns1.example.com\"";
+};
+
+const METRICS: &[Key] = keys! {
+    listen => "[\"127.0.0.1:9180\"]", server { |next, running| next.listen(Service::Metrics) != running.listen(Service::Metrics) };
+};
+
+/// A table of the file with keys that are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     /// Before the first `[section]`.
@@ -29,10 +348,27 @@ pub(super) enum Section {
     Log,
     Metrics,
     Limits,
+    // The others are values of a key.
+    Authority,
+    ExternalAccount,
+    Certificate,
+    Dnssec,
+    Hsts,
+    MtaSts,
+    UpdateRule,
+    Primary,
+    Secondary,
+    Transfer,
+    Redirect,
+    AuthRule,
+    AccessRule,
+    Dnstap,
 }
 
 impl Section {
-    const ALL: [Section; 11] = [
+    /// Those with a heading of their own, from the first.
+    const WITH_HEADING: usize = 11;
+    pub(super) const ALL: [Section; 25] = [
         Section::Top,
         Section::Http,
         Section::Https,
@@ -44,146 +380,88 @@ impl Section {
         Section::Log,
         Section::Metrics,
         Section::Limits,
+        Section::Authority,
+        Section::ExternalAccount,
+        Section::Certificate,
+        Section::Dnssec,
+        Section::Hsts,
+        Section::MtaSts,
+        Section::UpdateRule,
+        Section::Primary,
+        Section::Secondary,
+        Section::Transfer,
+        Section::Redirect,
+        Section::AuthRule,
+        Section::AccessRule,
+        Section::Dnstap,
     ];
 
-    pub(super) fn keys(self) -> Vec<&'static str> {
+    /// Where it is, as a message says it, and its keys. Those of `[limits]` have a table of their own.
+    const fn row(self) -> (&'static str, &'static [Key]) {
         match self {
-            Section::Top => {
-                vec![
-                    "workers",
-                    "listeners",
-                    "user",
-                    "group",
-                    "sandbox",
-                    "keys",
-                    "control",
-                    "state",
-                    "include",
-                    "http",
-                    "https",
-                    "dns",
-                    "certificates",
-                    "domain",
-                    "tsig",
-                    "catalog",
-                    "log",
-                    "metrics",
-                    "limits",
-                ]
-            }
-            Section::Http => vec![
-                "listen",
-                "default",
-                "http2",
-                "trusted_proxies",
-                "client_from",
-                "rate_limit_exempt",
-                "rate_limit_dry_run",
-            ],
-            Section::Https => vec!["listen", "refuse_unknown_names"],
-            Section::Dns => vec![
-                "listen",
-                "tls",
-                "zones",
-                "secondaries",
-                "transfer_allow",
-                "nsid",
-                "version",
-                "cookies",
-                "cookie_secret_file",
-                "tcp_keepalive",
-                "extended_errors",
-                "error_report_agent",
-                "resolvers",
-                "rate_limit_exempt",
-                "rate_limit_dry_run",
-            ],
-            Section::Certificates => vec!["agree_to_terms", "contact", "authorities"],
-            Section::Domain => vec![
-                "site",
-                "aliases",
-                "index",
-                "clean_urls",
-                "listing",
-                "compress",
-                "earlier_releases",
-                "fallback",
-                "zone",
-                "dnssec",
-                "primaries",
-                "secondaries",
-                "transfer_allow",
-                "update",
-                "media_types",
-                "link_targets",
-                "hidden_files",
-                "exact_paths",
-                "doh",
-                "certificate",
-                "on_renew",
-                "derive",
-                "mta_sts",
-                "https_redirect",
-                "hsts",
-                "redirects",
-                "headers",
-                "rules_files",
-                "cache",
-                "cors",
-                "security_headers",
-                "auth",
-                "access",
-            ],
-            Section::Tsig => vec!["algorithm", "secret_file"],
-            Section::Catalog => vec!["primaries", "groups", "members_below", "secondaries"],
-            Section::Log => LOG_KEYS.to_vec(),
-            Section::Metrics => vec!["listen"],
-            Section::Limits => limits::keys(),
+            Section::Top => ("at the top of the file, before the first [section]", TOP),
+            Section::Http => ("in [http]", HTTP),
+            Section::Https => ("in [https]", HTTPS),
+            Section::Dns => ("in [dns]", DNS),
+            Section::Certificates => ("in [certificates]", CERTIFICATES),
+            Section::Domain => ("in [domain.\"NAME\"]", DOMAIN),
+            Section::Tsig => ("in [tsig.\"NAME\"]", TSIG),
+            Section::Catalog => ("in [catalog.\"NAME\"]", CATALOG),
+            Section::Log => ("in [log]", LOG),
+            Section::Metrics => ("in [metrics]", METRICS),
+            Section::Limits => ("in [limits]", &[]),
+            Section::Authority => ("in `authorities`", AUTHORITY),
+            Section::ExternalAccount => ("in `external_account`", EXTERNAL_ACCOUNT),
+            Section::Certificate => ("in `certificate`", CERTIFICATE),
+            Section::Dnssec => ("in `dnssec`", DNSSEC),
+            Section::Hsts => ("in `hsts`", HSTS),
+            Section::MtaSts => ("in `mta_sts`", MTA_STS),
+            Section::UpdateRule => ("in `update`", UPDATE_RULE),
+            Section::Primary => ("in `primaries`", PRIMARY),
+            Section::Secondary => ("in `secondaries`", SECONDARY),
+            Section::Transfer => ("in `transfer_allow`", TRANSFER),
+            Section::Redirect => ("in `redirects`", REDIRECT),
+            Section::AuthRule => ("in `auth`", AUTH_RULE),
+            Section::AccessRule => ("in `access`", ACCESS_RULE),
+            Section::Dnstap => ("in `dnstap`", DNSTAP),
         }
-    }
-
-    pub(super) fn has(self, key: &str) -> bool {
-        self.keys().contains(&key)
     }
 
     fn heading(self) -> &'static str {
-        match self {
-            Section::Top => "at the top of the file, before the first [section]",
-            Section::Http => "in [http]",
-            Section::Https => "in [https]",
-            Section::Dns => "in [dns]",
-            Section::Certificates => "in [certificates]",
-            Section::Domain => "in [domain.\"NAME\"]",
-            Section::Tsig => "in [tsig.\"NAME\"]",
-            Section::Catalog => "in [catalog.\"NAME\"]",
-            Section::Log => "in [log]",
-            Section::Metrics => "in [metrics]",
-            Section::Limits => "in [limits]",
-        }
+        self.row().0
     }
 
-    /// The problem of `key`, which this section does not have.
-    pub(super) fn unknown_key(self, key: &str) -> Problem {
+    fn rows(self) -> impl Iterator<Item = &'static Key> {
+        let sections = if self == Section::Top { SECTIONS } else { &[] };
+        self.row().1.iter().chain(sections)
+    }
+
+    /// The row of `name`; `None` for a key of `[limits]`.
+    pub(super) fn key(self, name: &str) -> Option<&'static Key> {
+        self.rows().find(|key| key.name == name)
+    }
+
+    pub(super) fn names(self) -> Vec<&'static str> {
+        if self == Section::Limits { limits::keys() } else { self.rows().map(|key| key.name).collect() }
+    }
+
+    /// The problem of `key`, which this section, that of the domain, TSIG key or catalog `name`, does not have.
+    pub(super) fn unknown_key(self, name: &str, key: &str) -> Problem {
         let message = match self {
             Section::Top => format!("unknown key `{key}`"),
-            _ => format!("unknown key `{key}` {}", self.heading()),
+            _ => format!("unknown key `{key}` {}", self.heading().replace("NAME", name)),
         };
         Problem::new(message, self.suggestion(key))
     }
 
-    /// The problem of `key`, which the section of a domain does not have.
-    pub(super) fn unknown_domain_key(domain: &DomainName, key: &str) -> Problem {
-        let message = format!("unknown key `{key}` in [domain.\"{domain}\"]");
-        Problem::new(message, Section::Domain.suggestion(key))
-    }
-
-    fn suggestion(self, key: &str) -> String {
-        let other_section = || Section::ALL.into_iter().find(|section| section.has(key));
-        if self == Section::Top && key.contains('.') {
-            format!("write [domain.\"{key}\"] for a domain")
-        } else if let Some(section) = other_section() {
-            format!("`{key}` belongs {}", section.heading())
-        } else if let Some(similar) = most_similar(key, self.keys().into_iter()) {
+    fn suggestion(self, name: &str) -> String {
+        let with_heading = &Section::ALL[..Section::WITH_HEADING];
+        let other_section = || with_heading.iter().find(|section| section.names().contains(&name));
+        if self == Section::Top && name.contains('.') {
+            format!("write [domain.\"{name}\"] for a domain")
+        } else if let (true, Some(section)) = (with_heading.contains(&self), other_section()) {
+            format!("`{name}` belongs {}", section.heading())
+        } else if let Some(similar) = most_similar(name, self.names().into_iter()) {
             format!("did you mean `{similar}`?")
         } else {
             self.list()
@@ -191,83 +469,144 @@ impl Section {
     }
 
     fn list(self) -> String {
-        let quoted = |keys: &[&str]| keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
-        let keys = self.keys();
+        let quoted = |keys: &[Key]| keys.iter().map(|key| format!("`{}`", key.name)).collect::<Vec<_>>().join(", ");
+        let keys = self.row().1;
         match self {
-            Section::Top => {
-                let plain: Vec<&str> = keys
-                    .into_iter()
-                    .filter(|key| {
-                        let sections = [
-                            "http",
-                            "https",
-                            "dns",
-                            "certificates",
-                            "domain",
-                            "tsig",
-                            "catalog",
-                            "log",
-                            "metrics",
-                            "limits",
-                        ];
-                        !sections.contains(key)
-                    })
-                    .collect();
-                format!(
-                    "the keys are {}, [http], [https], [dns], [certificates], [domain.\"NAME\"], [tsig.\"NAME\"], [catalog.\"NAME\"], [log], [metrics] and [limits]",
-                    quoted(&plain)
-                )
-            }
+            Section::Top => format!(
+                "the keys are {}, [http], [https], [dns], [certificates], [domain.\"NAME\"], [tsig.\"NAME\"], [catalog.\"NAME\"], [log], [metrics] and [limits]",
+                quoted(keys)
+            ),
             Section::Limits => "`sanderling help check` lists the limits".to_owned(),
-            _ if keys.len() == 1 => format!("the only key is {}", quoted(&keys)),
-            _ => format!("the keys are {}", quoted(&keys)),
+            _ if keys.len() == 1 => format!("the only key is {}", quoted(keys)),
+            _ => format!("the keys are {}", quoted(keys)),
         }
     }
+}
+
+/// All keys except those of `[limits]`, each with its section.
+pub(super) fn all_keys() -> impl Iterator<Item = (Section, &'static Key)> {
+    Section::ALL.into_iter().flat_map(|section| section.rows().map(move |key| (section, key)))
+}
+
+impl Key {
+    /// Why a server process that was started with `running` cannot apply what `next` has for this key of `section`.
+    pub(super) fn reason_for_new_process(&self, section: Section, next: &Config, running: &Config) -> Option<String> {
+        let is_section = matches!(self.value, Value::Section);
+        let name = if is_section { format!("[{}]", self.name) } else { format!("`{}`", self.name) };
+        let (differs, change) = match self.server? {
+            Replaces::Changed(differs) if is_section => (differs, "was added or removed".to_owned()),
+            Replaces::Changed(differs) if section == Section::Top => (differs, "has changed".to_owned()),
+            Replaces::Changed(differs) => (differs, format!("{} has changed", section.heading())),
+            Replaces::Added(differs) => (differs, "was added".to_owned()),
+        };
+        differs(next, running).then(|| format!("{name} {change}"))
+    }
+}
+
+/// The names at which an authority finds a token.
+fn site_names(from: &Config, to: &mut Config) {
+    let site = |site: &Site| Site {
+        hosts: site.hosts.clone(),
+        document_root: PathBuf::new(),
+        location: site.location.clone(),
+        options: SiteOptions::default(),
+    };
+    to.sites = from.sites.iter().map(site).collect();
+}
+
+/// The zones, with the files that the agent signs; the server process reads the others.
+fn zone_files(from: &Config, to: &mut Config) {
+    let signed: HashSet<&DomainName> = from.signed_zones.iter().map(|zone| &zone.apex).collect();
+    let zone = |zone: &Zone| {
+        let file = if signed.contains(&zone.apex) { zone.file.clone() } else { PathBuf::new() };
+        Zone { file, ..zone.clone() }
+    };
+    to.zones = from.zones.iter().map(zone).collect();
+}
+
+/// The zones that have `update`; the server process checks the rules.
+fn updated_zones(from: &Config, to: &mut Config) {
+    to.zone_updates = from.zone_updates.iter().map(|(apex, _)| (apex.clone(), Vec::new())).collect();
+}
+
+/// The certificates that are requested; the supervisor runs the command of each.
+fn automatic_certificates(from: &Config, to: &mut Config) {
+    let certificate = |files: &CertificateFiles| CertificateFiles { on_renew: Vec::new(), ..files.clone() };
+    to.certificates = from.automatic_certificates().map(certificate).collect();
+}
+
+/// The zones whose keys the keeper reads, with the signers whose keys it does not have.
+fn signed_zones(from: &Config, to: &mut Config) {
+    let zone = |zone: &SignedZone| SignedZone {
+        signing: Signing { other_signers: zone.signing.other_signers.clone(), ..Signing::default() },
+        ..zone.clone()
+    };
+    to.signed_zones = from.signed_zones.iter().map(zone).collect();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+    use toml::de::DeTable;
+
+    const MANUAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    const BEGIN: &str = "<!-- Table of replaced processes, generated from crates/config/src/keys.rs. -->\n";
+    const END: &str = "<!-- End of the table of replaced processes. -->\n";
+
+    /// The keys that `section` has in `example`.
+    fn keys_in_example(section: Section, example: &DeTable<'_>) -> BTreeSet<String> {
+        let names = |table: &DeTable<'_>| table.keys().map(|key| key.get_ref().to_string()).collect::<Vec<_>>();
+        let heading = section.heading().trim_start_matches("in [").trim_end_matches(']');
+        let (name, is_named) = heading.split_once('.').map_or((heading, false), |(name, _)| (name, true));
+        if section == Section::Top {
+            return names(example).into_iter().collect();
+        }
+        let table = example.get(name).and_then(|value| value.get_ref().as_table()).expect("a section");
+        let named = table.values().filter(|_| is_named).filter_map(|value| value.get_ref().as_table());
+        let tables: Vec<_> = if is_named { named.collect() } else { vec![table] };
+        tables.into_iter().flat_map(names).collect()
+    }
 
     #[test]
-    fn example_has_every_key_in_its_section() {
-        let example = toml::de::DeTable::parse(EXAMPLE).expect("TOML").into_inner();
-        let of = |name: &str| example.get(name).expect("a section").get_ref().as_table().expect("a section");
-        for section in Section::ALL {
-            let domains: toml::de::DeTable<'_>;
-            let table = match section {
-                Section::Top => &example,
-                Section::Http => of("http"),
-                Section::Https => of("https"),
-                Section::Dns => of("dns"),
-                Section::Certificates => of("certificates"),
-                Section::Domain => {
-                    domains = of("domain")
-                        .values()
-                        .flat_map(|domain| domain.get_ref().as_table().expect("a domain").clone())
-                        .collect();
-                    &domains
-                }
-                Section::Tsig => of("tsig").values().next().and_then(|key| key.get_ref().as_table()).expect("a key"),
-                Section::Catalog => {
-                    domains = of("catalog")
-                        .values()
-                        .flat_map(|catalog| catalog.get_ref().as_table().expect("a catalog").clone())
-                        .collect();
-                    &domains
-                }
-                Section::Log => of("log"),
-                Section::Metrics => of("metrics"),
-                // The help lists them below the example.
-                Section::Limits => continue,
+    fn example_and_manual_have_every_key() {
+        let example = DeTable::parse(EXAMPLE).expect("TOML").into_inner();
+        let manual = std::fs::read_to_string(MANUAL).expect("the manual can be read");
+        for (section, key) in all_keys() {
+            // The help has the limits below the example, and the pages of a feature have the keys of its tables.
+            if key.name == "limits" || !Section::ALL[..Section::WITH_HEADING].contains(&section) {
+                continue;
+            }
+            let (name, heading) = (key.name, section.heading());
+            let is_in_example = keys_in_example(section, &example).contains(name);
+            assert!(is_in_example, "crates/config/src/example.toml: `{name}` is missing {heading}");
+            let is_in_manual = [format!("`{name}`"), format!("[{name}")].iter().any(|text| manual.contains(text));
+            assert!(is_in_manual, "docs/configuration.md: `{name}` is missing {heading}");
+        }
+    }
+
+    #[test]
+    fn manual_has_the_table_of_what_a_reload_replaces() {
+        let mut text = String::from("\n| key | server process | agent | keeper |\n|---|---|---|---|\n");
+        for (section, key) in all_keys() {
+            let server = match key.server {
+                Some(Replaces::Changed(_)) => "changed",
+                Some(Replaces::Added(_)) => "first added",
+                None => "",
             };
-            for key in section.keys().into_iter().filter(|&key| key != "limits") {
-                assert!(
-                    table.contains_key(key),
-                    "crates/config/src/example.toml: `{key}` is missing {}",
-                    section.heading()
-                );
+            let [agent, keeper] = [key.agent, key.keeper].map(|give| if give.is_some() { "changed" } else { "" });
+            if [server, agent, keeper].iter().any(|effect| !effect.is_empty()) {
+                let name = match (key.value, section) {
+                    (Value::Section, _) => format!("`[{}]`", key.name),
+                    (_, Section::Top) => format!("`{}`", key.name),
+                    _ => {
+                        format!("`{}` in `{}`", key.name, section.heading().trim_start_matches("in ").trim_matches('`'))
+                    }
+                };
+                text.push_str(&format!("| {name} | {server} | {agent} | {keeper} |\n"));
             }
         }
+        text.push_str("| any in `[limits]` | changed | changed, if it applies it | changed, if it applies it |\n\n");
+        sanderling_testkit::check_manual_table(MANUAL, BEGIN, END, &text);
     }
 }

@@ -6,6 +6,13 @@ use std::sync::LazyLock;
 /// The value of a limit that the configuration sets to `"unlimited"`.
 pub const UNLIMITED: u64 = u64::MAX;
 
+/// A process that is given a part of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Process {
+    Agent,
+    Keeper,
+}
+
 /// One row of the table.
 pub(super) struct Limit {
     /// The key in `[limits]`.
@@ -17,6 +24,8 @@ pub(super) struct Limit {
     pub(super) may_be_unlimited: bool,
     /// One sentence: what is limited, and what happens at the limit.
     description: &'static str,
+    /// The processes that apply it besides the server process, which is started with every limit.
+    applied_by: &'static [Process],
     set: fn(&mut Limits, u64),
     get: fn(&Limits) -> u64,
 }
@@ -80,8 +89,8 @@ pub(super) fn find(key: &str) -> Option<(&'static Limit, bool)> {
 
 /// Makes the table and the struct from the same lines.
 macro_rules! limits {
-    ($($key:ident: $type:ty = $default:literal in $min:literal ..= $max:literal $(or $unlimited:ident)?,
-        $description:literal;)*) => {
+    ($($key:ident: $type:ty = $default:literal in $min:literal ..= $max:literal $(or $unlimited:ident)?
+        $(for $($process:ident)+)?, $description:literal;)*) => {
         /// The value of each limit. The unit is part of the name; docs/configuration.md has the ranges.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Limits {
@@ -105,6 +114,7 @@ macro_rules! limits {
                 may_be_unlimited: !concat!($(stringify!($unlimited))?).is_empty(),
                 description: $description,
                 // Each range fits the type of its field: a test of the configuration file sets both ends.
+                applied_by: &[$($(Process::$process),+)?],
                 set: |limits, value| limits.$key = value as $type,
                 get: |limits| limits.$key as u64,
             },)*
@@ -157,7 +167,7 @@ limits! {
         "HTTP/2 overhead bytes beyond 8 times requests and content; with more the connection is closed.";
     tls_handshakes_max: usize = 2_000 in 1..=1_000_000,
         "Unfinished TLS handshakes of each worker; at the limit the oldest is closed for a new one.";
-    tls_handshake_timeout_ms: u64 = 10_000 in 100..=600_000,
+    tls_handshake_timeout_ms: u64 = 10_000 in 100..=600_000 for Agent,
         "Time for a TLS handshake; then the connection is closed.";
     connection_buffers_bytes_max: usize = 67_108_864 in 0..=1_099_511_627_776,
         "Unprocessed requests and unsent answers of all connections; beyond it each gets 2 KiB pieces.";
@@ -213,27 +223,27 @@ limits! {
         "Zone transfers at once; further ones get SERVFAIL, and the secondary tries again later.";
     dns_transfer_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
         "Time in which a client takes nothing of a zone transfer; then the connection is closed.";
-    zone_transfers_in_max: usize = 8 in 1..=1_000,
+    zone_transfers_in_max: usize = 8 in 1..=1_000 for Agent,
         "Transfers of zones from their primaries at once; further ones wait.";
-    zone_signings_max: usize = 4 in 1..=64,
+    zone_signings_max: usize = 4 in 1..=64 for Agent,
         "Signed zones that are read or signed at once; further ones wait.";
-    catalog_members_max: usize = 100_000 in 1..=1_000_000,
+    catalog_members_max: usize = 100_000 in 1..=1_000_000 for Agent,
         "Zones of one catalog; a catalog with more is not used, and the zones that it had are kept.";
-    zone_transfer_in_timeout_ms: u64 = 600_000 in 1_000..=86_400_000,
+    zone_transfer_in_timeout_ms: u64 = 600_000 in 1_000..=86_400_000 for Agent,
         "Time for a transfer from a primary; then it is aborted, and tried again later.";
-    zone_transfer_in_idle_timeout_ms: u64 = 10_000 in 100..=3_600_000,
+    zone_transfer_in_idle_timeout_ms: u64 = 10_000 in 100..=3_600_000 for Agent,
         "Time for the next message of such a transfer; then it is aborted, and tried again later.";
-    zone_transfer_in_empty_messages_max: u32 = 100 in 0..=1_000_000,
+    zone_transfer_in_empty_messages_max: u32 = 100 in 0..=1_000_000 for Agent,
         "Messages without records in such a transfer; with more it is aborted, and tried again later.";
-    zone_transfer_in_changes_bytes_max: u64 = 8_388_608 in 65_536..=67_108_864,
+    zone_transfer_in_changes_bytes_max: u64 = 8_388_608 in 65_536..=67_108_864 for Agent,
         "Changes of a zone in such a transfer (IXFR); of more, the whole zone is transferred.";
-    transferred_zone_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776,
+    transferred_zone_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776 for Agent,
         "Size of a zone from a primary; a larger one is refused, as is one above `zone_file_max`.";
-    authority_timeout_ms: u64 = 30_000 in 1_000..=600_000,
+    authority_timeout_ms: u64 = 30_000 in 1_000..=600_000 for Agent,
         "Time in which a certificate authority answers a request; then it is tried again later.";
-    renewal_interval_ms: u64 = 3_600_000 in 1_000..=86_400_000,
+    renewal_interval_ms: u64 = 3_600_000 in 1_000..=86_400_000 for Agent,
         "Time from a new certificate to its renewal at the least, whatever its authority suggests.";
-    name_servers_timeout_ms: u64 = 300_000 in 1_000..=86_400_000,
+    name_servers_timeout_ms: u64 = 300_000 in 1_000..=86_400_000 for Agent,
         "Time in which all name servers of a zone answer a challenge; then it is tried again later.";
     on_renew_interval_ms: u64 = 60_000 in 1_000..=86_400_000,
         "Time between two runs of the command `on_renew` of a domain at the least.";
@@ -241,17 +251,17 @@ limits! {
         "Time in which the command `on_renew` of a domain ends; then it is killed.";
     dns_cname_chain_max: usize = 16 in 1..=64,
         "CNAME and DNAME records followed for one answer; the answer ends there.";
-    zone_file_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776,
+    zone_file_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776 for Agent,
         "Size of a zone file with the files that it includes; a larger one is refused.";
-    zone_include_depth_max: usize = 8 in 0..=64,
+    zone_include_depth_max: usize = 8 in 0..=64 for Agent,
         "Depth of $INCLUDE; 0 forbids it.";
-    zone_records_per_rrset_max: usize = 1_000 in 1..=4_000,
+    zone_records_per_rrset_max: usize = 1_000 in 1..=4_000 for Agent,
         "Records of one name and type; a zone with more is refused.";
-    zone_journal_bytes_max: usize = 1_048_576 in 0..=67_108_864,
+    zone_journal_bytes_max: usize = 1_048_576 in 0..=67_108_864 for Agent,
         "Changes of a zone that are kept for IXFR; secondaries with an older version get the whole zone.";
-    zone_journals_bytes_max: u64 = 1_073_741_824 in 0..=1_099_511_627_776,
+    zone_journals_bytes_max: u64 = 1_073_741_824 in 0..=1_099_511_627_776 for Agent,
         "Journals of all zones in the state folder; a further one is not stored.";
-    zone_updates_bytes_max: usize = 4_194_304 in 1_024..=16_777_216,
+    zone_updates_bytes_max: usize = 4_194_304 in 1_024..=16_777_216 for Agent,
         "What dynamic updates make of a zone besides its file; a further update gets SERVFAIL.";
     dns_update_signatures_max: usize = 65_536 in 1_000..=1_000_000,
         "Updates whose signatures are remembered until they expire; beyond, the first are forgotten.";
@@ -259,21 +269,21 @@ limits! {
         "Dynamic updates that wait to be applied; further ones get SERVFAIL.";
     dns_update_timeout_ms: u64 = 5_000 in 100..=60_000,
         "Time until a dynamic update is applied and stored; then it gets SERVFAIL.";
-    derived_record_ttl_s: u32 = 300 in 1..=86_400,
+    derived_record_ttl_s: u32 = 300 in 1..=86_400 for Agent,
         "TTL of records that `derive` adds to a zone, in seconds.";
-    alias_ttl_s_min: u32 = 60 in 1..=86_400,
+    alias_ttl_s_min: u32 = 60 in 1..=86_400 for Agent,
         "Lowest TTL of the addresses of ALIAS, and time between two questions about a target, in seconds.";
-    alias_ttl_s_max: u32 = 86_400 in 1..=604_800,
+    alias_ttl_s_max: u32 = 86_400 in 1..=604_800 for Agent,
         "Highest TTL of the addresses of ALIAS, in seconds.";
-    alias_kept_ms: u64 = 259_200_000 in 0..=2_592_000_000,
+    alias_kept_ms: u64 = 259_200_000 in 0..=2_592_000_000 for Agent,
         "Time for which the addresses of an ALIAS are kept while no resolver answers.";
-    alias_targets_max: usize = 1_000 in 1..=100_000,
+    alias_targets_max: usize = 1_000 in 1..=100_000 for Agent,
         "Targets of ALIAS in all zones; further ones have no addresses.";
     zone_guarded_records_min: u64 = 20 in 0..=1_000_000_000,
         "Records of a zone above which a reload must not remove too many at once.";
     zone_lost_records_percent_max: u64 = 50 in 0..=100,
         "Share of its records that a zone may lose in one reload; a zone that lost more is refused.";
-    kept_zones_bytes_max: u64 = 268_435_456 in 0..=1_099_511_627_776,
+    kept_zones_bytes_max: u64 = 268_435_456 in 0..=1_099_511_627_776 for Agent,
         "Text of last good versions that outlives a server process; zones beyond it are not kept.";
     listen_backlog_max: u16 = 4_096 in 1..=65_535,
         "Listen queue of one socket; the kernel also limits it to `net.core.somaxconn`.";
@@ -309,11 +319,19 @@ limits! {
         "Files of a site that `check` looks at; others are left out with a note.";
     check_read_bytes_max: u64 = 1_073_741_824 in 0..=1_099_511_627_776,
         "Bytes of files of a site that `check` reads; others are left out with a note.";
-    log_queue_bytes_max: usize = 262_144 in 4_096..=1_073_741_824,
+    log_queue_bytes_max: usize = 262_144 in 4_096..=1_073_741_824 for Agent Keeper,
         "Messages that wait until the log is read; further ones are dropped and counted.";
 }
 
 impl Limits {
+    /// The limits that `process` applies; the others have their defaults.
+    pub(super) fn of(&self, process: Process) -> Limits {
+        let mut limits = Limits::default();
+        let applied = LIMITS.iter().filter(|limit| limit.applied_by.contains(&process));
+        applied.for_each(|limit| limit.set(&mut limits, (limit.get)(self)));
+        limits
+    }
+
     /// The keys, without units, whose values differ from those of `other`.
     pub(super) fn changed_keys(&self, other: &Limits) -> Vec<String> {
         LIMITS.iter().filter(|limit| (limit.get)(self) != (limit.get)(other)).map(Limit::name).collect()

@@ -1,15 +1,9 @@
 //! What each process reads of the configuration, which decides the processes that a reload replaces.
 
-use crate::config::{CertificateFiles, Config};
-use crate::domain_name::DomainName;
-use crate::limits::Limits;
-use crate::service::Service;
-use crate::signing::{SignedZone, Signing};
-use crate::site::{Site, SiteOptions};
-use crate::zones::Zone;
-use std::collections::HashSet;
+use crate::config::Config;
+use crate::keys::{Key, Section, all_keys};
+use crate::limits::Process;
 use std::ops::Deref;
-use std::path::PathBuf;
 
 /// The part of the configuration that the agent reads. The agent has nothing else of it: the rest is as in
 /// [`Config::default`]. So what is not compared has no effect on it.
@@ -22,97 +16,17 @@ pub struct KeeperConfig(Config);
 
 impl From<&Config> for AgentConfig {
     fn from(config: &Config) -> AgentConfig {
-        let signed: HashSet<&DomainName> = config.signed_zones.iter().map(|zone| &zone.apex).collect();
-        // At which names an authority finds a token.
-        let site = |site: &Site| Site {
-            hosts: site.hosts.clone(),
-            document_root: PathBuf::new(),
-            location: site.location.clone(),
-            options: SiteOptions::default(),
-        };
-        let zone = |zone: &Zone| {
-            // The server process reads the others.
-            let file = if signed.contains(&zone.apex) { zone.file.clone() } else { PathBuf::new() };
-            Zone { file, ..zone.clone() }
-        };
-        // The supervisor runs the command.
-        let certificate = |files: &CertificateFiles| CertificateFiles { on_renew: Vec::new(), ..files.clone() };
-        AgentConfig(Config {
-            user_and_group: config.user_and_group.clone(),
-            sandbox: config.sandbox,
-            state: config.state.clone(),
-            http_listen: config.http_listen.clone(),
-            https_listen: config.https_listen.clone(),
-            dns_listen: config.dns_listen.clone(),
-            sites: config.sites.iter().map(site).collect(),
-            zones: config.zones.iter().map(zone).collect(),
-            secondary_zones: config.secondary_zones.clone(),
-            signed_zones: config.signed_zones.clone(),
-            catalogs: config.catalogs.clone(),
-            zone_folder: config.zone_folder.clone(),
-            tsig_keys: config.tsig_keys.clone(),
-            transfers: config.transfers.clone(),
-            zone_transfers: config.zone_transfers.clone(),
-            // The server process checks the rules.
-            zone_updates: config.zone_updates.iter().map(|(apex, _)| (apex.clone(), Vec::new())).collect(),
-            certificates: config.automatic_certificates().map(certificate).collect(),
-            acme: config.acme.clone(),
-            derived: config.derived.clone(),
-            resolvers: config.resolvers.clone(),
-            has_no_resolvers: config.has_no_resolvers,
-            limits: agent_limits(&config.limits),
-            ..Config::default()
-        })
-    }
-}
-
-/// The limits that the agent applies.
-fn agent_limits(limits: &Limits) -> Limits {
-    Limits {
-        alias_kept_ms: limits.alias_kept_ms,
-        alias_targets_max: limits.alias_targets_max,
-        alias_ttl_s_max: limits.alias_ttl_s_max,
-        alias_ttl_s_min: limits.alias_ttl_s_min,
-        authority_timeout_ms: limits.authority_timeout_ms,
-        catalog_members_max: limits.catalog_members_max,
-        derived_record_ttl_s: limits.derived_record_ttl_s,
-        kept_zones_bytes_max: limits.kept_zones_bytes_max,
-        log_queue_bytes_max: limits.log_queue_bytes_max,
-        name_servers_timeout_ms: limits.name_servers_timeout_ms,
-        renewal_interval_ms: limits.renewal_interval_ms,
-        tls_handshake_timeout_ms: limits.tls_handshake_timeout_ms,
-        transferred_zone_bytes_max: limits.transferred_zone_bytes_max,
-        zone_file_bytes_max: limits.zone_file_bytes_max,
-        zone_include_depth_max: limits.zone_include_depth_max,
-        zone_journal_bytes_max: limits.zone_journal_bytes_max,
-        zone_journals_bytes_max: limits.zone_journals_bytes_max,
-        zone_records_per_rrset_max: limits.zone_records_per_rrset_max,
-        zone_signings_max: limits.zone_signings_max,
-        zone_transfer_in_changes_bytes_max: limits.zone_transfer_in_changes_bytes_max,
-        zone_transfer_in_empty_messages_max: limits.zone_transfer_in_empty_messages_max,
-        zone_transfer_in_idle_timeout_ms: limits.zone_transfer_in_idle_timeout_ms,
-        zone_transfer_in_timeout_ms: limits.zone_transfer_in_timeout_ms,
-        zone_transfers_in_max: limits.zone_transfers_in_max,
-        zone_updates_bytes_max: limits.zone_updates_bytes_max,
-        ..Limits::default()
+        let mut part = Config { limits: config.limits.of(Process::Agent), ..Config::default() };
+        all_keys().filter_map(|(_, key)| key.agent).for_each(|give| give(config, &mut part));
+        AgentConfig(part)
     }
 }
 
 impl From<&Config> for KeeperConfig {
     fn from(config: &Config) -> KeeperConfig {
-        // It gets the keys of certificates from the supervisor, and reads those of zones.
-        let zone = |zone: &SignedZone| SignedZone {
-            signing: Signing { other_signers: zone.signing.other_signers.clone(), ..Signing::default() },
-            ..zone.clone()
-        };
-        KeeperConfig(Config {
-            user_and_group: config.user_and_group.clone(),
-            sandbox: config.sandbox,
-            state: config.state.clone(),
-            signed_zones: config.signed_zones.iter().map(zone).collect(),
-            limits: Limits { log_queue_bytes_max: config.limits.log_queue_bytes_max, ..Limits::default() },
-            ..Config::default()
-        })
+        let mut part = Config { limits: config.limits.of(Process::Keeper), ..Config::default() };
+        all_keys().filter_map(|(_, key)| key.keeper).for_each(|give| give(config, &mut part));
+        KeeperConfig(part)
     }
 }
 
@@ -132,94 +46,14 @@ impl Deref for KeeperConfig {
 
 impl Config {
     /// Why a server process that runs with `running` cannot apply this configuration and a new process is needed;
-    /// `None` if it can. A new field of the configuration does not compile before it is here.
+    /// `None` if it can.
     pub fn needs_new_process(&self, running: &Config) -> Option<String> {
-        let Config {
-            files: _,
-            worker_count,
-            sockets_per_address,
-            user_and_group,
-            sandbox,
-            keys,
-            control: _,
-            control_location: _,
-            state,
-            state_location: _,
-            http_listen,
-            http2,
-            https_listen,
-            dns_listen,
-            dot_listen,
-            // Applied in place, but for what is asked of `users_directories` and the like below.
-            sites: _,
-            default_site: _,
-            zones: _,
-            secondary_zones: _,
-            signed_zones,
-            catalogs: _,
-            zone_folder: _,
-            tsig_keys: _,
-            transfers: _,
-            zone_transfers: _,
-            zone_updates: _,
-            certificates: _,
-            acme: _,
-            derived: _,
-            refuses_unknown_names: _,
-            has_self_signed_certificate: _,
-            replies: _,
-            resolvers: _,
-            has_no_resolvers: _,
-            dns_rate_limit: _,
-            http_rate_limit: _,
-            trusted_proxies: _,
-            access_log: _,
-            query_log: _,
-            dnstap: _,
-            metrics,
-            limits,
-        } = self;
-        let changes = [
-            (*http_listen != running.http_listen, "`listen` in [http] has changed"),
-            (*http2 != running.http2, "`http2` in [http] has changed"),
-            (*https_listen != running.https_listen, "`listen` in [https] has changed"),
-            (*dns_listen != running.dns_listen, "`listen` in [dns] has changed"),
-            (*dot_listen != running.dot_listen, "`tls` in [dns] has changed"),
-            (metrics.is_some() != running.metrics.is_some(), "[metrics] was added or removed"),
-            (self.listen(Service::Metrics) != running.listen(Service::Metrics), "`listen` in [metrics] has changed"),
-            (*worker_count != running.worker_count, "`workers` has changed"),
-            (*sockets_per_address != running.sockets_per_address, "`listeners` has changed"),
-            (*user_and_group != running.user_and_group, "`user` or `group` has changed"),
-            (*sandbox != running.sandbox, "`sandbox` has changed"),
-            (*keys != running.keys, "`keys` has changed"),
-            // The sandbox does not allow the folder with transferred zones.
-            (
-                self.has_transferred_zones() && !running.has_transferred_zones(),
-                "`primaries` or the first [catalog] was added",
-            ),
-            (self.uses_state_folder() && *state != running.state, "`state` has changed"),
-            (!signed_zones.is_empty() && running.signed_zones.is_empty(), "`dnssec` was added"),
-            // The running one was started without the state folder.
-            (
-                self.has_stored_zones() && !running.has_stored_zones(),
-                "`update`, `secondaries` or `resolvers` was added",
-            ),
-            // The sandbox does not allow the running one to protect its memory.
-            (
-                self.has_secrets() && !running.has_secrets(),
-                "`certificate`, `cookie_secret_file`, `users_file` or [tsig] was added",
-            ),
-            (
-                self.users_directories().any(|directory| running.users_directories().all(|known| known != directory)),
-                "a `users_file` is in another directory",
-            ),
-        ];
-        if let Some((_, reason)) = changes.into_iter().find(|(has_changed, _)| *has_changed) {
-            return Some(reason.to_owned());
-        }
-        let limits = limits.changed_keys(&running.limits);
-        let verb = if limits.len() == 1 { "has" } else { "have" };
-        (!limits.is_empty()).then(|| format!("`{}` {verb} changed", limits.join("`, `")))
+        let of_key = |(section, key): (Section, &Key)| key.reason_for_new_process(section, self, running);
+        all_keys().find_map(of_key).or_else(|| {
+            let limits = self.limits.changed_keys(&running.limits);
+            let verb = if limits.len() == 1 { "has" } else { "have" };
+            (!limits.is_empty()).then(|| format!("`{}` {verb} changed", limits.join("`, `")))
+        })
     }
 }
 

@@ -2,43 +2,29 @@
 
 use super::ConfigBuilder;
 use crate::catalogs::{Catalog, CatalogRole};
-use crate::config_reader::{Entry, entries};
+use crate::config_reader::Entry;
 use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::transfers::{Primary, ZoneTransfers};
 
 const EXAMPLE: &str =
     "[catalog.\"catalog.example\"] with secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }]";
-const PRIMARIES_EXAMPLE: &str = "primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }]";
 const GROUPS_EXAMPLE: &str = "groups.internal = [{ address = \"192.0.2.7\", key = \"transfer\" }]";
-const MEMBERS_BELOW_EXAMPLE: &str = "members_below = [\"customers.example\"]";
 const PRODUCED_GROUPS_EXAMPLE: &str = "groups.internal = [\"example.com\"]";
 /// Bytes of the name of a group, which is one string of a TXT record.
 const GROUP_BYTES_MAX: usize = 255;
 
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_catalogs(&mut self, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, EXAMPLE) else { return };
-        for catalog in entries(table) {
-            let Some(table) = self.reader.table(catalog, EXAMPLE) else { continue };
-            let (mut primaries, mut groups, mut members_below) = (None, None, None);
-            let (mut transfers, mut secondaries) = (ZoneTransfers::default(), None);
-            for entry in entries(table) {
-                match entry.key {
-                    "primaries" => {
-                        primaries = Some(self.read_primary_list(entry, &format!("write {PRIMARIES_EXAMPLE}")));
-                    }
-                    "groups" => groups = Some(entry),
-                    "members_below" => {
-                        members_below = Some((entry.offset, self.read_names(entry, MEMBERS_BELOW_EXAMPLE)));
-                    }
-                    "secondaries" => {
-                        secondaries = Some(entry.offset);
-                        self.read_transfers(entry, &mut transfers);
-                    }
-                    other => self.reader.error(entry.offset, Section::Catalog.unknown_key(other)),
-                }
-            }
+        for catalog in self.reader.entries(section) {
+            let Some(keys) = self.reader.keys(catalog, Section::Catalog) else { continue };
+            let primaries = keys.get("primaries").map(|entry| {
+                let remedy = format!("write {}", entry.example);
+                self.read_primary_list(entry, &remedy)
+            });
+            let groups = keys.get("groups");
+            let members_below = keys.get("members_below").map(|entry| (entry.offset, self.read_names(entry)));
+            let secondaries = keys.get("secondaries").map(|entry| (entry.offset, self.read_secondaries(entry)));
             let apex = match DomainName::parse(catalog.key) {
                 Ok(apex) => apex,
                 Err(problem) => {
@@ -48,7 +34,7 @@ impl ConfigBuilder<'_, '_> {
             };
             self.add_apex(&apex, catalog.offset);
             let role = match (primaries, groups, secondaries) {
-                (Some(_), _, Some(offset)) => {
+                (Some(_), _, Some((offset, _))) => {
                     let message =
                         format!("the catalog {apex} has primaries, from which it is transferred, and secondaries");
                     self.error(offset, message, "remove one of both; `secondaries` in [dns] may transfer its zones");
@@ -64,8 +50,8 @@ impl ConfigBuilder<'_, '_> {
                     self.error(offset, message, "remove it: this server lists its own zones in the catalog");
                     continue;
                 }
-                (None, groups, _) => CatalogRole::Producer {
-                    secondaries: transfers.secondaries,
+                (None, groups, secondaries) => CatalogRole::Producer {
+                    secondaries: secondaries.map(|(_, secondaries)| secondaries).unwrap_or_default(),
                     groups: groups.map_or(Vec::new(), |entry| self.read_produced_groups(entry)),
                 },
             };
@@ -75,9 +61,9 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    fn read_names(&mut self, entry: Entry<'_, '_>, example: &str) -> Vec<DomainName> {
+    fn read_names(&mut self, entry: Entry<'_, '_>) -> Vec<DomainName> {
         let mut names = Vec::new();
-        for (offset, text) in self.reader.strings(entry, example) {
+        for (offset, text) in self.reader.strings(entry) {
             match DomainName::parse(text) {
                 Ok(name) => names.push(name),
                 Err(problem) => self.reader.error(offset, problem),
@@ -88,21 +74,20 @@ impl ConfigBuilder<'_, '_> {
 
     /// The primaries of each group.
     fn read_groups(&mut self, section: Entry<'_, '_>) -> Vec<(String, Vec<Primary>)> {
-        let Some(table) = self.reader.table(section, GROUPS_EXAMPLE) else { return Vec::new() };
+        let groups = self.reader.entries(section.with_example(GROUPS_EXAMPLE));
         let remedy = format!("write {GROUPS_EXAMPLE}");
-        entries(table).into_iter().map(|group| (group.key.to_owned(), self.read_primary_list(group, &remedy))).collect()
+        groups.into_iter().map(|group| (group.key.to_owned(), self.read_primary_list(group, &remedy))).collect()
     }
 
     /// The zones of each group of a catalog that this server produces.
     fn read_produced_groups(&mut self, section: Entry<'_, '_>) -> Vec<(String, Vec<DomainName>)> {
-        let Some(table) = self.reader.table(section, PRODUCED_GROUPS_EXAMPLE) else { return Vec::new() };
         let mut groups = Vec::new();
-        for group in entries(table) {
+        for group in self.reader.entries(section.with_example(PRODUCED_GROUPS_EXAMPLE)) {
             if group.key.is_empty() || group.key.len() > GROUP_BYTES_MAX {
                 let message = format!("the name of a group has {} bytes", group.key.len());
                 self.error(group.offset, message, format!("write 1 to {GROUP_BYTES_MAX} bytes"));
             }
-            let zones = self.read_names(group, PRODUCED_GROUPS_EXAMPLE);
+            let zones = self.read_names(group);
             groups.push((group.key.to_owned(), zones));
         }
         groups
@@ -255,7 +240,7 @@ mod tests {
             ),
             (
                 "[catalog.\"c.example\"]\nprimary = \"x\"\nsecondaries = [{ address = \"192.0.2.5\" }]",
-                "2:1: unknown key `primary` in [catalog.\"NAME\"]; did you mean `primaries`?",
+                "2:1: unknown key `primary` in [catalog.\"c.example\"]; did you mean `primaries`?",
             ),
         ] {
             check_before_domain(lines, &[expected]);

@@ -2,13 +2,12 @@
 
 use super::ConfigBuilder;
 use crate::authorities::{Acme, Authority, ExternalAccount};
-use crate::config_reader::{Entry, Node, entries};
+use crate::config_reader::{Entry, Node};
 use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::similar::most_similar;
 use toml::de::DeValue;
 
-const AUTHORITIES_EXAMPLE: &str = "authorities = [\"letsencrypt\"]";
 const AUTHORITY_EXAMPLE: &str = "authorities = [{ directory = \"https://ca.example/directory\", root = \"ca.pem\" }]";
 const EXTERNAL_ACCOUNT_EXAMPLE: &str = "external_account = { id = \"KEY-ID\", key_file = \"account.key\" }";
 const AGREE_REMEDY: &str = "read the terms of your authorities, for Let's Encrypt at \
@@ -16,17 +15,12 @@ const AGREE_REMEDY: &str = "read the terms of your authorities, for Let's Encryp
 
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_certificates_section(&mut self, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, "[certificates] on a line of its own") else { return };
-        let mut acme = Acme { contacts: Vec::new(), authorities: Vec::new() };
-        let mut agrees = false;
-        for entry in entries(table) {
-            match entry.key {
-                "agree_to_terms" => agrees = self.reader.boolean(entry).unwrap_or(true),
-                "contact" => acme.contacts = self.read_contacts(entry),
-                "authorities" => acme.authorities = self.read_authorities(entry),
-                key => self.reader.error(entry.offset, Section::Certificates.unknown_key(key)),
-            }
-        }
+        let Some(keys) = self.reader.keys(section, Section::Certificates) else { return };
+        let agrees = self.reader.boolean(&keys, "agree_to_terms");
+        let mut acme = Acme {
+            contacts: keys.get("contact").map(|entry| self.read_contacts(entry)).unwrap_or_default(),
+            authorities: keys.get("authorities").map(|entry| self.read_authorities(entry)).unwrap_or_default(),
+        };
         if !agrees {
             self.error(
                 section.offset,
@@ -41,16 +35,15 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_contacts(&mut self, entry: Entry<'_, '_>) -> Vec<String> {
-        const EXAMPLE: &str = "contact = \"mailto:hostmaster@example.com\"";
         let texts = match entry.value.get_ref() {
-            DeValue::Array(_) => self.reader.strings(entry, EXAMPLE),
-            _ => self.reader.string(entry, EXAMPLE).into_iter().collect(),
+            DeValue::Array(_) => self.reader.strings(entry),
+            _ => self.reader.string(entry).into_iter().collect(),
         };
         for (offset, text) in &texts {
             let address = text.strip_prefix("mailto:").unwrap_or_default();
             let is_address = address.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty());
             if !is_address || !address.bytes().all(|byte| byte.is_ascii_graphic()) {
-                self.error(*offset, format!("`{text}` is not a contact"), format!("write {EXAMPLE}"));
+                self.error(*offset, format!("`{text}` is not a contact"), format!("write {}", entry.example));
             }
         }
         texts.into_iter().map(|(_, text)| text.to_owned()).collect()
@@ -58,21 +51,19 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_authorities(&mut self, entry: Entry<'_, '_>) -> Vec<Authority> {
         let DeValue::Array(items) = entry.value.get_ref() else {
-            self.error(entry.value.span().start, "`authorities` is not a list", format!("write {AUTHORITIES_EXAMPLE}"));
+            let remedy = format!("write {}", entry.example);
+            self.error(entry.value.span().start, "`authorities` is not a list", remedy);
             return Vec::new();
         };
         if items.is_empty() {
-            self.error(
-                entry.offset,
-                "`authorities` is empty",
-                format!("write {AUTHORITIES_EXAMPLE} or remove the line"),
-            );
+            let remedy = format!("write {} or remove the line", entry.example);
+            self.error(entry.offset, "`authorities` is empty", remedy);
         }
         items.iter().filter_map(|item| self.read_authority(entry, item)).collect()
     }
 
     fn read_authority<'n, 't>(&mut self, list: Entry<'n, 't>, item: &'n Node<'t>) -> Option<Authority> {
-        let entry = Entry { value: item, ..list };
+        let entry = list.item(item).with_example(AUTHORITY_EXAMPLE);
         let offset = item.span().start;
         let authority = match item.get_ref() {
             DeValue::String(name) => self.known_authority(offset, name)?,
@@ -100,23 +91,13 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_authority_table(&mut self, entry: Entry<'_, '_>) -> Option<Authority> {
-        let table = self.reader.table(entry, AUTHORITY_EXAMPLE)?;
-        let (mut name, mut directory, mut root, mut profile, mut caa, mut account) =
-            (None, None, None, None, None, None);
-        for entry in entries(table) {
-            match entry.key {
-                "name" => name = Some(self.reader.string(entry, "name = \"zerossl\"")?),
-                "directory" => directory = Some(self.reader.string(entry, AUTHORITY_EXAMPLE)?),
-                "root" => root = Some(self.read_path(entry, "root = \"ca.pem\"")?.0),
-                "profile" => profile = Some(self.reader.string(entry, "profile = \"shortlived\"")?.1.to_owned()),
-                "caa" => caa = Some(self.read_caa_name(entry)?),
-                "external_account" => account = Some(self.read_external_account(entry)?),
-                other => {
-                    let remedy = "the keys are `name`, `directory`, `root`, `profile`, `caa`, `external_account`";
-                    self.error(entry.offset, format!("unknown key `{other}` of an authority"), remedy);
-                }
-            }
-        }
+        let keys = self.reader.keys(entry, Section::Authority)?;
+        let name = keys.get("name").and_then(|entry| self.reader.string(entry));
+        let directory = keys.get("directory").and_then(|entry| self.reader.string(entry));
+        let root = self.read_path(keys.get("root")).map(|(path, _)| path);
+        let profile = keys.get("profile").and_then(|entry| self.reader.string(entry)).map(|(_, text)| text.to_owned());
+        let caa = keys.get("caa").and_then(|entry| self.read_caa_name(entry));
+        let account = keys.get("external_account").and_then(|entry| self.read_external_account(entry));
         let mut authority = match (name, directory) {
             (Some((offset, name)), None) => self.known_authority(offset, name)?,
             (None, Some((offset, directory))) => {
@@ -152,7 +133,7 @@ impl ConfigBuilder<'_, '_> {
 
     /// The name of an authority in CAA records.
     fn read_caa_name(&mut self, entry: Entry<'_, '_>) -> Option<String> {
-        let (offset, text) = self.reader.string(entry, "caa = \"ca.example\"")?;
+        let (offset, text) = self.reader.string(entry)?;
         match DomainName::parse(text) {
             Ok(name) => Some(name.as_str().to_owned()),
             Err(problem) => {
@@ -163,20 +144,12 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_external_account(&mut self, entry: Entry<'_, '_>) -> Option<ExternalAccount> {
-        let table = self.reader.table(entry, EXTERNAL_ACCOUNT_EXAMPLE)?;
-        let (mut id, mut key_file) = (None, None);
-        for entry in entries(table) {
-            match entry.key {
-                "id" => id = Some(self.reader.string(entry, EXTERNAL_ACCOUNT_EXAMPLE)?.1.to_owned()),
-                "key_file" => key_file = Some(self.read_path(entry, EXTERNAL_ACCOUNT_EXAMPLE)?),
-                other => {
-                    let message = format!("unknown key `{other}` of an external account");
-                    self.error(entry.offset, message, "the keys are `id` and `key_file`");
-                }
+        let keys = self.reader.keys(entry, Section::ExternalAccount)?;
+        let id = keys.get("id").and_then(|entry| self.reader.string(entry)).filter(|(_, id)| !id.is_empty());
+        match (id, self.read_path(keys.get("key_file"))) {
+            (Some((_, id)), Some((key_file, location))) => {
+                Some(ExternalAccount { id: id.to_owned(), key_file, location })
             }
-        }
-        match (id.filter(|id| !id.is_empty()), key_file) {
-            (Some(id), Some((key_file, location))) => Some(ExternalAccount { id, key_file, location }),
             _ => {
                 let remedy = format!("write {EXTERNAL_ACCOUNT_EXAMPLE}");
                 self.error(entry.offset, "an external account needs `id` and `key_file`", remedy);

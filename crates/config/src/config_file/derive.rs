@@ -2,14 +2,12 @@
 
 use super::ConfigBuilder;
 use super::https::CertificateChoice;
-use crate::config_reader::{Entry, entries};
+use crate::config_reader::Entry;
 use crate::derive::{DerivedKind, DerivedRecords};
 use crate::domain_name::DomainName;
+use crate::keys::Section;
 use crate::mail_policy::{MAX_AGE_S_DEFAULT, MAX_AGE_S_MAX, MailPolicy, MailPolicyMode};
 use crate::similar::most_similar;
-
-const EXAMPLE: &str = "derive = [\"https\", \"caa\"]";
-const MTA_STS_EXAMPLE: &str = "mta_sts = { mode = \"enforce\" }";
 
 impl ConfigBuilder<'_, '_> {
     /// Reads `derive` and `mta_sts` of a domain with these `names`, whose section is at `offset`; the names that its
@@ -63,39 +61,30 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_mail_policy(&mut self, section: Entry<'_, '_>) -> Option<MailPolicy> {
-        let table = self.reader.table(section, MTA_STS_EXAMPLE)?;
+        let keys = self.reader.keys(section, Section::MtaSts)?;
         let mut policy = MailPolicy { max_age_s: MAX_AGE_S_DEFAULT, ..MailPolicy::default() };
-        for entry in entries(table) {
-            match entry.key {
-                "mode" => {
-                    let (offset, text) = self.reader.string(entry, "mode = \"enforce\"")?;
-                    let Some(mode) = MailPolicyMode::ALL.into_iter().find(|mode| mode.name() == text) else {
-                        let names = MailPolicyMode::ALL.map(MailPolicyMode::name).join("\", \"");
-                        self.error(
-                            offset,
-                            format!("`mode` must not be \"{text}\""),
-                            format!("write one of \"{names}\""),
-                        );
-                        return None;
-                    };
-                    policy.mode = mode;
-                }
-                "mx" => policy.mx = self.read_mx(entry),
-                "max_age" => policy.max_age_s = self.read_max_age(entry, MAX_AGE_S_MAX)?,
-                other => {
-                    let message = format!("unknown key `{other}` in `mta_sts`");
-                    self.error(entry.offset, message, "the keys are `mode`, `mx`, `max_age`");
-                    return None;
-                }
-            }
+        if let Some(entry) = keys.get("mode") {
+            let (offset, text) = self.reader.string(entry)?;
+            let Some(mode) = MailPolicyMode::ALL.into_iter().find(|mode| mode.name() == text) else {
+                let names = MailPolicyMode::ALL.map(MailPolicyMode::name).join("\", \"");
+                let remedy = format!("write one of \"{names}\"");
+                self.error(offset, format!("`mode` must not be \"{text}\""), remedy);
+                return None;
+            };
+            policy.mode = mode;
+        }
+        if let Some(entry) = keys.get("mx") {
+            policy.mx = self.read_mx(entry);
+        }
+        if let Some(entry) = keys.get("max_age") {
+            policy.max_age_s = self.read_max_age(entry, MAX_AGE_S_MAX)?;
         }
         Some(policy)
     }
 
     fn read_mx(&mut self, entry: Entry<'_, '_>) -> Vec<DomainName> {
-        const MX_EXAMPLE: &str = "mx = [\"mail.example.com\"]";
         let mut mx = Vec::new();
-        for (offset, text) in self.reader.strings(entry, MX_EXAMPLE) {
+        for (offset, text) in self.reader.strings(entry) {
             match DomainName::parse(text) {
                 Ok(name) if name.can_be_host() => mx.push(name),
                 Ok(name) => {
@@ -110,11 +99,8 @@ impl ConfigBuilder<'_, '_> {
             }
         }
         if mx.is_empty() {
-            self.error(
-                entry.offset,
-                "`mx` is empty",
-                format!("write {MX_EXAMPLE}, or remove it for those of the zone"),
-            );
+            let remedy = format!("write {}, or remove it for those of the zone", entry.example);
+            self.error(entry.offset, "`mx` is empty", remedy);
         }
         mx
     }
@@ -122,7 +108,7 @@ impl ConfigBuilder<'_, '_> {
     fn read_kinds(&mut self, entry: Entry<'_, '_>, certificate: CertificateChoice<'_, '_>) -> Vec<DerivedKind> {
         let is_automatic = matches!(certificate, CertificateChoice::Automatic);
         let mut kinds = Vec::new();
-        for (offset, text) in self.reader.strings(entry, EXAMPLE) {
+        for (offset, text) in self.reader.strings(entry) {
             let Some(kind) = DerivedKind::ALL.into_iter().find(|kind| kind.name() == text) else {
                 let names = DerivedKind::ALL.map(DerivedKind::name);
                 let remedy = match most_similar(text, names.into_iter()) {

@@ -2,8 +2,8 @@
 
 use super::ConfigBuilder;
 use super::transfers::parse_address;
-use crate::config::{CookieSecretFile, Resolver};
-use crate::config_reader::{Entry, entries};
+use crate::config::{CookieSecretFile, DnsReplies, Resolver};
+use crate::config_reader::Entry;
 use crate::diagnostic::{Diagnostic, Problem};
 use crate::domain_name::DomainName;
 use crate::keys::Section;
@@ -15,42 +15,29 @@ const REPLY_TEXT_BYTES_MAX: usize = 128;
 
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_dns(&mut self, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, "[dns] on a line of its own") else { return };
-        for entry in entries(table) {
-            match entry.key {
-                "listen" => {
-                    self.dns_listen = Some(entry.offset);
-                    self.config.dns_listen = self.read_listen(entry, Service::Dns);
-                }
-                "tls" => {
-                    self.tls_listen.get_or_insert(entry.offset);
-                    self.config.dot_listen = self.read_listen(entry, Service::Dot);
-                }
-                "zones" => self.read_zone_folder(entry),
-                "secondaries" | "transfer_allow" => {
-                    let mut transfers = std::mem::take(&mut self.config.transfers);
-                    self.read_transfers(entry, &mut transfers);
-                    self.config.transfers = transfers;
-                }
-                "nsid" => self.config.replies.nsid = self.read_reply_text(entry, "nsid = \"ns1.example.com\""),
-                "version" => self.config.replies.version = self.read_reply_text(entry, "version = \"sanderling\""),
-                "cookies" => self.config.replies.cookies = self.reader.boolean(entry).unwrap_or(true),
-                "cookie_secret_file" => {
-                    let file = self.read_path(entry, "cookie_secret_file = \"cookie.secret\"");
-                    self.config.replies.cookie_secret_file =
-                        file.map(|(path, location)| CookieSecretFile { path, location });
-                }
-                "tcp_keepalive" => self.config.replies.tcp_keepalive = self.reader.boolean(entry).unwrap_or(true),
-                "extended_errors" => self.config.replies.extended_errors = self.reader.boolean(entry).unwrap_or(true),
-                "error_report_agent" => self.read_error_report_agent(entry),
-                "resolvers" => self.read_resolvers(entry),
-                "rate_limit_exempt" => self.config.dns_rate_limit.exempt = self.read_networks(entry),
-                "rate_limit_dry_run" => {
-                    self.config.dns_rate_limit.dry_run = self.reader.boolean(entry).unwrap_or(false);
-                }
-                key => self.reader.error(entry.offset, Section::Dns.unknown_key(key)),
-            }
+        let Some(keys) = self.reader.keys(section, Section::Dns) else { return };
+        if let Some(entry) = keys.get("listen") {
+            self.dns_listen = Some(entry.offset);
+            self.config.dns_listen = self.read_listen(entry, Service::Dns);
         }
+        if let Some(entry) = keys.get("tls") {
+            self.tls_listen.get_or_insert(entry.offset);
+            self.config.dot_listen = self.read_listen(entry, Service::Dot);
+        }
+        keys.get("zones").into_iter().for_each(|entry| self.read_zone_folder(entry));
+        self.config.transfers = self.read_transfers(&keys);
+        keys.get("resolvers").into_iter().for_each(|entry| self.read_resolvers(entry));
+        self.config.dns_rate_limit = self.read_rate_limit(&keys);
+        let secrets = self.read_path(keys.get("cookie_secret_file"));
+        self.config.replies = DnsReplies {
+            nsid: keys.get("nsid").map(|entry| self.read_reply_text(entry)).unwrap_or_default(),
+            version: keys.get("version").map(|entry| self.read_reply_text(entry)).unwrap_or_default(),
+            cookies: self.reader.boolean(&keys, "cookies"),
+            cookie_secret_file: secrets.map(|(path, location)| CookieSecretFile { path, location }),
+            tcp_keepalive: self.reader.boolean(&keys, "tcp_keepalive"),
+            extended_errors: self.reader.boolean(&keys, "extended_errors"),
+            error_report_agent: keys.get("error_report_agent").and_then(|entry| self.read_error_report_agent(entry)),
+        };
         if let (Some(file), false) = (&self.config.replies.cookie_secret_file, self.config.replies.cookies) {
             let problem = Problem::new("`cookie_secret_file` is set, but `cookies` is false", "remove one of the two");
             self.reader.add(Diagnostic::error(file.location.clone(), problem));
@@ -58,19 +45,18 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_zone_folder(&mut self, entry: Entry<'_, '_>) {
-        const EXAMPLE: &str = "zones = \"zones/*.zone\"";
-        let Some((offset, text)) = self.reader.string(entry, EXAMPLE) else { return };
+        let Some((offset, text)) = self.reader.string(entry) else { return };
         let location = self.reader.location(offset);
         self.config.zone_folder = ZoneFolder::parse(text, self.directory, location);
         if self.config.zone_folder.is_none() {
             let message = format!("`{text}` does not say which files of a folder are zones");
-            self.error(offset, message, format!("write the folder and the extension of the files: {EXAMPLE}"));
+            self.error(offset, message, format!("write the folder and the extension of the files: {}", entry.example));
         }
     }
 
     /// A text that replies contain.
-    fn read_reply_text(&mut self, entry: Entry<'_, '_>, example: &str) -> String {
-        let Some((offset, text)) = self.reader.string(entry, example) else { return String::new() };
+    fn read_reply_text(&mut self, entry: Entry<'_, '_>) -> String {
+        let Some((offset, text)) = self.reader.string(entry) else { return String::new() };
         if text.is_empty() || text.len() > REPLY_TEXT_BYTES_MAX {
             let message = format!("`{}` has {} bytes", entry.key, text.len());
             self.error(offset, message, format!("write 1 to {REPLY_TEXT_BYTES_MAX} bytes, or remove the key"));
@@ -80,32 +66,35 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_resolvers(&mut self, entry: Entry<'_, '_>) {
-        const EXAMPLE: &str = "resolvers = [\"system\"]";
-        let resolvers = self.reader.strings(entry, EXAMPLE);
+        let resolvers = self.reader.strings(entry);
         self.config.has_no_resolvers = resolvers.is_empty();
         for (offset, text) in resolvers {
             match (text, parse_address(text)) {
                 ("system", _) => self.config.resolvers.push(Resolver::System),
                 (_, Some(address)) => self.config.resolvers.push(Resolver::At(address)),
                 (_, None) => {
+                    let example = entry.example;
                     let remedy =
-                        format!("write {EXAMPLE} for those of /etc/resolv.conf, or addresses: [\"192.0.2.53\"]");
+                        format!("write {example} for those of /etc/resolv.conf, or addresses: [\"192.0.2.53\"]");
                     self.error(offset, format!("`{text}` is not the address of a resolver"), remedy);
                 }
             }
         }
     }
 
-    fn read_error_report_agent(&mut self, entry: Entry<'_, '_>) {
-        const EXAMPLE: &str = "error_report_agent = \"reports.example.com\"";
-        let Some((offset, text)) = self.reader.string(entry, EXAMPLE) else { return };
+    fn read_error_report_agent(&mut self, entry: Entry<'_, '_>) -> Option<DomainName> {
+        let (offset, text) = self.reader.string(entry)?;
         match DomainName::parse(text) {
             // RFC 9567 §6.1: resolvers report nothing to the root.
             Ok(agent) if agent.labels().next().is_none() => {
-                self.error(offset, "the root cannot receive reports", format!("write {EXAMPLE}"));
+                self.error(offset, "the root cannot receive reports", format!("write {}", entry.example));
+                None
             }
-            Ok(agent) => self.config.replies.error_report_agent = Some(agent),
-            Err(problem) => self.reader.error(offset, problem),
+            Ok(agent) => Some(agent),
+            Err(problem) => {
+                self.reader.error(offset, problem);
+                None
+            }
         }
     }
 }

@@ -13,11 +13,11 @@ const PATH_BYTES_MAX: usize = 1024;
 impl ConfigBuilder<'_, '_> {
     /// The names of the file that answers for a directory.
     pub(super) fn read_index(&mut self, entry: Entry<'_, '_>) -> Vec<String> {
-        const EXAMPLE: &str = "index = [\"index.html\"]";
         let mut names = Vec::new();
-        for (offset, name) in self.reader.strings(entry, EXAMPLE) {
+        for (offset, name) in self.reader.strings(entry) {
             if !is_file_name(name) {
-                self.error(offset, format!("`{name}` is not the name of a file"), format!("write {EXAMPLE}"));
+                let remedy = format!("write {}", entry.example);
+                self.error(offset, format!("`{name}` is not the name of a file"), remedy);
             } else if names.len() == INDEX_COUNT_MAX {
                 self.error(offset, format!("`index` has more than {INDEX_COUNT_MAX} names"), "remove some");
                 break;
@@ -30,10 +30,10 @@ impl ConfigBuilder<'_, '_> {
 
     /// The path of the file that answers navigations, below the document root.
     pub(super) fn read_fallback(&mut self, entry: Entry<'_, '_>) -> Option<String> {
-        const EXAMPLE: &str = "fallback = \"index.html\"";
-        let (offset, path) = self.reader.string(entry, EXAMPLE)?;
+        let (offset, path) = self.reader.string(entry)?;
         if path.len() > PATH_BYTES_MAX || !path.split('/').all(is_file_name) {
-            let remedy = format!("write the path of a file in the site, without a slash at its start: {EXAMPLE}");
+            let example = entry.example;
+            let remedy = format!("write the path of a file in the site, without a slash at its start: {example}");
             self.error(offset, format!("\"{path}\" is not a path in the site"), remedy);
             return None;
         }

@@ -1,8 +1,8 @@
 //! Reads the section `[http]`, and networks.
 
 use super::ConfigBuilder;
-use crate::config::TrustedProxies;
-use crate::config_reader::{Entry, entries};
+use crate::config::{RateLimit, TrustedProxies};
+use crate::config_reader::{Entry, Keys};
 use crate::diagnostic::Problem;
 use crate::keys::Section;
 use crate::service::Service;
@@ -11,38 +11,30 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_http(&mut self, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, "[http] on a line of its own") else { return };
-        let (mut trusted_proxies, mut client_from) = (None, None);
-        for entry in entries(table) {
-            match entry.key {
-                "listen" => {
-                    self.http_listen = Some(entry.offset);
-                    self.config.http_listen = self.read_listen(entry, Service::Http);
-                }
-                "default" => self.read_default(entry),
-                "http2" => self.config.http2 = self.reader.boolean(entry).unwrap_or(false),
-                "rate_limit_exempt" => self.config.http_rate_limit.exempt = self.read_networks(entry),
-                "rate_limit_dry_run" => {
-                    self.config.http_rate_limit.dry_run = self.reader.boolean(entry).unwrap_or(false);
-                }
-                "trusted_proxies" => trusted_proxies = Some(entry),
-                "client_from" => client_from = Some(entry),
-                key => self.reader.error(entry.offset, Section::Http.unknown_key(key)),
-            }
+        let Some(keys) = self.reader.keys(section, Section::Http) else { return };
+        if let Some(entry) = keys.get("listen") {
+            self.http_listen = Some(entry.offset);
+            self.config.http_listen = self.read_listen(entry, Service::Http);
         }
-        self.read_trusted_proxies(trusted_proxies, client_from);
+        keys.get("default").into_iter().for_each(|entry| self.read_default(entry));
+        self.config.http2 = self.reader.boolean(&keys, "http2");
+        self.config.http_rate_limit = self.read_rate_limit(&keys);
+        self.read_trusted_proxies(keys.get("trusted_proxies"), keys.get("client_from"));
+    }
+
+    /// `rate_limit_exempt` and `rate_limit_dry_run`.
+    pub(super) fn read_rate_limit(&mut self, keys: &Keys<'_, '_>) -> RateLimit {
+        let exempt = keys.get("rate_limit_exempt").map(|entry| self.read_networks(entry)).unwrap_or_default();
+        RateLimit { exempt, dry_run: self.reader.boolean(keys, "rate_limit_dry_run") }
     }
 
     fn read_trusted_proxies(&mut self, proxies: Option<Entry<'_, '_>>, client_from: Option<Entry<'_, '_>>) {
-        const EXAMPLE: &str = "client_from = \"proxy-protocol\", \"forwarded\" or \"x-forwarded-for\"";
         match (proxies, client_from) {
             (None, None) => {}
             (Some(proxies), None) => {
-                self.error(
-                    proxies.offset,
-                    "`trusted_proxies` is set, but `client_from` is not",
-                    format!("add {EXAMPLE}"),
-                );
+                let message = "`trusted_proxies` is set, but `client_from` is not";
+                let remedy = "add client_from = \"proxy-protocol\", \"forwarded\" or \"x-forwarded-for\"";
+                self.error(proxies.offset, message, remedy);
             }
             (None, Some(client_from)) => {
                 let remedy = "add trusted_proxies = [\"192.0.2.0/24\"] with the addresses of the proxies";
@@ -50,14 +42,14 @@ impl ConfigBuilder<'_, '_> {
             }
             (Some(proxies), Some(client_from)) => {
                 let networks = self.read_networks(proxies);
-                let Some((offset, text)) = self.reader.string(client_from, EXAMPLE) else { return };
+                let Some((offset, text)) = self.reader.string(client_from) else { return };
                 let client_from = match text {
                     "proxy-protocol" => ClientFrom::ProxyProtocol,
                     "forwarded" => ClientFrom::Forwarded,
                     "x-forwarded-for" => ClientFrom::XForwardedFor,
                     _ => {
                         let message = format!("\"{text}\" is no way in which proxies name the client");
-                        return self.error(offset, message, format!("write {EXAMPLE}"));
+                        return self.error(offset, message, format!("write {}", client_from.example));
                     }
                 };
                 if !networks.is_empty() {
@@ -70,9 +62,8 @@ impl ConfigBuilder<'_, '_> {
 
     /// A list of networks that is not empty.
     pub(super) fn read_networks(&mut self, entry: Entry<'_, '_>) -> Vec<(IpAddr, u8)> {
-        let example = format!("{} = [\"192.0.2.0/24\", \"2001:db8::/32\"]", entry.key);
         let mut networks = Vec::new();
-        for (offset, text) in self.reader.strings(entry, &example) {
+        for (offset, text) in self.reader.strings(entry) {
             match parse_network(text) {
                 Ok(network) => networks.push(network),
                 Err(problem) => self.reader.error(offset, problem),

@@ -2,16 +2,15 @@
 
 use super::ConfigBuilder;
 use crate::config::CertificateFiles;
-use crate::config_reader::{Entry, Node, entries};
+use crate::config_reader::{Entry, Keys, Node};
 use crate::domain_name::DomainName;
+use crate::keys::Section;
 use crate::site::{Hsts, SiteOptions};
 use crate::units::Quantity;
 use std::path::Path;
 use toml::de::DeValue;
 
 const CERTIFICATE_EXAMPLE: &str = "certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
-const ON_RENEW_EXAMPLE: &str = "on_renew = [\"/usr/bin/systemctl\", \"reload\", \"postfix\"]";
-const HSTS_EXAMPLE: &str = "hsts = { max_age = \"1d\" }";
 /// Ten years.
 const MAX_AGE_S_MAX: u64 = 315_360_000;
 /// What https://hstspreload.org demands.
@@ -33,16 +32,14 @@ impl ConfigBuilder<'_, '_> {
         &mut self,
         name: &DomainName,
         has_certificate: bool,
-        [https_redirect, hsts]: [Option<Entry<'_, '_>>; 2],
+        keys: &Keys<'_, '_>,
         options: &mut SiteOptions,
     ) {
-        options.https_redirect = has_certificate;
+        let [https_redirect, hsts] = ["https_redirect", "hsts"].map(|key| keys.get(key));
+        options.https_redirect = has_certificate && self.reader.boolean(keys, "https_redirect");
         if let (Some(entry), false) = (https_redirect.or(hsts), has_certificate) {
             let message = format!("{name} has `{}`, but no certificate", entry.key);
             self.error(entry.offset, message, format!("add {CERTIFICATE_EXAMPLE} or remove `{}`", entry.key));
-        }
-        if let Some(entry) = https_redirect {
-            options.https_redirect &= self.reader.boolean(entry).unwrap_or(true);
         }
         if let Some(entry) = hsts {
             self.hsts.get_or_insert(entry.offset);
@@ -51,27 +48,21 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_hsts(&mut self, section: Entry<'_, '_>) -> Option<Hsts> {
-        let table = self.reader.table(section, HSTS_EXAMPLE)?;
-        let (mut max_age, mut subdomains, mut preload) = (None, false, false);
-        for entry in entries(table) {
-            match entry.key {
-                "max_age" | "max_age_s" if max_age.is_some() => {
-                    self.error(entry.offset, "`hsts` has both `max_age` and `max_age_s`", "remove one of the two");
-                }
-                "max_age" => max_age = Some(self.read_max_age(entry, MAX_AGE_S_MAX)?),
-                "max_age_s" => max_age = Some(self.reader.number(entry, 0, MAX_AGE_S_MAX, 86_400, "")?),
-                "subdomains" => subdomains = self.reader.boolean(entry)?,
-                "preload" => preload = self.reader.boolean(entry)?,
-                other => {
-                    let remedy = "the keys are `max_age`, `subdomains`, `preload`";
-                    self.error(entry.offset, format!("unknown key `{other}` in `hsts`"), remedy);
-                    return None;
-                }
+        let keys = self.reader.keys(section, Section::Hsts)?;
+        let (subdomains, preload) = (self.reader.boolean(&keys, "subdomains"), self.reader.boolean(&keys, "preload"));
+        let max_age_s = match (keys.get("max_age"), keys.get("max_age_s")) {
+            (Some(_), Some(entry)) => {
+                self.error(entry.offset, "`hsts` has both `max_age` and `max_age_s`", "remove one of the two");
+                return None;
             }
-        }
-        let Some(max_age_s) = max_age else {
-            self.error(section.offset, "`hsts` has no `max_age`", format!("write {HSTS_EXAMPLE}"));
-            return None;
+            (Some(entry), None) => self.read_max_age(entry, MAX_AGE_S_MAX)?,
+            (None, Some(_)) => self.reader.count(&keys, "max_age_s")?,
+            // Probably misspelt.
+            (None, None) if keys.has_unknown => return None,
+            (None, None) => {
+                self.error(section.offset, "`hsts` has no `max_age`", format!("write {}", section.example));
+                return None;
+            }
         };
         if preload && (!subdomains || max_age_s < PRELOAD_MAX_AGE_S_MIN) {
             let message = "`preload` needs `subdomains = true` and `max_age` of at least \"365d\"";
@@ -82,7 +73,7 @@ impl ConfigBuilder<'_, '_> {
 
     /// A time with a unit, in seconds.
     pub(super) fn read_max_age(&mut self, entry: Entry<'_, '_>, max_s: u64) -> Option<u64> {
-        let (offset, text) = self.reader.string(entry, "max_age = \"1d\"")?;
+        let (offset, text) = self.reader.string(entry)?;
         let range = format!("write \"0s\" to {:?}", Quantity::Duration.format(max_s * 1_000));
         let Some(max_age_ms) = Quantity::Duration.parse(text) else {
             let units = Quantity::Duration.unit_names();
@@ -129,17 +120,14 @@ impl ConfigBuilder<'_, '_> {
 
     /// The command that is run when a certificate was issued.
     pub(super) fn read_on_renew(&mut self, entry: Entry<'_, '_>) -> Vec<String> {
-        let strings = self.reader.strings(entry, ON_RENEW_EXAMPLE);
+        let strings = self.reader.strings(entry);
         match strings.first() {
             Some((_, program)) if program.starts_with('/') => {}
             Some((offset, program)) => {
-                self.error(
-                    *offset,
-                    format!("`{program}` is not an absolute path"),
-                    format!("write {ON_RENEW_EXAMPLE}"),
-                );
+                let message = format!("`{program}` is not an absolute path");
+                self.error(*offset, message, format!("write {}", entry.example));
             }
-            None => self.error(entry.offset, "`on_renew` has no command", format!("write {ON_RENEW_EXAMPLE}")),
+            None => self.error(entry.offset, "`on_renew` has no command", format!("write {}", entry.example)),
         }
         if let Some((offset, _)) = strings.iter().find(|(_, text)| text.contains('\0')) {
             self.error(*offset, "an argument has a zero byte", "remove it");
@@ -181,20 +169,8 @@ impl ConfigBuilder<'_, '_> {
 
     /// Reads the certificate `value` of `section`.
     fn read_certificate<'n, 't>(&mut self, names: &[DomainName], section: Entry<'n, 't>, value: &'n Node<'t>) {
-        let entry = Entry { value, ..section };
-        let Some(table) = self.reader.table(entry, CERTIFICATE_EXAMPLE) else { return };
-        let (mut chain, mut key) = (None, None);
-        for entry in entries(table) {
-            match entry.key {
-                "chain" => chain = self.read_path(entry, "chain = \"fullchain.pem\""),
-                "key" => key = self.read_path(entry, "key = \"privkey.pem\""),
-                other => {
-                    let message = format!("unknown key `{other}` in `certificate`");
-                    self.error(entry.offset, message, format!("write {CERTIFICATE_EXAMPLE}"));
-                }
-            }
-        }
-        match (chain, key) {
+        let Some(keys) = self.reader.keys(section.item(value), Section::Certificate) else { return };
+        match (self.read_path(keys.get("chain")), self.read_path(keys.get("key"))) {
             (Some((chain, location)), Some((key, _))) => {
                 let names = names.to_vec();
                 self.config.certificates.push(CertificateFiles {
@@ -207,11 +183,10 @@ impl ConfigBuilder<'_, '_> {
                 });
             }
             _ if self.reader.has_problems() => {}
-            (None, _) => {
-                self.error(section.offset, "`certificate` has no `chain`", format!("write {CERTIFICATE_EXAMPLE}"));
-            }
-            (_, None) => {
-                self.error(section.offset, "`certificate` has no `key`", format!("write {CERTIFICATE_EXAMPLE}"));
+            (chain, _) => {
+                let missing = if chain.is_none() { "chain" } else { "key" };
+                let message = format!("`certificate` has no `{missing}`");
+                self.error(section.offset, message, format!("write {}", section.example));
             }
         }
     }
@@ -367,7 +342,10 @@ mod tests {
             "6:26: `hsts` has both `max_age` and `max_age_s`; remove one of the two",
         );
         check_hsts("{ max_age_s = -1 }", "6:22: `max_age_s` is out of range: -1; write 0 to 315360000");
-        check_hsts("{ age = 1 }", "6:10: unknown key `age` in `hsts`; the keys are `max_age`, `subdomains`, `preload`");
+        check_hsts(
+            "{ age = 1 }",
+            "6:10: unknown key `age` in `hsts`; the keys are `max_age`, `max_age_s`, `subdomains`, `preload`",
+        );
         check_hsts(
             "{ max_age_s = 86400, subdomains = true, preload = true }",
             "6:1: `preload` needs `subdomains = true` and `max_age` of at least \"365d\"; \

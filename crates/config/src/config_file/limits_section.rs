@@ -9,12 +9,12 @@ use toml::de::{DeTable, DeValue};
 
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_limits(&mut self, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, "[limits] on a line of its own") else { return };
+        let Some(table) = self.reader.table(section) else { return };
         // The limits that are set, each with the offset of its key.
         let mut offsets: Vec<(&'static str, usize)> = Vec::new();
-        for entry in entries(table) {
+        for entry in entries(table, "") {
             let Some((limit, has_unit)) = limits::find(entry.key) else {
-                self.reader.error(entry.offset, Section::Limits.unknown_key(entry.key));
+                self.reader.error(entry.offset, Section::Limits.unknown_key("", entry.key));
                 continue;
             };
             if let Some(&(_, earlier)) = offsets.iter().find(|(key, _)| *key == limit.key) {
@@ -32,12 +32,14 @@ impl ConfigBuilder<'_, '_> {
     fn read_limit(&mut self, entry: Entry<'_, '_>, limit: &Limit, has_unit: bool) -> Option<u64> {
         let or = if limit.may_be_unlimited { " or \"unlimited\"" } else { "" };
         let key_without_unit = limit.key_without_unit().unwrap_or_default();
+        let example = format!("{} = {}", entry.key, limit.default);
+        let entry = entry.with_example(&example);
         match (entry.value.get_ref(), limit.quantity()) {
             (DeValue::String(text), _) if limit.may_be_unlimited && text == "unlimited" => Some(UNLIMITED),
             (DeValue::String(text), Some(quantity)) => {
                 let value = quantity.parse(text);
                 if !has_unit && value.is_none() {
-                    return self.reader.number(entry, limit.min, limit.max, limit.default, or);
+                    return self.reader.number(entry, limit.min, limit.max, or);
                 }
                 if has_unit && value.is_some_and(|value| (limit.min..=limit.max).contains(&value)) {
                     return value;
@@ -62,7 +64,7 @@ impl ConfigBuilder<'_, '_> {
                 self.error(entry.value.span().start, message, remedy);
                 None
             }
-            _ => self.reader.number(entry, limit.min, limit.max, limit.default, or),
+            _ => self.reader.number(entry, limit.min, limit.max, or),
         }
     }
 
@@ -70,13 +72,13 @@ impl ConfigBuilder<'_, '_> {
         const KEYS: [&str; 2] = ["http_target_bytes_max", "http_head_bytes_max"];
         let values = [self.config.limits.http_target_bytes_max, self.config.limits.http_head_bytes_max];
         let is_set = |key: &str| limits::find(key).is_some_and(|(limit, _)| KEYS.contains(&limit.key));
-        let last_set = entries(table).into_iter().rfind(|entry| is_set(entry.key));
+        let last_set = entries(table, "").into_iter().rfind(|entry| is_set(entry.key));
         if let (Some(entry), true) = (last_set, values[0] >= values[1]) {
             let names = KEYS.map(|key| key.replace("_bytes", ""));
             let shown = |index: usize| {
                 let is_this =
                     |entry: &Entry<'_, '_>| limits::find(entry.key).is_some_and(|(limit, _)| limit.key == KEYS[index]);
-                let default = if entries(table).iter().any(is_this) { "" } else { ", the default" };
+                let default = if entries(table, "").iter().any(is_this) { "" } else { ", the default" };
                 format!("`{}` ({}{default})", names[index], Quantity::Size.format(values[index] as u64))
             };
             let message = format!("{} must be less than {}, which includes it", shown(0), shown(1));

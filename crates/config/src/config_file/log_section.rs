@@ -1,7 +1,7 @@
 //! Reads the section `[log]`.
 
 use super::ConfigBuilder;
-use crate::config_reader::{Entry, entries};
+use crate::config_reader::{Entry, Keys};
 use crate::keys::Section;
 use crate::request_log::{Dnstap, LogOutput, LogTarget, RequestLog, Rotation, RotationTime};
 use crate::units::Quantity;
@@ -13,94 +13,72 @@ use std::sync::Arc;
 const ROTATE_EXAMPLE: &str = "rotate = \"daily\" or rotate = \"100MiB\"";
 /// Earlier files that are kept by default.
 const KEEP_DEFAULT: u32 = 7;
-const KEEP_MAX: u64 = 1000;
-const ONE_OF_MAX: u64 = 1_000_000;
 /// Bytes of a log file that is rotated by its size.
 const ROTATE_SIZES: RangeInclusive<u64> = 1 << 10..=1 << 40;
 
 /// The keys of one log of requests.
 struct LogKeys {
     target: &'static str,
-    target_example: &'static str,
     format: &'static str,
     default_format: &'static str,
     one_of: &'static str,
 }
 
-const ACCESS: LogKeys = LogKeys {
-    target: "access",
-    target_example: "access = \"access.log\"",
-    format: "format",
-    default_format: "combined",
-    one_of: "one_of",
-};
-const QUERIES: LogKeys = LogKeys {
-    target: "queries",
-    target_example: "queries = \"queries.log\"",
-    format: "queries_format",
-    default_format: "text",
-    one_of: "queries_one_of",
-};
+const ACCESS: LogKeys = LogKeys { target: "access", format: "format", default_format: "combined", one_of: "one_of" };
+const QUERIES: LogKeys =
+    LogKeys { target: "queries", format: "queries_format", default_format: "text", one_of: "queries_one_of" };
 
-const DNSTAP: &str = "dnstap";
-const DNSTAP_EXAMPLE: &str = "dnstap = { socket = \"/run/dnstap.sock\" }";
 const IDENTITY_BYTES_MAX: usize = 255;
 
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_log(&mut self, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, "[log] on a line of its own") else { return };
-        let entries = entries(table);
-        for entry in entries.iter().filter(|entry| !Section::Log.has(entry.key)) {
-            self.reader.error(entry.offset, Section::Log.unknown_key(entry.key));
-        }
-        let (access, queries) = (entry_of(&entries, ACCESS.target), entry_of(&entries, QUERIES.target));
-        let dnstap = entry_of(&entries, DNSTAP);
+        let Some(keys) = self.reader.keys(section, Section::Log) else { return };
+        let [access, queries, dnstap] = ["access", "queries", "dnstap"].map(|key| keys.get(key));
         if access.is_none() && queries.is_none() && dnstap.is_none() {
-            let remedy = format!("write {}, {} or {DNSTAP_EXAMPLE}", ACCESS.target_example, QUERIES.target_example);
+            let remedy = "write access = \"access.log\", queries = \"queries.log\" or dnstap = { socket = \"/run/dnstap.sock\" }";
             self.error(section.offset, "[log] has none of `access`, `queries` and `dnstap`", remedy);
             return;
         }
         self.config.dnstap = dnstap.and_then(|entry| self.read_dnstap(entry));
-        let rotation = self.read_rotation(&entries);
-        self.config.access_log = self.read_request_log(&entries, &ACCESS, rotation);
-        self.config.query_log = self.read_request_log(&entries, &QUERIES, rotation);
+        let rotation = self.read_rotation(&keys);
+        self.config.access_log = self.read_request_log(&keys, &ACCESS, rotation);
+        self.config.query_log = self.read_request_log(&keys, &QUERIES, rotation);
         let is_file = |output: &LogOutput| matches!(output.target, LogTarget::File(_));
         let outputs = [LogKind::Access, LogKind::Queries].into_iter().filter_map(|kind| self.config.log_output(kind));
         let outputs: Vec<&LogOutput> = outputs.collect();
         let has_file = outputs.iter().any(|output| is_file(output));
         let has_one_file = matches!(outputs[..], [one, other] if is_file(one) && one.target == other.target);
-        if let (false, Some(rotate)) = (has_file || outputs.is_empty(), entry_of(&entries, "rotate")) {
+        if let (false, Some(rotate)) = (has_file || outputs.is_empty(), keys.get("rotate")) {
             self.error(rotate.offset, "only a file can be rotated", "remove `rotate`");
         }
         if let (true, Some(queries)) = (has_one_file, queries) {
-            self.error(queries.offset, "both logs have the same file", format!("write {}", QUERIES.target_example));
+            self.error(queries.offset, "both logs have the same file", format!("write {}", queries.example));
         }
         for [log, other] in [[LogKind::Access, LogKind::Queries], [LogKind::Queries, LogKind::Access]] {
             let [Some(log), Some(other)] = [log, other].map(|kind| self.config.log_output(kind)) else { continue };
             if let (true, Some(queries)) = (is_earlier_file(log, other), queries) {
                 let message = "one log has a name that `rotate` gives to an earlier file of the other";
-                self.error(queries.offset, message, format!("write {}", QUERIES.target_example));
+                self.error(queries.offset, message, format!("write {}", queries.example));
             }
         }
     }
 
     fn read_request_log<V: Variable>(
         &mut self,
-        entries: &[Entry<'_, '_>],
-        keys: &LogKeys,
+        keys: &Keys<'_, '_>,
+        names: &LogKeys,
         rotation: Option<Rotation>,
     ) -> Option<RequestLog<V>> {
-        let (target, format, one_of) = (keys.target, keys.format, keys.one_of);
-        let [target, format, one_of] = [target, format, one_of].map(|key| entry_of(entries, key));
+        let [target, format, one_of_entry] = [names.target, names.format, names.one_of].map(|key| keys.get(key));
         let Some(target) = target else {
-            if let Some(entry) = format.or(one_of) {
-                let message = format!("`{}` is set, but `{}` is not", entry.key, keys.target);
-                self.error(entry.offset, message, format!("write {}", keys.target_example));
+            if let Some(entry) = format.or(one_of_entry) {
+                let message = format!("`{}` is set, but `{}` is not", entry.key, names.target);
+                self.error(entry.offset, message, format!("write {} = \"{}.log\"", names.target, names.target));
             }
             return None;
         };
-        let (path, location) = self.read_path(target, keys.target_example)?;
-        let (_, text) = self.reader.string(target, keys.target_example)?;
+        let (path, location) = self.read_path(Some(target))?;
+        let (_, text) = self.reader.string(target)?;
         let target = match text {
             // Links, which the supervisor would not follow; containers have them.
             "stdout" | "/dev/stdout" => LogTarget::Stdout,
@@ -109,41 +87,26 @@ impl ConfigBuilder<'_, '_> {
             _ => LogTarget::File(path),
         };
         let format = match format {
-            Some(entry) => self.read_format(entry, keys)?,
-            None => Format::parse(keys.default_format).expect("a preset"),
+            Some(entry) => self.read_format(entry)?,
+            None => Format::parse(names.default_format).expect("a preset"),
         };
-        let one_of = one_of.and_then(|entry| self.read_log_number(entry, ONE_OF_MAX, 100)).unwrap_or(1);
+        let one_of = self.read_log_number(keys, names.one_of).unwrap_or(1);
         let rotation = rotation.filter(|_| matches!(target, LogTarget::File(_)));
         Some(RequestLog { output: LogOutput { target, location, rotation }, format: Arc::new(format), one_of })
     }
 
     fn read_dnstap(&mut self, section: Entry<'_, '_>) -> Option<Dnstap> {
-        let table = self.reader.table(section, DNSTAP_EXAMPLE)?;
-        let (mut socket, mut messages, mut identity) = (None, None, None);
-        for entry in entries(table) {
-            match entry.key {
-                "socket" => socket = self.read_path(entry, "socket = \"/run/dnstap.sock\""),
-                "messages" => messages = Some(self.read_dnstap_messages(entry)),
-                "identity" => {
-                    let (offset, text) = self.reader.string(entry, "identity = \"ns1.example.com\"")?;
-                    if text.is_empty() || text.len() > IDENTITY_BYTES_MAX {
-                        let message = format!("`identity` has {} bytes", text.len());
-                        self.error(
-                            offset,
-                            message,
-                            format!("write 1 to {IDENTITY_BYTES_MAX} bytes, or remove the key"),
-                        );
-                    }
-                    identity = Some(text.to_owned());
-                }
-                other => {
-                    let message = format!("unknown key `{other}` in `{DNSTAP}`");
-                    self.error(entry.offset, message, "the keys are `socket`, `messages` and `identity`");
-                }
-            }
+        let keys = self.reader.keys(section, Section::Dnstap)?;
+        let socket = self.read_path(keys.get("socket"));
+        let messages = keys.get("messages").map(|entry| self.read_dnstap_messages(entry));
+        let identity = keys.get("identity").and_then(|entry| self.reader.string(entry));
+        if let Some((offset, text)) = identity.filter(|(_, text)| !(1..=IDENTITY_BYTES_MAX).contains(&text.len())) {
+            let message = format!("`identity` has {} bytes", text.len());
+            self.error(offset, message, format!("write 1 to {IDENTITY_BYTES_MAX} bytes, or remove the key"));
         }
+        let identity = identity.map(|(_, text)| text.to_owned());
         let Some((path, location)) = socket else {
-            self.error(section.offset, "`socket` missing in `dnstap`", format!("write {DNSTAP_EXAMPLE}"));
+            self.error(section.offset, "`socket` missing in `dnstap`", format!("write {}", section.example));
             return None;
         };
         let (queries, replies) = messages.unwrap_or((true, true));
@@ -153,54 +116,51 @@ impl ConfigBuilder<'_, '_> {
 
     /// Whether queries are passed on, and whether replies are.
     fn read_dnstap_messages(&mut self, entry: Entry<'_, '_>) -> (bool, bool) {
-        const EXAMPLE: &str = "messages = [\"query\", \"response\"]";
         let (mut queries, mut replies) = (false, false);
-        for (offset, text) in self.reader.strings(entry, EXAMPLE) {
+        for (offset, text) in self.reader.strings(entry) {
             match text {
                 "query" => queries = true,
                 "response" => replies = true,
-                _ => self.error(offset, format!("{text:?} is no kind of messages"), format!("write {EXAMPLE}")),
+                _ => self.error(offset, format!("{text:?} is no kind of messages"), format!("write {}", entry.example)),
             }
         }
         if !queries && !replies && !self.reader.has_problems() {
-            self.error(entry.offset, "`messages` is empty", format!("write {EXAMPLE}, or remove the key"));
+            self.error(entry.offset, "`messages` is empty", format!("write {}, or remove the key", entry.example));
         }
         (queries, replies)
     }
 
-    fn read_format<V: Variable>(&mut self, entry: Entry<'_, '_>, keys: &LogKeys) -> Option<Format<V>> {
-        let LogKeys { format: key, default_format, .. } = keys;
-        let (offset, text) = self.reader.string(entry, &format!("{key} = \"{default_format}\""))?;
+    fn read_format<V: Variable>(&mut self, entry: Entry<'_, '_>) -> Option<Format<V>> {
+        let (offset, text) = self.reader.string(entry)?;
         Format::parse(text)
             .map_err(|error| {
                 let presets: Vec<&str> = Format::<V>::preset_names().collect();
                 let variables: Vec<&str> = Format::<V>::variable_names().collect();
                 let remedy =
                     format!("write \"{}\", or a format with ${}", presets.join("\", \""), variables.join(", $"));
-                self.error(offset, format!("`{key}` is not a log format: {error}"), remedy);
+                self.error(offset, format!("`{}` is not a log format: {error}", entry.key), remedy);
             })
             .ok()
     }
 
-    fn read_rotation(&mut self, entries: &[Entry<'_, '_>]) -> Option<Rotation> {
-        let [rotate, keep] = ["rotate", "keep"].map(|key| entry_of(entries, key));
-        let keep_count = keep.and_then(|entry| self.read_log_number(entry, KEEP_MAX, KEEP_DEFAULT));
-        let Some(rotate) = rotate else {
-            if let Some(entry) = keep {
+    fn read_rotation(&mut self, keys: &Keys<'_, '_>) -> Option<Rotation> {
+        let keep = self.read_log_number(keys, "keep");
+        let Some(rotate) = keys.get("rotate") else {
+            if let Some(entry) = keys.get("keep") {
                 self.error(entry.offset, "`keep` is set, but `rotate` is not", format!("write {ROTATE_EXAMPLE}"));
             }
             return None;
         };
         let time = self.read_rotation_time(rotate)?;
-        Some(Rotation { time, keep: keep_count.unwrap_or(KEEP_DEFAULT) })
+        Some(Rotation { time, keep: keep.unwrap_or(KEEP_DEFAULT) })
     }
 
-    fn read_log_number(&mut self, entry: Entry<'_, '_>, max: u64, example: u32) -> Option<u32> {
-        u32::try_from(self.reader.number(entry, 1, max, example.into(), "")?).ok()
+    fn read_log_number(&mut self, keys: &Keys<'_, '_>, name: &str) -> Option<u32> {
+        u32::try_from(self.reader.count(keys, name)?).ok()
     }
 
     fn read_rotation_time(&mut self, entry: Entry<'_, '_>) -> Option<RotationTime> {
-        let (offset, text) = self.reader.string(entry, ROTATE_EXAMPLE)?;
+        let (offset, text) = self.reader.string(entry)?;
         let size = Quantity::Size.parse(text).filter(|size| ROTATE_SIZES.contains(size));
         let time = if text == "daily" { Some(RotationTime::Daily) } else { size.map(RotationTime::Size) };
         if time.is_none() {
@@ -221,10 +181,6 @@ fn is_earlier_file(log: &LogOutput, other: &LogOutput) -> bool {
     let Some(number) = suffix.and_then(|suffix| suffix.strip_prefix(b".")) else { return false };
     let number = number.strip_suffix(b".gz").unwrap_or(number);
     !number.is_empty() && number.iter().all(u8::is_ascii_digit)
-}
-
-fn entry_of<'n, 't>(entries: &[Entry<'n, 't>], key: &str) -> Option<Entry<'n, 't>> {
-    entries.iter().find(|entry| entry.key == key).copied()
 }
 
 #[cfg(test)]

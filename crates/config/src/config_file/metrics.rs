@@ -2,22 +2,17 @@
 
 use super::ConfigBuilder;
 use crate::config::Metrics;
-use crate::config_reader::{Entry, entries};
+use crate::config_reader::Entry;
 use crate::keys::Section;
 use crate::service::Service;
 
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_metrics(&mut self, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, "[metrics] on a line of its own") else { return };
+        let Some(keys) = self.reader.keys(section, Section::Metrics) else { return };
         let mut metrics = Metrics { listen: Vec::new(), location: self.reader.location(section.offset) };
-        for entry in entries(table) {
-            match entry.key {
-                "listen" => {
-                    metrics.listen = self.read_listen(entry, Service::Metrics);
-                    metrics.location = self.reader.location(entry.offset);
-                }
-                key => self.reader.error(entry.offset, Section::Metrics.unknown_key(key)),
-            }
+        if let Some(entry) = keys.get("listen") {
+            metrics.listen = self.read_listen(entry, Service::Metrics);
+            metrics.location = self.reader.location(entry.offset);
         }
         self.config.metrics = Some(metrics);
     }

@@ -1,8 +1,9 @@
 //! The keys of a domain for redirects and fields by path.
 
 use super::ConfigBuilder;
-use crate::config_reader::{Entry, entries};
+use crate::config_reader::{Entry, Keys};
 use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
+use crate::keys::Section;
 use crate::path_rules::{AccessRule, AuthRule, PathRules};
 use crate::site::SiteOptions;
 use sanderling_site_rules::{
@@ -14,47 +15,36 @@ const REDIRECT_EXAMPLE: &str = "\"/old/*\" = { to = \"/new/:splat\", status = 30
 const FIELDS_EXAMPLE: &str = "\"/assets/*\" = { \"Cache-Control\" = \"max-age=3600\" }";
 /// What a client is told to log in to.
 const DEFAULT_REALM: &str = "private";
-const STATUS_MAX: u64 = 999;
 
 impl ConfigBuilder<'_, '_> {
-    /// Reads one of these keys of a domain.
-    pub(super) fn read_rules(&mut self, entry: Entry<'_, '_>, rules: &mut PathRules) {
-        match entry.key {
-            "redirects" => rules.redirects = self.read_redirects(entry),
-            "headers" => rules.fields = self.read_field_rules(entry),
-            "access" => rules.access = self.read_access(entry),
-            "auth" => rules.auth = self.read_auth(entry),
-            "cache" => rules.caches_fingerprinted = self.read_cache(entry),
-            "cors" => rules.cors = self.read_cors(entry),
-            "security_headers" => rules.security_headers = self.read_security_headers(entry),
-            _ => rules.reads_files = self.reader.boolean(entry).unwrap_or(true),
+    /// Reads the keys of a domain that are rules.
+    pub(super) fn read_rules(&mut self, keys: &Keys<'_, '_>) -> PathRules {
+        PathRules {
+            redirects: keys.get("redirects").map(|entry| self.read_redirects(entry)).unwrap_or_default(),
+            fields: keys.get("headers").map(|entry| self.read_field_rules(entry)).unwrap_or_default(),
+            access: keys.get("access").map(|entry| self.read_access(entry)).unwrap_or_default(),
+            auth: keys.get("auth").map(|entry| self.read_auth(entry)).unwrap_or_default(),
+            caches_fingerprinted: keys.get("cache").is_some_and(|entry| self.read_cache(entry)),
+            cors: keys.get("cors").and_then(|entry| self.read_cors(entry)),
+            security_headers: keys.get("security_headers").and_then(|entry| self.read_security_headers(entry)),
+            reads_files: self.reader.boolean(keys, "rules_files"),
         }
     }
 
     fn read_auth(&mut self, section: Entry<'_, '_>) -> Vec<AuthRule> {
-        const EXAMPLE: &str = "auth = { \"/private/*\" = { users_file = \"users.htpasswd\" } }";
         let (mut rules, mut limits) = (Vec::new(), self.rule_limits());
-        let table = self.reader.table(section, EXAMPLE);
-        for rule in table.map(entries).unwrap_or_default() {
+        for rule in self.reader.entries(section) {
             let Some(pattern) = self.read_protected_paths(rule, &mut limits) else { continue };
-            let (mut users_file, mut realm) = (None, Some(DEFAULT_REALM.to_owned()));
-            for entry in self.reader.table(rule, EXAMPLE).map(entries).unwrap_or_default() {
-                match entry.key {
-                    "users_file" => users_file = self.read_path(entry, "users_file = \"users.htpasswd\""),
-                    "realm" => realm = self.read_realm(entry),
-                    other => {
-                        let message = format!("unknown key `{other}` of the path `{}`", rule.key);
-                        self.error(entry.offset, message, "the keys are `users_file`, `realm`");
-                    }
-                }
-            }
+            let Some(keys) = self.reader.keys(rule, Section::AuthRule) else { continue };
+            let users_file = self.read_path(keys.get("users_file"));
+            let realm = keys.get("realm").map_or(Some(DEFAULT_REALM.to_owned()), |entry| self.read_realm(entry));
             match (users_file, realm) {
                 (Some((users_file, location)), Some(realm)) => {
                     rules.push(AuthRule { pattern, realm, users_file, location });
                 }
                 (None, Some(_)) if !self.reader.has_problems() => {
                     let message = format!("the path `{}` has no `users_file`", rule.key);
-                    self.error(rule.offset, message, format!("write {EXAMPLE}"));
+                    self.error(rule.offset, message, format!("write {}", rule.example));
                 }
                 _ => {}
             }
@@ -63,26 +53,14 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_access(&mut self, section: Entry<'_, '_>) -> Vec<AccessRule> {
-        const EXAMPLE: &str = "access = { \"/admin/*\" = { allow = [\"192.0.2.0/24\"] } }";
         let (mut rules, mut limits) = (Vec::new(), self.rule_limits());
-        let table = self.reader.table(section, EXAMPLE);
-        for rule in table.map(entries).unwrap_or_default() {
+        for rule in self.reader.entries(section) {
             let Some(pattern) = self.read_protected_paths(rule, &mut limits) else { continue };
-            let Some(table) = self.reader.table(rule, EXAMPLE) else { continue };
-            let (mut allow, mut deny) = (None, None);
-            for entry in entries(table) {
-                match entry.key {
-                    "allow" => allow = Some(self.read_networks(entry)),
-                    "deny" => deny = Some(self.read_networks(entry)),
-                    other => {
-                        let message = format!("unknown key `{other}` of the path `{}`", rule.key);
-                        self.error(entry.offset, message, "the keys are `allow`, `deny`");
-                    }
-                }
-            }
+            let Some(keys) = self.reader.keys(rule, Section::AccessRule) else { continue };
+            let [allow, deny] = ["allow", "deny"].map(|key| keys.get(key).map(|entry| self.read_networks(entry)));
             if allow.is_none() && deny.is_none() && !self.reader.has_problems() {
                 let message = format!("the path `{}` has neither `allow` nor `deny`", rule.key);
-                self.error(rule.offset, message, format!("write {EXAMPLE}"));
+                self.error(rule.offset, message, format!("write {}", rule.example));
             }
             let location = self.reader.location(rule.offset);
             rules.push(AccessRule { pattern, allow, deny: deny.unwrap_or_default(), location });
@@ -122,26 +100,21 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_realm(&mut self, entry: Entry<'_, '_>) -> Option<String> {
-        const EXAMPLE: &str = "realm = \"private\"";
-        let (offset, text) = self.reader.string(entry, EXAMPLE)?;
+        let (offset, text) = self.reader.string(entry)?;
         // It is sent between quotes (RFC 9110 §5.6.4).
         if text.is_empty() || !text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !b"\"\\".contains(&byte)) {
-            self.error(
-                offset,
-                "`realm` is empty, or has a quote or a character beyond ASCII",
-                format!("write {EXAMPLE}"),
-            );
+            let message = "`realm` is empty, or has a quote or a character beyond ASCII";
+            self.error(offset, message, format!("write {}", entry.example));
             return None;
         }
         Some(text.to_owned())
     }
 
     fn read_cache(&mut self, entry: Entry<'_, '_>) -> bool {
-        const EXAMPLE: &str = "cache = \"fingerprinted\"";
-        match self.reader.string(entry, EXAMPLE) {
+        match self.reader.string(entry) {
             Some((_, "fingerprinted")) => true,
             Some((offset, text)) => {
-                let remedy = format!("write {EXAMPLE}; `headers` sends other fields by path");
+                let remedy = format!("write {}; `headers` sends other fields by path", entry.example);
                 self.error(offset, format!("\"{text}\" is no value of `cache`"), remedy);
                 false
             }
@@ -150,8 +123,7 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_security_headers(&mut self, entry: Entry<'_, '_>) -> Option<(SecurityHeaders, ValueLocation)> {
-        const EXAMPLE: &str = "security_headers = \"basic\"";
-        let (offset, name) = self.reader.string(entry, EXAMPLE)?;
+        let (offset, name) = self.reader.string(entry)?;
         let Some(set) = SecurityHeaders::from_name(name) else {
             self.error(offset, format!("there is no set \"{name}\" of fields"), "write \"basic\" or \"strict\"");
             return None;
@@ -160,16 +132,15 @@ impl ConfigBuilder<'_, '_> {
     }
 
     fn read_cors(&mut self, entry: Entry<'_, '_>) -> Option<Cors> {
-        const EXAMPLE: &str = "cors = [\"https://app.example\"] or cors = \"*\"";
         if matches!(entry.value.get_ref(), DeValue::String(text) if text == "*") {
             return Some(Cors::Any);
         }
         let mut origins = Vec::new();
-        for (offset, text) in self.reader.strings(entry, EXAMPLE) {
+        for (offset, text) in self.reader.strings(entry) {
             if Cors::is_origin(text) {
                 origins.push(text.to_owned());
             } else {
-                let remedy = format!("write a scheme and a host in lower case, and no path: {EXAMPLE}");
+                let remedy = format!("write a scheme and a host in lower case, and no path: {}", entry.example);
                 self.error(offset, format!("\"{text}\" is not an origin"), remedy);
             }
         }
@@ -183,8 +154,7 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_redirects(&mut self, section: Entry<'_, '_>) -> Vec<Redirect> {
         let (mut redirects, mut limits) = (Vec::new(), self.rule_limits());
-        let table = self.reader.table(section, &format!("redirects = {{ {REDIRECT_EXAMPLE} }}"));
-        for entry in table.map(entries).unwrap_or_default() {
+        for entry in self.reader.entries(section) {
             let Some(redirect) = self.read_redirect(entry) else { continue };
             match redirect.and_then(|redirect| limits.take(redirect.pattern()).map(|()| redirect)) {
                 Ok(redirect) => redirects.push(redirect),
@@ -197,44 +167,32 @@ impl ConfigBuilder<'_, '_> {
     /// `None` if a value has the wrong type, which was reported.
     fn read_redirect(&mut self, rule: Entry<'_, '_>) -> Option<Result<Redirect, RuleError>> {
         let mut text = RedirectText { from: rule.key, query: &[], to: None, status: None, force: None };
-        let table = match rule.value.get_ref() {
+        match rule.value.get_ref() {
             DeValue::String(to) => {
                 text.to = Some(to);
                 return Some(Redirect::new(&text));
             }
-            DeValue::Table(table) => table,
+            DeValue::Table(_) => {}
             _ => {
                 let message = format!("the rule `{}` is neither a destination nor a table", rule.key);
                 self.error(rule.value.span().start, message, format!("write {REDIRECT_EXAMPLE}"));
                 return None;
             }
-        };
+        }
+        let keys = self.reader.keys(rule, Section::Redirect)?;
+        text.to = keys.get("to").and_then(|entry| self.reader.string(entry)).map(|(_, to)| to);
+        text.status = self.reader.count(&keys, "status");
+        text.force = keys.get("force").map(|_| self.reader.boolean(&keys, "force"));
         let mut query = Vec::new();
-        for entry in entries(table) {
-            match entry.key {
-                "to" => text.to = Some(self.reader.string(entry, "to = \"/new/:splat\"")?.1),
-                "status" => text.status = Some(self.reader.number(entry, 100, STATUS_MAX, 301, "")?),
-                "force" => text.force = Some(self.reader.boolean(entry)?),
-                "query" => {
-                    const EXAMPLE: &str = "query = { id = \":id\" }";
-                    for entry in entries(self.reader.table(entry, EXAMPLE)?) {
-                        query.push((entry.key, self.reader.string(entry, EXAMPLE)?.1));
-                    }
-                }
-                other => {
-                    let message = format!("unknown key `{other}` in the rule `{}`", rule.key);
-                    self.error(entry.offset, message, "the keys are `to`, `status`, `force`, `query`");
-                    return None;
-                }
-            }
+        for entry in keys.get("query").map(|entry| self.reader.entries(entry)).unwrap_or_default() {
+            query.push((entry.key, self.reader.string(entry)?.1));
         }
         Some(Redirect::new(&RedirectText { query: &query, ..text }))
     }
 
     fn read_field_rules(&mut self, section: Entry<'_, '_>) -> Vec<FieldRule> {
         let (mut rules, mut limits) = (Vec::new(), self.rule_limits());
-        let table = self.reader.table(section, &format!("headers = {{ {FIELDS_EXAMPLE} }}"));
-        for entry in table.map(entries).unwrap_or_default() {
+        for entry in self.reader.entries(section) {
             let pattern = Pattern::parse(entry.key, &[]).and_then(|pattern| limits.take(&pattern).map(|()| pattern));
             match pattern {
                 Ok(pattern) => {
@@ -249,8 +207,7 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_fields(&mut self, rule: Entry<'_, '_>, pattern: &Pattern) -> Vec<Field> {
         let mut fields = Vec::new();
-        let table = self.reader.table(rule, FIELDS_EXAMPLE);
-        for entry in table.map(entries).unwrap_or_default() {
+        for entry in self.reader.entries(rule.with_example(FIELDS_EXAMPLE)) {
             let field = match entry.value.get_ref() {
                 DeValue::String(value) => Field::set(entry.key, value, pattern),
                 DeValue::Boolean(false) => Field::remove(entry.key),
@@ -317,7 +274,7 @@ mod tests {
             ),
             (
                 "redirects = { \"/a\" = { to = \"/b\", code = 1 } }",
-                "3:35: unknown key `code` in the rule `/a`; the keys are `to`, `status`, `force`, `query`",
+                "3:35: unknown key `code` in `redirects`; the keys are `to`, `status`, `force`, `query`",
             ),
             (
                 "redirects = { \"/a\" = { to = \"/b\", status = 418 } }",
@@ -357,7 +314,7 @@ mod tests {
             ),
             (
                 "access = { \"/a\" = { only = [\"192.0.2.0/24\"] } }",
-                "3:21: unknown key `only` of the path `/a`; the keys are `allow`, `deny`",
+                "3:21: unknown key `only` in `access`; the keys are `allow`, `deny`",
             ),
             (
                 "access = { \"http://example.com/a\" = { deny = [\"192.0.2.0/24\"] } }",

@@ -2,30 +2,14 @@
 
 use super::ConfigBuilder;
 use super::transfers::parse_address;
-use crate::config_reader::{Entry, entries};
+use crate::config_reader::Entry;
 use crate::domain_name::DomainName;
+use crate::keys::Section;
 use crate::signing::{SignedSerial, SignedZone, Signing, SigningAlgorithm, ZoneKeyLayout};
-use crate::similar::most_similar;
 use crate::units::Quantity;
+use std::net::SocketAddr;
 use toml::de::DeValue;
 
-const EXAMPLE: &str = "dnssec = true";
-const KEYS: [&str; 12] = [
-    "signed",
-    "algorithm",
-    "keys",
-    "nsec3",
-    "serial",
-    "zonemd",
-    "ksk_lifetime",
-    "zsk_lifetime",
-    "dnskey_ttl",
-    "rollover_safety",
-    "parent_servers",
-    "other_signers",
-];
-const PARENT_SERVERS_EXAMPLE: &str = "parent_servers = [\"192.0.2.53\"]";
-const OTHER_SIGNERS_EXAMPLE: &str = "other_signers = [\"ns1.example.net\"]";
 const DAY_S: u64 = 24 * 3600;
 /// Keys that are replaced more often would hardly ever be in use: a rollover takes days.
 const LIFETIME_S_MIN: u64 = DAY_S;
@@ -42,7 +26,7 @@ impl ConfigBuilder<'_, '_> {
             DeValue::Table(_) => self.read_signing(entry),
             _ => {
                 let message = "`dnssec` must be true, false or a table";
-                return self.error(entry.value.span().start, message, format!("write {EXAMPLE}"));
+                return self.error(entry.value.span().start, message, format!("write {}", entry.example));
             }
         };
         if !has_zone {
@@ -61,96 +45,85 @@ impl ConfigBuilder<'_, '_> {
 
     /// How the zone is signed, and whether it is to be unsigned.
     fn read_signing(&mut self, section: Entry<'_, '_>) -> (Signing, bool) {
-        let (mut signing, mut is_leaving, mut zsk_lifetime_at) = (Signing::default(), false, None);
-        let Some(table) = self.reader.table(section, EXAMPLE) else { return (signing, is_leaving) };
-        for entry in entries(table) {
-            match entry.key {
-                "signed" => is_leaving = self.reader.boolean(entry) == Some(false),
-                "algorithm" => {
-                    let names = [
-                        ("ecdsap256sha256", SigningAlgorithm::EcdsaP256Sha256),
-                        ("ed25519", SigningAlgorithm::Ed25519),
-                        ("rsasha256", SigningAlgorithm::RsaSha256),
-                    ];
-                    signing.algorithm = self.read_choice(entry, &names).unwrap_or_default();
-                }
-                "keys" => {
-                    let names = [("csk", ZoneKeyLayout::Csk), ("ksk-zsk", ZoneKeyLayout::KskZsk)];
-                    signing.keys = self.read_choice(entry, &names).unwrap_or_default();
-                }
-                "serial" => {
-                    let names = [
-                        ("keep", SignedSerial::Keep),
-                        ("increment", SignedSerial::Increment),
-                        ("date", SignedSerial::Date),
-                        ("unixtime", SignedSerial::UnixTime),
-                    ];
-                    signing.serial = self.read_choice(entry, &names).unwrap_or_default();
-                }
-                "nsec3" => signing.nsec3 = self.reader.boolean(entry).unwrap_or(false),
-                "zonemd" => signing.zonemd = self.reader.boolean(entry).unwrap_or(false),
-                "ksk_lifetime" => {
-                    signing.ksk_lifetime_s = self.read_time(entry, "365d", LIFETIME_S_MIN, LIFETIME_S_MAX);
-                }
-                "zsk_lifetime" => {
-                    zsk_lifetime_at = Some(entry.offset);
-                    signing.zsk_lifetime_s = self.read_time(entry, "90d", LIFETIME_S_MIN, LIFETIME_S_MAX);
-                }
-                "dnskey_ttl" => {
-                    let ttl_s = self.read_time(entry, "1h", 1, 7 * DAY_S);
-                    ttl_s.into_iter().for_each(|ttl_s| signing.dnskey_ttl_s = ttl_s as u32);
-                }
-                "rollover_safety" => {
-                    let time_s = self.read_time(entry, "1h", 1, 30 * DAY_S);
-                    time_s.into_iter().for_each(|time_s| signing.rollover_safety_s = time_s as u32);
-                }
-                "parent_servers" => {
-                    let is_empty = matches!(entry.value.get_ref(), DeValue::Array(items) if items.is_empty());
-                    if is_empty {
-                        let remedy = format!("remove it to have resolvers asked, or write {PARENT_SERVERS_EXAMPLE}");
-                        self.error(entry.offset, "`parent_servers` has no address", remedy);
-                    }
-                    for (offset, text) in self.reader.strings(entry, PARENT_SERVERS_EXAMPLE) {
-                        match parse_address(text) {
-                            Some(address) => signing.parent_servers.push(address),
-                            None => {
-                                let message = format!("`{text}` is not an address");
-                                self.error(offset, message, format!("write {PARENT_SERVERS_EXAMPLE}"));
-                            }
-                        }
-                    }
-                }
-                "other_signers" => {
-                    for (offset, text) in self.reader.strings(entry, OTHER_SIGNERS_EXAMPLE) {
-                        match DomainName::parse(text) {
-                            Ok(host) => signing.other_signers.push(host),
-                            Err(problem) => {
-                                self.error(offset, problem.message, format!("write {OTHER_SIGNERS_EXAMPLE}"));
-                            }
-                        }
-                    }
-                }
-                other => {
-                    let remedy = match most_similar(other, KEYS.into_iter()) {
-                        Some(similar) => format!("did you mean `{similar}`?"),
-                        None => format!("the keys are `{}`", KEYS.join("`, `")),
-                    };
-                    self.error(entry.offset, format!("unknown key `{other}` in `dnssec`"), remedy);
+        let Some(keys) = self.reader.keys(section, Section::Dnssec) else { return (Signing::default(), false) };
+        let algorithms = [
+            ("ecdsap256sha256", SigningAlgorithm::EcdsaP256Sha256),
+            ("ed25519", SigningAlgorithm::Ed25519),
+            ("rsasha256", SigningAlgorithm::RsaSha256),
+        ];
+        let layouts = [("csk", ZoneKeyLayout::Csk), ("ksk-zsk", ZoneKeyLayout::KskZsk)];
+        let serials = [
+            ("keep", SignedSerial::Keep),
+            ("increment", SignedSerial::Increment),
+            ("date", SignedSerial::Date),
+            ("unixtime", SignedSerial::UnixTime),
+        ];
+        let mut signing = Signing {
+            algorithm: self.read_choice(keys.get("algorithm"), &algorithms),
+            keys: self.read_choice(keys.get("keys"), &layouts),
+            serial: self.read_choice(keys.get("serial"), &serials),
+            nsec3: self.reader.boolean(&keys, "nsec3"),
+            zonemd: self.reader.boolean(&keys, "zonemd"),
+            ksk_lifetime_s: self.read_time(keys.get("ksk_lifetime"), LIFETIME_S_MIN, LIFETIME_S_MAX),
+            zsk_lifetime_s: self.read_time(keys.get("zsk_lifetime"), LIFETIME_S_MIN, LIFETIME_S_MAX),
+            ..Signing::default()
+        };
+        if let Some(ttl_s) = self.read_time(keys.get("dnskey_ttl"), 1, 7 * DAY_S) {
+            signing.dnskey_ttl_s = ttl_s as u32;
+        }
+        if let Some(time_s) = self.read_time(keys.get("rollover_safety"), 1, 30 * DAY_S) {
+            signing.rollover_safety_s = time_s as u32;
+        }
+        if let Some(entry) = keys.get("parent_servers") {
+            signing.parent_servers = self.read_parent_servers(entry);
+        }
+        if let Some(entry) = keys.get("other_signers") {
+            signing.other_signers = self.read_other_signers(entry);
+        }
+        if let (Some(entry), ZoneKeyLayout::Csk) = (keys.get("zsk_lifetime"), signing.keys) {
+            let message = "`zsk_lifetime` has no effect: the zone has a CSK, and no ZSK";
+            self.error(
+                entry.offset,
+                message,
+                "write `ksk_lifetime`, which is that of a CSK too; or keys = \"ksk-zsk\"",
+            );
+        }
+        (signing, !self.reader.boolean(&keys, "signed"))
+    }
+
+    fn read_parent_servers(&mut self, entry: Entry<'_, '_>) -> Vec<SocketAddr> {
+        if matches!(entry.value.get_ref(), DeValue::Array(items) if items.is_empty()) {
+            let remedy = format!("remove it to have resolvers asked, or write {}", entry.example);
+            self.error(entry.offset, "`parent_servers` has no address", remedy);
+        }
+        let mut servers = Vec::new();
+        for (offset, text) in self.reader.strings(entry) {
+            match parse_address(text) {
+                Some(address) => servers.push(address),
+                None => {
+                    let message = format!("`{text}` is not an address");
+                    self.error(offset, message, format!("write {}", entry.example));
                 }
             }
         }
-        if let Some(offset) = zsk_lifetime_at
-            && signing.keys == ZoneKeyLayout::Csk
-        {
-            let message = "`zsk_lifetime` has no effect: the zone has a CSK, and no ZSK";
-            self.error(offset, message, "write `ksk_lifetime`, which is that of a CSK too; or keys = \"ksk-zsk\"");
+        servers
+    }
+
+    fn read_other_signers(&mut self, entry: Entry<'_, '_>) -> Vec<DomainName> {
+        let mut signers = Vec::new();
+        for (offset, text) in self.reader.strings(entry) {
+            match DomainName::parse(text) {
+                Ok(host) => signers.push(host),
+                Err(problem) => self.error(offset, problem.message, format!("write {}", entry.example)),
+            }
         }
-        (signing, is_leaving)
+        signers
     }
 
     /// A time with a unit, in seconds.
-    fn read_time(&mut self, entry: Entry<'_, '_>, example: &str, min_s: u64, max_s: u64) -> Option<u64> {
-        let (offset, text) = self.reader.string(entry, &format!("{} = {example:?}", entry.key))?;
+    fn read_time(&mut self, entry: Option<Entry<'_, '_>>, min_s: u64, max_s: u64) -> Option<u64> {
+        let entry = entry?;
+        let (offset, text) = self.reader.string(entry)?;
         let [min, max] = [min_s, max_s].map(|bound_s| Quantity::Duration.format(bound_s * 1_000));
         let range = format!("write {min:?} to {max:?}");
         let Some(time_ms) = Quantity::Duration.parse(text) else {
@@ -166,15 +139,17 @@ impl ConfigBuilder<'_, '_> {
         Some(time_s)
     }
 
-    /// One of these values.
-    fn read_choice<T: Copy>(&mut self, entry: Entry<'_, '_>, names: &[(&str, T)]) -> Option<T> {
-        let (offset, text) = self.reader.string(entry, &format!("{} = \"{}\"", entry.key, names[0].0))?;
+    /// One of these values; the default without the key, or after an error.
+    fn read_choice<T: Copy + Default>(&mut self, entry: Option<Entry<'_, '_>>, names: &[(&str, T)]) -> T {
+        let Some((entry, (offset, text))) = entry.and_then(|entry| Some((entry, self.reader.string(entry)?))) else {
+            return T::default();
+        };
         let known = names.iter().find(|(name, _)| *name == text);
         if known.is_none() {
             let all = names.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("\", \"");
             self.error(offset, format!("`{}` cannot be `{text}`", entry.key), format!("write one of \"{all}\""));
         }
-        known.map(|(_, value)| *value)
+        known.map(|(_, value)| *value).unwrap_or_default()
     }
 }
 

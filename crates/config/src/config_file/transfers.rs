@@ -2,7 +2,7 @@
 
 use super::ConfigBuilder;
 use super::http::parse_network;
-use crate::config_reader::{Entry, Node, entries};
+use crate::config_reader::{Entry, Keys};
 use crate::domain_name::DomainName;
 use crate::keys::Section;
 use crate::transfers::{Primary, Secondary, TransferRule, TsigAlgorithm, TsigKeyFile, ZoneTransfers};
@@ -10,117 +10,109 @@ use crate::zones::SecondaryZone;
 use std::net::{IpAddr, SocketAddr};
 use toml::de::DeValue;
 
-const TSIG_EXAMPLE: &str = "[tsig.\"transfer\"] with secret_file = \"transfer.key\"";
-const SECONDARIES_EXAMPLE: &str = "secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }]";
 const PRIMARIES_EXAMPLE: &str = "primaries = [{ address = \"192.0.2.7\", key = \"transfer\" }]";
-const ALLOW_EXAMPLE: &str = "transfer_allow = [{ network = \"192.0.2.0/24\", key = \"transfer\" }]";
 /// The port of DNS.
 const DNS_PORT: u16 = 53;
 
 impl ConfigBuilder<'_, '_> {
     pub(super) fn read_tsig(&mut self, section: Entry<'_, '_>) {
-        let Some(table) = self.reader.table(section, TSIG_EXAMPLE) else { return };
-        for key in entries(table) {
-            let Some(table) = self.reader.table(key, TSIG_EXAMPLE) else { continue };
-            let (mut file, mut algorithm) = (None, TsigAlgorithm::default());
-            for entry in entries(table) {
-                match entry.key {
-                    "algorithm" => {
-                        let Some((offset, text)) = self.reader.string(entry, "algorithm = \"hmac-sha256\"") else {
-                            continue;
-                        };
-                        match TsigAlgorithm::parse(text) {
-                            Some(known) => algorithm = known,
-                            None => self.error(
-                                offset,
-                                format!("`{text}` is not an algorithm of keys"),
-                                "write hmac-sha256, hmac-sha384 or hmac-sha512; the others are obsolete",
-                            ),
-                        }
-                    }
-                    "secret_file" => file = self.read_path(entry, "secret_file = \"transfer.key\""),
-                    other => self.reader.error(entry.offset, Section::Tsig.unknown_key(other)),
-                }
-            }
-            match (DomainName::parse(key.key), file) {
+        for key in self.reader.entries(section) {
+            let Some(keys) = self.reader.keys(key, Section::Tsig) else { continue };
+            let algorithm = keys.get("algorithm").and_then(|entry| self.read_tsig_algorithm(entry)).unwrap_or_default();
+            match (DomainName::parse(key.key), self.read_path(keys.get("secret_file"))) {
                 (Err(problem), _) => self.reader.error(key.offset, problem),
                 (Ok(name), Some((path, location))) => {
                     self.config.tsig_keys.push(TsigKeyFile { name, algorithm, path, location });
                 }
                 (Ok(name), None) => {
-                    self.error(
-                        key.offset,
-                        format!("the key {name} has no `secret_file`"),
-                        format!("write {TSIG_EXAMPLE}"),
-                    );
+                    let message = format!("the key {name} has no `secret_file`");
+                    self.error(key.offset, message, format!("write {}", key.example));
                 }
             }
         }
     }
 
-    /// Adds what `entry`, `secondaries` or `transfer_allow`, allows to `transfers`.
-    pub(super) fn read_transfers(&mut self, entry: Entry<'_, '_>, transfers: &mut ZoneTransfers) {
-        let is_secondary = entry.key == "secondaries";
-        let example = if is_secondary { SECONDARIES_EXAMPLE } else { ALLOW_EXAMPLE };
-        let DeValue::Array(items) = entry.value.get_ref() else {
-            let message = format!("`{}` must be a list of tables", entry.key);
-            return self.error(entry.value.span().start, message, format!("write {example}"));
+    fn read_tsig_algorithm(&mut self, entry: Entry<'_, '_>) -> Option<TsigAlgorithm> {
+        let (offset, text) = self.reader.string(entry)?;
+        let algorithm = TsigAlgorithm::parse(text);
+        if algorithm.is_none() {
+            let remedy = "write hmac-sha256, hmac-sha384 or hmac-sha512; the others are obsolete";
+            self.error(offset, format!("`{text}` is not an algorithm of keys"), remedy);
+        }
+        algorithm
+    }
+
+    /// `secondaries` and `transfer_allow`.
+    pub(super) fn read_transfers(&mut self, keys: &Keys<'_, '_>) -> ZoneTransfers {
+        ZoneTransfers {
+            secondaries: keys.get("secondaries").map(|entry| self.read_secondaries(entry)).unwrap_or_default(),
+            allow: keys.get("transfer_allow").map(|entry| self.read_transfer_rules(entry)).unwrap_or_default(),
+        }
+    }
+
+    /// Reads the transfers of the zone `name`; whether there are rules.
+    pub(super) fn read_zone_transfers(&mut self, name: &DomainName, keys: &Keys<'_, '_>) -> bool {
+        let transfers = self.read_transfers(keys);
+        let uses = ["secondaries", "transfer_allow"].into_iter().filter_map(|key| keys.get(key));
+        self.transfer_uses.extend(uses.map(|entry| (entry.offset, name.clone())));
+        let has_rules = transfers != ZoneTransfers::default();
+        if has_rules {
+            self.config.zone_transfers.push((name.clone(), transfers));
+        }
+        has_rules
+    }
+
+    pub(super) fn read_secondaries(&mut self, list: Entry<'_, '_>) -> Vec<Secondary> {
+        let mut secondaries = Vec::new();
+        for item in self.tables_of(list) {
+            let Some(keys) = self.reader.keys(item, Section::Secondary) else { continue };
+            let key = keys.get("key").map(|entry| self.read_key_use(entry.with_example(item.example)));
+            match (keys.get("address").map(|entry| self.read_address(entry.with_example(item.example))), key) {
+                (Some(Some(address)), None) => secondaries.push(Secondary { address, key: None }),
+                (Some(Some(address)), Some(Some(key))) => secondaries.push(Secondary { address, key: Some(key) }),
+                (None, _) => self.missing(item, "`address` missing"),
+                // It was reported.
+                _ => {}
+            }
+        }
+        secondaries
+    }
+
+    fn read_transfer_rules(&mut self, list: Entry<'_, '_>) -> Vec<TransferRule> {
+        let mut rules = Vec::new();
+        for item in self.tables_of(list) {
+            let Some(keys) = self.reader.keys(item, Section::Transfer) else { continue };
+            let key = keys.get("key").map(|entry| self.read_key_use(entry.with_example(item.example)));
+            match (keys.get("network").map(|entry| self.read_network(entry.with_example(item.example))), key) {
+                // Everyone would be allowed, by an omission.
+                (None, None) => self.missing(item, "`network` and `key` missing"),
+                // It was reported.
+                (Some(None), _) | (_, Some(None)) => {}
+                (network, key) => rules.push(TransferRule { network: network.flatten(), key: key.flatten() }),
+            }
+        }
+        rules
+    }
+
+    fn read_network(&mut self, entry: Entry<'_, '_>) -> Option<(IpAddr, u8)> {
+        let (offset, text) = self.reader.string(entry)?;
+        parse_network(text).map_err(|problem| self.reader.error(offset, problem)).ok()
+    }
+
+    /// The items of `list`, each of which is to be a table.
+    fn tables_of<'n, 't>(&mut self, list: Entry<'n, 't>) -> Vec<Entry<'n, 't>> {
+        let DeValue::Array(items) = list.value.get_ref() else {
+            let message = format!("`{}` must be a list of tables", list.key);
+            self.error(list.value.span().start, message, format!("write {}", list.example));
+            return Vec::new();
         };
-        for item in items {
-            self.read_transfer_rule(entry, item, is_secondary, transfers);
-        }
+        items.iter().map(|item| list.item(item)).collect()
     }
 
-    fn read_transfer_rule<'n, 't>(
-        &mut self,
-        section: Entry<'n, 't>,
-        item: &'n Node<'t>,
-        is_secondary: bool,
-        transfers: &mut ZoneTransfers,
-    ) {
-        let example = if is_secondary { SECONDARIES_EXAMPLE } else { ALLOW_EXAMPLE };
-        let Some(table) = self.reader.table(Entry { value: item, ..section }, example) else { return };
-        let (mut address, mut network, mut key) = (None, None, None);
-        for entry in entries(table) {
-            match entry.key {
-                "address" if is_secondary => {
-                    address = self.read_address(entry, example);
-                    if address.is_none() {
-                        return;
-                    }
-                }
-                "network" if !is_secondary => {
-                    let Some((offset, text)) = self.reader.string(entry, example) else { return };
-                    match parse_network(text) {
-                        Ok(parsed) => network = Some(parsed),
-                        Err(problem) => return self.reader.error(offset, problem),
-                    }
-                }
-                "key" => {
-                    key = self.read_key_use(entry, example);
-                    if key.is_none() {
-                        return;
-                    }
-                }
-                other => {
-                    let message = format!("unknown key `{other}` in `{}`", section.key);
-                    self.error(entry.offset, message, format!("write {example}"));
-                }
-            }
-        }
-        match (is_secondary, address) {
-            (true, Some(address)) => transfers.secondaries.push(Secondary { address, key }),
-            (false, _) if network.is_some() || key.is_some() => transfers.allow.push(TransferRule { network, key }),
-            // Everyone would be allowed, by an omission.
-            _ => {
-                let missing = if is_secondary { "`address`" } else { "`network` and `key`" };
-                self.error(
-                    item.span().start,
-                    format!("{missing} missing in `{}`", section.key),
-                    format!("write {example}"),
-                );
-            }
-        }
+    /// Reports that `item` of a list lacks a key.
+    pub(super) fn missing(&mut self, item: Entry<'_, '_>, what: &str) {
+        let message = format!("{what} in `{}`", item.key);
+        self.error(item.value.span().start, message, format!("write {}", item.example));
     }
 
     /// The zone `name`, which is transferred from the servers of `section`.
@@ -132,56 +124,39 @@ impl ConfigBuilder<'_, '_> {
         self.config.secondary_zones.push(SecondaryZone { apex: name.clone(), primaries, location });
     }
 
-    /// The servers of `section`, `primaries` or a group of a catalog; `remedy` is what to do if there is none.
-    pub(super) fn read_primary_list(&mut self, section: Entry<'_, '_>, remedy: &str) -> Vec<Primary> {
+    /// The servers of `list`, `primaries` or a group of a catalog; `remedy` is what to do if there is none.
+    pub(super) fn read_primary_list(&mut self, list: Entry<'_, '_>, remedy: &str) -> Vec<Primary> {
+        let list = list.with_example(PRIMARIES_EXAMPLE);
         let mut primaries = Vec::new();
-        let DeValue::Array(items) = section.value.get_ref() else {
-            let message = format!("`{}` must be a list of tables", section.key);
-            self.error(section.value.span().start, message, format!("write {PRIMARIES_EXAMPLE}"));
-            return primaries;
-        };
-        for item in items {
-            let Some(table) = self.reader.table(Entry { value: item, ..section }, PRIMARIES_EXAMPLE) else { continue };
-            let (mut address, mut key) = (None, None);
-            for entry in entries(table) {
-                match entry.key {
-                    "address" => address = self.read_address(entry, PRIMARIES_EXAMPLE),
-                    "key" => key = self.read_key_use(entry, PRIMARIES_EXAMPLE),
-                    other => {
-                        let message = format!("unknown key `{other}` in `{}`", section.key);
-                        self.error(entry.offset, message, format!("write {PRIMARIES_EXAMPLE}"));
-                    }
-                }
-            }
-            let has_address = entries(table).iter().any(|entry| entry.key == "address");
-            match address {
-                Some(address) => primaries.push(Primary { address, key }),
-                None if has_address => {}
-                None => {
-                    let message = format!("`address` missing in `{}`", section.key);
-                    self.error(item.span().start, message, format!("write {PRIMARIES_EXAMPLE}"));
-                }
+        for item in self.tables_of(list) {
+            let Some(keys) = self.reader.keys(item, Section::Primary) else { continue };
+            let key = keys.get("key").and_then(|entry| self.read_key_use(entry.with_example(item.example)));
+            match keys.get("address").map(|entry| self.read_address(entry.with_example(item.example))) {
+                Some(Some(address)) => primaries.push(Primary { address, key }),
+                // It was reported.
+                Some(None) => {}
+                None => self.missing(item, "`address` missing"),
             }
         }
-        if items.is_empty() {
-            self.error(section.value.span().start, format!("`{}` is empty", section.key), remedy);
+        if matches!(list.value.get_ref(), DeValue::Array(items) if items.is_empty()) {
+            self.error(list.value.span().start, format!("`{}` is empty", list.key), remedy);
         }
         primaries
     }
 
     /// An address; `None` after an error.
-    fn read_address(&mut self, entry: Entry<'_, '_>, example: &str) -> Option<SocketAddr> {
-        let (offset, text) = self.reader.string(entry, example)?;
+    fn read_address(&mut self, entry: Entry<'_, '_>) -> Option<SocketAddr> {
+        let (offset, text) = self.reader.string(entry)?;
         let address = parse_address(text);
         if address.is_none() {
-            self.error(offset, format!("`{text}` is not an address"), format!("write {example}"));
+            self.error(offset, format!("`{text}` is not an address"), format!("write {}", entry.example));
         }
         address
     }
 
     /// The name of a key, which must be defined; `None` after an error.
-    pub(super) fn read_key_use(&mut self, entry: Entry<'_, '_>, example: &str) -> Option<DomainName> {
-        let (offset, text) = self.reader.string(entry, example)?;
+    pub(super) fn read_key_use(&mut self, entry: Entry<'_, '_>) -> Option<DomainName> {
+        let (offset, text) = self.reader.string(entry)?;
         match DomainName::parse(text) {
             Ok(name) => {
                 self.key_uses.push((offset, name.clone()));
@@ -284,7 +259,7 @@ mod tests {
             ),
             (
                 "[tsig.k]\nsecret = \"s\"\nsecret_file = \"s\"",
-                "2:1: unknown key `secret` in [tsig.\"NAME\"]; the keys are `algorithm`, `secret_file`",
+                "2:1: unknown key `secret` in [tsig.\"k\"]; the keys are `algorithm`, `secret_file`",
             ),
             (
                 "[dns]\nsecondaries = [{ key = \"k\" }]\n[tsig.k]\nsecret_file = \"s\"",

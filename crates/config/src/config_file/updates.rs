@@ -1,19 +1,18 @@
 //! The key `update` of a domain: which keys may change records of its zone.
 
 use super::ConfigBuilder;
-use crate::config_reader::{Entry, Node, entries};
+use crate::config_reader::{Entry, Node};
 use crate::domain_name::DomainName;
+use crate::keys::Section;
 use crate::updates::{NamePattern, UPDATE_TYPES, UpdateRule};
 use toml::de::DeValue;
-
-const EXAMPLE: &str = "update = [{ key = \"acme\", names = [\"_acme-challenge.**\"], types = [\"TXT\"] }]";
 
 impl ConfigBuilder<'_, '_> {
     /// Reads the rules of `section` for the zone `apex`; whether there are some.
     pub(super) fn read_update(&mut self, section: Entry<'_, '_>, apex: &DomainName) -> bool {
         let DeValue::Array(items) = section.value.get_ref() else {
             let offset = section.value.span().start;
-            self.error(offset, "`update` must be a list of tables", format!("write {EXAMPLE}"));
+            self.error(offset, "`update` must be a list of tables", format!("write {}", section.example));
             return true;
         };
         let rules: Vec<UpdateRule> =
@@ -32,35 +31,30 @@ impl ConfigBuilder<'_, '_> {
         item: &'n Node<'t>,
         apex: &DomainName,
     ) -> Option<UpdateRule> {
-        let table = self.reader.table(Entry { value: item, ..section }, EXAMPLE)?;
-        let (mut key, mut names, mut types) = (None, None, None);
-        for entry in entries(table) {
-            match entry.key {
-                "key" => key = Some(self.read_key_use(entry, EXAMPLE)?),
-                "names" | "types" if entry.value.get_ref().as_array().is_some_and(|list| list.is_empty()) => {
-                    let message = format!("`{}` in `update` is empty, so the rule allows nothing", entry.key);
-                    self.error(entry.offset, message, format!("write {EXAMPLE}, or remove the rule"));
-                    return None;
-                }
-                "names" => names = Some(self.read_update_names(entry, apex)),
-                "types" => types = Some(self.read_update_types(entry)),
-                other => {
-                    let message = format!("unknown key `{other}` in `update`");
-                    self.error(entry.offset, message, format!("write {EXAMPLE}"));
-                }
-            }
+        let item = section.item(item);
+        let keys = self.reader.keys(item, Section::UpdateRule)?;
+        let is_empty = |entry: &Entry<'_, '_>| entry.value.get_ref().as_array().is_some_and(|list| list.is_empty());
+        if let Some(entry) = ["names", "types"].into_iter().filter_map(|name| keys.get(name)).find(is_empty) {
+            let message = format!("`{}` in `update` is empty, so the rule allows nothing", entry.key);
+            self.error(entry.offset, message, format!("write {}, or remove the rule", section.example));
+            return None;
         }
+        let [key, names, types] =
+            ["key", "names", "types"].map(|name| keys.get(name).map(|entry| entry.with_example(section.example)));
+        let key = key.map(|entry| self.read_key_use(entry));
+        let names = names.map(|entry| self.read_update_names(entry, apex));
+        let types = types.map(|entry| self.read_update_types(entry));
         // By an omission, more would be allowed than is meant.
         let missing = [("key", key.is_none()), ("names", names.is_none()), ("types", types.is_none())];
         for (name, _) in missing.into_iter().filter(|(_, is_missing)| *is_missing) {
-            self.error(item.span().start, format!("`{name}` missing in `update`"), format!("write {EXAMPLE}"));
+            self.missing(item, &format!("`{name}` missing"));
         }
-        Some(UpdateRule { key: key?, names: names?, types: types? })
+        Some(UpdateRule { key: key??, names: names?, types: types? })
     }
 
     fn read_update_names(&mut self, entry: Entry<'_, '_>, apex: &DomainName) -> Vec<NamePattern> {
         let mut patterns = Vec::new();
-        for (offset, text) in self.reader.strings(entry, EXAMPLE) {
+        for (offset, text) in self.reader.strings(entry) {
             let below = text.to_ascii_lowercase();
             let below = below.strip_suffix('.').unwrap_or(&below);
             let below = below
@@ -89,7 +83,7 @@ impl ConfigBuilder<'_, '_> {
     fn read_update_types(&mut self, entry: Entry<'_, '_>) -> Option<Vec<String>> {
         let mut types = Vec::new();
         let mut has_all = false;
-        for (offset, text) in self.reader.strings(entry, EXAMPLE) {
+        for (offset, text) in self.reader.strings(entry) {
             let name = text.to_ascii_uppercase();
             let is_number = |digits: &str| digits.parse::<u16>().is_ok();
             if name == "ANY" {
@@ -121,7 +115,6 @@ impl ConfigBuilder<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{check, config};
-    use super::*;
 
     const KEY: &str = "[tsig.acme]\nsecret_file = \"a.key\"\n";
 
@@ -139,7 +132,7 @@ mod tests {
 
     #[test]
     fn wrong_rules_are_errors() {
-        let write = format!("write {EXAMPLE}");
+        let write = "write update = [{ key = \"acme\", names = [\"_acme-challenge.**\"], types = [\"TXT\"] }]";
         for (update, expected) in [
             ("true", format!("5:10: `update` must be a list of tables; {write}")),
             ("[{ names = [\"a\"], types = [\"A\"] }]", format!("5:11: `key` missing in `update`; {write}")),
