@@ -1,21 +1,21 @@
 //! What a connection and its protocol share with the worker, and with each other: buffers, input, and the result of a
 //! step.
 
-use crate::access_log::{Peer, WorkerLog};
-use crate::authenticator::Authenticator;
-use crate::body_source::BodySource;
-use crate::buffer_budget::PieceLimits;
 use crate::clock::{Clock, Milliseconds, ms};
-use crate::file_chunk::SendContext;
-use crate::file_reads::FileReads;
-use crate::http_clients::HttpClients;
-use crate::local_files::LocalFiles;
+use crate::files::file_reads::FileReads;
+use crate::files::local_files::LocalFiles;
+use crate::limits::buffer_budget::PieceLimits;
+use crate::limits::http_clients::HttpClients;
+use crate::limits::request_budget::RequestBudget;
+use crate::log::access_log::{Peer, WorkerLog};
+use crate::log::query_log::ThreadQueryLog;
+use crate::logins::authenticator::Authenticator;
 use crate::metrics::ThreadMetrics;
+use crate::net::body_source::BodySource;
+use crate::net::file_chunk::SendContext;
+use crate::net::transport::Transport;
 use crate::options::Options;
-use crate::query_log::ThreadQueryLog;
-use crate::request_budget::RequestBudget;
 use crate::snapshot::Snapshot;
-use crate::transport::Transport;
 use crate::waiter::Waiter;
 use sanderling_dns::answer::TCP_REPLY_BYTES_MAX;
 use sanderling_http2::Scratch;

@@ -1,21 +1,21 @@
 //! The threads of a server, and what its owner can ask of it.
 
-use crate::connection::Protocol;
-use crate::datagrams::{DatagramParams, Datagrams};
-use crate::file_reads::FileReads;
+use crate::dns::updates::{self, ReceivedUpdate, ReplyPlace};
+use crate::files::file_reads::FileReads;
+use crate::files::jobs::Inbox;
 use crate::heartbeat::Watchdog;
-use crate::jobs::Inbox;
 use crate::lifecycle::{DrainMode, State};
-use crate::listener_state::ListenerState;
-use crate::log_queue::{LogStatus, LogTarget};
+use crate::log::log_queue::{LogStatus, LogTarget};
 use crate::options::Options;
-use crate::shared::Shared;
+use crate::protocols::connection::Protocol;
 use crate::snapshot::Snapshot;
 use crate::socket_set::{SocketSet, assign};
 use crate::status::Status;
-use crate::updates::{self, ReceivedUpdate, ReplyPlace};
+use crate::threads::datagrams::{DatagramParams, Datagrams};
+use crate::threads::listener_state::ListenerState;
+use crate::threads::shared::Shared;
+use crate::threads::worker::{WAKEUP, Worker, WorkerParams};
 use crate::waiter::Event;
-use crate::worker::{WAKEUP, Worker, WorkerParams};
 use sanderling_dns::ZoneMap;
 use sanderling_dns::update::UpdateResult;
 use sanderling_log_format::LogKind;

@@ -1,25 +1,25 @@
 //! Connections in memory, without sockets and threads, under a clock that the caller advances: for tests and fuzzing.
 
-use crate::connection::Protocol;
-use crate::connections::Connections;
-use crate::disk_file::HAS_EMPTY_PAGE_CACHE;
-use crate::jobs::Inbox;
-use crate::memory_stream::MemoryStream;
+use crate::files::disk_file::HAS_EMPTY_PAGE_CACHE;
+use crate::files::jobs::Inbox;
 use crate::metrics::Counter;
+use crate::net::memory_stream::MemoryStream;
+use crate::net::transport::Transport;
 use crate::options::Options;
-use crate::shared::Shared;
+use crate::protocols::connection::Protocol;
 use crate::slab::Key;
 use crate::snapshot::Snapshot;
 use crate::status::Status;
-use crate::transport::Transport;
-use crate::worker::WAKEUP;
+use crate::threads::connections::Connections;
+use crate::threads::shared::Shared;
+use crate::threads::worker::WAKEUP;
 use sanderling_os::poll::{Poller, Readiness};
 use sanderling_tls::{ServerTls, Session};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use crate::memory_stream::Ending;
+pub use crate::net::memory_stream::Ending;
 
 /// The Unix time at which every simulation begins.
 pub const START_UNIX_S: u64 = 1_700_000_000;

@@ -1,17 +1,17 @@
 //! What a server answers from at one moment. Each part is immutable and replaced independently.
 
-use crate::access_log::AccessLog;
-use crate::challenges::Challenges;
-use crate::dnstap::Dnstap;
-use crate::http_clients::HttpClients;
-use crate::mail_policies::MailPolicies;
-use crate::notify::NotifyPolicy;
-use crate::query_log::QueryLog;
-use crate::rate_limit_policy::RateLimitPolicy;
-use crate::sites::Sites;
+use crate::dns::notify::NotifyPolicy;
+use crate::dns::transfers::TransferPolicy;
+use crate::dns::updates::UpdatePolicy;
+use crate::limits::http_clients::HttpClients;
+use crate::limits::rate_limit_policy::RateLimitPolicy;
+use crate::log::access_log::AccessLog;
+use crate::log::dnstap::Dnstap;
+use crate::log::query_log::QueryLog;
+use crate::site::challenges::Challenges;
+use crate::site::mail_policies::MailPolicies;
+use crate::site::sites::Sites;
 use crate::statistics::Slots;
-use crate::transfers::TransferPolicy;
-use crate::updates::UpdatePolicy;
 use sanderling_dns::{ReplyOptions, ZoneMap};
 use sanderling_tls::ServerTls;
 use std::sync::Arc;

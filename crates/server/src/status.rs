@@ -1,10 +1,10 @@
 //! The state of a server at one moment, for `sanderling status`.
 
-use crate::file_cache::CacheStats;
+use crate::files::file_cache::CacheStats;
 use crate::lifecycle::State;
 use crate::metrics::{COUNTER_COUNT, Counter, ThreadMetrics};
-use crate::shared::Shared;
 use crate::statistics::Statistics;
+use crate::threads::shared::Shared;
 use sanderling_os::counters::{Syscall, SyscallCounts};
 
 /// The state of a server. Each number is exact; numbers may be some microseconds apart.

@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::metrics::Counter;
-use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
+use crate::site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;

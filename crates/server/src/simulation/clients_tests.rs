@@ -1,12 +1,12 @@
 //! Clients that make too many requests, and clients behind proxies.
 
 use super::*;
-use crate::http_clients::HttpClients;
+use crate::limits::http_clients::HttpClients;
+use crate::limits::rate_limit_policy::{IpNetwork, RateLimitPolicy};
 use crate::metrics::Counter;
 use crate::options::HttpOptions;
-use crate::protection::{AccessRule, ProtectionRules};
-use crate::rate_limit_policy::{IpNetwork, RateLimitPolicy};
-use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
+use crate::site::protection::{AccessRule, ProtectionRules};
+use crate::site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_site_rules::{ClientFrom, FileOptions, Pattern};
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::options::HttpOptions;
-use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
+use crate::site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::directory::Directory;
 

@@ -5,7 +5,7 @@ mod ranges;
 
 use super::*;
 use crate::options::HttpOptions;
-use crate::sites::{DefaultSite, Root, Site, SiteOptions, Sites};
+use crate::site::sites::{DefaultSite, Root, Site, SiteOptions, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_http::SitePath;
 use sanderling_os::directory::Directory;

@@ -2,9 +2,9 @@
 
 use super::tls_tests::{Configs, TlsClient, localhost_certificate};
 use super::*;
-use crate::http_clients::HttpClients;
-use crate::rate_limit_policy::IpNetwork;
-use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
+use crate::limits::http_clients::HttpClients;
+use crate::limits::rate_limit_policy::IpNetwork;
+use crate::site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 use crate::snapshot::Tls;
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_site_rules::ClientFrom;

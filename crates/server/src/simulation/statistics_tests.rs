@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::options::{HttpOptions, StatisticsOptions};
-use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
+use crate::site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
 use crate::statistics::{DURATION_BOUNDS_MS, Series, Statistics};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::directory::Directory;

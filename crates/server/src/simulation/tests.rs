@@ -4,7 +4,7 @@ mod bodies;
 
 use super::*;
 use crate::options::{DnsOptions, HttpOptions};
-use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
+use crate::site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::directory::Directory;
 
@@ -124,7 +124,7 @@ fn pipelined_requests_are_answered_in_order_over_several_iterations() {
         simulation.send(client, GET.repeat(COUNT).as_bytes());
         simulation.run_once();
         let first = String::from_utf8_lossy(&simulation.take_received(client)).into_owned();
-        assert_eq!(count(&first, OK), crate::http1::REQUESTS_PER_ITERATION_MAX);
+        assert_eq!(count(&first, OK), crate::protocols::http1::REQUESTS_PER_ITERATION_MAX);
         let rest = simulation.received(client);
         assert_eq!(count(&first, OK) + count(&rest, OK), COUNT);
         assert_eq!(simulation.count(Counter::HttpRequests), COUNT as u64);

@@ -1,7 +1,7 @@
 //! Connections over TLS, with a client of rustls.
 
 use super::*;
-use crate::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
+use crate::site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, Sites};
 use rustls::client::{ClientConfig, ClientConnection, Resumption};
 use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::counters::thread_counts;

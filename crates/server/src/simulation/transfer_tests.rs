@@ -1,10 +1,10 @@
 //! Zone transfers over simulated connections: bounded memory, back-pressure, versions, limits.
 
 use super::*;
+use crate::dns::transfers::{OutgoingTransfers, TransferPolicy, TransferRule};
+use crate::limits::rate_limit_policy::IpNetwork;
 use crate::options::DnsOptions;
-use crate::rate_limit_policy::IpNetwork;
-use crate::sites::{DefaultSite, Sites};
-use crate::transfers::{OutgoingTransfers, TransferPolicy, TransferRule};
+use crate::site::sites::{DefaultSite, Sites};
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{HashSeed, Name, Zone, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
 

@@ -2,9 +2,9 @@
 //! and nothing else is.
 
 use super::*;
-use crate::protection::{AccessRule, AuthRule, ProtectionRules};
-use crate::sites::SiteRules;
-use crate::users::Users;
+use crate::site::protection::{AccessRule, AuthRule, ProtectionRules};
+use crate::site::sites::SiteRules;
+use crate::site::users::Users;
 use sanderling_site_rules::{Pattern, RequestPath, RuleLimits, RuleSet, parse_redirects_file};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};

@@ -1,0 +1,6 @@
+//! What DNS answers besides zones: transfers, NOTIFY and dynamic updates.
+
+pub(crate) mod notify;
+pub(crate) mod transfers;
+pub(crate) mod updates;
+pub(crate) mod received_updates;

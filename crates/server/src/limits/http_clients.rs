@@ -1,0 +1,48 @@
+//! The client of an HTTP request where proxies are in front of the server, and the clients without a limit of requests.
+
+use crate::limits::rate_limit_policy::{IpNetwork, RateLimitPolicy};
+use sanderling_http::{ForwardedField, Request, forwarded_client};
+use sanderling_site_rules::ClientFrom;
+use std::net::{IpAddr, SocketAddr};
+
+/// What the operator says of the clients of HTTP, which a reload may change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpClients {
+    /// Proxies in front of the server, which name their clients.
+    pub trusted_proxies: Vec<IpNetwork>,
+    /// How they name them; `None` if clients connect to the server.
+    pub client_from: Option<ClientFrom>,
+    /// Exemptions from the limit of requests.
+    pub rate_limit: RateLimitPolicy,
+}
+
+impl HttpClients {
+    pub(crate) fn is_trusted(&self, address: IpAddr) -> bool {
+        self.trusted_proxies.iter().any(|network| network.contains(address))
+    }
+
+    /// Whether a proxy may name the client of a request in one of its fields.
+    pub(crate) fn are_named_by_fields(&self) -> bool {
+        matches!(self.client_from, Some(ClientFrom::Forwarded | ClientFrom::XForwardedFor))
+    }
+
+    /// Whether a connection from `address` begins with a header of the PROXY protocol.
+    pub(crate) fn sends_proxy_header(&self, address: IpAddr) -> bool {
+        self.client_from == Some(ClientFrom::ProxyProtocol) && self.is_trusted(address)
+    }
+
+    /// The client of `request`, which `peer` has sent; `None` if it is malformed.
+    pub(crate) fn client_of(&self, request: Option<&Request<'_>>, peer: SocketAddr) -> SocketAddr {
+        let field = match self.client_from {
+            Some(ClientFrom::Forwarded) => ForwardedField::Forwarded,
+            Some(ClientFrom::XForwardedFor) => ForwardedField::XForwardedFor,
+            Some(ClientFrom::ProxyProtocol) | None => return peer,
+        };
+        match request {
+            Some(request) if self.is_trusted(peer.ip()) => {
+                forwarded_client(&request.fields, field, |address| self.is_trusted(address)).unwrap_or(peer)
+            }
+            _ => peer,
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Bytes from and to clients.
+
+pub(crate) mod send_queue;
+pub(crate) mod body_source;
+pub(crate) mod file_chunk;
+pub(crate) mod transport;
+pub(crate) mod proxy_protocol;
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) mod memory_stream;

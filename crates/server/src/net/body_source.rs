@@ -1,0 +1,139 @@
+//! Where the content of a response comes from, and what of it is sent after the head.
+
+use crate::clock::Milliseconds;
+use crate::files::file_reads::FileReads;
+use crate::files::open_file::{FileKey, OpenFile};
+use crate::net::file_chunk::{FileChunk, Piece, SendContext, Sent, copy_start};
+use crate::net::transport::Transport;
+use crate::waiter::Waiter;
+use sanderling_os::tcp::More;
+use sanderling_table::Ref;
+use std::io;
+
+/// The content of a response.
+pub(crate) enum Content<'c, 's> {
+    Empty,
+    /// These bytes, which are written with the head.
+    Bytes(&'c [u8]),
+    /// `length_bytes` of this source, at least one.
+    Later {
+        source: BodySource<'s>,
+        length_bytes: u64,
+    },
+}
+
+/// What is sent after the head, as far as there is room.
+#[derive(Debug)]
+pub(crate) enum BodySource<'s> {
+    /// What is left of a page.
+    Page(&'static [u8]),
+    Bytes {
+        bytes: Vec<u8>,
+        sent: usize,
+    },
+    File(FileChunk<'s>),
+}
+
+impl<'s> BodySource<'s> {
+    pub(crate) fn bytes(bytes: &[u8]) -> BodySource<'s> {
+        BodySource::Bytes { bytes: bytes.to_vec(), sent: 0 }
+    }
+
+    /// What is left of bytes that are in memory, other than those of a file.
+    fn rest(&self) -> &[u8] {
+        match self {
+            BodySource::Page(page) => page,
+            BodySource::Bytes { bytes, sent } => &bytes[*sent..],
+            BodySource::File(_) => &[],
+        }
+    }
+
+    /// What is sent, if it is in memory as a whole.
+    pub(crate) fn whole(&self) -> Option<&[u8]> {
+        match self {
+            BodySource::File(file) => file.whole(),
+            source => Some(source.rest()),
+        }
+    }
+
+    /// What remains of such a source after `sent_bytes` more; `None` at the end.
+    pub(crate) fn after(mut self, sent_bytes: usize) -> Option<Self> {
+        if let BodySource::File(file) = self {
+            return file.after(sent_bytes as u64).map(BodySource::File);
+        }
+        self.advance(sent_bytes);
+        (!self.rest().is_empty()).then_some(self)
+    }
+
+    /// Sends as much as the transport takes.
+    pub(crate) fn send(&mut self, transport: &mut Transport, context: &mut SendContext<'_>) -> io::Result<Sent> {
+        if let BodySource::File(file) = self {
+            return file.send(transport, context);
+        }
+        let rest = self.rest();
+        let (count, rest_bytes) = (transport.send(rest, More::No)?, rest.len());
+        context.sent_bytes += count as u64;
+        self.advance(count);
+        Ok(if count == rest_bytes { Sent::All } else { Sent::Blocked })
+    }
+
+    /// Copies the next bytes into `room`, which is no longer than what is left.
+    pub(crate) fn fill(
+        &mut self,
+        room: &mut [u8],
+        reads: &FileReads,
+        waiter: Waiter,
+        now_ms: Milliseconds,
+    ) -> io::Result<Piece> {
+        if let BodySource::File(file) = self {
+            return file.fill(room, reads, waiter, now_ms);
+        }
+        let count = copy_start(self.rest(), room);
+        self.advance(count);
+        Ok(Piece::Sent(count))
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            BodySource::Page(page) => *page = &page[count..],
+            BodySource::Bytes { sent, .. } => *sent += count,
+            BodySource::File(_) => {}
+        }
+    }
+
+    /// Bytes that it has left of its part.
+    pub(crate) fn remaining_bytes(&self) -> u64 {
+        match self {
+            BodySource::File(file) => file.remaining_bytes(),
+            source => source.rest().len() as u64,
+        }
+    }
+
+    pub(crate) fn file(&self) -> Option<&Ref<'s, FileKey, OpenFile>> {
+        match self {
+            BodySource::File(chunk) => Some(chunk.file()),
+            BodySource::Page(_) | BodySource::Bytes { .. } => None,
+        }
+    }
+
+    /// Bytes of memory that it holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            BodySource::Page(_) => 0,
+            BodySource::Bytes { bytes, .. } => bytes.capacity(),
+            BodySource::File(chunk) => chunk.held_bytes(),
+        }
+    }
+}
+
+impl<'s> Content<'_, 's> {
+    /// The bytes that are counted at once, and the part of a file that counts its bytes as they are sent.
+    pub(crate) fn counted(&mut self) -> (usize, Option<&mut FileChunk<'s>>) {
+        match self {
+            Content::Empty => (0, None),
+            Content::Bytes(bytes) => (bytes.len(), None),
+            Content::Later { source: BodySource::File(chunk), .. } => (chunk.text_bytes(), Some(chunk)),
+            Content::Later { length_bytes, .. } => (*length_bytes as usize, None),
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! HTTP/2 on a connection: many requests at once, whose responses are sent in turns.
+
+use crate::clock::Milliseconds;
+use crate::context::{Buffers, ConnectionInfo, Context, Input};
+use crate::http::exchange::{self, Asked, Framing, Progress};
+use crate::limits::buffer_budget::SCARCE_BYTES_MAX;
+use crate::metrics::{Counter, ThreadMetrics};
+use crate::net::body_source::{BodySource, Content};
+use crate::net::file_chunk::Piece;
+use crate::options::Options;
+use crate::waiter::{Event, Waiter};
+use sanderling_http::{Parsed, RequestError, Response, Scheme, Status, parse_request};
+use sanderling_http2::{
+    Activity, DATA_BYTES_MAX, ErrorCode, ExceededLimit, Exchange, Limits, PartialEnd, Received, Request, Session,
+};
+use sanderling_log_format::HttpVersion;
+
+/// Pieces of content of one connection in one iteration; a request counts as several.
+pub(crate) const STEPS_PER_ITERATION_MAX: usize = 128;
+
+/// The HTTP/2 side of a connection.
+#[derive(Debug)]
+pub(crate) struct Http2<'s> {
+    session: Session<BodySource<'s>>,
+    /// The streams that wait for an event, or have received one.
+    waiting: Vec<WaitingStream>,
+    /// Content that was written since [`Http2::take_progress`] was true.
+    written_bytes: usize,
+    incoming: Incoming,
+    /// When it must have arrived.
+    pub(crate) incoming_deadline_ms: Milliseconds,
+    /// When the connection is closed unless content is sent. `None`: no response waits.
+    pub(crate) send_deadline_ms: Option<Milliseconds>,
+    /// When the connection is closed if nothing is incoming and nothing is sent.
+    pub(crate) idle_deadline_ms: Milliseconds,
+}
+
+/// What has arrived in part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Incoming {
+    Nothing,
+    /// A frame, while no request has arrived in part.
+    Frame,
+    /// The request on this stream, for longer than others.
+    Request(u32),
+    /// That request, whose deadline has passed.
+    Overdue,
+}
+
+/// A request that waits for an event.
+#[derive(Clone, Copy, Debug)]
+struct WaitingStream {
+    stream: u32,
+    progress: Progress,
+    /// The event has come.
+    is_ready: bool,
+}
+
+/// What was made of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamStep {
+    /// The rest of a frame is missing.
+    Partial,
+    /// Something was done, and the next step may do more.
+    Progress {
+        /// A request was answered, or the answer to one began.
+        has_answered: bool,
+    },
+    /// The connection ends, once the output is sent.
+    Closed,
+}
+
+impl<'s> Http2<'s> {
+    /// `deadline_ms`: for the first request.
+    pub(crate) fn new(limits: &Limits, scheme: Scheme, deadline_ms: Milliseconds) -> Http2<'s> {
+        Http2 {
+            session: Session::new(limits, scheme),
+            waiting: Vec::new(),
+            written_bytes: 0,
+            incoming: Incoming::Nothing,
+            incoming_deadline_ms: deadline_ms,
+            send_deadline_ms: None,
+            idle_deadline_ms: deadline_ms,
+        }
+    }
+
+    /// Notes what is incoming after the input was processed, of which perhaps `is_frame_partial`; whether that is
+    /// something else than before, so that it gets a deadline.
+    pub(crate) fn note_incoming(&mut self, is_frame_partial: bool) -> bool {
+        let incoming = match self.session.oldest_partial() {
+            Some((stream, _)) => Incoming::Request(stream),
+            None if is_frame_partial => Incoming::Frame,
+            None => Incoming::Nothing,
+        };
+        std::mem::replace(&mut self.incoming, incoming) != incoming
+    }
+
+    /// The deadline of what is incoming has passed, or it arrives too slowly; `false` if it cannot be refused by
+    /// itself.
+    pub(crate) fn end_incoming(&mut self) -> bool {
+        let is_request = matches!(self.incoming, Incoming::Request(_));
+        if is_request {
+            self.incoming = Incoming::Overdue;
+        }
+        is_request
+    }
+
+    /// Bytes of what is incoming that have left the input; `None` if they are discarded.
+    pub(crate) fn received_bytes(&self) -> Option<u64> {
+        self.session.oldest_partial().map_or(Some(0), |(_, bytes)| bytes)
+    }
+
+    /// What the connection waits for.
+    #[inline(never)]
+    pub(crate) fn activity(&self) -> Activity {
+        self.session.activity()
+    }
+
+    /// Whether a stream can go on without further input.
+    #[inline(never)]
+    pub(crate) fn has_work(&self) -> bool {
+        let has_event = self.waiting.iter().any(|waiting| waiting.is_ready);
+        has_event || self.incoming == Incoming::Overdue || self.session.can_send() || self.session.is_finished()
+    }
+
+    /// Takes the event that `stream` waits for.
+    pub(crate) fn note_event(&mut self, stream: u32, event: Event) {
+        if event == Event::Read {
+            self.session.wake(stream);
+        } else if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.stream == stream) {
+            waiting.progress.note_event(event);
+            waiting.is_ready = true;
+        }
+    }
+
+    /// Responses that have begun and are not sent whole.
+    pub(crate) fn unsent_response_count(&self) -> usize {
+        self.session.unsent_response_count()
+    }
+
+    /// The last frame for a client whose connection is closed; empty if it knows already.
+    pub(crate) fn last_frame(&mut self) -> Vec<u8> {
+        let mut frame = Vec::new();
+        self.session.finish_shutdown(&mut frame);
+        frame
+    }
+
+    /// Bytes of memory that the connection holds.
+    #[inline(never)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.session.held_bytes(BodySource::held_bytes) + self.waiting.capacity() * size_of::<WaitingStream>()
+    }
+
+    /// Those of requests that have not arrived whole.
+    pub(crate) fn partial_bytes(&self) -> usize {
+        self.session.partial_bytes()
+    }
+
+    /// Releases memory that an idle connection does not need.
+    #[inline(never)]
+    pub(crate) fn shrink(&mut self) {
+        self.session.shrink();
+        self.waiting.shrink_to_fit();
+    }
+
+    /// Whether at least `bytes_min` of content were written since the last call that was true.
+    pub(crate) fn take_progress(&mut self, bytes_min: usize) -> bool {
+        let has_progress = self.written_bytes >= bytes_min;
+        if has_progress {
+            self.written_bytes = 0;
+        }
+        has_progress
+    }
+
+    pub(crate) fn announce_shutdown(&mut self, context: &mut Context<'_, 's>) -> bool {
+        context.buffers.output.clear();
+        self.session.begin_shutdown(&mut context.buffers.output);
+        !context.buffers.output.is_empty()
+    }
+
+    pub(crate) fn finish_shutdown(&mut self, context: &mut Context<'_, 's>) {
+        self.session.finish_shutdown(&mut context.buffers.output);
+    }
+
+    /// Ends the connection with GOAWAY, if the client takes it.
+    pub(crate) fn write_timeout_response(&mut self, is_sent: bool, context: &mut Context<'_, '_>) -> bool {
+        context.metrics.add(Counter::HttpTimeouts, 1);
+        if is_sent {
+            self.session.close(ErrorCode::NoError, &mut context.buffers.output);
+        }
+        is_sent
+    }
+
+    /// Answers one request, or writes one piece of content.
+    // By itself, so that the path of HTTP/1.1 through the connection stays short.
+    #[inline(never)]
+    pub(crate) fn step(
+        &mut self,
+        input: &mut Input<'_>,
+        connection: &ConnectionInfo<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> StreamStep {
+        if self.incoming == Incoming::Overdue {
+            return self.refuse_overdue(connection, context);
+        }
+        if let Some(index) = self.waiting.iter().position(|waiting| waiting.is_ready) {
+            let WaitingStream { stream, progress, .. } = self.waiting.swap_remove(index);
+            return match self.session.resume(stream, &mut context.buffers.http2) {
+                Some(request) => self.answer(request, progress, connection, context),
+                None => StreamStep::Progress { has_answered: false },
+            };
+        }
+        let Context { options, buffers, metrics, .. } = &mut *context;
+        let Buffers { output, http2: scratch, .. } = &mut **buffers;
+        let limits = &options.http.http2;
+        let mut exchange = Exchange { limits, scratch, out: output };
+        let (taken_bytes, received) = self.session.receive(input.rest(), &mut exchange);
+        input.consume(taken_bytes);
+        match received {
+            Received::Request(request) => {
+                metrics.add(Counter::Http2Requests, 1);
+                return self.answer(request, Progress::default(), connection, context);
+            }
+            Received::Content(request) => return self.answer(request, Progress::default(), connection, context),
+            Received::Refused(limit) => return refused(limit, metrics),
+            Received::Closed(limit) => return closed(limit, metrics),
+            Received::Partial => {}
+        }
+        if self.write_content(context) {
+            return StreamStep::Progress { has_answered: false };
+        }
+        if self.session.is_finished() {
+            return StreamStep::Closed;
+        }
+        if input.is_empty() { StreamStep::Progress { has_answered: false } } else { StreamStep::Partial }
+    }
+
+    /// Writes a piece of the content of the stream that sends next; whether there is one.
+    fn write_content(&mut self, context: &mut Context<'_, 's>) -> bool {
+        let Context { options, buffers, files, metrics, reads, clock, waiter, .. } = &mut *context;
+        let Buffers { output, limits, .. } = &mut **buffers;
+        let content_bytes_max = if limits.is_scarce() { SCARCE_BYTES_MAX } else { DATA_BYTES_MAX };
+        let Some(mut frame) = self.session.next_data(content_bytes_max, &options.http.http2, output) else {
+            return false;
+        };
+        let waiter = Waiter { stream: frame.stream(), ..*waiter };
+        let (source, room) = frame.parts();
+        match metrics.heartbeat.during_file_call(|| source.fill(room, reads, waiter, clock.now_ms())) {
+            Ok(Piece::Sent(length_bytes)) => {
+                frame.finish(length_bytes);
+                self.written_bytes += length_bytes;
+            }
+            Ok(Piece::WaitsForRead) => frame.stall(),
+            Ok(Piece::FileChanged) | Err(_) => {
+                metrics.add(Counter::HttpAborted, 1);
+                if let Some(file) = source.file() {
+                    files.invalidate(file);
+                }
+                frame.abort();
+            }
+        }
+        true
+    }
+
+    /// Refuses the request that has been arriving for longest, or ends the connection, if the stream cannot be ended by
+    /// itself.
+    #[cold]
+    fn refuse_overdue(&mut self, connection: &ConnectionInfo<'_>, context: &mut Context<'_, 's>) -> StreamStep {
+        self.incoming = Incoming::Nothing;
+        let limits = &context.options.http.http2;
+        let Buffers { output, http2: scratch, .. } = &mut *context.buffers;
+        match self.session.end_oldest_partial(&mut Exchange { limits, scratch, out: output }) {
+            PartialEnd::Reset => StreamStep::Progress { has_answered: false },
+            PartialEnd::Request(request) => {
+                context.metrics.add(Counter::HttpTimeouts, 1);
+                let head = std::mem::take(&mut context.buffers.http2.head);
+                let framing = Http2Framing { http: self, request, received: &head };
+                // RFC 9110 §15.5.9.
+                let (status, progress) = (Status::RequestTimeout, Progress::default());
+                let step = exchange::refuse(status, &head, &progress, framing, connection, context);
+                context.buffers.http2.head = head;
+                step
+            }
+            PartialEnd::HasNone => {
+                context.metrics.add(Counter::HttpTimeouts, 1);
+                self.session.close(ErrorCode::NoError, output);
+                StreamStep::Closed
+            }
+        }
+    }
+
+    /// Answers a request whose head is in the scratch buffer, or lets it wait.
+    fn answer(
+        &mut self,
+        request: Request,
+        progress: Progress,
+        connection: &ConnectionInfo<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> StreamStep {
+        // Moved out and back: the response is written into the other buffers.
+        let received = std::mem::take(&mut context.buffers.http2.head);
+        let step = self.answer_received(request, &received, progress, connection, context);
+        context.buffers.http2.head = received;
+        step
+    }
+
+    /// Answers a request of which this was received.
+    #[inline(always)]
+    fn answer_received(
+        &mut self,
+        request: Request,
+        received: &[u8],
+        mut progress: Progress,
+        connection: &ConnectionInfo<'_>,
+        context: &mut Context<'_, 's>,
+    ) -> StreamStep {
+        let (stream, has_content, error) = (request.stream(), request.has_content(), request.error());
+        let framing = Http2Framing { http: self, request, received };
+        let parsed = match error {
+            Some(error) => Err(error),
+            None => parse_request(received, 0, &context.options.http.request),
+        };
+        let (parsed, head_bytes) = match &parsed {
+            Ok(Parsed::Complete { request, head_bytes }) => (request, *head_bytes),
+            refused => {
+                context.metrics.add(Counter::HttpRefused, 1);
+                // A head whose end is cut off exceeds its limit.
+                let error = refused.as_ref().err().copied().unwrap_or(RequestError::HeadTooLong);
+                return exchange::refuse(error.status(), received, &progress, framing, connection, context);
+            }
+        };
+        let content = (!has_content).then(|| &received[head_bytes..]);
+        let waiter = Waiter { stream, ..context.waiter };
+        exchange::begin(&Asked { request: parsed, content, connection, waiter }, &mut progress, framing, context)
+    }
+}
+
+/// Writes the response to a request as the frames of its stream.
+struct Http2Framing<'h, 's> {
+    http: &'h mut Http2<'s>,
+    request: Request,
+    /// The head of the request, and its content, if that is kept.
+    received: &'h [u8],
+}
+
+impl<'s> Framing<'s> for Http2Framing<'_, 's> {
+    const VERSION: HttpVersion = HttpVersion::Http2;
+    type Step = StreamStep;
+
+    fn can_wait(&self, options: &Options) -> bool {
+        self.http.session.may_keep(self.received, &options.http.http2)
+    }
+
+    fn takes_at_once(&self, length_bytes: u64) -> bool {
+        self.http.session.has_room_for(&self.request, length_bytes)
+    }
+
+    fn adjust<'r>(&self, response: Response<'r>) -> Response<'r> {
+        response
+    }
+
+    fn head<'b>(&self, buffers: &'b mut Buffers) -> &'b mut Vec<u8> {
+        buffers.http2_head.clear();
+        &mut buffers.http2_head
+    }
+
+    #[inline(always)]
+    fn respond(
+        self,
+        _response: &Response<'_>,
+        content: Content<'_, 's>,
+        buffers: &mut Buffers,
+        options: &Options,
+    ) -> StreamStep {
+        let content = match content {
+            Content::Empty => sanderling_http2::Content::Empty,
+            Content::Bytes(bytes) => sanderling_http2::Content::Bytes(bytes),
+            Content::Later { source, length_bytes } => sanderling_http2::Content::Later { body: source, length_bytes },
+        };
+        let Buffers { output, http2_head: head, .. } = buffers;
+        self.http.session.answer(self.request, head, content, &options.http.http2, output);
+        StreamStep::Progress { has_answered: true }
+    }
+
+    fn wait(self, progress: &Progress) -> StreamStep {
+        let Http2Framing { http, request, received } = self;
+        http.waiting.push(WaitingStream { stream: request.stream(), progress: *progress, is_ready: false });
+        http.session.park(request, received);
+        StreamStep::Progress { has_answered: false }
+    }
+
+    fn need_body(self, context: &mut Context<'_, 's>) -> StreamStep {
+        let (limits, output) = (&context.options.http.http2, &mut context.buffers.output);
+        match self.http.session.await_content(self.request, self.received, limits, output) {
+            Err(Received::Closed(limit)) => closed(limit, context.metrics),
+            Err(Received::Refused(limit)) => refused(limit, context.metrics),
+            _ => StreamStep::Progress { has_answered: false },
+        }
+    }
+}
+
+/// A request was refused because of this limit.
+#[cold]
+fn refused(limit: ExceededLimit, metrics: &ThreadMetrics) -> StreamStep {
+    metrics.add(counter_of(limit), 1);
+    StreamStep::Progress { has_answered: false }
+}
+
+/// The connection has ended because of this limit, or of another error of the client.
+#[cold]
+fn closed(limit: Option<ExceededLimit>, metrics: &ThreadMetrics) -> StreamStep {
+    metrics.add(Counter::Http2Refused, 1);
+    metrics.add(limit.map_or(Counter::Http2Errors, counter_of), 1);
+    StreamStep::Closed
+}
+
+/// The counter of requests and connections that have exceeded a limit.
+fn counter_of(limit: ExceededLimit) -> Counter {
+    match limit {
+        ExceededLimit::Streams => Counter::Http2OverStreams,
+        ExceededLimit::KeptRequestBytes => Counter::Http2OverKeptRequestBytes,
+        ExceededLimit::HeaderBlockBytes => Counter::Http2OverHeaderBlockBytes,
+        ExceededLimit::Continuations => Counter::Http2OverContinuations,
+        ExceededLimit::Resets => Counter::Http2OverResets,
+        ExceededLimit::ControlFrames => Counter::Http2OverControlFrames,
+        ExceededLimit::OverheadBytes => Counter::Http2OverOverheadBytes,
+    }
+}

@@ -1,0 +1,8 @@
+//! The threads that serve, and what they share.
+
+pub(crate) mod worker;
+pub(crate) mod listener_state;
+pub(crate) mod datagrams;
+pub(crate) mod connections;
+pub(crate) mod shared;
+pub(crate) mod late_replies;
