@@ -247,12 +247,14 @@ impl Setup {
         let without =
             |prefix: &str| format!("{path}/").strip_prefix(prefix).map(|rest| rest.trim_end_matches('/').to_owned());
         let page = path.strip_prefix("page/").filter(|name| !name.contains('/')).map(|name| format!("{name}/index"));
+        // A path grows by the names of indexes, each of which could have one again.
+        let bytes_max = path.len() + 20;
         let fallback = self.files.fallback.clone();
         let starts = [Some(path.to_owned()), without("alias/"), without("gone/"), page, fallback];
         let mut known: BTreeSet<String> = BTreeSet::new();
         let mut new: Vec<String> = starts.into_iter().flatten().collect();
         while let Some(path) = new.pop() {
-            if path.len() > 40 || !known.insert(path.clone()) {
+            if path.len() > bytes_max || !known.insert(path.clone()) {
                 continue;
             }
             for extension in [".gz", ".zst", ".br", ".html"] {
