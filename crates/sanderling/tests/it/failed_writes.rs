@@ -141,3 +141,30 @@ fn reload_says_that_the_agent_cannot_write_its_folder() {
     assert!(ended.code() == Some(0), "{ended}");
     wait_until("both zones take updates", || update(&server, &directory, "after") == [true; 2]);
 }
+
+#[test]
+fn reload_of_a_zone_that_gets_no_thread_is_answered_and_can_be_repeated() {
+    if sanderling_os::process::effective_uid() != 0 {
+        return println!("skipped: the limit of threads does not concern a user's own processes alone");
+    }
+    let directory = TestDirectory::new();
+    directory.write("plain.test.zone", b"$TTL 300\n@ SOA ns1 host 10 3600 2 3600 60\n@ NS ns1\nns1 A 192.0.2.1\n");
+    let config = "workers = 1\nuser = \"nobody\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\n[domain.\"plain.test\"]\nzone = \"plain.test.zone\"\n";
+    directory.write("sanderling.toml", config.as_bytes());
+    let server = start(&directory);
+    let process = server.server_process_id();
+    // A soft limit: the hard one remains, so that it can be raised again.
+    let set_limit = |limit: &str| {
+        let ended =
+            run_program("prlimit", "util-linux", &["--pid", &process.to_string(), &format!("--nproc={limit}:")]);
+        assert!(ended.status.success(), "{ended}");
+    };
+    set_limit("1");
+    let since = Instant::now();
+    let refused = directory.control_with("reload", &["plain.test"]);
+    assert!(refused.code() == Some(1) && since.elapsed() < ANSWER_TIME_MAX, "{refused}");
+    assert!(refused.errors.contains("cannot start a thread to load the zone plain.test: "), "{refused}");
+    set_limit("unlimited");
+    assert_eq!(directory.control_with("reload", &["plain.test"]).code(), Some(0));
+    assert_eq!(server.server_process_id(), process);
+}
