@@ -435,8 +435,9 @@ pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys, refuses_unknown_
 
 /// That no certificate at all is in service.
 fn no_certificate_problem(config: &Config) -> Option<Diagnostic> {
-    let addresses: Vec<_> = [Service::Https, Service::Dot]
+    let addresses: Vec<_> = Service::ALL
         .into_iter()
+        .filter(|service| service.is_encrypted())
         .flat_map(|service| config.listen(service))
         .map(ToString::to_string)
         .collect();

@@ -39,10 +39,11 @@ use sanderling_ipc::{
     Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, RETRY_INTERVAL, Received,
     StatusFormat, Supervision, Text,
 };
+use sanderling_listeners::Listeners;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{DrainMode, OutgoingTransfers, Server, Snapshot, SocketSet};
+use sanderling_server::{DrainMode, OutgoingTransfers, Server, Snapshot};
 use served_zones::NotifyForwarding;
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -90,6 +91,8 @@ pub(crate) struct ProcessState {
     pub(crate) control: Option<ControlSocket>,
     /// The client that has stopped the process while there was no supervisor; it learns of the end.
     pub(crate) stop_client: Option<Connection>,
+    /// The inherited sockets.
+    pub(crate) listeners: Listeners,
     pub(crate) metrics_listener: MetricsListener,
     /// What the supervisor has counted, for the metrics; it is kept when the supervisor is lost.
     pub(crate) supervision: Supervision,
@@ -105,7 +108,6 @@ pub(crate) struct ControlLoop<'s> {
     /// The zones that are served, without what certificate authorities look for.
     zones: Arc<ZoneMap>,
     challenges: ActiveChallenges,
-    socket_sets: &'s [SocketSet],
     state: ProcessState,
     results: (Sender<Finished>, Receiver<Finished>),
     /// A load has finished, or rules have changed.
@@ -196,7 +198,6 @@ struct LoadResult {
 impl<'s> ControlLoop<'s> {
     pub(crate) fn new(
         server: &'s Server,
-        socket_sets: &'s [SocketSet],
         state: ProcessState,
         answered: Answered,
         inboxes: Inboxes,
@@ -210,7 +211,6 @@ impl<'s> ControlLoop<'s> {
             site_watcher: SiteWatcher::new(&state.config.limits, Arc::clone(&load_finished)),
             notifies,
             updates,
-            socket_sets,
             state,
             results: mpsc::channel(),
             load_finished,
@@ -252,9 +252,7 @@ impl<'s> ControlLoop<'s> {
         // A command to drain may have arrived: afterwards the supervisor shuts down listeners.
         self.handle_commands();
         if self.ordered_end.is_none() {
-            let is_listening =
-                self.socket_sets.iter().all(SocketSet::is_listening) && self.state.metrics_listener.is_listening();
-            if !is_listening {
+            if !self.state.listeners.is_listening() {
                 log_error("another process has shut down a listener (shutdown(2)); this process ends and is replaced");
                 // All threads are to notice it.
                 self.server.drain(DrainMode::Stopping);
@@ -495,11 +493,8 @@ impl<'s> ControlLoop<'s> {
         if self.state.supervisor.is_some() {
             return self.send(Event::AcceptStopped);
         }
-        let of_metrics = self.state.metrics_listener.listeners().iter().map(|listener| listener.shutdown());
-        for result in self.socket_sets.iter().map(SocketSet::shut_down).chain(of_metrics) {
-            if let Err(error) = result {
-                log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
-            }
+        if let Err(error) = self.state.listeners.shut_down_except(&Listeners::default()) {
+            log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
         }
     }
 

@@ -14,7 +14,7 @@ use crate::options::{fit_to_descriptor_limit, options_of, statistics_options};
 use crate::reply_options::reply_options;
 use crate::request_logs;
 use crate::sandbox::Sandbox;
-use crate::socket_sets::{https_port, socket_sets};
+use crate::socket_sets::{https_port, metrics_listeners, socket_sets};
 use crate::transfers::transfer_policy;
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text, for_client};
 use sanderling_config::log::{self, log_error, log_warning, report};
@@ -31,8 +31,7 @@ use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
 use sanderling_os::sandbox::{CoreDumps, drop_privileges};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
-use sanderling_os::tcp::Listener;
-use sanderling_server::{Counter, OutgoingTransfers, Server, Snapshot, SocketSet};
+use sanderling_server::{Counter, OutgoingTransfers, Server, Snapshot};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -105,9 +104,7 @@ struct Inherited {
     /// Where the lines of logs go.
     log_targets: Vec<(LogKind, OwnedFd)>,
     control: Option<ControlSocket>,
-    https_port: Option<u16>,
-    socket_sets: Vec<SocketSet>,
-    metrics_listeners: Vec<Listener>,
+    listeners: Listeners,
 }
 
 /// Everything that serving needs.
@@ -116,8 +113,6 @@ struct Prepared {
     snapshot: Snapshot,
     answered: Answered,
     inboxes: Inboxes,
-    https_port: Option<u16>,
-    socket_sets: Vec<SocketSet>,
     signals: Signals,
 }
 
@@ -144,9 +139,6 @@ impl Inherited {
             (Some(path), Some(listener)) => Some(ControlSocket::from_fd(path, listener)?),
             _ => None,
         };
-        let listeners = Listeners::from_fds(listeners)?;
-        let https_port = https_port(&listeners);
-        let (socket_sets, metrics_listeners) = socket_sets(listeners);
         Ok(Inherited {
             supervisor: Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?,
             config_text: configuration.ok_or_else(missing)?,
@@ -156,9 +148,7 @@ impl Inherited {
             challenges,
             log_targets,
             control,
-            https_port,
-            socket_sets,
-            metrics_listeners,
+            listeners: Listeners::from_fds(listeners)?,
         })
     }
 
@@ -235,17 +225,7 @@ impl Inherited {
         if sandbox.restricts_directories() {
             loader.restrict_directories();
         }
-        let Inherited {
-            supervisor,
-            config_text,
-            derived,
-            kept_zones,
-            control,
-            https_port,
-            socket_sets,
-            log_targets,
-            ..
-        } = self;
+        let Inherited { supervisor, config_text, derived, kept_zones, control, listeners, log_targets, .. } = self;
         let state = ProcessState {
             source,
             config: Arc::new(config),
@@ -265,13 +245,14 @@ impl Inherited {
             supervisor: Some(supervisor),
             control,
             stop_client: None,
-            metrics_listener: MetricsListener::new(self.metrics_listeners),
+            metrics_listener: MetricsListener::new(metrics_listeners(&listeners)),
+            listeners,
             supervision: Supervision::default(),
             sandbox,
             exposed_secrets,
             own_pidfd,
         };
-        Ok(Prepared { state, snapshot, answered, inboxes, https_port, socket_sets, signals })
+        Ok(Prepared { state, snapshot, answered, inboxes, signals })
     }
 
     /// Reports what the process serves with, in the log and to the client that has requested the reload.
@@ -305,13 +286,14 @@ impl Inherited {
 
 impl Prepared {
     fn serve(self) -> io::Result<()> {
-        let Prepared { mut state, snapshot, answered, inboxes, https_port, socket_sets, signals } = self;
+        let Prepared { mut state, snapshot, answered, inboxes, signals } = self;
+        let socket_sets = socket_sets(&state.listeners);
         let (limits, worker_count) = (&state.config.limits, state.config.worker_count);
         log::set_queue_limit(limits.log_queue_bytes_max);
         log::start_writer()?;
         let mut options = options_of(limits);
         options.passwords.threads_max = options.passwords.threads_max.min(processor_count());
-        options.http.https_port = https_port;
+        options.http.https_port = https_port(&state.listeners);
         options.http.accepts_http2 = state.config.http2;
         options.statistics = statistics_options(&state.config);
         let directory_count = state.loader.as_ref().map_or(0, Loader::open_directory_count);
@@ -320,7 +302,7 @@ impl Prepared {
         }
         let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
         request_logs::set_targets(&server, &state.config, std::mem::take(&mut state.log_targets));
-        let control = |server: &Server| ControlLoop::new(server, &socket_sets, state, answered, inboxes).run(&signals);
+        let control = |server: &Server| ControlLoop::new(server, state, answered, inboxes).run(&signals);
         server.run_and_report(&socket_sets, worker_count, control, |[supervisor, stop_client]| {
             let cut_off_count = server.status().sum(Counter::CutOff);
             if cut_off_count > 0 {

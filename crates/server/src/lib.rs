@@ -120,7 +120,7 @@ pub use sanderling_http2::Limits as Http2Limits;
 pub use server::{HungThread, Server};
 pub use sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 pub use snapshot::{Snapshot, Tls};
-pub use socket_set::SocketSet;
+pub use socket_set::{Role, SocketSet};
 pub use statistics::{Slots, Statistics};
 pub use status::{Status, ThreadStatus};
 pub use transfers::{LastTransfer, OutgoingTransfers, TransferPolicy, TransferRule};

@@ -6,7 +6,6 @@
 mod accept;
 
 use crate::clock::{Milliseconds, ms};
-use crate::connection::Protocol;
 use crate::connections::Connections;
 use crate::jobs::Inbox;
 use crate::lifecycle::{AcceptGuard, DrainMode, State};
@@ -14,6 +13,7 @@ use crate::listener_state::{Accepting, ListenerState};
 use crate::metrics::ThreadMetrics;
 use crate::shared::Shared;
 use crate::slab::Key;
+use crate::socket_set::Role;
 use sanderling_os::poll::{Events, Poller, Readiness, Token};
 use sanderling_os::tcp::Stream;
 use std::io;
@@ -53,8 +53,7 @@ pub(crate) struct Worker<'s> {
 /// A connection without a permit.
 #[derive(Debug)]
 struct ParkedConnection {
-    protocol: Protocol,
-    is_encrypted: bool,
+    role: Role,
     stream: Stream,
     client: SocketAddr,
 }

@@ -548,7 +548,7 @@ impl ControlLoop<'_> {
     fn answer_updates(&self, updates: impl IntoIterator<Item = (ReceivedUpdate, UpdateResult)>) {
         for (update, result) in updates {
             self.updates.inbox.note_answer(&update, result);
-            self.server.reply_to_update(self.socket_sets, update, result);
+            self.server.reply_to_update(update, result);
         }
     }
 
