@@ -139,6 +139,14 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
     }
 }
 
+impl FromIterator<(FdKind, OwnedFd)> for Descriptors {
+    fn from_iter<I: IntoIterator<Item = (FdKind, OwnedFd)>>(received: I) -> Descriptors {
+        let mut descriptors = Descriptors::default();
+        descriptors.extend(received);
+        descriptors
+    }
+}
+
 /// The descriptors that this server process has inherited.
 ///
 /// # Errors
