@@ -22,7 +22,7 @@ impl Service {
     /// All of them, in the order of their listeners.
     pub const ALL: [Service; 5] = [Service::Http, Service::Https, Service::Dns, Service::Dot, Service::Metrics];
 
-    /// The name of each, as [`Service::name`], and as text has it. All else that differs is below.
+    /// Its names: that of [`Service::name`], and that in messages.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Service::Http => ("http", "HTTP"),

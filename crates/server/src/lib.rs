@@ -15,12 +15,12 @@
 
 // The order is that of imports: a module uses those below it.
 mod server;
-mod socket_set;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
 mod status;
 mod worker;
 mod listener_state;
+mod socket_set;
 mod datagrams;
 mod connections;
 mod shared;

@@ -320,7 +320,8 @@ impl Supervisor {
         for _ in 0..EVENTS_PER_ITERATION_MAX {
             let handled = match self.keeper.process.receive() {
                 Ok(Some((event, descriptors))) => self.keeper.handle(&event, descriptors.into_iter().next()),
-                Ok(None) => return,
+                // It has closed its connection, and may not exit by itself.
+                Ok(None) => return self.keeper.process.get_mut().filter(|it| !it.is_heard()).map_or((), Child::kill),
                 Err(problem) => return self.keeper.process.end_for(&problem),
             };
             if let Err(lie) = handled {
@@ -420,5 +421,32 @@ impl Supervisor {
         log_error(&format!("{process} {status}; restarting"));
         let config = Arc::clone(&self.active.config);
         self.secrets.pass_on_again(&config);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a delay the supervisor would try it in each iteration.
+    #[test]
+    fn each_start_that_fails_delays_the_next_one() {
+        let directory = tempfile::tempdir().expect("created");
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").expect("written");
+        let source = ConfigSource::File("test.toml".into());
+        let text = b"[domain.\"a.test\"]\nzone = \"a.zone\"\ndnssec = true\n";
+        let config = Arc::new(source.parse(text).expect("valid"));
+        let config_text = memfd::create("configuration", text).expect("created");
+        let (state, config_text) = (file.join("state"), config_text.as_fd());
+        let start = KeeperStart { source: &source, forced: &[], config: &config, config_text, state: Some(&state) };
+        let mut keeper = Keeper::default();
+        for count in 1..=3 {
+            let before = Instant::now();
+            keeper.pass_on(&[], start).expect("each certificate would have the error");
+            assert!(keeper.process.next_start().is_some_and(|at| at > before), "{count}");
+            assert_eq!(keeper.process.backoff.restart_count, count);
+            keeper.process.schedule(Some(before));
+        }
     }
 }
