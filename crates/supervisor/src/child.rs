@@ -1,5 +1,5 @@
-//! Child processes with a connection to this one, whatever they do: their start, what they send, their end by force, and
-//! when the next one starts.
+//! Child processes with a connection to this one, whatever they do: their start, what they send, their end by force,
+//! and when the next one starts.
 
 use crate::backoff::Backoff;
 use crate::phase::Termination;
