@@ -448,8 +448,7 @@ impl MainLoop {
     }
 
     fn handle(&mut self, command: Command, descriptors: IncomingFds) {
-        let mut received = Descriptors::default();
-        received.extend(descriptors);
+        let mut received: Descriptors = descriptors.into_iter().collect();
         let client = received.requester.take().and_then(|client| Connection::from_fd(client).ok());
         match (command, client) {
             (Command::RenewCertificate { name }, Some(client)) => self.renew(&name, client),

@@ -279,7 +279,8 @@ impl Config {
 
     /// That certificates are not used, since no listener speaks TLS: one warning for each.
     pub fn unused_certificates(&self) -> impl Iterator<Item = Diagnostic> {
-        let has_listener = [Service::Https, Service::Dot].iter().any(|service| !self.listen(*service).is_empty());
+        let is_bound = |service: &Service| !self.listen(*service).is_empty();
+        let has_listener = Service::ALL.iter().filter(|service| service.is_encrypted()).any(is_bound);
         self.certificates.iter().filter(move |_| !has_listener).map(|files| {
             let domain = files.names.first().map_or("every host", DomainName::as_str);
             let message = format!("the certificate of {domain} is not used: there is no listener for TLS");

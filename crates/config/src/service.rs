@@ -22,34 +22,48 @@ impl Service {
     /// All of them, in the order of their listeners.
     pub const ALL: [Service; 5] = [Service::Http, Service::Https, Service::Dns, Service::Dot, Service::Metrics];
 
+    /// Its names: that of [`Service::name`], and that in messages.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Service::Http => ("http", "HTTP"),
+            Service::Https => ("https", "HTTPS"),
+            Service::Dns => ("dns", "DNS"),
+            Service::Dot => ("dot", "DNS over TLS"),
+            Service::Metrics => ("metrics", "metrics"),
+        }
+    }
+
     /// The name on standard output, in `status` and on a socket that is handed over: `http`, `https`, `dns`, `dot`,
     /// `metrics`.
     pub fn name(self) -> &'static str {
-        match self {
-            Service::Http => "http",
-            Service::Https => "https",
-            Service::Dns => "dns",
-            Service::Dot => "dot",
-            Service::Metrics => "metrics",
-        }
+        self.names().0
     }
 
     /// The service with this name.
     pub fn from_name(name: &str) -> Option<Service> {
         Service::ALL.into_iter().find(|service| service.name() == name)
     }
+
+    /// Whether its connections are encrypted (TLS).
+    pub fn is_encrypted(self) -> bool {
+        matches!(self, Service::Https | Service::Dot)
+    }
+
+    /// Whether its clients send a request as soon as they are connected.
+    pub fn begins_with_request(self) -> bool {
+        matches!(self, Service::Http | Service::Https)
+    }
+
+    /// Whether it has datagram sockets beside its stream sockets.
+    pub fn has_datagrams(self) -> bool {
+        self == Service::Dns
+    }
 }
 
 /// `HTTP`, `HTTPS`, `DNS`, `DNS over TLS`, `metrics`.
 impl fmt::Display for Service {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Service::Http => "HTTP",
-            Service::Https => "HTTPS",
-            Service::Dns => "DNS",
-            Service::Dot => "DNS over TLS",
-            Service::Metrics => "metrics",
-        })
+        out.write_str(self.names().1)
     }
 }
 

@@ -20,8 +20,8 @@ const FDS_PER_PACKET: usize = 32;
 /// Time in which the other process must read or send a handover.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).
-const NAMES: [(&str, FdKind); 19] = [
+/// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`). A listener has that of its service.
+const NAMES: [(&str, FdKind); 14] = [
     ("supervisor", FdKind::Connection),
     ("configuration", FdKind::Configuration),
     ("zones", FdKind::Zones),
@@ -36,11 +36,6 @@ const NAMES: [(&str, FdKind); 19] = [
     ("query-log", FdKind::Log(LogKind::Queries)),
     ("dnstap", FdKind::Log(LogKind::Dnstap)),
     ("control", FdKind::ControlSocket),
-    ("http", FdKind::Listener(ListenerRole { service: Service::Http, is_external: false })),
-    ("https", FdKind::Listener(ListenerRole { service: Service::Https, is_external: false })),
-    ("dns", FdKind::Listener(ListenerRole { service: Service::Dns, is_external: false })),
-    ("dot", FdKind::Listener(ListenerRole { service: Service::Dot, is_external: false })),
-    ("metrics", FdKind::Listener(ListenerRole { service: Service::Metrics, is_external: false })),
 ];
 
 /// `descriptors` with the names under which a new server process inherits them.
@@ -144,6 +139,14 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
     }
 }
 
+impl FromIterator<(FdKind, OwnedFd)> for Descriptors {
+    fn from_iter<I: IntoIterator<Item = (FdKind, OwnedFd)>>(received: I) -> Descriptors {
+        let mut descriptors = Descriptors::default();
+        descriptors.extend(received);
+        descriptors
+    }
+}
+
 /// The descriptors that this server process has inherited.
 ///
 /// # Errors
@@ -151,9 +154,10 @@ impl Extend<(FdKind, OwnedFd)> for Descriptors {
 pub fn from_names() -> io::Result<Descriptors> {
     let mut descriptors = Descriptors::default();
     for (name, descriptor) in listen_fds::take()? {
-        let known = NAMES.iter().find(|(known, _)| *known == name);
-        let (_, kind) = known.ok_or_else(|| io::Error::other(format!("unknown inherited descriptor `{name}`")))?;
-        descriptors.extend([(kind.clone(), descriptor)]);
+        let known = NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| kind.clone());
+        let listener = || Some(FdKind::Listener(ListenerRole::internal(Service::from_name(&name)?)));
+        let unknown = || io::Error::other(format!("unknown inherited descriptor `{name}`"));
+        descriptors.extend([(known.or_else(listener).ok_or_else(unknown)?, descriptor)]);
     }
     Ok(descriptors)
 }

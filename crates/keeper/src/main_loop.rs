@@ -88,9 +88,8 @@ impl MainLoop {
     }
 
     fn handle(&mut self, command: &Command, received: IncomingFds) -> io::Result<()> {
-        let mut descriptors = Descriptors::default();
-        descriptors.extend(received);
-        let Descriptors { certificates, kept_certificates, held_keys, keeper_sockets, zone_keys, .. } = descriptors;
+        let Descriptors { certificates, kept_certificates, held_keys, keeper_sockets, zone_keys, .. } =
+            received.into_iter().collect();
         let missing = || io::Error::other("nothing came with it");
         match command {
             Command::HoldKeys { number } => {

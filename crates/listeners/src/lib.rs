@@ -75,7 +75,7 @@ impl Listeners {
     /// ([`Listener::set_defer_accept`]), and limits what the kernel takes of a response
     /// ([`Listener::set_unsent_limit`]). DNS connections may be opened before they are needed.
     pub fn set_http_options(&self) {
-        let http = self.0.iter().filter(|address| matches!(address.role.service, Service::Http | Service::Https));
+        let http = self.0.iter().filter(|address| address.role.service.begins_with_request());
         http.flat_map(|address| &address.streams).for_each(|stream| {
             stream.set_defer_accept();
             stream.set_unsent_limit();
@@ -107,6 +107,11 @@ impl Listeners {
         unused.flat_map(|address| &address.streams).try_for_each(|stream| stream.shutdown())
     }
 
+    /// Whether no listening socket was shut down by another process that has it.
+    pub fn is_listening(&self) -> bool {
+        self.0.iter().flat_map(|address| &address.streams).all(|stream| stream.is_listening())
+    }
+
     /// Takes over bound sockets, in the order of their addresses.
     ///
     /// # Errors
@@ -123,9 +128,9 @@ impl Listeners {
                 addresses.push(ListenAddress { role, configured: bound, bound, streams, datagrams });
                 addresses.len() - 1
             });
-            match (socket_type, role.service) {
-                (SocketType::Stream, _) => addresses[index].streams.push(Arc::new(Listener::from(descriptor))),
-                (SocketType::Datagram, Service::Dns) => {
+            match socket_type {
+                SocketType::Stream => addresses[index].streams.push(Arc::new(Listener::from(descriptor))),
+                SocketType::Datagram if role.service.has_datagrams() => {
                     addresses[index].datagrams.push(Arc::new(Socket::from_fd(descriptor)?));
                 }
                 _ => return Err(wrong_socket_type(role.service, bound)),
@@ -164,11 +169,6 @@ impl Listeners {
     /// All addresses, in the order of the configuration, HTTP first.
     pub fn addresses(&self) -> &[ListenAddress] {
         &self.0
-    }
-
-    /// The addresses with their sockets.
-    pub fn into_addresses(self) -> Vec<ListenAddress> {
-        self.0
     }
 
     /// All sockets, as [`Listeners::from_fds`] takes them.
@@ -214,18 +214,14 @@ impl Listeners {
 
 impl ListenAddress {
     fn bind(service: Service, configured: SocketAddr) -> io::Result<ListenAddress> {
-        let (bound, stream, datagrams) = match service {
-            Service::Http | Service::Https | Service::Dot | Service::Metrics => {
-                let stream = Listener::bind(configured)?;
-                (stream.local_address()?, stream, Vec::new())
-            }
-            Service::Dns => {
-                let (socket, stream) = Socket::bind_with_listener(configured)?;
-                (socket.local_address()?, stream, vec![Arc::new(socket)])
-            }
+        let (stream, datagrams) = if service.has_datagrams() {
+            let (socket, stream) = Socket::bind_with_listener(configured)?;
+            (stream, vec![Arc::new(socket)])
+        } else {
+            (Listener::bind(configured)?, Vec::new())
         };
-        let (role, streams) = (ListenerRole::internal(service), vec![Arc::new(stream)]);
-        Ok(ListenAddress { role, configured, bound, streams, datagrams })
+        let (role, bound) = (ListenerRole::internal(service), stream.local_address()?);
+        Ok(ListenAddress { role, configured, bound, streams: vec![Arc::new(stream)], datagrams })
     }
 
     /// Adds reuseport sockets up to `count`. The workers share the existing ones if that fails: the kernel has no
@@ -291,9 +287,9 @@ impl ListenAddress {
 }
 
 fn wrong_socket_type(service: Service, bound: SocketAddr) -> io::Error {
-    let expected = match service {
-        Service::Http | Service::Https | Service::Dot | Service::Metrics => "a stream socket (ListenStream=)",
-        Service::Dns => "a stream or datagram socket (ListenStream=, ListenDatagram=)",
+    let expected = match service.has_datagrams() {
+        false => "a stream socket (ListenStream=)",
+        true => "a stream or datagram socket (ListenStream=, ListenDatagram=)",
     };
     io::Error::other(format!("the inherited socket at {bound} for {service} is not {expected}"))
 }

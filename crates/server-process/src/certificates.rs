@@ -5,12 +5,13 @@
 
 use crate::certificate_state::{CertificateState, InService, SHOWN_NAMES_MAX, is_renewed_in_time};
 use crate::keeper_link::KeeperLink;
+use crate::reply_options::reply_options;
 use crate::transfers::TsigSecrets;
 use crate::tsig_key_state::{SecretInService, TsigKeyState};
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text};
 use sanderling_config::log::log_error;
 use sanderling_config::{CertificateFiles, Config, DomainName, Service};
-use sanderling_dns::TsigKeys;
+use sanderling_dns::ReplyOptions;
 use sanderling_ipc::derived::ServedCertificate;
 use sanderling_ipc::handover::Descriptors;
 use sanderling_ipc::secrets::{
@@ -18,7 +19,7 @@ use sanderling_ipc::secrets::{
     TICKET_KEY_BYTES, certificates_from_memfd, kept_certificates_from_memfd, kept_certificates_to_memfd,
 };
 use sanderling_os::clock::unix_seconds;
-use sanderling_server::Tls;
+use sanderling_server::{Snapshot, Tls};
 use sanderling_tls::self_signed::localhost;
 use sanderling_tls::{
     Alpn, Certificate, CertificateError, CertificateProblem, CertificateStore, RemoteSigner, ServerTls, TicketKeys,
@@ -61,12 +62,16 @@ impl From<Descriptors> for SecretDescriptors {
 pub(crate) struct LoadedSecrets {
     /// What new encrypted connections begin with; `None` without certificates.
     pub(crate) tls: Option<Arc<Tls>>,
-    /// The keys; `None` if neither certificates nor cookies need them.
-    pub(crate) shared_keys: Option<SharedKeys>,
-    /// The keys as they were passed on, for the next supervisor.
+    /// What replies of DNS have besides records, with the keys of cookies and TSIG.
+    reply_options: Arc<ReplyOptions>,
+    /// The shared keys as they were passed on, for the next supervisor.
     pub(crate) keys_file: Option<OwnedFd>,
-    /// The keys that sign transfers.
-    pub(crate) tsig_keys: TsigKeys,
+}
+
+impl LoadedSecrets {
+    pub(crate) fn put_into(self, snapshot: &mut Snapshot) {
+        (snapshot.tls, snapshot.reply_options) = (self.tls, self.reply_options);
+    }
 }
 
 /// The certificates in service.
@@ -122,7 +127,8 @@ impl Certificates {
                 None
             }
         };
-        Ok(LoadedSecrets { tls, shared_keys, keys_file, tsig_keys })
+        let reply_options = reply_options(config, shared_keys.as_ref(), tsig_keys);
+        Ok(LoadedSecrets { tls, reply_options, keys_file })
     }
 
     /// What new connections begin with.
@@ -435,8 +441,9 @@ pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys, refuses_unknown_
 
 /// That no certificate at all is in service.
 fn no_certificate_problem(config: &Config) -> Option<Diagnostic> {
-    let addresses: Vec<_> = [Service::Https, Service::Dot]
+    let addresses: Vec<_> = Service::ALL
         .into_iter()
+        .filter(|service| service.is_encrypted())
         .flat_map(|service| config.listen(service))
         .map(ToString::to_string)
         .collect();

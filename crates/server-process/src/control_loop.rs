@@ -10,7 +10,8 @@ mod unsupervised;
 mod updates;
 mod zone_commands;
 
-use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
+use crate::assembly::Assembly;
+use crate::certificates::{Certificates, SecretDescriptors};
 use crate::challenges::ActiveChallenges;
 use crate::heap_trim::HeapTrim;
 use crate::kept_zones::NewSegment;
@@ -18,20 +19,16 @@ use crate::limit_log::LimitLog;
 use crate::load_status::LoadStatus;
 use crate::loader::{ChangedUpdates, Loaded, Loader};
 use crate::metrics::{Metrics, MetricsListener, TextFormat};
-use crate::reply_options::reply_options;
 use crate::request_logs::{self, LostLines};
 use crate::sandbox::Sandbox;
 use crate::service_state::{AgentProblems, ServiceState};
 use crate::site_watcher::{SiteChange, SiteWatcher, WatchedSite};
 use crate::status::{ProcessStatus, StatusParts};
-use crate::transfers::notify_policy;
-use crate::zone_updates::update_policy;
 use sanderling_config::diagnostic::{Diagnostic, error_text, for_client};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::repeated_messages::VersionLog;
 use sanderling_config::{Config, ConfigSource, LogKind};
-use sanderling_dns::ZoneMap;
-use sanderling_ipc::agent::{AgentReport, Challenge, challenges_from_memfd, served_zones_from_memfd};
+use sanderling_ipc::agent::{AgentReport, challenges_from_memfd, served_zones_from_memfd};
 use sanderling_ipc::control_socket::ControlSocket;
 use sanderling_ipc::derived::DerivedSet;
 use sanderling_ipc::handover::Descriptors;
@@ -39,12 +36,13 @@ use sanderling_ipc::{
     Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, RETRY_INTERVAL, Received,
     StatusFormat, Supervision, Text,
 };
+use sanderling_listeners::Listeners;
 use sanderling_os::event_fd::EventFd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{DrainMode, OutgoingTransfers, Server, Snapshot, SocketSet};
+use sanderling_server::{DrainMode, Server};
 use served_zones::NotifyForwarding;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -76,7 +74,7 @@ pub(crate) struct ProcessState {
     /// The state of what is served.
     pub(crate) load_status: LoadStatus,
     pub(crate) certificates: Certificates,
-    pub(crate) outgoing_transfers: Arc<OutgoingTransfers>,
+    pub(crate) assembly: Assembly,
     /// What came with the configuration that is being loaded.
     pub(crate) received_secrets: SecretDescriptors,
     /// Targets of logs that came with a configuration.
@@ -90,6 +88,8 @@ pub(crate) struct ProcessState {
     pub(crate) control: Option<ControlSocket>,
     /// The client that has stopped the process while there was no supervisor; it learns of the end.
     pub(crate) stop_client: Option<Connection>,
+    /// The inherited sockets.
+    pub(crate) listeners: Listeners,
     pub(crate) metrics_listener: MetricsListener,
     /// What the supervisor has counted, for the metrics; it is kept when the supervisor is lost.
     pub(crate) supervision: Supervision,
@@ -102,13 +102,9 @@ pub(crate) struct ProcessState {
 /// The control thread.
 pub(crate) struct ControlLoop<'s> {
     server: &'s Server,
-    /// The zones that are served, without what certificate authorities look for.
-    zones: Arc<ZoneMap>,
-    challenges: ActiveChallenges,
-    socket_sets: &'s [SocketSet],
     state: ProcessState,
     results: (Sender<Finished>, Receiver<Finished>),
-    /// A load has finished, or rules have changed.
+    /// A load has finished, rules have changed, or there is something in an inbox.
     load_finished: Arc<EventFd>,
     site_watcher: SiteWatcher,
     notifies: NotifyForwarding,
@@ -149,43 +145,6 @@ enum Finished {
     Merged(Box<updates::MergedZone>),
 }
 
-/// What clients are answered from besides the snapshot: the zones without the challenges, and these.
-pub(crate) struct Answered {
-    zones: Arc<ZoneMap>,
-    challenges: ActiveChallenges,
-}
-
-impl Answered {
-    /// That of `snapshot`, which gets the challenges.
-    pub(crate) fn new(challenges: Vec<Challenge>, config: &Config, snapshot: &mut Snapshot) -> Answered {
-        let challenges = ActiveChallenges::new(challenges, config);
-        let zones = Arc::clone(&snapshot.zones);
-        snapshot.zones = challenges.overlay(&zones, config);
-        snapshot.challenges = challenges.tokens();
-        Answered { zones, challenges }
-    }
-}
-
-/// What the threads that serve put in for the control thread. It exists before them: what they answer from has its
-/// policies from the first query on.
-pub(crate) struct Inboxes {
-    wakeup: Arc<EventFd>,
-    notifies: NotifyForwarding,
-    updates: UpdateQueue,
-}
-
-impl Inboxes {
-    /// Those of a server of `snapshot`, whose clients put in what the configuration allows.
-    pub(crate) fn open(config: &Config, snapshot: &mut Snapshot) -> io::Result<Inboxes> {
-        let wakeup = Arc::new(EventFd::new()?);
-        let notifies = NotifyForwarding::new(Arc::clone(&wakeup));
-        let updates = UpdateQueue::new(Arc::clone(&wakeup), &config.limits);
-        snapshot.notify = notify_policy(config, notifies.inbox());
-        snapshot.updates = update_policy(config, updates.inbox());
-        Ok(Inboxes { wakeup, notifies, updates })
-    }
-}
-
 /// The result of loading a configuration.
 struct LoadResult {
     loader: Loader,
@@ -194,23 +153,14 @@ struct LoadResult {
 }
 
 impl<'s> ControlLoop<'s> {
-    pub(crate) fn new(
-        server: &'s Server,
-        socket_sets: &'s [SocketSet],
-        state: ProcessState,
-        answered: Answered,
-        inboxes: Inboxes,
-    ) -> ControlLoop<'s> {
-        let Inboxes { wakeup: load_finished, notifies, updates } = inboxes;
-        let Answered { zones, challenges } = answered;
+    pub(crate) fn new(server: &'s Server, state: ProcessState) -> ControlLoop<'s> {
+        let Assembly { wakeup, notifies, updates, .. } = &state.assembly;
+        let load_finished = Arc::clone(wakeup);
         ControlLoop {
-            zones,
-            challenges,
             server,
             site_watcher: SiteWatcher::new(&state.config.limits, Arc::clone(&load_finished)),
-            notifies,
-            updates,
-            socket_sets,
+            notifies: NotifyForwarding::new(Arc::clone(notifies)),
+            updates: UpdateQueue::new(Arc::clone(updates), &state.config.limits),
             state,
             results: mpsc::channel(),
             load_finished,
@@ -252,9 +202,7 @@ impl<'s> ControlLoop<'s> {
         // A command to drain may have arrived: afterwards the supervisor shuts down listeners.
         self.handle_commands();
         if self.ordered_end.is_none() {
-            let is_listening =
-                self.socket_sets.iter().all(SocketSet::is_listening) && self.state.metrics_listener.is_listening();
-            if !is_listening {
+            if !self.state.listeners.is_listening() {
                 log_error("another process has shut down a listener (shutdown(2)); this process ends and is replaced");
                 // All threads are to notice it.
                 self.server.drain(DrainMode::Stopping);
@@ -283,7 +231,7 @@ impl<'s> ControlLoop<'s> {
     fn may_have_updates(&self) -> bool {
         let is_replaced = self.ordered_end == Some(DrainMode::Replaced);
         let has_clients = || self.server.status().threads.iter().any(|thread| thread.dns_open_count() > 0);
-        self.updates.inbox().unanswered_count() > 0
+        self.state.assembly.updates.unanswered_count() > 0
             || is_replaced && !self.state.config.zone_updates.is_empty() && has_clients()
     }
 
@@ -376,40 +324,8 @@ impl<'s> ControlLoop<'s> {
             }
             Command::ReloadSite { name } => self.reload_site(name),
             Command::Zone(command) => self.handle_zone_command(command, descriptors),
-            Command::Reload { forced_zones } => {
-                let mut received = Descriptors::default();
-                received.extend(descriptors);
-                self.state.log_targets = std::mem::take(&mut received.logs);
-                self.receive_derived(received.derived_records.take());
-                let configuration = received.configuration.take();
-                self.state.received_secrets = SecretDescriptors::from(received);
-                let result = configuration.ok_or_else(|| io::Error::other("no configuration came with the command"));
-                if let Err(error) = result.and_then(|text| self.load(text, &forced_zones)) {
-                    self.send_new_process_needed(&format!(
-                        "the running process cannot load it: {}",
-                        error_text(&error)
-                    ));
-                }
-            }
-            Command::UpdateSecrets => {
-                let mut received = Descriptors::default();
-                received.extend(descriptors);
-                self.receive_derived(received.derived_records.take());
-                let config = Arc::clone(&self.state.config);
-                let known: HashSet<_> = self.state.certificates.diagnostics.iter().map(ToString::to_string).collect();
-                let secrets = self.load_secrets(&config, received.into());
-                self.state.certificates.replaced.iter().for_each(|line| log(line));
-                let is_new = |diagnostic: &&Diagnostic| !known.contains(&diagnostic.to_string());
-                report(&self.state.certificates.diagnostics.iter().filter(is_new).cloned().collect::<Vec<_>>());
-                if let Some(LoadedSecrets { tls, shared_keys, tsig_keys, .. }) = secrets {
-                    self.server.update_snapshot(|snapshot| {
-                        snapshot.tls = tls;
-                        snapshot.reply_options = reply_options(&config, shared_keys.as_ref(), tsig_keys);
-                    });
-                }
-                self.report_certificates();
-                self.load_derived();
-            }
+            Command::Reload { forced_zones } => self.receive_config(descriptors, &forced_zones),
+            Command::UpdateSecrets => self.update_secrets(descriptors),
             Command::UpdateChallenges { number } => self.update_challenges(number, descriptors),
             Command::ReportZones => {
                 self.report_zones();
@@ -426,8 +342,7 @@ impl<'s> ControlLoop<'s> {
                 }
             }
             Command::UpdateLogs => {
-                let mut received = Descriptors::default();
-                received.extend(descriptors);
+                let received: Descriptors = descriptors.into_iter().collect();
                 request_logs::set_targets(self.server, &self.state.config, received.logs);
             }
             Command::Status(format) => {
@@ -468,18 +383,12 @@ impl<'s> ControlLoop<'s> {
 
     /// Answers what certificate authorities look for from now on.
     fn update_challenges(&mut self, number: u64, descriptors: IncomingFds) {
-        let mut received = Descriptors::default();
-        received.extend(descriptors);
+        let received: Descriptors = descriptors.into_iter().collect();
         let challenges = received.challenges.ok_or_else(|| io::Error::other("the command has no descriptor"));
         match challenges.and_then(challenges_from_memfd) {
             Ok(challenges) => {
-                self.challenges = ActiveChallenges::new(challenges, &self.state.config);
-                let (tokens, zones) =
-                    (self.challenges.tokens(), self.challenges.overlay(&self.zones, &self.state.config));
-                self.server.update_snapshot(|snapshot| {
-                    snapshot.challenges = tokens;
-                    snapshot.zones = zones;
-                });
+                self.state.assembly.challenges = ActiveChallenges::new(challenges, &self.state.config);
+                self.server.update_snapshot(self.state.assembly.zone_parts(&self.state.config));
                 self.send(Event::ChallengesServed { number });
             }
             Err(error) => {
@@ -495,11 +404,8 @@ impl<'s> ControlLoop<'s> {
         if self.state.supervisor.is_some() {
             return self.send(Event::AcceptStopped);
         }
-        let of_metrics = self.state.metrics_listener.listeners().iter().map(|listener| listener.shutdown());
-        for result in self.socket_sets.iter().map(SocketSet::shut_down).chain(of_metrics) {
-            if let Err(error) = result {
-                log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
-            }
+        if let Err(error) = self.state.listeners.shut_down_except(&Listeners::default()) {
+            log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
         }
     }
 
@@ -508,6 +414,14 @@ impl<'s> ControlLoop<'s> {
         match self.state.control {
             Some(_) => "run `sanderling serve` to adopt this process".to_owned(),
             None => format!("stop it with: kill {}", std::process::id()),
+        }
+    }
+
+    /// Sends an event with a descriptor to the supervisor, if there is one.
+    fn send_with(&mut self, event: Event, kind: FdKind, descriptor: OwnedFd) {
+        let Some(supervisor) = &mut self.state.supervisor else { return };
+        if supervisor.send_with(&Message::Event(event), vec![(kind, descriptor)]).is_err() {
+            self.on_supervisor_lost();
         }
     }
 

@@ -12,7 +12,7 @@ use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_listeners::Listeners;
 use sanderling_os::clock::unix_seconds;
 use sanderling_os::signals::{SIGINT, SIGQUIT, SIGTERM, Signals};
-use sanderling_server::{BuiltinFile, DrainMode, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet, Tls};
+use sanderling_server::{BuiltinFile, DrainMode, Root, Server, Site, SiteOptions, Sites, Snapshot, Tls};
 use sanderling_tls::self_signed::localhost;
 use sanderling_tls::{CertificateStore, TICKET_KEY_BYTES, TicketKeys};
 use sanderling_zone_files as zone_files;
@@ -59,7 +59,7 @@ pub fn serve_demo(http: SocketAddr, https: SocketAddr, dns: SocketAddr) -> Exit 
             return Exit::Failure;
         }
     };
-    match serve(&config.limits, listeners) {
+    match serve(&config.limits, &listeners) {
         Ok(()) => Exit::Success,
         Err(error) => {
             log_error(&format!("cannot serve: {}", error_text(&error)));
@@ -68,11 +68,11 @@ pub fn serve_demo(http: SocketAddr, https: SocketAddr, dns: SocketAddr) -> Exit 
     }
 }
 
-fn serve(limits: &Limits, listeners: Listeners) -> io::Result<()> {
+fn serve(limits: &Limits, listeners: &Listeners) -> io::Result<()> {
     let signals = Signals::register(&[SIGTERM, SIGINT, SIGQUIT])?;
     let announcement = listeners.announcement();
     let bound: Vec<SocketAddr> = listeners.addresses().iter().map(|address| address.bound).collect();
-    let (socket_sets, _) = socket_sets(listeners);
+    let socket_sets = socket_sets(listeners);
     let snapshot = Snapshot { tls: Some(Arc::new(self_signed_tls()?)), ..snapshot(limits) };
     let server = Server::new(snapshot, options_of(limits), Duration::from_millis(limits.drain_timeout_ms));
     server.run(&socket_sets, 1, |server| {
@@ -80,7 +80,7 @@ fn serve(limits: &Limits, listeners: Listeners) -> io::Result<()> {
         let stopped = wait_for_stop(server, &signals);
         server.drain(DrainMode::Stopping);
         // From now on clients are refused instead of waiting for an answer.
-        stopped.and(socket_sets.iter().try_for_each(SocketSet::shut_down))
+        stopped.and(listeners.shut_down_except(&Listeners::default()))
     })?
 }
 

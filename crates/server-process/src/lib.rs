@@ -12,6 +12,7 @@ mod zone_answers;
 mod status;
 mod metrics;
 mod sandbox;
+mod assembly;
 mod certificates;
 mod keeper_link;
 mod challenges;

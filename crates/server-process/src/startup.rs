@@ -1,25 +1,23 @@
 //! The start of a server process: inherit, give up privileges, load, enter the sandbox, serve.
 
 use crate::access;
-use crate::certificates::{Certificates, LoadedSecrets, SecretDescriptors};
-use crate::client_policy::set_client_policies;
-use crate::control_loop::{Answered, ControlLoop, Inboxes, ProcessState};
+use crate::assembly::Assembly;
+use crate::certificates::{Certificates, SecretDescriptors};
+use crate::control_loop::{ControlLoop, ProcessState};
 use crate::exposed_secrets;
 use crate::kept_zones::KeptZones;
+use crate::load_status::LoadStatus;
 use crate::loader::{Loaded, Loader};
-use crate::mail_policies::mail_policies;
 use crate::metrics::MetricsListener;
 use crate::open_directories::DescriptorLimit;
 use crate::options::{fit_to_descriptor_limit, options_of, statistics_options};
-use crate::reply_options::reply_options;
 use crate::request_logs;
 use crate::sandbox::Sandbox;
-use crate::socket_sets::{https_port, socket_sets};
-use crate::transfers::transfer_policy;
+use crate::socket_sets::{https_port, metrics_listeners, socket_sets};
 use sanderling_config::diagnostic::{Diagnostic, Problem, error_text, for_client};
 use sanderling_config::log::{self, log_error, log_warning, report};
 use sanderling_config::{
-    ConfigSource, DomainName, Exit, JOURNALS, LogKind, SIGNED_ZONES, TRANSFERRED_ZONES, UPDATES, lookup_user,
+    Config, ConfigSource, DomainName, Exit, JOURNALS, LogKind, SIGNED_ZONES, TRANSFERRED_ZONES, UPDATES, lookup_user,
     processor_count,
 };
 use sanderling_ipc::agent::{Challenge, challenges_from_memfd};
@@ -31,8 +29,8 @@ use sanderling_listeners::Listeners;
 use sanderling_os::memfd;
 use sanderling_os::sandbox::{CoreDumps, drop_privileges};
 use sanderling_os::signals::{self, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, Signals};
-use sanderling_os::tcp::Listener;
-use sanderling_server::{Counter, OutgoingTransfers, Server, Snapshot, SocketSet};
+use sanderling_os::user::User;
+use sanderling_server::{Counter, Server, Snapshot};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -105,26 +103,20 @@ struct Inherited {
     /// Where the lines of logs go.
     log_targets: Vec<(LogKind, OwnedFd)>,
     control: Option<ControlSocket>,
-    https_port: Option<u16>,
-    socket_sets: Vec<SocketSet>,
-    metrics_listeners: Vec<Listener>,
+    listeners: Listeners,
 }
 
 /// Everything that serving needs.
 struct Prepared {
     state: ProcessState,
     snapshot: Snapshot,
-    answered: Answered,
-    inboxes: Inboxes,
-    https_port: Option<u16>,
-    socket_sets: Vec<SocketSet>,
     signals: Signals,
 }
 
 impl Inherited {
     fn take(control_path: Option<PathBuf>) -> io::Result<Inherited> {
         let mut inherited = handover::from_names()?;
-        let kept = inherited.kept_certificates.take();
+        let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
         let derived = inherited.derived_records.take().map(DerivedSet::from_memfd);
         let derived = derived.and_then(|derived| {
             derived
@@ -136,30 +128,49 @@ impl Inherited {
             log_error(&format!("cannot read the challenges of certificate authorities: {}", error_text(&error)));
             Vec::new()
         });
-        let (configuration, log_targets) = (inherited.configuration.take(), std::mem::take(&mut inherited.logs));
         let [zones, connections] = [&mut inherited.zones, &mut inherited.connections].map(std::mem::take);
-        let (control, listeners) = (inherited.control.take(), std::mem::take(&mut inherited.listeners));
-        let missing = || io::Error::other("only a supervisor can run this command; run `sanderling serve`");
-        let control = match (control_path, control) {
-            (Some(path), Some(listener)) => Some(ControlSocket::from_fd(path, listener)?),
-            _ => None,
-        };
-        let listeners = Listeners::from_fds(listeners)?;
-        let https_port = https_port(&listeners);
-        let (socket_sets, metrics_listeners) = socket_sets(listeners);
+        let control = control_path.zip(inherited.control.take());
         Ok(Inherited {
             supervisor: Connection::from_fd(connections.into_iter().next().ok_or_else(missing)?)?,
-            config_text: configuration.ok_or_else(missing)?,
+            config_text: inherited.configuration.take().ok_or_else(missing)?,
             kept_zones: zones.into_iter().map(Arc::new).collect(),
-            secrets: SecretDescriptors { kept, ..SecretDescriptors::from(inherited) },
+            log_targets: std::mem::take(&mut inherited.logs),
+            control: control.map(|(path, listener)| ControlSocket::from_fd(path, listener)).transpose()?,
+            listeners: Listeners::from_fds(std::mem::take(&mut inherited.listeners))?,
             derived: Arc::new(derived.unwrap_or_default()),
             challenges,
-            log_targets,
-            control,
-            https_port,
-            socket_sets,
-            metrics_listeners,
+            secrets: SecretDescriptors { kept: inherited.kept_certificates.take(), ..inherited.into() },
         })
+    }
+
+    /// Becomes the user of the configuration, if it has one.
+    fn switch_user(&mut self, config: &Config) -> Result<Option<User>, StartupError> {
+        let user = lookup_user(config).map_err(|diagnostics| self.refuse(diagnostics))?;
+        // Files are opened as this user: `$INCLUDE` in a zone of a customer must not read what only root may.
+        let core_dumps = if config.has_secrets() { CoreDumps::Forbidden } else { CoreDumps::Allowed };
+        drop_privileges(user.as_ref(), core_dumps).map_err(|error| match &config.user_and_group {
+            Some(account) => {
+                let problem = Problem::new(format!("cannot switch to this user: {}", error_text(&error)), "");
+                self.refuse(vec![Diagnostic::error(account.user_location.clone(), problem)])
+            }
+            None => self.fail(error),
+        })?;
+        Ok(user)
+    }
+
+    fn new_loader(&self, config: &Config, state_folder: Option<PathBuf>, user: Option<&User>) -> Loader {
+        let state_of_zones = state_folder.clone().filter(|_| config.has_stored_zones());
+        if let Some(state) = &state_of_zones {
+            // Before the sandbox, which allows a folder that exists. The agent may have created it.
+            for folder in [TRANSFERRED_ZONES, JOURNALS, UPDATES, SIGNED_ZONES] {
+                let _ = DirBuilder::new().mode(0o700).create(state.join(folder));
+            }
+        }
+        let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones), state_of_zones);
+        loader.set_state_folder(state_folder);
+        loader.set_user(user.map(|user| user.name.clone()));
+        loader.set_derived(Arc::clone(&self.derived));
+        loader
     }
 
     /// Gives up privileges, and loads sites and zones.
@@ -177,57 +188,28 @@ impl Inherited {
         let config = source.parse(&text).map_err(|diagnostics| self.refuse(diagnostics))?;
         sanderling_os::features::select_all();
         let own_pidfd = sanderling_os::process::own_pidfd()?;
-        let user = lookup_user(&config).map_err(|diagnostics| self.refuse(diagnostics))?;
-        // Files are opened as this user: `$INCLUDE` in a zone of a customer must not read what only root may.
-        let core_dumps = if config.has_secrets() { CoreDumps::Forbidden } else { CoreDumps::Allowed };
-        drop_privileges(user.as_ref(), core_dumps).map_err(|error| match &config.user_and_group {
-            Some(account) => {
-                let problem = Problem::new(format!("cannot switch to this user: {}", error_text(&error)), "");
-                self.refuse(vec![Diagnostic::error(account.user_location.clone(), problem)])
-            }
-            None => self.fail(error),
-        })?;
-        let state_of_zones = state_folder.clone().filter(|_| config.has_stored_zones());
-        if let Some(state) = &state_of_zones {
-            // Before the sandbox, which allows a folder that exists. The agent may have created it.
-            for folder in [TRANSFERRED_ZONES, JOURNALS, UPDATES, SIGNED_ZONES] {
-                let _ = DirBuilder::new().mode(0o700).create(state.join(folder));
-            }
-        }
-        let mut loader = Loader::keeping(KeptZones::from_segments(&self.kept_zones), state_of_zones);
-        loader.set_state_folder(state_folder);
-        loader.set_user(user.as_ref().map(|user| user.name.clone()));
-        loader.set_derived(Arc::clone(&self.derived));
+        let user = self.switch_user(&config)?;
+        let mut loader = self.new_loader(&config, state_folder, user.as_ref());
         let Loaded { mut snapshot, load_status, mut errors, mut warnings, kept, watched_sites, updates, .. } =
             loader.load(&config, forced_zones);
         let mut certificates = Certificates::default();
-        let LoadedSecrets { tls, shared_keys, keys_file, tsig_keys } =
-            certificates.load(&config, std::mem::take(&mut self.secrets))?;
+        let mut secrets = certificates.load(&config, std::mem::take(&mut self.secrets))?;
         if matches!(source, ConfigSource::Flags(_)) && certificates.are_all_unusable() {
             // The operator has just typed the paths. Those of a file may be of many domains, which do not stop each
             // other.
             return Err(self.refuse(certificates.diagnostics));
         }
         errors.extend_from_slice(&certificates.diagnostics);
-        snapshot.tls = tls;
-        request_logs::set_logs(&config, &mut snapshot);
-        snapshot.reply_options = reply_options(&config, shared_keys.as_ref(), tsig_keys);
-        let outgoing_transfers = Arc::new(OutgoingTransfers::new(config.limits.dns_transfers_max));
-        snapshot.transfers = transfer_policy(&config, &outgoing_transfers);
-        set_client_policies(&config, &mut snapshot);
-        snapshot.mail_policies = mail_policies(&config, &snapshot.zones);
-        let inboxes = Inboxes::open(&config, &mut snapshot)?;
-        let answered = Answered::new(std::mem::take(&mut self.challenges), &config, &mut snapshot);
+        let mut assembly = Assembly::new(&config, &snapshot.zones, std::mem::take(&mut self.challenges))?;
+        assembly.complete(&config, &mut snapshot);
+        let keys_file = secrets.keys_file.take();
+        secrets.put_into(&mut snapshot);
         if snapshot.tls.as_ref().is_some_and(|tls| !tls.https.warm_up()) {
             return Err(self.fail(io::Error::other("there are no random numbers for TLS")));
         }
         errors.append(&mut warnings);
         self.report(&errors);
-        load_status.problems_text().lines().for_each(log_error);
-        for line in certificates.problems_text().lines() {
-            log_error(line);
-            self.send(Event::Stderr(Text::new(&format!("{line}\n"))));
-        }
+        self.report_problems(&load_status, &certificates);
         let sandbox = Sandbox::enter(&config, loader.zone_directories(), user).map_err(|error| self.fail(error))?;
         self.report(&access::missing_pages(&config, &snapshot));
         let exposed_secrets = exposed_secrets::warnings(&config, loader.state_folder());
@@ -235,17 +217,7 @@ impl Inherited {
         if sandbox.restricts_directories() {
             loader.restrict_directories();
         }
-        let Inherited {
-            supervisor,
-            config_text,
-            derived,
-            kept_zones,
-            control,
-            https_port,
-            socket_sets,
-            log_targets,
-            ..
-        } = self;
+        let Inherited { supervisor, config_text, derived, kept_zones, control, listeners, log_targets, .. } = self;
         let state = ProcessState {
             source,
             config: Arc::new(config),
@@ -257,7 +229,7 @@ impl Inherited {
             load_status,
             watched_sites,
             certificates,
-            outgoing_transfers,
+            assembly,
             received_secrets: SecretDescriptors::default(),
             derived,
             keys_file,
@@ -265,19 +237,29 @@ impl Inherited {
             supervisor: Some(supervisor),
             control,
             stop_client: None,
-            metrics_listener: MetricsListener::new(self.metrics_listeners),
+            metrics_listener: MetricsListener::new(metrics_listeners(&listeners)),
+            listeners,
             supervision: Supervision::default(),
             sandbox,
             exposed_secrets,
             own_pidfd,
         };
-        Ok(Prepared { state, snapshot, answered, inboxes, https_port, socket_sets, signals })
+        Ok(Prepared { state, snapshot, signals })
     }
 
     /// Reports what the process serves with, in the log and to the client that has requested the reload.
     fn report(&mut self, diagnostics: &[Diagnostic]) {
         report(diagnostics);
         self.send_diagnostics(diagnostics);
+    }
+
+    /// Reports what of sites, zones and certificates is not served as the configuration says.
+    fn report_problems(&mut self, load_status: &LoadStatus, certificates: &Certificates) {
+        load_status.problems_text().lines().for_each(log_error);
+        for line in certificates.problems_text().lines() {
+            log_error(line);
+            self.send(Event::Stderr(Text::new(&format!("{line}\n"))));
+        }
     }
 
     fn send_diagnostics(&mut self, diagnostics: &[Diagnostic]) {
@@ -305,13 +287,14 @@ impl Inherited {
 
 impl Prepared {
     fn serve(self) -> io::Result<()> {
-        let Prepared { mut state, snapshot, answered, inboxes, https_port, socket_sets, signals } = self;
+        let Prepared { mut state, snapshot, signals } = self;
+        let socket_sets = socket_sets(&state.listeners);
         let (limits, worker_count) = (&state.config.limits, state.config.worker_count);
         log::set_queue_limit(limits.log_queue_bytes_max);
         log::start_writer()?;
         let mut options = options_of(limits);
         options.passwords.threads_max = options.passwords.threads_max.min(processor_count());
-        options.http.https_port = https_port;
+        options.http.https_port = https_port(&state.listeners);
         options.http.accepts_http2 = state.config.http2;
         options.statistics = statistics_options(&state.config);
         let directory_count = state.loader.as_ref().map_or(0, Loader::open_directory_count);
@@ -320,7 +303,7 @@ impl Prepared {
         }
         let server = Server::new(snapshot, options, Duration::from_millis(limits.drain_timeout_ms));
         request_logs::set_targets(&server, &state.config, std::mem::take(&mut state.log_targets));
-        let control = |server: &Server| ControlLoop::new(server, &socket_sets, state, answered, inboxes).run(&signals);
+        let control = |server: &Server| ControlLoop::new(server, state).run(&signals);
         server.run_and_report(&socket_sets, worker_count, control, |[supervisor, stop_client]| {
             let cut_off_count = server.status().sum(Counter::CutOff);
             if cut_off_count > 0 {

@@ -15,11 +15,11 @@
 
 // The order is that of imports: a module uses those below it.
 mod server;
-mod socket_set;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
 mod status;
 mod threads;
+mod socket_set;
 mod protocols;
 mod http;
 mod context;
@@ -70,6 +70,6 @@ pub use site::protection::{AccessRule, AuthRule, ProtectionRules};
 pub use site::sites::{BuiltinFile, DefaultSite, Root, Site, SiteOptions, SiteRules, Sites};
 pub use site::users::{Users, UsersProblem};
 pub use snapshot::{Snapshot, Tls};
-pub use socket_set::SocketSet;
+pub use socket_set::{Role, SocketSet};
 pub use statistics::{Slots, Statistics};
 pub use status::{Status, ThreadStatus};

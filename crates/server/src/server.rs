@@ -7,9 +7,8 @@ use crate::heartbeat::Watchdog;
 use crate::lifecycle::{DrainMode, State};
 use crate::log::log_queue::{LogStatus, LogTarget};
 use crate::options::Options;
-use crate::protocols::connection::Protocol;
 use crate::snapshot::Snapshot;
-use crate::socket_set::{SocketSet, assign};
+use crate::socket_set::{Role, SocketSet, assign};
 use crate::status::Status;
 use crate::threads::datagrams::{DatagramParams, Datagrams};
 use crate::threads::listener_state::ListenerState;
@@ -24,7 +23,6 @@ use sanderling_os::event_fd::EventFd;
 use sanderling_os::panics;
 use sanderling_os::poll::Poller;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -150,9 +148,8 @@ impl Server {
         self.wake_all();
     }
 
-    /// Answers a dynamic update. A client over UDP that cannot be reached sends it again. `socket_sets` are those that
-    /// are served.
-    pub fn reply_to_update(&self, socket_sets: &[SocketSet], update: ReceivedUpdate, result: UpdateResult) {
+    /// Answers a dynamic update. A client over UDP that cannot be reached sends it again.
+    pub fn reply_to_update(&self, update: ReceivedUpdate, result: UpdateResult) {
         let ReceivedUpdate { message, info, place, .. } = update;
         let mut out = [0; updates::REPLY_BYTES_MAX];
         let length_bytes = message.reply(result, unix_seconds(), &mut out).unwrap_or(0);
@@ -160,10 +157,7 @@ impl Server {
         self.shared.record_late_reply(&info, reply);
         match place {
             ReplyPlace::Datagram { socket, path } => {
-                let mut sockets = socket_sets.iter().flat_map(|set| &set.dns_datagrams);
-                if let Some(socket) = sockets.find(|known| known.as_fd().as_raw_fd() == socket) {
-                    let _ = socket.send_later(*path, reply);
-                }
+                let _ = socket.send_later(*path, reply);
             }
             ReplyPlace::Stream { waiter, reply: late } => {
                 late.set(reply);
@@ -240,16 +234,10 @@ impl Server {
         let (mut listeners, mut sockets) = (Vec::new(), Vec::new());
         for assignment in assignments {
             let set = &socket_sets[assignment.set_index];
-            for (protocol, is_encrypted, streams) in [
-                (Protocol::Http, false, &set.http),
-                (Protocol::Http, true, &set.https),
-                (Protocol::Dns, false, &set.dns_streams),
-                (Protocol::Dns, true, &set.dot),
-            ] {
-                let state = |listener| ListenerState::new(protocol, is_encrypted, listener, assignment.is_shared);
-                listeners.extend(streams.iter().map(state));
+            for (role, listener) in &set.streams {
+                listeners.push(ListenerState::new(*role, listener, assignment.is_shared));
             }
-            sockets.extend(&set.dns_datagrams);
+            sockets.extend(set.datagrams.iter().filter(|(role, _)| *role == Role::DNS).map(|(_, socket)| socket));
         }
         let register = |kind: &str| self.shared.metrics.register(format!("{kind} {index}"), set_indices.clone());
         let poller = Poller::new()?;

@@ -1,39 +1,35 @@
 //! The sockets of a server, in sets of reuseport sockets, and which worker serves which set.
 
+use crate::protocols::connection::Protocol;
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
-use std::io;
+use std::sync::Arc;
+
+/// What is served on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Role {
+    pub(crate) protocol: Protocol,
+    pub(crate) is_encrypted: bool,
+}
+
+impl Role {
+    /// HTTP.
+    pub const HTTP: Role = Role { protocol: Protocol::Http, is_encrypted: false };
+    /// HTTP over TLS.
+    pub const HTTPS: Role = Role { protocol: Protocol::Http, is_encrypted: true };
+    /// DNS over UDP and TCP.
+    pub const DNS: Role = Role { protocol: Protocol::Dns, is_encrypted: false };
+    /// DNS over TLS.
+    pub const DOT: Role = Role { protocol: Protocol::Dns, is_encrypted: true };
+}
 
 /// One reuseport socket of each address. The sets are bound before any worker runs and outlive all workers.
 #[derive(Debug, Default)]
 pub struct SocketSet {
-    /// Listeners for HTTP.
-    pub http: Vec<Listener>,
-    /// Listeners for DNS over TCP.
-    pub dns_streams: Vec<Listener>,
-    /// Listeners for HTTPS.
-    pub https: Vec<Listener>,
-    /// Listeners for DNS over TLS.
-    pub dot: Vec<Listener>,
-    /// Sockets for DNS over UDP.
-    pub dns_datagrams: Vec<Socket>,
-}
-
-impl SocketSet {
-    /// Whether none of its listeners was shut down by another process that has it.
-    pub fn is_listening(&self) -> bool {
-        let streams = [&self.http, &self.dns_streams, &self.https, &self.dot];
-        streams.into_iter().flatten().all(Listener::is_listening)
-    }
-
-    /// Refuses new connections from now on. For the owner of the sockets, when no process serves them any more.
-    ///
-    /// # Errors
-    /// Those of `shutdown(2)`.
-    pub fn shut_down(&self) -> io::Result<()> {
-        let streams = [&self.http, &self.dns_streams, &self.https, &self.dot];
-        streams.into_iter().flatten().try_for_each(Listener::shutdown)
-    }
+    /// Listeners, which workers serve.
+    pub streams: Vec<(Role, Arc<Listener>)>,
+    /// Datagram sockets. Those of [`Role::DNS`] have threads of their own.
+    pub datagrams: Vec<(Role, Arc<Socket>)>,
 }
 
 /// A socket set that a worker serves.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// A process that has served for so long did not exit because of its start.
 const QUICK_EXIT_MAX: Duration = Duration::from_millis(100);
+/// The same for a process that no client waits for.
+const BACKGROUND_QUICK_EXIT_MAX: Duration = Duration::from_secs(10);
 /// The first delay; each further quick exit doubles it.
 const DELAY_MIN: Duration = Duration::from_millis(10);
 const DELAY_MAX: Duration = Duration::from_secs(5);
@@ -16,19 +18,21 @@ pub(super) struct Backoff {
     quick_exit_count: u32,
     /// Restarts so far.
     pub(super) restart_count: u64,
+    quick_exit_max: Duration,
     delay_max: Duration,
 }
 
 impl Default for Backoff {
     fn default() -> Backoff {
-        Backoff { quick_exit_count: 0, restart_count: 0, delay_max: DELAY_MAX }
+        Backoff { quick_exit_count: 0, restart_count: 0, quick_exit_max: QUICK_EXIT_MAX, delay_max: DELAY_MAX }
     }
 }
 
 impl Backoff {
     /// For a process that no client waits for.
     pub(super) fn of_background() -> Backoff {
-        Backoff { delay_max: BACKGROUND_DELAY_MAX, ..Backoff::default() }
+        let (quick_exit_max, delay_max) = (BACKGROUND_QUICK_EXIT_MAX, BACKGROUND_DELAY_MAX);
+        Backoff { quick_exit_max, delay_max, ..Backoff::default() }
     }
 
     /// The next exit is the first one: what has led to those before may have been corrected.
@@ -39,7 +43,7 @@ impl Backoff {
     /// The delay after the exit of a process that has served for `served`.
     pub(super) fn delay_after(&mut self, served: Duration) -> Duration {
         self.restart_count = self.restart_count.saturating_add(1);
-        if served >= QUICK_EXIT_MAX {
+        if served >= self.quick_exit_max {
             self.quick_exit_count = 0;
             return Duration::ZERO;
         }
@@ -71,7 +75,7 @@ mod tests {
         assert_eq!(backoff.delay_after(QUICK_EXIT_MAX), Duration::ZERO);
         assert_eq!(backoff.delay_after(Duration::ZERO), DELAY_MIN);
         let mut backoff = Backoff::of_background();
-        let total: Duration = (0..30).map(|_| backoff.delay_after(Duration::ZERO)).sum();
+        let total: Duration = (0..30).map(|_| backoff.delay_after(QUICK_EXIT_MAX)).sum();
         assert!(total > BACKGROUND_DELAY_MAX * 16, "{total:?}");
         backoff.forget_exits();
         assert_eq!(backoff.delay_after(Duration::ZERO), DELAY_MIN);

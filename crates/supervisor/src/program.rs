@@ -1,7 +1,11 @@
 //! The program of the server processes, and the program that an upgrade switches to.
 
+use sanderling_os::process::ProcessHandle;
+use sanderling_os::signals;
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 /// The running program, even if another one has its path now.
@@ -33,6 +37,20 @@ pub(super) fn arguments(command: &str, forced: &[String], rest: Vec<OsString>) -
     }
     arguments.extend(rest);
     arguments
+}
+
+/// Starts `program` with `name`, which `ps` shows before `arguments`, and `descriptors` by their names.
+pub(super) fn spawn(
+    program: &Path,
+    name: &str,
+    arguments: &[OsString],
+    descriptors: &[(String, BorrowedFd<'_>)],
+) -> io::Result<ProcessHandle> {
+    // A signal to all processes with the name of the program would kill one that has no handler yet.
+    signals::block_all()?;
+    let process = sanderling_os::process::spawn(program, name, arguments, descriptors);
+    signals::unblock_all()?;
+    process
 }
 
 #[cfg(test)]

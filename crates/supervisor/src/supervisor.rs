@@ -24,7 +24,8 @@ use self::log_files::LogFiles;
 use self::renewal_commands::RenewalCommands;
 use self::secrets::Secrets;
 use crate::backoff::Backoff;
-use crate::phase::{Phase, PhaseInput};
+use crate::child::{Child, hang_limit};
+use crate::phase::{Phase, PhaseInput, Termination};
 use crate::process::Process;
 use crate::start_states::{KeptVersions, StartReason, StartState};
 use sanderling_config::diagnostic::error_text;
@@ -298,7 +299,7 @@ impl Supervisor {
     fn wait(&self) -> io::Result<()> {
         let mut sources = vec![self.signals.as_fd()];
         sources.extend(self.processes.iter().flat_map(Process::poll_fds));
-        sources.extend(self.agent.poll_fds());
+        sources.extend(self.agent.process.get().into_iter().flat_map(Child::poll_fds));
         sources.extend(self.keeper.poll_fds());
         sources.extend(self.renewal_commands.poll_fd());
         sources.extend(self.control.iter().flat_map(ControlSocket::poll_fds));
@@ -313,7 +314,7 @@ impl Supervisor {
         let processes = self.processes.iter().flat_map(|process| {
             let heartbeat = (process.phase() == Phase::Serving).then(|| now + HEARTBEAT_INTERVAL);
             let retry = process.has_unsent().then(|| now + RETRY_INTERVAL);
-            [heartbeat, retry, process.drain_deadline(drain_limit), process.termination_deadline()]
+            [heartbeat, retry, process.drain_deadline(drain_limit), process.termination.deadline()]
         });
         let task = self.task.as_ref().and_then(Task::deadline);
         // What waits for the end of the task, or for a serving process, is looked at then: its time may be over
@@ -329,7 +330,7 @@ impl Supervisor {
                 self.next_watchdog,
                 self.agent.next_deadline(is_serving),
                 self.keeper.next_erasure(),
-                self.keeper.next_start().filter(|at| now < *at),
+                self.keeper.process.next_start().filter(|at| now < *at),
                 self.secrets.next_check().filter(|_| is_idle),
                 self.logs.next_check(),
                 self.renewal_commands.next_start(now, self.renewal_interval()),
@@ -444,11 +445,11 @@ impl Supervisor {
     }
 
     fn handle_deadlines(&mut self) {
-        let hang_limit =
-            Duration::from_millis(self.active.config.limits.hang_timeout_ms).saturating_add(HEARTBEAT_INTERVAL);
+        let hang_limit = hang_limit(self.active.config.limits.hang_timeout_ms);
         let drain_limit = self.drain_limit();
         for index in 0..self.processes.len() {
-            if self.processes[index].is_silent_for(hang_limit) {
+            let is_serving = self.processes[index].phase() == Phase::Serving;
+            if is_serving && self.processes[index].is_silent_for(hang_limit) {
                 let (process, hang_s) = (&self.processes[index], hang_limit.as_secs());
                 log_error(&format!("{process} hung for {hang_s} s (`hang_timeout`); killed and restarted"));
                 self.replace_hung(index);
@@ -459,7 +460,7 @@ impl Supervisor {
                 log_error(&format!("{process} has not finished within `drain_timeout`, killing it"));
                 process.kill();
             }
-            process.poll_termination();
+            process.terminate(Termination::poll);
         }
         self.handle_task_deadline();
         self.update_agent();
@@ -497,7 +498,7 @@ impl Supervisor {
     }
 
     fn finish(mut self) -> Exit {
-        self.agent.end();
+        self.agent.process.end();
         self.keeper.end();
         for client in std::mem::take(&mut self.lifecycle).into_waiting() {
             self.reply(Requester::Client(client), Ok("stopped\n"));

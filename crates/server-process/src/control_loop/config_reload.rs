@@ -4,21 +4,18 @@
 use super::{ControlLoop, Finished, LoadResult};
 use crate::access;
 use crate::certificates::{LoadedSecrets, SecretDescriptors};
-use crate::client_policy::set_client_policies;
 use crate::exposed_secrets;
 use crate::kept_zones::NewSegment;
 use crate::loader::{Loaded, Loader};
-use crate::mail_policies::mail_policies;
-use crate::reply_options::reply_options;
 use crate::request_logs;
-use crate::transfers::{notify_policy, transfer_policy};
-use crate::zone_updates::update_policy;
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
-use sanderling_config::log::{log_error, report};
+use sanderling_config::log::{log, log_error, report};
 use sanderling_config::{Config, DomainName};
-use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Event, FdKind, Message, Text};
+use sanderling_ipc::handover::Descriptors;
+use sanderling_ipc::{CONFIGURATION_BYTES_MAX, Event, FdKind, IncomingFds, Text};
 use sanderling_os::memfd;
 use sanderling_zone_files::Denial;
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +24,7 @@ use std::thread;
 
 impl ControlLoop<'_> {
     /// Loads a configuration on a new thread: zones may take seconds, in which heartbeats are due.
-    pub(super) fn load(&mut self, config_text: OwnedFd, forced_zones: &[String]) -> io::Result<()> {
+    fn load(&mut self, config_text: OwnedFd, forced_zones: &[String]) -> io::Result<()> {
         // Before the loader is taken, which an error would not give back.
         let text = memfd::read(&config_text, CONFIGURATION_BYTES_MAX)?;
         let is_same =
@@ -53,6 +50,19 @@ impl ControlLoop<'_> {
             Finished::Config(Box::new(LoadResult { loader, config_text, result }))
         });
         started.map_err(|(error, _)| error)
+    }
+
+    /// Loads the configuration that came with a command, with its secrets and targets of logs.
+    pub(super) fn receive_config(&mut self, descriptors: IncomingFds, forced_zones: &[String]) {
+        let mut received: Descriptors = descriptors.into_iter().collect();
+        self.state.log_targets = std::mem::take(&mut received.logs);
+        self.receive_derived(received.derived_records.take());
+        let configuration = received.configuration.take();
+        self.state.received_secrets = SecretDescriptors::from(received);
+        let result = configuration.ok_or_else(|| io::Error::other("no configuration came with the command"));
+        if let Err(error) = result.and_then(|text| self.load(text, forced_zones)) {
+            self.send_new_process_needed(&format!("the running process cannot load it: {}", error_text(&error)));
+        }
     }
 
     /// Has `load` use the loader on a new thread. What `finish` makes of the result, which is `None` after a panic, is
@@ -136,11 +146,8 @@ impl ControlLoop<'_> {
     /// Has the supervisor keep good versions of zones.
     pub(super) fn keep_zones(&mut self, segment: Option<NewSegment>) {
         let Some(NewSegment { descriptor, replaces_all }) = segment else { return };
-        if let (Some(supervisor), Ok(copy)) = (&mut self.state.supervisor, descriptor.try_clone()) {
-            let event = Message::Event(Event::ZonesKept { replaces_all });
-            if supervisor.send_with(&event, vec![(FdKind::Zones, copy)]).is_err() {
-                self.on_supervisor_lost();
-            }
+        if let Ok(copy) = descriptor.try_clone() {
+            self.send_with(Event::ZonesKept { replaces_all }, FdKind::Zones, copy);
         }
         if replaces_all {
             self.state.kept_zones.clear();
@@ -150,13 +157,8 @@ impl ControlLoop<'_> {
 
     /// Has the supervisor keep the good versions of certificates.
     pub(super) fn keep_certificates(&mut self) {
-        if let (Some(supervisor), Some(Ok(copy))) =
-            (&mut self.state.supervisor, self.state.certificates.kept.as_ref().map(OwnedFd::try_clone))
-            && supervisor
-                .send_with(&Message::Event(Event::CertificatesKept), vec![(FdKind::KeptCertificates, copy)])
-                .is_err()
-        {
-            self.on_supervisor_lost();
+        if let Some(Ok(copy)) = self.state.certificates.kept.as_ref().map(OwnedFd::try_clone) {
+            self.send_with(Event::CertificatesKept, FdKind::KeptCertificates, copy);
         }
     }
 
@@ -176,21 +178,10 @@ impl ControlLoop<'_> {
         self.send_diagnostics(&diagnostics);
         self.state.certificates.diagnostics = diagnostics;
         request_logs::set_targets(self.server, &config, std::mem::take(&mut self.state.log_targets));
-        request_logs::set_logs(&config, &mut snapshot);
-        set_client_policies(&config, &mut snapshot);
-        snapshot.transfers = transfer_policy(&config, &self.state.outgoing_transfers);
-        snapshot.notify = notify_policy(&config, self.notifies.inbox());
-        snapshot.updates = update_policy(&config, self.updates.inbox());
-        self.zones = Arc::clone(&snapshot.zones);
-        snapshot.zones = self.challenges.overlay(&self.zones, &config);
-        snapshot.challenges = self.challenges.tokens();
-        snapshot.mail_policies = mail_policies(&config, &self.zones);
+        self.state.assembly.complete(&config, &mut snapshot);
         self.server.update_snapshot(|current| {
             match secrets {
-                Some(LoadedSecrets { tls, shared_keys, tsig_keys, .. }) => {
-                    snapshot.tls = tls;
-                    snapshot.reply_options = reply_options(&config, shared_keys.as_ref(), tsig_keys);
-                }
+                Some(secrets) => secrets.put_into(&mut snapshot),
                 None => {
                     snapshot.tls = current.tls.clone();
                     snapshot.reply_options = Arc::clone(&current.reply_options);
@@ -215,8 +206,25 @@ impl ControlLoop<'_> {
         self.report_certificates();
     }
 
+    /// Takes over certificates, keys and derived records, of which files have changed.
+    pub(super) fn update_secrets(&mut self, descriptors: IncomingFds) {
+        let mut received: Descriptors = descriptors.into_iter().collect();
+        self.receive_derived(received.derived_records.take());
+        let config = Arc::clone(&self.state.config);
+        let known: HashSet<_> = self.state.certificates.diagnostics.iter().map(ToString::to_string).collect();
+        let secrets = self.load_secrets(&config, received.into());
+        self.state.certificates.replaced.iter().for_each(|line| log(line));
+        let is_new = |diagnostic: &&Diagnostic| !known.contains(&diagnostic.to_string());
+        report(&self.state.certificates.diagnostics.iter().filter(is_new).cloned().collect::<Vec<_>>());
+        if let Some(secrets) = secrets {
+            self.server.update_snapshot(|snapshot| secrets.put_into(snapshot));
+        }
+        self.report_certificates();
+        self.load_derived();
+    }
+
     /// Loads certificates and keys; `None` if the current ones stay.
-    pub(super) fn load_secrets(&mut self, config: &Config, descriptors: SecretDescriptors) -> Option<LoadedSecrets> {
+    fn load_secrets(&mut self, config: &Config, descriptors: SecretDescriptors) -> Option<LoadedSecrets> {
         let mut loaded = self.state.certificates.load(config, descriptors);
         self.keep_certificates();
         match &mut loaded {

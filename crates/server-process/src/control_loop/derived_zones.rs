@@ -5,7 +5,7 @@ use crate::loader::{Loader, OneZone};
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{log_error, report};
 use sanderling_ipc::derived::{DerivedSet, served_certificates_to_memfd};
-use sanderling_ipc::{Event, FdKind, Message};
+use sanderling_ipc::{Event, FdKind};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -87,13 +87,7 @@ impl ControlLoop<'_> {
             return;
         }
         match served_certificates_to_memfd(&self.state.certificates.served) {
-            Ok(file) => {
-                let Some(supervisor) = &mut self.state.supervisor else { return };
-                let event = Message::Event(Event::CertificatesServed);
-                if supervisor.send_with(&event, vec![(FdKind::ServedCertificates, file)]).is_err() {
-                    self.on_supervisor_lost();
-                }
-            }
+            Ok(file) => self.send_with(Event::CertificatesServed, FdKind::ServedCertificates, file),
             Err(error) => {
                 log_error(&format!("cannot tell the agent which certificates are in service: {}", error_text(&error)));
             }

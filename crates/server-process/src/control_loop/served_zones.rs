@@ -8,8 +8,7 @@ use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
 use sanderling_config::{Config, DomainName, TransfersByZone};
 use sanderling_ipc::agent::{ServedZone, ServedZones, ZoneNotify, journals_to_memfds, served_zones_to_memfd};
-use sanderling_ipc::{Event, FdKind, Message};
-use sanderling_os::event_fd::EventFd;
+use sanderling_ipc::{Event, FdKind};
 use sanderling_server::{NotifyInbox, ReceivedNotify};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,13 +25,8 @@ pub(super) struct NotifyForwarding {
 }
 
 impl NotifyForwarding {
-    /// `wakeup` is signalled when there is something to forward.
-    pub(super) fn new(wakeup: Arc<EventFd>) -> NotifyForwarding {
-        NotifyForwarding { inbox: Arc::new(NotifyInbox::new(wakeup)), next_at: Instant::now() }
-    }
-
-    pub(super) fn inbox(&self) -> &Arc<NotifyInbox> {
-        &self.inbox
+    pub(super) fn new(inbox: Arc<NotifyInbox>) -> NotifyForwarding {
+        NotifyForwarding { inbox, next_at: Instant::now() }
     }
 
     /// When something is to be forwarded.
@@ -69,13 +63,7 @@ impl ControlLoop<'_> {
         let zones = load_status.zones.iter().filter_map(served).collect();
         let is_complete = load_status.folder.as_ref().is_none_or(|folder| folder.is_listed);
         match served_zones_to_memfd(&ServedZones { zones, is_complete }) {
-            Ok(file) => {
-                let Some(supervisor) = &mut self.state.supervisor else { return };
-                let event = Message::Event(Event::ZonesServed);
-                if supervisor.send_with(&event, vec![(FdKind::ServedZones, file)]).is_err() {
-                    self.on_supervisor_lost();
-                }
-            }
+            Ok(file) => self.send_with(Event::ZonesServed, FdKind::ServedZones, file),
             Err(error) => log_error(&format!("cannot tell the agent which zones are served: {}", error_text(&error))),
         }
     }
@@ -86,14 +74,8 @@ impl ControlLoop<'_> {
             return;
         }
         for file in journals_to_memfds(journals) {
-            let Some(supervisor) = &mut self.state.supervisor else { return };
-            let event = Message::Event(Event::JournalsChanged);
             match file {
-                Ok(file) => {
-                    if supervisor.send_with(&event, vec![(FdKind::Journals, file)]).is_err() {
-                        self.on_supervisor_lost();
-                    }
-                }
+                Ok(file) => self.send_with(Event::JournalsChanged, FdKind::Journals, file),
                 Err(error) => {
                     log_error(&format!("cannot have the agent store journals: {}", error_text(&error)));
                 }

@@ -4,7 +4,6 @@ use super::ControlLoop;
 use crate::zone_answers::ZoneClient;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
-use sanderling_config::{ListenerRole, Service};
 use sanderling_ipc::control_socket::ClientId;
 use sanderling_ipc::{Command, Connection, FdKind, OutgoingFds, ProcessInfo, StatusFormat, handover};
 use std::os::fd::AsFd;
@@ -112,16 +111,7 @@ impl ControlLoop<'_> {
         descriptors.extend(self.state.keys_file.iter().map(|keys| (FdKind::SharedKeys, keys.as_fd())));
         let kept = &self.state.certificates.kept;
         descriptors.extend(kept.iter().map(|kept| (FdKind::KeptCertificates, kept.as_fd())));
-        let kind = |service| FdKind::Listener(ListenerRole::internal(service));
-        for sockets in self.socket_sets {
-            descriptors.extend(sockets.http.iter().map(|socket| (kind(Service::Http), socket.as_fd())));
-            descriptors.extend(sockets.https.iter().map(|socket| (kind(Service::Https), socket.as_fd())));
-            descriptors.extend(sockets.dot.iter().map(|socket| (kind(Service::Dot), socket.as_fd())));
-            descriptors.extend(sockets.dns_streams.iter().map(|socket| (kind(Service::Dns), socket.as_fd())));
-            descriptors.extend(sockets.dns_datagrams.iter().map(|socket| (kind(Service::Dns), socket.as_fd())));
-        }
-        let of_metrics = self.state.metrics_listener.listeners().iter();
-        descriptors.extend(of_metrics.map(|listener| (kind(Service::Metrics), listener.as_fd())));
+        descriptors.extend(self.state.listeners.fds().map(|(role, socket)| (FdKind::Listener(role), socket)));
         match handover::send(&descriptors, &mut connection) {
             Ok(()) => {
                 self.state.supervisor = Some(connection);

@@ -15,8 +15,7 @@ use sanderling_config::{DomainName, Limits};
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult};
 use sanderling_dns::{Name, Zone, ZoneEntry, ZoneLimits, is_later};
 use sanderling_ipc::agent::{ServedZone, StoreResult, UpdatesId, UpdatesOutcome, UpdatesToStore, updates_to_memfd};
-use sanderling_ipc::{Event, FdKind, Message};
-use sanderling_os::event_fd::EventFd;
+use sanderling_ipc::{Event, FdKind};
 use sanderling_server::{DrainMode, ReceivedUpdate, UpdateInbox};
 use sanderling_zone_files::StoreRequest;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -119,11 +118,8 @@ pub(super) struct MergedZone {
 }
 
 impl UpdateQueue {
-    /// A queue of updates with these limits. `wakeup` is signalled when there is something to do.
-    pub(super) fn new(wakeup: Arc<EventFd>, limits: &Limits) -> UpdateQueue {
-        let (count_max, signatures_max) = (limits.dns_updates_waiting_max, limits.dns_update_signatures_max);
-        let timeout = Duration::from_millis(limits.dns_update_timeout_ms);
-        let inbox = Arc::new(UpdateInbox::new(wakeup, count_max, signatures_max));
+    /// A queue of the updates that arrive in `inbox`.
+    pub(super) fn new(inbox: Arc<UpdateInbox>, limits: &Limits) -> UpdateQueue {
         UpdateQueue {
             inbox,
             storing: None,
@@ -132,16 +128,12 @@ impl UpdateQueue {
             awaited: Vec::new(),
             served_by_next: HashMap::new(),
             given_up: 0,
-            timeout,
+            timeout: Duration::from_millis(limits.dns_update_timeout_ms),
             failures: LimitedLog::default(),
             refusals: LimitedLog::default(),
             changed: BTreeMap::new(),
             merge: Merge::None,
         }
-    }
-
-    pub(super) fn inbox(&self) -> &Arc<UpdateInbox> {
-        &self.inbox
     }
 
     /// When the next update is answered although it is not stored.
@@ -327,12 +319,8 @@ impl ControlLoop<'_> {
                 return log_error(&format!("cannot have the agent store dynamic updates: {}", error_text(&error)));
             }
         };
-        let Some(supervisor) = &mut self.state.supervisor else { return };
         let updates = UpdatesToStore { zone: apex.as_str().to_owned(), id, replaces: *replaces };
-        let event = Message::Event(Event::UpdatesMade(updates));
-        if supervisor.send_with(&event, vec![(FdKind::Updates, file)]).is_err() {
-            self.on_supervisor_lost();
-        }
+        self.send_with(Event::UpdatesMade(updates), FdKind::Updates, file);
     }
 
     /// Serves the version that is stored now, and answers its updates.
@@ -548,7 +536,7 @@ impl ControlLoop<'_> {
     fn answer_updates(&self, updates: impl IntoIterator<Item = (ReceivedUpdate, UpdateResult)>) {
         for (update, result) in updates {
             self.updates.inbox.note_answer(&update, result);
-            self.server.reply_to_update(self.socket_sets, update, result);
+            self.server.reply_to_update(update, result);
         }
     }
 
@@ -568,10 +556,12 @@ impl ControlLoop<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sanderling_os::event_fd::EventFd;
 
     fn queue() -> UpdateQueue {
-        let wakeup = Arc::new(EventFd::new().expect("a descriptor"));
-        UpdateQueue::new(wakeup, &Limits::default())
+        let (limits, wakeup) = (Limits::default(), Arc::new(EventFd::new().expect("a descriptor")));
+        let inbox = UpdateInbox::new(wakeup, limits.dns_updates_waiting_max, limits.dns_update_signatures_max);
+        UpdateQueue::new(Arc::new(inbox), &limits)
     }
 
     #[test]

@@ -3,13 +3,12 @@
 use super::{ControlLoop, Finished};
 use crate::load_status::ZoneState;
 use crate::loader::{Loader, MemberChanges, OneZone, Reloaded, RemovedZone};
-use crate::mail_policies::mail_policies;
 use crate::zone_answers::{JudgedZone, ZoneAnswers, ZoneClient};
 use sanderling_config::DomainName;
 use sanderling_config::diagnostic::{error_text, for_client};
 use sanderling_config::log::{log, log_error, log_warning, report};
 use sanderling_config::repeated_messages::VersionChange;
-use sanderling_dns::{NameBuf, ZoneEntry, is_later};
+use sanderling_dns::{NameBuf, ZoneEntry, ZoneMap, is_later};
 use sanderling_ipc::agent::{AgentReport, ZoneReport, zone_changes_from_memfd};
 use sanderling_ipc::{Command, Connection, FdKind, IncomingFds, ZoneCommand};
 use sanderling_zone_files::{Denial, wire_name};
@@ -224,12 +223,14 @@ impl ControlLoop<'_> {
         }
     }
 
+    fn serve_zones(&mut self, zones: ZoneMap) {
+        self.state.assembly.zones = Arc::new(zones);
+        self.server.update_snapshot(self.state.assembly.zone_parts(&self.state.config));
+    }
+
     /// Serves a version of a zone from now on.
     pub(super) fn put_into_service(&mut self, entry: ZoneEntry, state: &Arc<ZoneState>) {
-        self.zones = Arc::new(self.zones.with_entry(entry));
-        let zones = self.challenges.overlay(&self.zones, &self.state.config);
-        let mail_policies = mail_policies(&self.state.config, &self.zones);
-        self.server.update_snapshot(|snapshot| (snapshot.zones, snapshot.mail_policies) = (zones, mail_policies));
+        self.serve_zones(self.state.assembly.zones.with_entry(entry));
         let states = &mut self.state.load_status.zones;
         match states.iter_mut().find(|zone| zone.name == state.name) {
             Some(place) => *place = Arc::clone(state),
@@ -264,10 +265,8 @@ impl ControlLoop<'_> {
     fn change_zones(&mut self, added: Vec<(ZoneEntry, Arc<ZoneState>)>, removed: &[DomainName]) {
         let (entries, added): (Vec<ZoneEntry>, Vec<Arc<ZoneState>>) = added.into_iter().unzip();
         let removed_names: Vec<NameBuf> = removed.iter().map(wire_name).collect();
-        self.zones = Arc::new(self.zones.with_changes(removed_names.iter().map(NameBuf::as_name), entries));
-        let zones = self.challenges.overlay(&self.zones, &self.state.config);
-        let mail_policies = mail_policies(&self.state.config, &self.zones);
-        self.server.update_snapshot(|snapshot| (snapshot.zones, snapshot.mail_policies) = (zones, mail_policies));
+        let zones = &self.state.assembly.zones;
+        self.serve_zones(zones.with_changes(removed_names.iter().map(NameBuf::as_name), entries));
         let removed: HashSet<&str> = removed.iter().map(DomainName::as_str).collect();
         let states = &mut self.state.load_status.zones;
         states.retain(|zone| !removed.contains(zone.name.as_str()));
@@ -288,14 +287,14 @@ impl ControlLoop<'_> {
         if Arc::strong_count(&self.answers) > ANSWERS_MAX {
             return client.finish(Err("too many answers are being written; try again later"));
         }
-        let challenges = self.challenges.names().cloned().collect();
+        let challenges = self.state.assembly.challenges.names().cloned().collect();
         let service_state = self.service_state();
         let states = self.state.load_status.zones.iter().map(|zone| JudgedZone::new(zone, &service_state));
         let answers = ZoneAnswers {
             zones: self.server.zones(),
             states: states.collect(),
             challenges,
-            transfers: Arc::clone(&self.state.outgoing_transfers),
+            transfers: Arc::clone(&self.state.assembly.outgoing_transfers),
         };
         let running = Arc::clone(&self.answers);
         let sources = name.as_ref().and_then(|name| self.state.loader.as_ref()?.sources(name).cloned());

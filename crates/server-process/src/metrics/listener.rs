@@ -8,6 +8,7 @@ use sanderling_os::tcp::{Listener, More, Stream};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Connections at a time; further ones wait in the listener.
@@ -24,7 +25,7 @@ const PATH: &[u8] = b"/metrics";
 /// The listening sockets for metrics with their connections.
 #[derive(Debug)]
 pub(crate) struct MetricsListener {
-    listeners: Vec<Listener>,
+    listeners: Vec<Arc<Listener>>,
     connections: Vec<Connection>,
     paused_until: Option<Instant>,
     /// Whether no listener was shut down by another process that has it.
@@ -56,18 +57,13 @@ enum Next {
 }
 
 impl MetricsListener {
-    pub(crate) fn new(listeners: Vec<Listener>) -> MetricsListener {
+    pub(crate) fn new(listeners: Vec<Arc<Listener>>) -> MetricsListener {
         MetricsListener { listeners, connections: Vec::new(), paused_until: None, is_listening: true }
     }
 
     /// Whether clients can connect.
     pub(crate) fn is_listening(&self) -> bool {
         self.is_listening
-    }
-
-    /// The listening sockets.
-    pub(crate) fn listeners(&self) -> &[Listener] {
-        &self.listeners
     }
 
     /// Adds what is waited for.
@@ -277,7 +273,7 @@ mod tests {
     fn listener() -> (MetricsListener, std::net::SocketAddr) {
         let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
         let address = listener.local_address().expect("bound");
-        (MetricsListener::new(vec![listener]), address)
+        (MetricsListener::new(vec![Arc::new(listener)]), address)
     }
 
     /// Serves as the control thread does until `is_done`.

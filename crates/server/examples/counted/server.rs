@@ -11,7 +11,7 @@ use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use sanderling_server::{
-    AccessLog, DefaultSite, LogTarget, Options, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet,
+    AccessLog, DefaultSite, LogTarget, Options, Role, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet,
     StatisticsOptions,
 };
 
@@ -73,13 +73,11 @@ fn serve_with(options: Options, access_log: Option<AccessLog>, act: impl FnOnce(
     std::fs::write(directory.path().join("512"), [b'x'; http::FILE_BYTES]).expect("written");
     let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let sockets = SocketSet {
-        http: vec![Listener::bind(any).expect("a port is free")],
-        dns_streams: Vec::new(),
-        dns_datagrams: vec![Socket::bind(any).expect("a port is free")],
-        ..SocketSet::default()
+        streams: vec![(Role::HTTP, Arc::new(Listener::bind(any).expect("a port is free")))],
+        datagrams: vec![(Role::DNS, Arc::new(Socket::bind(any).expect("a port is free")))],
     };
-    let http = sockets.http[0].local_address().expect("it is bound");
-    let dns = sockets.dns_datagrams[0].local_address().expect("it is bound");
+    let http = sockets.streams[0].1.local_address().expect("it is bound");
+    let dns = sockets.datagrams[0].1.local_address().expect("it is bound");
     let root = Directory::open(directory.path()).expect("just created");
     let site = Site {
         id: 0,

@@ -7,10 +7,9 @@ use crate::waiter::Waiter;
 use sanderling_dns::update::{UpdateMessage, UpdateRefusal, UpdateResult, is_update, reply_to_malformed};
 use sanderling_dns::{Name, NameBuf, ReplyOptions, RequestInfo, ZoneMap};
 use sanderling_os::event_fd::EventFd;
-use sanderling_os::udp::ReplyPath;
+use sanderling_os::udp::{ReplyPath, Socket};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -75,7 +74,7 @@ impl ReceivedUpdate {
 #[derive(Debug)]
 pub(crate) enum ReplyPlace {
     /// The socket that has received the update.
-    Datagram { socket: RawFd, path: Box<ReplyPath> },
+    Datagram { socket: Arc<Socket>, path: Box<ReplyPath> },
     /// The connection that waits for it.
     Stream { waiter: Waiter, reply: Arc<LateReply> },
 }

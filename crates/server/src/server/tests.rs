@@ -34,10 +34,8 @@ struct Scene<'s> {
 fn sockets() -> SocketSet {
     let any = "127.0.0.1:0".parse().expect("an address");
     SocketSet {
-        http: vec![Listener::bind(any).expect("bound")],
-        dns_streams: vec![Listener::bind(any).expect("bound")],
-        dns_datagrams: vec![Socket::bind(any).expect("bound")],
-        ..SocketSet::default()
+        streams: [Role::HTTP, Role::DNS].map(|role| (role, Arc::new(Listener::bind(any).expect("bound")))).to_vec(),
+        datagrams: vec![(Role::DNS, Arc::new(Socket::bind(any).expect("bound")))],
     }
 }
 
@@ -62,8 +60,8 @@ fn options() -> Options {
 fn serve<R>(snapshot: Snapshot, sockets: &[SocketSet], worker_count: usize, act: impl FnOnce(&Scene<'_>) -> R) -> R {
     let server = Server::new(snapshot, options(), DEADLINE);
     let served = server.run(sockets, worker_count, |server| {
-        let http = sockets[0].http[0].local_address().expect("bound");
-        let dns = sockets[0].dns_streams[0].local_address().expect("bound");
+        let http = sockets[0].streams[0].1.local_address().expect("bound");
+        let dns = sockets[0].streams[1].1.local_address().expect("bound");
         act(&Scene { server, sockets: &sockets[0], http, dns })
     });
     served.expect("served")
@@ -221,7 +219,7 @@ fn a_long_response_is_sent_whole_while_the_server_drains() {
 fn a_connection_is_cut_off_after_the_drain_timeout() {
     let server = Server::new(builtin(), options(), Duration::from_millis(50));
     let sockets = [sockets()];
-    let http = sockets[0].http[0].local_address().expect("bound");
+    let http = sockets[0].streams[0].1.local_address().expect("bound");
     let mut client = server.run(&sockets, 1, |server| {
         let mut client = Client::connect(http);
         client.send(&GET[..10]);
@@ -237,7 +235,7 @@ fn connections_in_a_listener_are_left_to_the_replacing_process() {
     serve_builtin(|scene| {
         let mut clients = Vec::new();
         scene.act_before_drain(DrainMode::Replaced, || clients.extend([scene.http, scene.dns].map(Client::connect)));
-        for listener in [&scene.sockets.http[0], &scene.sockets.dns_streams[0]] {
+        for (_, listener) in &scene.sockets.streams {
             assert!(listener.accept().expect("asked").is_some(), "still there");
         }
     });
@@ -267,7 +265,7 @@ fn connections_in_a_listener_are_accepted_by_a_stopping_server() {
             http.iter_mut().for_each(|client| client.send(GET));
             dns.iter_mut().for_each(Client::query);
         });
-        scene.sockets.shut_down().expect("shut down");
+        scene.sockets.streams.iter().try_for_each(|(_, listener)| listener.shutdown()).expect("shut down");
         for client in &mut http {
             assert!(client.read_to_the_end().contains(CLOSE));
         }
@@ -286,7 +284,7 @@ fn connections_in_a_listener_are_accepted_by_a_stopping_server() {
 #[test]
 fn a_stopping_server_accepts_connections_within_the_final_window() {
     let sockets = sockets();
-    sockets.http[0].set_defer_accept();
+    sockets.streams[0].1.set_defer_accept();
     serve(builtin(), &[sockets], 1, |scene| {
         let mut silent = Client::connect(scene.http);
         let mut clients = Vec::new();
@@ -310,11 +308,11 @@ fn a_connection_at_the_limit_is_accepted_when_another_closes_while_the_server_st
     let mut options = options();
     options.http.connections_max = 1;
     let sockets = [sockets()];
-    let http = sockets[0].http[0].local_address().expect("bound");
+    let http = sockets[0].streams[0].1.local_address().expect("bound");
     let file = BuiltinFile { path: "file", bytes: vec![b'l'; LARGE_BYTES].leak() };
     let server = Server::new(snapshot(Root::Builtin(vec![file].leak())), options, DEADLINE);
     let answer = server.run(&sockets, 1, |server| {
-        let dns = sockets[0].dns_streams[0].local_address().expect("bound");
+        let dns = sockets[0].streams[1].1.local_address().expect("bound");
         let scene = Scene { server, sockets: &sockets[0], http, dns };
         let mut first = scene.http();
         first.send(GET);
@@ -337,7 +335,7 @@ fn a_connection_at_the_limit_is_accepted_when_another_closes_while_the_server_st
 fn drain_before_datagrams(drain: DrainMode) -> (usize, usize) {
     const COUNT: usize = 100;
     serve_builtin(|scene| {
-        let socket = &scene.sockets.dns_datagrams[0];
+        let socket = &scene.sockets.datagrams[0].1;
         let client = UdpSocket::bind("127.0.0.1:0").expect("bound");
         client.connect(socket.local_address().expect("bound")).expect("connected");
         client.set_read_timeout(Some(DEADLINE)).expect("set");

@@ -20,7 +20,7 @@ use sanderling_os::poll_set::PollSet;
 use sanderling_os::udp::{BATCH_COUNT_MAX, Batch, Queries, Socket};
 use std::cell::Cell;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ enum Received {
 pub(crate) struct DatagramParams<'s> {
     /// Several threads may serve one socket: a datagram wakes all that wait, and the first one receives it. That costs
     /// little, as no thread waits under load.
-    pub(crate) sockets: Vec<&'s Socket>,
+    pub(crate) sockets: Vec<&'s Arc<Socket>>,
     pub(crate) wakeup: Arc<EventFd>,
     pub(crate) metrics: Arc<ThreadMetrics>,
     pub(crate) accept_guard: AcceptGuard<'s>,
@@ -54,7 +54,7 @@ pub(crate) struct DatagramParams<'s> {
 /// The thread's sockets, and what it answers from.
 pub(crate) struct Datagrams<'s> {
     shared: &'s Shared,
-    sockets: Vec<&'s Socket>,
+    sockets: Vec<&'s Arc<Socket>>,
     wakeup: Arc<EventFd>,
     batch: Batch,
     snapshot: Snapshot,
@@ -139,7 +139,8 @@ impl<'s> Datagrams<'s> {
     }
 
     fn serve_socket(&mut self, index: usize) -> Received {
-        let socket = self.sockets[index];
+        let shared = self.sockets[index];
+        let socket: &Socket = shared;
         let mut error_count = 0;
         let mut found = Received::Nothing;
         for _ in 0..BATCHES_PER_ITERATION_MAX {
@@ -159,8 +160,8 @@ impl<'s> Datagrams<'s> {
                 found = Received::Drained;
                 // One query that arrives alone must not pay for the slots of a whole batch.
                 match received {
-                    1 => self.answer_batch::<1>(socket, 1),
-                    _ => self.answer_batch::<BATCH_COUNT_MAX>(socket, received),
+                    1 => self.answer_batch::<1>(shared, 1),
+                    _ => self.answer_batch::<BATCH_COUNT_MAX>(shared, received),
                 }
                 let failed_count = socket.send(&mut self.batch);
                 self.metrics.add(Counter::UdpRepliesLost, failed_count as u64);
@@ -174,7 +175,7 @@ impl<'s> Datagrams<'s> {
 
     /// Answers the datagrams of the batch step by step, each step for all of them, so that the memory that one would
     /// wait for is fetched for all at the same time.
-    fn answer_batch<const COUNT_MAX: usize>(&mut self, socket: &Socket, received_count: usize) {
+    fn answer_batch<const COUNT_MAX: usize>(&mut self, socket: &Arc<Socket>, received_count: usize) {
         let transport = DnsTransport::Udp { reply_bytes_max: self.shared.options.dns.udp_reply_bytes_max };
         let zones = &*self.snapshot.zones;
         let now_unix_s = unix_seconds();
@@ -314,7 +315,7 @@ impl Limiter<'_> {
 #[derive(Clone, Copy)]
 struct QueryBatch<'b> {
     /// The socket that has received them.
-    socket: &'b Socket,
+    socket: &'b Arc<Socket>,
     queries: Queries<'b>,
     transport: DnsTransport,
     now_unix_s: u64,
@@ -389,8 +390,7 @@ impl QueryBatch<'_> {
                 metrics: self.metrics,
             };
             let path = || Box::new(self.queries.reply_path(index));
-            let socket = self.socket.as_fd().as_raw_fd();
-            let place = || ReplyPlace::Datagram { socket, path: path() };
+            let place = || ReplyPlace::Datagram { socket: Arc::clone(self.socket), path: path() };
             return Some(match policy.receive(message, context, place, out) {
                 ReceivedUpdate::Reply(Some(length_bytes)) => Answer::Reply(length_bytes),
                 ReceivedUpdate::Reply(None) => Answer::NoReply,

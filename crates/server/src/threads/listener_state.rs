@@ -1,7 +1,7 @@
 //! A listener as one worker sees it: registered with its poller, and open, paused or closed.
 
 use crate::clock::Milliseconds;
-use crate::protocols::connection::Protocol;
+use crate::socket_set::Role;
 use sanderling_os::poll::{Interest, Poller, Token};
 use sanderling_os::tcp::Listener;
 use std::io;
@@ -9,9 +9,7 @@ use std::io;
 /// A listener, and whether the worker accepts from it.
 #[derive(Debug)]
 pub(crate) struct ListenerState<'s> {
-    pub(crate) protocol: Protocol,
-    /// Its connections are encrypted (TLS).
-    pub(crate) is_encrypted: bool,
+    pub(crate) role: Role,
     pub(crate) listener: &'s Listener,
     /// Other workers accept from it too.
     pub(crate) is_shared: bool,
@@ -33,15 +31,9 @@ pub(crate) enum Accepting {
 }
 
 impl<'s> ListenerState<'s> {
-    pub(crate) fn new(
-        protocol: Protocol,
-        is_encrypted: bool,
-        listener: &'s Listener,
-        is_shared: bool,
-    ) -> ListenerState<'s> {
+    pub(crate) fn new(role: Role, listener: &'s Listener, is_shared: bool) -> ListenerState<'s> {
         ListenerState {
-            protocol,
-            is_encrypted,
+            role,
             listener,
             is_shared,
             accepted_since_registered: 0,

@@ -9,8 +9,8 @@ use crate::clock::{Milliseconds, ms};
 use crate::files::jobs::Inbox;
 use crate::lifecycle::{AcceptGuard, DrainMode, State};
 use crate::metrics::ThreadMetrics;
-use crate::protocols::connection::Protocol;
 use crate::slab::Key;
+use crate::socket_set::Role;
 use crate::threads::connections::Connections;
 use crate::threads::listener_state::{Accepting, ListenerState};
 use crate::threads::shared::Shared;
@@ -53,8 +53,7 @@ pub(crate) struct Worker<'s> {
 /// A connection without a permit.
 #[derive(Debug)]
 struct ParkedConnection {
-    protocol: Protocol,
-    is_encrypted: bool,
+    role: Role,
     stream: Stream,
     client: SocketAddr,
 }

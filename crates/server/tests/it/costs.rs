@@ -9,7 +9,7 @@ use sanderling_os::counters::{self, Syscall, SyscallCounts};
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
-use sanderling_server::{Options, Root, Snapshot, SocketSet, Tls};
+use sanderling_server::{Options, Role, Root, Snapshot, SocketSet, Tls};
 use sanderling_testkit::http::HttpClient;
 use sanderling_testkit::{DEADLINE, TestDirectory, udp_reply};
 use std::fmt::Write as _;
@@ -54,15 +54,11 @@ fn with_encrypted_server(
     let folder = folder();
     let any = "127.0.0.1:0".parse().expect("an address");
     let sockets = SocketSet {
-        http: vec![Listener::bind(any).expect("bound")],
-        https: vec![Listener::bind(any).expect("bound")],
-        dns_streams: Vec::new(),
-        dns_datagrams: vec![Socket::bind(any).expect("bound")],
-        ..SocketSet::default()
+        streams: [Role::HTTP, Role::HTTPS].map(|role| (role, Arc::new(Listener::bind(any).expect("bound")))).to_vec(),
+        datagrams: vec![(Role::DNS, Arc::new(Socket::bind(any).expect("bound")))],
     };
-    let http = sockets.http[0].local_address().expect("bound");
-    let https = sockets.https[0].local_address().expect("bound");
-    let dns = sockets.dns_datagrams[0].local_address().expect("bound");
+    let [http, https] = [0, 1].map(|index| sockets.streams[index].1.local_address().expect("bound"));
+    let dns = sockets.datagrams[0].1.local_address().expect("bound");
     let root = Root::Directory(Arc::new(Directory::open(folder.path()).expect("opened")));
     let mut options = Options::default();
     // Files that were just written are settled.

@@ -3,7 +3,7 @@
 use crate::support::{serve, snapshot, wait_until_readable};
 use sanderling_os::directory::Directory;
 use sanderling_os::tcp::Listener;
-use sanderling_server::{Options, Root, SocketSet};
+use sanderling_server::{Options, Role, Root, SocketSet};
 use sanderling_testkit::http::get;
 use sanderling_testkit::{RawConnection, TestDirectory};
 use std::fs::File;
@@ -22,7 +22,7 @@ fn a_response_that_waits_in_the_socket_is_cut_off_when_its_file_is_changed_in_pl
     let listener = Listener::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
     listener.set_unsent_limit();
     let address = listener.local_address().expect("bound");
-    let sockets = SocketSet { http: vec![listener], ..SocketSet::default() };
+    let sockets = SocketSet { streams: vec![(Role::HTTP, Arc::new(listener))], datagrams: Vec::new() };
     let root = Root::Directory(Arc::new(Directory::open(directory.path()).expect("opened")));
     let mut options = Options::default();
     // The file is sent without a copy.

@@ -4,12 +4,13 @@ use sanderling_dns::{HashSeed, ZoneMap};
 use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use sanderling_server::{
-    BuiltinFile, DefaultSite, Options, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet,
+    BuiltinFile, DefaultSite, Options, Role, Root, Server, Site, SiteOptions, Sites, Snapshot, SocketSet,
 };
 use sanderling_testkit::wait_until;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The only file of [`builtin`].
@@ -23,18 +24,13 @@ pub(crate) fn bind(count: usize) -> (Vec<SocketSet>, SocketAddr, SocketAddr) {
     let listener = Listener::bind(any).expect("bound");
     let (socket, stream) = Socket::bind_with_listener(any).expect("bound");
     let (http, dns) = (listener.local_address().expect("bound"), socket.local_address().expect("bound"));
-    let mut sets = vec![SocketSet {
-        http: vec![listener],
-        dns_streams: vec![stream],
-        dns_datagrams: vec![socket],
-        ..SocketSet::default()
-    }];
-    sets.extend((1..count).map(|_| SocketSet {
-        http: vec![Listener::bind_reuseport(http).expect("bound")],
-        dns_streams: vec![Listener::bind_reuseport(dns).expect("bound")],
-        dns_datagrams: vec![Socket::bind_reuseport(dns).expect("bound")],
-        ..SocketSet::default()
-    }));
+    let set = |listener, stream, socket| SocketSet {
+        streams: vec![(Role::HTTP, Arc::new(listener)), (Role::DNS, Arc::new(stream))],
+        datagrams: vec![(Role::DNS, Arc::new(socket))],
+    };
+    let another = |address| Listener::bind_reuseport(address).expect("bound");
+    let mut sets = vec![set(listener, stream, socket)];
+    sets.extend((1..count).map(|_| set(another(http), another(dns), Socket::bind_reuseport(dns).expect("bound"))));
     (sets, http, dns)
 }
 

@@ -9,7 +9,7 @@ use sanderling_dns::zonefile::{Entry, Parser, ParserLimits};
 use sanderling_dns::{HashSeed, Name, ZoneBuilder, ZoneEntry, ZoneLimits, ZoneMap};
 use sanderling_os::counters::{self, Syscall};
 use sanderling_os::udp::Socket;
-use sanderling_server::{DefaultSite, Options, Server, Sites, Snapshot, SocketSet};
+use sanderling_server::{DefaultSite, Options, Role, Server, Sites, Snapshot, SocketSet};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::UdpSocket;
@@ -60,7 +60,7 @@ fn query(id: u16, index: usize) -> Vec<u8> {
 fn measure(query_count: usize) {
     let socket = Socket::bind("127.0.0.1:0".parse().expect("an address")).expect("bound");
     let address = socket.local_address().expect("bound");
-    let sockets = SocketSet { dns_datagrams: vec![socket], ..SocketSet::default() };
+    let sockets = SocketSet { streams: Vec::new(), datagrams: vec![(Role::DNS, Arc::new(socket))] };
     let snapshot = Snapshot::new(Sites::new(Vec::new(), DefaultSite::None), zones());
     let server = Server::new(snapshot, Options::default(), Duration::ZERO);
     let run = server.run(&[sockets], 1, |_| {

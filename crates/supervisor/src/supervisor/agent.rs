@@ -7,6 +7,7 @@
 
 use super::{Requester, Supervisor};
 use crate::backoff::Backoff;
+use crate::child::{Child, OnlyChild, Role, hang_limit};
 use crate::phase::Phase;
 use crate::program::{self, RUNNING};
 use crate::started_with::StartedWith;
@@ -15,43 +16,34 @@ use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{AgentConfig, Authority, Config, STATE_REMEDY, lookup_user};
 use sanderling_ipc::agent::AgentReport;
 use sanderling_ipc::{
-    Command, Connection, Event, FdKind, HEARTBEAT_INTERVAL, IncomingFds, Message, OutgoingFds, ProcessSupervision,
-    RETRY_INTERVAL, Received, Text, ZoneCommand, handover,
+    Command, Connection, Event, FdKind, IncomingFds, Message, OutgoingFds, ProcessSupervision, RETRY_INTERVAL, Text,
+    ZoneCommand,
 };
 use sanderling_os::memfd;
-use sanderling_os::poll_set::PollSet;
-use sanderling_os::process::{ExitStatus, ProcessHandle, effective_uid};
-use sanderling_os::signals::{self, SIGKILL};
+use sanderling_os::process::{ExitStatus, effective_uid};
+use sanderling_os::signals::SIGKILL;
+use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What `ps` shows of the agent before its arguments.
-const PROCESS_NAME: &str = "sanderling: agent";
 /// Events that are handled before signals and deadlines are.
 const EVENTS_PER_ITERATION_MAX: usize = 256;
-/// An agent that has run for so long did not exit because of its start.
-const QUICK_EXIT_MAX: Duration = Duration::from_secs(10);
-/// Time in which a killed agent exits.
-const EXIT_TIME: Duration = Duration::from_secs(1);
 /// Why an agent is ended that sends without end.
 const FLOOD: &str = "it floods the server process with messages";
 /// Commands that wait for an agent which does not run.
 const WAITING_MAX: usize = 16;
 
 /// What is known of the agent.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Agent {
     /// The state folder that an argument of `serve` gives.
     pub(super) state_argument: Option<PathBuf>,
-    process: Option<AgentProcess>,
+    pub(super) process: OnlyChild<AgentProcess>,
     /// The configuration of the agent that runs, or was started last.
     config: Option<StartedWith<AgentConfig>>,
-    /// When it is started again.
-    start_at: Option<Instant>,
-    backoff: Backoff,
     /// Commands to read zones, and their clients, for the agent that is about to run.
     waiting: Vec<(Command, IncomingFds)>,
     /// The last challenges and their number, for the next server process.
@@ -69,36 +61,20 @@ pub(super) struct Agent {
     reporter: Option<i32>,
 }
 
-#[derive(Debug)]
-struct AgentProcess {
-    handle: ProcessHandle,
-    connection: Connection,
-    is_connected: bool,
-    started_at: Instant,
-    /// When it has sent anything last.
-    heard_at: Instant,
-    is_killed: bool,
+/// What is known of an agent that runs.
+#[derive(Debug, Default)]
+pub(super) struct AgentProcess {
     /// It has said that it cannot run.
     has_failed: bool,
 }
 
-impl Default for Agent {
-    fn default() -> Agent {
-        Agent {
-            state_argument: None,
-            process: None,
-            config: None,
-            start_at: None,
-            backoff: Backoff::of_background(),
-            waiting: Vec::new(),
-            challenges: None,
-            report: None,
-            problems: AgentReport::default(),
-            are_problems_sent: false,
-            problem: None,
-            logged_problem: None,
-            reporter: None,
-        }
+impl Role for AgentProcess {
+    const NAME: &'static str = "agent";
+    const PROCESS_NAME: &'static str = "sanderling: agent";
+    const DUMPS_CORE: bool = false;
+
+    fn backoff() -> Backoff {
+        Backoff::of_background()
     }
 }
 
@@ -112,27 +88,15 @@ impl Agent {
         Some(self.logged_problem.insert(problem))
     }
 
-    /// The descriptors to poll.
-    pub(super) fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.process.iter().flat_map(|process| {
-            process.is_connected.then(|| process.connection.as_fd()).into_iter().chain([process.handle.as_fd()])
-        })
-    }
-
     /// When it needs the supervisor: a start counts only if it `can_start` now.
     pub(super) fn next_deadline(&self, can_start: bool) -> Option<Instant> {
-        let has_unsent = |process: &AgentProcess| process.is_connected && process.connection.unsent_count() > 0;
-        let retry = self.process.as_ref().filter(|it| has_unsent(it)).map(|_| Instant::now() + RETRY_INTERVAL);
-        [self.start_at.filter(|_| can_start && self.process.is_none()), retry].into_iter().flatten().min()
-    }
-
-    pub(super) fn pid(&self) -> Option<i32> {
-        self.process.as_ref().map(|process| process.handle.pid())
+        let retry = self.process.get().filter(|it| it.has_unsent()).map(|_| Instant::now() + RETRY_INTERVAL);
+        retry.or(self.process.next_start().filter(|_| can_start))
     }
 
     /// Whether the one that runs has reported, so that it works.
     fn has_reported(&self) -> bool {
-        self.reporter.is_some() && self.reporter == self.pid()
+        self.reporter.is_some() && self.reporter == self.process.pid()
     }
 
     /// Tells the clients that wait for an agent why none works.
@@ -148,13 +112,13 @@ impl Agent {
 
     /// Whether the report is of an agent that has ended, while the next one has not reported yet.
     pub(super) fn is_report_old(&self) -> bool {
-        self.report.is_some() && self.reporter != self.pid()
+        self.report.is_some() && self.reporter != self.process.pid()
     }
 
     /// `is_needed` is whether the configuration needs an agent.
     pub(super) fn supervision(&self, is_needed: bool) -> ProcessSupervision {
-        let is_running = self.process.is_some() && self.problem.is_none();
-        ProcessSupervision { is_needed, is_running, restarts: self.restart_count() }
+        let is_running = self.process.get().is_some() && self.problem.is_none();
+        ProcessSupervision { is_needed, is_running, restarts: self.process.backoff.restart_count }
     }
 
     fn set_report(&mut self, report: Option<AgentReport>) {
@@ -185,26 +149,20 @@ impl Agent {
 
     /// Kills it if it has sent nothing for `hang_limit`.
     fn kill_if_hung(&mut self, hang_limit: Duration) {
-        let Some(process) = self.process.as_ref().filter(|process| !process.is_killed) else { return };
-        if process.heard_at.elapsed() >= hang_limit {
+        if let Some(process) = self.process.get_mut().filter(|process| process.is_silent_for(hang_limit)) {
             let problem = format!("it hung for {} s (`agent_hang_timeout`)", hang_limit.as_secs());
-            log_error(&format!("agent {}: {problem}; killed and restarted", process.handle.pid()));
+            log_error(&format!("{process}: {problem}; killed and restarted"));
+            process.kill();
             self.problem = Some(problem);
-            self.kill();
         }
-    }
-
-    pub(super) fn restart_count(&self) -> u64 {
-        self.backoff.restart_count
     }
 
     /// Has an agent started that reads the files of authorities again, unless all certificates are requested without
     /// errors: a root, or the key of an external account, may have been corrected.
     pub(super) fn read_authorities_again(&mut self) {
-        if self.problem.is_some() && self.process.is_none() {
+        if self.problem.is_some() {
             // It may have been corrected as well.
-            self.backoff.forget_exits();
-            self.start_at = self.start_at.map(|_| Instant::now());
+            self.process.hasten();
         }
         let started = self.config.iter().filter_map(|started| started.config.acme.as_ref());
         let authorities = started.flat_map(|acme| &acme.authorities);
@@ -225,65 +183,19 @@ impl Agent {
 
     /// Whether it has not received so much that the sender of more must not go on.
     pub(super) fn is_full(&self) -> bool {
-        self.process.as_ref().is_some_and(|process| process.connection.is_full())
-    }
-
-    /// Kills it, since it has sent what the agent does not send, or not so often: it runs foreign code. It is not heard
-    /// any more.
-    fn end_for(&mut self, lie: &str) {
-        if let Some(process) = self.process.as_mut().filter(|process| process.is_connected) {
-            log_error(&format!("agent {}: {lie}; restarting it", process.handle.pid()));
-            process.is_connected = false;
-        }
-        self.kill();
+        self.process.get().is_some_and(|process| process.connection.is_full())
     }
 
     pub(super) fn send(&mut self, command: Command, descriptors: IncomingFds) {
-        if let Some(process) = &mut self.process {
-            // Its exit is noticed as such.
-            let _ = process.connection.send_with(&Message::Command(command), descriptors);
-        }
-    }
-
-    /// Kills it. It is reaped later.
-    fn has_failed(&self) -> bool {
-        self.process.as_ref().is_some_and(|process| process.has_failed)
-    }
-
-    fn kill(&mut self) {
-        if let Some(process) = self.process.as_mut().filter(|process| !process.is_killed) {
-            process.is_killed = true;
-            let _ = process.handle.send_signal(SIGKILL);
-        }
-    }
-
-    /// Kills it, and waits for its exit.
-    pub(super) fn end(&mut self) {
-        self.kill();
-        if let Some(process) = self.process.take() {
-            let _ = PollSet::new([process.handle.as_fd()]).wait(Some(EXIT_TIME));
-            let _ = process.handle.try_wait();
-        }
+        // Its exit is noticed as such.
+        let _ = self.process.try_send(command, descriptors);
     }
 
     fn next_event(&mut self) -> Option<(Event, IncomingFds)> {
-        let process = self.process.as_mut().filter(|process| process.is_connected)?;
-        let problem = match process.connection.recv() {
-            Ok(Received::Message(Message::Event(event), descriptors)) => {
-                process.heard_at = Instant::now();
-                return Some((event, descriptors));
-            }
-            Ok(Received::WouldBlock) => return None,
-            Ok(Received::Closed) => None,
-            Ok(Received::Message(other, _)) => Some(format!("unexpected message {other:?}")),
-            Err(error) => Some(format!("cannot receive its messages: {}", error_text(&error))),
-        };
-        process.is_connected = false;
-        if let Some(problem) = problem {
-            log_error(&format!("agent {}: {problem}; restarting it", process.handle.pid()));
-            self.kill();
-        }
-        None
+        self.process.receive().unwrap_or_else(|problem| {
+            self.process.end_for(&problem);
+            None
+        })
     }
 }
 
@@ -295,30 +207,28 @@ impl Supervisor {
 
     /// Starts the agent if it is needed, and ends it if it is not, or needs another configuration.
     pub(super) fn update_agent(&mut self) {
-        if let Some(process) = &mut self.agent.process {
+        if let Some(process) = self.agent.process.get_mut() {
             let _ = process.connection.flush();
         }
-        let hang_limit =
-            Duration::from_millis(self.active.config.limits.agent_hang_timeout_ms).saturating_add(HEARTBEAT_INTERVAL);
-        self.agent.kill_if_hung(hang_limit);
+        self.agent.kill_if_hung(hang_limit(self.active.config.limits.agent_hang_timeout_ms));
         let needed = Arc::clone(&self.active.config);
         if !self.agent.config.as_mut().is_some_and(|started| started.is_for(&needed)) {
-            self.agent.kill();
+            self.agent.process.kill();
             self.agent.config = Some(StartedWith::new(&needed));
             self.agent.set_report(None);
             self.agent.problem = None;
-            self.agent.start_at = needed.needs_agent().then(Instant::now);
+            self.agent.process.schedule(needed.needs_agent().then(Instant::now));
         }
-        let is_due = self.agent.start_at.is_some_and(|at| Instant::now() >= at);
-        if self.agent.has_reported() && self.agent.process.as_ref().is_some_and(|process| !process.is_killed) {
+        if self.agent.has_reported() && self.agent.process.get().is_some_and(|process| !process.termination.is_killed())
+        {
             for (command, client) in std::mem::take(&mut self.agent.waiting) {
                 self.agent.send(command, client);
             }
         }
-        if !is_due || self.agent.process.is_some() || self.lifecycle.is_stopping() || self.serving_process().is_none() {
+        let is_due = self.agent.process.next_start().is_some_and(|at| Instant::now() >= at);
+        if !is_due || self.lifecycle.is_stopping() || self.serving_process().is_none() {
             return;
         }
-        self.agent.start_at = None;
         if let Err(error) = self.start_agent(&needed) {
             // Without a folder it helps only to name one.
             let again = if self.state_path(&needed).is_some() { "; trying again" } else { "" };
@@ -326,7 +236,7 @@ impl Supervisor {
                 log_warning(&format!("cannot start the agent: {problem}{again}"));
             }
             self.agent.refuse_waiting();
-            self.agent.start_at = Some(Instant::now() + self.agent.backoff.delay_after(Duration::ZERO));
+            self.agent.process.schedule_after(Duration::ZERO);
         }
     }
 
@@ -337,29 +247,13 @@ impl Supervisor {
         };
         let state = self.state_path(config).ok_or_else(no_folder)?;
         prepare_state(&state, config)?;
-        let (ours, theirs) = Connection::pair()?;
         let tsig_secrets = super::secrets::tsig_secrets(config)?;
-        let mut descriptors: OutgoingFds<'_> =
-            vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, self.active.text.as_fd())];
+        let mut descriptors: OutgoingFds<'_> = vec![(FdKind::Configuration, self.active.text.as_fd())];
         descriptors.extend(tsig_secrets.iter().map(|secrets| (FdKind::TsigSecrets, secrets.as_fd())));
-        let rest = [std::ffi::OsString::from("--state"), state.into_os_string()];
+        let rest = [OsString::from("--state"), state.into_os_string()];
         let rest = self.source.to_arguments().into_iter().chain(rest).collect();
         let arguments = program::arguments("internal-agent", &self.forced, rest);
-        // A signal to all processes with the name of the program would kill one that has no handler yet.
-        signals::block_all()?;
-        let handle =
-            sanderling_os::process::spawn(Path::new(RUNNING), PROCESS_NAME, &arguments, &handover::named(descriptors));
-        signals::unblock_all()?;
-        let process = AgentProcess {
-            handle: handle?,
-            connection: ours,
-            is_connected: true,
-            started_at: Instant::now(),
-            heard_at: Instant::now(),
-            is_killed: false,
-            has_failed: false,
-        };
-        self.agent.process = Some(process);
+        self.agent.process.set(Child::start(Path::new(RUNNING), &arguments, descriptors, AgentProcess::default())?);
         // One that drains waits for updates that the agent before has not stored.
         for process in self.processes.iter_mut().filter(|process| process.phase() != Phase::Starting) {
             process.send(Command::ReportZones, Vec::new());
@@ -381,21 +275,23 @@ impl Supervisor {
                 (Event::AgentReport, Some(file)) => match AgentReport::from_memfd(file) {
                     Ok(report) => {
                         self.agent.set_report(Some(report));
-                        self.agent.reporter = self.agent.pid();
+                        self.agent.reporter = self.agent.process.pid();
                         (self.agent.problem, self.agent.logged_problem) = (None, None);
                     }
-                    Err(error) => self.agent.end_for(&format!("its report is malformed: {}", error_text(&error))),
+                    Err(error) => {
+                        self.agent.process.end_for(&format!("its report is malformed: {}", error_text(&error)));
+                    }
                 },
                 (Event::DerivedStored, None) => {
                     let config = Arc::clone(&self.active.config);
                     self.secrets.pass_on_soon(&config);
                 }
                 // It says so once, as the last thing, and each text is in the log.
-                (Event::AgentFailed(_), None) if self.agent.has_failed() => {
-                    self.agent.end_for("it has said more than once that it cannot run");
+                (Event::AgentFailed(_), None) if self.agent.process.get().is_some_and(|it| it.role.has_failed) => {
+                    self.agent.process.end_for("it has said more than once that it cannot run");
                 }
                 (Event::AgentFailed(reason), None) => {
-                    self.agent.process.iter_mut().for_each(|process| process.has_failed = true);
+                    self.agent.process.get_mut().into_iter().for_each(|process| process.role.has_failed = true);
                     if let Some(problem) = self.agent.note_problem(reason.to_string()) {
                         log_error(&format!("the agent cannot run: {problem}; trying again"));
                     }
@@ -411,8 +307,8 @@ impl Supervisor {
                     let command = Command::Zone(ZoneCommand::Reload { zone, is_forced });
                     // Without a serving process, the agent notices that nobody answers, and the next one loads the
                     // zone.
-                    if self.serving_process().is_some_and(|process| process.is_full()) {
-                        self.agent.end_for(FLOOD);
+                    if self.serving_process().is_some_and(|process| process.connection.is_full()) {
+                        self.agent.process.end_for(FLOOD);
                     } else if let Some(process) = self.serving_process() {
                         let changes = descriptors.filter(|(kind, _)| *kind == FdKind::ZoneChanges);
                         process.send(command, [(FdKind::Requester, requester)].into_iter().chain(changes).collect());
@@ -422,15 +318,15 @@ impl Supervisor {
                     // One that starts may have read what was stored before, one that serves may not have made it, and
                     // one that drains answers its last updates.
                     let (full, others): (Vec<_>, Vec<_>) =
-                        self.processes.iter_mut().partition(|process| process.is_full());
+                        self.processes.iter_mut().partition(|process| process.connection.is_full());
                     for process in others {
                         process.send(Command::UpdatesStored(outcome.clone()), Vec::new());
                     }
                     if full.iter().any(|process| process.phase() != Phase::Draining) {
-                        self.agent.end_for(FLOOD);
+                        self.agent.process.end_for(FLOOD);
                     }
                 }
-                _ => self.agent.end_for("it has sent what the agent does not send"),
+                _ => self.agent.process.end_for("it has sent what the agent does not send"),
             }
         }
     }
@@ -440,7 +336,7 @@ impl Supervisor {
         let Some((number, file)) = &self.agent.challenges else { return };
         let (number, file) = (*number, file.try_clone());
         match (self.serving_process(), file) {
-            (Some(process), Ok(_)) if process.is_full() => self.agent.end_for(FLOOD),
+            (Some(process), Ok(_)) if process.connection.is_full() => self.agent.process.end_for(FLOOD),
             (Some(process), Ok(file)) => {
                 process.send(Command::UpdateChallenges { number }, vec![(FdKind::Challenges, file)]);
             }
@@ -466,11 +362,7 @@ impl Supervisor {
 
     /// Handles the exit of the agent.
     pub(super) fn reap_agent(&mut self) {
-        let Some(process) = &self.agent.process else { return };
-        let status = match process.handle.try_wait() {
-            Ok(None) | Err(_) => return,
-            Ok(Some(status)) => status,
-        };
+        let Some(status) = self.agent.process.exit_status() else { return };
         // Its last events still count: a certificate may be stored.
         self.handle_agent_events();
         let has_worked = self.agent.has_reported();
@@ -486,28 +378,29 @@ impl Supervisor {
         if self.lifecycle.is_stopping() || !self.active.config.needs_agent() {
             return;
         }
-        let lifetime = Some(process.started_at.elapsed()).filter(|lifetime| *lifetime >= QUICK_EXIT_MAX);
-        let delay = self.agent.backoff.delay_after(lifetime.unwrap_or_default());
-        self.agent.start_at = Some(Instant::now() + if process.is_killed { Duration::ZERO } else { delay });
+        self.agent.process.schedule_after(process.started_at.elapsed());
+        if process.termination.is_killed() {
+            self.agent.process.schedule(Some(Instant::now()));
+        }
         let has_said_why = self.agent.problem.is_some() && self.agent.problem == self.agent.logged_problem;
-        if (!process.is_killed || status != ExitStatus::Signaled(SIGKILL)) && !has_said_why {
-            log_error(&format!("agent {} {status}; restarting", process.handle.pid()));
+        if (!process.termination.is_killed() || status != ExitStatus::Signaled(SIGKILL)) && !has_said_why {
+            log_error(&format!("{process} {status}; restarting"));
             self.agent.problem.get_or_insert_with(|| format!("it {status}; see the log"));
         }
-        if !process.is_killed && !has_worked {
+        if !process.termination.is_killed() && !has_worked {
             self.agent.refuse_waiting();
         }
     }
 
     /// Starts the agent again, which has been ended for an upgrade that has failed.
     pub(super) fn restart_agent(&mut self) {
-        self.agent.start_at = self.active.config.needs_agent().then(Instant::now);
+        self.agent.process.schedule(self.active.config.needs_agent().then(Instant::now));
     }
 
     /// Ends the agent for good.
     pub(super) fn stop_agent(&mut self) {
-        self.agent.start_at = None;
-        self.agent.kill();
+        self.agent.process.schedule(None);
+        self.agent.process.kill();
     }
 
     /// Has the agent read zones that it signs, with the current configuration, and answer the client itself.
@@ -522,11 +415,8 @@ impl Supervisor {
         };
         let client = client.map(|client| (FdKind::Requester, client.into_fd()));
         self.agent.waiting.push((command, client.into_iter().collect()));
-        if self.agent.process.is_none() {
-            // What has kept it from its start may have been corrected, and the client is to know soon.
-            self.agent.backoff.forget_exits();
-            self.agent.start_at = self.agent.start_at.map(|_| Instant::now());
-        }
+        // What has kept it from its start may have been corrected, and the client is to know soon.
+        self.agent.process.hasten();
         self.update_agent();
     }
 
@@ -534,7 +424,7 @@ impl Supervisor {
     pub(super) fn pass_to_agent(&mut self, requester: Requester, command: Command) {
         let (Requester::Client(id), Some(control)) = (requester, &mut self.control) else { return };
         let client = control.client_fd(id).map(|fd| fd.try_clone_to_owned());
-        match (self.agent.process.is_some(), client) {
+        match (self.agent.process.get().is_some(), client) {
             (true, Some(Ok(client))) => {
                 self.agent.send(command, vec![(FdKind::Requester, client)]);
                 self.control.as_mut().and_then(|control| control.take_client(id));
@@ -605,8 +495,10 @@ mod tests {
 
     #[test]
     fn start_that_must_wait_for_a_serving_process_does_not_wake_the_supervisor() {
-        let agent = Agent { start_at: Some(Instant::now()), ..Agent::default() };
-        assert_eq!((agent.next_deadline(false), agent.next_deadline(true)), (None, agent.start_at));
+        let mut agent = Agent::default();
+        let now = Some(Instant::now());
+        agent.process.schedule(now);
+        assert_eq!((agent.next_deadline(false), agent.next_deadline(true)), (None, now));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::agent::prepare_state;
 use super::{ActiveConfig, Supervisor};
-use crate::backoff::Backoff;
+use crate::child::{Child, OnlyChild, Role, kill_and_wait};
 use crate::program::{self, RUNNING};
 use crate::started_with::StartedWith;
 use sanderling_config::diagnostic::error_text;
@@ -14,15 +14,11 @@ use sanderling_config::log::{log_error, log_warning};
 use sanderling_config::{Config, ConfigSource, KeeperConfig};
 use sanderling_ipc::secrets::{NoCertificate, PassedCertificate, certificates_to_memfd};
 use sanderling_ipc::signing::SigningCounts;
-use sanderling_ipc::{
-    Command, Connection, Event, FdKind, IncomingFds, KeeperSupervision, Message, OutgoingFds, ProcessSupervision,
-    Received, handover,
-};
+use sanderling_ipc::{Command, Event, FdKind, IncomingFds, KeeperSupervision, OutgoingFds, ProcessSupervision};
 use sanderling_os::memfd;
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::process::ProcessHandle;
 use sanderling_os::request_socket::RequestSocket;
-use sanderling_os::signals::{self, SIGKILL};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -30,8 +26,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What `ps` shows of the keeper before its arguments.
-const PROCESS_NAME: &str = "sanderling: keeper of private keys";
+/// Why there is no keeper that could hold keys.
+const EXITED: &str = "it has exited";
 /// Events that are handled before signals and deadlines are.
 const EVENTS_PER_ITERATION_MAX: usize = 256;
 /// Time after which the agent gets another socket to the same keeper: it may ask for one without end.
@@ -48,18 +44,13 @@ const SOCKETS_MAX: usize = 64;
 /// Time after which keys are erased that the serving process does not need any more: a worker may be signing with one
 /// of them.
 const ERASE_DELAY: Duration = Duration::from_secs(10);
-/// Time in which a killed keeper exits.
-const EXIT_TIME: Duration = Duration::from_secs(1);
 
 /// What is known of the keeper.
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
-    process: Option<KeeperProcess>,
+    pub(super) process: OnlyChild<KeeperProcess>,
     /// Keepers that have been replaced, and exit after the last server process that has a socket to them.
     replaced: Vec<ProcessHandle>,
-    /// When it is started again.
-    start_at: Option<Instant>,
-    backoff: Backoff,
     /// The keys for the next keeper.
     held_keys: Option<OwnedFd>,
     /// When it may erase the keys that are not needed any more.
@@ -70,15 +61,10 @@ pub(super) struct Keeper {
     counts_before: SigningCounts,
 }
 
+/// What is known of a keeper that runs.
 #[derive(Debug)]
-struct KeeperProcess {
-    handle: ProcessHandle,
-    connection: Connection,
-    /// Whether it is heard.
-    is_connected: bool,
+pub(super) struct KeeperProcess {
     config: StartedWith<KeeperConfig>,
-    started_at: Instant,
-    last_report_at: Instant,
     counts: SigningCounts,
     /// Whether the state folder, where the keys of zones are, could not be used.
     lacks_zone_keys: bool,
@@ -86,6 +72,12 @@ struct KeeperProcess {
     agent: Option<i32>,
     /// When an agent has got a socket to it last.
     connected_at: Option<Instant>,
+}
+
+impl Role for KeeperProcess {
+    const NAME: &'static str = "keeper";
+    const PROCESS_NAME: &'static str = "sanderling: keeper of private keys";
+    const DUMPS_CORE: bool = false;
 }
 
 /// What a keeper is started with.
@@ -108,22 +100,14 @@ impl Keeper {
 
     /// What the next supervisor needs.
     pub(super) fn handover_fds(&self) -> impl Iterator<Item = (FdKind, BorrowedFd<'_>)> {
-        let handles = self.process.iter().map(|process| &process.handle).chain(&self.replaced);
+        let handles = self.process.get().map(|process| &process.handle).into_iter().chain(&self.replaced);
         let processes = handles.map(|handle| (FdKind::KeeperProcess { pid: handle.pid() }, handle.as_fd()));
         processes.chain(self.held_keys.iter().map(|keys| (FdKind::HeldKeys, keys.as_fd())))
     }
 
     /// The descriptors to poll.
     pub(super) fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let of_process = self.process.iter().flat_map(|process| {
-            process.is_connected.then(|| process.connection.as_fd()).into_iter().chain([process.handle.as_fd()])
-        });
-        of_process.chain(self.replaced.iter().map(AsFd::as_fd))
-    }
-
-    /// When it is started again, if it has exited.
-    pub(super) fn next_start(&self) -> Option<Instant> {
-        self.start_at.filter(|_| self.process.is_none())
+        self.process.get().into_iter().flat_map(Child::poll_fds).chain(self.replaced.iter().map(AsFd::as_fd))
     }
 
     /// When keys are to be erased. Afterwards the exit of a draining process is what is waited for.
@@ -131,17 +115,13 @@ impl Keeper {
         self.erase_at.filter(|at| Instant::now() < *at)
     }
 
-    pub(super) fn pid(&self) -> Option<i32> {
-        self.process.as_ref().map(|process| process.handle.pid())
-    }
-
     /// `is_needed` is whether the configuration needs a keeper.
     pub(super) fn supervision(&self, is_needed: bool) -> KeeperSupervision {
-        let counts = self.process.as_ref().map(|process| process.counts).unwrap_or_default();
+        let counts = self.process.get().map(|process| process.role.counts).unwrap_or_default();
         let process = ProcessSupervision {
             is_needed,
-            is_running: self.process.as_ref().is_some_and(|process| !process.lacks_zone_keys),
-            restarts: self.backoff.restart_count,
+            is_running: self.process.get().is_some_and(|process| !process.role.lacks_zone_keys),
+            restarts: self.process.backoff.restart_count,
         };
         KeeperSupervision { process, counts: self.counts_before.plus(&counts) }
     }
@@ -158,24 +138,23 @@ impl Keeper {
             log_warning(&format!("{problem}; trying again"));
             let failed = |_: &PassedCertificate| Err(NoCertificate::Unreadable(problem.clone()));
             let failed: Vec<PassedCertificate> = certificates.iter().map(failed).collect();
-            self.kill();
-            self.start_at.get_or_insert_with(|| Instant::now() + self.backoff.delay_after(Duration::ZERO));
+            self.process.kill();
+            if !self.process.is_delayed() && self.process.get().is_none() {
+                self.process.schedule_after(Duration::ZERO);
+            }
             Ok(vec![(FdKind::Certificates, certificates_to_memfd(&failed)?)])
         })
     }
 
     fn hold(&mut self, certificates: &[PassedCertificate], start: KeeperStart<'_>) -> io::Result<IncomingFds> {
         let certificates = certificates_to_memfd(certificates)?;
-        if self.process.as_mut().is_some_and(|process| !process.is_for(start.config)) {
-            self.replace();
-        }
+        self.replace_unless_for(start.config);
         let mut descriptors = vec![(FdKind::Certificates, certificates)];
-        if self.process.is_none() {
-            if self.start_at.is_some_and(|at| Instant::now() < at) {
-                return Err(io::Error::other("it has exited"));
+        if self.process.get().is_none() {
+            if self.process.is_delayed() {
+                return Err(io::Error::other(EXITED));
             }
-            self.process = Some(KeeperProcess::start(start)?);
-            self.start_at = None;
+            self.process.set(start.start()?);
             let held_keys = self.held_keys.as_ref().map(OwnedFd::try_clone).transpose()?;
             descriptors.extend(held_keys.map(|keys| (FdKind::HeldKeys, keys)));
         }
@@ -189,8 +168,8 @@ impl Keeper {
         // Until a server process has reported that it uses this set, the keys of the set before are in use.
         self.erase_at = None;
         self.last_number = self.last_number.saturating_add(1);
-        self.send(Command::HoldKeys { number: self.last_number }, descriptors)?;
-        self.send(Command::ServeKeys, of_keeper)?;
+        self.process.try_send(Command::HoldKeys { number: self.last_number }, descriptors)?;
+        self.process.try_send(Command::ServeKeys, of_keeper)?;
         let certificates = self.wait_until_held()?;
         of_server.push((FdKind::Certificates, certificates));
         Ok(of_server)
@@ -204,17 +183,19 @@ impl Keeper {
             if remaining.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            match self.next_event()? {
+            match self.process.receive().map_err(io::Error::other)? {
                 Some((Event::KeysHeld { number }, descriptors)) if number == self.last_number => {
                     // What the keeper can still change, another process must not trust.
                     let certificates = descriptors.into_iter().next().map(|(_, certificates)| certificates);
                     let malformed = || io::Error::other("it has sent no certificates in sealed memory");
                     return certificates.filter(|file| memfd::is_sealed(file)).ok_or_else(malformed);
                 }
-                Some((event, descriptors)) => self.handle(&event, descriptors.into_iter().next())?,
+                Some((event, descriptors)) => {
+                    self.handle(&event, descriptors.into_iter().next()).map_err(io::Error::other)?;
+                }
                 None => {
-                    let process = self.process.as_mut().filter(|process| process.is_connected);
-                    let process = process.ok_or(io::ErrorKind::NotConnected)?;
+                    let process = self.process.get_mut().filter(|process| process.is_heard());
+                    let process = process.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, EXITED))?;
                     process.connection.flush()?;
                     PollSet::new([process.connection.as_fd()]).wait(Some(remaining))?;
                 }
@@ -230,61 +211,32 @@ impl Keeper {
     /// Has the keeper erase all keys but those of the last set of certificates and of the good versions `kept`.
     fn erase_all_but(&mut self, kept: BorrowedFd<'_>) {
         self.erase_at = None;
-        if self.process.is_some()
-            && let Ok(kept) = kept.try_clone_to_owned()
-        {
+        if let Ok(kept) = kept.try_clone_to_owned() {
             // Its exit is noticed as such.
-            let _ = self.send(Command::RetainKeys, vec![(FdKind::KeptCertificates, kept)]);
+            let _ = self.process.try_send(Command::RetainKeys, vec![(FdKind::KeptCertificates, kept)]);
         }
-    }
-
-    fn send(&mut self, command: Command, descriptors: IncomingFds) -> io::Result<()> {
-        let Some(process) = &mut self.process else { return Err(io::ErrorKind::NotConnected.into()) };
-        process.connection.send_with(&Message::Command(command), descriptors)
     }
 
     /// The agent needs another socket to the keeper.
     pub(super) fn forget_agent(&mut self) {
-        if let Some(process) = &mut self.process {
-            process.agent = None;
+        if let Some(process) = self.process.get_mut() {
+            process.role.agent = None;
         }
-    }
-
-    fn next_event(&mut self) -> io::Result<Option<(Event, IncomingFds)>> {
-        let Some(process) = self.process.as_mut().filter(|process| process.is_connected) else { return Ok(None) };
-        match process.connection.recv()? {
-            Received::Message(Message::Event(event), descriptors) => Ok(Some((event, descriptors))),
-            Received::WouldBlock => Ok(None),
-            Received::Message(other, _) => Err(io::Error::other(format!("unexpected message {other:?}"))),
-            Received::Closed => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has exited")),
-        }
-    }
-
-    /// Kills it for this error. It is not heard any more.
-    fn end_for(&mut self, error: &io::Error) {
-        if let Some(process) = &mut self.process {
-            process.is_connected = false;
-            // Its exit is logged.
-            if error.kind() != io::ErrorKind::UnexpectedEof {
-                log_error(&format!("keeper {}: {}; restarting it", process.handle.pid(), error_text(error)));
-            }
-        }
-        self.kill();
     }
 
     /// # Errors
     /// The keeper does not send it: it runs foreign code.
-    fn handle(&mut self, event: &Event, descriptor: Option<(FdKind, OwnedFd)>) -> io::Result<()> {
+    fn handle(&mut self, event: &Event, descriptor: Option<(FdKind, OwnedFd)>) -> Result<(), &'static str> {
         match (event, descriptor) {
             (Event::KeeperReport(counts), None) => {
-                if let Some(process) = &mut self.process {
-                    (process.counts, process.last_report_at) = (*counts, Instant::now());
+                if let Some(process) = self.process.get_mut() {
+                    process.role.counts = *counts;
                 }
             }
             (Event::KeysKept, Some((FdKind::HeldKeys, keys))) if memfd::is_sealed(&keys) => self.held_keys = Some(keys),
             // Of a set for which nobody waits any more.
             (Event::KeysHeld { .. }, _) => {}
-            _ => return Err(io::Error::other("it has sent what the keeper does not send")),
+            _ => return Err("it has sent what the keeper does not send"),
         }
         Ok(())
     }
@@ -292,41 +244,35 @@ impl Keeper {
     /// Lets the keeper go on for the server processes that have sockets to it.
     fn replace(&mut self) {
         if let Some(process) = self.process.take() {
-            self.counts_before = self.counts_before.plus(&process.counts);
+            self.counts_before = self.counts_before.plus(&process.role.counts);
             self.replaced.push(process.handle);
         }
     }
 
-    /// Kills it. It makes no core dump, which an abort would be for.
-    fn kill(&mut self) {
-        if let Some(process) = &self.process {
-            let _ = process.handle.send_signal(SIGKILL);
+    /// Replaces one that was started for another configuration than `config`.
+    fn replace_unless_for(&mut self, config: &Arc<Config>) {
+        if self.process.get_mut().is_some_and(|process| !process.role.is_for(config)) {
+            self.replace();
         }
     }
 
     /// Kills all keepers, and waits for their exit. No server process needs them any more.
     pub(super) fn end(&mut self) {
         self.replace();
-        for handle in self.replaced.drain(..) {
-            let _ = handle.send_signal(SIGKILL);
-            let _ = PollSet::new([handle.as_fd()]).wait(Some(EXIT_TIME));
-            let _ = handle.try_wait();
-        }
+        self.replaced.drain(..).for_each(|handle| kill_and_wait(&handle));
     }
 }
 
-impl KeeperProcess {
-    fn start(start: KeeperStart<'_>) -> io::Result<KeeperProcess> {
-        let (ours, theirs) = Connection::pair()?;
-        let descriptors: OutgoingFds<'_> =
-            vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, start.config_text)];
-        let mut rest = start.source.to_arguments();
+impl KeeperStart<'_> {
+    fn start(self) -> io::Result<Child<KeeperProcess>> {
+        let descriptors: OutgoingFds<'_> = vec![(FdKind::Configuration, self.config_text)];
+        let mut rest = self.source.to_arguments();
         let mut lacks_zone_keys = false;
-        if let Some(state) = start.state.filter(|_| !start.config.signed_zones.is_empty()) {
-            match prepare_state(state, start.config) {
+        if let Some(state) = self.state.filter(|_| !self.config.signed_zones.is_empty()) {
+            match prepare_state(state, self.config) {
                 Ok(()) => rest.extend(["--state".into(), state.into()]),
                 // The keys of certificates are not there.
-                Err(error) if start.config.keeps_certificates() => {
+                Err(error) if self.config.keeps_certificates() => {
                     lacks_zone_keys = true;
                     let problem = error_text(&error);
                     log_error(&format!("zones cannot be signed: {problem}; correct that, and run `sanderling reload`"));
@@ -334,27 +280,19 @@ impl KeeperProcess {
                 Err(error) => return Err(error),
             }
         }
-        let arguments = program::arguments("internal-keeper", start.forced, rest);
-        // A signal to all processes with the name of the program would kill one that has no handler yet.
-        signals::block_all()?;
-        let handle =
-            sanderling_os::process::spawn(Path::new(RUNNING), PROCESS_NAME, &arguments, &handover::named(descriptors));
-        signals::unblock_all()?;
-        let now = Instant::now();
-        Ok(KeeperProcess {
-            handle: handle?,
-            connection: ours,
-            is_connected: true,
-            config: StartedWith::new(start.config),
-            started_at: now,
-            last_report_at: now,
+        let arguments = program::arguments("internal-keeper", self.forced, rest);
+        let role = KeeperProcess {
+            config: StartedWith::new(self.config),
             counts: SigningCounts::default(),
             lacks_zone_keys,
             agent: None,
             connected_at: None,
-        })
+        };
+        Child::start(Path::new(RUNNING), &arguments, descriptors, role)
     }
+}
 
+impl KeeperProcess {
     /// Whether one that is started with `config` would do the same.
     fn is_for(&mut self, config: &Arc<Config>) -> bool {
         self.config.is_for(config) && !self.lacks_zone_keys
@@ -372,7 +310,7 @@ impl Supervisor {
         self.secrets.set_state(state.clone());
         let pass_on = |certificates: &[PassedCertificate]| self.keeper.pass_on(certificates, start);
         let descriptors = self.secrets.descriptors(config, pass_on)?;
-        if self.keeper.next_start().is_some() {
+        if self.keeper.process.next_start().is_some() {
             self.secrets.pass_on_again(config);
         }
         Ok(descriptors)
@@ -380,13 +318,14 @@ impl Supervisor {
 
     pub(super) fn handle_keeper_events(&mut self) {
         for _ in 0..EVENTS_PER_ITERATION_MAX {
-            let handled = match self.keeper.next_event() {
+            let handled = match self.keeper.process.receive() {
                 Ok(Some((event, descriptors))) => self.keeper.handle(&event, descriptors.into_iter().next()),
-                Ok(None) => return,
-                Err(error) => Err(error),
+                // It has closed its connection, and may not exit by itself.
+                Ok(None) => return self.keeper.process.get_mut().filter(|it| !it.is_heard()).map_or((), Child::kill),
+                Err(problem) => return self.keeper.process.end_for(&problem),
             };
-            if let Err(error) = handled {
-                return self.keeper.end_for(&error);
+            if let Err(lie) = handled {
+                return self.keeper.process.end_for(lie);
             }
         }
     }
@@ -396,20 +335,20 @@ impl Supervisor {
     pub(super) fn update_keeper(&mut self, hang_limit: Duration) {
         if !self.active.config.has_keeper() && self.task.is_none() {
             self.keeper.replace();
-            (self.keeper.held_keys, self.keeper.start_at) = (None, None);
+            self.keeper.held_keys = None;
+            self.keeper.process.schedule(None);
         }
         let is_due = self.keeper.erase_at.is_some_and(|at| Instant::now() >= at);
         // A process that drains still signs with the keys of its certificates.
         if is_due && self.processes.len() == 1 {
             self.secrets.kept().into_iter().for_each(|kept| self.keeper.erase_all_but(kept));
         }
-        let Some(process) = &mut self.keeper.process else { return };
+        let Some(process) = self.keeper.process.get_mut() else { return };
         // Its exit is noticed as such.
         let _ = process.connection.flush();
-        if process.last_report_at.elapsed() >= hang_limit {
-            log_error(&format!("keeper {} hung (`hang_timeout`); killed and restarted", process.handle.pid()));
-            process.last_report_at = Instant::now();
-            self.keeper.kill();
+        if process.is_silent_for(hang_limit) {
+            log_error(&format!("{process} hung (`hang_timeout`); killed and restarted"));
+            process.kill();
         }
     }
 
@@ -417,29 +356,33 @@ impl Supervisor {
     /// keeper if no certificate needs it, which would start it with the keys.
     pub(super) fn connect_agent_to_keeper(&mut self) {
         let config = Arc::clone(&self.active.config);
-        let Some(agent) = self.agent.pid().filter(|_| !config.signed_zones.is_empty() && self.task.is_none()) else {
+        let Some(agent) = self.agent.process.pid().filter(|_| !config.signed_zones.is_empty() && self.task.is_none())
+        else {
             return;
         };
         if !config.keeps_certificates() && !self.start_keeper_for_zones(&config) {
             return;
         }
-        let is_too_early =
-            |process: &KeeperProcess| process.connected_at.is_some_and(|at| at.elapsed() < RECONNECT_INTERVAL);
-        if self.keeper.process.as_ref().is_none_or(|process| process.agent == Some(agent) || is_too_early(process)) {
+        let Some(KeeperProcess { agent: connected, connected_at, .. }) =
+            self.keeper.process.get().map(|process| &process.role)
+        else {
+            return;
+        };
+        if *connected == Some(agent) || connected_at.is_some_and(|at| at.elapsed() < RECONNECT_INTERVAL) {
             return;
         }
         let pair = UnixStream::pair().and_then(|(asking, answering)| {
             asking.set_read_timeout(Some(ZONE_ANSWER_TIME))?;
             asking.set_write_timeout(Some(ZONE_ANSWER_TIME))?;
-            self.keeper.send(Command::ServeZoneKeys, vec![(FdKind::ZoneKeys, answering.into())])?;
+            self.keeper.process.try_send(Command::ServeZoneKeys, vec![(FdKind::ZoneKeys, answering.into())])?;
             Ok(asking)
         });
         match pair {
             Ok(asking) => {
                 self.pass_keeper_to_agent(asking.into());
-                self.keeper.process.iter_mut().for_each(|process| {
-                    (process.agent, process.connected_at) = (Some(agent), Some(Instant::now()));
-                });
+                if let Some(process) = self.keeper.process.get_mut() {
+                    (process.role.agent, process.role.connected_at) = (Some(agent), Some(Instant::now()));
+                }
             }
             Err(error) => log_warning(&format!("cannot connect the agent to the keeper: {}", error_text(&error))),
         }
@@ -447,44 +390,63 @@ impl Supervisor {
 
     /// Whether it runs.
     fn start_keeper_for_zones(&mut self, config: &Arc<Config>) -> bool {
-        if self.keeper.process.as_mut().is_some_and(|process| !process.is_for(config)) {
-            self.keeper.replace();
-        }
-        if self.keeper.process.is_some() || self.keeper.start_at.is_some_and(|at| Instant::now() < at) {
-            return self.keeper.process.is_some();
+        self.keeper.replace_unless_for(config);
+        if self.keeper.process.get().is_some() || self.keeper.process.is_delayed() {
+            return self.keeper.process.get().is_some();
         }
         let state = self.state_path(config);
         let (config_text, state) = (self.active.text.as_fd(), state.as_deref());
         let start = KeeperStart { source: &self.source, forced: &self.forced, config, config_text, state };
-        match KeeperProcess::start(start) {
-            Ok(process) => (self.keeper.process, self.keeper.start_at) = (Some(process), None),
+        match start.start() {
+            Ok(process) => self.keeper.process.set(process),
             Err(error) => {
                 log_warning(&format!("the keeper of private keys does not run: {}; trying again", error_text(&error)));
-                self.keeper.start_at = Some(Instant::now() + self.keeper.backoff.delay_after(Duration::ZERO));
+                self.keeper.process.schedule_after(Duration::ZERO);
             }
         }
-        self.keeper.process.is_some()
+        self.keeper.process.get().is_some()
     }
 
     /// Handles the exit of keepers.
     pub(super) fn reap_keepers(&mut self) {
         self.keeper.replaced.retain(|handle| matches!(handle.try_wait(), Ok(None)));
-        let Some(process) = &self.keeper.process else { return };
-        let status = match process.handle.try_wait() {
-            Ok(None) | Err(_) => return,
-            Ok(Some(status)) => status,
-        };
-        let (pid, lifetime) = (process.handle.pid(), process.started_at.elapsed());
+        let Some(status) = self.keeper.process.exit_status() else { return };
         self.handle_keeper_events();
-        self.keeper.counts_before = self.keeper.supervision(true).counts;
-        self.keeper.process = None;
+        let Some(process) = self.keeper.process.take() else { return };
+        self.keeper.counts_before = self.keeper.counts_before.plus(&process.role.counts);
         if self.lifecycle.is_stopping() {
             return;
         }
-        let delay = self.keeper.backoff.delay_after(lifetime);
-        self.keeper.start_at = Some(Instant::now() + delay);
-        log_error(&format!("keeper {pid} {status}; restarting"));
+        self.keeper.process.schedule_after(process.started_at.elapsed());
+        log_error(&format!("{process} {status}; restarting"));
         let config = Arc::clone(&self.active.config);
         self.secrets.pass_on_again(&config);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a delay the supervisor would try it in each iteration.
+    #[test]
+    fn each_start_that_fails_delays_the_next_one() {
+        let directory = tempfile::tempdir().expect("created");
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").expect("written");
+        let source = ConfigSource::File("test.toml".into());
+        let text = b"[domain.\"a.test\"]\nzone = \"a.zone\"\ndnssec = true\n";
+        let config = Arc::new(source.parse(text).expect("valid"));
+        let config_text = memfd::create("configuration", text).expect("created");
+        let (state, config_text) = (file.join("state"), config_text.as_fd());
+        let start = KeeperStart { source: &source, forced: &[], config: &config, config_text, state: Some(&state) };
+        let mut keeper = Keeper::default();
+        for count in 1..=3 {
+            let before = Instant::now();
+            keeper.pass_on(&[], start).expect("each certificate would have the error");
+            assert!(keeper.process.next_start().is_some_and(|at| at > before), "{count}");
+            assert_eq!(keeper.process.backoff.restart_count, count);
+            keeper.process.schedule(Some(before));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What server processes report, and their ends.
 
 use super::{QueuedRequest, Requester, Supervisor};
-use crate::phase::{Phase, PhaseInput};
+use crate::phase::{Phase, PhaseInput, Termination};
 use crate::process::Process;
 use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
@@ -13,7 +13,7 @@ use sanderling_os::process::ExitStatus;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of all segments of kept zones beside the texts: their indexes.
 const KEPT_INDEXES_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -33,12 +33,12 @@ impl Supervisor {
 
     pub(super) fn handle_event(&mut self, index: usize, event: Event, descriptors: IncomingFds) {
         let process = &mut self.processes[index];
-        let generation = process.generation;
+        let generation = process.generation();
         match event {
             Event::Heartbeat => {}
             Event::LogFailed(kind) => self.logs.on_write_failure(kind),
             // It is being ended for it.
-            Event::ThreadHung(_) if process.is_terminated() => {}
+            Event::ThreadHung(_) if process.termination != Termination::None => {}
             Event::ThreadHung(thread) => {
                 log_error(&format!("{process}: thread {thread} hung (`hang_timeout`); killed and restarted"));
                 self.replace_hung(index);
@@ -131,7 +131,7 @@ impl Supervisor {
             Event::Reloaded { changes, problem_count } => self.on_reloaded(generation, &changes, problem_count),
             Event::NewProcessNeeded(reason) => self.on_new_process_needed(generation, &reason),
             Event::Drained { cut_off_count } => {
-                process.expect_exit();
+                process.termination.expect_exit(Instant::now());
                 self.cut_off_count = self.cut_off_count.saturating_add(cut_off_count);
             }
         }
@@ -140,7 +140,7 @@ impl Supervisor {
     /// Tells processes that have been replaced what is served: they answer their last dynamic updates then. One that
     /// does not receive it lets those fail.
     fn pass_to_draining(&mut self, command: &Command, descriptors: &IncomingFds) {
-        let is_concerned = |process: &&mut Process| process.phase() == Phase::Draining && !process.is_full();
+        let is_concerned = |process: &&mut Process| process.phase() == Phase::Draining && !process.connection.is_full();
         for process in self.processes.iter_mut().filter(is_concerned) {
             let copies: io::Result<IncomingFds> =
                 descriptors.iter().map(|(kind, fd)| Ok((kind.clone(), fd.try_clone()?))).collect();
@@ -165,8 +165,8 @@ impl Supervisor {
     /// waits for a disk.
     pub(super) fn replace_hung(&mut self, index: usize) {
         let process = &mut self.processes[index];
-        let (generation, served) = (process.generation, process.phase_since.elapsed());
-        process.abort();
+        let (generation, served) = (process.generation(), process.role.phase_since.elapsed());
+        process.terminate(Termination::abort);
         if process.apply(PhaseInput::Failed) {
             self.fail_reload_in_place(generation);
             self.restart_after(served);
@@ -207,13 +207,13 @@ impl Supervisor {
     pub(super) fn reap(&mut self) -> Option<Exit> {
         let mut index = 0;
         while index < self.processes.len() {
-            let status = self.processes[index].try_wait().unwrap_or_else(|error| {
+            let status = self.processes[index].handle.try_wait().unwrap_or_else(|error| {
                 log_warning(&format!("cannot wait for {}: {}; retrying", self.processes[index], error_text(&error)));
                 None
             });
             let status = match status {
                 Some(status) => status,
-                None if self.processes[index].is_given_up() => {
+                None if self.processes[index].termination.is_given_up(Instant::now()) => {
                     let process = &self.processes[index];
                     log_error(&format!(
                         "{process} was killed and does not exit: a disk does not answer; continuing without it"
@@ -242,12 +242,12 @@ impl Supervisor {
     pub(super) fn on_exit(&mut self, process: &Process, status: ExitStatus) -> Option<Exit> {
         let (unanswered, others) = std::mem::take(&mut self.status_requests)
             .into_iter()
-            .partition::<VecDeque<_>, _>(|request| request.generation == process.generation);
+            .partition::<VecDeque<_>, _>(|request| request.generation == process.generation());
         self.status_requests = others;
         for request in unanswered {
             self.reply(Requester::Client(request.client), Err("the server process exited before it answered"));
         }
-        self.on_accept_left(process.generation);
+        self.on_accept_left(process.generation());
         match process.phase() {
             Phase::Draining => {
                 let is_expected = matches!(status, ExitStatus::Exited(0) | ExitStatus::Unknown);
@@ -256,14 +256,14 @@ impl Supervisor {
                 }
                 None
             }
-            Phase::Starting => self.on_failed_start(process.generation, &format!("{process} {status}"), status),
+            Phase::Starting => self.on_failed_start(process.generation(), &format!("{process} {status}"), status),
             Phase::Serving => {
-                let served = process.phase_since.elapsed();
+                let served = process.role.phase_since.elapsed();
                 // The reason for ending it by force is logged already.
-                if !process.is_terminated() {
+                if process.termination == Termination::None {
                     log_error(&format!("{process} {status} after {:.1} s; restarting", served.as_secs_f64()));
                 }
-                self.fail_reload_in_place(process.generation);
+                self.fail_reload_in_place(process.generation());
                 self.restart_after(served);
                 None
             }

@@ -54,7 +54,7 @@ impl Supervisor {
         match (self.serving_process(), descriptors) {
             (Some(process), Ok(descriptors)) => {
                 process.send(Command::Reload { forced_zones: forced_zones.clone() }, descriptors);
-                let (generation, deadline) = (process.generation, Instant::now() + next.start_timeout());
+                let (generation, deadline) = (process.generation(), Instant::now() + next.start_timeout());
                 self.task = Some(Task::Reload { requester, next, forced_zones, generation, deadline });
             }
             _ => self.begin_replacement(requester, next, &forced_zones, "no server process was running"),
@@ -71,7 +71,7 @@ impl Supervisor {
             return self.begin_replacement(requester, next, &[], "no server process was running");
         };
         process.send(Command::ReloadSite { name }, Vec::new());
-        let (generation, deadline) = (process.generation, Instant::now() + next.start_timeout());
+        let (generation, deadline) = (process.generation(), Instant::now() + next.start_timeout());
         self.task = Some(Task::Reload { requester, next, forced_zones: Vec::new(), generation, deadline });
     }
 
@@ -226,7 +226,7 @@ impl Supervisor {
     /// Replaces the serving process with one of the same configuration if it is still that of `generation`. It may ask
     /// for that again and again.
     pub(super) fn replace_serving(&mut self, generation: u64, why: &str) {
-        let is_serving = self.serving_process().is_some_and(|process| process.generation == generation);
+        let is_serving = self.serving_process().is_some_and(|process| process.generation() == generation);
         if !is_serving || self.replaced_itself_at.is_some_and(|at| at.elapsed() < REPLACEMENT_INTERVAL) {
             return;
         }

@@ -8,7 +8,6 @@ use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::log_error;
 use sanderling_config::{CertificateFiles, read_issued};
 use sanderling_os::process::ProcessHandle;
-use sanderling_os::signals;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::io;
@@ -132,10 +131,7 @@ impl Supervisor {
         arguments.push("--".into());
         arguments.extend(files.on_renew.iter().map(OsString::from));
         let arguments = program::arguments("internal-on-renew", &[], arguments);
-        signals::block_all()?;
-        let process = sanderling_os::process::spawn(Path::new(RUNNING), PROCESS_NAME, &arguments, &[]);
-        signals::unblock_all()?;
-        let process = process?;
+        let process = program::spawn(Path::new(RUNNING), PROCESS_NAME, &arguments, &[])?;
         let known = self.renewal_commands.known.get_or_insert_default();
         known.insert(domain.to_owned(), Known { chain, run_at: Some(Instant::now()) });
         Ok(Some(process))

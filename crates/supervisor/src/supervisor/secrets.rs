@@ -327,7 +327,7 @@ impl Supervisor {
         if self.task.is_some() || self.secrets.next_check.is_none_or(|at| now < at) {
             return;
         }
-        if let Some(at) = self.keeper.next_start().filter(|at| now < *at) {
+        if let Some(at) = self.keeper.process.next_start().filter(|at| now < *at) {
             // Without it no certificate can be used.
             self.secrets.next_check = Some(at);
             return;

@@ -2,27 +2,25 @@
 
 use super::agent::prepare_state;
 use super::{ActiveConfig, Replacement, Requester, Start, Supervisor, Task};
+use crate::child::Child;
 use crate::phase::PhaseInput;
-use crate::process::Process;
+use crate::process::ServerProcess;
 use crate::program;
 use crate::program::RUNNING;
 use crate::start_states::{AfterFailure, KeptVersions, StartInput, StartReason, StartState, StartStep};
 use sanderling_config::Exit;
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::log::{self, log, log_error, log_warning, print};
-use sanderling_ipc::{Connection, FdKind, OutgoingFds, handover};
+use sanderling_ipc::{FdKind, OutgoingFds};
 use sanderling_listeners::Listeners;
 use sanderling_os::process::ExitStatus;
 use sanderling_os::sd_notify::State;
-use sanderling_os::signals;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What `ps` shows of a server process before its arguments.
-const SERVER_PROCESS_NAME: &str = "sanderling: server process";
 const WITHHELD: &str = "the next server process starts without the zones and certificates that earlier ones have kept: two starts with them have failed";
 /// Time in which a replaced process stops accepting; one that hangs delays the answer to a reload no longer.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
@@ -82,7 +80,6 @@ impl Supervisor {
         next: ActiveConfig,
         listeners: Listeners,
     ) -> io::Result<()> {
-        let (ours, theirs) = Connection::pair()?;
         let state = self.state_path(&next.config);
         let state_of_zones = state.as_ref().filter(|_| next.config.has_stored_zones());
         if let Some(Err(error)) = state_of_zones.map(|state| prepare_state(state, &next.config)) {
@@ -91,8 +88,7 @@ impl Supervisor {
         let mut passed_on = self.secrets_for(&next)?;
         passed_on.extend(self.logs.descriptors(&next.config));
         passed_on.extend(self.agent.challenges()?);
-        let mut descriptors: OutgoingFds<'_> =
-            vec![(FdKind::Connection, theirs.as_fd()), (FdKind::Configuration, next.text.as_fd())];
+        let mut descriptors: OutgoingFds<'_> = vec![(FdKind::Configuration, next.text.as_fd())];
         descriptors.extend(passed_on.iter().map(|(kind, descriptor)| (kind.clone(), descriptor.as_fd())));
         let zones = self.kept_zones.iter().map(|zones| (FdKind::Zones, zones.as_fd()));
         let certificates = self.secrets.kept_for(&next.config).map(|kept| (FdKind::KeptCertificates, kept));
@@ -111,16 +107,10 @@ impl Supervisor {
             options.extend(forced_zones.iter().flat_map(|zone| ["--force-zone".into(), OsString::from(zone)]));
         }
         let arguments = self.arguments("internal-server-process", state.as_deref(), options);
-        // A signal to all processes with the name of the program would kill one that has no handler yet.
-        signals::block_all()?;
-        let handle =
-            sanderling_os::process::spawn(program, SERVER_PROCESS_NAME, &arguments, &handover::named(descriptors));
-        signals::unblock_all()?;
-        let handle = handle?;
-        self.last_generation = self.last_generation.saturating_add(1);
-        let generation = self.last_generation;
+        let generation = self.last_generation.saturating_add(1);
+        self.processes.push(Child::start(program, &arguments, descriptors, ServerProcess::new(generation))?);
+        self.last_generation = generation;
         let deadline = Instant::now() + next.start_timeout();
-        self.processes.push(Process::new(generation, handle, ours));
         let (reason, state) = (start_reason, StartState::Pending);
         let start = Start { requester, reason, next, listeners, generation, deadline, state, kept };
         self.task = Some(Task::Start(start));
@@ -174,11 +164,11 @@ impl Supervisor {
         }
         let (mut pid, mut replaced_generation) = (0, None);
         for process in &mut self.processes {
-            if process.generation == generation {
+            if process.generation() == generation {
                 pid = process.pid();
                 process.apply(PhaseInput::Ready);
             } else if process.apply(PhaseInput::Replaced) {
-                replaced_generation = Some(process.generation);
+                replaced_generation = Some(process.generation());
             }
         }
         self.restart_at = None;
@@ -287,7 +277,7 @@ impl Supervisor {
             None => return,
         };
         if self.step_start(generation, StartInput::DeadlinePassed) == Some(StartStep::Kill) {
-            for process in self.processes.iter_mut().filter(|process| process.generation == generation) {
+            for process in self.processes.iter_mut().filter(|process| process.generation() == generation) {
                 log_error(&format!("{process} was not ready within `start_timeout`; killing it"));
                 process.kill();
             }

@@ -316,7 +316,7 @@ fn resume(
     if let (Some(path), Some(control)) = (path, control) {
         supervisor.control = Some(ControlSocket::from_fd(path, control)?);
     }
-    supervisor.last_generation = processes.iter().map(|process| process.generation).max().unwrap_or(0);
+    supervisor.last_generation = processes.iter().map(Process::generation).max().unwrap_or(0);
     supervisor.processes = processes;
     supervisor.kept_zones = zones;
     let version = env!("CARGO_PKG_VERSION");

@@ -103,7 +103,7 @@ impl Supervisor {
         match self.serving_process() {
             Some(process) => {
                 process.send(Command::Status(format), Vec::new());
-                let generation = process.generation;
+                let generation = process.generation();
                 self.status_requests.push_back(StatusRequest { client, format, generation });
             }
             None => {
@@ -145,9 +145,9 @@ impl Supervisor {
         });
         let processes = self.processes.iter().map(|process| ProcessSummary {
             pid: process.pid(),
-            generation: process.generation,
+            generation: process.generation(),
             state: process.phase().name(),
-            ready_at_unix_s: unix_s(process.ready_at),
+            ready_at_unix_s: unix_s(process.role.ready_at),
         });
         SupervisorStatus {
             version: env!("CARGO_PKG_VERSION"),
@@ -164,8 +164,8 @@ impl Supervisor {
             log_problems: self.logs.problems().collect(),
             processes: processes.collect(),
             agent: self.active.config.needs_agent().then(|| AgentStatus {
-                pid: self.agent.pid(),
-                restarts: self.agent.restart_count(),
+                pid: self.agent.process.pid(),
+                restarts: self.agent.process.backoff.restart_count,
                 problem: self.agent.problem().map(str::to_owned),
                 report: self.agent.report.clone(),
                 is_report_old: self.agent.is_report_old(),
@@ -174,7 +174,7 @@ impl Supervisor {
                 let KeeperSupervision { process, counts } = self.keeper.supervision(true);
                 let refused = Refusal::ALL.map(Refusal::name).into_iter().zip(counts.refused).collect();
                 KeeperStatus {
-                    pid: self.keeper.pid(),
+                    pid: self.keeper.process.pid(),
                     restarts: process.restarts,
                     signatures: counts.signatures,
                     zone_signatures: counts.zone_signatures,
@@ -197,7 +197,7 @@ impl Supervisor {
             agent: self.agent.supervision(self.active.config.needs_agent()),
             keeper: self.keeper.supervision(self.active.config.has_keeper()),
         };
-        let Some(generation) = self.serving_process().map(|process| process.generation) else { return };
+        let Some(generation) = self.serving_process().map(|process| process.generation()) else { return };
         let is_new = self.sent_supervision.is_none_or(|(to, _)| to != generation);
         let problems = self.agent.problems_to_send(is_new).and_then(|problems| match problems.to_memfd() {
             Ok(file) => Some((FdKind::AgentReport, file)),
@@ -241,10 +241,10 @@ impl Supervisor {
         for phase in [Phase::Starting, Phase::Draining, Phase::Serving] {
             for process in self.processes.iter().filter(|process| process.phase() == phase) {
                 let since = match phase {
-                    Phase::Serving => format!(" for {}", age(process.ready_at)),
+                    Phase::Serving => format!(" for {}", age(process.role.ready_at)),
                     Phase::Starting | Phase::Draining => String::new(),
                 };
-                let (pid, generation) = (process.pid(), process.generation);
+                let (pid, generation) = (process.pid(), process.generation());
                 out += &format!("server process {pid} (generation {generation}), {}{since}\n", phase.name());
             }
         }

@@ -68,7 +68,7 @@ impl Supervisor {
             self.reply(Requester::Client(client), Err("the program is being upgraded; try again"));
         }
         // The new program starts its own one.
-        self.agent.end();
+        self.agent.process.end();
         let error = if self.lifecycle.is_stopping() {
             io::Error::other("the server is stopping")
         } else {

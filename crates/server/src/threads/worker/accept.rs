@@ -8,6 +8,7 @@ use crate::limits::permits::{Permit, PermitError};
 use crate::metrics::Counter;
 use crate::net::transport::Transport;
 use crate::protocols::connection::Protocol;
+use crate::socket_set::Role;
 use crate::threads::listener_state::{Accepting, ListenerState};
 use sanderling_os::error::{ErrorClass, classify};
 use sanderling_os::poll::Interest;
@@ -53,15 +54,16 @@ impl<'s> Worker<'s> {
     }
 
     fn accept_batch(&mut self, index: usize, count_max: usize) -> Backlog {
-        let ListenerState { protocol, is_encrypted, listener, .. } = self.listeners[index];
+        let ListenerState { role, listener, .. } = self.listeners[index];
+        let protocol = role.protocol;
         for _ in 0..count_max {
             match listener.accept() {
                 Ok(Some((stream, client))) => match self.connections.permit(protocol, client) {
-                    Ok(permit) => self.add_connection(protocol, is_encrypted, stream, permit),
+                    Ok(permit) => self.add_connection(role, stream, permit),
                     Err(PermitError::ClientLimit) => drop(stream),
                     Err(PermitError::Exhausted) => {
                         self.metrics.add([Counter::HttpDelayed, Counter::DnsStreamsDelayed][protocol as usize], 1);
-                        self.parked.push(ParkedConnection { protocol, is_encrypted, stream, client });
+                        self.parked.push(ParkedConnection { role, stream, client });
                         self.shared.request_eviction(protocol);
                         return self.pause(index);
                     }
@@ -94,7 +96,7 @@ impl<'s> Worker<'s> {
     }
 
     /// Serves a new connection, and registers it with the poller if it is still open then.
-    fn add_connection(&mut self, protocol: Protocol, is_encrypted: bool, stream: Stream, permit: Permit<'s>) {
+    fn add_connection(&mut self, Role { protocol, is_encrypted }: Role, stream: Stream, permit: Permit<'s>) {
         let mut transport = match is_encrypted {
             false => Transport::plain(stream),
             true => match self.encrypted(protocol, stream) {
@@ -160,7 +162,7 @@ impl<'s> Worker<'s> {
             if listener.paused_until_ms().is_none_or(|until_ms| now_ms < until_ms) {
                 continue;
             }
-            let protocol = listener.protocol;
+            let protocol = listener.role.protocol;
             if !self.admit_parked(protocol) {
                 self.shared.request_eviction(protocol);
                 self.pause(index);
@@ -177,11 +179,11 @@ impl<'s> Worker<'s> {
 
     /// Serves the parked connections of `protocol`; `false` if there are not permits for all.
     fn admit_parked(&mut self, protocol: Protocol) -> bool {
-        while let Some(index) = self.parked.iter().position(|parked| parked.protocol == protocol) {
+        while let Some(index) = self.parked.iter().position(|parked| parked.role.protocol == protocol) {
             match self.connections.permit(protocol, self.parked[index].client) {
                 Ok(permit) => {
-                    let ParkedConnection { is_encrypted, stream, .. } = self.parked.remove(index);
-                    self.add_connection(protocol, is_encrypted, stream, permit);
+                    let ParkedConnection { role, stream, .. } = self.parked.remove(index);
+                    self.add_connection(role, stream, permit);
                 }
                 Err(PermitError::ClientLimit) => drop(self.parked.remove(index)),
                 Err(PermitError::Exhausted) => return false,

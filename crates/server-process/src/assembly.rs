@@ -1,0 +1,68 @@
+//! What clients are answered from: the snapshot of a configuration, made of what was loaded and of what the process has
+//! besides.
+
+use crate::challenges::ActiveChallenges;
+use crate::client_policy::set_client_policies;
+use crate::mail_policies::mail_policies;
+use crate::request_logs::set_logs;
+use crate::transfers::{notify_policy, transfer_policy};
+use crate::zone_updates::update_policy;
+use sanderling_config::Config;
+use sanderling_dns::ZoneMap;
+use sanderling_ipc::agent::Challenge;
+use sanderling_os::event_fd::EventFd;
+use sanderling_server::{NotifyInbox, OutgoingTransfers, Snapshot, UpdateInbox};
+use std::io;
+use std::sync::Arc;
+
+/// What snapshots have that outlives a configuration.
+pub(crate) struct Assembly {
+    /// The zones that are served, without what certificate authorities look for.
+    pub(crate) zones: Arc<ZoneMap>,
+    pub(crate) challenges: ActiveChallenges,
+    pub(crate) outgoing_transfers: Arc<OutgoingTransfers>,
+    /// Signalled when there is something for the control thread.
+    pub(crate) wakeup: Arc<EventFd>,
+    /// What the threads that serve put in for the control thread. It exists before them: what they answer from has its
+    /// policies from the first query on.
+    pub(crate) notifies: Arc<NotifyInbox>,
+    pub(crate) updates: Arc<UpdateInbox>,
+}
+
+impl Assembly {
+    /// That of a process that begins with `config` and `zones`.
+    pub(crate) fn new(config: &Config, zones: &Arc<ZoneMap>, challenges: Vec<Challenge>) -> io::Result<Assembly> {
+        let (limits, wakeup) = (&config.limits, Arc::new(EventFd::new()?));
+        let (count_max, signatures_max) = (limits.dns_updates_waiting_max, limits.dns_update_signatures_max);
+        Ok(Assembly {
+            zones: Arc::clone(zones),
+            challenges: ActiveChallenges::new(challenges, config),
+            outgoing_transfers: Arc::new(OutgoingTransfers::new(limits.dns_transfers_max)),
+            notifies: Arc::new(NotifyInbox::new(Arc::clone(&wakeup))),
+            updates: Arc::new(UpdateInbox::new(Arc::clone(&wakeup), count_max, signatures_max)),
+            wakeup,
+        })
+    }
+
+    /// Adds to `snapshot`, which has the sites and zones that were loaded, all that clients are answered from with
+    /// `config`, but what secrets are needed for.
+    pub(crate) fn complete(&mut self, config: &Config, snapshot: &mut Snapshot) {
+        self.zones = Arc::clone(&snapshot.zones);
+        self.zone_parts(config)(snapshot);
+        snapshot.transfers = transfer_policy(config, &self.outgoing_transfers);
+        snapshot.notify = notify_policy(config, &self.notifies);
+        snapshot.updates = update_policy(config, &self.updates);
+        set_logs(config, snapshot);
+        set_client_policies(config, snapshot);
+    }
+
+    /// Puts the zones into a snapshot, with what certificate authorities look for, and what depends on zones.
+    pub(crate) fn zone_parts(&self, config: &Config) -> impl FnOnce(&mut Snapshot) + use<> {
+        let zones = self.challenges.overlay(&self.zones, config);
+        let (challenges, mail_policies) = (self.challenges.tokens(), mail_policies(config, &self.zones));
+        move |snapshot| {
+            snapshot.zones = zones;
+            (snapshot.challenges, snapshot.mail_policies) = (challenges, mail_policies);
+        }
+    }
+}
