@@ -307,9 +307,7 @@ fn continuous_writes_to_a_precompressed_file_delay_no_response() {
                 fs::write(&path, BROTLI).unwrap();
             }
         });
-        while !path.exists() {
-            thread::yield_now();
-        }
+        wait_until("the file is there", || path.exists());
         let mut client = Client::connect(&domain);
         let answers = (0..20).map(|_| client.get("/app.js", "br"));
         let is_valid = |response: &Response| match response.field("Content-Encoding") {
