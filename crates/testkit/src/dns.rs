@@ -14,7 +14,10 @@ pub const TXT: u16 = 16;
 pub const AAAA: u16 = 28;
 pub const DNAME: u16 = 39;
 pub const OPT: u16 = 41;
+pub const DS: u16 = 43;
 pub const RRSIG: u16 = 46;
+pub const DNSKEY: u16 = 48;
+pub const CDS: u16 = 59;
 pub const HTTPS: u16 = 65;
 pub const AXFR: u16 = 252;
 pub const ANY: u16 = 255;
@@ -82,8 +85,8 @@ impl<'q> Question<'q> {
         Reply::parse(&tcp_reply(server, &self.message()))
     }
 
-    /// The same with a server that may not run yet; `None` if it does not answer. For [`crate::wait_until`], where `dig`
-    /// would be a process for each look.
+    /// The same with a server that may not run yet; `None` if it does not answer. For [`crate::wait_until`], where
+    /// `dig` would be a process for each look.
     pub fn try_query(&self, server: SocketAddr) -> Option<Reply> {
         try_tcp_reply(server, &self.message()).map(|reply| Reply::parse(&reply))
     }

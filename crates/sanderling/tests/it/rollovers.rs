@@ -6,7 +6,7 @@
 //! number of kills, for long runs.
 
 use super::name_servers::{NameServer, Program, Unbound};
-use sanderling_testkit::dns::{self, A, MX, NOERROR, NXDOMAIN, Question, TXT, is_served, is_signed};
+use sanderling_testkit::dns::{self, A, CDS, MX, NOERROR, NXDOMAIN, Question, TXT, is_served, is_signed};
 use sanderling_testkit::{
     ListenerCounts, Pauses, TestDirectory, TestServer, dig, free_address, free_address_at, run_program, run_to_end,
     sanderling, seed, wait_until,
@@ -144,8 +144,9 @@ impl Domains {
 
     /// The parent zone takes over what the CDS records ask for (RFC 7344, RFC 8078).
     fn follow_cds(&mut self) {
-        let text = dig(self.address, &["+short", "+tries=1", CHILD, "CDS"]).text();
-        let wanted: BTreeSet<String> = text.lines().filter(|line| !line.starts_with(';')).map(str::to_owned).collect();
+        let reply = Question::new(CHILD, CDS).try_query(self.address);
+        let records = reply.iter().flat_map(|reply| &reply.answer);
+        let wanted: BTreeSet<String> = records.map(|record| ds_text(&record.rdata)).collect();
         if wanted.is_empty() {
             return;
         }
@@ -230,6 +231,13 @@ impl Domains {
         let ended = run_program("ldns-verify-zone", "ldnsutils", &[&self.directory.argument("transferred")]);
         assert!(ended.status.success(), "{ended}\n{zone}");
     }
+}
+
+/// The data of a DS or CDS record as it is in a zone file.
+fn ds_text(rdata: &[u8]) -> String {
+    let [tag, tag_low, algorithm, digest_type, ref digest @ ..] = *rdata else { panic!("{rdata:?}") };
+    let digest: String = digest.iter().map(|byte| format!("{byte:02X}")).collect();
+    format!("{} {algorithm} {digest_type} {digest}", u16::from_be_bytes([tag, tag_low]))
 }
 
 fn is_settled(status: &str) -> bool {

@@ -459,8 +459,8 @@ impl Drop for SetOnDrop<'_> {
 /// Names that one client changes again and again, so that the difference to the file is bounded.
 const NAMES_OF_CLIENT: usize = 32;
 
-/// Makes updates, some by each run of nsupdate, until `count` of all clients are acknowledged. Returns what each name may
-/// have: the number of the last acknowledged update, or nothing, and those of later ones of which nothing is known.
+/// Makes updates, some by each run of nsupdate, until `count` of all clients are acknowledged. Returns what each name
+/// may have: the number of the last acknowledged update, or nothing, and those of later ones of which nothing is known.
 fn update_names(
     server: SocketAddr,
     directory: &TestDirectory,

@@ -6,7 +6,7 @@
 use super::name_servers::Unbound;
 use super::rollovers::number_or;
 use fastrand::Rng;
-use sanderling_testkit::dns::{A, AAAA, CNAME, MX, NS, Question, Record, SOA, TXT};
+use sanderling_testkit::dns::{A, AAAA, CDS, CNAME, DNSKEY, DS, MX, NS, Question, Record, SOA, TXT};
 use sanderling_testkit::{
     DEADLINE, ListenerCounts, Pauses, TestDirectory, TestServer, free_address, run_to_end, sanderling, seed,
 };
@@ -18,9 +18,6 @@ use std::time::{Duration, Instant};
 const SIGNING_DEADLINE: Duration = Duration::from_secs(300);
 const TYPES: [(u16, &str); 4] =
     [(A, "A 192.0.2.1"), (AAAA, "AAAA 2001:db8::1"), (MX, "MX 5 ns"), (TXT, "TXT \"text\"")];
-const DS: u16 = 43;
-const DNSKEY: u16 = 48;
-const CDS: u16 = 59;
 
 /// A zone with a signed zone `s` and an unsigned one `u` below it.
 struct RandomZone {
