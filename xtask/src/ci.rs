@@ -37,7 +37,7 @@ const TESTS: &[Step] = &[
     },
 ];
 
-/// The steps that run all at the same time, with the lowest priority: tests mostly wait, and builds keep the processors
+/// The steps that run all at the same time, with a lower priority: tests mostly wait, and builds keep the processors
 /// busy meanwhile.
 const IN_BACKGROUND: &[Step] = &[
     Step { name: "guard", purpose: "no request needs more instructions than in the snapshot", run: guard::compare },

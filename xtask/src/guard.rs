@@ -155,7 +155,7 @@ fn compiler() -> String {
 fn instructions(driver: &Path, kind: &str, request_count: u64) -> Result<u64, String> {
     // Instructions are counted, not time: tests may run meanwhile.
     let mut command = Command::new("nice");
-    command.args(["-n", "19", "valgrind"]);
+    command.args(["-n", "10", "valgrind"]);
     // The log has the sum; the profile itself is not used.
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(driver);
     command.args([kind, &request_count.to_string()]).stdin(Stdio::null());

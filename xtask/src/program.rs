@@ -72,9 +72,9 @@ impl Program {
         Program::in_background(&env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
     }
 
-    /// `name` with the lowest priority.
+    /// `name` with a lower priority.
     pub(crate) fn in_background(name: &str) -> Program {
-        Program::new("nice").args("-n 19").args_of(&[name.to_owned()])
+        Program::new("nice").args("-n 10").args_of(&[name.to_owned()])
     }
 
     /// Arguments, separated by spaces.

@@ -11,7 +11,7 @@ use std::fs;
 use std::net::SocketAddr;
 
 /// A setup whose authority has a name in CAA records, and the port of HTTPS.
-fn setup(domain: &str) -> (Setup, u16) {
+pub(crate) fn setup(domain: &str) -> (Setup, u16) {
     let setup = Setup::new(&format!("zone = \"example.com.zone\"\n{domain}"));
     let port = free_address().port();
     setup

@@ -1,7 +1,7 @@
 //! Zones that the server signs, as validating clients and verifiers of zones see them, with kills and restarts in
 //! between.
 
-use super::certificates::Setup;
+use super::derived_records;
 use super::name_servers::{Peer, Program, SECRET, records};
 use sanderling_testkit::dns::{self, HTTPS, Question, RRSIG, TXT, data, is_served, is_signed};
 use sanderling_testkit::{
@@ -459,9 +459,8 @@ fn zone_of_a_hidden_primary_is_signed_on_the_way() {
 
 #[test]
 fn derived_records_and_those_for_authorities_are_signed_with_the_zone() {
-    let mut setup = Setup::new(
-        "zone = \"example.com.zone\"\ndnssec = true\naliases = [\"*.example.com\"]\n\
-         transfer_allow = [{ network = \"127.0.0.1\" }]",
+    let (mut setup, port) = derived_records::setup(
+        "dnssec = true\naliases = [\"*.example.com\"]\ntransfer_allow = [{ network = \"127.0.0.1\" }]",
     );
     setup.start_pebble();
     setup.fetch_root();
@@ -469,7 +468,8 @@ fn derived_records_and_those_for_authorities_are_signed_with_the_zone() {
     // A wildcard is validated by a record.
     setup.wait_for_page(server.encrypted("https"), "any.example.com");
     wait_until("the certificate is advertised", || {
-        let reply = Question::new("example.com", HTTPS).with_signatures().query_tcp(server.dns());
+        let name = format!("_{port}._https.example.com");
+        let reply = Question::new(&name, HTTPS).with_signatures().query_tcp(server.dns());
         reply.answer.iter().any(|record| record.rtype == RRSIG)
     });
     let challenge = || data(server.dns(), "_acme-challenge.example.com", TXT);
