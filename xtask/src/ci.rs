@@ -1,11 +1,13 @@
 //! The table of steps that a change must pass, and their summary.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::program::{Log, Outcome, Program, is_installed};
+use crate::test_programs::{self, Selection};
 use crate::{guard, setup, tidy};
 
 struct Step {
@@ -15,25 +17,19 @@ struct Step {
     run: fn(&mut Log) -> Outcome,
 }
 
-/// The steps that run one after the other: first what is quick, or explains later failures.
+/// The steps that run one after the other before all others: first what is quick, or explains later failures.
 const FIRST: &[Step] = &[
     Step { name: "setup", purpose: "the programs that the tests use are installed", run: setup::run },
     Step { name: "fmt", purpose: "rustfmt changes nothing", run: fmt },
     Step { name: "tidy", purpose: "the rules that no compiler checks hold", run: tidy::run },
     Step { name: "clippy", purpose: "the compiler and clippy report no warning", run: clippy },
-    Step { name: "test", purpose: "all tests of all packages pass", run: |log| cargo_test(&[], log) },
+    Step { name: "build", purpose: "all tests and programs build", run: test_programs::build },
 ];
 
-/// The steps that run at the same time after them: tests mostly wait, and builds keep the processors busy meanwhile.
-const TOGETHER: &[Step] = &[
+/// The steps that run one after the other while those in the background run.
+const TESTS: &[Step] = &[
+    Step { name: "test", purpose: "all tests of all packages pass", run: test_programs::run_all },
     Step { name: "fallbacks", purpose: "the tests pass with each fallback forced", run: |log| fallbacks(&[], log) },
-    Step { name: "guard", purpose: "no request needs more instructions than in the snapshot", run: guard::compare },
-    Step { name: "loom", purpose: "the table is correct in every interleaving of its races", run: loom },
-    Step { name: "doc", purpose: "the documentation builds without a warning or a dead link", run: doc },
-    Step { name: "no-std", purpose: "dns and http build without an operating system", run: no_std },
-    Step { name: "ring", purpose: "the program builds with the other library for cryptography", run: ring },
-    Step { name: "bench", purpose: "what measures the program builds and passes its tests", run: bench },
-    Step { name: "fuzz", purpose: "the fuzz targets build", run: fuzz },
     Step {
         name: "torture",
         purpose: "single faults of system calls end no process and lose nothing later",
@@ -41,45 +37,74 @@ const TOGETHER: &[Step] = &[
     },
 ];
 
+/// The steps that run all at the same time, with a lower priority: tests mostly wait, and builds keep the processors
+/// busy meanwhile.
+const IN_BACKGROUND: &[Step] = &[
+    Step { name: "guard", purpose: "no request needs more instructions than in the snapshot", run: guard::compare },
+    Step { name: "loom", purpose: "the table is correct in every interleaving of its races", run: loom },
+    Step { name: "doc", purpose: "the documentation builds without a warning or a dead link", run: doc },
+    Step { name: "no-std", purpose: "dns and http build without an operating system", run: no_std },
+    Step { name: "ring", purpose: "the program builds with the other library for cryptography", run: ring },
+    Step { name: "fuzz", purpose: "the fuzz targets build", run: fuzz },
+];
+
 /// A target with `alloc` and without `std`.
 const NO_STD_TARGET: &str = "thumbv7em-none-eabi";
 
+fn steps() -> impl Iterator<Item = &'static Step> {
+    FIRST.iter().chain(TESTS).chain(IN_BACKGROUND)
+}
+
 pub(crate) fn list() -> String {
-    FIRST.iter().chain(TOGETHER).map(|step| format!("  {:<9}  {}\n", step.name, step.purpose)).collect()
+    steps().map(|step| format!("  {:<9}  {}\n", step.name, step.purpose)).collect()
 }
 
 /// Runs the steps of these names, or all, even after a failure.
 pub(crate) fn run(names: &[String]) -> Outcome {
-    let is_known = |name: &String| FIRST.iter().chain(TOGETHER).any(|step| step.name == *name);
+    let is_known = |name: &String| steps().any(|step| step.name == *name);
     if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
         return Outcome::Failed(format!("ci has no step `{unknown}`"));
     }
     let is_chosen = |step: &&Step| names.is_empty() || names.iter().any(|name| name == step.name);
-    let mut done = Vec::new();
-    for step in FIRST.iter().filter(is_chosen) {
+    let run_and_print = |step: &Step| {
         println!("\n== {}: {} ==", step.name, step.purpose);
-        done.push(Done::of(step, Log::default()));
-    }
-    let done_together: Vec<Done> = thread::scope(|scope| {
+        Done::of(step, Log::default())
+    };
+    let start = Instant::now();
+    let mut done: Vec<Done> = FIRST.iter().filter(is_chosen).map(run_and_print).collect();
+    let done_in_background: Vec<Done> = thread::scope(|scope| {
         let start = |step| scope.spawn(move || Done::of(step, Log::kept()));
-        let threads: Vec<_> = TOGETHER.iter().filter(is_chosen).map(start).collect();
+        let threads: Vec<_> = IN_BACKGROUND.iter().filter(is_chosen).map(start).collect();
+        done.extend(TESTS.iter().filter(is_chosen).map(run_and_print));
         threads.into_iter().map(|thread| thread.join().expect("a step does not panic")).collect()
     });
-    for (step, done) in TOGETHER.iter().filter(is_chosen).zip(&done_together) {
+    for (step, done) in IN_BACKGROUND.iter().filter(is_chosen).zip(&done_in_background) {
         println!("\n== {}: {} ==", step.name, step.purpose);
         Log::default().append(&done.log);
     }
-    done.extend(done_together);
+    done.extend(done_in_background);
     let (summary, failed_count) = summary(&done);
-    println!("\n{summary}");
+    println!("\n{summary}{}", times(start.elapsed()));
     if failed_count == 0 { Outcome::Passed } else { Outcome::Failed(format!("{failed_count} steps failed")) }
+}
+
+/// The time of all steps, and that of the processors: other programs on the machine prolong only the first.
+fn times(elapsed: Duration) -> String {
+    /// Ticks of `/proc` per second, on all architectures (proc_pid_stat(5)).
+    const TICKS_PER_SECOND: u64 = 100;
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
+    // `cutime` and `cstime`, of programs that have ended.
+    let ticks: u64 = fields.skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    format!("all of it in {:.0} s, with {} s of processors\n", elapsed.as_secs_f64(), ticks / TICKS_PER_SECOND)
 }
 
 /// Runs the tests with more arguments for `cargo test`, or with `--fallbacks` those with fallbacks.
 pub(crate) fn test(arguments: &[String], log: &mut Log) -> Outcome {
     match arguments.split_first() {
         Some((first, rest)) if first == "--fallbacks" => fallbacks(rest, log),
-        _ => cargo_test(arguments, log),
+        Some(_) => cargo_test(arguments, log),
+        None => test_programs::run_all(log),
     }
 }
 
@@ -120,23 +145,16 @@ fn summary(done: &[Done]) -> (String, usize) {
 }
 
 fn fmt(log: &mut Log) -> Outcome {
-    let of_program = Program::cargo().args("fmt --all --check").run(log);
-    of_program.and_then(|| Program::cargo().args("fmt --all --check --manifest-path bench/Cargo.toml").run(log))
+    Program::cargo().args("fmt --all --check").run(log)
 }
 
 fn clippy(log: &mut Log) -> Outcome {
     Program::cargo().args("clippy --locked --workspace --all-targets -- -D warnings").run(log)
 }
 
-/// Most tests wait for processes and timeouts, so several run on each processor.
-fn test_threads() -> String {
-    let cpu_count = thread::available_parallelism().map_or(1, usize::from);
-    env::var("RUST_TEST_THREADS").unwrap_or_else(|_| (4 * cpu_count).to_string())
-}
-
 fn cargo_test(arguments: &[String], log: &mut Log) -> Outcome {
     let program = Program::cargo().args("test --locked --workspace --no-fail-fast").args_of(arguments);
-    program.env("RUST_TEST_THREADS", &test_threads()).run(log)
+    program.env("RUST_TEST_THREADS", &test_programs::thread_count()).run(log)
 }
 
 /// Every variant that is not the first of its feature, in as few runs as possible.
@@ -146,40 +164,46 @@ const FORCED_WAYS: &[&str] = &[
     "open=openat2,udp-io=poll-recvmsg",
 ];
 
-/// The tests that make system calls with variants, in this process or in the program, for all sets of variants at the
-/// same time.
+/// The tests that make system calls with variants, in this process or in the program.
+const WITH_VARIANTS: &[Selection] = &[
+    Selection { package: "crates/os", names: &[] },
+    Selection { package: "crates/server", names: &[] },
+    Selection { package: "crates/sanderling", names: &["io::", "supervision::"] },
+];
+
+/// They run for all sets of variants at the same time.
 fn fallbacks(arguments: &[String], log: &mut Log) -> Outcome {
+    // As for `cargo test`.
+    let arguments = arguments.strip_prefix(&["--".to_owned()]).unwrap_or(arguments);
+    let outcome = test_programs::build(log);
     let run = |forced: &str| {
         let mut log = Log::kept();
-        let mut test = |command: &str| {
-            let program = Program::cargo().args(command).args_of(arguments);
-            program.env("RUST_TEST_THREADS", &test_threads()).env("SANDERLING_FORCE", forced).run(&mut log)
-        };
-        let of_crates = test("test --locked --no-fail-fast -p sanderling-os -p sanderling-server");
-        let outcome = of_crates.and_then(|| test("test --locked -p sanderling --test it -- io:: supervision::"));
-        (outcome, log)
+        (test_programs::run(WITH_VARIANTS, arguments, &[("SANDERLING_FORCE", forced)], &mut log), log)
     };
     let done: Vec<(Outcome, Log)> = thread::scope(|scope| {
         let threads: Vec<_> = FORCED_WAYS.iter().map(|forced| scope.spawn(|| run(forced))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a step does not panic")).collect()
     });
-    done.into_iter().fold(Outcome::Passed, |sum, (outcome, run_log)| {
+    done.into_iter().fold(outcome, |sum, (outcome, run_log)| {
         log.append(&run_log);
-        sum.and_then(|| outcome)
+        sum.and(outcome)
     })
 }
 
 /// The flag changes every crate, so they have a target folder of their own.
 fn loom(log: &mut Log) -> Outcome {
     let folder = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from).join("loom");
-    let program = Program::cargo()
+    let program = Program::cargo_in_background()
         .args("test --locked --release --package sanderling-table --test loom --target-dir")
         .args_of(&[folder.to_string_lossy().into_owned()]);
     program.env("RUSTFLAGS", "--cfg loom").run(log)
 }
 
 fn doc(log: &mut Log) -> Outcome {
-    Program::cargo().args("doc --locked --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings").run(log)
+    Program::cargo_in_background()
+        .args("doc --locked --workspace --no-deps")
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .run(log)
 }
 
 /// Builds the protocol crates with their dependencies for a target without `std`.
@@ -194,12 +218,14 @@ fn no_std(log: &mut Log) -> Outcome {
         ));
     }
     let build = "build --locked --package sanderling-dns --package sanderling-http --target";
-    Program::cargo().args(build).args(NO_STD_TARGET).run(log)
+    Program::cargo_in_background().args(build).args(NO_STD_TARGET).run(log)
 }
 
 /// Builds the program with ring instead of aws-lc-rs. Tests of both take too long.
 fn ring(log: &mut Log) -> Outcome {
-    Program::cargo().args("check --locked --package sanderling --no-default-features --features ring").run(log)
+    Program::cargo_in_background()
+        .args("check --locked --package sanderling --no-default-features --features ring")
+        .run(log)
 }
 
 fn target_is_installed() -> bool {
@@ -207,34 +233,20 @@ fn target_is_installed() -> bool {
     Path::new(sysroot.trim()).join("lib/rustlib").join(NO_STD_TARGET).join("lib").is_dir()
 }
 
-/// The arguments of cargo for a workspace of its own, which shares the target folder, so that most dependencies are
-/// built already.
-fn workspace(folder: &str) -> (String, String) {
-    let target = env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
-    (format!("--locked --manifest-path {folder}/Cargo.toml --target-dir {target}"), target)
-}
-
-/// To run them needs nightly Rust.
+/// Checks the targets; running them needs nightly Rust. Their workspace shares the target folder, so that most
+/// dependencies are checked already.
 fn fuzz(log: &mut Log) -> Outcome {
-    let (workspace, _) = workspace("fuzz");
-    Program::cargo().args(&format!("check {workspace} --bins")).run(log)
-}
-
-fn bench(log: &mut Log) -> Outcome {
-    let (workspace, _) = workspace("bench");
-    let clippy = format!("clippy {workspace} --workspace --all-targets -- -D warnings");
-    let outcome = Program::cargo().args(&clippy).run(log);
-    outcome.and_then(|| Program::cargo().args(&format!("test {workspace} --workspace")).run(log))
+    let target = env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
+    let check = format!("check --locked --manifest-path fuzz/Cargo.toml --target-dir {target} --bins");
+    // Nothing is linked, so the library need not be compiled.
+    Program::cargo_in_background().args(&check).env("CUSTOM_LIBFUZZER_PATH", "/nonexistent/libfuzzer.a").run(log)
 }
 
 /// A random sample of the faults; its seed is printed.
 fn torture(log: &mut Log) -> Outcome {
-    let (workspace, target) = workspace("bench");
-    let run = format!(
-        "run {workspace} --package measure -- torture --faults 60 --seed 1 --program {target}/debug/sanderling"
-    );
-    let built = Program::cargo().args("build --locked --package sanderling").run(log);
-    built.and_then(|| Program::cargo().args(&run).run(log))
+    let program = |name: &str| test_programs::folder().join(name).to_string_lossy().into_owned();
+    let measure = Program::new(&program("measure")).args("torture --faults 60 --seed 1 --program");
+    test_programs::build(log).and_then(|| measure.args_of(&[program("sanderling")]).run(log))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod tls_audit;
 mod h2spec;
 mod setup;
 mod tidy;
+mod test_programs;
 mod program;
 
 use std::env;
@@ -97,9 +98,9 @@ fn probe(arguments: &[String], log: &mut Log) -> Outcome {
     Program::cargo().args("run --quiet --release --package sanderling -- probe").args_of(arguments).run(log)
 }
 
-/// Commands of the workspace `bench`, which has dependencies of its own.
+/// Commands of the program that measures the server.
 fn measure(arguments: &[String], log: &mut Log) -> Outcome {
-    let cargo = Program::cargo().args("run --quiet --release --package measure --manifest-path bench/Cargo.toml --");
+    let cargo = Program::cargo().args("run --quiet --release --package measure --");
     cargo.args_of(arguments).run(log)
 }
 

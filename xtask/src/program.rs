@@ -3,7 +3,7 @@
 use std::env;
 use std::fmt;
 use std::io::{self, BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 #[derive(Debug, PartialEq, Eq)]
@@ -15,6 +15,11 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    /// Both outcomes; the failure of the first if there are two.
+    pub(crate) fn and(self, other: Outcome) -> Outcome {
+        self.and_then(|| other)
+    }
+
     /// The next outcome if this one is no failure.
     pub(crate) fn and_then(self, next: impl FnOnce() -> Outcome) -> Outcome {
         if matches!(self, Outcome::Failed(_)) { self } else { next() }
@@ -62,6 +67,16 @@ impl Program {
         Program::new(&env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
     }
 
+    /// The same beside tests: it takes what they leave of the processors.
+    pub(crate) fn cargo_in_background() -> Program {
+        Program::in_background(&env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()))
+    }
+
+    /// `name` with a lower priority.
+    pub(crate) fn in_background(name: &str) -> Program {
+        Program::new("nice").args("-n 10").args_of(&[name.to_owned()])
+    }
+
     /// Arguments, separated by spaces.
     pub(crate) fn args(mut self, words: &str) -> Program {
         self.command.args(words.split_whitespace());
@@ -71,6 +86,12 @@ impl Program {
     /// Arguments that may contain spaces.
     pub(crate) fn args_of(mut self, arguments: &[String]) -> Program {
         self.command.args(arguments);
+        self
+    }
+
+    /// The folder in which it runs, instead of the root.
+    pub(crate) fn current_dir(mut self, folder: &Path) -> Program {
+        self.command.current_dir(folder);
         self
     }
 

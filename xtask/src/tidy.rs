@@ -43,7 +43,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("crates/table", &[]),
     ("crates/os", &[]),
     ("bench/loadgen", &[]),
-    ("bench/soak", &["loadgen"]),
+    ("bench/soak", &["loadgen", "testkit"]),
     ("bench/measure", &["loadgen", "soak"]),
 ];
 const NO_STD_ROOTS: &[&str] =

@@ -87,9 +87,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<bool> {
     let cpu_count = std::thread::available_parallelism().map_or(1, usize::from);
     let mut rounds = Rounds {
         bench: Bench {
-            sanderling: system::build("Cargo.toml", "sanderling")?,
+            sanderling: system::build("sanderling")?,
             before: options.before.as_ref().map(fs::canonicalize).transpose()?,
-            floor: system::build("bench/Cargo.toml", "floor")?,
+            floor: system::build("floor")?,
             folder: folder.path().canonicalize()?,
             certificate: None,
             access_log: AccessLog::Off,

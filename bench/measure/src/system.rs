@@ -16,10 +16,10 @@ pub(crate) fn target() -> PathBuf {
 }
 
 /// Builds a program of the project and returns its path.
-pub(crate) fn build(manifest: &str, package: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn build(package: &str) -> anyhow::Result<PathBuf> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--release", "--package", package, "--manifest-path"]);
-    cargo.arg(root().join(manifest)).arg("--target-dir").arg(target());
+    cargo.args(["build", "--quiet", "--release", "--package", package]).current_dir(root());
+    cargo.arg("--target-dir").arg(target());
     ensure!(cargo.status().context("cargo")?.success(), "{package} cannot be built");
     Ok(target().join("release").join(package).canonicalize()?)
 }
@@ -28,7 +28,7 @@ pub(crate) fn build(manifest: &str, package: &str) -> anyhow::Result<PathBuf> {
 pub(crate) fn server_program(chosen: Option<&Path>) -> anyhow::Result<PathBuf> {
     match chosen {
         Some(program) => Ok(program.canonicalize()?),
-        None => build("Cargo.toml", "sanderling"),
+        None => build("sanderling"),
     }
 }
 

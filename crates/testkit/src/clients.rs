@@ -36,15 +36,21 @@ pub fn wget_mirror(url: &str, directory: &str) -> Ended {
     run_program("wget", "wget", &[&fixed, ["--directory-prefix", directory, url].as_slice()].concat())
 }
 
-/// `dig` at this server, with these arguments: a name, a type, `+tcp`. It reads no configuration and tries once.
+/// `dig` at this server, with these arguments: a name, a type, `+short`. It reads no configuration and tries once, over
+/// TCP: its UDP sockets are reuseport sockets, as those of the server, so it may choose the port of the server for
+/// itself, and receive its own query.
 #[track_caller]
 pub fn dig(server: SocketAddr, arguments: &[&str]) -> Ended {
     let (at, port) = (format!("@{}", server.ip()), server.port().to_string());
-    let fixed = ["-r", &at, "-p", &port, "+tries=1", "+time=20"];
-    let ask = || run_program("dig", "bind9-dnsutils", &[&fixed, arguments].concat());
+    let fixed = ["-r", &at, "-p", &port, "+tries=1", "+time=20", "+tcp"];
+    run_program("dig", "bind9-dnsutils", &[&fixed, arguments].concat())
+}
+
+/// The same over UDP, for tests of what is different there. It asks again if it has received its own query.
+#[track_caller]
+pub fn dig_udp(server: SocketAddr, arguments: &[&str]) -> Ended {
+    let ask = || dig(server, &[&["+notcp"], arguments].concat());
     let ended = ask();
-    // The sockets of `dig` are reuseport sockets as well: it may have chosen the port of the server for itself, and
-    // have received its own query.
     if ended.to_string().contains("Warning: query response not set") { ask() } else { ended }
 }
 
@@ -208,6 +214,18 @@ pub fn tcp_reply(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     let mut connection = RawConnection::open(server);
     connection.send(&framed(query));
     connection.read_message()
+}
+
+/// The same from a server that may not run; `None` if there is no connection, or no reply on it.
+pub fn try_tcp_reply(server: SocketAddr, query: &[u8]) -> Option<Vec<u8>> {
+    let mut stream = TcpStream::connect_timeout(&server, DEADLINE).ok()?;
+    stream.set_read_timeout(Some(DEADLINE)).ok()?;
+    stream.write_all(&framed(query)).ok()?;
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).ok()?;
+    let mut reply = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut reply).ok()?;
+    Some(reply)
 }
 
 /// A DNS message with its length before it (RFC 1035 §4.2.2).

@@ -1,23 +1,30 @@
 //! DNS queries and replies (RFC 1035 §4), encoded and decoded independently of the server.
 #![allow(missing_docs, reason = "names and signatures say it")]
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::{tcp_reply, udp_reply};
+use crate::{tcp_reply, try_tcp_reply, udp_reply};
 
 pub const A: u16 = 1;
 pub const NS: u16 = 2;
 pub const CNAME: u16 = 5;
 pub const SOA: u16 = 6;
+pub const MX: u16 = 15;
 pub const TXT: u16 = 16;
 pub const AAAA: u16 = 28;
 pub const DNAME: u16 = 39;
 pub const OPT: u16 = 41;
+pub const DS: u16 = 43;
+pub const RRSIG: u16 = 46;
+pub const DNSKEY: u16 = 48;
+pub const CDS: u16 = 59;
+pub const HTTPS: u16 = 65;
 pub const AXFR: u16 = 252;
 pub const ANY: u16 = 255;
 
 pub const NOERROR: u16 = 0;
 pub const FORMERR: u16 = 1;
+pub const SERVFAIL: u16 = 2;
 pub const NXDOMAIN: u16 = 3;
 pub const NOTIMP: u16 = 4;
 pub const REFUSED: u16 = 5;
@@ -33,11 +40,18 @@ pub struct Question<'q> {
     pub opcode: u8,
     /// Payload size and version of the OPT record.
     pub edns: Option<(u16, u8)>,
+    /// The DO flag of the OPT record.
+    pub wants_signatures: bool,
 }
 
 impl<'q> Question<'q> {
     pub fn new(name: &'q str, rtype: u16) -> Question<'q> {
-        Question { id: 0x5a17, name, rtype, class: 1, opcode: 0, edns: None }
+        Question { id: 0x5a17, name, rtype, class: 1, opcode: 0, edns: None, wants_signatures: false }
+    }
+
+    /// The question with an OPT record that asks for signatures.
+    pub fn with_signatures(self) -> Question<'q> {
+        Question { edns: Some((1232, 0)), wants_signatures: true, ..self }
     }
 
     pub fn message(&self) -> Vec<u8> {
@@ -54,7 +68,7 @@ impl<'q> Question<'q> {
         if let Some((payload_bytes, version)) = self.edns {
             message.extend([0, 0, OPT as u8]);
             message.extend(payload_bytes.to_be_bytes());
-            message.extend([0, version, 0, 0, 0, 0]);
+            message.extend([0, version, u8::from(self.wants_signatures) << 7, 0, 0, 0]);
         }
         message
     }
@@ -70,6 +84,36 @@ impl<'q> Question<'q> {
     pub fn query_tcp(&self, server: SocketAddr) -> Reply {
         Reply::parse(&tcp_reply(server, &self.message()))
     }
+
+    /// The same with a server that may not run yet; `None` if it does not answer. For [`crate::wait_until`], where
+    /// `dig` would be a process for each look.
+    pub fn try_query(&self, server: SocketAddr) -> Option<Reply> {
+        try_tcp_reply(server, &self.message()).map(|reply| Reply::parse(&reply))
+    }
+}
+
+/// Whether the server answers for the zone with NOERROR.
+pub fn is_served(server: SocketAddr, zone: &str) -> bool {
+    Question::new(zone, SOA).try_query(server).is_some_and(|reply| reply.rcode == NOERROR)
+}
+
+/// Whether the server has a signature of the SOA record of the zone.
+pub fn is_signed(server: SocketAddr, zone: &str) -> bool {
+    let reply = Question::new(zone, SOA).with_signatures().try_query(server);
+    reply.is_some_and(|reply| reply.answer.iter().any(|record| record.rtype == RRSIG))
+}
+
+/// The serial with which the server answers for the zone.
+pub fn serial(server: SocketAddr, zone: &str) -> Option<u32> {
+    Question::new(zone, SOA).try_query(server)?.serial
+}
+
+/// The data of the records in the answer, sorted, with a space between two; `None` without an answer.
+pub fn data(server: SocketAddr, name: &str, rtype: u16) -> Option<String> {
+    let reply = Question::new(name, rtype).try_query(server)?;
+    let mut data: Vec<String> = reply.answer.iter().map(Record::data).collect();
+    data.sort();
+    Some(data.join(" "))
 }
 
 /// A record of a reply; names are in lower case and end with a dot.
@@ -96,6 +140,8 @@ pub struct Reply {
     pub additional: Vec<Record>,
     /// Payload size and version of the OPT record.
     pub edns: Option<(u16, u8)>,
+    /// Of the SOA record in the answer.
+    pub serial: Option<u32>,
     pub length_bytes: usize,
 }
 
@@ -112,9 +158,16 @@ impl Reply {
             at = after + 4;
         }
         let mut sections = [Vec::new(), Vec::new(), Vec::new()];
+        let mut serial = None;
         for (index, section) in sections.iter_mut().enumerate() {
             for _ in 0..word(6 + 2 * index) {
                 let (record, after) = record(message, at);
+                if index == 0 && record.rtype == SOA {
+                    // The data ends with five numbers, of which it is the first.
+                    serial = message[..after]
+                        .last_chunk::<20>()
+                        .map(|[a, b, c, d, ..]| u32::from_be_bytes([*a, *b, *c, *d]));
+                }
                 section.push(record);
                 at = after;
             }
@@ -130,6 +183,7 @@ impl Reply {
             authority,
             additional: Vec::new(),
             edns: None,
+            serial,
             length_bytes: message.len(),
         };
         if let Some(index) = additional.iter().position(|record| record.rtype == OPT) {
@@ -144,6 +198,11 @@ impl Reply {
 
     pub fn is_authoritative(&self) -> bool {
         self.flags & 0x0400 != 0
+    }
+
+    /// The AD flag: a resolver has found the answer secure (RFC 4035 §3.2.3).
+    pub fn is_validated(&self) -> bool {
+        self.flags & 0x0020 != 0
     }
 
     pub fn is_truncated(&self) -> bool {
@@ -168,16 +227,24 @@ impl Reply {
     }
 }
 
+impl Record {
+    /// The data as text: an address, a name, the first string of TXT, or the bytes of other types.
+    pub fn data(&self) -> String {
+        let bytes = &*self.rdata;
+        match self.rtype {
+            A if let Ok(ip) = <[u8; 4]>::try_from(bytes) => Ipv4Addr::from(ip).to_string(),
+            AAAA if let Ok(ip) = <[u8; 16]>::try_from(bytes) => Ipv6Addr::from(ip).to_string(),
+            NS | CNAME | DNAME | SOA => String::from_utf8_lossy(bytes).into_owned(),
+            TXT if !bytes.is_empty() => String::from_utf8_lossy(&bytes[1..]).into_owned(),
+            _ => format!("{bytes:02x?}"),
+        }
+    }
+}
+
 /// `owner TTL type RDATA`.
 impl std::fmt::Display for Record {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{} {} {} ", self.owner, self.ttl_s, self.rtype)?;
-        match (self.rtype, &*self.rdata) {
-            (A, &[a, b, c, d]) => write!(out, "{a}.{b}.{c}.{d}"),
-            (NS | CNAME | DNAME | SOA, text) => out.write_str(&String::from_utf8_lossy(text)),
-            (TXT, [_, text @ ..]) => out.write_str(&String::from_utf8_lossy(text)),
-            (_, bytes) => write!(out, "{bytes:02x?}"),
-        }
+        write!(out, "{} {} {} {}", self.owner, self.ttl_s, self.rtype, self.data())
     }
 }
 

@@ -1,6 +1,6 @@
 //! For tests of several crates: the program under test, clients, temporary directories, random bytes.
 //!
-//! A test that fails prints the output of the program. No helper waits longer than [`DEADLINE`].
+//! A test that fails prints the output of the program. No helper waits longer than [`DEADLINE`] by itself.
 #![forbid(unsafe_code)]
 
 pub mod dns;
@@ -16,12 +16,12 @@ mod processes;
 mod free_address;
 
 pub use clients::{
-    RawConnection, UdpClient, curl, dig, framed, kdig, run_program, tcp_exchange, tcp_reply, udp_reply, wget,
-    wget_mirror,
+    RawConnection, UdpClient, curl, dig, dig_udp, framed, kdig, run_program, tcp_exchange, tcp_reply, try_tcp_reply,
+    udp_reply, wget, wget_mirror,
 };
 pub use command::{Ended, copy_program_to, run, run_to_end, sanderling};
 pub use directory::TestDirectory;
-pub use free_address::free_address;
+pub use free_address::{free_address, free_address_at};
 pub use manual::check_manual_table;
 pub use processes::{
     children_of, children_with, descriptor_of, inherited_by, resident_bytes, send_as, send_signal, server_pids,
@@ -35,13 +35,40 @@ use std::time::{Duration, Instant};
 /// Time in which a program must start, answer or end. It is for machines under load: no test that passes waits for it.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
+/// Pauses between two looks at what is waited for: short at first, since most of it comes soon, and twice as long each
+/// time, since a look may start a program, which takes the processor from what is waited for.
+#[derive(Debug)]
+pub struct Pauses(Duration);
+
+impl Pauses {
+    const LONGEST: Duration = Duration::from_millis(50);
+
+    /// The next pause.
+    pub fn wait(&mut self) {
+        thread::sleep(self.0);
+        self.0 = (2 * self.0).min(Pauses::LONGEST);
+    }
+}
+
+impl Default for Pauses {
+    fn default() -> Pauses {
+        Pauses(Duration::from_millis(1))
+    }
+}
+
 /// Waits for something; how long it took.
 #[track_caller]
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
-    let start = Instant::now();
+pub fn wait_until(what: &str, is_so: impl FnMut() -> bool) -> Duration {
+    wait_within(DEADLINE, what, is_so)
+}
+
+/// The same for what needs more than [`DEADLINE`] in a test that passes.
+#[track_caller]
+pub fn wait_within(deadline: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    let (start, mut pauses) = (Instant::now(), Pauses::default());
     while !is_so() {
-        assert!(start.elapsed() < DEADLINE, "{what}: not within {DEADLINE:?}");
-        thread::sleep(Duration::from_millis(1));
+        assert!(start.elapsed() < deadline, "{what}: not within {deadline:?}");
+        pauses.wait();
     }
     start.elapsed()
 }

@@ -1,8 +1,8 @@
 //! A running program under test.
 
-use crate::DEADLINE;
 use crate::command::{CONTROL_DIRECTORY, Ended, Errors, lines_of, sanderling};
 use crate::processes::{children_of, send_signal, server_pids};
+use crate::{DEADLINE, wait_until};
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
@@ -124,15 +124,12 @@ impl TestServer {
     /// The ID of the server process, when it is the only one.
     #[track_caller]
     pub fn server_process_id(&self) -> u32 {
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let pids = server_pids(self.process_id());
-            if let [pid] = pids[..] {
-                return pid;
-            }
-            assert!(Instant::now() < deadline, "server processes: {pids:?}");
-            thread::yield_now();
-        }
+        let mut pids = Vec::new();
+        wait_until("one server process", || {
+            pids = server_pids(self.process_id());
+            pids.len() == 1
+        });
+        pids[0]
     }
 
     /// Standard error so far.

@@ -12,9 +12,10 @@ use anyhow::{Context, bail, ensure};
 use domain::base::iana::Rtype;
 use loadgen::client;
 use rustix::process::Signal;
+use sanderling_testkit::free_address;
 use std::collections::VecDeque;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -161,8 +162,7 @@ impl ZoneService {
     fn start(program: &Path) -> anyhow::Result<ZoneService> {
         let [folder, primary_folder] = [TempDir::with_prefix("zones-")?, TempDir::with_prefix("primary-")?];
         // NOTIFY comes from the address that the primary listens on.
-        let free_port = || client::free_port(Ipv4Addr::LOCALHOST);
-        let (address, primary_address) = (free_port()?, free_port()?);
+        let (address, primary_address) = (free_address(), free_address());
         let updates = "update = [{ key = \"update\", names = [\"**\"], types = [\"ANY\"] }]";
         let [updated, signed_updated] = UPDATED;
         let config = format!(

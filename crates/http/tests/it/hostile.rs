@@ -421,18 +421,24 @@ fn parse(text: &str) -> Result<Option<usize>, RequestError> {
     })
 }
 
-/// The bound is 100 times the usual time.
+/// The bound is 100 times the usual time. Another thread may take the processor during some attempts, but not during
+/// all.
 #[test]
 fn lists_are_parsed_in_linear_time() {
+    const TIME_MAX: Duration = Duration::from_millis(50);
+    const ATTEMPTS_MAX: usize = 20;
     let limits = RequestLimits::default();
     for unit in [",", "TE,", " ,", "\"\",", "\",", "0-,", "W/", "close ", "%41"] {
         let list = unit.repeat(15_000 / unit.len());
         for name in ["Connection", "If-None-Match", "If-Match", "Range", "If-Range", "Expect", "Host"] {
             let request = format!("GET /index.html HTTP/1.1\r\nHost: a\r\n{name}: {list}\r\n\r\n");
             assert!(request.len() <= limits.head_bytes_max);
-            let start = Instant::now();
-            assert!(response_to(request.as_bytes()).is_some());
-            assert!(start.elapsed() < Duration::from_millis(50), "{name}: {unit} took {:?}", start.elapsed());
+            let is_soon = |_| {
+                let start = Instant::now();
+                assert!(response_to(request.as_bytes()).is_some());
+                start.elapsed() < TIME_MAX
+            };
+            assert!((0..ATTEMPTS_MAX).any(is_soon), "{name}: {unit} takes more than {TIME_MAX:?}");
         }
     }
     let lines = "If-None-Match: \"x\"\r\n".repeat(99);

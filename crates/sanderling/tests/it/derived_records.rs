@@ -3,6 +3,7 @@
 mod rotation;
 
 use crate::certificates::Setup;
+use sanderling_testkit::dns::{self, A, AAAA, data};
 use sanderling_testkit::{
     DEADLINE, ListenerCounts, TestDirectory, TestServer, curl, dig, free_address, run_to_end, sanderling, wait_until,
 };
@@ -10,7 +11,7 @@ use std::fs;
 use std::net::SocketAddr;
 
 /// A setup whose authority has a name in CAA records, and the port of HTTPS.
-fn setup(domain: &str) -> (Setup, u16) {
+pub(crate) fn setup(domain: &str) -> (Setup, u16) {
     let setup = Setup::new(&format!("zone = \"example.com.zone\"\n{domain}"));
     let port = free_address().port();
     setup
@@ -25,8 +26,7 @@ fn records(server: SocketAddr, name: &str, rtype: &str) -> String {
 }
 
 fn serial(server: SocketAddr) -> u32 {
-    let soa = records(server, "example.com", "SOA");
-    soa.split(' ').nth(2).and_then(|serial| serial.parse().ok()).unwrap_or_else(|| panic!("{soa}"))
+    dns::serial(server, "example.com").expect("the zone is served")
 }
 
 fn wait_for_record(server: SocketAddr, name: &str, rtype: &str, part: &str) {
@@ -151,11 +151,11 @@ fn addresses_follow_the_listeners() {
     configure("\"127.0.0.1:0\"");
     let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 1, dns: 1 });
     for name in ["a.test", "www.a.test"] {
-        wait_until("the address is derived", || records(server.dns(), name, "A") == "127.0.0.1\n");
+        wait_until("the address is derived", || data(server.dns(), name, A).as_deref() == Some("127.0.0.1"));
     }
     drop(server);
     configure("\"127.0.0.1:0\", \"[::1]:0\"");
     let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 2, dns: 1 });
-    wait_until("the other address is derived", || records(server.dns(), "www.a.test", "AAAA") == "::1\n");
+    wait_until("the other address is derived", || data(server.dns(), "www.a.test", AAAA).as_deref() == Some("::1"));
     assert_eq!(records(server.dns(), "www.a.test", "A"), "127.0.0.1\n");
 }

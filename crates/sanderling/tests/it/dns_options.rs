@@ -2,7 +2,7 @@
 //! replies.
 
 use sanderling_testkit::dns::{Question, Reply};
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, UdpClient, dig, kdig, run};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, UdpClient, dig, dig_udp, kdig, run};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn config(dns: &str) -> String {
 
 /// What dig prints about the cookie in the reply to a query with `cookie`: the cookie and `(good)`, or nothing.
 fn cookie(server: SocketAddr, cookie: &str) -> String {
-    let reply = dig(server, &["example.com", "SOA", &format!("+cookie={cookie}")]).text();
+    let reply = dig_udp(server, &["example.com", "SOA", &format!("+cookie={cookie}")]).text();
     let line = reply.lines().find_map(|line| line.strip_prefix("; COOKIE: "));
     line.unwrap_or_default().to_owned()
 }
@@ -40,7 +40,7 @@ fn name_and_version_are_those_of_the_configuration() {
         assert_eq!(reply.text(), format!("\"{text}\"\n"), "{name}");
     }
     for transport in ["+notcp", "+tcp"] {
-        let reply = dig(server.dns(), &["example.com", "SOA", "+nsid", "+keepalive", transport]).text();
+        let reply = dig_udp(server.dns(), &["example.com", "SOA", "+nsid", "+keepalive", transport]).text();
         assert!(reply.contains("; NSID: ") && reply.contains("ns1.test"), "{reply}");
         assert_eq!(reply.contains("; TCP KEEPALIVE: 5.0 secs"), transport == "+tcp", "{reply}");
         assert!(reply.contains("reports.example") || reply.contains("OPT=18: 07 72 65 70 6f 72 74 73"), "{reply}");
@@ -53,7 +53,7 @@ fn name_and_version_are_those_of_the_configuration() {
     assert!(ended.text().starts_with("reloaded; no connection was closed"), "{}{}", ended.text(), ended.errors);
     let reply = dig(server.dns(), &["CH", "TXT", "version.bind"]).text();
     assert!(reply.contains("REFUSED") && !reply.contains("EDE"), "{reply}");
-    let reply = dig(server.dns(), &["example.com", "SOA", "+nsid", "+keepalive", "+tcp"]).text();
+    let reply = dig(server.dns(), &["example.com", "SOA", "+nsid", "+keepalive"]).text();
     assert!(!reply.contains("; NSID") && !reply.contains("KEEPALIVE") && !reply.contains("OPT=18"), "{reply}");
 }
 
@@ -163,7 +163,7 @@ fn flood_of_replies_is_limited() {
     assert!(with_records <= 5 && truncated >= 20, "{with_records} {truncated}");
     server.wait_for_error("dns_udp_replies_per_second_max is reached");
     let cookie = cookie(server.dns(), CLIENT_COOKIE);
-    let reply = dig(server.dns(), &["ns1.example.com", "A", "+short", &format!("+cookie={}", hex(&cookie))]);
+    let reply = dig_udp(server.dns(), &["ns1.example.com", "A", "+short", &format!("+cookie={}", hex(&cookie))]);
     assert_eq!(reply.text(), "192.0.2.1\n", "its cookie is valid");
     directory.replace("sanderling.toml", write("rate_limit_exempt = [\"127.0.0.0/8\"]").as_bytes());
     let ended = directory.control("reload");

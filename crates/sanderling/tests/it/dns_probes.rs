@@ -2,14 +2,14 @@
 //! it, with `dig`.
 
 use crate::domain::{Domain, ZONE};
-use sanderling_testkit::dig;
+use sanderling_testkit::dig_udp;
 
 /// Sends the queries, and checks that the replies have these parts in the lines that `dig` prints, and none of the
 /// others.
 #[track_caller]
 fn check(domain: &Domain, options: &str, expected: &[&str], unexpected: &[&str]) {
     let arguments: Vec<&str> = options.split_whitespace().collect();
-    let reply = dig(domain.server.dns(), &arguments);
+    let reply = dig_udp(domain.server.dns(), &arguments);
     let text = reply.text();
     expected.iter().for_each(|part| assert!(text.contains(part), "{options}: {part:?} is missing: {text}"));
     unexpected.iter().for_each(|part| assert!(!text.contains(part), "{options}: {part:?}: {text}"));

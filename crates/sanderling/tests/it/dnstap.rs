@@ -3,7 +3,7 @@
 use super::name_servers::SECRET;
 use sanderling_testkit::dns::{A, NOERROR, Question};
 use sanderling_testkit::{
-    ListenerCounts, TestDirectory, TestServer, UdpClient, dig, run_program, send_signal, wait_until,
+    ListenerCounts, TestDirectory, TestServer, UdpClient, dig_udp, free_address, run_program, send_signal, wait_until,
 };
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
@@ -21,8 +21,10 @@ fn domain(keys: &str, limits: &str) -> TestDirectory {
 }
 
 fn config(keys: &str, limits: &str) -> String {
+    // The UDP sockets of nsupdate are reuseport sockets, as those of the server: it must not choose the same port.
+    let listen = free_address();
     format!(
-        "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"127.0.0.1:0\"]\n\
+        "workers = 1\nstate = \"state\"\n[dns]\nlisten = [\"{listen}\"]\n\
          [tsig.acme]\nsecret_file = \"acme.key\"\n\
          [domain.\"example.com\"]\nzone = \"example.com.zone\"\n\
          update = [{{ key = \"acme\", names = [\"**\"], types = [\"ANY\"] }}]\n\
@@ -172,7 +174,7 @@ fn signed_queries_are_no_errors_and_wrongly_signed_ones_are() {
     update(&directory, &server, "new", &[]);
     let ask = |secret: &str| {
         let key = format!("hmac-sha256:acme:{secret}");
-        dig(server.dns(), &["+tries=1", "+timeout=1", "-y", &key, "new.example.com", "A"]).text()
+        dig_udp(server.dns(), &["+timeout=1", "-y", &key, "new.example.com", "A"]).text()
     };
     assert!(ask(SECRET).contains("192.0.2.9"));
     assert!(ask("b3RoZXI=").contains("timed out"));

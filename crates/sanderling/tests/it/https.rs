@@ -16,7 +16,6 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::thread;
 use std::time::{Duration, Instant};
 
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
@@ -295,15 +294,7 @@ fn changed_certificate_is_used_by_itself_and_a_broken_one_is_not() {
     let mut server = TestServer::start_command(directory.serve_command(), BOTH);
     let https = server.encrypted("https");
     let wait_for = |expected: &str, is_in_service: bool| {
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let status = directory.control("status").text();
-            if status.contains(expected) {
-                break;
-            }
-            assert!(Instant::now() < deadline, "{expected}: {status}");
-            thread::sleep(Duration::from_millis(50));
-        }
+        wait_until(expected, || directory.control("status").text().contains(expected));
         let shown = s_client(https, "");
         assert_eq!(shown.contains("CN = second") || shown.contains("CN=second"), is_in_service, "{shown}");
     };
@@ -404,16 +395,12 @@ fn last_good_certificate_outlives_the_server_process() {
     let mut server = TestServer::start_command(directory.serve_command(), BOTH);
     let https = server.encrypted("https");
     let check = |event: &str, issuer: &str, is_broken: bool| {
-        let deadline = Instant::now() + DEADLINE;
-        loop {
-            let status = directory.control("status").text();
-            if status.contains(&format!("issued by {issuer}, ")) && status.contains("ERROR: ") == is_broken {
-                assert_eq!(status.contains("ERROR: ") && status.contains("cannot use `"), is_broken, "{status}");
-                break;
-            }
-            assert!(Instant::now() < deadline, "{event}: {status}");
-            thread::sleep(Duration::from_millis(50));
-        }
+        let mut status = String::new();
+        wait_until(event, || {
+            status = directory.control("status").text();
+            status.contains(&format!("issued by {issuer}, ")) && status.contains("ERROR: ") == is_broken
+        });
+        assert_eq!(status.contains("cannot use `"), is_broken, "{status}");
         let shown = s_client(https, "");
         assert!([format!("CN = {issuer}"), format!("CN={issuer}")].iter().any(|name| shown.contains(name)), "{shown}");
     };

@@ -10,8 +10,9 @@ use rows::{EVENTS, Lie, Packet, Sent, commands, events, packet_of};
 use sanderling_ipc::{Command, Connection, Event, Message, Received, StatusFormat};
 use sanderling_os::poll_set::PollSet;
 use sanderling_os::seqpacket::SeqpacketSocket;
+use sanderling_testkit::dns::{A, data, is_signed, serial};
 use sanderling_testkit::{
-    DEADLINE, ListenerCounts, TestDirectory, TestServer, children_with, curl, descriptor_of, dig, resident_bytes,
+    DEADLINE, ListenerCounts, Pauses, TestDirectory, TestServer, children_with, curl, descriptor_of, resident_bytes,
     run_program, send_signal, wait_until,
 };
 use std::collections::BTreeMap;
@@ -87,15 +88,13 @@ impl Played {
         let https = server.encrypted("https");
         let played = Played { directory, server, https, resident_bytes: BTreeMap::new() };
         Role::ALL.into_iter().for_each(|role| drop(played.take(role)));
-        wait_until("the zone is signed", || {
-            dig(played.server.dns(), &["+dnssec", "signed.test", "SOA"]).text().contains("RRSIG")
-        });
+        wait_until("the zone is signed", || is_signed(played.server.dns(), "signed.test"));
         played
     }
 
     /// The process of this role, and a copy of its socket to the supervisor, when there is one.
     fn take(&self, role: Role) -> (u32, SeqpacketSocket) {
-        let deadline = Instant::now() + DEADLINE;
+        let (deadline, mut pauses) = (Instant::now() + DEADLINE, Pauses::default());
         loop {
             let pids: Vec<u32> = children_with(self.server.process_id(), role.command());
             if let Some(pid) = pids.last()
@@ -106,7 +105,7 @@ impl Played {
             }
             let errors = || self.server.errors();
             assert!(Instant::now() < deadline, "no {role:?}: {pids:?}; its standard error:\n{}", errors());
-            PollSet::new([]).wait(Some(Duration::from_millis(1))).expect("waited");
+            pauses.wait();
         }
     }
 
@@ -132,16 +131,9 @@ impl Played {
     /// The files are served, by the process that runs or the next one.
     #[track_caller]
     fn check_service(&self, what: &str) {
-        let start = Instant::now();
-        while !(serves(self.server.http(), self.server.dns()) && self.serves_https()) {
-            let waited = start.elapsed();
-            assert!(
-                waited < DEADLINE,
-                "after {what}: the files are not served; standard error:\n{}",
-                self.server.errors()
-            );
-            PollSet::new([]).wait(Some(Duration::from_millis(5))).expect("waited");
-        }
+        wait_until(&format!("the files are served after {what}"), || {
+            serves(self.server.http(), self.server.dns()) && self.serves_https()
+        });
     }
 
     fn serves_https(&self) -> bool {
@@ -199,8 +191,8 @@ fn serves(http: SocketAddr, dns: SocketAddr) -> bool {
         stream.read_to_string(&mut text).map(|_| text)
     };
     page().is_ok_and(|text: String| text.starts_with("HTTP/1.1 200 ") && text.ends_with("\r\n\r\nhi\n"))
-        && dig(dns, &["+short", "+tries=1", "+time=1", "www.example.com", "A"]).text() == "192.0.2.7\n"
-        && dig(dns, &["+short", "+tries=1", "+time=1", "example.com", "SOA"]).text().contains(" 7 3600 ")
+        && data(dns, "www.example.com", A).as_deref() == Some("192.0.2.7")
+        && serial(dns, "example.com") == Some(7)
 }
 
 fn ask_for_status(control: &Path) -> Result<(), String> {

@@ -49,7 +49,7 @@ impl Fixture {
     }
 
     fn dnskeys(&self) -> String {
-        dig(self.address, &["+tcp", "+noall", "+answer", CHILD, "DNSKEY"]).text()
+        dig(self.address, &["+noall", "+answer", CHILD, "DNSKEY"]).text()
     }
 
     fn wait_until_signed(&self) -> String {

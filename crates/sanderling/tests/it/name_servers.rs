@@ -1,5 +1,6 @@
 //! NSD, Knot and BIND as primary and as secondary servers of `example.com`.
 
+use sanderling_testkit::dns::{self};
 use sanderling_testkit::{Ended, TestDirectory, dig, send_signal, wait_until};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -240,7 +241,7 @@ impl Unbound {
         let child = command.spawn().unwrap_or_else(|error| panic!("unbound: {error}; `cargo xtask setup` installs it"));
         let unbound = Unbound { child, address, home };
         let (zone, _) = zones.first().expect("there is a zone");
-        wait_until("unbound answers", || dig(address, &[zone, "SOA"]).text().contains("ANSWER: 1"));
+        wait_until("unbound answers", || dns::serial(address, zone).is_some());
         unbound
     }
 

@@ -2,7 +2,8 @@
 
 use super::name_servers::SECRET;
 use super::updates::update;
-use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, children_with, dig, wait_until};
+use sanderling_testkit::dns::{A, AAAA, data, is_signed};
+use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, children_with, wait_until};
 
 const ZONE: &str = "$TTL 300\n@ SOA ns1 host 10 3600 2 3600 60\n@ NS ns1\nns1 A 192.0.2.1\nwww A 192.0.2.2\n";
 const CONFIG: &str = r#"
@@ -48,7 +49,7 @@ fn start() -> (TestDirectory, TestServer) {
 }
 
 fn wait_until_signed(server: &TestServer, zone: &str) {
-    wait_until("the zone is signed", || dig(server.dns(), &["+dnssec", zone, "SOA"]).text().contains("RRSIG"));
+    wait_until("the zone is signed", || is_signed(server.dns(), zone));
 }
 
 /// The process of each kind that was started last.
@@ -93,8 +94,8 @@ fn reload_replaces_the_processes_that_a_change_concerns() {
     let check = |old, new, replaced: &[&str], take_effect: &dyn Fn()| {
         check(&server, &directory, (old, new), replaced, take_effect);
     };
-    let address = |rtype: &str| dig(server.dns(), &["+short", "c.test", rtype]).text();
-    wait_until("the address is derived", || address("A") == "127.0.0.1\n");
+    let address = |rtype| data(server.dns(), "c.test", rtype);
+    wait_until("the address is derived", || address(A).as_deref() == Some("127.0.0.1"));
     check("[domain.\"a.test\"]", "# Ours.\n\n[domain.\"a.test\"]", &[], &|| {});
     check("site = \"public\"", "site = \"public\"\nindex = [\"a.html\"]", &[], &|| {});
     // The agent stores what updates make, and another zone had some before.
@@ -103,7 +104,7 @@ fn reload_replaces_the_processes_that_a_change_concerns() {
     check("types = [\"A\"]", "types = [\"TXT\"]", &[], &|| update(&server, &directory, "add new TXT new"));
     check("[\"127.0.0.1:0\"]\n[dns]", "[\"[::1]:0\"]\n[dns]", &[of_server, agent], &|| {
         wait_until("the other address is derived", || {
-            (address("A"), address("AAAA")) == (String::new(), "::1\n".into())
+            (address(A).as_deref(), address(AAAA).as_deref()) == (Some(""), Some("::1"))
         });
     });
     check("zone = \"d.zone\"", "zone = \"d.zone\"\ndnssec = true", &[agent, keeper], &|| {

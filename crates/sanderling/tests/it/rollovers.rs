@@ -6,8 +6,10 @@
 //! number of kills, for long runs.
 
 use super::name_servers::{NameServer, Program, Unbound};
+use sanderling_testkit::dns::{self, A, CDS, MX, NOERROR, NXDOMAIN, Question, TXT, is_served, is_signed};
 use sanderling_testkit::{
-    ListenerCounts, TestDirectory, TestServer, dig, free_address, run_program, run_to_end, sanderling, seed, wait_until,
+    ListenerCounts, Pauses, TestDirectory, TestServer, dig, free_address, free_address_at, run_program, run_to_end,
+    sanderling, seed, wait_until,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,8 +22,8 @@ const ROLLOVER_DEADLINE: Duration = Duration::from_secs(180);
 const CHILD: &str = "child.parent.test";
 const CHILD_RECORDS: &str =
     "$TTL 2\n@ SOA ns1 host 1 3600 600 86400 1\n@ NS ns1\nns1 A 127.0.0.1\nwww A 192.0.2.2\n*.wild TXT \"wild\"\n";
-/// What is asked while a name server lags behind, so often that caches ask it again.
-const CHECKS_OF_LAG: usize = 30;
+/// A name server lags behind for so long: caches ask it again, since no record is valid for longer.
+const LAG_TIME: Duration = Duration::from_millis(2500);
 /// What the status says as long as something is to happen.
 const UNSETTLED: [&str; 8] =
     ["is being", "until a new key", "caches may", " must ", "does not have", "still has", "will be", "will not be"];
@@ -59,14 +61,13 @@ impl Resolver {
     #[track_caller]
     fn check(&self, must_be_secure: bool) {
         for (name, rtype, expected) in
-            [("www", "A", "NOERROR"), ("www", "MX", "NOERROR"), ("no", "A", "NXDOMAIN"), ("x.wild", "TXT", "NOERROR")]
+            [("www", A, NOERROR), ("www", MX, NOERROR), ("no", A, NXDOMAIN), ("x.wild", TXT, NOERROR)]
         {
-            let reply =
-                dig(self.0.address(), &["+dnssec", "+tries=1", "+time=10", &format!("{name}.{CHILD}"), rtype]).text();
-            let is_secure = reply.lines().any(|line| line.starts_with(";; flags:") && line.contains(" ad"));
+            let owner = format!("{name}.{CHILD}");
+            let reply = Question::new(&owner, rtype).with_signatures().query_tcp(self.0.address());
             assert!(
-                reply.contains(&format!("status: {expected}")) && (is_secure || !must_be_secure),
-                "{name} {rtype}: {reply}\n{}",
+                reply.rcode == expected && (reply.is_validated() || !must_be_secure),
+                "{name} {rtype}: {reply:?}\n{}",
                 self.log()
             );
         }
@@ -143,8 +144,9 @@ impl Domains {
 
     /// The parent zone takes over what the CDS records ask for (RFC 7344, RFC 8078).
     fn follow_cds(&mut self) {
-        let text = dig(self.address, &["+short", "+tries=1", CHILD, "CDS"]).text();
-        let wanted: BTreeSet<String> = text.lines().filter(|line| !line.starts_with(';')).map(str::to_owned).collect();
+        let reply = Question::new(CHILD, CDS).try_query(self.address);
+        let records = reply.iter().flat_map(|reply| &reply.answer);
+        let wanted: BTreeSet<String> = records.map(|record| ds_text(&record.rdata)).collect();
         if wanted.is_empty() {
             return;
         }
@@ -170,7 +172,7 @@ impl Domains {
     /// Lets the parent zone follow and the resolver ask, until `is_done` with the status. Each status is shown once.
     #[track_caller]
     fn run_until(&mut self, what: &str, is_done: impl Fn(&str) -> bool) -> Vec<String> {
-        let (start, mut seen) = (Instant::now(), Vec::new());
+        let (start, mut pauses, mut seen) = (Instant::now(), Pauses::default(), Vec::new());
         loop {
             self.follow_cds();
             // Without DS records, nothing is secure.
@@ -184,6 +186,7 @@ impl Domains {
                 seen.push(status);
             }
             assert!(start.elapsed() < ROLLOVER_DEADLINE, "{what}: {}", seen.join("\n"));
+            pauses.wait();
         }
     }
 
@@ -228,6 +231,13 @@ impl Domains {
         let ended = run_program("ldns-verify-zone", "ldnsutils", &[&self.directory.argument("transferred")]);
         assert!(ended.status.success(), "{ended}\n{zone}");
     }
+}
+
+/// The data of a DS or CDS record as it is in a zone file.
+fn ds_text(rdata: &[u8]) -> String {
+    let [tag, tag_low, algorithm, digest_type, ref digest @ ..] = *rdata else { panic!("{rdata:?}") };
+    let digest: String = digest.iter().map(|byte| format!("{byte:02X}")).collect();
+    format!("{} {algorithm} {digest_type} {digest}", u16::from_be_bytes([tag, tag_low]))
 }
 
 fn is_settled(status: &str) -> bool {
@@ -292,7 +302,7 @@ fn one_key_takes_the_place_of_two_and_the_zone_becomes_unsigned_without_a_bogus_
     domains.run_until("the zone is unsigned", |status| status.contains("the zone has no keys"));
     assert!(domains.status().contains("  unsigned again, with serial "), "{}", domains.status());
     assert!(domains.ds.is_empty() && domains.keys().is_empty() && domains.key_files().is_empty());
-    wait_until("it is served", || !dig(domains.address, &["+dnssec", CHILD, "SOA"]).text().contains("RRSIG"));
+    wait_until("it is served", || !is_signed(domains.address, CHILD));
     domains.resolver.as_ref().expect("it runs").check(false);
 }
 
@@ -312,7 +322,7 @@ fn start_nsd(address: SocketAddr, of_zone: &str, zone: &str) -> NameServer {
 }
 
 fn other_address() -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), free_address().port()))
+    free_address_at(Ipv4Addr::new(127, 0, 0, 2))
 }
 
 impl Domains {
@@ -333,9 +343,11 @@ impl Domains {
             }
             lag_count += 1;
             let keys = self.keys();
-            for _ in 0..CHECKS_OF_LAG {
+            let (begun, mut pauses) = (Instant::now(), Pauses::default());
+            while begun.elapsed() < LAG_TIME {
                 self.resolver.iter().for_each(|resolver| resolver.check(true));
                 assert!(is_behind(&self.status()) && self.keys() == keys, "{}", self.status());
+                pauses.wait();
             }
             catch_up(self);
             self.run_until("it goes on", |status| !is_behind(status));
@@ -372,7 +384,7 @@ fn rollover_waits_for_a_secondary_that_lags() {
     let mut catch_up = |domains: &Domains| {
         drop(secondary.take());
         secondary = Some(start(domains.address));
-        wait_until("it has transferred the zone", || dig(other, &[CHILD, "SOA"]).text().contains("NOERROR"));
+        wait_until("it has transferred the zone", || is_served(other, CHILD));
     };
     catch_up(&domains);
     domains.start_resolver();
@@ -418,7 +430,7 @@ fn rollover_waits_for_another_signer_to_take_over_the_keys() {
             Some(server) => NameServer::replace_zone(server, &signed),
             None => server = Some(start_nsd(other, "", &signed)),
         }
-        wait_until("it answers", || dig(other, &["+short", CHILD, "SOA"]).text().contains(&format!(" {serial} ")));
+        wait_until("it answers", || dns::serial(other, CHILD) == Some(serial));
     };
     domains.add_name_server(other, &format!("@ 60 DNSKEY {dnskey}\n@ 60 CDS {ds}\n@ 60 CDNSKEY {dnskey}\n"), DNSSEC);
     assert!(
@@ -491,7 +503,8 @@ fn kills_at_random_moments_of_signing_and_rollovers_leave_a_zone_that_is_valid()
     domains.run_until("the last rollover has ended", |status| is_settled(status) && status.contains(" IN DS "));
     assert!(rollover_count > 0);
     wait_until("erased", || domains.key_files().len() == domains.keys().len());
-    let changed = format!("\"{}\"", last_change.expect("there are changes"));
-    let served = || dig(domains.address, &["+short", &format!("round.{CHILD}"), "TXT"]).text();
-    wait_until("the last change is served", || served().trim() == changed);
+    let changed = last_change.map(|round| round.to_string());
+    assert_ne!(changed, None, "there are changes");
+    let served = || dns::data(domains.address, &format!("round.{CHILD}"), TXT);
+    wait_until("the last change is served", || served() == changed);
 }

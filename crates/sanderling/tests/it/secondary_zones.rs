@@ -1,7 +1,7 @@
 //! The server as a secondary: of NSD, Knot and BIND, with kills and restarts in between, and of a primary that lies.
 
 use super::name_servers::{NameServer, Peer, Program, SECRET, records};
-use sanderling_testkit::dns::wire_name;
+use sanderling_testkit::dns::{Question, SERVFAIL, TXT, data, wire_name};
 use sanderling_testkit::{
     DEADLINE, ListenerCounts, TestDirectory, TestServer, UdpClient, children_with, dig, free_address, kdig, run_to_end,
     sanderling, wait_until,
@@ -349,7 +349,7 @@ fn record_outside_of_the_zone_is_left_out_and_named() {
     let primary = LyingPrimary::start(Behaviour::ForeignRecord);
     let directory = configure(primary.address, "", "");
     let server = start(&directory);
-    wait_until("the zone is served", || dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains("\"9\""));
+    wait_until("the zone is served", || data(server.dns(), "example.com", TXT).as_deref() == Some("9"));
     let line = "  left out the record com. A, which is outside of the zone\n";
     wait_until("the status names the record", || zone_status(&directory).contains(line));
 }
@@ -361,7 +361,7 @@ fn old_version_stays_while_the_primary_lies() {
                   zone_transfer_in_empty_messages_max = 5\ntransferred_zone_bytes_max = 200000\n";
     let directory = configure(primary.address, "", limits);
     let server = start(&directory);
-    wait_until("the zone is served", || dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains("\"7\""));
+    wait_until("the zone is served", || data(server.dns(), "example.com", TXT).as_deref() == Some("7"));
     let check = |behaviour: Behaviour, problem: &str| {
         primary.behave(behaviour);
         let line = format!("{}: {problem}", primary.address);
@@ -401,13 +401,9 @@ fn old_version_stays_while_the_primary_lies() {
     let has_reason = reload.errors.contains("answered with SERVFAIL until it is transferred");
     assert!(reload.code() == Some(1) && has_reason, "{reload}");
     primary.behave(Behaviour::Transfers(6, 6));
-    wait_until("the earlier version is served", || {
-        dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains("\"6\"")
-    });
+    wait_until("the earlier version is served", || data(server.dns(), "example.com", TXT).as_deref() == Some("6"));
     primary.behave(Behaviour::Transfers(9, 9));
-    wait_until("the next version is served", || {
-        dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains("\"9\"")
-    });
+    wait_until("the next version is served", || data(server.dns(), "example.com", TXT).as_deref() == Some("9"));
 }
 
 /// The most memory that the agent has had, in KiB.
@@ -423,7 +419,7 @@ fn memory_of_the_agent_does_not_grow_with_what_a_primary_sends() {
     let primary = LyingPrimary::start(Behaviour::Transfers(7, 7));
     let directory = configure(primary.address, "", "transferred_zone_bytes_max = 40000000\n");
     let server = start(&directory);
-    wait_until("the zone is served", || dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains("\"7\""));
+    wait_until("the zone is served", || data(server.dns(), "example.com", TXT).as_deref() == Some("7"));
     let before_kib = agent_memory_kib(&server);
     primary.behave(Behaviour::Endless);
     server.wait_for_error("its transfer has more than 40000000 bytes (`transferred_zone_max`)");
@@ -457,8 +453,7 @@ fn check_whole_transfer(first: Behaviour, behaviour: Behaviour, problem: &str) {
     let primary = LyingPrimary::start(first);
     let directory = configure(primary.address, "", "zone_transfer_in_changes_bytes_max = 65536");
     let server = start(&directory);
-    let served =
-        |serial: u32| dig(server.dns(), &["example.com", "TXT", "+short"]).text().contains(&format!("\"{serial}\""));
+    let served = |serial: u32| data(server.dns(), "example.com", TXT) == Some(serial.to_string());
     wait_until("the zone is served", || served(7));
     primary.behave(behaviour);
     wait_until("the next version is served", || served(9));
@@ -470,16 +465,20 @@ fn zone_expires_and_comes_back() {
     let primary = LyingPrimary::start(Behaviour::Transfers(4, 4));
     let directory = configure(primary.address, "", "");
     let server = start(&directory);
-    let answer = || dig(server.dns(), &["example.com", "TXT"]).text();
-    wait_until("the zone is served", || answer().contains("\"4\""));
+    let is_served = |serial: &str| data(server.dns(), "example.com", TXT).as_deref() == Some(serial);
+    let has_expired = || {
+        let reply = Question::new("example.com", TXT).try_query(server.dns());
+        reply.is_some_and(|reply| reply.rcode == SERVFAIL)
+    };
+    wait_until("the zone is served", || is_served("4"));
     primary.behave(Behaviour::Silent);
-    wait_until("the zone expires", || answer().contains("SERVFAIL"));
+    wait_until("the zone expires", has_expired);
     server.wait_for_error("zone example.com: serial 4 has expired; answering SERVFAIL");
     server.kill_children();
-    wait_until("a new process answers SERVFAIL as well", || answer().contains("SERVFAIL"));
+    wait_until("a new process answers SERVFAIL as well", has_expired);
     // A version of any serial is better than none.
     primary.behave(Behaviour::Transfers(3, 3));
-    wait_until("the zone is served again", || answer().contains("\"3\""));
+    wait_until("the zone is served again", || is_served("3"));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Zones that the server signs, as validating clients and verifiers of zones see them, with kills and restarts in
 //! between.
 
-use super::certificates::Setup;
+use super::derived_records;
 use super::name_servers::{Peer, Program, SECRET, records};
+use sanderling_testkit::dns::{self, HTTPS, Question, RRSIG, TXT, data, is_served, is_signed};
 use sanderling_testkit::{
     DEADLINE, ListenerCounts, TestDirectory, TestServer, dig, free_address, run_program, run_to_end, sanderling, seed,
     wait_until,
@@ -39,12 +40,11 @@ fn status(directory: &TestDirectory) -> String {
 }
 
 fn serial(server: &TestServer) -> u32 {
-    let answer = dig(server.dns(), &["+short", "example.com", "SOA"]).text();
-    answer.split(' ').nth(2).and_then(|serial| serial.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
+    dns::serial(server.dns(), "example.com").expect("the zone is served")
 }
 
 fn wait_until_signed(server: &TestServer, directory: &TestDirectory) {
-    wait_until("the zone is signed", || dig(server.dns(), &["+dnssec", "example.com", "SOA"]).text().contains("RRSIG"));
+    wait_until("the zone is signed", || is_signed(server.dns(), "example.com"));
     wait_until("the keys are known", || status(directory).contains(" must reach all name servers"));
 }
 
@@ -451,7 +451,7 @@ fn zone_of_a_hidden_primary_is_signed_on_the_way() {
     check_is_valid(&server, &directory);
     server.kill_children();
     primary.replace_zone(&zone(21, 4));
-    wait_until("the server process is back", || dig(server.dns(), &["example.com", "SOA"]).text().contains("NOERROR"));
+    wait_until("the server process is back", || is_served(server.dns(), "example.com"));
     wait_until("the next version is signed", || serial(&server) == 21);
     assert_eq!(dig(server.dns(), &["+short", "www.example.com"]).text().trim(), "192.0.2.4");
     check_is_valid(&server, &directory);
@@ -459,9 +459,8 @@ fn zone_of_a_hidden_primary_is_signed_on_the_way() {
 
 #[test]
 fn derived_records_and_those_for_authorities_are_signed_with_the_zone() {
-    let mut setup = Setup::new(
-        "zone = \"example.com.zone\"\ndnssec = true\naliases = [\"*.example.com\"]\n\
-         transfer_allow = [{ network = \"127.0.0.1\" }]",
+    let (mut setup, port) = derived_records::setup(
+        "dnssec = true\naliases = [\"*.example.com\"]\ntransfer_allow = [{ network = \"127.0.0.1\" }]",
     );
     setup.start_pebble();
     setup.fetch_root();
@@ -469,10 +468,12 @@ fn derived_records_and_those_for_authorities_are_signed_with_the_zone() {
     // A wildcard is validated by a record.
     setup.wait_for_page(server.encrypted("https"), "any.example.com");
     wait_until("the certificate is advertised", || {
-        dig(server.dns(), &["+dnssec", "example.com", "HTTPS"]).text().contains("RRSIG")
+        let name = format!("_{port}._https.example.com");
+        let reply = Question::new(&name, HTTPS).with_signatures().query_tcp(server.dns());
+        reply.answer.iter().any(|record| record.rtype == RRSIG)
     });
-    let challenge = || dig(server.dns(), &["+short", "_acme-challenge.example.com", "TXT"]).text();
-    wait_until("the record is removed", || challenge().trim().is_empty());
+    let challenge = || data(server.dns(), "_acme-challenge.example.com", TXT);
+    wait_until("the record is removed", || challenge().is_some_and(|text| text.is_empty()));
     check_whole_zone(&server, &setup.directory);
     let log = server.errors();
     assert!(!log.contains("certificate example.com: the name server"), "{log}");
@@ -578,8 +579,8 @@ fn check_changes_in_part(line: &str) {
             server.kill_children();
         }
         wait_until("the zone is read again", || directory.control("reload").status.success());
-        let answer = || dig(server.dns(), &["+short", "round.example.com", "TXT"]).text();
-        wait_until("the change is served", || answer().trim() == format!("\"{round}\""));
+        let answer = || data(server.dns(), "round.example.com", TXT);
+        wait_until("the change is served", || answer() == Some(round.to_string()));
         assert!(serial(&server) > before, "seed {seed}");
         check_whole_zone(&server, &directory);
         if round == 4 {

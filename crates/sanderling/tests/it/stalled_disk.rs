@@ -2,11 +2,10 @@
 
 use sanderling_testkit::http::{HttpClient, get};
 use sanderling_testkit::{
-    ANSWERED, CONTENT, DEADLINE, FILE_BYTES, ListenerCounts, NOT_FOUND_YET, STALLED, StalledDisk, TestDirectory,
-    TestServer, send_signal, udp_reply, wait_until,
+    ANSWERED, CONTENT, FILE_BYTES, ListenerCounts, NOT_FOUND_YET, STALLED, StalledDisk, TestDirectory, TestServer,
+    send_signal, udp_reply, wait_until,
 };
 use std::fs;
-use std::thread;
 use std::time::{Duration, Instant};
 
 const BOTH: ListenerCounts = ListenerCounts { http: 1, dns: 1 };
@@ -38,11 +37,7 @@ fn waiting_client(server: &TestServer, disk: &StalledDisk, file: &str) -> HttpCl
     let count = disk.waiting_count();
     let mut client = HttpClient::connect(server.http());
     client.send(get(&format!("/disk/{file}")));
-    let deadline = Instant::now() + DEADLINE;
-    while disk.waiting_count() == count {
-        assert!(Instant::now() < deadline, "the disk is not asked");
-        thread::yield_now();
-    }
+    wait_until("the disk is asked", || disk.waiting_count() > count);
     client
 }
 

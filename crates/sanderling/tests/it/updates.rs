@@ -3,10 +3,10 @@
 mod replaced;
 
 use super::name_servers::{Peer, Program, SECRET, records};
-use sanderling_testkit::dns::{Question, Reply, TXT};
+use sanderling_testkit::dns::{self, Question, Reply, TXT, is_served, is_signed};
 use sanderling_testkit::{
-    DEADLINE, Ended, ListenerCounts, TestDirectory, TestServer, children_of, dig, free_address, kdig, run_program,
-    run_to_end, sanderling, send_signal, wait_until,
+    DEADLINE, Ended, ListenerCounts, Pauses, TestDirectory, TestServer, children_of, dig, free_address, kdig,
+    run_program, run_to_end, sanderling, send_signal, wait_until,
 };
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -28,8 +28,10 @@ fn configure(of_domain: &str, limits: &str) -> TestDirectory {
     for key in ["transfer", "acme", "other"] {
         directory.write(&format!("{key}.key"), format!("{SECRET}\n").as_bytes());
     }
+    // The UDP sockets of nsupdate are reuseport sockets, as those of the server: it must not choose the same port.
+    let listen = free_address();
     let config = format!(
-        "workers = 1\nstate = \"state\"\n[dns]\nresolvers = []\nlisten = [\"127.0.0.1:0\"]\n\
+        "workers = 1\nstate = \"state\"\n[dns]\nresolvers = []\nlisten = [\"{listen}\"]\n\
          [tsig.transfer]\nsecret_file = \"transfer.key\"\n[tsig.acme]\nsecret_file = \"acme.key\"\n\
          [tsig.other]\nsecret_file = \"other.key\"\n\
          [domain.\"other.example\"]\nzone = \"other.example.zone\"\n\
@@ -84,18 +86,16 @@ pub(crate) fn update(server: &TestServer, directory: &TestDirectory, lines: &str
     assert_eq!(ended.code(), Some(0), "{lines}: {ended}\n{}", server.errors());
 }
 
-/// The data of a name, sorted. Over TCP, since dig may bind to the port of the server (SO_REUSEPORT) and receive its
-/// own datagram.
+/// The data of a name, sorted.
 fn data(server: &TestServer, name: &str, rtype: &str) -> String {
-    let text = dig(server.dns(), &["+tcp", "+short", &format!("{name}.example.com"), rtype]).text();
+    let text = dig(server.dns(), &["+short", &format!("{name}.example.com"), rtype]).text();
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines.join(" ")
 }
 
 fn serial(server: &TestServer) -> u32 {
-    let text = dig(server.dns(), &["+short", "example.com", "SOA"]).text();
-    text.split_whitespace().nth(2).and_then(|serial| serial.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+    dns::serial(server.dns(), "example.com").expect("the zone is served")
 }
 
 fn zone_command(directory: &TestDirectory, name: &str) -> String {
@@ -118,7 +118,7 @@ fn kill(server: &TestServer, command: &str) {
         killed.is_some_and(|child| send_signal("KILL", &child.to_string()))
     });
     wait_until("another one runs", || find().is_some_and(|child| Some(child) != killed));
-    wait_until("it answers", || dig(server.dns(), &["example.com", "SOA"]).text().contains("NOERROR"));
+    wait_until("it answers", || is_served(server.dns(), "example.com"));
 }
 
 #[test]
@@ -307,9 +307,7 @@ fn file_with_a_later_serial_drops_updates_only_if_that_is_forced() {
     for dnssec in ["", "dnssec = true\n"] {
         let directory = configure(dnssec, "");
         let mut server = start(&directory);
-        let is_signed =
-            |server: &TestServer| dig(server.dns(), &["+dnssec", "example.com", "SOA"]).text().contains("RRSIG");
-        wait_until("the zone is signed", || dnssec.is_empty() || is_signed(&server));
+        wait_until("the zone is signed", || dnssec.is_empty() || is_signed(server.dns(), "example.com"));
         update(&server, &directory, "add one TXT 1");
         let has_status = |line: &str| zone_command(&directory, "status").contains(line);
         wait_until("the status counts it", || has_status("  updates  1 record that the file does not have\n"));
@@ -461,8 +459,8 @@ impl Drop for SetOnDrop<'_> {
 /// Names that one client changes again and again, so that the difference to the file is bounded.
 const NAMES_OF_CLIENT: usize = 32;
 
-/// Makes `count` updates, some by each run of nsupdate. Returns what each name may have: the number of the last
-/// acknowledged update, or nothing, and those of later ones of which nothing is known.
+/// Makes updates, some by each run of nsupdate, until `count` of all clients are acknowledged. Returns what each name
+/// may have: the number of the last acknowledged update, or nothing, and those of later ones of which nothing is known.
 fn update_names(
     server: SocketAddr,
     directory: &TestDirectory,
@@ -470,10 +468,15 @@ fn update_names(
     count: usize,
     acknowledged: &AtomicUsize,
 ) -> Vec<Vec<Option<usize>>> {
-    const SENDS_PER_RUN: usize = 50;
+    const SENDS_PER_RUN: usize = 25;
+    const RUNS_WITHOUT_ANSWER_MAX: usize = 10;
     let mut expected = vec![vec![None]; NAMES_OF_CLIENT];
-    for first in (0..count).step_by(SENDS_PER_RUN) {
-        let numbers = first..count.min(first + SENDS_PER_RUN);
+    let mut failed_runs = 0;
+    for first in (0..).step_by(SENDS_PER_RUN) {
+        if acknowledged.load(Ordering::Relaxed) >= count {
+            break;
+        }
+        let numbers = first..first + SENDS_PER_RUN;
         let sends = numbers.clone().map(|number| {
             let name = format!("n{}.c{client}", number % NAMES_OF_CLIENT);
             format!(
@@ -488,14 +491,17 @@ fn update_names(
         let text = ended.text();
         let answers: Vec<&str> = text.split("Outgoing update query:").skip(1).collect();
         assert_eq!(answers.len(), numbers.len(), "{ended}");
+        failed_runs += 1;
         for (number, answer) in numbers.zip(answers) {
             let of_name = &mut expected[number % NAMES_OF_CLIENT];
             if answer.split_once("Answer:").is_some_and(|(_, answer)| answer.contains("status: NOERROR")) {
                 of_name.clear();
                 acknowledged.fetch_add(1, Ordering::Relaxed);
+                failed_runs = 0;
             }
             of_name.push(Some(number));
         }
+        assert!(failed_runs < RUNS_WITHOUT_ANSWER_MAX, "{ended}");
     }
     expected
 }
@@ -512,7 +518,7 @@ fn kills(total: usize, random: &mut fastrand::Rng) -> Vec<(usize, &'static str)>
     kills
 }
 
-/// With `SANDERLING_UPDATES=100000`, so many updates are made, and the agent is killed 100 times.
+/// With `SANDERLING_UPDATES=100000`, so many updates are acknowledged, and the agent is killed 100 times.
 #[test]
 fn acknowledged_updates_are_there_whatever_is_killed() {
     const CLIENTS: usize = 16;
@@ -526,12 +532,14 @@ fn acknowledged_updates_are_there_whatever_is_killed() {
         let (address, directory, acknowledged, ends) = (server.dns(), &directory, &acknowledged, &ends);
         let asking = scope.spawn(move || ask_for_alias(address, ends));
         let end = SetOnDrop(ends);
-        let update_some = |client| move || update_names(address, directory, client, total / CLIENTS, acknowledged);
+        let update_some = |client| move || update_names(address, directory, client, total, acknowledged);
         let clients: Vec<_> = (0..CLIENTS).map(|client| scope.spawn(update_some(client))).collect();
         let mut killed = BTreeMap::new();
         for (after, process) in kills {
+            let mut pauses = Pauses::default();
+            // Clients end early only if they fail.
             while acknowledged.load(Ordering::Relaxed) < after && !clients.iter().all(|client| client.is_finished()) {
-                thread::sleep(Duration::from_millis(1));
+                pauses.wait();
             }
             kill(&server, process);
             *killed.entry(process).or_insert(0) += 1;
@@ -539,8 +547,7 @@ fn acknowledged_updates_are_there_whatever_is_killed() {
         let expected: Vec<_> = clients.into_iter().map(|client| client.join().expect("a client")).collect();
         let seconds = started.elapsed().as_secs_f64();
         let count = acknowledged.load(Ordering::Relaxed);
-        println!("{total} updates in {seconds:.1} s, {count} acknowledged; killed: {killed:?}");
-        assert!(count >= total / 2, "{count} acknowledged: {}", server.errors());
+        println!("{count} updates acknowledged in {seconds:.1} s; killed: {killed:?}");
         for target in ["internal-agent", "internal-server-process"] {
             kill(&server, target);
             for (client, names) in expected.iter().enumerate() {
@@ -566,8 +573,7 @@ fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
     for dnssec in ["dnssec = true", "dnssec = { nsec3 = true, zonemd = true }"] {
         let directory = configure(&format!("{dnssec}\ntransfer_allow = [{{ network = \"127.0.0.1\" }}]\n"), "");
         let server = start(&directory);
-        let is_signed = || dig(server.dns(), &["+dnssec", "example.com", "SOA"]).text().contains("RRSIG");
-        wait_until("the zone is signed", is_signed);
+        wait_until("the zone is signed", || is_signed(server.dns(), "example.com"));
         let mut random = fastrand::Rng::with_seed(sanderling_testkit::seed());
         let mut texts = BTreeMap::new();
         for round in 0..24 {
@@ -594,10 +600,7 @@ fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
                 // It waits until the next agent can sign.
                 update(&server, &directory, &lines);
             }
-            for (name, round) in &texts {
-                let answer = dig(server.dns(), &["+short", &format!("{name}.example.com"), "TXT"]).text();
-                assert_eq!(answer.trim(), format!("\"t{round}\""), "{name}: {}", server.errors());
-            }
+            check_texts(&server, &texts);
             if round % 3 == 0 {
                 let zone =
                     dig(server.dns(), &["+nocomments", "+nostats", "+nocmd", "+onesoa", "example.com", "AXFR"]).text();
@@ -635,12 +638,16 @@ fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
         directory.replace("example.com.zone", format!("{ZONE}later TXT later\n").as_bytes());
         let reload = directory.control("reload");
         assert!(reload.status.success(), "{reload}");
-        wait_until("the file is signed", || {
-            dig(server.dns(), &["+short", "later.example.com", "TXT"]).text().contains("later")
-        });
-        for (name, round) in &texts {
-            let answer = dig(server.dns(), &["+short", &format!("{name}.example.com"), "TXT"]).text();
-            assert_eq!(answer.trim(), format!("\"t{round}\""), "{name}");
-        }
+        wait_until("the file is signed", || data(&server, "later", "TXT") == "\"later\"");
+        check_texts(&server, &texts);
+    }
+}
+
+/// Each name has the text of its round.
+#[track_caller]
+fn check_texts(server: &TestServer, texts: &BTreeMap<String, i32>) {
+    for (name, round) in texts {
+        let answer = dns::data(server.dns(), &format!("{name}.example.com"), TXT);
+        assert_eq!(answer, Some(format!("t{round}")), "{name}: {}", server.errors());
     }
 }

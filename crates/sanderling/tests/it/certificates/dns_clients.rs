@@ -49,7 +49,7 @@ fn check(setup: &Setup, server: &TestServer, ended: &Ended, path: &str) {
     assert_eq!(ended.code(), Some(0), "{ended}\n{}\n{}", server.errors(), setup.pebble_log());
     let chain = fs::read_to_string(setup.directory.path().join(path)).expect("a certificate");
     assert!(chain.starts_with("-----BEGIN CERTIFICATE-----"), "{chain}");
-    let left = dig(server.dns(), &["+tcp", "+short", "_acme-challenge.example.com", "TXT"]).text();
+    let left = dig(server.dns(), &["+short", "_acme-challenge.example.com", "TXT"]).text();
     assert_eq!(left, "");
     let file = fs::read_to_string(setup.directory.path().join("example.com.zone")).expect("the zone");
     assert!(!file.contains("_acme-challenge"), "{file}");

@@ -6,10 +6,11 @@
 //! at once.
 
 use super::{DEADLINE, ISSUED_WITHIN, Setup};
-use sanderling_testkit::{Ended, TestServer, curl, dig, run_program, sanderling, send_signal, wait_until};
+use sanderling_testkit::dns::{TXT, data};
+use sanderling_testkit::{Ended, TestServer, curl, run_program, sanderling, send_signal, wait_until, wait_within};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,9 +26,8 @@ impl Setup {
     }
 
     /// The record for the authority, if it is answered.
-    fn challenge(&self) -> String {
-        let server = format!("127.0.0.1:{}", self.dns_port).parse().unwrap();
-        dig(server, &["+short", "_acme-challenge.example.com", "TXT"]).text()
+    fn challenge(&self) -> Option<String> {
+        data((Ipv4Addr::LOCALHOST, self.dns_port).into(), "_acme-challenge.example.com", TXT)
     }
 
     /// Listens in the place of the authority, whose port a child that another test starts may have for a moment.
@@ -316,11 +316,7 @@ fn many_domains_get_certificates_from_an_empty_state_folder() {
     let mut server: TestServer = setup.start_server();
     let https = server.encrypted("https");
     let issued = || setup.directory.control("certificates").text().matches("  issued by ").count();
-    let deadline = Instant::now() + DEADLINE * 4;
-    while issued() <= count {
-        assert!(Instant::now() < deadline, "{} of {}", issued(), count + 1);
-        thread::yield_now();
-    }
+    wait_within(DEADLINE * 4, "all certificates", || issued() > count);
     setup.wait_for_page(https, &format!("d{}.example.com", count - 1));
     let elapsed = start.elapsed();
     println!("{} certificates after {:.2} s", count + 1, elapsed.as_secs_f64());
@@ -361,14 +357,16 @@ fn processes_that_are_killed_at_random_moments_only_delay_certificates() {
             (false, None) => {}
         }
         let _ = child.wait();
-        let deadline = Instant::now() + DEADLINE;
-        while setup.chain() == before {
-            assert!(Instant::now() < deadline, "{}", server.errors());
-            setup.renew();
-        }
+        wait_until("the certificate is renewed", || {
+            let is_renewed = setup.chain() != before;
+            if !is_renewed {
+                setup.renew();
+            }
+            is_renewed
+        });
         // That of the kill, that of the renewal afterwards, and one that the agent did not get to note.
         assert!(setup.order_count() - orders_before <= 3, "{}", setup.pebble_log());
-        wait_until("the record is removed", || setup.challenge().trim().is_empty());
+        wait_until("the record is removed", || setup.challenge().is_some_and(|text| text.is_empty()));
     }
     println!("killed: agent {} times, authority {} times", killed[0], killed[1]);
     let orders = setup.directory.path().join("state/orders");

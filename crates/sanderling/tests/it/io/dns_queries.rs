@@ -4,13 +4,13 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use crate::domain::{Domain, Setup, ZONE};
 use sanderling_testkit::dns::{A, ANY, NS, Question, Reply, TXT};
-use sanderling_testkit::{ListenerCounts, RawConnection, TestDirectory, TestServer, dig, framed, kdig, tcp_reply};
+use sanderling_testkit::{ListenerCounts, RawConnection, TestDirectory, TestServer, dig_udp, framed, kdig, tcp_reply};
 
 #[test]
 fn dig_and_kdig_get_the_soa() {
     let domain = Domain::with_zone(ZONE);
     for transport in ["+notcp", "+tcp"] {
-        let ended = dig(domain.server.dns(), &["example.com", "SOA", transport]);
+        let ended = dig_udp(domain.server.dns(), &["example.com", "SOA", transport]);
         let text = ended.text();
         assert!(text.contains("status: NOERROR") && text.contains("flags: qr aa rd;"), "{ended}");
         assert!(text.contains("ns1.example.com. hostmaster.example.com. 2024010101"), "{ended}");
@@ -72,7 +72,7 @@ fn configured_limit_of_udp_replies_applies() {
 #[test]
 fn dig_retries_over_tcp_after_a_truncated_reply() {
     let domain = Domain::with_zone(ZONE);
-    let ended = dig(domain.server.dns(), &["big.example.com", "TXT", "+noedns"]);
+    let ended = dig_udp(domain.server.dns(), &["big.example.com", "TXT", "+noedns"]);
     let text = ended.text();
     assert!(text.contains("retrying in TCP mode") && text.contains("ANSWER: 5"), "{ended}");
 }

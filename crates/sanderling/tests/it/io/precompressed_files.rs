@@ -21,10 +21,8 @@ const GZIP: &[u8] =
     b"\x1f\x8b\x08\0\0\0\0\0\x02\x03\x2b\x4e\xcc\x4b\x49\x2d\xca\xc9\xcc\x4b\xe7\x2a\x1e\x65\x8e\x32\x47\x99\
     \xa3\x4c\x72\x99\0\x0b\xbf\xdf\x65\x4c\x04\0\0";
 
-/// Time until a changed file is served. A request at once waits for a file that is just being written.
-const SOON: Duration = Duration::from_secs(1);
-/// The same after many changes: then the file is checked once in a second.
-const LATER: Duration = Duration::from_secs(3);
+/// Longer than a response waits for a file that is being written.
+const AFTER_A_WRITE: Duration = Duration::from_secs(1);
 /// Time between two requests.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -90,15 +88,15 @@ impl Client {
         self.request("GET", target, &format!("Accept-Encoding: {accepted}\r\n"))
     }
 
-    /// Sends requests until the response has this coding, at most for [`SOON`].
+    /// Sends requests until the response has this coding.
     #[track_caller]
     fn wait_for_coding(&mut self, target: &str, coding: Option<&str>) -> Response {
-        self.wait_until(target, SOON, |response| response.field("Content-Encoding") == coding)
+        self.wait_until(target, |response| response.field("Content-Encoding") == coding)
     }
 
     /// Sends requests until the response is the expected one.
     #[track_caller]
-    fn wait_until(&mut self, target: &str, within: Duration, is_expected: impl Fn(&Response) -> bool) -> Response {
+    fn wait_until(&mut self, target: &str, is_expected: impl Fn(&Response) -> bool) -> Response {
         let start = Instant::now();
         loop {
             let response = self.get(target, "br, gzip");
@@ -106,7 +104,7 @@ impl Client {
             if is_expected(&response) {
                 return response;
             }
-            assert!(start.elapsed() < within, "{target} is still the same: {}", response.head);
+            assert!(start.elapsed() < DEADLINE, "{target} is still the same: {}", response.head);
             thread::park_timeout(PAUSE);
         }
     }
@@ -248,7 +246,7 @@ fn a_precompressed_file_serves_its_url_without_the_file_itself() {
     wait_until("the new precompressed file is used", || client.get("/late.js", "br").status == 200);
     domain.directory.write("public/late.js", b"a shorter file\n");
     check_only(
-        &client.wait_until("/late.js", SOON, |response| response.body != LINES && response.body != BROTLI),
+        &client.wait_until("/late.js", |response| response.body != LINES && response.body != BROTLI),
         b"a shorter file\n",
     );
     for name in ["late.js", "late.js.br"] {
@@ -282,7 +280,7 @@ fn created_changed_or_deleted_precompressed_file_is_noticed() {
         let another = [&GZIP[..9], &[255], &GZIP[10..]].concat();
         fs::rename(domain.directory.write("fresh", &another), domain.directory.path().join(format!("{path}.gz")))
             .unwrap();
-        let changed = client.wait_until(target, SOON, |response| response.body != GZIP);
+        let changed = client.wait_until(target, |response| response.body != GZIP);
         check_variant(&changed, Some("gzip"), &another);
         assert_ne!(changed.field("ETag"), Some(tag.as_str()));
 
@@ -307,9 +305,7 @@ fn continuous_writes_to_a_precompressed_file_delay_no_response() {
                 fs::write(&path, BROTLI).unwrap();
             }
         });
-        while !path.exists() {
-            thread::yield_now();
-        }
+        wait_until("the file is there", || path.exists());
         let mut client = Client::connect(&domain);
         let answers = (0..20).map(|_| client.get("/app.js", "br"));
         let is_valid = |response: &Response| match response.field("Content-Encoding") {
@@ -323,7 +319,7 @@ fn continuous_writes_to_a_precompressed_file_delay_no_response() {
     });
     let is_coded = |response: &Response| response.field("Content-Encoding").is_some();
     // The last write may abort a response.
-    thread::park_timeout(SOON);
+    thread::park_timeout(AFTER_A_WRITE);
     let mut client = Client::connect(&domain);
-    check_variant(&client.wait_until("/app.js", LATER, is_coded), Some("br"), BROTLI);
+    check_variant(&client.wait_until("/app.js", is_coded), Some("br"), BROTLI);
 }
