@@ -30,55 +30,71 @@ counters! {
     HttpClosed = "http_closed": "HTTP connections closed.";
     HttpEvicted = "http_evicted": "Idle HTTP connections closed to make room for new ones.";
     HttpPartialEvicted = "http_partial_evicted": "HTTP connections with part of a request closed likewise.";
-    HttpClientEvicted = "http_client_evicted": "Idle HTTP connections closed for a new one of the same client at its limit.";
-    HttpDelayed = "http_delayed": "HTTP connections that waited because the limit was reached and no other one was idle.";
-    HttpOverClientLimit = "http_over_client_limit": "HTTP connections closed because their client had too many, and none idle.";
-    ProxyHeadersRefused = "proxy_headers_refused": "Connections of trusted proxies closed for want of a valid PROXY header.";
+    HttpClientEvicted = "http_client_evicted": "Idle HTTP connections closed for a new one of the same client at its \
+        limit.";
+    HttpDelayed = "http_delayed": "HTTP connections that waited because the limit was reached and no other one was \
+        idle.";
+    HttpOverClientLimit = "http_over_client_limit": "HTTP connections closed because their client had too many, and \
+        none idle.";
+    ProxyHeadersRefused = "proxy_headers_refused": "Connections of trusted proxies closed for want of a valid PROXY \
+        header.";
     HttpOverRate = "http_over_rate": "HTTP requests of clients that made too many: answered with 429, or only counted.";
     HttpRequests = "http_requests": "HTTP requests answered.";
     HttpRefused = "http_refused": "Malformed HTTP requests, answered with an error and closed.";
     HttpTimeouts = "http_timeouts": "HTTP connections closed by a timeout.";
     HttpSlowRequests = "http_slow_requests": "Requests below http_receive_rate_min, answered with 408 and closed.";
-    HttpSlowResponses = "http_slow_responses": "HTTP connections reset because a response was below http_send_rate_min.";
+    HttpSlowResponses = "http_slow_responses": "HTTP connections reset because a response was below \
+        http_send_rate_min.";
     HttpAborted = "http_aborted": "HTTP responses aborted because their file changed.";
     BuffersScarce = "buffers_scarce": "Times a connection held bytes while the buffers of all were above their budget.";
     BuffersRefused = "buffers_refused": "Connections closed because their request took too much memory then.";
     TlsHandshakes = "tls_handshakes": "TLS handshakes completed.";
-    TlsResumed = "tls_resumed": "Those that resumed an earlier session.";
+    TlsResumed = "tls_resumed": "TLS handshakes that resumed an earlier session.";
     TlsVersion12 = "tls_version_1_2": "Those of TLS 1.2; the others are of TLS 1.3.";
     TlsFailed = "tls_failed": "TLS handshakes that failed; each is counted by its cause too.";
-    TlsIncompatible = "tls_incompatible": "No version, cipher suite, key exchange or signature in common with the client.";
+    TlsIncompatible = "tls_incompatible": "No version, cipher suite, key exchange or signature in common with the \
+        client.";
     TlsNoCommonProtocol = "tls_no_common_protocol": "No protocol (ALPN) in common with the client.";
     TlsUnknownName = "tls_unknown_name": "The client asked for a name without a certificate, or for none.";
     TlsInvalid = "tls_invalid": "The client broke the protocol of TLS, or does not speak it.";
-    TlsClientAlert = "tls_client_alert": "The client ended the handshake by an alert: it may not trust the certificate.";
+    TlsClientAlert = "tls_client_alert": "The client ended the handshake by an alert: it may not trust the \
+        certificate.";
     TlsClientClosed = "tls_client_closed": "The client closed the connection.";
     TlsInternal = "tls_internal": "The server could not go on: the key cannot sign, or there are no random numbers.";
     TlsEvicted = "tls_evicted": "Unfinished TLS handshakes closed for a new one at tls_handshakes_max.";
     TlsTimeouts = "tls_timeouts": "TLS handshakes that took longer than tls_handshake_timeout_ms.";
     Http2Connections = "http2_connections": "HTTP connections on which the client chose HTTP/2.";
     Http2Requests = "http2_requests": "Requests over HTTP/2, which http_requests and http_refused have too.";
-    Http2Refused = "http2_refused": "HTTP/2 connections closed because of an error or a flood of the client.";
-    Http2Errors = "http2_errors": "Those with an error of the protocol; the others are counted by the limit, as are refused requests.";
+    Http2Refused = "http2_refused": "HTTP/2 connections closed because of a client error or flood.";
+    Http2Errors = "http2_errors": "Those with an error of the protocol; the others are counted by the limit, as are \
+        refused requests.";
     Http2OverStreams = "http2_over_streams": "HTTP/2 requests refused because of http2_streams_max.";
-    Http2OverKeptRequestBytes = "http2_over_kept_request_bytes": "HTTP/2 requests refused because of http2_kept_request_bytes_max.";
-    Http2OverHeaderBlockBytes = "http2_over_header_block_bytes": "HTTP/2 connections closed because of http2_header_block_bytes_max.";
-    Http2OverContinuations = "http2_over_continuations": "HTTP/2 connections closed because of http2_continuations_max.";
+    Http2OverKeptRequestBytes = "http2_over_kept_request_bytes": "HTTP/2 requests refused because of \
+        http2_kept_request_bytes_max.";
+    Http2OverHeaderBlockBytes = "http2_over_header_block_bytes": "HTTP/2 connections closed because of \
+        http2_header_block_bytes_max.";
+    Http2OverContinuations = "http2_over_continuations": "HTTP/2 connections closed because of \
+        http2_continuations_max.";
     Http2OverResets = "http2_over_resets": "HTTP/2 connections closed because of http2_resets_max.";
-    Http2OverControlFrames = "http2_over_control_frames": "HTTP/2 connections closed because of http2_control_frames_max.";
-    Http2OverOverheadBytes = "http2_over_overhead_bytes": "HTTP/2 connections closed because of http2_overhead_bytes_max.";
+    Http2OverControlFrames = "http2_over_control_frames": "HTTP/2 connections closed because of \
+        http2_control_frames_max.";
+    Http2OverOverheadBytes = "http2_over_overhead_bytes": "HTTP/2 connections closed because of \
+        http2_overhead_bytes_max.";
     DnsStreams = "dns_streams": "DNS connections over TCP accepted.";
     DnsStreamsClosed = "dns_streams_closed": "DNS connections over TCP closed.";
     DnsStreamsEvicted = "dns_streams_evicted": "DNS connections over TCP closed to make room for new ones.";
     DnsStreamsClientEvicted = "dns_streams_client_evicted": "DNS connections closed for a new one of the same client.";
     DnsStreamsDelayed = "dns_streams_delayed": "DNS connections over TCP that waited for another one to close.";
-    DnsStreamsOverClientLimit = "dns_streams_over_client_limit": "DNS connections closed because their client had too many.";
+    DnsStreamsOverClientLimit = "dns_streams_over_client_limit": "DNS connections closed because their client had too \
+        many.";
     DnsUdpQueries = "dns_udp_queries": "Datagrams received.";
     DnsTcpQueries = "dns_tcp_queries": "Queries received over TCP.";
     DnsHttpsQueries = "dns_https_queries": "Requests over HTTP at a path that answers DNS queries.";
-    DnsDropped = "dns_dropped": "Messages without a reply: no query, too long, from a port that gets none, or beyond a limit.";
+    DnsDropped = "dns_dropped": "Messages without a reply: no query, too long, from a port that gets none, or beyond \
+        a limit.";
     DnsErrorsLimited = "dns_errors_limited": "Of those, errors to a network that had too many.";
-    DnsRepliesLimited = "dns_replies_limited": "Replies to a network that had too many: not sent, sent truncated, or only counted.";
+    DnsRepliesLimited = "dns_replies_limited": "Replies to a network that had too many: not sent, sent truncated, or \
+        only counted.";
     DnsRepliesSlipped = "dns_replies_slipped": "Of those, sent truncated.";
     DnsTransfers = "dns_transfers": "Zone transfers begun.";
     DnsTransfersIncremental = "dns_transfers_incremental": "IXFR queries answered with the changes alone.";

@@ -114,7 +114,7 @@ pub struct DnsOptions {
     pub udp_errors_per_second_max: u32,
     /// Other replies over UDP of one class to one network in a second, of each thread; 0 for any number.
     pub udp_replies_per_second_max: u32,
-    /// Of the replies beyond that limit, every so many is sent truncated; 0 for none.
+    /// Of the replies beyond that limit, one in this many is sent truncated. 0: none.
     pub udp_slip: u32,
     /// Open TCP connections, in the whole process.
     pub tcp_connections_max: usize,
