@@ -109,7 +109,7 @@ impl AliasTargets {
         let wanted: BTreeSet<&String> = names.zones().flat_map(|(_, targets)| targets).collect();
         if wanted.len() > self.limits.alias_targets_max {
             log_warning(&format!(
-                "the zones have {} targets of ALIAS; those beyond {} (`alias_targets_max`) have no addresses",
+                "the zones have {} ALIAS targets; those beyond {} (`alias_targets_max`) have no addresses",
                 wanted.len(),
                 self.limits.alias_targets_max
             ));
@@ -212,7 +212,7 @@ impl AliasTargets {
             },
             None => AliasReport {
                 target: name.clone(),
-                problem: Some("there are more than `alias_targets_max`".to_owned()),
+                problem: Some("there are more targets than `alias_targets_max`".to_owned()),
                 ..AliasReport::default()
             },
         };
@@ -389,7 +389,7 @@ mod tests {
         targets.names.set(&DomainName::parse("b.test").expect("a name"), &["z.test".to_owned()], false);
         targets.update_names();
         let problems: Vec<_> = targets.reports().into_iter().map(|(_, reports)| reports[0].problem.clone()).collect();
-        let expected = ["no resolver has answered yet", "there are more than `alias_targets_max`"];
+        let expected = ["no resolver has answered yet", "there are more targets than `alias_targets_max`"];
         assert_eq!(problems, expected.map(|problem| Some(problem.to_owned())));
     }
 }

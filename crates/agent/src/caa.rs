@@ -47,16 +47,16 @@ pub(crate) async fn problem(
                     ),
                     Verdict::OtherAccount => (
                         format!(
-                            "let {authority} issue for another account alone: `accounturi` is not {}",
+                            "allow {authority} to issue only for another account: `accounturi` is not {}",
                             account.unwrap_or("known")
                         ),
-                        "write this one, or remove `accounturi`",
+                        "set it to this account, or remove `accounturi`",
                     ),
                     Verdict::OtherMethod => (
                         format!("forbid {authority} to validate {name} by {method}: it is not in `validationmethods`"),
                         "add it there, or remove `validationmethods`",
                     ),
-                    Verdict::UnknownProperty => ("have a critical property that is not known".to_owned(), "remove it"),
+                    Verdict::UnknownProperty => ("have an unknown critical property".to_owned(), "remove it"),
                 };
                 return Some((format!("the CAA records at {owner} {why}"), remedy));
             }

@@ -57,11 +57,11 @@ impl fmt::Display for Clash {
         match cause {
             ClashCause::Owned(owner) => write!(
                 out,
-                "catalog {catalog}: ignoring the zone {zone}, which the catalog {owner} has brought; it changes over if {owner} \
-                 has a property `coo` with {catalog}"
+                "catalog {catalog}: ignoring the zone {zone}, which belongs to the catalog {owner}; it changes over \
+                    when {owner} has a property `coo` with {catalog}"
             ),
             ClashCause::Configured => {
-                write!(out, "catalog {catalog}: ignoring the zone {zone}, which this server has by its configuration")
+                write!(out, "catalog {catalog}: ignoring the zone {zone}, which is in the configuration")
             }
             ClashCause::Refused(refusal) => write!(out, "catalog {catalog}: ignoring the zone {zone}: {refusal}"),
         }
@@ -263,8 +263,8 @@ mod tests {
         let listings: Listings = [(name("c"), Some(vec![listing("n.own 2")]))].into();
         let texts: Vec<String> =
             reconcile(&Members::new(), &listings, refusal).clashes.iter().map(ToString::to_string).collect();
-        let text = "catalog c: ignoring the zone n.own: it is below own, which this server has by its configuration; if the catalog may \
-                    bring it, add it to `members_below`";
+        let text = "catalog c: ignoring the zone n.own: it is below own, which is in the configuration; to accept it \
+                    from the catalog, add it to `members_below`";
         assert_eq!(texts, [text]);
     }
 
@@ -278,11 +278,12 @@ mod tests {
         let outcome = reconcile(&current, &listings_without_c, refusal);
         assert_eq!((shown(&outcome.members).as_str(), outcome.dropped.as_slice()), ("a:c/1", &[name("own")][..]));
         let texts: Vec<String> = outcome.clashes.iter().map(ToString::to_string).collect();
-        let text = "catalog d: ignoring the zone a, which the catalog c has brought; it changes over if c has a property `coo` with d";
+        let text = "catalog d: ignoring the zone a, which belongs to the catalog c; it changes over when c has a \
+                    property `coo` with d";
         assert_eq!(texts, [text]);
         let outcome = reconcile(&Members::new(), &listings, refusal);
         assert_eq!(shown(&outcome.members), "a:d/1");
         let texts: Vec<String> = outcome.clashes.iter().map(ToString::to_string).collect();
-        assert_eq!(texts, ["catalog c: ignoring the zone own, which this server has by its configuration"]);
+        assert_eq!(texts, ["catalog c: ignoring the zone own, which is in the configuration"]);
     }
 }

@@ -70,7 +70,7 @@ impl Catalogs {
         served: Rc<ServedMap>,
     ) -> Catalogs {
         let list = read_list(context.state.path()).unwrap_or_else(|error| {
-            log_error(&format!("cannot read which zones catalogs have brought: {error}; waiting for the catalogs"));
+            log_error(&format!("cannot read the list of catalog members: {error}; waiting for the catalogs"));
             MemberList::default()
         });
         let name = |text: &str| DomainName::parse(text).ok();
@@ -116,7 +116,7 @@ impl Catalogs {
             let is_done = match result {
                 Ok(()) => self.hand_over_if_needed().await,
                 Err(error) => {
-                    log_error(&format!("cannot store which zones catalogs bring: {error}"));
+                    log_error(&format!("cannot store the list of catalog members: {error}"));
                     false
                 }
             };
@@ -309,10 +309,10 @@ impl Catalogs {
                 let refused: Vec<String> = listings.iter().filter_map(|one| one.clone().err()).collect();
                 let problem = refused
                     .first()
-                    .map(|first| format!("{first}; {} zones are ignored for such reasons", refused.len()));
+                    .map(|first| format!("{first}; {} zones are ignored for similar reasons", refused.len()));
                 (Some(listings.into_iter().flatten().collect()), problem)
             }
-            Err(error) => (None, Some(format!("not used: {error}; its zones stay as they are"))),
+            Err(error) => (None, Some(format!("not used: {error}; its zones do not change"))),
         }
     }
 
@@ -327,7 +327,7 @@ impl Catalogs {
             let mut refused = self.clashes.iter().filter(is_refused);
             let of_refused = refused.next().map(|first| match refused.count() {
                 0 => first.to_string(),
-                more => format!("{first}; {more} more zones are ignored for such reasons"),
+                more => format!("{first}; {more} more zones are ignored for similar reasons"),
             });
             if let Some(handle) = self.secondary.borrow().get(catalog) {
                 handle.set_catalog_problem(problem.as_deref().or(of_refused.as_deref()));

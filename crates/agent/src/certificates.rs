@@ -20,7 +20,7 @@ const DAY_S: u64 = 24 * 3600;
 const SHORT_LIFETIME_S: u64 = 10 * DAY_S;
 /// After so many failures in a row the next authority is tried.
 const FAILURES_PER_AUTHORITY: u32 = 3;
-const CLOCK_AHEAD: &str = "it is to be renewed although it is new; check the clock of this machine";
+const CLOCK_AHEAD: &str = "a new certificate is already due for renewal; check the system clock";
 /// When the next one is tried if an authority has refused because of too many requests.
 const OTHER_AUTHORITY_DELAY_S: u64 = 60;
 
@@ -142,7 +142,7 @@ impl ManagedCertificate {
         let names: Vec<String> = configured.names.iter().map(|name| name.as_str().to_owned()).collect();
         let name = configured.names.first().map_or(String::new(), |name| name.as_str().to_owned());
         let record = read_json(state, &record_file(&name)).unwrap_or_else(|problem| {
-            log_error(&format!("certificate {name}: {problem}; the time of its renewal is chosen again"));
+            log_error(&format!("certificate {name}: {problem}; choosing the renewal time again"));
             None
         });
         let record: Record = record.unwrap_or_default();
@@ -176,7 +176,7 @@ impl ManagedCertificate {
         let reason = match &self.issued {
             None => "there is no certificate yet",
             Some(issued) if self.lacks_untried(issued) => "the names of the domain have changed",
-            Some(_) if self.is_to_be_revoked() => "the certificate is to be revoked",
+            Some(_) if self.is_to_be_revoked() => "the certificate will be revoked",
             Some(issued) => {
                 let renewal = self.next_renewal(issued, not_before);
                 // Other failures delay it as well.
@@ -197,8 +197,8 @@ impl ManagedCertificate {
         issued.lacking.iter().any(|name| !self.record.failing.has(name))
     }
 
-    /// The names of the next order: without those that have failed, until each is tried again; all if the operator
-    /// wants it.
+    /// The names of the next order: without those that have failed, until each is tried again; all if requested by the
+    /// operator.
     pub(crate) fn names_to_order(&self, is_wanted: bool) -> Vec<String> {
         let ordered = if is_wanted { Vec::new() } else { self.record.failing.ordered(&self.names) };
         if ordered.is_empty() { self.names.clone() } else { ordered }
@@ -269,14 +269,14 @@ impl ManagedCertificate {
     fn retry_reason(&self) -> Option<String> {
         let count = self.record.failure_count;
         let name = &self.name;
-        (count > 0).then(|| format!("attempt {} after failures; `sanderling renew {name}` tries at once", count + 1))
+        (count > 0).then(|| format!("attempt {} after failures; `sanderling renew {name}` retries now", count + 1))
     }
 
     /// When the next order is after a failure, for the log.
     pub(crate) fn next_attempt(&self) -> String {
         let wait_s = self.record.not_before().saturating_sub(unix_s());
         let wait = if wait_s < 120 { format!("{wait_s} s") } else { format!("{} min", wait_s / 60) };
-        format!("the next attempt is in {wait}, or by `sanderling renew {}` at once", self.name)
+        format!("the next attempt is in {wait}; `sanderling renew {}` retries now", self.name)
     }
 
     /// The index of the authority of the next order, of `count`.

@@ -49,7 +49,7 @@ impl DerivedZones {
     pub(crate) fn load(config: Rc<Config>, state: Arc<StateFolder>, link: Rc<Link>) -> DerivedZones {
         let set = read_json(&state, DERIVED_FILE).unwrap_or_else(|problem| {
             log_error(&format!(
-                "{problem}; raise the serials of the zone files, since the changes of derived records count from 0 again"
+                "{problem}; raise the serials of the zone files, because the count of derived changes restarts at 0"
             ));
             None
         });
@@ -131,7 +131,7 @@ impl DerivedZones {
         if text.len() as u64 > DERIVED_BYTES_MAX {
             let problem = format!("{DERIVED_FILE} would have more than {DERIVED_BYTES_MAX} bytes");
             let remedy = "write `derive = []` for some domains";
-            self.failures.error("", &format!("the derived records stay as they are: {problem}; {remedy}"));
+            self.failures.error("", &format!("the derived records do not change: {problem}; {remedy}"));
             return false;
         }
         match self.state.write(DERIVED_FILE, &text) {
@@ -141,7 +141,7 @@ impl DerivedZones {
                 true
             }
             Err(error) => {
-                self.failures.error("", &format!("the derived records stay as they are: {error}"));
+                self.failures.error("", &format!("the derived records do not change: {error}"));
                 self.is_outdated = true;
                 false
             }

@@ -72,7 +72,7 @@ impl FailingNames {
     /// When the next one is tried again, and why.
     pub(crate) fn next_attempt(&self) -> Option<(u64, String)> {
         let (name, failing) = self.0.iter().min_by_key(|(_, failing)| failing.not_before())?;
-        let why = format!("attempt {} for {name}, which has failed", failing.failure_count.saturating_add(1));
+        let why = format!("attempt {} for {name}, which failed", failing.failure_count.saturating_add(1));
         Some((failing.not_before(), why))
     }
 

@@ -109,7 +109,7 @@ impl Failure {
     /// Some names have failed: at least one.
     pub(crate) fn of_names(of_names: Vec<(String, Failure)>) -> Failure {
         let first = of_names.first().map(|(_, failure)| failure.clone());
-        let mut whole = first.unwrap_or_else(|| Failure::new(Kind::Refused, "the validation of a name has failed", ""));
+        let mut whole = first.unwrap_or_else(|| Failure::new(Kind::Refused, "the validation of a name failed", ""));
         if of_names.len() > 1 {
             let mut texts: Vec<String> = of_names.iter().map(|(_, failure)| failure.to_string()).collect();
             texts.dedup();
@@ -149,16 +149,14 @@ impl Failure {
             Error::Api(problem) => Failure::of_problem(&problem, asked),
             Error::Timeout(next) => {
                 let time = next.map(|at| at.saturating_duration_since(Instant::now()));
-                let cause = "the authority has not finished the order in time";
+                let cause = "the authority did not finish the order in time";
                 Failure::new(Kind::Processing, cause, "the server will poll it again")
                     .with_retry_after(time.map(|time| time.as_secs()))
             }
-            Error::Json(_) => Failure::new(
-                Kind::Unreachable,
-                "the authority does not send a valid ACME response",
-                directory_remedy(asked),
-            ),
-            other => Failure::new(Kind::Unreachable, other.to_string(), "the server tries again"),
+            Error::Json(_) => {
+                Failure::new(Kind::Unreachable, "the authority sent an invalid ACME response", directory_remedy(asked))
+            }
+            other => Failure::new(Kind::Unreachable, other.to_string(), "the server will retry"),
         }
     }
 
@@ -200,7 +198,7 @@ impl Failure {
                     (&Method::GET, false, false) if error.status != StatusCode::TOO_MANY_REQUESTS => {
                         directory_remedy(asked)
                     }
-                    _ => "the server tries again",
+                    _ => "the server will retry",
                 };
                 // It does not have what was asked for, such as an order of long ago.
                 let is_refusal = error.method == Method::POST && error.status.is_client_error();
@@ -251,19 +249,20 @@ fn meaning(error: &str, asked: Asked<'_>) -> (Kind, Cow<'static, str>) {
     match (error, asked) {
         ("badNonce", _) => (Kind::Again, "".into()),
         ("accountDoesNotExist", _) => (Kind::Gone, "".into()),
-        ("rateLimited", _) => (Kind::RateLimited, "wait; the server tries again later".into()),
+        ("rateLimited", _) => (Kind::RateLimited, "wait; the server will retry later".into()),
         ("serverInternal", _) => (Kind::Unreachable, "".into()),
         ("orderNotReady", _) => (Kind::Processing, "the server will poll it again".into()),
         ("userActionRequired", _) => refused(
-            "the authority has new terms, or wants something else of the owner of the account: open the page that it names, or its web site, and agree there; then run `sanderling renew`",
+            "the authority has new terms, or needs something else from the account owner: open the page that it \
+                names, or its web site, and agree there; then run `sanderling renew`",
         ),
         ("externalAccountRequired", _) => refused("set `external_account` of this authority in [certificates]"),
         ("invalidContact" | "unsupportedContact", _) => refused("correct `contact` in [certificates]"),
         ("invalidProfile", _) => refused("correct `profile` of this authority in [certificates]"),
         (_, Asked::Account) => refused("check `contact` and `external_account` in [certificates]"),
-        ("unauthorized", Asked::Revocation) => refused(
-            "another account has requested it: revoke it with an ACME client that signs with the key of the certificate",
-        ),
+        ("unauthorized", Asked::Revocation) => {
+            refused("another account requested it: revoke it with an ACME client that signs with the certificate's key")
+        }
         ("unauthorized", Asked::Order(_) | Asked::Directory) => {
             (Kind::AccountRefused, "the account is valid but not authorized: contact the authority".into())
         }
@@ -281,11 +280,11 @@ fn meaning(error: &str, asked: Asked<'_>) -> (Kind, Cow<'static, str>) {
             refused(remedy)
         }
         ("connection" | "tls", _) => {
-            refused("let port 80 of this name lead to this server, or serve the zone of the name here")
+            refused("make port 80 of this name reach this server, or serve the zone of the name here")
         }
-        ("dns", _) => refused("check that the name leads to this server, and that its zone is delegated to it"),
+        ("dns", _) => refused("check that the name points to this server, and that its zone is delegated to it"),
         ("unauthorized" | "incorrectResponse", _) => {
-            refused("check that the addresses of the name, and the name servers of its zone, are this server")
+            refused("check that the addresses of the name, and the name servers of its zone, are those of this server")
         }
         _ => refused(""),
     }
@@ -384,7 +383,7 @@ mod tests {
             assert!(failure.to_string().contains(remedy), "{failure}");
         };
         check("caa", Kind::Refused, "cannot validate example.com: no; add the name of the authority to the CAA record");
-        check("connection", Kind::Refused, "; let port 80 of this name lead to this server");
+        check("connection", Kind::Refused, "; make port 80 of this name reach this server");
         check("rateLimited", Kind::RateLimited, "; wait");
         check("badNonce", Kind::Again, "no");
         check("serverInternal", Kind::Unreachable, "no");
@@ -402,8 +401,8 @@ mod tests {
         };
         check("unauthorized", order, Kind::AccountRefused, "the account is valid but not authorized");
         check("unauthorized", Asked::Account, Kind::Refused, "check `contact` and `external_account`");
-        check("unauthorized", validation, Kind::Refused, "are this server");
-        check("unauthorized", Asked::Revocation, Kind::Refused, "signs with the key");
+        check("unauthorized", validation, Kind::Refused, "are those of this server");
+        check("unauthorized", Asked::Revocation, Kind::Refused, "signs with the certificate's key");
         check("externalAccountRequired", Asked::Account, Kind::Refused, "set `external_account`");
         check("userActionRequired", order, Kind::Refused, "agree there");
         check("rejectedIdentifier", validation, Kind::Refused, "remove the name from `aliases`");
@@ -546,16 +545,16 @@ mod tests {
             AnswerError { location: Some("https://ca.example/d".to_owned()), ..answer(StatusCode::PERMANENT_REDIRECT) };
         check(
             moved,
-            "the authority answers with status 308 Permanent Redirect, to https://ca.example/d; \
-             write that URL as `directory` of this authority in [certificates]",
+            "the authority responded with status 308 Permanent Redirect, to https://ca.example/d; write that URL as \
+             `directory` of this authority in [certificates]",
         );
         check(
             answer(StatusCode::NOT_FOUND),
-            "the authority answers with status 404 Not Found; check `directory` of this authority in [certificates]",
+            "the authority responded with status 404 Not Found; check `directory` of this authority in [certificates]",
         );
         check(
             answer(StatusCode::BAD_GATEWAY),
-            "the authority answers with status 502 Bad Gateway; the server tries again",
+            "the authority responded with status 502 Bad Gateway; the server will retry",
         );
     }
 }

@@ -73,7 +73,8 @@ impl HttpsClient {
         }
         if roots.is_empty() {
             return Err(io::Error::other(
-                "there is no root to trust; install the package ca-certificates, or set `root` of the authority",
+                "there are no trusted root certificates; install the package ca-certificates, or set `root` of the \
+                    authority",
             ));
         }
         #[cfg(feature = "aws-lc-rs")]
@@ -102,8 +103,10 @@ impl HttpsClient {
         B::Error: Into<BoxError>,
     {
         let uri = request.uri().clone();
-        let host =
-            uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or("the authority names no https URL")?;
+        let host = uri
+            .host()
+            .filter(|_| uri.scheme_str() == Some("https"))
+            .ok_or("the authority sent a URL that is not https")?;
         let port = uri.port_u16().unwrap_or(PORT);
         let address = host.trim_matches(['[', ']']);
         let stream = self
@@ -189,23 +192,28 @@ fn tls_problem(error: &io::Error) -> Cow<'static, str> {
     };
     match problem {
         Problem::Expired | Problem::ExpiredContext { .. } => {
-            "the certificate of the server has expired; check the clock of this machine".into()
+            "the certificate of the server has expired; check the system clock".into()
         }
         Problem::NotValidYet | Problem::NotValidYetContext { .. } => {
-            "the certificate of the server is not valid yet; check the clock of this machine".into()
+            "the certificate of the server is not valid yet; check the system clock".into()
         }
         Problem::UnknownIssuer => {
-            "the certificate of the server is issued by a root that is not trusted; set `root` of this authority in [certificates] to a PEM file with its root certificate".into()
+            "the certificate of the server is issued by an untrusted root; set `root` of this authority in \
+                [certificates] to a PEM file with its root certificate"
+                .into()
         }
         Problem::NotValidForName | Problem::NotValidForNameContext { .. } => {
-            "the certificate of the server is not for this name; check `directory` of this authority in [certificates]".into()
+            "the certificate of the server is not for this name; check `directory` of this authority in [certificates]"
+                .into()
         }
         Problem::InvalidPurpose | Problem::InvalidPurposeContext { .. } => {
             "the certificate of the server is for another purpose than TLS servers".into()
         }
         // The library has no variant of its own for it.
         Problem::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "the server presents a CA certificate; give it a certificate that this CA has issued, and keep the CA as `root` of this authority in [certificates]".into()
+            "the server presents a CA certificate; give it a certificate issued by this CA, and keep the CA as `root` \
+                of this authority in [certificates]"
+                .into()
         }
         other => format!("the certificate of the server cannot be used: {other}").into(),
     }
@@ -213,7 +221,7 @@ fn tls_problem(error: &io::Error) -> Cow<'static, str> {
 
 fn described(error: hyper::Error) -> BoxError {
     match error.is_parse() {
-        true => format!("the authority answers something else than HTTP: {error}").into(),
+        true => format!("the response of the authority is not HTTP: {error}").into(),
         false => error.into(),
     }
 }
@@ -267,7 +275,7 @@ impl AnswerError {
 
 impl fmt::Display for AnswerError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "the authority answers with status {}", self.status)?;
+        write!(out, "the authority responded with status {}", self.status)?;
         self.location.as_ref().map_or(Ok(()), |location| write!(out, ", to {location}"))
     }
 }
@@ -287,7 +295,7 @@ impl HttpClient for HttpsClient {
                 Ok(answered) => answered.map_err(Error::Other),
                 Err(_) => {
                     let time = client.timeout.as_secs_f64();
-                    Err(Error::Other(format!("the authority has not answered within {time} s").into()))
+                    Err(Error::Other(format!("the authority did not answer within {time} s").into()))
                 }
             }
         })
@@ -313,7 +321,7 @@ mod tests {
         assert!(
             of(rustls::CertificateError::UnknownIssuer).contains("; set `root` of this authority in [certificates]")
         );
-        assert!(of(rustls::CertificateError::Expired).ends_with("; check the clock of this machine"));
+        assert!(of(rustls::CertificateError::Expired).ends_with("; check the system clock"));
         let ca = rustls::OtherError(Arc::new(CaUsedAsEndEntity));
         let text = of(rustls::CertificateError::Other(ca));
         assert!(text.starts_with("the server presents a CA certificate; give it a certificate"), "{text}");

@@ -50,12 +50,12 @@ impl Journals {
                     continue;
                 };
                 if let Err(problem) = stored.reserve(&apex, content.len() as u64) {
-                    failures.warning(apex.as_str(), &format!("zone {apex}: its journal is not stored: {problem}"));
+                    failures.warning(apex.as_str(), &format!("zone {apex}: its journal was not stored: {problem}"));
                     continue;
                 }
                 let (state, name) = (Arc::clone(&state), name_of(&apex));
                 if let Err(error) = DISK.run(move || store(&state, &name, &content)).await {
-                    failures.error(apex.as_str(), &format!("zone {apex}: its journal is not stored: {error}"));
+                    failures.error(apex.as_str(), &format!("zone {apex}: its journal was not stored: {error}"));
                 }
             }
         });
@@ -86,7 +86,7 @@ impl Journals {
                 self.wake.notify_one();
                 let mut ignored = self.ignored.borrow_mut();
                 if foreign_count > 0 {
-                    let problem = format!("ignoring {foreign_count} journals of zones that this server does not have");
+                    let problem = format!("ignoring {foreign_count} journals of unknown zones");
                     ignored.warning("foreign zones", &problem);
                 }
                 if let Some((apex, bytes)) = too_long {

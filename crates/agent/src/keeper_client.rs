@@ -195,7 +195,7 @@ impl KeeperClient {
 }
 
 fn unexpected() -> String {
-    "the keeper of private keys answers something else".to_owned()
+    "the keeper of private keys sent an unexpected answer".to_owned()
 }
 
 /// Has the keeper sign for a zone.

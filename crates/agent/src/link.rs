@@ -109,7 +109,7 @@ impl Link {
                     return Some(Incoming::Command(command, descriptors));
                 }
                 Ok(Ok(Received::Message(..))) => {
-                    log_warning("ignoring a message of the supervisor that is not a command");
+                    log_warning("ignoring a message from the supervisor that is not a command");
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 _ => return Some(Incoming::Closed),

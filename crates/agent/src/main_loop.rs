@@ -124,7 +124,7 @@ impl MainLoop {
     pub(crate) async fn run(mut self) {
         loop {
             if self.clock.was_set_back(unix_s()) {
-                log_warning("the clock was set back: everything with a date is scheduled again");
+                log_warning("the clock was set back: rescheduling everything");
                 self.certificates.iter_mut().for_each(|one| one.on_clock_set_back(&self.orders.state));
                 self.schedule_all();
                 self.aliases.on_clock_set_back();
@@ -132,7 +132,7 @@ impl MainLoop {
             if let Some(path) = self.replaced_resolver_file() {
                 let path = path.display();
                 return log_warning(&format!(
-                    "{path} was replaced; the agent exits, since its sandbox knows the file before"
+                    "{path} was replaced; the agent restarts, because its sandbox allows only the old file"
                 ));
             }
             self.start_due();
@@ -331,7 +331,7 @@ impl MainLoop {
                 match certificate.on_failure(failure, names, self.orders.accounts.count(), &self.orders.state) {
                     AfterFailure::Later => log_error(&format!("{text}; {}", certificate.next_attempt())),
                     AfterFailure::WithoutFailed => {
-                        log_error(&format!("{text}; requesting the others without it"));
+                        log_error(&format!("{text}; requesting a certificate for the other names"));
                         let is_awaited =
                             !certificate.waiting.is_empty() || !certificate.waiting_for_revocation.is_empty();
                         return if is_awaited { self.start_order(index, false) } else { self.schedule_order(index) };
@@ -357,7 +357,11 @@ impl MainLoop {
             answer(client, &text, is_success);
         }
         for client in waiting_for_revocation {
-            answer(client, &format!("{text}; the one in service is revoked when there is another one"), false);
+            answer(
+                client,
+                &format!("{text}; the current certificate will be revoked once a replacement is issued"),
+                false,
+            );
         }
     }
 
@@ -371,9 +375,9 @@ impl MainLoop {
         let certificate = &mut self.certificates[index];
         let (name, authority) = (&certificate.name, &self.orders.accounts.authority(authority_index).name);
         let text = match result {
-            Ok(()) => format!("certificate {name}: another one is issued; {authority} has revoked the one before"),
+            Ok(()) => format!("certificate {name}: renewed; {authority} revoked the previous certificate"),
             Err(failure) => {
-                format!("certificate {name}: another one is issued, but the one before was not revoked: {failure}")
+                format!("certificate {name}: renewed, but the previous certificate was not revoked: {failure}")
             }
         };
         let is_over = result.as_ref().err().is_none_or(|failure| failure.kind == Kind::Refused);
@@ -422,8 +426,7 @@ impl MainLoop {
             let overdue_at = certificate.overdue_at(at);
             let ready_at = ready_at.map_or(overdue_at, |ready_at| ready_at.min(overdue_at));
             if ready_at > at {
-                (at, why) =
-                    (ready_at, "its next key must have been in the TLSA records of all caches before".to_owned());
+                (at, why) = (ready_at, "its next key must first reach the TLSA records in all caches".to_owned());
             }
         }
         let what = ScheduledTask::order(&certificate.name, certificate.issued.is_some());
@@ -434,8 +437,8 @@ impl MainLoop {
     fn schedule_revocation(&mut self, index: usize, at_unix_s: u64) {
         let certificate = &self.certificates[index];
         if !certificate.record.revocations.is_empty() && !certificate.is_to_be_revoked() {
-            let what = format!("revoke the certificate of {} before the one in service", certificate.name);
-            self.schedule.set(Task::Revocation(index), at_unix_s, what, "the operator wants it".to_owned());
+            let what = format!("revoke the previous certificate of {}", certificate.name);
+            self.schedule.set(Task::Revocation(index), at_unix_s, what, "requested by the operator".to_owned());
         }
     }
 
@@ -475,7 +478,7 @@ impl MainLoop {
             (Command::ZoneServed(zone), None) => self.zones.on_served(&zone),
             (Command::ZoneNotified(notify), None) => self.zones.on_notified(&notify),
             // What another process has written is not in the log.
-            _ => self.ignored.warning("commands", "ignoring a command that the agent does not carry out"),
+            _ => self.ignored.warning("commands", "ignoring a command that is not for the agent"),
         }
     }
 
@@ -496,11 +499,11 @@ impl MainLoop {
         if let (false, Some(ready_at)) = (certificate.is_in_progress, self.pinned.order_at(&certificate.name)) {
             let when = match ready_at {
                 Some(at) => format!("in {} s", at.saturating_sub(unix_s()).max(1)),
-                None => "when all name servers of the zone answer with it".to_owned(),
+                None => "once all name servers of the zone answer with it".to_owned(),
             };
             let name = &certificate.name;
             let text = format!(
-                "certificate {name}: its next key has not been in the TLSA records of all caches yet; try again {when}"
+                "certificate {name}: its next key has not reached the TLSA records in all caches yet; try again {when}"
             );
             return answer(client, &text, false);
         }

@@ -133,7 +133,7 @@ impl NameServers {
         let Unanswered { mut lags, mut not_found } = Unanswered::default();
         for (apex, expectations) in by_zone {
             let mut servers = self.others_of(apex, &mut not_found).await.unwrap_or_else(|problem| {
-                not_found.push(format!("cannot find out the name servers of zone {apex}: {problem}"));
+                not_found.push(format!("cannot determine the name servers of zone {apex}: {problem}"));
                 Vec::new()
             });
             servers.extend(self.signing_server(apex));
@@ -145,7 +145,7 @@ impl NameServers {
         while let Some(ended) = tasks.join_next().await {
             for lag in ended.expect("a task that panics ends the agent, and the next one goes on") {
                 match lag.is_silent {
-                    true => log_warning(&format!("{lag}; going on without it")),
+                    true => log_warning(&format!("{lag}; continuing without it")),
                     false => lags.push(lag),
                 }
             }
@@ -218,7 +218,7 @@ impl NameServers {
         for target in targets.into_records() {
             let Ok(host) = Name::parse(&target) else { continue };
             let addresses = self.addresses_of(host, apex_name.as_name()).await.unwrap_or_else(|problem| {
-                not_found.push(format!("the name server {host} has no address that is known: {problem}"));
+                not_found.push(format!("the name server {host} has no known address: {problem}"));
                 Vec::new()
             });
             for address in addresses {
@@ -317,7 +317,7 @@ fn check_dnskeys(records: &[Vec<u8>], dnskeys: &DnskeyRdatas) -> Result<(), Stri
     match dnskeys.unwanted.iter().find(|rdata| records.contains(rdata)) {
         Some(left) => {
             let text = PresentationFormat::new(Rtype::DNSKEY, left);
-            Err(format!("has the record DNSKEY {text}, which is to be removed there"))
+            Err(format!("has the record DNSKEY {text}, which must be removed there"))
         }
         None => Ok(()),
     }
@@ -498,7 +498,7 @@ mod tests {
             let text = |rdata: &[u8]| format!("DNSKEY {}", PresentationFormat::new(Rtype::DNSKEY, rdata));
             for (rdatas, expected) in [
                 (vec![theirs], Err(format!("lacks the record {}", text(ours)))),
-                (vec![ours, theirs, old], Err(format!("has the record {}, which is to be removed there", text(old)))),
+                (vec![ours, theirs, old], Err(format!("has the record {}, which must be removed there", text(old)))),
                 (vec![ours, theirs], Ok((1, 700))),
             ] {
                 let records = rdatas.into_iter().map(|rdata| format!("@ 700 {}\n", text(rdata))).collect::<String>();
@@ -575,8 +575,8 @@ mod tests {
             let of_other_zone = Expectation { apex: apex.clone(), name: apex, ..expectation() };
             let found = name_servers(own, other).wait_until_answered(&[expectation(), of_other_zone], SHORT).await;
             let expected = [
-                "the name server ns3.example.com. has no address that is known: the zone has none",
-                &format!("cannot find out the name servers of zone example.net: asking {own}: it answers REFUSED"),
+                "the name server ns3.example.com. has no known address: the zone has none",
+                &format!("cannot determine the name servers of zone example.net: asking {own}: it answers REFUSED"),
             ];
             assert_eq!(found.not_found, expected);
             assert!(found.lags.is_empty(), "{found:?}");

@@ -157,7 +157,7 @@ impl Shared {
 
 fn given_up(name: &DomainName, serial: u32, secondary: &Secondary, problem: &dyn std::fmt::Display) -> NotifyOutcome {
     let address = secondary.address;
-    log_warning(&format!("zone {name}: NOTIFY of serial {serial} to {address} given up: {problem}"));
+    log_warning(&format!("zone {name}: giving up NOTIFY of serial {serial} to {address}: {problem}"));
     NotifyOutcome::GivenUp(problem.to_string())
 }
 

@@ -40,8 +40,7 @@ const POLLS: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(100)).backoff(1.2).timeout(Duration::from_secs(300));
 
 /// For an order that another name server delays.
-const LAG_REMEDY: &str =
-    "let NS records delegate this name to this server alone, or wait until the other one is up to date";
+const LAG_REMEDY: &str = "delegate this name to this server alone, or wait until the other server is up to date";
 
 /// What every order needs.
 pub(crate) struct Orders {
@@ -136,7 +135,7 @@ struct SavedOrder {
     /// Empty until the authority has said it.
     url: String,
     names: Vec<String>,
-    /// The private key of the certificate, as PEM.
+    /// The private key of the certificate, in PEM.
     key: String,
 }
 
@@ -158,8 +157,8 @@ impl Orders {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(failure)) => failure,
                 Err(_) => {
-                    let cause = format!("the order has taken more than {} s", time_max.as_secs());
-                    Failure::new(Kind::Processing, cause, "the server tries again")
+                    let cause = format!("the order took more than {} s", time_max.as_secs());
+                    Failure::new(Kind::Processing, cause, "the server will retry")
                 }
             };
             match failure.kind {
@@ -177,7 +176,8 @@ impl Orders {
                     has_new_account = true;
                     let authority = &self.accounts.authority(request.authority_index).name;
                     log_warning(&format!(
-                        "the account at {authority} cannot be used any more: {problem}; registering another one, with a new key"
+                        "the account at {authority} can no longer be used: {problem}; registering a new account with \
+                         a new key"
                     ));
                     self.accounts.forget(request.authority_index, &self.state).await?;
                 }
@@ -248,7 +248,7 @@ impl Orders {
 
     fn saved_order(&self, name: &str) -> Option<SavedOrder> {
         read_json(&self.state, &order_file(name)).unwrap_or_else(|problem| {
-            log_warning(&format!("certificate {name}: {problem}; the order is not continued"));
+            log_warning(&format!("certificate {name}: {problem}; abandoning the order"));
             None
         })
     }
@@ -289,7 +289,7 @@ impl Orders {
             let answer = self.name_servers.ask_self(owner.as_name(), Rtype::TXT, apex_name.as_name()).await;
             if matches!(answer, Ok(Answer::Referral)) {
                 let cause = format!(
-                    "{name} is delegated to other name servers by the zone {apex}, so no record here validates it"
+                    "the zone {apex} delegates {name} to other name servers, so this server cannot validate it"
                 );
                 let remedy = "add a domain with the delegated zone here, or remove the name or the delegation";
                 failed.push((name.clone(), Failure::new(Kind::NotReady, cause, remedy)));
@@ -345,7 +345,8 @@ impl Orders {
         };
         let new_key = || KeyPair::generate().map(|key| key.serialize_pem());
         let key = request.key.clone().map_or_else(new_key, Ok);
-        let key = key.map_err(|error| Failure::new(Kind::State, format!("cannot make a private key: {error}"), ""))?;
+        let key =
+            key.map_err(|error| Failure::new(Kind::State, format!("cannot generate a private key: {error}"), ""))?;
         let mut saved =
             SavedOrder { directory: directory.clone(), url: String::new(), names: request.names.clone(), key };
         let write =
@@ -363,7 +364,10 @@ impl Orders {
                         if matches!(failure.kind, Kind::Refused | Kind::AccountRefused)
                             && failure.of_names.is_empty() =>
                     {
-                        log_warning(&format!("certificate {}: {failure}; requesting it as a new one", request.name));
+                        log_warning(&format!(
+                            "certificate {}: {failure}; ordering a new certificate instead",
+                            request.name
+                        ));
                         account.new_order(&new()).await.map_err(|error| request.failure(error))?
                     }
                     order => order?,
@@ -391,7 +395,7 @@ impl Orders {
             let name = request.ordered_name(&authorization.identifier().to_string())?;
             let method = request.method(&self.config, name)?;
             let Some(challenge) = authorization.challenge(method.clone()) else {
-                let cause = format!("the authority offers no validation of {name} that this server can do");
+                let cause = format!("the authority offers no supported validation method for {name}");
                 let failure = Failure::new(Kind::Refused, cause, "serve the zone of the name here");
                 return Err(Failure::of_names(vec![(name.to_owned(), failure)]));
             };
@@ -404,12 +408,12 @@ impl Orders {
         let expectations = self.expectations(&challenges);
         self.progress.set(&request.name, "the server answers the challenges");
         let published = self.link.publish(challenges).await.ok_or_else(|| {
-            Failure::new(Kind::Unreachable, "no server process answers the authority", "see `sanderling status`")
+            Failure::new(Kind::Unreachable, "no server process can answer the authority", "see `sanderling status`")
         })?;
         self.progress.set(&request.name, "all name servers of the zone answer the challenges");
         let time_max = Duration::from_millis(self.config.limits.name_servers_timeout_ms);
         let Unanswered { lags, not_found } = self.name_servers.wait_until_answered(&expectations, time_max).await;
-        not_found.iter().for_each(|problem| log_warning(&format!("{problem}; going on without it")));
+        not_found.iter().for_each(|problem| log_warning(&format!("{problem}; continuing without it")));
         let of_name = |name: &String| {
             let owner = challenge_owner(name);
             let lags = lags.iter().filter(|lag| lag.name() == owner).map(ToString::to_string).collect::<Vec<_>>();
@@ -468,8 +472,7 @@ impl Orders {
         }
     }
 
-    /// Why the authority has given up the order: the names that it could not validate, or the error of the order
-    /// itself.
+    /// Why the authority cancelled the order: the names that it could not validate, or the error of the order itself.
     async fn cause_of_invalid(&self, request: &OrderRequest, order: &mut Order) -> Failure {
         let asked = Asked::Order(request.ordered());
         let of_order = order.state().error.as_ref().map(|problem| Failure::of_problem(problem, asked));
@@ -485,7 +488,7 @@ impl Orders {
         if !failed.is_empty() {
             return Failure::of_names(failed);
         }
-        of_order.unwrap_or_else(|| Failure::new(Kind::Refused, "the authority has given up the order", ""))
+        of_order.unwrap_or_else(|| Failure::new(Kind::Refused, "the authority cancelled the order", ""))
     }
 }
 
@@ -509,7 +512,7 @@ fn signing_request(names: &[String], key: &KeyPair) -> Result<Vec<u8>, Failure> 
 /// Whether what was issued is what was ordered.
 fn check_issued(chain: &str, key: &str, names: &[String]) -> Result<(), Failure> {
     let unusable =
-        |cause: String| Failure::new(Kind::Refused, format!("the authority has issued a certificate that {cause}"), "");
+        |cause: String| Failure::new(Kind::Refused, format!("the authority issued a certificate that {cause}"), "");
     let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes())
         .map_err(|error| unusable(format!("cannot be used: {error}")))?;
     match names.iter().find(|name| !certificate.is_valid_for_host(name.as_bytes())) {

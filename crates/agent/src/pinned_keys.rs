@@ -81,7 +81,8 @@ impl PinnedKeys {
             let records = of_names.map(|(_, zone, owner)| (zone.clone(), owner.clone())).collect();
             let stored = read_json(&state, &rotation_file(&name)).unwrap_or_else(|problem| {
                 log_error(&format!(
-                    "certificate {name}: {problem}; another next key is made, and pinned if `derive` has \"tlsa\""
+                    "certificate {name}: {problem}; generating another next key, which is pinned if `derive` has \
+                     \"tlsa\""
                 ));
                 None
             });
@@ -224,7 +225,7 @@ impl PinnedKeys {
                 Ok(()) => {
                     let had_next = entry.stored.as_ref().map(|stored| &stored.next_key);
                     if had_next != Some(&stored.next_key) {
-                        log(&format!("certificate {name}: the key in service and the next one are pinned (TLSA)"));
+                        log(&format!("certificate {name}: the current key and the next one are pinned (TLSA)"));
                     }
                     (entry.stored, entry.failed_at) = (Some(stored), None);
                     changed.push(name.clone());
@@ -257,8 +258,8 @@ impl Question {
         let name = &self.name;
         if tokio::time::timeout(ANSWER_TIMEOUT, wait).await.is_err() {
             log_warning(&format!(
-                "certificate {name}: this server does not answer the TLSA records of its keys; correct the zone, or the TLSA records in its \
-                 file, or write `derive` without \"tlsa\""
+                "certificate {name}: this server does not serve the TLSA records of its keys; correct the zone, or \
+                    the TLSA records in its file, or write `derive` without \"tlsa\""
             ));
             return false;
         }
@@ -274,7 +275,7 @@ impl Question {
         let Unanswered { lags, not_found } = name_servers.wait_until_answered(&expectations, ANSWER_TIMEOUT).await;
         let problems: Vec<String> = lags.iter().map(ToString::to_string).chain(not_found).collect();
         for problem in &problems {
-            log_warning(&format!("certificate {name}: {problem}; it is not renewed before that"));
+            log_warning(&format!("certificate {name}: {problem}; it will not be renewed before that"));
         }
         if !problems.is_empty() {
             tokio::time::sleep_until(again_at).await;
@@ -293,7 +294,7 @@ fn stored_key(state: &StateFolder, name: &str) -> Option<KeyDigest> {
 /// A new key: the digest of its public key, and the private key as PEM.
 fn new_key() -> Option<(KeyDigest, String)> {
     let key =
-        KeyPair::generate().inspect_err(|error| log_error(&format!("cannot make a private key: {error}"))).ok()?;
+        KeyPair::generate().inspect_err(|error| log_error(&format!("cannot generate a private key: {error}"))).ok()?;
     let digest = KeyId::of(&key.subject_public_key_info());
     Some((digest.to_string(), key.serialize_pem()))
 }

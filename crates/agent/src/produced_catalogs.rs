@@ -135,7 +135,7 @@ impl ProducedCatalogs {
             let handed_over_at = Some(tokio::time::Instant::now());
             self.stored.insert(catalog.apex.clone(), StoredCatalog { handed_over_at, ..stored });
             if let Err(error) = self.link.zone_stored(catalog.apex.as_str(), false, &[]).await {
-                let message = format!("catalog {}: the server process does not load it: {error}", catalog.apex);
+                let message = format!("catalog {}: the server process cannot load it: {error}", catalog.apex);
                 self.failures.error(catalog.apex.as_str(), &message);
             }
         }
@@ -219,7 +219,7 @@ fn held_back_text(held_back: &[Vec<u8>], served: &ServedState) -> Option<String>
         Some(broken) if served.is_complete => format!("the errors in the zone files are corrected ({broken})"),
         _ => "the folder of zones can be listed".to_owned(),
     };
-    Some(format!("it lists zones that this server does not have any more ({gone}), until {cause}"))
+    Some(format!("it still lists zones that this server no longer has ({gone}), until {cause}"))
 }
 
 /// `a.test, b.test and 3 more`; `None` for no name.
@@ -311,14 +311,14 @@ mod tests {
         assert_eq!(
             text(&["six.test"], served(&["one.test"], true)).as_deref(),
             Some(
-                "it lists zones that this server does not have any more (six.test), until the errors in the zone files \
+                "it still lists zones that this server no longer has (six.test), until the errors in the zone files \
                  are corrected (one.test)"
             )
         );
         assert_eq!(
             text(&["a.test", "b.test", "c.test", "d.test"], served(&[], false)).as_deref(),
             Some(
-                "it lists zones that this server does not have any more (a.test, b.test, c.test and 1 more), until the \
+                "it still lists zones that this server no longer has (a.test, b.test, c.test and 1 more), until the \
                  folder of zones can be listed"
             )
         );

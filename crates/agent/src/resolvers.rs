@@ -85,7 +85,7 @@ impl Resolvers {
         read: impl Fn(&Reply<'_>, Name<'_>, Rtype) -> Result<Records, ReplyError>,
     ) -> Result<Records, String> {
         let mut problem = match self.configured.is_empty() {
-            true => "`resolvers` in [dns] is empty, so that no resolver is asked".to_owned(),
+            true => "`resolvers` in [dns] is empty, so no resolver is queried".to_owned(),
             false => format!("{RESOLVER_FILE} names no resolver; write `resolvers` into [dns]"),
         };
         for resolver in self.addresses() {

@@ -360,7 +360,7 @@ impl ZoneTask {
             Ok(Some(text)) => match serde_json::from_slice(&text) {
                 Ok(record) => task.record = record,
                 Err(error) => log_error(&format!(
-                    "zone {}: {} is damaged: {error}; transferring the zone as if it was new",
+                    "zone {}: {} is damaged: {error}; transferring the zone as if it were new",
                     zone.apex,
                     task.record_file()
                 )),
@@ -485,7 +485,7 @@ impl ZoneTask {
         self.handed_over = Some(HandOver { at: tokio::time::Instant::now(), serial: stored });
         // Without a version, the zone is out of service, as it should be.
         let error = result.err().filter(|_| stored.is_some());
-        self.load_problem = error.map(|error| format!("the server process does not load it: {error}"));
+        self.load_problem = error.map(|error| format!("the server process cannot load it: {error}"));
         if let (Some(problem), Some(1..), false) = (&self.load_problem, self.log_bytes, self.needs_whole) {
             log_warning(&format!("zone {}: {problem}; transferring the whole zone", self.zone.apex));
             self.needs_whole = true;
@@ -515,7 +515,7 @@ impl ZoneTask {
         self.earlier_s = 0;
         let problem = problems.join("; ");
         if self.problem.as_ref() != Some(&problem) {
-            log_error(&format!("zone {}: no primary gives it: {problem}", self.zone.apex));
+            log_error(&format!("zone {}: no primary provides it: {problem}", self.zone.apex));
         }
         self.problem = Some(problem);
     }
@@ -541,11 +541,11 @@ impl ZoneTask {
             self.shared.announced.set(waited_for);
         }
         let zone = result.map_err(|failure| failure.with_remedy())?;
-        let zone = zone.ok_or("it announces a later serial, and transfers none")?;
+        let zone = zone.ok_or("it announced a later serial, but did not transfer it")?;
         self.check_serial(zone.soa.serial)?;
         match announced {
             Some(announced) if is_later(announced, zone.soa.serial) => {
-                Err(format!("it announces serial {announced} and transfers serial {}", zone.soa.serial))
+                Err(format!("it announced serial {announced} but transferred serial {}", zone.soa.serial))
             }
             _ => Ok(Round::Transferred(zone)),
         }
@@ -559,7 +559,7 @@ impl ZoneTask {
             let stored = StoredVersion { serial: version.serial, file, log_bytes: self.log_bytes };
             match source.transfer(workspace, Some(stored)).await {
                 Err(failure) if failure.is_of_changes() => log_warning(&format!(
-                    "zone {}: {}: no transfer of the changes since serial {}: {failure}; transferring the whole zone",
+                    "zone {}: {}: cannot transfer the changes since serial {}: {failure}; transferring the whole zone",
                     self.zone.apex, source.server, version.serial
                 )),
                 result => return result,
@@ -624,7 +624,7 @@ impl ZoneTask {
             (Round::Confirmed, None) => (None, ZoneChange::None),
         };
         if let Some(left_out) = left_out.as_ref().filter(|_| self.record.left_out != left_out) {
-            log_warning(&format!("zone {}: {from} transfers {left_out}; left out", self.zone.apex));
+            log_warning(&format!("zone {}: {from} sent {left_out}; ignored", self.zone.apex));
         }
         let record = Record { version, left_out, ..Record::default() };
         let log_bytes = match &change {

@@ -98,7 +98,7 @@ impl SignedFiles {
                     let sanderling_dns::zonefile::Record { owner, rtype, rdata, .. } = record;
                     ttl_s.into_iter().for_each(|ttl_s| records.push(Record { owner, rtype, ttl_s, rdata }));
                 }
-                Ok(Entry::Include { .. } | Entry::Alias(_)) => return Err("it is no signed version".to_owned()),
+                Ok(Entry::Include { .. } | Entry::Alias(_)) => return Err("it is not a signed version".to_owned()),
                 Err(diagnostic) => return Err(diagnostic.problem),
             }
         }
@@ -184,7 +184,7 @@ impl SignedFiles {
         let Some(since) = log.get(written.log_bytes as usize..signed.log_bytes as usize) else {
             let log_bytes = std::mem::take(&mut signed.log_bytes);
             return Err(format!(
-                "{} has {} bytes where {log_bytes} were written; the version is stored as a whole",
+                "{} has {} bytes, but {log_bytes} were written; storing the whole version",
                 self.log(),
                 log.len()
             ));

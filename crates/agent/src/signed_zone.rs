@@ -48,7 +48,7 @@ use tokio::sync::{Notify, Semaphore};
 /// What is said of a zone before the cause. A version that was signed before may be served.
 const CANNOT_SIGN: &str = "it cannot be signed";
 /// The same of what cannot be stored.
-const NOT_STORED: &str = "dynamic updates and signatures cannot be stored: ";
+const NOT_STORED: &str = "cannot store dynamic updates and signatures: ";
 /// The clock of the machine may be set meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time until what has failed is tried again: for a moment there may have been no space, or no keeper.
@@ -246,7 +246,7 @@ impl SigningTask {
                     self.zone.apex
                 )),
                 None => answer.print(&format!(
-                    "zone {0}: {what} has begun; `sanderling dnssec status {0}` shows what it waits for\n",
+                    "zone {0}: {what} has begun; `sanderling dnssec status {0}` shows the pending step\n",
                     self.zone.apex
                 )),
             }
@@ -340,7 +340,7 @@ impl SigningTask {
                 Some(Signed { stored, signed_at_unix_s: None, sign_again_at_unix_s: None, ttls })
             }
             Err(problem) => {
-                log_warning(&format!("the signed version of zone {}: {problem}; it is signed anew", self.zone.apex));
+                log_warning(&format!("the signed version of zone {}: {problem}; re-signing the zone", self.zone.apex));
                 None
             }
         });
@@ -436,8 +436,8 @@ impl SigningTask {
                 if let Some(reread) = reread {
                     let apex = &self.zone.apex;
                     reread.fail(&format!(
-                        "sanderling: zone {apex}: not served any more, since its stored version was removed or has expired; \
-                         answered with SERVFAIL until it is transferred"
+                        "sanderling: zone {apex}: no longer served, because its stored version was removed or has \
+                            expired; queries get SERVFAIL until it is transferred"
                     ));
                 }
             }
@@ -601,7 +601,7 @@ impl SigningTask {
                 }
             }
             Writing::Done(Err(error)) => {
-                log_error(&format!("zone {}: the signed version is not written as a whole: {error}", self.zone.apex));
+                log_error(&format!("zone {}: cannot write the whole signed version: {error}", self.zone.apex));
                 *self.writing.borrow_mut() = Writing::Failed(tokio::time::Instant::now());
             }
             Writing::Failed(at) if at.elapsed() < WRITING_INTERVAL => *self.writing.borrow_mut() = Writing::Failed(at),

@@ -63,7 +63,7 @@ impl SigningKeys {
         let (folder, file) = (Arc::clone(&self.folder), self.file());
         let read = move || match folder.read(&file).map_err(|error| error.to_string())? {
             Some(text) => {
-                let remedy = "restore it from a backup of the state folder, and leave `dnssec` as it is";
+                let remedy = "restore it from a backup of the state folder, and do not change `dnssec`";
                 serde_json::from_slice(&text).map_err(|error| format!("cannot read {file}: {error}; {remedy}"))
             }
             None => Ok(SigningState::default()),
@@ -106,7 +106,7 @@ impl SigningKeys {
         // It may have been made before a crash.
         let public = PublicKey { algorithm: request.algorithm, role: request.role, bytes: key.public_key.clone() };
         match self.state.keys.add_key(request, key.public_key, unix_s()) {
-            Ok(()) => log(&format!("zone {}: the {} {} is introduced", self.zone, request.role, public.tag())),
+            Ok(()) => log(&format!("zone {}: introducing the {} {}", self.zone, request.role, public.tag())),
             // The next round requests another one.
             Err(_) => self.state.keys_to_erase.push(id),
         }
@@ -189,7 +189,7 @@ impl SigningKeys {
     /// Why that cannot start.
     pub(crate) fn start(&mut self, rollover: Rollover) -> Result<(), String> {
         if self.policy.layout == KeyLayout::Unsigned {
-            return Err("the zone is to be unsigned".to_owned());
+            return Err("the zone is becoming unsigned".to_owned());
         }
         self.state.keys.start(rollover).map_err(|error| error.to_string())?;
         self.is_stored = false;

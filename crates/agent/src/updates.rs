@@ -119,7 +119,7 @@ impl StoringTask {
             }
             Err(error) => {
                 self.log(&zone, &error.to_string());
-                let problem = format!("dynamic updates cannot be stored: {error}");
+                let problem = format!("cannot store dynamic updates: {error}");
                 self.failures.borrow_mut().problems.insert(zone.clone(), problem);
                 self.changed.notify_one();
                 self.retry.on_failure();
@@ -130,7 +130,7 @@ impl StoringTask {
     }
 
     fn log(&self, zone: &str, problem: &str) {
-        let message = format!("zone {zone}: its dynamic updates are not stored: {problem}");
+        let message = format!("zone {zone}: its dynamic updates were not stored: {problem}");
         self.failures.borrow_mut().log.error(zone, &message);
     }
 

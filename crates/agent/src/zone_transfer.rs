@@ -106,24 +106,24 @@ impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Network(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                write!(out, "it closes the connection before the end")
+                write!(out, "it closed the connection before the end")
             }
             Failure::Network(error) => write!(out, "{error}"),
             Failure::TimedOut(time) => {
-                write!(out, "it has not sent all in {} s (`zone_transfer_in_timeout`)", time.as_secs_f64())
+                write!(out, "it did not send everything within {} s (`zone_transfer_in_timeout`)", time.as_secs_f64())
             }
             Failure::Connection(time) => {
                 let key = "zone_transfer_in_idle_timeout";
-                write!(out, "it has not accepted a connection in {} s (`{key}`)", time.as_secs_f64())
+                write!(out, "it did not accept a connection within {} s (`{key}`)", time.as_secs_f64())
             }
             Failure::Idle(time) => {
                 let key = "zone_transfer_in_idle_timeout";
-                write!(out, "it has sent no further message in {} s (`{key}`)", time.as_secs_f64())
+                write!(out, "it sent no further message within {} s (`{key}`)", time.as_secs_f64())
             }
             Failure::NoAnswer => write!(out, "it does not answer"),
             Failure::Reply(error) => write!(out, "{error}"),
             Failure::Zone(problem) => write!(out, "its zone has an error: {problem}"),
-            Failure::Changes => write!(out, "its changes have records that cannot be in the zone"),
+            Failure::Changes => write!(out, "its changes contain records that do not belong in the zone"),
             Failure::Patch(error) => write!(out, "{error}"),
             Failure::ManyChanges(bytes) => write!(out, "its changes have more than the {bytes} bytes of the zone"),
             Failure::LongChanges(bytes) => {
@@ -133,7 +133,7 @@ impl fmt::Display for Failure {
             Failure::State(error) => write!(out, "{error}"),
             Failure::Stage(error) => write!(
                 out,
-                "the transferred zone cannot be read from the state folder of this machine: {error}; look at its disk"
+                "the transferred zone cannot be read from the state folder of this machine: {error}; check its disk"
             ),
         }
     }
@@ -482,7 +482,7 @@ mod tests {
     #[test]
     fn failures_say_whether_the_primary_or_this_machine_is_at_fault() {
         let text = Failure::Connection(Duration::from_secs(10)).to_string();
-        assert_eq!(text, "it has not accepted a connection in 10 s (`zone_transfer_in_idle_timeout`)");
+        assert_eq!(text, "it did not accept a connection within 10 s (`zone_transfer_in_idle_timeout`)");
         let text = Failure::Stage(io::ErrorKind::StorageFull.into()).to_string();
         assert!(text.contains("cannot be read from the state folder of this machine"), "{text}");
     }

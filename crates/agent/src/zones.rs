@@ -237,7 +237,7 @@ impl Zones {
             command;
         let name = DomainName::parse(zone).ok();
         let Some((name, signed)) = name.and_then(|name| self.signed.get_key_value(&name)) else {
-            let problem = format!("the zone {zone} is not signed here; write dnssec = true in its domain");
+            let problem = format!("this server does not sign the zone {zone}; write dnssec = true in its domain");
             return answer.fail(&format!("sanderling: {problem}"));
         };
         match command {
@@ -271,7 +271,7 @@ impl Zones {
     pub(crate) fn store_updates(&self, updates: UpdatesToStore, content: Option<OwnedFd>) {
         let name = DomainName::parse(&updates.zone).ok();
         let Some(name) = name.filter(|name| self.config.zone_updates.iter().any(|(apex, _)| apex == name)) else {
-            self.ignored.borrow_mut().warning("updates", "ignoring updates of a zone that can have none");
+            self.ignored.borrow_mut().warning("updates", "ignoring updates of a zone that does not accept them");
             return self.updates.refuse(updates);
         };
         match self.signed.get(&name).filter(|signed| signed.signs_updates()) {
@@ -294,7 +294,7 @@ impl Zones {
         let secondary = self.secondary.borrow();
         let transfers = secondary.iter().flat_map(|(name, secondary)| {
             let TransferReport { next_at_unix_s, expires_at_unix_s, failure_count, .. } = secondary.report();
-            let why = if failure_count > 0 { "they have not answered as they should" } else { "refresh of the SOA" };
+            let why = if failure_count > 0 { "they did not answer properly" } else { "refresh of the SOA" };
             let task = |at_unix_s, what, why: &str| ScheduledTask { at_unix_s, what, why: why.to_owned() };
             let refresh = task(next_at_unix_s, format!("ask the primaries of zone {name}"), why);
             let expiry = expires_at_unix_s.map(|at| task(at, format!("stop serving zone {name}"), "expire of the SOA"));

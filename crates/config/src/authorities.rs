@@ -57,7 +57,7 @@ impl ExternalAccount {
             let key = BASE64URL_NOPAD.decode(text).ok().filter(|key| !key.is_empty());
             key.map(Zeroizing::new).ok_or_else(|| {
                 let message = format!("`{}` does not have a key of an external account", self.key_file.display());
-                Problem::new(message, "write the HMAC key alone, in base64url, as the authority gives it")
+                Problem::new(message, "write only the HMAC key, in base64url, as the authority provides it")
             })
         });
         read.map_err(|problem| Diagnostic::error(self.location.clone(), problem))
@@ -139,7 +139,7 @@ impl Authority {
             Ok(content) if has_certificate(&content) => return None,
             Ok(_) => Problem::new(
                 format!("the root `{}` of the authority {} has no certificate", path.display(), self.name),
-                "write the root certificate of the authority as PEM, which begins with -----BEGIN CERTIFICATE-----",
+                "write the root certificate of the authority in PEM, which begins with -----BEGIN CERTIFICATE-----",
             ),
             Err(problem) => problem,
         };

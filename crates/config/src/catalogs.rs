@@ -101,10 +101,10 @@ impl fmt::Display for MemberRefusal {
         let place = match self {
             MemberRefusal::Outside => return write!(out, "it is below no name in `members_below`"),
             MemberRefusal::Root => "the root".to_owned(),
-            MemberRefusal::BelowOwn(zone) => format!("below {zone}, which this server has by its configuration"),
-            MemberRefusal::AboveOwn(zone) => format!("above {zone}, which this server has by its configuration"),
+            MemberRefusal::BelowOwn(zone) => format!("below {zone}, which is in the configuration"),
+            MemberRefusal::AboveOwn(zone) => format!("above {zone}, which is in the configuration"),
         };
-        write!(out, "it is {place}; if the catalog may bring it, add it to `members_below`")
+        write!(out, "it is {place}; to accept it from the catalog, add it to `members_below`")
     }
 }
 

@@ -226,9 +226,9 @@ impl Config {
         sites.filter_map(|site| {
             let (doh, domain) = (site.options.doh.as_ref()?, site.hosts.first()?);
             let message =
-                format!("{domain} answers DNS queries without encryption alone, but clients of DNS over HTTPS need TLS");
-            let remedy = "add a `certificate` to the domain and `listen` to [https], or name the proxy that ends TLS in \
-                          `trusted_proxies`";
+                format!("{domain} answers DNS queries only without encryption, but clients of DNS over HTTPS need TLS");
+            let remedy = "add a `certificate` to the domain and `listen` to [https], or add the proxy that terminates \
+                TLS to `trusted_proxies`";
             Some(Diagnostic::warning(doh.location.clone(), Problem::new(message, remedy)))
         })
     }
@@ -454,7 +454,7 @@ impl Metrics {
     /// The addresses that other networks may reach, which has no use: everyone could read the metrics.
     pub fn risks(&self) -> impl Iterator<Item = Diagnostic> {
         self.listen.iter().filter(|address| !is_private(address.ip())).map(|address| {
-            let message = format!("the metrics at {address} are for everyone that reaches this address");
+            let message = format!("everyone that can reach {address} can read the metrics");
             let remedy = "listen on 127.0.0.1 or on an address of a private network, or allow only your collector in the firewall";
             Diagnostic::warning(self.location.clone(), Problem::new(message, remedy))
         })
@@ -553,10 +553,10 @@ impl TrustedProxies {
     pub fn risk(&self) -> Option<Diagnostic> {
         let all = self.networks.iter().find(|(_, prefix_bits)| *prefix_bits == 0)?;
         let message = format!(
-            "`trusted_proxies` has all addresses ({}/0): a client that connects directly can pretend to have any address",
+            "`trusted_proxies` has all addresses ({}/0): a client that connects directly can claim any address",
             all.0
         );
-        let remedy = "write the networks of the proxies alone";
+        let remedy = "list only the networks of the proxies";
         Some(Diagnostic::warning(self.location.clone(), Problem::new(message, remedy)))
     }
 }

@@ -283,17 +283,15 @@ impl ConfigBuilder<'_, '_> {
         options.has_automatic_certificate = matches!(certificate, CertificateChoice::Automatic);
         let on_renew = keys.get("on_renew");
         if let (Some(entry), false) = (on_renew, options.has_automatic_certificate) {
-            let message = format!("{name} has `on_renew`, but no certificate that the server requests");
+            let message = format!("{name} has `on_renew`, but no automatic certificate");
             self.error(entry.offset, message, "remove it");
         }
         let has_certificate = !matches!(certificate, CertificateChoice::None);
         self.read_https_options(name, has_certificate, keys, &mut options);
         match (zone, primaries) {
-            (Some(zone), Some(_)) => self.error(
-                zone.offset,
-                format!("{name} has a zone file, and primaries from which the zone is transferred"),
-                "remove one of both",
-            ),
+            (Some(zone), Some(_)) => {
+                self.error(zone.offset, format!("{name} has both a zone file and `primaries`"), "remove one of the two")
+            }
             (Some(entry), None) => self.read_zone(name, offset, entry),
             (None, Some(entry)) => self.read_primaries(name, offset, entry),
             (None, None) => {}
@@ -412,7 +410,7 @@ impl ConfigBuilder<'_, '_> {
         let is_path_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
         if path.len() < 2 || !path.starts_with('/') || !path.bytes().all(is_path_byte) {
             let remedy = format!("write a path of letters, digits and /-._~ as in {}", entry.example);
-            self.error(offset, format!("\"{path}\" is no path for DNS queries"), remedy);
+            self.error(offset, format!("\"{path}\" is not a valid path for DNS queries"), remedy);
             return None;
         }
         Some(DohPath { path: path.to_owned(), location: self.reader.location(offset) })
@@ -526,7 +524,7 @@ impl ConfigBuilder<'_, '_> {
         match self.hosts.get(&host) {
             Some(&(site_index, _)) => DefaultSite::Addresses(site_index),
             None => {
-                self.error(offset, format!("no site has the host {host}"), "write a domain that has a `site`");
+                self.error(offset, format!("{host} is not a host of any site"), "write a domain that has a `site`");
                 DefaultSite::None
             }
         }

@@ -256,7 +256,7 @@ impl<'a> ConfigReader<'a> {
     /// The number of `entry`, from `min` to `max`; `or` names what else the key may have.
     pub(super) fn number(&mut self, entry: Entry<'_, '_>, min: u64, max: u64, or: &str) -> Option<u64> {
         let DeValue::Integer(integer) = entry.value.get_ref() else {
-            self.wrong_type(entry, entry.value, "a whole number", &format!("{}{or}", entry.example));
+            self.wrong_type(entry, entry.value, "an integer", &format!("{}{or}", entry.example));
             return None;
         };
         match u64::from_str_radix(integer.as_str(), integer.radix()) {

@@ -93,7 +93,7 @@ fn included(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, Problem> {
         return Ok(vec![base.join(pattern)]);
     }
     let Some((folder, extension)) = folder_pattern::parse(pattern, base) else {
-        let message = format!("`{pattern}` does not say which files of a folder are included");
+        let message = format!("`{pattern}` does not select the files of a folder");
         return Err(Problem::new(message, format!("write the folder and the extension of the files: {EXAMPLE}")));
     };
     let names = folder_pattern::list(&folder, &extension).map_err(|error| {
@@ -216,8 +216,8 @@ mod tests {
         check(
             "include = [\"*/a.toml\"]",
             &[],
-            "s.toml:1:12: `*/a.toml` does not say which files of a folder are included; \
-             write the folder and the extension of the files: include = [\"sites/*.toml\"]",
+            "s.toml:1:12: `*/a.toml` does not select the files of a folder; write the folder and the extension of the \
+             files: include = [\"sites/*.toml\"]",
         );
         check(
             "include = 3",

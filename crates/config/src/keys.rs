@@ -473,7 +473,8 @@ impl Section {
         let keys = self.row().1;
         match self {
             Section::Top => format!(
-                "the keys are {}, [http], [https], [dns], [certificates], [domain.\"NAME\"], [tsig.\"NAME\"], [catalog.\"NAME\"], [log], [metrics] and [limits]",
+                "the keys are {}, [http], [https], [dns], [certificates], [domain.\"NAME\"], [tsig.\"NAME\"], \
+                 [catalog.\"NAME\"], [log], [metrics] and [limits]",
                 quoted(keys)
             ),
             Section::Limits => "`sanderling help check` lists the limits".to_owned(),

@@ -204,8 +204,8 @@ fn thread_error(error: io::Error) -> io::Error {
         return error;
     }
     let message = format!(
-        "clone3(2) failed: {error}; the sandbox of the container denies clone3, without which there are no threads: \
-         update the program that runs the container (Docker 20.10.10, libseccomp 2.5), or give it another seccomp profile"
+        "clone3(2) failed: {error}; the sandbox of the container denies clone3, which threads need: update the \
+         program that runs the container (Docker 20.10.10, libseccomp 2.5), or give it another seccomp profile"
     );
     io::Error::new(error.kind(), message)
 }
@@ -331,7 +331,7 @@ impl Writer {
             let dropped_count = std::mem::take(&mut queue.dropped_count);
             if dropped_count > 0 {
                 queue.state = State::Writing;
-                let message = format!("{dropped_count} messages were dropped, because they were not read");
+                let message = format!("{dropped_count} messages were dropped, because the log was not read");
                 return (Output::Stderr, lines_of(Level::Warning, &message, is_to_journal()).into_bytes());
             }
             self.changed.notify_all();
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(counts(writer.lock()), (4, 2));
         (0..4).for_each(|_| assert_eq!(writer.next().1, line));
         let (_, report) = writer.next();
-        assert_eq!(report, b"sanderling: warning: 2 messages were dropped, because they were not read\n");
+        assert_eq!(report, b"sanderling: warning: 2 messages were dropped, because the log was not read\n");
         assert_eq!(writer.lock().bytes, 0);
     }
 }

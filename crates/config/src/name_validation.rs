@@ -53,10 +53,10 @@ impl<'c> NameValidation<'c> {
 
     fn problem(&self, name: &str, is_wildcard: bool) -> Problem {
         let others =
-            if self.has_other_zones { "; zones of a folder, of primaries and of catalogs do not count" } else { "" };
+            if self.has_other_zones { "; zones from folders, primaries and catalogs do not count" } else { "" };
         if is_wildcard {
             let message =
-                format!("{name} can only be validated by a record in its zone, and no domain here has that zone");
+                format!("{name} can only be validated with a record in its zone, but no domain here has that zone");
             return Problem::new(message, format!("add a domain with `zone`, or remove the name{others}"));
         }
         let message = format!("{name} can be validated neither over HTTP nor by DNS");
@@ -177,12 +177,12 @@ mod tests {
         }
         let problems =
             |text: &str| config(text).validation_problems().iter().map(ToString::to_string).collect::<Vec<_>>();
-        let expected = "*.a.example can only be validated by a record in its zone, and no domain here has that zone; add a domain with \
-                        `zone`, or remove the name";
+        let expected = "*.a.example can only be validated with a record in its zone, but no domain here has that \
+                        zone; add a domain with `zone`, or remove the name";
         let [wildcard, mail] = &problems(text)[..] else { panic!("two") };
         assert!(wildcard.ends_with(expected), "{wildcard}");
         assert!(mail.contains("mail.example can be validated neither over HTTP nor by DNS; add a site"), "{mail}");
         let folder = problems(&format!("[dns]\nzones = \"zones/*.zone\"\n{text}"));
-        assert!(folder[0].ends_with("; zones of a folder, of primaries and of catalogs do not count"), "{folder:?}");
+        assert!(folder[0].ends_with("; zones from folders, primaries and catalogs do not count"), "{folder:?}");
     }
 }

@@ -74,7 +74,7 @@ impl PathRules {
         let (set, location) = self.security_headers.as_ref()?;
         let fields: Vec<String> = set.fields().iter().map(|(name, value)| format!("`{name}: {value}`")).collect();
         let message = format!("`security_headers`: {}", set.effect());
-        let remedy = format!("a field in `headers` replaces one of those sent, {}", fields.join(", "));
+        let remedy = format!("a field in `headers` replaces one of these fields: {}", fields.join(", "));
         Some(Diagnostic::note(location.clone(), Problem::new(message, remedy)))
     }
 }

@@ -54,7 +54,8 @@ impl SignedZone {
         let is_risk = self.signing.serial == SignedSerial::Keep && !self.is_leaving;
         is_risk.then(|| {
             let message = format!(
-                "{} has secondary servers and `serial = \"keep\"`: they do not notice new signatures, and answer with expired ones",
+                "{} has secondaries and `serial = \"keep\"`: they would not notice new signatures, and answer with \
+                    expired ones",
                 self.apex
             );
             let remedy = "raise the serial in the zone file each week, or write serial = \"increment\"";
@@ -72,13 +73,13 @@ pub(crate) fn abandoned_signatures(zone: &Zone, state: &Path) -> Option<Diagnost
     let is_abandoned = has_version && keys.next().is_some();
     is_abandoned.then(|| {
         let message = format!(
-            "{0} was signed here, and is served without signatures since it has no `dnssec`: as long as the parent zone has a DS record, resolvers refuse \
-             its answers",
+            "{0} was signed by this server, but is served unsigned because it has no `dnssec`: as long as the parent \
+                zone has a DS record, resolvers reject its answers",
             zone.apex
         );
         let remedy = format!(
-            "write dnssec = false until `sanderling dnssec status {}` says that it has no keys; or, if another server signs it, remove its \
-             folder in {}",
+            "write dnssec = false until `sanderling dnssec status {}` says that it has no keys; or, if another server \
+                signs it now, remove its folder in {}",
             zone.apex,
             state.join(ZONE_KEYS).display()
         );

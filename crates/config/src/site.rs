@@ -89,11 +89,11 @@ impl Hsts {
         };
         let subdomains = if self.subdomains { " and all names below it" } else { "" };
         let message = format!(
-            "`hsts`: a browser that has been here refuses this site{subdomains} for {time} over HTTP, and if the certificate is \
-             invalid"
+            "`hsts`: browsers that have visited it refuse this site{subdomains} for {time} over HTTP or with an \
+                invalid certificate"
         );
         let first = if self.preload { "ask https://hstspreload.org for removal, which takes months, and " } else { "" };
-        let remedy = format!("to take it back, {first}set `max_age = \"0s\"` for {time} before you remove the key");
+        let remedy = format!("to withdraw it, {first}set `max_age = \"0s\"` for {time} before you remove the key");
         Some(Diagnostic::note(self.location.clone(), Problem::new(message, remedy)))
     }
 }

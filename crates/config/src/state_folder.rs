@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 /// The state folder of root, as the packages create it.
 pub const DEFAULT_STATE: &str = "/var/lib/sanderling";
 /// What to do if there is none. A folder below one with zones could be read by the process that serves clients.
-pub const STATE_REMEDY: &str = "set `state` to a folder that is not below one with zones, sites or files of users";
+pub const STATE_REMEDY: &str = "set `state` to a folder that is not below one with zones, sites or user files";
 /// Bytes of a chain or a key that the agent has stored.
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -48,7 +48,7 @@ impl Config {
         };
         let location = location().unwrap_or(Location::Argument("check".to_owned()));
         let Some(path) = self.state_folder(None) else {
-            let message = format!("there is no state folder, unless root serves: {}", self.without_state());
+            let message = format!("without root there is no default state folder: {}", self.without_state());
             let remedy = format!("{STATE_REMEDY}, or start `sanderling serve` as root");
             return Some(Diagnostic::note(location, Problem::new(message, remedy)));
         };
@@ -68,7 +68,7 @@ impl Config {
             (self.has_transferred_zones(), "no zones are transferred"),
             (self.requests_certificates(), "no certificates are requested"),
             (self.has_derived_records(), "no records are derived"),
-            (self.has_secondaries(), "secondaries get no NOTIFY"),
+            (self.has_secondaries(), "secondaries are not notified"),
         ];
         let effects: Vec<_> = effects.into_iter().filter_map(|(is_used, effect)| is_used.then_some(effect)).collect();
         effects.join(", ")
@@ -128,7 +128,7 @@ mod tests {
             (format!("{ZONE}dnssec = true\n"), "zones with `dnssec` are not signed"),
             (
                 format!("{ZONE}dnssec = true\n{secondaries}{primaries}"),
-                "zones with `dnssec` are not signed, no zones are transferred, secondaries get no NOTIFY",
+                "zones with `dnssec` are not signed, no zones are transferred, secondaries are not notified",
             ),
         ] {
             let config = ConfigSource::File("sanderling.toml".into()).parse(text.as_bytes());

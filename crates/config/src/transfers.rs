@@ -58,8 +58,8 @@ impl TsigKeyFile {
         let content = read_secret_file("TSIG secret file", "text", &self.path);
         let secret = content.and_then(|content| {
             decode(content.trim_ascii()).filter(|secret| !secret.is_empty()).ok_or_else(|| {
-                let message = format!("the TSIG secret file `{}` is not one line of base64", self.path.display());
-                Problem::new(message, "write the secret alone, as `openssl rand -base64 32` prints")
+                let message = format!("the TSIG secret file `{}` is not a single line of base64", self.path.display());
+                Problem::new(message, "write only the secret, as printed by `openssl rand -base64 32`")
             })
         });
         secret.map_err(|problem| Diagnostic::error(self.location.clone(), problem))
@@ -78,7 +78,7 @@ impl TsigKeyFile {
                 self.path.display(),
                 secret.len()
             );
-            Problem::new(message, "write another one, as `openssl rand -base64 32` prints, on both servers")
+            Problem::new(message, "generate a longer one with `openssl rand -base64 32` for both servers")
         });
         let of_mode = check_key_mode("TSIG secret file", &self.path).err();
         let warning = |problem| Diagnostic::warning(self.location.clone(), problem);

@@ -24,8 +24,8 @@ impl Quantity {
         }
     }
 
-    /// The value of `text`, a whole number with a unit, in milliseconds or bytes, or `u64::MAX` if it is larger. `None`
-    /// if it is none.
+    /// The value of `text`, an integer with a unit, in milliseconds or bytes, or `u64::MAX` if it is larger. `None` if
+    /// it is none.
     pub(crate) fn parse(self, text: &str) -> Option<u64> {
         let digits_end = text.find(|letter: char| !letter.is_ascii_digit())?;
         let (number, unit) = text.split_at(digits_end);
@@ -36,7 +36,7 @@ impl Quantity {
         has_digits.then(|| number.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(*factor))
     }
 
-    /// `value` in the largest unit in which it is a whole number.
+    /// `value` in the largest unit in which it is an integer.
     pub(crate) fn format(self, value: u64) -> String {
         let mut units = self.units().iter();
         let (unit, factor) =

@@ -75,12 +75,12 @@ impl NamePattern {
             _ if label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte)) => {
                 Ok(PatternLabel::Exact(label.to_ascii_lowercase()))
             }
-            _ => Err("labels have letters, digits, hyphens and underscores, or are * or **"),
+            _ => Err("labels consist of letters, digits, hyphens and underscores, or are * or **"),
         };
         let labels: Vec<PatternLabel> = text.split('.').map(label).collect::<Result<_, _>>()?;
         match labels.iter().filter(|label| **label == PatternLabel::Any).count() {
             0 | 1 => Ok(NamePattern(labels)),
-            _ => Err("`**` may be in it once"),
+            _ => Err("`**` can occur only once"),
         }
     }
 

@@ -212,7 +212,7 @@ impl ZoneFolder {
             let apex = match DomainName::parse(text.strip_suffix(self.extension.as_str()).unwrap_or(&text)) {
                 Ok(apex) => apex,
                 Err(Problem { message, .. }) => {
-                    let message = format!("the name of the file is not that of a zone: {message}");
+                    let message = format!("the file name is not the name of a zone: {message}");
                     let remedy = format!("rename it to NAME{}, or remove it", self.extension);
                     listing.problems.push(Diagnostic::error(location, Problem::new(message, remedy)));
                     continue;
@@ -323,10 +323,10 @@ mod tests {
         let problems = problems.join("\n").replace(&format!("{}/", base.path().display()), "");
         assert_eq!(
             problems,
-            "a..b.zone: the name of the file is not that of a zone: invalid domain name `a..b`: it has an empty label; \
-             rename it to NAME.zone, or remove it\n\
-             a.example.zone: the zone a.example is also in A.example.zone, which is used instead; remove one of the two\n\
-             test: warning: the zone own.example is also in own.example.zone, which is not used; remove one of the two"
+            "a..b.zone: the file name is not the name of a zone: invalid domain name `a..b`: it has an empty label; \
+             rename it to NAME.zone, or remove it\na.example.zone: the zone a.example is also in A.example.zone, \
+             which is used instead; remove one of the two\ntest: warning: the zone own.example is also in \
+             own.example.zone, which is not used; remove one of the two"
         );
         fs::remove_dir_all(base.path()).unwrap();
         assert!(folder.list(&[]).is_err() && folder.check().is_err());

@@ -86,7 +86,7 @@ pub enum InputError {
     #[error("it does not begin with the fields of an RRSIG record")]
     Head,
     /// The fields name another key or zone.
-    #[error("it is for another key or zone")]
+    #[error("it belongs to another key or zone")]
     OtherKey,
     /// The signature would be valid for longer than [`VALIDITY_S_MAX`], or not at all.
     #[error("the signature would be valid for more than {VALIDITY_S_MAX} s, or not at all")]

@@ -31,9 +31,7 @@ impl Default for SigningState {
 fn read_form<'d, D: Deserializer<'d>>(deserializer: D) -> Result<u32, D::Error> {
     match u32::deserialize(deserializer)? {
         FORM => Ok(FORM),
-        other => {
-            Err(D::Error::custom(format!("the form {other} is unknown to this program; it reads the form {FORM}")))
-        }
+        other => Err(D::Error::custom(format!("this program reads format {FORM}, not {other}"))),
     }
 }
 
@@ -53,7 +51,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<SigningState>(&text).expect("read"), state);
         let later = text.replace("\"form\":1", "\"form\":2");
         let error = serde_json::from_str::<SigningState>(&later).expect_err("another form");
-        assert!(error.to_string().contains("the form 2 is unknown to this program"), "{error}");
+        assert!(error.to_string().contains("this program reads format 1, not 2"), "{error}");
         serde_json::from_str::<SigningState>(&text.replace("0303", "03")).expect_err("a short ID");
     }
 }

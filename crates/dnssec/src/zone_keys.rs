@@ -33,7 +33,7 @@ pub enum KeyLayout {
     Single,
     /// A KSK and a ZSK.
     Split,
-    /// None: the zone is to be unsigned.
+    /// None: the zone is becoming unsigned.
     Unsigned,
 }
 
@@ -370,11 +370,12 @@ pub enum RolloverKeys {
 pub enum RolloverError {
     /// Another one has not ended.
     #[error(
-        "keys are being introduced or removed; wait until that has ended or, if others may know the private keys, add `--compromised`"
+        "keys are being introduced or removed; wait for the end of this rollover or, if the private keys may have \
+            leaked, add `--compromised`"
     )]
     InProgress,
     /// No such key is in use or being introduced.
-    #[error("the zone has no key to be replaced")]
+    #[error("the zone has no key to replace")]
     NoKey,
 }
 

@@ -31,11 +31,11 @@ pub enum CodingFault {
 impl fmt::Display for CodingFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            CodingFault::Malformed => "is not in the coding of its name",
-            CodingFault::WindowTooLarge => "needs a larger window than browsers have",
+            CodingFault::Malformed => "does not have the coding that its name says",
+            CodingFault::WindowTooLarge => "needs a larger window than browsers support",
             CodingFault::NeedsDictionary => "needs a dictionary",
             CodingFault::OtherLength => {
-                "does not decompress to the length of its original, or has several gzip members"
+                "does not decompress to the length of the uncompressed file, or has several gzip members"
             }
         })
     }

@@ -124,7 +124,7 @@ impl Listing<'_> {
         put_fmt(out, format_args!("{file_count} {}, ", plural(file_count, "file", "files")));
         put_size(files().fold(0, |sum: u64, file| sum.saturating_add(file.length_bytes)), out);
         if self.is_truncated {
-            out.extend_from_slice(b". There are more, which are not shown");
+            out.extend_from_slice(b". The list is incomplete");
         }
         out.push(b'.');
     }
@@ -356,7 +356,7 @@ mod tests {
         assert!(html("", &entries).contains("<p>1 directory, 1 file, 2.0 KiB.</p>"));
         let mut out = vec![];
         Listing { path: b"", entries: &entries, is_truncated: true }.write_html(&mut out);
-        assert!(String::from_utf8(out).expect("UTF-8").contains("There are more, which are not shown."));
+        assert!(String::from_utf8(out).expect("UTF-8").contains("The list is incomplete."));
     }
 
     #[test]

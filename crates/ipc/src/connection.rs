@@ -124,7 +124,7 @@ impl Connection {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not read"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not read messages"));
             }
             PollSet::new([]).wait(Some(RETRY_INTERVAL))?;
         }
@@ -140,7 +140,7 @@ impl Connection {
         while !self.unsent.is_empty() {
             let rest = deadline.saturating_duration_since(Instant::now());
             if rest.is_zero() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not read"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not read messages"));
             }
             PollSet::for_writing([self.as_fd()]).wait(Some(rest))?;
             self.flush()?;

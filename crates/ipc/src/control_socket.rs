@@ -75,7 +75,7 @@ impl ControlSocket {
             // A process that was killed has left its socket. The kernel says the same of files that are not sockets.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 if !fs::symlink_metadata(path)?.file_type().is_socket() {
-                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists and is not a socket"));
+                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists but is not a socket"));
                 }
                 fs::remove_file(path)?;
             }
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(control.receive_commands(), []);
         let events = events(&mut Connection::new(old));
         let [Event::Stderr(reason), Event::Done { is_success: false }] = &events[..] else { panic!("{events:?}") };
-        assert!(reason.contains("version 1 of the protocol, and this program has version 2; use the"), "{reason}");
+        assert!(reason.contains("protocol version 1, and this program version 2; use the"), "{reason}");
     }
 
     #[test]

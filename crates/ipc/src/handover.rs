@@ -233,7 +233,7 @@ pub fn receive(connection: &mut Connection) -> io::Result<Descriptors> {
             Received::WouldBlock => {
                 let remaining = deadline.saturating_duration_since(Instant::now());
                 if remaining.is_zero() {
-                    let message = "the process that answers there does not hand over its sockets; stop it first";
+                    let message = "the running process does not hand over its sockets; stop it first";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, message));
                 }
                 PollSet::new([connection.as_fd()]).wait(Some(remaining))?;

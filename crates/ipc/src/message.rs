@@ -41,7 +41,7 @@ pub enum Command {
     UpdateSecrets,
     /// Write logs of requests to the targets that come with the command ([`FdKind::Log`]).
     UpdateLogs,
-    /// Open the logs of requests again.
+    /// Reopen the logs of requests.
     Reopen,
     /// Answer what certificate authorities look for, which comes with the command ([`FdKind::Challenges`]), instead of
     /// what came before. The receiver confirms it with [`Event::ChallengesServed`].
@@ -580,9 +580,9 @@ pub enum DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DecodeError::NotOurs => write!(out, "the message is not of the protocol of sanderling"),
+            DecodeError::NotOurs => write!(out, "the message does not use the sanderling protocol"),
             DecodeError::OtherVersion(version) => {
-                write!(out, "the message has version {version} of the protocol, and this program has version {VERSION}")
+                write!(out, "the message uses protocol version {version}, and this program version {VERSION}")
             }
             DecodeError::Malformed(reason) => write!(out, "the message is malformed: {reason}"),
         }

@@ -316,7 +316,7 @@ fn take_text(rest: &mut &[u8]) -> io::Result<String> {
 }
 
 fn malformed() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the certificates or keys that were passed on are malformed")
+    io::Error::new(io::ErrorKind::InvalidData, "the received certificates or keys are malformed")
 }
 
 /// Keys that all server processes of a machine share, and the keys before them, which are still accepted.

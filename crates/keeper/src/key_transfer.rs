@@ -51,7 +51,7 @@ pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
     let public: Vec<&PublicKey> = of_state.keys.public_keys().collect();
     if public.is_empty() {
         return Err(format!(
-            "{} has no keys of the zone {zone}; `--state` names the folder of the server",
+            "{} has no keys of the zone {zone}; specify the server's folder with `--state`",
             state.display()
         ));
     }
@@ -76,7 +76,7 @@ pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
 pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Result<Vec<u16>, String> {
     if !state.is_dir() {
         return Err(format!(
-            "there is no state folder {}; name that of the server with `--state`, or start the server once",
+            "there is no state folder {}; specify the server's folder with `--state`, or start the server once",
             state.display()
         ));
     }
@@ -84,13 +84,13 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
     let (file, before) = (state.join(&name), read_state(state, &name)?);
     if before.serial.is_some() {
         return Err(format!(
-            "the zone {zone} is signed here with other keys; replace them with `sanderling dnssec rollover {zone}`"
+            "this server signs the zone {zone} with other keys; replace them with `sanderling dnssec rollover {zone}`"
         ));
     }
     let found = private_files.iter().map(|path| read_files(zone, path)).collect::<Result<Vec<_>, _>>()?;
     let has_zsk = found.iter().any(|(flags, ..)| *flags == ZSK_FLAGS);
     if !found.iter().any(|(flags, ..)| *flags == KSK_FLAGS) {
-        return Err(format!("no key has the flags {KSK_FLAGS}; give the KSK or CSK too"));
+        return Err(format!("no key has the flags {KSK_FLAGS}; import the KSK or CSK too"));
     }
     let mut next = SigningState::default();
     let keys = folder(state);
@@ -150,7 +150,7 @@ pub fn problems(config: &Config, state: &Path) -> Vec<Diagnostic> {
             others => format!(" and {others} other zones"),
         };
         let message = format!("{}{others}: no keys in the state folder `{}` yet", first.apex, state.display());
-        let remedy = "the server makes them unless the parent zone has DS records; restore the folder if it was lost";
+        let remedy = "the server creates them unless the parent zone has DS records; restore the folder if it was lost";
         Diagnostic::note(first.location.clone(), Problem::new(message, remedy))
     }));
     problems
@@ -201,8 +201,11 @@ fn read_files(zone: &DomainName, private_file: &Path) -> Result<FoundKey, String
     };
     let found = from_private(&private, public_key).map_err(|problem| of(private_file, problem))?;
     if found.0 == Algorithm::RsaSha256 && rsa_bits(public_key) < RSA_BITS_MIN {
-        let (bits, remedy) = (rsa_bits(public_key), "replace it by a longer one with the other program first");
-        return Err(of(private_file, format!("the key has {bits} bits, and {RSA_BITS_MIN} are needed; {remedy}")));
+        let (bits, remedy) = (rsa_bits(public_key), "replace it with a longer one in the other program first");
+        return Err(of(
+            private_file,
+            format!("the key has {bits} bits, but at least {RSA_BITS_MIN} are needed; {remedy}"),
+        ));
     }
     let is_of_record = ZonePrivateKey::from_pkcs8(found.0.number(), &found.1)
         .is_ok_and(|key| (found.0.number(), &key.public().public_key[..]) == (algorithm, public_key));
@@ -211,9 +214,7 @@ fn read_files(zone: &DomainName, private_file: &Path) -> Result<FoundKey, String
     }
     match u16::from_be_bytes([flags_high, flags_low]) {
         flags @ (KSK_FLAGS | ZSK_FLAGS) => Ok((flags, public_key.to_vec(), found.0, found.1)),
-        flags => {
-            Err(of(&public_file, format!("the flags are {flags}; a key that signs has {ZSK_FLAGS} or {KSK_FLAGS}")))
-        }
+        flags => Err(of(&public_file, format!("the flags are {flags}; a signing key has {ZSK_FLAGS} or {KSK_FLAGS}"))),
     }
 }
 
@@ -248,7 +249,7 @@ fn dnskey(zone: &DomainName, text: &str) -> Result<Vec<u8>, String> {
 
 /// Gives what was written to the user of the server, which owns the state folder.
 fn own_as(state: &Path, paths: &[&Path]) -> Result<(), String> {
-    let failed = |error| format!("cannot give the files to the owner of {}: {error}", state.display());
+    let failed = |error| format!("cannot change the owner of the files to that of {}: {error}", state.display());
     let owner = fs::metadata(state).map_err(failed)?;
     // Not what a link leads to, which the agent may have put into the place of a file meanwhile.
     paths.iter().try_for_each(|path| lchown(path, Some(owner.uid()), Some(owner.gid()))).map_err(failed)
@@ -284,7 +285,7 @@ mod tests {
         let error = import(&one.path().join("no"), &zone, &private_files).expect_err("no folder");
         assert!(error.contains("there is no state folder"), "{error}");
         let error = import(one.path(), &zone, &private_files[1..]).expect_err("the ZSK alone");
-        assert!(error.contains("give the KSK or CSK too"), "{error}");
+        assert!(error.contains("import the KSK or CSK too"), "{error}");
         let tags = import(one.path(), &zone, &private_files).expect("imported");
         assert_eq!(tags.len(), 2);
         // Nothing is signed yet: the keys take the place of those before.
@@ -299,7 +300,7 @@ mod tests {
         state.serial = Some(7);
         fs::write(&file, serde_json::to_vec(&state).expect("written")).expect("written");
         let error = import(one.path(), &zone, &private_files).expect_err("it is signed");
-        assert!(error.contains("is signed here with other keys"), "{error}");
+        assert!(error.contains("with other keys; "), "{error}");
         // A link of the agent is not followed.
         let moved = files.path().join("state.json");
         fs::rename(&file, &moved).expect("moved");

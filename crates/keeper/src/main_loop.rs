@@ -91,13 +91,13 @@ impl MainLoop {
         let mut descriptors = Descriptors::default();
         descriptors.extend(received);
         let Descriptors { certificates, kept_certificates, held_keys, keeper_sockets, zone_keys, .. } = descriptors;
-        let missing = || io::Error::other("nothing came with it");
+        let missing = || io::Error::other("it came without a descriptor");
         match command {
             Command::HoldKeys { number } => {
                 let certificates = certificates_from_memfd(certificates.ok_or_else(missing)?)?;
                 // Those of a keeper before, which may have run foreign code: without them, others are there.
                 let earlier = held_keys.map(held_keys_from_memfd).transpose().unwrap_or_else(|error| {
-                    log_error(&format!("ignoring the keys of the keeper before: {}", error_text(&error)));
+                    log_error(&format!("ignoring the keys of the previous keeper: {}", error_text(&error)));
                     None
                 });
                 self.keys.hold_earlier(earlier.unwrap_or_default());
@@ -115,7 +115,7 @@ impl MainLoop {
                 self.serve_all();
             }
             Command::ServeZoneKeys => {
-                self.zone_keys.as_ref().ok_or_else(|| io::Error::other("there is no folder with keys of zones"))?;
+                self.zone_keys.as_ref().ok_or_else(|| io::Error::other("there is no folder of zone keys"))?;
                 self.unserved.push(Unserved::Zones(zone_keys.ok_or_else(missing)?.into()));
                 self.serve_all();
             }

@@ -71,8 +71,8 @@ impl SigningKeyName {
             return Ok(());
         }
         Err(format!(
-            "a {} record names a key that the keeper does not have; remove that record, or name the servers of the other \
-             signer in `other_signers`",
+            "a {} record refers to a key that the keeper does not have; remove that record, or add the servers of the \
+                other signer to `other_signers`",
             records.rtype
         ))
     }

@@ -46,7 +46,7 @@ fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
     sandbox::drop_privileges(user.as_ref(), sandbox::CoreDumps::Forbidden)?;
     let zone_keys = state.and_then(|state| {
         let folder = open_zone_keys(state).inspect_err(|error| {
-            log_error(&format!("the keys of zones cannot be used: {}", error_text(error)));
+            log_error(&format!("the zone keys cannot be used: {}", error_text(error)));
         });
         folder.ok()
     });
@@ -57,7 +57,8 @@ fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
     panics::end_process(panics::Scope::Process);
     if folder.is_some() && !matches!(layers.landlock, Landlock::Enforced { .. }) {
         log_warning(&format!(
-            "Landlock is {}: the other processes of the server can read the private keys of zones; use Linux 5.13 or later with `sandbox = true`",
+            "Landlock is {}: the other processes of the server can read the private keys of the zones; use Linux 5.13 \
+                or later with `sandbox = true`",
             layers.landlock
         ));
     }

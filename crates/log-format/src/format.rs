@@ -169,7 +169,7 @@ impl fmt::Display for FormatError {
             FormatError::ControlCharacter => {
                 formatter.write_str("it contains a line break or another control character")
             }
-            FormatError::NoVariable => formatter.write_str("it is neither a preset nor contains a variable"),
+            FormatError::NoVariable => formatter.write_str("it is not a preset and contains no variable"),
             FormatError::TooLong => write!(formatter, "it is longer than {FORMAT_BYTES_MAX} bytes"),
         }
     }

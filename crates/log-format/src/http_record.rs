@@ -42,7 +42,7 @@ pub struct Outcome {
     pub status: u16,
     /// Bytes of content that were sent.
     pub content_bytes: u64,
-    /// Milliseconds that sending the response has taken.
+    /// Milliseconds from the request to the end of the response.
     pub duration_ms: u64,
 }
 

@@ -62,7 +62,7 @@ impl Variable for QueryVariable {
     const PRESETS: &'static [(&'static str, &'static str)] = &[("text", TEXT), ("json", JSON)];
     const VARIABLES: &'static [(&'static str, QueryVariable, &'static str)] = &[
         ("transport", QueryVariable::Transport, "udp, tcp, dot (over TLS) or doh (over HTTPS)"),
-        ("qname", QueryVariable::Name, "the name that is asked for, as in a zone file"),
+        ("qname", QueryVariable::Name, "the queried name, as in a zone file"),
         ("qclass", QueryVariable::Class, "the class, as IN"),
         ("qtype", QueryVariable::Type, "the type, as AAAA"),
         ("rcode", QueryVariable::Rcode, "the code of the reply, as NOERROR"),

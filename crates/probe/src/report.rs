@@ -95,9 +95,9 @@ impl Report {
         let better = groups.iter().filter_map(Group::to_force);
         let better: Vec<String> = better.collect();
         let summary = if better.is_empty() {
-            "no other variant is clearly better here than those that the server uses".to_owned()
+            "no variant is clearly better here than those in use".to_owned()
         } else {
-            format!("worth a try here: {}", better.join(" "))
+            format!("worth trying here: {}", better.join(" "))
         };
         let version = env!("CARGO_PKG_VERSION");
         Report { form: FORM, version, machine: Machine::read(), quick, seed: seed.to_string(), took_s, groups, summary }

@@ -67,8 +67,8 @@ impl FolderZone {
         }
         let Some(folder) = &config.zone_folder else {
             return Err(format!(
-                "the configuration has no folder of zones; set `zones = \"zones/*.zone\"` in [dns], or give {0} a section, \
-                 [domain.\"{0}\"] with `zone = \"FILE\"`; then run `sanderling reload`",
+                "the configuration has no zone folder; set `zones = \"zones/*.zone\"` in [dns], or give {0} a \
+                 section, [domain.\"{0}\"] with `zone = \"FILE\"`; then run `sanderling reload`",
                 self.zone
             ));
         };
@@ -78,7 +78,7 @@ impl FolderZone {
         match (&self.action, present) {
             (FolderAction::Add(file), None) => self.add(file, &config, &locked),
             (FolderAction::Add(_), Some(zone)) => Err(format!(
-                "the zone {0} is there already, in {1}; replace that file and run `sanderling reload {0}`",
+                "the zone {0} already exists in {1}; replace that file and run `sanderling reload {0}`",
                 self.zone,
                 zone.file.display()
             )),
@@ -116,7 +116,7 @@ impl FolderZone {
         }
         let catalog = self.catalog_of_member(config)?;
         Ok(catalog.map(|catalog| {
-            format!("the catalog {catalog} has brought the zone {name}; remove it there, at the primary of the catalog")
+            format!("the zone {name} comes from the catalog {catalog}; remove it from the catalog at its primary")
         }))
     }
 
@@ -130,7 +130,8 @@ impl FolderZone {
             Err(error) => {
                 let text = error_text(&error);
                 return Err(format!(
-                    "cannot read which zones catalogs have brought, in {}: {text}; run this as root or as the user of the server",
+                    "cannot read the list of catalog members in {}: {text}; run this as root or as the user of the \
+                     server",
                     path.display()
                 ));
             }
@@ -175,7 +176,7 @@ impl FolderZone {
         match self.tell_server() {
             Ok(answer) => print(&answer),
             Err(AskError::Unreachable(reason)) => {
-                log(&format!("{reason}\nA server that starts, or reloads, serves the zone."));
+                log(&format!("{reason}\nThe server will serve the zone after its next start or reload."));
             }
             Err(AskError::NoAnswer(reason)) => {
                 return Err(format!("the zone {name} is in {}, but {reason}", file.display()));
@@ -198,7 +199,7 @@ impl FolderZone {
         match self.tell_server() {
             Ok(answer) => print(&answer),
             Err(AskError::Unreachable(reason)) => {
-                log(&format!("{reason}\nA server that starts, or reloads, does not serve the zone."));
+                log(&format!("{reason}\nThe server will not serve the zone after its next start or reload."));
             }
             Err(AskError::NoAnswer(reason) | AskError::Failed(reason)) => return Err(reason),
         }
@@ -220,7 +221,8 @@ fn free_name(file: &Path) -> Result<PathBuf, String> {
     let mut names = numbers.map(|number| file.with_file_name(format!("{name}.removed{number}")));
     names.find(|path| fs::symlink_metadata(path).is_err()).ok_or_else(|| {
         format!(
-            "there are {REMOVED_FILES_MAX} removed files already, such as {}.removed; delete those that are not needed",
+            "there are already {REMOVED_FILES_MAX} removed files, such as {}.removed; delete those that you do not \
+                need",
             file.display()
         )
     })
@@ -240,7 +242,7 @@ impl<'f> LockedFolder<'f> {
         match directory.try_lock() {
             Ok(()) => Ok(LockedFolder { folder, directory }),
             Err(TryLockError::WouldBlock) => {
-                Err(format!("another process changes the zones in {shown}; try again later"))
+                Err(format!("another process is changing the zones in {shown}; try again later"))
             }
             Err(TryLockError::Error(error)) => Err(format!("cannot lock {shown}: {}", error_text(&error))),
         }

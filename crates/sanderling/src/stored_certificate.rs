@@ -39,7 +39,7 @@ impl StoredCertificate {
         let read = |file: &str| read_beneath(&folder, file.as_bytes(), FILE_BYTES_MAX).map_err(unreadable);
         let (chain, key) = (read(CHAIN_FILE)?, read(KEY_FILE)?);
         let certificate = Certificate::from_pem(&chain, &key)
-            .map_err(|error| format!("{shown} has no certificate with a matching key: {error}; request another one"))?;
+            .map_err(|error| format!("{shown} has no certificate with a matching key: {error}; request a new one"))?;
         Ok(Some(StoredCertificate { chain, key, certificate }))
     }
 

@@ -41,7 +41,7 @@ impl CatalogMembers {
             }
             Err(error) => {
                 let path = path.display();
-                log_error(&format!("cannot read {path}: {error}; catalogs bring the same zones as before"));
+                log_error(&format!("cannot read {path}: {error}; using the previous list of catalog members"));
             }
         }
     }

@@ -69,7 +69,7 @@ impl CertificateState {
         match (&self.problem, &self.in_service) {
             (None, _) => String::new(),
             (Some(_), Some(version)) => format!(
-                "certificate {domain}: not reloaded, keeping the one that was read from {} before: {}\n",
+                "certificate {domain}: not reloaded, keeping the version read from {}: {}\n",
                 version.file.display(),
                 version.text()
             ),

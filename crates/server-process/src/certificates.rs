@@ -397,7 +397,7 @@ fn regression(configured: &CertificateFiles, certificate: &Certificate, previous
     if has_name(previous) && !has_name(certificate) {
         let needed: Vec<_> = configured.names.iter().map(DomainName::as_str).take(SHOWN_NAMES_MAX).collect();
         let remedy = format!("name a certificate for {}", needed.join(", "));
-        let problem = not_used(&"the certificate is valid for no name of the domain", remedy);
+        let problem = not_used(&"the certificate is not valid for any name of the domain", remedy);
         return Some(NotUsed { problem, certificate: None });
     }
     let covers = |name| previous.is_valid_for_host(name) || !certificate.is_valid_for_host(name);
@@ -414,7 +414,7 @@ fn regression(configured: &CertificateFiles, certificate: &Certificate, previous
 fn read_kept(kept: &OwnedFd) -> Vec<KeptCertificate> {
     kept_certificates_from_memfd(kept).unwrap_or_else(|error| {
         log_error(&format!(
-            "cannot read the certificates that an earlier server process has kept: {}; going on without them",
+            "cannot read the certificates kept by an earlier server process: {}; continuing without them",
             error_text(&error)
         ));
         Vec::new()
@@ -516,7 +516,7 @@ fn warnings(configured: &CertificateFiles, problems: Vec<CertificateProblem>) ->
             | CertificateProblem::MissingName(_)
                 if configured.is_automatic =>
             {
-                "`sanderling certificates` says why, and when the server tries again"
+                "`sanderling certificates` says why, and when the server will retry"
             }
             _ => problem.remedy(),
         };
@@ -558,7 +558,7 @@ fn unused_warning(
         ),
         None if configured.names.is_empty() => return None,
         None => Problem::new(
-            format!("`{unused}` is not used: it is valid for no name of the domain"),
+            format!("`{unused}` is not used: it is not valid for any name of the domain"),
             "remove it, or request a certificate with the names of the domain",
         ),
     };

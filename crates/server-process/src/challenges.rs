@@ -55,7 +55,8 @@ impl ActiveChallenges {
         }
         if ignored_count > 0 {
             log_warning(&format!(
-                "ignoring {ignored_count} challenges: malformed, or for a name without an automatic certificate"
+                "ignoring {ignored_count} challenges, which are malformed or for a name without an automatic \
+                    certificate"
             ));
         }
         let tokens = (!tokens.is_empty()).then(|| Arc::new(tokens.into_iter().collect()));

@@ -255,7 +255,7 @@ fn load_certificates(config: &Config, state: Option<&Path>) -> (Vec<CertificateS
 fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_user: Option<String>) -> String {
     let mut text = String::new();
     if let Some(name) = default_user {
-        text += &format!("user {name}, since root does not serve; set `user` to choose another one\n");
+        text += &format!("user {name}, because root does not serve; set `user` to choose another one\n");
     }
     for site in &load_status.sites {
         text += &format!("site {} for {}\n", site.document_root.display(), site.hosts_text());
@@ -265,7 +265,7 @@ fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_
         text += &match &certificate.in_service {
             Some(version) => format!("certificate {} of {domain}: {}\n", certificate.file.display(), version.text()),
             // It may not be issued yet, or be in a folder that only the server knows, or may read.
-            None => format!("certificate of {domain}: automatic; `sanderling certificates` shows it\n"),
+            None => format!("certificate of {domain}: automatic; see `sanderling certificates`\n"),
         };
     }
     for zone in &load_status.zones {

@@ -255,11 +255,13 @@ impl<'s> ControlLoop<'s> {
             let is_listening =
                 self.socket_sets.iter().all(SocketSet::is_listening) && self.state.metrics_listener.is_listening();
             if !is_listening {
-                log_error("another process has shut down a listener (shutdown(2)); this process ends and is replaced");
+                log_error(
+                    "another process has shut down a listener (shutdown(2)); this process exits and will be replaced",
+                );
                 // All threads are to notice it.
                 self.server.drain(DrainMode::Stopping);
             }
-            log_error("this server process has failed; it finishes requests in progress and exits");
+            log_error("this server process has failed; finishing requests in progress, then exiting");
             self.send(Event::Failed);
         }
         self.run_until_updates_are_answered(signals);
@@ -422,7 +424,7 @@ impl<'s> ControlLoop<'s> {
                 let zones = descriptors.into_iter().next().map(|(_, zones)| served_zones_from_memfd(zones));
                 match zones.unwrap_or_else(|| Err(io::Error::other("the command has no descriptor"))) {
                     Ok(served) => self.on_served_by_next(&served.zones),
-                    Err(error) => log_error(&format!("cannot read which zones are served: {}", error_text(&error))),
+                    Err(error) => log_error(&format!("cannot read the list of served zones: {}", error_text(&error))),
                 }
             }
             Command::UpdateLogs => {
@@ -461,7 +463,7 @@ impl<'s> ControlLoop<'s> {
             | Command::Certificates { .. }
             | Command::RenewCertificate { .. }
             | Command::RevokeCertificate { .. } => {
-                log_warning(&format!("ignoring the command {command:?}: a server process does not carry it out"));
+                log_warning(&format!("ignoring the command {command:?}: it is not for a server process"));
             }
         }
     }
@@ -556,7 +558,7 @@ impl<'s> ControlLoop<'s> {
         let hung = self.server.hung_thread();
         let waiting = hung.as_ref().filter(|thread| thread.waits_for_disk).map(|thread| thread.name.clone());
         if let Some(thread) = waiting.as_ref().filter(|_| waiting != self.logged_disk_wait) {
-            log_warning(&format!("thread {thread} waits for a disk, and its connections wait with it"));
+            log_warning(&format!("thread {thread} is waiting for a disk, and so are its connections"));
         }
         self.logged_disk_wait = waiting;
         for kind in LogKind::ALL {
@@ -680,6 +682,6 @@ impl<'s> ControlLoop<'s> {
 
 fn log_watch_error(result: io::Result<()>) {
     if let Err(error) = result {
-        log_error(&format!("cannot start a thread for changes of sites: {}", error_text(&error)));
+        log_error(&format!("cannot start the thread that watches sites: {}", error_text(&error)));
     }
 }

@@ -31,15 +31,15 @@ impl PrivateState {
     pub(crate) fn check(&self, kind: &str, path: &Path, real: &Path, location: &Location) -> Result<(), Diagnostic> {
         let (state, path) = (self.path.display(), path.display());
         let message = if self.real == real {
-            format!("the {kind} `{path}` is the state folder `{state}`, which has private keys")
+            format!("the {kind} `{path}` is the state folder `{state}`, which contains private keys")
         } else if self.real.starts_with(real) {
-            format!("the state folder `{state}`, which has private keys, is in the {kind} `{path}`")
+            format!("the state folder `{state}`, which contains private keys, is in the {kind} `{path}`")
         } else if real.starts_with(&self.real) {
-            format!("the {kind} `{path}` is in the state folder `{state}`, which has private keys")
+            format!("the {kind} `{path}` is in the state folder `{state}`, which contains private keys")
         } else {
             return Ok(());
         };
-        let remedy = "it is not served; set `state` to a folder that no site has, or move what is served";
+        let remedy = "it is not served; set `state` to a folder outside all sites, or move the site";
         Err(Diagnostic::error(location.clone(), Problem::new(message, remedy)))
     }
 }
@@ -62,7 +62,7 @@ pub(crate) fn warnings(config: &Config, sites: &[Site]) -> Vec<Diagnostic> {
         })?;
         let site = &config.sites[index];
         let (message, location) = (message(&file, &site.document_root, path), file.location.unwrap_or(&site.location));
-        let remedy = "move it, or serve a folder that has only what clients may see";
+        let remedy = "move it, or serve a folder that contains only public files";
         Some(Diagnostic::warning(location.clone(), Problem::new(message, remedy)))
     });
     warnings.collect()

@@ -8,8 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-const REMEDY: &str =
-    "put it into a folder of its own, without zones, sites and files of users, such as /etc/sanderling/keys";
+const REMEDY: &str = "move it to a separate folder without zones, sites and user files, such as /etc/sanderling/keys";
 
 /// A warning for each folder with secrets of `config` that this process can open, and for the state folder.
 pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic> {
@@ -21,8 +20,8 @@ pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic>
         let first = files.first()?;
         let others = match files.len() - 1 {
             0 => String::new(),
-            1 => " and 1 other secret beside it".to_owned(),
-            others => format!(" and {others} other secrets beside it"),
+            1 => " and 1 other secret next to it".to_owned(),
+            others => format!(" and {others} other secrets next to it"),
         };
         let secret = format!("the {} `{}`{others}", first.kind, first.path.display());
         Some(warning(first.location?.clone().into(), &secret, REMEDY))
@@ -49,6 +48,6 @@ fn is_exposed(path: &Path) -> bool {
 }
 
 fn warning(location: Location, secret: &str, remedy: &str) -> Diagnostic {
-    let message = format!("the process that serves clients can read {secret}");
+    let message = format!("the server process can read {secret}");
     Diagnostic::warning(location, Problem::new(message, remedy))
 }

@@ -255,7 +255,7 @@ impl KeptZones {
     /// replaced versions, become one segment.
     pub(crate) fn seal(&mut self) -> io::Result<Option<NewSegment>> {
         if std::mem::take(&mut self.unkept_count) > 0 {
-            log_warning("not all zones are kept for the next server process; to keep all, raise `kept_zones_max`");
+            log_warning("not all zones are kept for the next server process; raise `kept_zones_max` to keep them all");
         }
         let Some(pending) = self.pending.take() else { return Ok(None) };
         let text_bytes = pending.writer.length_bytes();

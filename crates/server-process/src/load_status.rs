@@ -152,7 +152,9 @@ impl LoadStatus {
         for site in self.sites.iter().filter(|site| site.problem.is_some() && site.service != SiteService::LeftOut) {
             let (root, hosts) = (site.document_root.display(), site.hosts_text());
             text += &match &site.service {
-                SiteService::Current => format!("site {root} for {hosts}: served, but not all of it could be loaded\n"),
+                SiteService::Current => {
+                    format!("site {root} for {hosts}: served, but parts of it could not be loaded\n")
+                }
                 SiteService::Kept(path) if *path == site.document_root => {
                     format!("site {root} for {hosts}: not reloaded, keeping the open directory\n")
                 }
@@ -160,10 +162,10 @@ impl LoadStatus {
                     format!("site {root} for {hosts}: not reloaded, keeping the directory {}\n", path.display())
                 }
                 SiteService::Unreadable => {
-                    format!("site {root} for {hosts}: cannot be read, answered with status 403 until it is corrected\n")
+                    format!("site {root} for {hosts}: cannot be read; requests get status 403 until it is corrected\n")
                 }
                 SiteService::Unavailable | SiteService::LeftOut => format!(
-                    "site {root} for {hosts}: unavailable, answered with status 503 until it is corrected and reloaded\n"
+                    "site {root} for {hosts}: unavailable; requests get status 503 until it is corrected and reloaded\n"
                 ),
             };
         }
@@ -177,7 +179,7 @@ impl LoadStatus {
             text += &match zone.serial {
                 Some(serial) => format!("zone {}: not reloaded, keeping serial {serial}\n", zone.name),
                 None => format!(
-                    "zone {}: unavailable, answered with SERVFAIL until it is corrected and reloaded\n",
+                    "zone {}: unavailable; queries get SERVFAIL until it is corrected and reloaded\n",
                     zone.name
                 ),
             };
@@ -215,8 +217,8 @@ impl Changes {
     pub(crate) fn zone_withdrawn(&mut self, apex: &DomainName, old_serial: Option<u32>) {
         if let Some(old) = old_serial {
             self.changed.push(format!(
-                "{apex}: serial {old} is not served any more, since its stored version was removed or has expired; answered with \
-                 SERVFAIL until it is transferred"
+                "{apex}: serial {old} is no longer served, because its stored version was removed or has expired; \
+                    queries get SERVFAIL until it is transferred"
             ));
         }
     }

@@ -637,7 +637,7 @@ impl LoadedZone {
     /// Stops to serve the zone: nothing was transferred yet, or what was transferred has expired.
     fn withdraw(&mut self, zone: &ZoneConfig, context: &mut ZoneContext<'_>) {
         if let Some(Err(error)) = context.kept.as_mut().map(|kept| kept.remove(&zone.apex)) {
-            log_error(&format!("cannot forget the kept version of zone {}: {}", zone.apex, error_text(&error)));
+            log_error(&format!("cannot drop the kept version of zone {}: {}", zone.apex, error_text(&error)));
         }
         let load_count = self.load_count;
         *self = LoadedZone { load_count, ..LoadedZone::new(zone, context) };

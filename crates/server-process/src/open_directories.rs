@@ -91,13 +91,13 @@ impl OpenDirectories {
         let DescriptorLimit(limit) = self.limit;
         let open_count = self.open_count();
         let effect = match unserved_count {
-            0 => format!("{left_out_count} earlier releases and link targets are not served"),
-            1 => "this site is answered with status 503".to_owned(),
-            _ => format!("this site and {} more are answered with status 503", unserved_count - 1),
+            0 => format!("{left_out_count} earlier releases and link targets are not available"),
+            1 => "requests for this site get status 503".to_owned(),
+            _ => format!("requests for this site and {} more get status 503", unserved_count - 1),
         };
         let message = format!(
-            "the limit of {limit} file descriptors allows only {open_count} directories of sites, since clients need the \
-             others: {effect}"
+            "the limit of {limit} file descriptors allows only {open_count} site directories, because clients need \
+                the others: {effect}"
         );
         let needed = DescriptorLimit::needed_for(open_count + left_out_count);
         let remedy = format!("raise it to {needed} or more with LimitNOFILE= or `ulimit -n`, and restart");

@@ -126,8 +126,8 @@ pub(crate) fn fit_to_descriptor_limit(
     options.open_files.descriptors_max = part(options.open_files.descriptors_max);
     let beside = match directory_count {
         0 => String::new(),
-        1 => "besides the directory of a site ".to_owned(),
-        _ => format!("besides the directories of sites ({directory_count}) "),
+        1 => "in addition to the directory of a site ".to_owned(),
+        _ => format!("in addition to the directories of {directory_count} sites "),
     };
     let DescriptorLimit(limit) = limit;
     Some(format!(

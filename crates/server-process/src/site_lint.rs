@@ -228,7 +228,7 @@ impl Lint {
         let mut warnings = limited(std::mem::take(&mut self.warnings), "files", location);
         let unknown = self.extensions.iter().map(|(extension, (file, count))| {
             let others = if *count > 1 { format!(", as {} other files", count - 1) } else { String::new() };
-            let message = format!("the extension {extension} has no media type{others}: browsers store the file");
+            let message = format!("the extension {extension} has no media type{others}: browsers download the file");
             let remedy = format!("add media_types = {{ {extension} = \"TYPE\" }} to the domain");
             Diagnostic::warning(Location::File(file.clone()), Problem::new(message, remedy))
         });
@@ -242,7 +242,7 @@ impl Lint {
                 LinkError::Status(status) => {
                     (format!("gets status {}", status.code()), format!("add the file of {}", link.0))
                 }
-                LinkError::Circle(_) => ("is redirected in a circle".to_owned(), "correct the redirects".to_owned()),
+                LinkError::Circle(_) => ("is in a redirect loop".to_owned(), "correct the redirects".to_owned()),
             };
             let message = format!("the link to `{}` {problem}{others}", place.reference);
             let remedy = format!("{remedy}, or correct the link");
@@ -258,7 +258,7 @@ impl Lint {
                 Some((format!("only {} files of the site were checked", self.file_count), "check_files_max"))
             }
             Walk::Complete if self.budget.unread_count > 0 => {
-                Some((format!("{} files of the site were not read", self.budget.unread_count), "check_read_max"))
+                Some((format!("skipped {} files of the site", self.budget.unread_count), "check_read_max"))
             }
             Walk::Complete => None,
         };
@@ -301,7 +301,7 @@ impl Lint {
             hosts.is_empty() || host.parse::<IpAddr>().is_ok() || hosts.iter().any(|own| own == host || is_below(own))
         };
         let warning = |host: &str, location: Location| {
-            let message = format!("a rule is for the host `{host}`, which the site does not have");
+            let message = format!("a rule is for the host `{host}`, which is not a host of the site");
             let remedy = format!("write one of its hosts, such as `{}`, or add it to `aliases`", hosts[0]);
             Diagnostic::warning(location, Problem::new(message, remedy))
         };
@@ -343,8 +343,8 @@ impl Lint {
             }
             let of_host = host.map_or(String::new(), |host| format!(" of the host `{host}`"));
             let problem = Problem::new(
-                format!("redirects{of_host} lead in a circle: {}", shown.join(" -> ")),
-                "correct one of the rules: browsers show an error after 20 redirects",
+                format!("redirects{of_host} form a loop: {}", shown.join(" -> ")),
+                "correct one of the rules: browsers give up after 20 redirects",
             );
             let location = line.map_or_else(
                 || location.clone(),

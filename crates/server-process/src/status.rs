@@ -327,7 +327,7 @@ fn certificate_text(certificate: &CertificateState, service_state: &ServiceState
     let version = match (&certificate.in_service, &certificate.problem) {
         (Some(version), _) => version.text(),
         (None, Some(_)) => "UNAVAILABLE".to_owned(),
-        (None, None) => "none in service yet; see `sanderling certificates`".to_owned(),
+        (None, None) => "not in service yet; see `sanderling certificates`".to_owned(),
     };
     let problem = certificate.problem.as_deref().or(service_state.agent_problems().certificate(certificate.domain()));
     let problem = problem.map_or(String::new(), |problem| format!("; ERROR: {problem}"));
@@ -389,8 +389,8 @@ pub(crate) fn zone_text(zone: &ZoneState, service_state: &ServiceState<'_>) -> S
             };
             version + &signatures_text(zone, condition) + &with_problem
         }
-        _ if problem.is_some() => format!("UNAVAILABLE, answered with SERVFAIL{with_problem}"),
-        _ => format!("UNAVAILABLE, answered with SERVFAIL: {}", not_served_reason(zone.origin)),
+        _ if problem.is_some() => format!("UNAVAILABLE, queries get SERVFAIL{with_problem}"),
+        _ => format!("UNAVAILABLE, queries get SERVFAIL: {}", not_served_reason(zone.origin)),
     };
     format!("  zone          {name}: {version}\n")
 }
@@ -412,7 +412,7 @@ fn signatures_text(zone: &ZoneState, condition: ZoneCondition) -> String {
         _ => "sign it again",
     };
     match condition {
-        ZoneCondition::Unsigned => ", WITHOUT SIGNATURES, although it is to be signed".to_owned(),
+        ZoneCondition::Unsigned => ", WITHOUT SIGNATURES, although it should be signed".to_owned(),
         ZoneCondition::Expiring => format!("; WARNING: its signatures expire on {date}; {remedy}"),
         ZoneCondition::Bogus => format!("; ERROR: its signatures have expired on {date}; {remedy}"),
         _ if date.is_empty() => String::new(),

@@ -50,7 +50,7 @@ impl TsigSecrets {
                             SecretInService::LastGood { problem: problem.clone() },
                         ),
                         None => {
-                            ("queries that it signs are refused", SecretInService::None { problem: problem.clone() })
+                            ("queries signed with it are refused", SecretInService::None { problem: problem.clone() })
                         }
                     };
                     let place = Location::Argument(format!("key {}", file.name));

@@ -175,7 +175,7 @@ impl ZoneAnswers {
         answer(client, |client| {
             let rtype = match rrtype.map(|text| Rtype::from_text(text.as_bytes()).ok_or(text)) {
                 Some(Err(text)) => {
-                    return Ok(Err(format!("`{text}` is not the type of a record; write for example MX or TYPE15")));
+                    return Ok(Err(format!("`{text}` is not a record type; write for example MX or TYPE15")));
                 }
                 Some(Ok(rtype)) => Some(rtype),
                 None => None,
@@ -372,7 +372,7 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
         if let Some(at) = transfer.checked_at_unix_s {
             line("checked", format!("confirmed by a primary {}", ago(at)));
         }
-        line("next", format!("primaries are asked {}", ahead(transfer.next_at_unix_s)));
+        line("next", format!("the primaries will be queried {}", ahead(transfer.next_at_unix_s)));
         if let Some(at) = transfer.expires_at_unix_s {
             line("expires", format!("{} without a primary", ahead(at)));
         }
@@ -392,7 +392,7 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
         let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
         let addresses = if addresses.is_empty() { "no addresses".to_owned() } else { addresses.join(" ") };
         let problem = problem.as_ref().map_or(String::new(), |problem| format!("; {problem}"));
-        line("alias", format!("{target}: {addresses}, asked {}{problem}", ahead(*next_at_unix_s)));
+        line("alias", format!("{target}: {addresses}, queried {}{problem}", ahead(*next_at_unix_s)));
     }
     if let Some(signing) = &report.signing {
         if let Some(serial) = signing.serial {
@@ -402,7 +402,7 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
             let again = signing.sign_again_at_unix_s.map_or(String::new(), |at| format!(", again {}", ahead(at)));
             line(
                 "signing",
-                format!("serial {serial} is signed here{again}; `sanderling dnssec status` shows the keys"),
+                format!("serial {serial}, signed by this server{again}; `sanderling dnssec status` shows the keys"),
             );
         }
         if let Some(problem) = &signing.problem {
@@ -429,45 +429,45 @@ pub(crate) fn state_text(zone: &JudgedZone, is_current: bool) -> String {
     let below = if reason.is_some() { ", because of the problem below" } else { "" };
     match (condition, problem, origin) {
         (ZoneCondition::Unavailable, Some(problem), _) => {
-            format!("UNAVAILABLE, answered with SERVFAIL, because the file was refused: {problem}")
+            format!("UNAVAILABLE, queries get SERVFAIL, because the file was refused: {problem}")
         }
-        (ZoneCondition::Unavailable, ..) if reason.is_some() => format!("UNAVAILABLE, answered with SERVFAIL{below}"),
+        (ZoneCondition::Unavailable, ..) if reason.is_some() => format!("UNAVAILABLE, queries get SERVFAIL{below}"),
         (ZoneCondition::Unavailable, _, origin) => {
-            format!("UNAVAILABLE, answered with SERVFAIL: {}", not_served_reason(*origin))
+            format!("UNAVAILABLE, queries get SERVFAIL: {}", not_served_reason(*origin))
         }
-        (ZoneCondition::Unsigned, ..) => format!("served as it is in the file, WITHOUT SIGNATURES{below}"),
+        (ZoneCondition::Unsigned, ..) => format!("served as in the file, WITHOUT SIGNATURES{below}"),
         (ZoneCondition::Bogus, ..) => {
-            format!("served with SIGNATURES THAT HAVE EXPIRED, which resolvers refuse{below}")
+            format!("served with EXPIRED SIGNATURES, which resolvers reject{below}")
         }
         (ZoneCondition::Expiring, ..) => format!("served with signatures that expire soon{below}"),
         (ZoneCondition::Kept, Some(problem), _) if state.updates.is_some_and(|updates| updates.is_held) => {
-            format!("served as it is in the file, with the dynamic updates, but {problem}")
+            format!("served as in the file, with the dynamic updates, but {problem}")
         }
         (ZoneCondition::Kept, Some(problem), _) => {
             format!("the last good version is served, because the file was refused: {problem}")
         }
         (ZoneCondition::Kept, None, ZoneOrigin::Primaries | ZoneOrigin::Catalog) => {
-            format!("the version that was transferred last is served{below}")
+            format!("the last transferred version is served{below}")
         }
         (ZoneCondition::Kept, None, ZoneOrigin::ProducedCatalog) => {
-            format!("the version that was written last is served{below}")
+            format!("the last written version is served{below}")
         }
         (ZoneCondition::Kept, None, ZoneOrigin::Operator) => {
             format!("the version with the last dynamic updates is served{below}")
         }
-        (ZoneCondition::Kept, None, _) => format!("the version that was signed last is served{below}"),
+        (ZoneCondition::Kept, None, _) => format!("the last signed version is served{below}"),
         // The agent changes the file, and has each version loaded.
-        (ZoneCondition::Served, _, ZoneOrigin::Signer) => "served as it was signed last".to_owned(),
-        (ZoneCondition::Served, _, ZoneOrigin::Primaries) => "served as it was transferred last".to_owned(),
+        (ZoneCondition::Served, _, ZoneOrigin::Signer) => "the last signed version is served".to_owned(),
+        (ZoneCondition::Served, _, ZoneOrigin::Primaries) => "the last transferred version is served".to_owned(),
         (ZoneCondition::Served, ..) if is_current && state.updates.is_some_and(|updates| !updates.is_none) => {
-            "served as it is in the file, with the dynamic updates".to_owned()
+            "served as in the file, with the dynamic updates".to_owned()
         }
-        (ZoneCondition::Served, ..) if is_current => "served as it is in the file".to_owned(),
+        (ZoneCondition::Served, ..) if is_current => "served as in the file".to_owned(),
         (ZoneCondition::Served, ..) if file.exists() => {
-            format!("served; the file has changed since then: run `sanderling reload {name}`")
+            format!("served; the file has changed since: run `sanderling reload {name}`")
         }
         (ZoneCondition::Served, ..) => {
-            "served; the file does not exist any more: a reload decides whether the zone does".to_owned()
+            "served; the file no longer exists: the next reload removes the zone or reports an error".to_owned()
         }
     }
 }

@@ -299,7 +299,7 @@ mod tests {
             let (mut process, other) = process_in(phase);
             assert!(other.send(b"SDLG\xffwhat a later version may send", &[]).expect("sent"));
             let Some((Event::Stderr(reason), _)) = process.next_event() else { panic!("no reason") };
-            assert!(reason.contains("version 255 of the protocol, and this program has version 2; "), "{reason}");
+            assert!(reason.contains("protocol version 255, and this program version 2; "), "{reason}");
             assert!(process.next_event().is_none());
             if phase == Phase::Draining {
                 assert_eq!(process.try_wait().expect("no error"), None);

@@ -377,7 +377,7 @@ impl<'d> RecordMerge<'d> {
             let Some(data) = complete_data(record, host) else {
                 if rrset.kind == DerivedKind::MtaSts {
                     let message =
-                        format!("no policy for mail servers is derived for {}, which has no MX record", rrset.host);
+                        format!("cannot derive a policy for mail servers for {}, which has no MX record", rrset.host);
                     let remedy = "add one, or list the mail servers: mta_sts = { mx = [\"mail.example.com\"] }";
                     notes.push(Diagnostic::warning(rrset.location.clone(), Problem::new(message, remedy)));
                 }

@@ -183,7 +183,7 @@ impl SigningHandle {
                 seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
                 seconds => format!("{} days", seconds / 86_400),
             };
-            text += &format!("  signatures are made again in {time}\n");
+            text += &format!("  signatures will be renewed in {time}\n");
         }
         problem.into_iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
         let Some(keys) = &*keys else { return text + "  the keys of the zone are not known\n" };
@@ -193,8 +193,8 @@ impl SigningHandle {
         if keys.keys_for_registrar().next().is_none() {
             return text;
         }
-        text += "  the parent zone is to have a DS record of each key here; give the registrar the one with SHA-256 (2) or SHA-384 (4), or the \
-                 DNSKEY record, whichever it asks for:\n";
+        text += "  submit a record of each key to the parent zone; give the registrar the DS record with SHA-256 (2) \
+            or SHA-384 (4), or the DNSKEY record, whichever it asks for:\n";
         for key in keys.keys_for_registrar() {
             for ds in [key.ds(apex.as_name()), key.ds_sha384(apex.as_name())] {
                 text += &format!("    {name}. IN DS {}\n", PresentationFormat::new(Rtype::DS, &ds.rdata()));

@@ -93,7 +93,7 @@ impl SigningTask {
         Some(match (&self.problem, &self.file_problem) {
             (Some(problem), _) => format!("the zone cannot be signed: {problem}"),
             (None, Some(problem)) => format!("its zone file was refused: {problem}"),
-            (None, None) => "its current version is not signed yet".to_owned(),
+            (None, None) => "the current version is not signed yet".to_owned(),
         })
     }
 
@@ -103,7 +103,7 @@ impl SigningTask {
     /// # Errors
     /// Why it is not stored.
     async fn sign_update(&mut self, change: &[u8]) -> Result<StoreResult, NotStored> {
-        let not_ready = || NotStored::Refused("its current version is not signed yet".to_owned());
+        let not_ready = || NotStored::Refused("the current version is not signed yet".to_owned());
         let mut updates = self.unsigned.as_ref().and_then(|unsigned| unsigned.updates.clone()).ok_or_else(not_ready)?;
         let mut signed = self.signed.take().ok_or_else(not_ready)?;
         let content = [&change_log::HEAD[..], change].concat();
@@ -225,7 +225,7 @@ impl SigningTask {
             return Ok(true);
         }
         log(&format!(
-            "zone {}: serial {before} -> {serial} signed in part, {made_count} new signatures, {kept_count} kept beside them",
+            "zone {}: serial {before} -> {serial} signed incrementally, {made_count} new signatures, {kept_count} kept",
             self.zone.apex
         ));
         self.changes.append(&mut changes);

@@ -57,7 +57,7 @@ impl SigningTask {
         let apex = &self.zone.apex;
         for answer in answers {
             answer.fail(&format!(
-                "sanderling: zone {apex}: it has keys; `sanderling dnssec rollover {apex}` replaces them"
+                "sanderling: zone {apex}: it already has keys; `sanderling dnssec rollover {apex}` replaces them"
             ));
         }
         Vec::new()
@@ -76,7 +76,8 @@ impl SigningTask {
         let apex = &self.zone.apex;
         if self.context.config.has_no_resolvers && self.zone.signing.parent_servers.is_empty() {
             log(&format!(
-                "zone {apex}: its first key is made without asking the parent zone for DS records, since `resolvers` in [dns] is empty"
+                "zone {apex}: creating its first key without checking the parent zone for DS records, because \
+                    `resolvers` in [dns] is empty"
             ));
             return Ok(true);
         }
@@ -85,9 +86,10 @@ impl SigningTask {
             Some(Ok(ds)) => ds,
             Some(Err(problem)) => {
                 return Err(format!(
-                    "it has no key, and it is not known whether the parent zone has a DS record of an earlier one, with which a new key would \
-                     make resolvers refuse all answers: {problem}; have it reached by `resolvers` in [dns] or `parent_servers`, write \
-                     resolvers = [] in a network of its own, or, if the parent zone has no DS record, run `sanderling dnssec new-keys {apex}`"
+                    "it has no key, and cannot check whether the parent zone has a DS record of an earlier one, in \
+                        which case a new key would make resolvers reject all answers: {problem}; set `resolvers` in \
+                        [dns] or `parent_servers`, write resolvers = [] in an isolated network, or, if the parent \
+                        zone has no DS record, run `sanderling dnssec new-keys {apex}`"
                 ));
             }
         };
@@ -97,9 +99,10 @@ impl SigningTask {
         }
         let tags: Vec<String> = ds.iter().map(|ds| ds.key_tag.to_string()).collect();
         Err(format!(
-            "the parent zone has DS records (key tags {}), and their private key is not here: with a new key, resolvers would refuse all answers; \
-             restore the state folder from a backup, or have the registrar remove the DS records, and wait for their TTL; `sanderling dnssec \
-             new-keys {}` makes a new key nevertheless",
+            "the parent zone has DS records (key tags {}), and this server lacks their private keys: with a new key, \
+                resolvers would reject all answers; restore the state folder from a backup, or have the registrar \
+                remove the DS records, and wait for their TTL; `sanderling dnssec new-keys {}` creates a new key \
+                anyway",
             tags.join(", "),
             self.zone.apex
         ))

@@ -35,9 +35,8 @@ impl ConfigBuilder<'_, '_> {
             self.add_apex(&apex, catalog.offset);
             let role = match (primaries, groups, secondaries) {
                 (Some(_), _, Some((offset, _))) => {
-                    let message =
-                        format!("the catalog {apex} has primaries, from which it is transferred, and secondaries");
-                    self.error(offset, message, "remove one of both; `secondaries` in [dns] may transfer its zones");
+                    let message = format!("the catalog {apex} has both `primaries` and `secondaries`");
+                    self.error(offset, message, "remove one of the two; `secondaries` in [dns] can transfer its zones");
                     continue;
                 }
                 (Some(primaries), groups, None) => CatalogRole::Consumer {
@@ -46,7 +45,7 @@ impl ConfigBuilder<'_, '_> {
                     members_below: members_below.map(|(_, names)| names),
                 },
                 (None, ..) if let Some((offset, _)) = members_below => {
-                    let message = format!("the catalog {apex} has `members_below`, and no primaries that it is from");
+                    let message = format!("the catalog {apex} has `members_below`, but no `primaries`");
                     self.error(offset, message, "remove it: this server lists its own zones in the catalog");
                     continue;
                 }
@@ -112,8 +111,8 @@ impl ConfigBuilder<'_, '_> {
             let (apex, is_empty) = (apex.clone(), secondaries.is_empty());
             self.config.zone_transfers.push((apex.clone(), transfers));
             if is_empty {
-                let message = format!("the catalog {apex} has no secondaries that transfer it");
-                self.error(offset, message, format!("write {EXAMPLE}, or primaries if another server has it"));
+                let message = format!("the catalog {apex} has no `secondaries`");
+                self.error(offset, message, format!("write {EXAMPLE}, or `primaries` if another server produces it"));
             }
         }
     }
@@ -209,13 +208,14 @@ mod tests {
         for (lines, expected) in [
             (
                 "[catalog.\"c.example\"]",
-                "1:10: the catalog c.example has no secondaries that transfer it; write [catalog.\"catalog.example\"] with \
-                 secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }], or primaries if another server has it",
+                "1:10: the catalog c.example has no `secondaries`; write [catalog.\"catalog.example\"] with \
+                 secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }], or `primaries` if another server \
+                 produces it",
             ),
             (
                 "[catalog.\"c.example\"]\nprimaries = [{ address = \"192.0.2.7\" }]\nsecondaries = [{ address = \"192.0.2.5\" }]",
-                "3:1: the catalog c.example has primaries, from which it is transferred, and secondaries; remove one of both; \
-                 `secondaries` in [dns] may transfer its zones",
+                "3:1: the catalog c.example has both `primaries` and `secondaries`; remove one of the two; \
+                    `secondaries` in [dns] can transfer its zones",
             ),
             (
                 "[catalog.\"c.example\"]\ngroups.a = [{ address = \"192.0.2.7\" }]",
@@ -231,7 +231,7 @@ mod tests {
             ),
             (
                 "[catalog.\"c.example\"]\nmembers_below = [\"a.test\"]\nsecondaries = [{ address = \"192.0.2.5\" }]",
-                "2:1: the catalog c.example has `members_below`, and no primaries that it is from; remove it: this server lists its \
+                "2:1: the catalog c.example has `members_below`, but no `primaries`; remove it: this server lists its \
                  own zones in the catalog",
             ),
             (

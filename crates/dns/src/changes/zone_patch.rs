@@ -25,10 +25,10 @@ impl fmt::Display for PatchError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PatchError::NotThere(owner, rtype) => {
-                write!(out, "its changes remove the record {owner} {rtype}, which the stored version does not have")
+                write!(out, "its changes remove the record {owner} {rtype}, which is not in the stored version")
             }
             PatchError::AlreadyThere(owner, rtype) => {
-                write!(out, "its changes add the record {owner} {rtype}, which the stored version has")
+                write!(out, "its changes add the record {owner} {rtype}, which is already in the stored version")
             }
         }
     }

@@ -36,12 +36,12 @@ pub enum CatalogError {
 impl fmt::Display for CatalogError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CatalogError::NoVersion => write!(out, "it has no version"),
+            CatalogError::NoVersion => write!(out, "it has no version record"),
             CatalogError::SeveralVersions => write!(out, "it has several versions"),
-            CatalogError::OtherVersion(version) => write!(out, "it has the version {version}, and only \"2\" is known"),
+            CatalogError::OtherVersion(version) => write!(out, "it has version {version}, but only \"2\" is supported"),
             CatalogError::SeveralZones(label) => write!(out, "its member {label} has several zones"),
             CatalogError::SeveralOwners(label) => write!(out, "its member {label} has several `coo`"),
-            CatalogError::SameZone(zone) => write!(out, "two of its members are the zone {zone}"),
+            CatalogError::SameZone(zone) => write!(out, "it lists the zone {zone} twice"),
             CatalogError::ManyMembers(max) => write!(out, "it has more than {max} members (`catalog_members_max`)"),
         }
     }

@@ -218,7 +218,7 @@ impl ReplyReader {
 
     /// The offset after the question, which later messages of a transfer may not have (RFC 5936 §2.2.2).
     fn read_question(&self, header: Header<'_>, message: &[u8]) -> Result<usize, ReplyError> {
-        const MALFORMED: ReplyError = ReplyError::Malformed("the question is cut off");
+        const MALFORMED: ReplyError = ReplyError::Malformed("the question is truncated");
         match header.record_count(0) {
             // A server that cannot read the query may leave the question out.
             0 if !self.is_first || message[3] & 0x0f != 0 => return Ok(HEADER_BYTES),
@@ -241,7 +241,7 @@ impl ReplyReader {
         reply: &Reply<'_>,
         now_unix_s: u64,
     ) -> Result<(), ReplyError> {
-        const MALFORMED: ReplyError = ReplyError::Malformed("a record is cut off");
+        const MALFORMED: ReplyError = ReplyError::Malformed("a record is truncated");
         let mut at = reply.start;
         let counts = [1, 2, 3].map(|section| header.record_count(section));
         let count = counts.iter().map(|&count| u32::from(count)).sum::<u32>();
@@ -398,7 +398,8 @@ impl<'m> Reply<'m> {
     ) -> impl Iterator<Item = Result<MessageRecord<'m>, ReplyError>> + use<'m> {
         let message = self.message;
         (0..count).map(move |_| {
-            let record = MessageRecord::parse(message, at).map_err(|_| ReplyError::Malformed("a record is cut off"))?;
+            let record =
+                MessageRecord::parse(message, at).map_err(|_| ReplyError::Malformed("a record is truncated"))?;
             at = record.end;
             Ok(record)
         })
@@ -410,7 +411,7 @@ impl<'m> Reply<'m> {
 /// # Errors
 /// It does not have the form of its type.
 pub(crate) fn put_rdata(message: &[u8], record: &MessageRecord<'_>, out: &mut Vec<u8>) -> Result<(), ReplyError> {
-    const MALFORMED: ReplyError = ReplyError::Malformed("a record does not have the form of its type");
+    const MALFORMED: ReplyError = ReplyError::Malformed("a record is malformed for its type");
     let Some(fields) = fields(record.rtype()) else {
         out.extend_from_slice(record.rdata);
         return Ok(());

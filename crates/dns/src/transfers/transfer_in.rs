@@ -65,8 +65,8 @@ impl fmt::Display for TransferError {
             TransferError::ForeignRecord(owner, rtype) => {
                 write!(out, "its transfer has the record {owner} {rtype}, which cannot be in the zone")
             }
-            TransferError::OtherSoa => write!(out, "its transfer ends with another SOA than it began with"),
-            TransferError::BrokenChange => write!(out, "its changes do not lead from one version to the next"),
+            TransferError::OtherSoa => write!(out, "its transfer begins and ends with different SOA records"),
+            TransferError::BrokenChange => write!(out, "its changes do not follow on from each other"),
             TransferError::AfterEnd => write!(out, "its transfer has records after the SOA that ends it"),
             TransferError::TooLarge(SizeLimit { bytes_max, key }) => {
                 write!(out, "its transfer has more than {bytes_max} bytes (`{key}`)")
@@ -116,8 +116,8 @@ impl fmt::Display for LeftOut {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((owner, rtype)) = &self.first else { return write!(out, "no records") };
         match self.count {
-            1 => write!(out, "the record {owner} {rtype}, which is outside of the zone"),
-            count => write!(out, "{count} records that are outside of the zone, the first one {owner} {rtype}"),
+            1 => write!(out, "the record {owner} {rtype}, which is outside the zone"),
+            count => write!(out, "{count} records outside the zone, the first one {owner} {rtype}"),
         }
     }
 }

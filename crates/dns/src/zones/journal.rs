@@ -218,7 +218,7 @@ impl fmt::Display for JournalError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             JournalError::Damaged => "it is damaged",
-            JournalError::OtherVersion => "it leads to another version of the zone",
+            JournalError::OtherVersion => "it is for another version of the zone",
         })
     }
 }

@@ -156,7 +156,7 @@ impl ZoneBuilder {
     pub fn finish(mut self, end: Position) -> BuildOutcome {
         let mut diagnostics = Vec::new();
         if let Some(position) = self.overflow {
-            let problem = "the zone has more than 4 GB of names or of data up to this record";
+            let problem = "the zone has more than 4 GB of names or data up to this record";
             diagnostics.push(Diagnostic::error(position, problem, "split it into several zones"));
         }
         self.arrange(&mut diagnostics);

@@ -193,7 +193,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
             let inputs: Vec<SigningInput<'_>> = batch.iter().map(input).collect();
             let signatures = self.signer.sign(&inputs).map_err(SignError::Signer)?;
             if signatures.len() != inputs.len() {
-                return Err(SignError::Signer("the signer has not made all signatures".into()));
+                return Err(SignError::Signer("the signer did not make all signatures".into()));
             }
             for ((pending, input), signature) in batch.iter().zip(inputs).zip(signatures) {
                 let (_, rest) = RrsigHead::read(input.bytes).expect("the input begins with these fields");

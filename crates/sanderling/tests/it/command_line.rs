@@ -81,9 +81,9 @@ fn check_is_strict_and_prints_json_if_asked() {
         let ended = check("zone", options);
         assert_eq!((ended.code(), ended.errors.as_str()), (Some(code), ""), "{ended}");
         let expected = format!(
-            "{{\"errors\":0,\"warnings\":1,\"notes\":0,\"problems\":[{{\"severity\":\"warning\",\"place\":\"{}\",\"line\":4,\
-             \"column\":12,\"problem\":\"the CNAME record of www.example.com. refers to gone.example.com., which is not in the \
-             zone\",\"remedy\":\"write the name that is meant; an absolute name ends with a dot\"}}]}}\n",
+            "{{\"errors\":0,\"warnings\":1,\"notes\":0,\"problems\":[{{\"severity\":\"warning\",\"place\":\"{}\",\"line\":4,\"column\":12,\"problem\":\"the \
+             CNAME record of www.example.com. refers to gone.example.com., which is not in the \
+             zone\",\"remedy\":\"correct the name; an absolute name ends with a dot\"}}]}}\n",
             directory.argument("zone")
         );
         assert_eq!(ended.text(), expected);

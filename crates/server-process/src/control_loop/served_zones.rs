@@ -76,7 +76,7 @@ impl ControlLoop<'_> {
                     self.on_supervisor_lost();
                 }
             }
-            Err(error) => log_error(&format!("cannot tell the agent which zones are served: {}", error_text(&error))),
+            Err(error) => log_error(&format!("cannot send the agent the list of served zones: {}", error_text(&error))),
         }
     }
 
@@ -95,7 +95,7 @@ impl ControlLoop<'_> {
                     }
                 }
                 Err(error) => {
-                    log_error(&format!("cannot have the agent store journals: {}", error_text(&error)));
+                    log_error(&format!("cannot send journals to the agent: {}", error_text(&error)));
                 }
             }
         }

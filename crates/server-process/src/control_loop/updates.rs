@@ -184,7 +184,7 @@ impl ControlLoop<'_> {
         if let Some(storing) = self.updates.storing.take_if(|storing| storing.deadline <= now) {
             let apex = &storing.apex;
             let message =
-                format!("zone {apex}: the agent has not stored the dynamic updates in time (`dns_update_timeout`)");
+                format!("zone {apex}: the agent did not store the dynamic updates in time (`dns_update_timeout`)");
             self.updates.failures.warning(apex.as_str(), &message);
             self.give_up(*storing);
         }
@@ -278,7 +278,7 @@ impl ControlLoop<'_> {
         if let Some(DeniedChange { index, owner, rtype }) = denied
             && let Some(update) = updates.get(index)
         {
-            let problem = format!("no rule in `update` allows it to change {rtype} records at {owner}");
+            let problem = format!("no rule in `update` allows this key to change {rtype} records at {owner}");
             self.updates.refusals.warning(apex.as_str(), &text(update, "REFUSED", &problem));
         }
         let rest = updates.split_off(results.len().min(updates.len()));
@@ -324,7 +324,7 @@ impl ControlLoop<'_> {
         let file = match updates_to_memfd(content) {
             Ok(file) => file,
             Err(error) => {
-                return log_error(&format!("cannot have the agent store dynamic updates: {}", error_text(&error)));
+                return log_error(&format!("cannot send dynamic updates to the agent: {}", error_text(&error)));
             }
         };
         let Some(supervisor) = &mut self.state.supervisor else { return };
@@ -368,8 +368,7 @@ impl ControlLoop<'_> {
     fn wait_for_signed(&mut self, storing: Storing, result: StoreResult, serial: Option<u32>) {
         let Some(serial) = serial.filter(|_| result != StoreResult::Failed) else {
             let apex = &storing.apex;
-            let message =
-                format!("zone {apex}: a dynamic update gets SERVFAIL: the agent has not signed and stored it");
+            let message = format!("zone {apex}: a dynamic update gets SERVFAIL: the agent did not sign and store it");
             self.updates.failures.warning(apex.as_str(), &message);
             return self.give_up(storing);
         };

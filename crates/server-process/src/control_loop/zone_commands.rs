@@ -208,7 +208,7 @@ impl ControlLoop<'_> {
         }
         let reason = denied_text(path);
         self.send_new_process_needed(&reason);
-        Some(format!("{reason}; another process takes its place, at most once a minute"))
+        Some(format!("{reason}; replacing this process, at most once a minute"))
     }
 
     /// Logs another version of a zone: one a minute, unless it is not as it should be.
@@ -247,7 +247,7 @@ impl ControlLoop<'_> {
         let RemovedZone { name, kept, journals } = removed;
         self.keep_zones(kept);
         self.report_journals(&journals);
-        let text = format!("zone {name}: removed, since its file is not in the folder of zones any more");
+        let text = format!("zone {name}: removed, because its file is no longer in the zone folder");
         self.change_zones(Vec::new(), &[name]);
         log(&text);
         client.finish(Ok(&format!("{text}\n")));
@@ -339,17 +339,15 @@ fn outcome_text(
     let old = before.and_then(|before| Some((before.serial?, before.record_count)));
     match (serial, problem, old) {
         (None, None, Some((old, _))) => format!(
-            "zone {name}: serial {old} is not served any more, since its stored version was removed or has expired; answered with \
-             SERVFAIL until it is transferred"
+            "zone {name}: serial {old} is no longer served, because its stored version was removed or has expired; \
+                queries get SERVFAIL until it is transferred"
         ),
         (None, None, None) => {
             let cause =
                 transfer_problem.map_or(String::new(), |problem| format!("; the last attempt failed: {problem}"));
-            format!(
-                "zone {name}: not transferred yet, or expired; answered with SERVFAIL until it is transferred{cause}"
-            )
+            format!("zone {name}: not transferred yet, or expired; queries get SERVFAIL until it is transferred{cause}")
         }
-        (None, ..) => format!("zone {name}: unavailable, answered with SERVFAIL until it is corrected and reloaded"),
+        (None, ..) => format!("zone {name}: unavailable; queries get SERVFAIL until it is corrected and reloaded"),
         (Some(serial), Some(_), _) => format!("zone {name}: not reloaded, keeping serial {serial}"),
         (Some(serial), None, _) if content != ZoneContent::Changed => {
             let what = if content == ZoneContent::SameFiles { "files" } else { "records" };

@@ -90,7 +90,7 @@ impl LoadedZone {
     /// # Errors
     /// Why that is not possible.
     fn rebuild(&mut self, zone: &ZoneConfig, context: &ZoneContext<'_>, report: &mut Report) -> Result<(), String> {
-        let unkept = || "the text of the version in service was not kept (`kept_zones_max`)".to_owned();
+        let unkept = || "the text of the current version was not kept (`kept_zones_max`)".to_owned();
         let (kept, info) = context.kept.as_ref().zip(self.info).ok_or_else(unkept)?;
         if self.provenance == Provenance::Files && !kept.is_own(&zone.apex) {
             return Err(unkept());

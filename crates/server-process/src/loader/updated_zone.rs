@@ -278,7 +278,7 @@ fn changes_to_sign(
         let error = built.diagnostics.into_iter().find(|diagnostic| diagnostic.severity == Severity::Error);
         return Err(error.map_or_else(String::new, |error| error.problem));
     }
-    let change = change.finish().ok_or("the serial of the zone does not rise")?;
+    let change = change.finish().ok_or("the serial of the zone would not increase")?;
     let mut content = Vec::new();
     change_log::put_change(&change, &mut content);
     let to_store = StoreRequest { replaces: None, content };
@@ -359,7 +359,7 @@ impl LoadedZone {
         let stored = updates.as_ref().filter(|_| self.updates.is_none()).map(ZoneUpdates::state);
         if let Some(UpdateState { added, removed, is_none: false, .. }) = stored {
             log(&format!(
-                "zone {}: stored dynamic updates are applied, with {added} records that the file does not have, and without {removed} of it",
+                "zone {}: applied stored dynamic updates, which add {added} records to the file and remove {removed}",
                 zone.apex
             ));
         }
@@ -371,12 +371,13 @@ impl LoadedZone {
                 report.warnings.push(dropped_updates(apex, &zone.file, later));
             }
             Some((MergeOutcome::Superseded, _)) => {
-                log(&format!(
-                    "zone {apex}: the file, whose serial is later, has all that dynamic updates have changed"
-                ));
+                log(&format!("zone {apex}: the file has a later serial and includes all dynamic updates"));
             }
             Some((MergeOutcome::Applied, _)) => {
-                log(&format!("zone {apex}: the dynamic updates are applied to the changed file, as far as they fit"));
+                log(&format!(
+                    "zone {apex}: reapplied the dynamic updates to the changed zone file; conflicting records were \
+                     skipped"
+                ));
             }
             None | Some((MergeOutcome::Unchanged, _)) => {}
         }

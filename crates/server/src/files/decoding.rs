@@ -43,7 +43,7 @@ fn decode_gzip(content: &[u8], length_max: u64) -> io::Result<Vec<u8>> {
     let decoded = read_decoded(&mut decoder, length_max)?;
     match decoder.into_inner() {
         [] => Ok(decoded),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "something follows the first member")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "more data follows the first gzip member")),
     }
 }
 

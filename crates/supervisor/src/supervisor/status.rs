@@ -281,7 +281,7 @@ fn agent_text(agent: &AgentStatus) -> String {
         }
         for NotifyReport { address, serial, outcome } in &zone.secondaries {
             if let NotifyOutcome::GivenUp(problem) = outcome {
-                out += &format!("  zone {}: NOTIFY of serial {serial} to {address} given up: {problem}\n", zone.name);
+                out += &format!("  zone {}: giving up NOTIFY of serial {serial} to {address}: {problem}\n", zone.name);
             }
         }
     }

@@ -28,7 +28,7 @@ impl fmt::Display for SignatureError {
             SignatureError::Missing => write!(out, "a message without a signature"),
             SignatureError::Invalid(TsigError::BadKey) => write!(out, "a signature with another key"),
             SignatureError::Invalid(TsigError::BadTime) => {
-                write!(out, "a signature of another time; check the clocks of both servers")
+                write!(out, "a signature with the wrong time; check the clocks of both servers")
             }
             SignatureError::Invalid(_) => write!(out, "a wrong signature; compare the secrets of both servers"),
             SignatureError::Refused(16) => write!(out, "BADSIG; compare the secrets of both servers"),

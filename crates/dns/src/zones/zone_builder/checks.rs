@@ -148,7 +148,7 @@ impl ZoneBuilder {
             diagnostics.push(Diagnostic::error(
                 records[0].position,
                 format!("{owner} has an SOA record, but the apex of the zone is {}", self.names.name(self.apex)),
-                "remove it, or move the name into a zone of its own",
+                "remove it, or move the name into a separate zone",
             ));
         }
         match rrset.rtype {
@@ -203,11 +203,9 @@ impl ZoneBuilder {
         if self.authority(name) == Authority::Authoritative
             && let Some(key) = keys.iter().find(is_zone_key)
         {
-            let problem = format!(
-                "the DNSKEY record of {} is the key of a zone, but no zone begins there",
-                self.names.name(name)
-            );
-            let remedy = "remove it: resolvers look for the keys of a zone at its apex only";
+            let problem =
+                format!("the DNSKEY record of {} is a zone key, but no zone begins there", self.names.name(name));
+            let remedy = "remove it: resolvers look for zone keys only at the apex";
             diagnostics.push(Diagnostic::warning(key.position, problem, remedy));
         }
     }

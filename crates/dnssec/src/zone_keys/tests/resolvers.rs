@@ -249,7 +249,7 @@ impl Network {
             "$TTL {ZONE_TTL_S}\n@ SOA ns host 1 3600 600 86400 {ZONE_TTL_S}\n@ NS ns\nns A 127.0.0.1\nh1 A 192.0.2.1\nh2 A 192.0.2.2\n\
              h3 A 192.0.2.3\n*.wild TXT wild\n"
         );
-        let signer = world.signer.as_mut().expect("it has keys");
+        let signer = world.signer.as_mut().expect("it already has keys");
         let zone = signed(&apex, &text, self.signed.as_ref(), &keys, signer, world.now);
         self.zone.push(zone_map(&apex, &zone));
         self.signed = Some(zone);

@@ -293,7 +293,7 @@ fn name_that_is_refused_does_not_keep_the_others_from_https() {
         setup.wait_for_shown("  issued by Issuer for example.com www.example.com, ");
         let shown = setup.shown("certificates");
         let cause = match is_not_found {
-            true => "the authority cannot validate gone.test: NXDOMAIN; check that the name leads to this server",
+            true => "the authority cannot validate gone.test: NXDOMAIN; check that the name points to this server",
             false => {
                 "the authority refuses gone.test: Cannot issue for \"gone.test\": policy; remove the name from `aliases` of the domain"
             }
@@ -356,6 +356,6 @@ fn account_that_was_deactivated_is_replaced() {
     assert!(renewed.code() == Some(0), "{renewed}");
     assert_eq!(authority.script().account_count, 2);
     server.wait_for_error(
-        "cannot be used any more: the authority refuses: The account has been deactivated; registering another one",
+        "can no longer be used: the authority refuses: The account has been deactivated; registering a new account",
     );
 }
