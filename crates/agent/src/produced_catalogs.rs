@@ -177,8 +177,8 @@ impl ProducedCatalogs {
 }
 
 /// The zones that all secondaries of the catalog may transfer: those of the configuration and of primaries,
-/// `secondary`, whatever the server process says, and those of the folder that it serves. While the folder of zones
-/// cannot be listed, or the file of a zone has errors, none is removed.
+/// `secondary`, whatever the server process says, and those of the folder that it serves. While the zone folder cannot
+/// be listed, or the file of a zone has errors, none is removed.
 fn zones_of<'z>(
     config: &'z Config,
     secondary: impl Iterator<Item = &'z DomainName>,
@@ -217,7 +217,7 @@ fn held_back_text(held_back: &[Vec<u8>], served: &ServedState) -> Option<String>
     let broken = served.zones.iter().filter(|(_, zone)| zone.is_of_operator && zone.has_error);
     let cause = match listed_text(broken.map(|(name, _)| name.to_string())) {
         Some(broken) if served.is_complete => format!("the errors in the zone files are corrected ({broken})"),
-        _ => "the folder of zones can be listed".to_owned(),
+        _ => "the zone folder can be listed".to_owned(),
     };
     Some(format!("it still lists zones that this server no longer has ({gone}), until {cause}"))
 }
@@ -319,7 +319,7 @@ mod tests {
             text(&["a.test", "b.test", "c.test", "d.test"], served(&[], false)).as_deref(),
             Some(
                 "it still lists zones that this server no longer has (a.test, b.test, c.test and 1 more), until the \
-                 folder of zones can be listed"
+                    zone folder can be listed"
             )
         );
     }

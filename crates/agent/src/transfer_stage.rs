@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Adds this many records to a stage in `state`, and returns it with what the folder of zones has meanwhile.
+    /// Adds this many records to a stage in `state`, and returns it with what the zone folder has meanwhile.
     async fn stage_of(state: &Arc<StateFolder>, count: u32) -> (TransferStage, Vec<u64>) {
         let mut stage = TransferStage::new(state);
         for index in 0..count {

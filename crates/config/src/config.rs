@@ -378,7 +378,7 @@ impl Config {
             || self.users_directories().next().is_some()
     }
 
-    /// The directories of the files of users.
+    /// The directories of the user files.
     pub fn users_directories(&self) -> impl Iterator<Item = PathBuf> {
         let rules = self.sites.iter().flat_map(|site| &site.options.rules.auth);
         rules.map(|rule| match rule.users_file.parent() {

@@ -54,7 +54,7 @@ impl Config {
             }
         }
         for rule in self.sites.iter().flat_map(|site| &site.options.rules.auth) {
-            files.push(file("file of users", &rule.users_file, &rule.location));
+            files.push(file("user file", &rule.users_file, &rule.location));
         }
         files.extend(self.secret_files());
         files.extend(self.zones.iter().map(|zone| file("zone file", &zone.file, &zone.location)));

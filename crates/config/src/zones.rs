@@ -1,5 +1,5 @@
-//! A zone of the configuration, and a folder of zones: each file whose name has the extension is the zone that the rest
-//! of its name names.
+//! A zone of the configuration, and a zone folder: each file whose name has the extension is the zone that the rest of
+//! its name names.
 
 use crate::diagnostic::{Diagnostic, Location, Problem, ValueLocation, error_text};
 use crate::domain_name::DomainName;

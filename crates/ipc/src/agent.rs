@@ -125,7 +125,7 @@ pub struct ServedZone {
 pub struct ServedZones {
     /// Those that concern the agent.
     pub zones: Vec<ServedZone>,
-    /// Whether there are no others: the folder of zones could be listed, or there is none.
+    /// Whether there are no others: the zone folder could be listed, or there is none.
     pub is_complete: bool,
 }
 

@@ -48,7 +48,7 @@ macro_rules! examples {
   sanderling reload                     reload its configuration
   sanderling publish example.com DIR    make DIR the current release of a site
   sanderling zone show example.com      show a zone as it is served
-  sanderling zone add example.com FILE  add a zone to the folder of zones
+  sanderling zone add example.com FILE  add a zone to the zone folder
 "
     };
 }
@@ -113,7 +113,7 @@ pub(crate) enum Command {
     Probe(probe::Options),
     /// Switch a site to another release.
     Publish(Publication),
-    /// Change the folder of zones.
+    /// Change the zone folder.
     FolderZone(FolderZone),
     /// Copy what is in the state folder.
     State(StateCommand),
@@ -367,8 +367,8 @@ Exit status: 0 after q or with --once, 1 if the server does not answer, 2 for a 
     },
     /// Reload configuration and zones
     ///
-    /// With NAME, only this zone is reloaded, or loaded if it is a new file in the folder of zones; the configuration
-    /// file is not read.
+    /// With NAME, only this zone is reloaded, or loaded if it is a new file in the zone folder; the configuration file
+    /// is not read.
     ///
     /// A configuration file with errors is refused, and the server keeps the current one. A zone or site that cannot be
     /// loaded does not affect the others: its last good version stays in service. Errors and changes are printed. Where

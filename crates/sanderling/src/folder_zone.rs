@@ -1,5 +1,5 @@
-//! The commands `zone add` and `zone remove`: put a zone file into the folder of zones, or rename one there so that it
-//! is no zone any more, and tell the running server.
+//! The commands `zone add` and `zone remove`: put a zone file into the zone folder, or rename one there so that it is
+//! no zone any more, and tell the running server.
 //!
 //! They write nothing but files of the folder. A zone that the configuration has by another way is refused, with what
 //! to do instead.
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Removed files of one zone that are kept.
 const REMOVED_FILES_MAX: usize = 99;
 
-/// A zone that is put into the folder of zones, or taken out of it.
+/// A zone that is put into the zone folder, or taken out of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FolderZone {
     /// The configuration with the folder.
@@ -228,7 +228,7 @@ fn free_name(file: &Path) -> Result<PathBuf, String> {
     })
 }
 
-/// The folder of zones, which no other process changes by these commands at the same time.
+/// The zone folder, which no other process changes by these commands at the same time.
 struct LockedFolder<'f> {
     folder: &'f ZoneFolder,
     /// It is open, and locked.

@@ -21,7 +21,7 @@ pub(crate) struct LoadStatus {
     pub(crate) unknown_zone_count: usize,
 }
 
-/// The folder of zones.
+/// The zone folder.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FolderState {
     /// Its path, with the pattern of the files.
@@ -46,7 +46,7 @@ pub(crate) struct SiteState {
     pub(crate) release: Option<ReleaseState>,
     #[serde(skip)]
     pub(crate) service: SiteService,
-    /// The first error of its document root, its link targets or its files of users.
+    /// The first error of its document root, its link targets or its user files.
     pub(crate) problem: Option<String>,
 }
 

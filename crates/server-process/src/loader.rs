@@ -76,7 +76,7 @@ pub(crate) struct Loader {
     roots: HashMap<Option<DomainName>, ServedRoot>,
     /// The zones of the previous configuration.
     zones: HashMap<DomainName, LoadedZone>,
-    /// The folder of zones.
+    /// The zone folder.
     zone_folder: Option<PathBuf>,
     /// The state folder, if it has zones, or what belongs to zones.
     state: Option<PathBuf>,

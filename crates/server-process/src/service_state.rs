@@ -54,7 +54,7 @@ conditions! {
     SiteCondition {
         /// All of its document root.
         Served = "served",
-        /// The document root, but not all link targets, rules or files of users.
+        /// The document root, but not all link targets, rules or user files.
         Incomplete = "incomplete",
         /// An earlier directory.
         Kept = "kept",

@@ -1,4 +1,4 @@
-//! Reads the files of users that may log in to some paths.
+//! Reads the user files that may log in to some paths.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::without_byte_order_mark;
@@ -37,7 +37,7 @@ pub(crate) fn load(
     AuthRule { realm: rule.realm.clone(), users: Arc::new(users) }
 }
 
-/// What to do about the error of reading a file of users.
+/// What to do about the error of reading a user file.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "create the file, or correct its path",

@@ -69,10 +69,10 @@ Exit status: 0 if all records were printed, 1 if there is no such zone or the se
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Copy a zone file into the folder of zones, and serve the zone
+    /// Copy a zone file into the zone folder, and serve the zone
     ///
-    /// For a configuration with a folder of zones, such as `zones = "zones/*.zone"` in `[dns]`. FILE is copied into it
-    /// as NAME.zone, unless it has errors or the server refuses it. The server does not need to run.
+    /// For a configuration with a zone folder, such as `zones = "zones/*.zone"` in `[dns]`. FILE is copied into it as
+    /// NAME.zone, unless it has errors or the server refuses it. The server does not need to run.
     #[command(after_help = "Examples:
   sanderling zone add example.com example.com.zone
   sanderling zone add example.com example.com.zone --config /etc/sanderling/sanderling.toml
@@ -89,7 +89,7 @@ Exit status: 0 if the zone is served, or the file is in the folder and no server
         #[command(flatten)]
         arguments: DomainArgs,
     },
-    /// Take a zone out of the folder of zones, and keep its file
+    /// Take a zone out of the zone folder, and keep its file
     ///
     /// Its file stays in the folder as NAME.zone.removed, which the server ignores. It does not contain dynamic
     /// updates: `sanderling zone export NAME` prints the zone with them. The server does not need to run.

@@ -76,7 +76,7 @@ fn each_private_file_in_the_document_root_is_reported_with_both_paths_and_its_li
         ("sanderling.toml:14:8", is_in("configuration file", "private/sites/more.toml")),
         ("sanderling.toml:11:10", is_in("access log", "private/access.log")),
         ("sanderling.toml:12:11", is_in("query log", "private/queries.log")),
-        ("sanderling.toml:18:31", is_in("file of users", "private/users.htpasswd")),
+        ("sanderling.toml:18:31", is_in("user file", "private/users.htpasswd")),
         ("sanderling.toml:16:25", is_in("private key", "private/key.pem")),
         ("private/sites/more.toml:3:15", is_in("TSIG secret file", "private/tsig.secret")),
         ("sanderling.toml:9:22", is_in("cookie secret file", "private/cookies.secret")),

@@ -1,4 +1,4 @@
-//! The folder of zones, the reload of one zone, and the commands that show zones.
+//! The zone folder, the reload of one zone, and the commands that show zones.
 
 use crate::domain::{Domain, ZONE};
 use sanderling_testkit::dns::{A, Question};
@@ -92,7 +92,7 @@ fn folder_command(directory: &TestDirectory, arguments: &[&str]) -> Ended {
     zone_command(directory, &[arguments, &["--config", &directory.argument("sanderling.toml")]].concat())
 }
 
-/// The names of the files in the folder of zones.
+/// The names of the files in the zone folder.
 fn folder_files(directory: &TestDirectory) -> Vec<String> {
     let entries = std::fs::read_dir(directory.path().join("zones")).unwrap();
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

@@ -21,7 +21,7 @@ pub(crate) enum Reloaded {
     Removed(RemovedZone),
 }
 
-/// A zone whose file is not in the folder of zones any more.
+/// A zone whose file is not in the zone folder any more.
 #[derive(Debug)]
 pub(crate) struct RemovedZone {
     pub(crate) name: DomainName,
@@ -84,8 +84,8 @@ impl OneZone {
 
 impl Loader {
     /// Loads the zone `name` of `config` again, unless its files are unchanged; always if it is forced, and then
-    /// although it has lost records or its serial went back. A zone whose file is not in the folder of zones any more
-    /// is removed.
+    /// although it has lost records or its serial went back. A zone whose file is not in the zone folder any more is
+    /// removed.
     ///
     /// # Errors
     /// There is no such zone.

@@ -1,12 +1,12 @@
 //! The order in which passwords are checked: one check takes as long as thousands of requests, so a client that guesses
 //! could keep others waiting for as long as it likes.
 //!
-//! Networks in which a right password of the same file of users was given come first, while few wrong ones come from
-//! them, then those from which fewer wrong ones came. So a flood delays others only as long as it comes from networks
-//! that were not seen before. Every fourth check is one of an unknown network, if there is one: users of one site with
-//! right passwords cannot keep those of another out. Every other check is chosen by the name instead, so that guesses
-//! for one name from many networks do not delay other names. Names that are in no file are treated as all others: how
-//! long a client waits does not show which ones are.
+//! Networks in which a right password of the same user file was given come first, while few wrong ones come from them,
+//! then those from which fewer wrong ones came. So a flood delays others only as long as it comes from networks that
+//! were not seen before. Every fourth check is one of an unknown network, if there is one: users of one site with right
+//! passwords cannot keep those of another out. Every other check is chosen by the name instead, so that guesses for one
+//! name from many networks do not delay other names. Names that are in no file are treated as all others: how long a
+//! client waits does not show which ones are.
 
 use crate::clock::Milliseconds;
 use std::cmp::Reverse;
@@ -46,7 +46,7 @@ struct Entry<T> {
     item: T,
 }
 
-/// Where a name and a password come from, the name, and the file of users.
+/// Where a name and a password come from, the name, and the user file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// The /16, /24 and address of IPv4, or the /48, /56 and /64 of IPv6.
@@ -70,7 +70,7 @@ enum Subject {
     Network(Network),
     /// Wrong ones.
     Name(u64),
-    /// Right ones of a file of users.
+    /// Right ones of a user file.
     Users { file: u64, network: Network },
 }
 
@@ -88,7 +88,7 @@ impl Origin {
         Origin { networks, name, users_file }
     }
 
-    /// The network that is known to the file of users after a right password: the /24 or /56.
+    /// The network that is known to the user file after a right password: the /24 or /56.
     fn known_as(&self) -> Subject {
         Subject::Users { file: self.users_file, network: self.networks[1] }
     }
