@@ -228,7 +228,7 @@ fn check_roots(tree: &Tree) -> Vec<Finding> {
         if NO_STD_ROOTS.contains(&path)
             && (!has("#![no_std]") || text.replace("#[cfg(test)]\nextern crate std;", "").contains("extern crate std;"))
         {
-            found.push(error(path, 0, "`#![no_std]` is missing, or undone by `extern crate std` outside of tests"));
+            found.push(error(path, 0, "`#![no_std]` is missing, or undone by `extern crate std` outside tests"));
         }
     }
     found

@@ -25,7 +25,7 @@ struct Entry {
     registration: Mutex<Registration>,
 }
 
-/// What is known of an account.
+/// The state of an account.
 #[derive(Default)]
 struct Registration {
     account: Option<Account>,

@@ -1,4 +1,4 @@
-//! The addresses of the targets of `ALIAS`: asks the resolvers for them, again and again.
+//! The addresses of the targets of `ALIAS`: asks the resolvers for them at intervals.
 
 use crate::alias_names::AliasNames;
 use crate::clock::unix_s;

@@ -12,7 +12,7 @@ const CRITICAL: u8 = 0x80;
 const ISSUE: &[u8] = b"issue";
 const ISSUE_WILDCARD: &[u8] = b"issuewild";
 
-/// The authority that is to issue a certificate, the account there, and the way to validate.
+/// The issuing authority, the account there, and the validation method.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Issuance<'i> {
     /// The name of the authority in CAA records.

@@ -16,8 +16,8 @@ pub(crate) struct Listing {
     pub(crate) groups: Vec<String>,
 }
 
-/// What catalogs list, by their names. `None` if a catalog is broken, expired, or was not transferred yet: what it has
-/// brought stays as it is (RFC 9432 §5.1).
+/// The members of each catalog, by its name. `None` if a catalog is broken, expired, or was not transferred yet: its
+/// members do not change (RFC 9432 §5.1).
 pub(crate) type Listings = BTreeMap<DomainName, Option<Vec<Listing>>>;
 
 /// A zone that a catalog has brought.
@@ -68,7 +68,7 @@ impl fmt::Display for Clash {
     }
 }
 
-/// What is to be done.
+/// The action to take.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) members: Members,
@@ -77,7 +77,7 @@ pub(crate) struct Outcome {
     pub(crate) clashes: Vec<Clash>,
 }
 
-/// What becomes of `current`. A zone for which there is a `refusal` is not taken from that catalog.
+/// The fate of `current`. A zone for which there is a `refusal` is not taken from that catalog.
 pub(crate) fn reconcile(
     current: &Members,
     listings: &Listings,

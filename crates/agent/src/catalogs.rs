@@ -1,9 +1,9 @@
 //! Catalogs (RFC 9432) of other servers: starts the tasks of the zones that they bring, ends those of zones that they
 //! have removed, and lists them for the server process.
 //!
-//! One task compares what is with what is to be, whenever a catalog or what is served has changed. What it must know
-//! after a restart is in the state folder: the list of the zones, in which zones whose files are still to be removed
-//! have a place of their own.
+//! One task compares the actual with the desired state whenever a catalog or the served zones have changed. The state
+//! that it needs after a restart is in the state folder: the list of the zones, with a separate list of zones whose
+//! files must still be removed.
 
 use crate::blocking::DISK;
 use crate::catalog_members::{Clash, ClashCause, Listing, Listings, Member, Members, Outcome, reconcile};
@@ -39,8 +39,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// The tasks of all zones with primaries.
 pub(crate) type Secondaries = Rc<RefCell<BTreeMap<DomainName, SecondaryHandle>>>;
 
-/// What is known of a catalog: the version, by its serial and the time of its transfer, what it lists, and what is
-/// wrong with it.
+/// The state of a catalog: the version, by its serial and the time of its transfer, its members, and its problem.
 type KnownVersion = (Option<(u32, u64)>, Option<Vec<Listing>>, Option<String>);
 
 /// The task for all catalogs.
@@ -51,7 +50,7 @@ pub(crate) struct Catalogs {
     served: Rc<ServedMap>,
     changes: watch::Receiver<()>,
     members: Members,
-    /// Zones whose state is to be removed.
+    /// Zones whose state must be removed.
     dropped: BTreeSet<DomainName>,
     known: BTreeMap<DomainName, KnownVersion>,
     clashes: Vec<Clash>,
@@ -153,7 +152,7 @@ impl Catalogs {
         };
         self.report_clashes(&outcome.clashes);
         if outcome.members == self.members {
-            // What was dropped with them may not have been removed the last time.
+            // The state of zones that were dropped with them may not have been removed yet.
             self.start_missing();
             return Ok(());
         }
@@ -184,7 +183,7 @@ impl Catalogs {
                 handle.stop().await;
             }
         }
-        // Another list need not wait until the time to try the one before again.
+        // Another list does not wait for the retry of the previous one.
         self.handed_over_at = None;
         let added = self.members.keys().filter(|zone| !before.contains_key(*zone)).count();
         let removed = before.keys().filter(|zone| !self.members.contains_key(*zone)).count();
@@ -273,7 +272,7 @@ impl Catalogs {
         self.config.catalogs.iter().find(|catalog| catalog.apex == *apex)
     }
 
-    /// What the stored versions of the catalogs list.
+    /// The members in the stored versions of the catalogs.
     async fn read_catalogs(&mut self) -> Listings {
         let mut listings = Listings::new();
         for catalog in self.config.catalogs.iter().filter_map(Catalog::secondary_zone) {
@@ -292,7 +291,7 @@ impl Catalogs {
         listings
     }
 
-    /// What the stored version of a catalog lists; `None` if there is none, or it must not be used, and why.
+    /// The members in the stored version of a catalog; `None` if there is none, or it must not be used, and why.
     async fn read_catalog(&self, apex: &DomainName, is_stored: bool) -> (Option<Vec<Listing>>, Option<String>) {
         if !is_stored {
             return (None, None);

@@ -38,7 +38,7 @@ pub(crate) struct ManagedCertificate {
     pub(crate) waiting_for_revocation: Vec<Connection>,
     /// Seconds between two renewals at the least, so that no suggestion leads to an endless sequence of orders.
     interval_s: u64,
-    /// What its orders depend on ([`OrderBasis`](crate::order_basis::OrderBasis)).
+    /// The inputs of its orders ([`OrderBasis`](crate::order_basis::OrderBasis)).
     basis: String,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Revocation {
     pub(crate) issued_by: Option<String>,
 }
 
-/// What follows from an order that has failed.
+/// The consequences of a failed order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterFailure {
     /// The same is ordered later.
@@ -61,7 +61,7 @@ pub(crate) enum AfterFailure {
     WithoutFailed,
 }
 
-/// What was issued.
+/// The issued certificate.
 pub(crate) struct Issued {
     pub(crate) report: IssuedReport,
     /// The names of the configuration that it is not for.
@@ -72,7 +72,7 @@ pub(crate) struct Issued {
     pub(crate) identifier: Option<CertificateIdentifier<'static>>,
 }
 
-/// What the state folder has besides the certificate.
+/// The stored state other than the certificate.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// When the certificate is renewed.
@@ -99,7 +99,7 @@ pub(crate) struct Record {
     /// The names that orders are made without.
     #[serde(default)]
     failing: FailingNames,
-    /// What the last order that has failed depended on.
+    /// The inputs of the last failed order.
     #[serde(default)]
     failed_basis: Option<String>,
     /// No attempt is made before, and the delay that has led to it.
@@ -235,7 +235,7 @@ impl ManagedCertificate {
         due_unix_s + expires_at.saturating_sub(due_unix_s) / 2
     }
 
-    /// Whether the certificate in service is to be revoked when there is another one.
+    /// Whether the current certificate must be revoked once a replacement is issued.
     pub(crate) fn is_to_be_revoked(&self) -> bool {
         let certificate = self.issued.as_ref().and_then(|issued| issued.certificate.as_deref());
         certificate.is_some_and(|certificate| self.record.revocations.iter().any(|one| one.certificate == certificate))
@@ -284,7 +284,7 @@ impl ManagedCertificate {
         self.record.authority % count.max(1)
     }
 
-    /// The same for an order of these names. One that has failed again and again is tried at other authorities.
+    /// The same for an order of these names. After several failures, other authorities are tried.
     pub(crate) fn authority_index_for(&self, names: &[String], count: usize) -> usize {
         let failures = names.iter().map(|name| self.record.failing.failure_count(name)).max().unwrap_or(0);
         (self.record.authority + (failures / FAILURES_PER_AUTHORITY) as usize) % count.max(1)
@@ -400,8 +400,8 @@ impl ManagedCertificate {
             || failed.all(is_lacking)
     }
 
-    /// The clock was ahead until now. What has failed with it is forgotten, unless an order is due to the right clock
-    /// as well.
+    /// The clock was ahead until now. Failures with it are forgotten, unless an order is due by the right clock as
+    /// well.
     pub(crate) fn on_clock_set_back(&mut self, state: &StateFolder) {
         let Some(issued) = self.issued.as_ref().filter(|issued| issued.lacking.is_empty()) else { return };
         let renew_at = self.record.renew_at_unix_s.unwrap_or_else(|| issued.default_renewal());
@@ -446,7 +446,7 @@ impl ManagedCertificate {
         state.write(&record_file(&self.name), &text).map_err(|error| error.to_string())
     }
 
-    /// What the operator sees of it. An order in progress is at `authority`, and waits for what `progress` says.
+    /// Its state, as shown to the operator. An order in progress is at `authority`, and waits for what `progress` says.
     pub(crate) fn report(&self, authority: &str, progress: Option<&'static str>) -> CertificateReport {
         CertificateReport {
             name: self.name.clone(),
@@ -461,7 +461,7 @@ impl ManagedCertificate {
         }
     }
 
-    /// What follows `issued` in a message: the names that the certificate is not for, and why.
+    /// The text after `issued` in a message: the names that the certificate lacks, and why.
     pub(crate) fn lacking_text(&self) -> String {
         self.record.failing.text()
     }

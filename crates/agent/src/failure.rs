@@ -21,17 +21,17 @@ const UNREACHABLE_DELAY_S_MAX: u64 = 3600;
 const PROCESSING_DELAY_S_MAX: u64 = 5 * MINUTE_S;
 /// Authorities count refusals over hours.
 const RATE_LIMITED_DELAY_S: u64 = 3 * 3600;
-/// The longest delay that an authority may ask for because of too many requests: the limits of known ones give way
-/// within a day or two, and one more request a day is none too many.
+/// The longest delay after too many requests that an authority can ask for: the limits of known authorities end within
+/// a day or two, and one more request a day does no harm.
 const RATE_LIMITED_DELAY_S_MAX: u64 = DAY_S;
 /// The longest delay that an authority may ask for because of an error, its own or another one.
 const ERROR_DELAY_S_MAX: u64 = 3600;
 /// Delays after refusals, as Let's Encrypt recommends (its integration guide); then daily.
 const REFUSED_DELAYS_S: [u64; 3] = [MINUTE_S, 10 * MINUTE_S, 100 * MINUTE_S];
-/// What the names of error types begin with (RFC 8555 §6.7).
+/// The prefix of error types (RFC 8555 §6.7).
 const ERROR_PREFIX: &str = "urn:ietf:params:acme:error:";
 
-/// What kind of failure it was.
+/// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The authority did not answer, or had an error of its own.
@@ -54,7 +54,7 @@ pub(crate) enum Kind {
     State,
 }
 
-/// What an authority was asked. The same error means different things in answer to different requests.
+/// The request to an authority. The same error means different things in answer to different requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked<'a> {
     /// For its directory.
@@ -138,7 +138,7 @@ impl Failure {
         &self.cause
     }
 
-    /// What the library for ACME reports in answer to this.
+    /// The error that the ACME library reports for this request.
     pub(crate) fn of(error: Error, asked: Asked<'_>) -> Failure {
         if let Error::Other(other) = &error
             && let Some(error) = other.downcast_ref()
@@ -219,8 +219,8 @@ impl Failure {
         Failure { kind, of_names: of_names.collect(), ..failure }.with_retry_after(error.retry_after_s)
     }
 
-    /// Seconds until the next attempt after `failure_count` failures, this one included. What the authority asks for is
-    /// bounded by what is waited for.
+    /// Seconds until the next attempt after `failure_count` failures, this one included. The bound of the requested
+    /// delay depends on the reason for the wait.
     pub(crate) fn delay_s(&self, failure_count: u32) -> u64 {
         let before = failure_count.saturating_sub(1);
         let doubled = UNREACHABLE_DELAY_S_MIN.saturating_mul(1 << before.min(32));
@@ -243,7 +243,7 @@ impl Failure {
     }
 }
 
-/// What an error of this type means in answer to a request, and what to do.
+/// The meaning of an error of this type for a request, and the remedy.
 fn meaning(error: &str, asked: Asked<'_>) -> (Kind, Cow<'static, str>) {
     let refused = |remedy: &'static str| (Kind::Refused, Cow::Borrowed(remedy));
     match (error, asked) {
@@ -290,7 +290,7 @@ fn meaning(error: &str, asked: Asked<'_>) -> (Kind, Cow<'static, str>) {
     }
 }
 
-/// What to do if the directory is none.
+/// The remedy if the directory is not one.
 fn directory_remedy(asked: Asked<'_>) -> &'static str {
     match asked {
         Asked::Directory | Asked::Account => "check `directory` of this authority in [certificates]",
@@ -480,7 +480,7 @@ mod tests {
         for (count, expected_s) in [(1, 5), (2, 10), (3, 20), (20, 3600), (u32::MAX, 3600)] {
             let delay_s = delay(Kind::Unreachable, count);
             assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{count}: {delay_s}");
-            // What the authority works at is looked at more often.
+            // A pending order is polled more often.
             let (delay_s, expected_s) = (delay(Kind::Processing, count), expected_s.min(300));
             assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{count}: {delay_s}");
         }

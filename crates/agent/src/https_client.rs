@@ -128,7 +128,7 @@ impl HttpsClient {
         let method = request.method().clone();
         let answer = async {
             let (mut parts, body) = sender.send_request(request).await.map_err(described)?.into_parts();
-            // What the library waits for itself is an order that is processing.
+            // The library itself waits only for an order that is processing.
             let is_poll = method == Method::POST && parts.status.is_success();
             let delay_s_max = if is_poll { POLL_PAUSE_S_MAX } else { RETRY_AFTER_S_MAX };
             let retry_after_s = normalize_retry_after(&mut parts.headers, unix_s(), delay_s_max);

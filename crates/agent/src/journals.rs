@@ -1,6 +1,6 @@
 //! Stores the journals of zones, which the server process makes and its successor reads. A server process that was
-//! taken over sends any: only those of zones that this server has are stored, and all together have a limit. What is in
-//! them, the successor checks.
+//! taken over sends any: only those of zones that this server has are stored, and all together have a limit. The
+//! successor checks their content.
 
 use crate::blocking::DISK;
 use sanderling_config::repeated_messages::LimitedLog;
@@ -62,7 +62,7 @@ impl Journals {
         Journals { pending, wake, bytes_max: limits.zone_journal_bytes_max, ignored: RefCell::default() }
     }
 
-    /// Stores these journals of zones that this server `has`, in the place of those before of the same zones.
+    /// Stores these journals of zones that this server `has`, in place of the previous ones of the same zones.
     pub(crate) fn store(&self, journals: Option<OwnedFd>, has: impl Fn(&DomainName) -> bool) {
         match journals.map(journals_from_memfd) {
             Some(Ok(journals)) => {

@@ -18,8 +18,7 @@ use tokio::sync::{Notify, watch};
 const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time in which the server process loads a zone.
 const LOADED_TIMEOUT: Duration = Duration::from_secs(120);
-/// Server processes, each in place of the one before, that are asked to load a version. It may be one that none
-/// survives.
+/// The number of successive server processes that are asked to load a version. It may be one that none survives.
 const LOADING_PROCESSES_MAX: usize = 5;
 /// Time after which unsent messages are tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
@@ -57,10 +56,10 @@ struct ChallengeSet {
     challenges: Vec<Challenge>,
 }
 
-/// What the supervisor has sent.
+/// A message from the supervisor.
 pub(crate) enum Incoming {
     Command(Command, IncomingFds),
-    /// The supervisor has gone: the agent ends.
+    /// The supervisor has exited: the agent exits too.
     Closed,
 }
 
@@ -117,7 +116,7 @@ impl Link {
         }
     }
 
-    /// Sends what the supervisor had no room for, again and again.
+    /// Retries the messages for which the supervisor had no room.
     pub(crate) async fn flush(&self) {
         while self.connection.borrow().unsent_count() > 0 {
             tokio::time::sleep(RETRY_INTERVAL).await;
@@ -204,7 +203,7 @@ impl Link {
         }
     }
 
-    /// Tells the supervisor again and again that this thread goes on.
+    /// Sends heartbeats of this thread to the supervisor.
     pub(crate) async fn send_heartbeats(&self) {
         loop {
             if self.connection.borrow().unsent_count() == 0 {
@@ -219,7 +218,7 @@ impl Link {
         self.send(Event::CertificateStored { name: name.to_owned() }, Vec::new());
     }
 
-    /// Tells the supervisor what has become of a version that dynamic updates have made.
+    /// Reports the outcome of storing a version made by dynamic updates.
     pub(crate) fn updates_stored(&self, outcome: UpdatesOutcome) {
         self.send(Event::UpdatesStored(outcome), Vec::new());
     }
@@ -234,8 +233,8 @@ impl Link {
         self.send(Event::KeeperLost, Vec::new());
     }
 
-    /// Has the server process answer `challenges` besides those of other orders, until what is returned is dropped.
-    /// Returns when it does; `None` if it does not in time.
+    /// Makes the server process answer `challenges`, in addition to those of other orders, until the returned guard is
+    /// dropped. Returns when it does; `None` if it does not in time.
     pub(crate) async fn publish(&self, challenges: Vec<Challenge>) -> Option<Published<'_>> {
         self.challenges.borrow_mut().challenges.extend(challenges.iter().cloned());
         let published = Published { link: self, challenges };
@@ -348,7 +347,7 @@ mod tests {
             assert_eq!(last_sent(&mut supervisor), (3, vec![challenge("b")]));
             drop(second);
             assert_eq!(last_sent(&mut supervisor), (4, vec![]));
-            // Nobody confirms it.
+            // No process confirms it.
             assert!(link.publish(vec![challenge("c")]).await.is_none());
             assert_eq!(last_sent(&mut supervisor), (6, vec![]));
         });

@@ -76,7 +76,7 @@ fn is_global(address: IpAddr) -> bool {
             let is_local = address.is_private() || address.is_loopback() || address.is_link_local();
             !(is_local || is_shared || address.is_unspecified())
         }
-        // RFC 4291 §2.4: all others are of a link or a site, or are not assigned.
+        // RFC 4291 §2.4: all others are link-local, site-local or unassigned.
         IpAddr::V6(address) => address.octets()[0] & 0xe0 == 0x20,
     }
 }

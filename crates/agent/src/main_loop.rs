@@ -45,7 +45,7 @@ const REVOCATION_RETRY_S: u64 = 300;
 /// The error of an authority that has revoked before (RFC 8555 §7.6).
 const ALREADY_REVOKED: &str = "urn:ietf:params:acme:error:alreadyRevoked";
 
-/// What is done at a time: the index of a certificate.
+/// The scheduled work: the index of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     Order(usize),
@@ -55,7 +55,7 @@ enum Task {
     Revocation(usize),
 }
 
-/// What has ended.
+/// The ended task.
 enum Finished {
     Order { index: usize, authority_index: usize, names: Vec<String>, result: Result<(), Failure> },
     Suggestion { index: usize, suggestion: Option<Suggestion> },
@@ -211,7 +211,7 @@ impl MainLoop {
         }
     }
 
-    /// Schedules what the certificates need, instead of what was scheduled.
+    /// Schedules the orders that the certificates need, in place of the previous schedule.
     fn schedule_all(&mut self) {
         for index in 0..self.certificates.len() {
             if !self.certificates[index].is_in_progress {
@@ -477,12 +477,12 @@ impl MainLoop {
             }
             (Command::ZoneServed(zone), None) => self.zones.on_served(&zone),
             (Command::ZoneNotified(notify), None) => self.zones.on_notified(&notify),
-            // What another process has written is not in the log.
+            // Certificates written by another process are not logged.
             _ => self.ignored.warning("commands", "ignoring a command that is not for the agent"),
         }
     }
 
-    /// The certificate of a domain, or of another name; without one, the client is told so, and gone.
+    /// The certificate of a domain, or of another name; without one, the client is told so and dropped.
     fn find(&self, name: &str, client: Connection) -> Option<(usize, Connection)> {
         let is_asked = |one: &ManagedCertificate| one.name == name || one.names.iter().any(|other| other == name);
         let Some(index) = self.certificates.iter().position(is_asked) else {
@@ -529,7 +529,7 @@ impl MainLoop {
         }
     }
 
-    /// Tells the supervisor what has changed; the time to wait if it is too early.
+    /// Reports changes to the supervisor; returns the time to wait if it is too early.
     fn report(&mut self) -> Option<Duration> {
         let now = Instant::now();
         if let Some(wait) = self.next_report_at.checked_duration_since(now).filter(|wait| !wait.is_zero()) {
@@ -587,7 +587,7 @@ async fn ask_for_suggestion(
     }
 }
 
-/// Answers a client, which may have gone away.
+/// Answers a client, which may have disconnected.
 fn answer(mut client: Connection, text: &str, is_success: bool) {
     let text = match is_success {
         true => Event::Stdout(Text::new(&format!("{text}\n"))),

@@ -52,7 +52,7 @@ pub(crate) struct Expectation {
     pub(crate) is_met: Rc<IsMet>,
 }
 
-/// What a server answers to a question for records.
+/// The answer of a server to a query for records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The RDATA of the records, of which there may be none.
@@ -73,7 +73,7 @@ impl Answer {
     }
 }
 
-/// A server that does not answer as expected, and what it does instead.
+/// A server that does not answer as expected, and its behaviour.
 #[derive(Debug)]
 pub(crate) struct Lag {
     server: NameServer,
@@ -83,7 +83,7 @@ pub(crate) struct Lag {
     is_silent: bool,
 }
 
-/// What is not known to answer as expected.
+/// The servers that are not known to answer as expected.
 #[derive(Debug, Default)]
 pub(crate) struct Unanswered {
     /// The servers that do not.
@@ -205,7 +205,7 @@ impl NameServers {
         Ok(ServedSerial { serial, at_unix_s: unix_s() + 1, other_dnskey_ttl_s })
     }
 
-    /// The name servers of the zone at `apex` besides this server. `not_found` gets why others have no known address.
+    /// The name servers of the zone at `apex`, without this server. `not_found` gets why others have no known address.
     ///
     /// # Errors
     /// This server does not answer for the zone.
@@ -249,8 +249,7 @@ impl NameServers {
     /// The addresses of a name server. This server knows those of its own zone; others come from the resolver of the
     /// system.
     ///
-    /// # Errors
-    /// The name server has no addresses, or nobody says which.
+    /// # Errors The name server has no addresses, or they cannot be resolved.
     async fn addresses_of(&self, host: Name<'_>, apex: Name<'_>) -> Result<Vec<IpAddr>, String> {
         if !host.is_at_or_below(apex) {
             let text = host.to_string();
@@ -303,7 +302,7 @@ fn reachable(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether `address` is of this machine: the kernel sends to it from itself.
+/// Whether `address` belongs to this machine: the kernel chooses it as its own source address.
 fn is_local(address: IpAddr) -> bool {
     let socket = sanderling_os::udp::connect(SocketAddr::new(address, DNS_PORT));
     address.is_loopback() || socket.and_then(|socket| socket.local_addr()).is_ok_and(|local| local.ip() == address)

@@ -1,7 +1,6 @@
 //! Tells secondary servers that a zone has changed (RFC 1996): at once, and again after growing pauses until they
-//! confirm it, a bounded number of times. A later version takes the place of the one before. A server that learns of
-//! its zones by a catalog may not have a new zone yet: its errors do not end the attempts until it has confirmed a
-//! version.
+//! confirm it, a bounded number of times. A later version replaces the previous one. A server that learns of its zones
+//! by a catalog may not have a new zone yet: its errors do not end the attempts until it has confirmed a version.
 //!
 //! Each secondary of each zone has its own task while it has not confirmed the last version.
 
@@ -34,7 +33,7 @@ pub(crate) struct Notifier {
     catalog_secondaries: Vec<Secondary>,
 }
 
-/// What the tasks need.
+/// The shared state of the tasks.
 struct Shared {
     keys: Rc<RefCell<TsigSecrets>>,
     changed: Rc<Notify>,
@@ -108,7 +107,7 @@ impl Notifier {
         self.zones.insert(name.clone(), NotifiedZone { serial, targets });
     }
 
-    /// What each secondary has been told.
+    /// The state of NOTIFY for each secondary.
     pub(crate) fn report(&self) -> impl Iterator<Item = ZoneReport> {
         self.zones.iter().map(|(name, zone)| {
             let report = |target: &Target| NotifyReport {

@@ -28,11 +28,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Times that an order goes on after nonces that were not valid any more, besides the attempts of the library with
-/// each.
+/// Retries of an order after expired nonces, in addition to the attempts of the library with each.
 const NONCE_FAILURES_MAX: u32 = 20;
 const NONCE_FAILURE_PAUSE: Duration = Duration::from_millis(100);
-/// Time for an order, besides that for other name servers.
+/// Time for an order, without the wait for other name servers.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
 /// How an order is looked at until it is given up for now. Pauses that the authority asks for have precedence (RFC 8555
 /// §7.4).
@@ -42,7 +41,7 @@ const POLLS: RetryPolicy =
 /// For an order that another name server delays.
 const LAG_REMEDY: &str = "delegate this name to this server alone, or wait until the other server is up to date";
 
-/// What every order needs.
+/// The shared state of all orders.
 pub(crate) struct Orders {
     pub(crate) state: Arc<StateFolder>,
     pub(crate) link: Rc<Link>,
@@ -52,7 +51,7 @@ pub(crate) struct Orders {
     pub(crate) progress: Progress,
 }
 
-/// What the orders in progress wait for, for the operator.
+/// The progress of the orders, for the operator.
 #[derive(Default)]
 pub(crate) struct Progress {
     by_name: RefCell<HashMap<String, &'static str>>,
@@ -76,7 +75,7 @@ impl Progress {
     }
 }
 
-/// What is ordered.
+/// The order.
 pub(crate) struct OrderRequest {
     pub(crate) name: String,
     pub(crate) names: Vec<String>,
@@ -95,7 +94,7 @@ impl OrderRequest {
         OrderedNames { domain: &self.name, names: &self.names }
     }
 
-    /// What the library for ACME reports of the order.
+    /// The order as the ACME library reports it.
     fn failure(&self, error: Error) -> Failure {
         Failure::of(error, Asked::Order(self.ordered()))
     }
@@ -330,7 +329,7 @@ impl Orders {
                         return Ok((order, saved));
                     }
                 }
-                // It has expired, the authority has forgotten it, or it is of another account.
+                // It has expired, the authority has forgotten it, or it belongs to another account.
                 Err(failure) if matches!(failure.kind, Kind::Refused | Kind::AccountRefused) => {}
                 Err(failure) => return Err(failure),
             }
@@ -438,7 +437,7 @@ impl Orders {
         Ok(published)
     }
 
-    /// What all name servers of the zones are to answer, since the authority may ask any of them.
+    /// The records that all name servers of the zones must answer, because the authority can query any of them.
     fn expectations(&self, challenges: &[Challenge]) -> Vec<Expectation> {
         let expectation = |challenge: &Challenge| {
             let Challenge::Dns { name, text } = challenge else { return None };
@@ -459,7 +458,7 @@ impl Orders {
         self.config.zones.iter().map(|zone| &zone.apex)
     }
 
-    /// What polling an order has led to, unless the authority has given it up.
+    /// The result of polling an order, unless the authority has cancelled it.
     async fn check_polled<T>(
         &self,
         request: &OrderRequest,
@@ -509,7 +508,7 @@ fn signing_request(names: &[String], key: &KeyPair) -> Result<Vec<u8>, Failure> 
     Ok(parameters.serialize_request(key).map_err(failed)?.der().to_vec())
 }
 
-/// Whether what was issued is what was ordered.
+/// Whether the issued certificate matches the order.
 fn check_issued(chain: &str, key: &str, names: &[String]) -> Result<(), Failure> {
     let unusable =
         |cause: String| Failure::new(Kind::Refused, format!("the authority issued a certificate that {cause}"), "");

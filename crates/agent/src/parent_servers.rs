@@ -32,8 +32,8 @@ impl ParentServers {
         ParentServers { resolvers, port: DNS_PORT }
     }
 
-    /// What all servers of the parent zone of `apex` answer: those of `configured`, or all that are found if there are
-    /// none. One that is unreachable from this machine, for example as it has no IPv6, is left out.
+    /// The common answer of all servers of the parent zone of `apex`: those of `configured`, or all that are found if
+    /// there are none. One that is unreachable from this machine, for example as it has no IPv6, is left out.
     ///
     /// # Errors
     /// Why that is not known: a server does not answer, or they disagree.

@@ -58,7 +58,7 @@ struct StoredRotation {
     next_key: String,
 }
 
-/// What all name servers are to answer.
+/// The records that all name servers must answer.
 pub(crate) struct Question {
     /// The name of the certificate.
     pub(crate) name: String,
@@ -174,7 +174,7 @@ impl PinnedKeys {
         })
     }
 
-    /// What the name servers are to be asked, and are not yet.
+    /// The pending question to the name servers.
     pub(crate) fn questions(&mut self) -> Vec<Question> {
         let handshake_s = self.config.limits.tls_handshake_timeout_ms.div_ceil(1_000);
         let question = |(name, entry): (&String, &mut Entry)| {

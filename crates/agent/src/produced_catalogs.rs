@@ -46,7 +46,7 @@ pub(crate) type CatalogProblems = Rc<RefCell<BTreeMap<DomainName, String>>>;
 /// Zones by their names in the DNS, with their groups.
 type ListedZones = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 
-/// What a catalog is to have.
+/// The desired content of a catalog.
 #[derive(Debug)]
 struct WantedCatalog {
     zones: ListedZones,
@@ -170,7 +170,7 @@ impl ProducedCatalogs {
         log(&format!("catalog {}: serial {serial}, {} zones", catalog.apex, zones.len()));
         let version = StoredCatalog { serial: Some(serial), zones, handed_over_at: None };
         self.stored.insert(catalog.apex.clone(), version);
-        // What was stored is handed over at once.
+        // The stored version is handed over immediately.
         self.changes.mark_changed();
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The files that the resolver of the C library reads. The sandbox lets the agent read those that were there when it
-//! started: if another one is in the place of one of them, the agent must be started again.
+//! The files that the resolver of the C library reads. The sandbox lets the agent read the files that existed when it
+//! started: if one of them is replaced, the agent must be restarted.
 
 use std::fs::{self, File};
 use std::io;
@@ -96,7 +96,7 @@ mod tests {
         }
         link("one");
         let files = open();
-        // What is written into the same file, or replaced in a folder that can be read, can be read.
+        // Changes within the same file, or in a readable folder, are visible.
         fs::write(path("resolv.conf"), "nameserver 192.0.2.2\n").expect("written");
         put("one/stub.conf");
         assert_eq!(files.replaced(), None);

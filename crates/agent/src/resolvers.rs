@@ -140,7 +140,7 @@ mod tests {
             let name = |text: &str| wire_name(&DomainName::parse(text).expect("a name"));
             let zone = zone_map(&DomainName::parse("test").expect("a name"), zone);
             let server = serve([127, 0, 0, 6], Rc::new(RefCell::new(zone))).await;
-            // Nobody answers at the first one.
+            // There is no server at the first address.
             let resolvers = Resolvers::at(vec!["127.0.0.6:1".parse().unwrap(), server]);
             let both = &["192.0.2.2", "192.0.2.3"][..];
             for (owner, rtype, expected, ttl_s) in [

@@ -31,7 +31,7 @@ impl Retry {
         self.has_failed = false;
     }
 
-    /// Time until the next attempt; `None` if nothing is to be tried again.
+    /// Time until the next attempt; `None` if there is nothing to retry.
     pub(crate) fn left(&self) -> Option<Duration> {
         let (at, pause) = self.last.filter(|_| self.has_failed)?;
         Some(pause.saturating_sub(at.elapsed()))

@@ -5,7 +5,7 @@
 
 use sanderling_ipc::agent::ScheduledTask;
 
-/// What is done when. A key has at most one entry.
+/// The schedule. A key has at most one entry.
 #[derive(Debug)]
 pub(crate) struct Schedule<K> {
     entries: Vec<Entry<K>>,

@@ -2,9 +2,9 @@
 //! §4.3.5), or as soon as they send NOTIFY, stores what was transferred, has the server process load it, and removes it
 //! when it has expired.
 //!
-//! Each zone has a task, which is one loop: it compares what is with what is to be, and waits. What it must know after
-//! a restart is in the state folder: the zone file, which exists as long as the zone may be served, and the record
-//! beside it.
+//! Each zone has a task, which is one loop: it compares the actual with the desired state, and waits. The state that it
+//! needs after a restart is in the state folder: the zone file, which exists as long as the zone can be served, and the
+//! record next to it.
 
 use crate::blocking::DISK;
 use crate::clock::{random_between, unix_s};
@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Notify, Semaphore};
 use tokio::task::AbortHandle;
 
-/// What cannot be done now is tried again after a pause, and the clock of the machine may be set meanwhile.
+/// Failed work is retried after a pause, during which the system clock may be set.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Bounds of the timers of a SOA: a primary must be neither flooded nor forgotten.
@@ -57,7 +57,7 @@ const SOA_BYTES_MAX: u64 = 4096;
 /// Time until the server process is asked again to load a version.
 const HAND_OVER_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What all zones share.
+/// The state that all zones share.
 pub(crate) struct SecondaryContext {
     pub(crate) state: Arc<StateFolder>,
     pub(crate) link: Rc<Link>,
@@ -73,7 +73,7 @@ pub(crate) struct SecondaryContext {
     pub(crate) changed: Rc<Notify>,
 }
 
-/// What the server process answers from.
+/// The version from which the server process answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Served {
     /// It has not said so yet.
@@ -103,7 +103,7 @@ pub(crate) struct SecondaryHandle {
     task: AbortHandle,
 }
 
-/// What the task and the rest of the agent tell each other.
+/// The messages between the task and the rest of the agent.
 struct Shared {
     wake: Notify,
     served: Cell<Served>,
@@ -125,8 +125,8 @@ impl Drop for SecondaryHandle {
 }
 
 impl SecondaryHandle {
-    /// Starts the task of `zone`. If it is signed, its `signer` gets each version in the place of the server process;
-    /// of a catalog, `watched_by` is notified. To be called in a [`tokio::task::LocalSet`].
+    /// Starts the task of `zone`. If it is signed, its `signer` gets each version instead of the server process; for a
+    /// catalog, `watched_by` is notified. To be called in a [`tokio::task::LocalSet`].
     pub(crate) fn start(
         zone: &SecondaryZone,
         signer: Option<SourceChanged>,
@@ -182,11 +182,11 @@ impl SecondaryHandle {
     }
 }
 
-/// What is known of the stored version.
+/// The metadata of the stored version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     version: Option<Version>,
-    /// What the last transfer of the whole zone, or a later one of changes, had besides the records of the zone.
+    /// The records outside the zone in the last transfer of the whole zone, or in a later one of changes.
     #[serde(default)]
     left_out: Option<String>,
     /// Rounds without success since the last one. After a restart the primaries are asked at once.
@@ -256,12 +256,12 @@ impl Record {
     }
 }
 
-/// The file beside a zone file with what the timers are counted from.
+/// The file next to a zone file with what the timers are counted from.
 fn record_file(zone_file: &Path) -> String {
     zone_file.with_extension("json").display().to_string()
 }
 
-/// Removes what is stored of the zone `apex`, besides its journal.
+/// Removes the stored state of the zone `apex`, except its journal.
 pub(crate) fn remove_state(state: &StateFolder, apex: &DomainName) -> Result<(), StateError> {
     let zone_file = stored_zone_file(apex);
     state.remove(&zone_file.display().to_string())?;
@@ -269,18 +269,18 @@ pub(crate) fn remove_state(state: &StateFolder, apex: &DomainName) -> Result<(),
     state.remove(&record_file(&zone_file))
 }
 
-/// What a primary has led to.
+/// The outcome of a query to a primary.
 enum Round {
     /// It has confirmed the stored version.
     Confirmed,
     Transferred(TransferredZone),
 }
 
-/// What happens to a zone file.
+/// The write to a zone file.
 enum ZoneChange {
     None,
     Replaced(UnfinishedFile),
-    /// These changes are appended to the log beside it, which has so many bytes; 0 if there is none.
+    /// These changes are appended to the log next to it, which has this many bytes; 0 if there is none.
     Appended(Vec<u8>, u64),
     Removed,
 }
@@ -293,7 +293,7 @@ struct HandOver {
 }
 
 impl HandOver {
-    /// Whether it is to be asked again, since another version is stored or it has not loaded this one for long.
+    /// Whether it must be asked again, because another version is stored or it has not loaded this one for a long time.
     fn is_to_be_repeated(&self, stored: Option<u32>) -> bool {
         self.serial != stored || self.at.elapsed() >= HAND_OVER_INTERVAL
     }
@@ -307,7 +307,7 @@ struct ZoneTask {
     context: Rc<SecondaryContext>,
     shared: Rc<Shared>,
     record: Record,
-    /// What has led to the stored version from the one before, as a log has it; empty if that is not known.
+    /// The changes from the previous version to the stored one, as in a log; empty if unknown.
     changes: Vec<u8>,
     /// Bytes of the log with the changes since the version in the zone file, 0 if there is none; `None` if no changes
     /// can be appended.
@@ -551,7 +551,7 @@ impl ZoneTask {
         }
     }
 
-    /// Transfers what has changed since the stored version or, if there is none or that fails, the whole zone.
+    /// Transfers the changes since the stored version or, if there is none or that fails, the whole zone.
     async fn transfer(&self, source: &TransferSource) -> Result<Option<TransferredZone>, Failure> {
         let workspace = &self.context.workspace;
         let file = self.context.state.path().join(self.zone.file());
@@ -755,7 +755,7 @@ mod tests {
         check(Some(version(300, 60, 3_600)), 0, 1_300);
         check(Some(version(300, 60, 3_600)), 1, 2_060);
         check(Some(version(300, 60, 3_600)), 9, 2_060);
-        // What was transferred could not be stored.
+        // The transferred version could not be stored.
         let of_state = |retry_s| Record { is_failure_of_state: true, ..record(Some(version(300, retry_s, 3_600)), 1) };
         assert_eq!([60, 3].map(|retry_s| of_state(retry_s).next_at_unix_s()), [2_005, 2_003]);
         check(Some(version(0, 0, 0)), 0, 1_002);
@@ -771,7 +771,7 @@ mod tests {
 
     #[test]
     fn a_version_that_was_stored_since_is_handed_over_at_once() {
-        // A zone that is transferred anew is withdrawn first.
+        // A zone that is transferred from scratch is withdrawn first.
         let withdrawn = HandOver { at: tokio::time::Instant::now(), serial: None };
         assert!(withdrawn.is_to_be_repeated(Some(1)) && !withdrawn.is_to_be_repeated(None));
         let at = withdrawn.at.checked_sub(HAND_OVER_INTERVAL).expect("the machine runs for longer");

@@ -112,7 +112,7 @@ impl SignedFiles {
         Ok(SignedVersion { version: ZoneVersion::from(records), serial, file_bytes, log_bytes })
     }
 
-    /// Stores a whole version in the place of what was stored.
+    /// Stores a whole version in place of the stored one.
     pub(crate) fn write(
         &self,
         state: &StateFolder,
@@ -197,7 +197,7 @@ impl SignedFiles {
 }
 
 impl SignedVersion {
-    /// Whether the whole version is to be written again.
+    /// Whether the whole version must be written again.
     pub(crate) fn has_long_log(&self) -> bool {
         self.log_bytes > LOG_BYTES_MIN.max(self.file_bytes / FILE_SHARE)
     }
@@ -243,7 +243,7 @@ mod tests {
         records.finish()
     }
 
-    /// What replaces one version by the next one.
+    /// The changes from one version to the next.
     fn change(before: &Records, after: &Records, serial: u32) -> SignedChange {
         let missing = |records: &Records, other: &Records| {
             let mut out = RecordsBuilder::default();

@@ -1,9 +1,9 @@
 //! A zone that is signed: reads its records, has the keeper sign with the keys of [`SigningKeys`], stores the signed
 //! version, and has the server process load it.
 //!
-//! Each zone has a task, which is one loop: it compares what is with what is to be, and waits. What it must know after
-//! a restart is in the state folder: the signed version, and the state of the keys beside it, which is stored before a
-//! version that follows from it.
+//! Each zone has a task, which is one loop: it compares the actual with the desired state, and waits. The state that it
+//! needs after a restart is in the state folder: the signed version, and the state of the keys next to it, which is
+//! stored before a version that depends on it.
 
 mod in_part;
 mod key_checks;
@@ -45,9 +45,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
-/// What is said of a zone before the cause. A version that was signed before may be served.
+/// The start of a message about a zone, before the cause. A version that was signed before may be served.
 const CANNOT_SIGN: &str = "it cannot be signed";
-/// The same of what cannot be stored.
+/// The same for a failed write.
 const NOT_STORED: &str = "cannot store dynamic updates and signatures: ";
 /// The clock of the machine may be set meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ const HAND_OVER_INTERVAL_MAX: Duration = Duration::from_secs(600);
 /// Time until a whole version is written again, if that has failed.
 const WRITING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What all zones share.
+/// The state that all zones share.
 pub(crate) struct SigningContext {
     pub(crate) config: Rc<Config>,
     pub(crate) state: Arc<StateFolder>,
@@ -70,7 +70,7 @@ pub(crate) struct SigningContext {
     pub(crate) keeper: Arc<KeeperClient>,
     /// Gets the targets of `ALIAS`.
     pub(crate) alias_names: Rc<AliasNames>,
-    /// What is derived for zones.
+    /// The derived records of zones.
     pub(crate) derivations: RefCell<HashMap<DomainName, Arc<ZoneDerivation>>>,
     /// Loads by the server process at once.
     pub(crate) hand_overs: Rc<Semaphore>,
@@ -82,7 +82,7 @@ pub(crate) struct SigningContext {
     pub(crate) changed: Rc<Notify>,
 }
 
-/// What is known of the state folder.
+/// The state of the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Restored {
     Nothing,
@@ -97,7 +97,7 @@ enum Restored {
 struct Unsigned {
     /// `None` after dynamic updates: the signed version has them.
     records: Option<Arc<Records>>,
-    /// What dynamic updates have made of the files; `None` if the zone has none.
+    /// The changes by dynamic updates to the files; `None` if the zone has none.
     updates: Option<ZoneUpdates>,
     derivation: Arc<ZoneDerivation>,
 }
@@ -140,7 +140,7 @@ struct SigningTask {
     is_outdated: bool,
     /// Changes since the version that the server process was told of, as the log has them.
     changes: Vec<u8>,
-    /// What has become of the whole version that is written in the background.
+    /// The state of the background write of the whole version.
     writing: Rc<RefCell<Writing>>,
     /// Whether the server process was told to load the last version.
     is_handed_over: bool,
@@ -307,7 +307,7 @@ impl SigningTask {
             self.retry.on_success();
             return true;
         };
-        // The command is lost, and what it is about is not.
+        // The command is lost, but the zone is not.
         self.files.take_if(|_| reread.is_some());
         let commands = self.shared.rollovers.take().into_iter().map(|(_, answer)| answer);
         for answer in commands.chain(self.shared.new_keys.take()) {
@@ -344,7 +344,7 @@ impl SigningTask {
                 None
             }
         });
-        // What is stored may have an update that has failed.
+        // The stored version may include an update that has failed.
         (self.unsigned, self.is_outdated, self.changes) = (None, true, Vec::new());
         self.restored = Restored::All;
         Ok(())
@@ -448,7 +448,8 @@ impl SigningTask {
         }
     }
 
-    /// Whether there is a zone that is or was signed. One that is to be unsigned, and was never signed, is left alone.
+    /// Whether there is a zone that is or was signed. A zone that should be unsigned and was never signed is left
+    /// alone.
     fn is_idle(&self) -> bool {
         self.zone.is_leaving
             && self.source.origin == ZoneOrigin::Operator
@@ -469,7 +470,7 @@ impl SigningTask {
             && let Some(unsigned) = self.records_to_sign()
         {
             self.sign(unsigned).await?;
-            // What waits for servers is known when the version has a serial.
+            // The wait for servers is known when the version has a serial.
             self.keys.advance(&Observations::default()).await?;
         }
         if self.signed.is_some() { self.keys.erase_unneeded().await } else { Ok(()) }
@@ -537,9 +538,9 @@ impl SigningTask {
         counts && serials.is_some_and(|(signed, served)| is_later(served, signed.stored.serial))
     }
 
-    /// The version before, with the serial from which the next one counts. Before the first one, the server process may
-    /// have answered with the serial of the file: the first signed version has a later one. If the version before is
-    /// not there any more, its serial still is.
+    /// The previous version, with the serial from which the next one counts. Before the first one, the server process
+    /// may have answered with the serial of the file: the first signed version has a later one. If the previous version
+    /// no longer exists, its serial still does.
     fn previous(&self) -> Option<Arc<Records>> {
         let served = self.shared.served.get();
         if let Some(signed) = &self.signed {
@@ -627,12 +628,12 @@ impl SigningTask {
             self.shared.wake.notified().await;
         }
         *self.writing.borrow_mut() = Writing::None;
-        // What has woken the task is still to be done.
+        // The event that woke the task is still pending.
         self.shared.wake.notify_one();
     }
 
-    /// Has the server process load the signed version, unless it answers from it. A client that waits is told what has
-    /// become of the zone.
+    /// Has the server process load the signed version, unless it answers from it. A waiting client gets the result for
+    /// the zone.
     async fn hand_over_if_needed(&mut self, reread: Option<&Reread>) {
         let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
         // Before the first signed version, the server process may answer from the file of the operator.

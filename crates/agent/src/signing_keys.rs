@@ -1,5 +1,4 @@
-//! The keys of a zone that is signed: has the keeper make and erase them, stores their state, and says what is to be
-//! found out.
+//! The keys of a signed zone: makes the keeper create and erase them, stores their state, and names the pending checks.
 //!
 //! A key is made before the state has it, and the state is stored before anything follows from it: so the next agent
 //! goes on from any point.
@@ -31,10 +30,10 @@ pub(crate) struct SigningKeys {
     state: SigningState,
     /// Whether `state` is on the disk.
     is_stored: bool,
-    /// Whether the zone is to be signed with other keys than the last version.
+    /// Whether the zone must be signed with other keys than the last version.
     has_changed: bool,
     advanced: Advanced,
-    /// A key on the disk that the next key is to be, if it can be.
+    /// A key on the disk to use as the next key, if possible.
     preferred: Option<KeyId>,
 }
 
@@ -75,7 +74,7 @@ impl SigningKeys {
     /// Takes up what was observed and what time has done, and makes the keys that are needed.
     ///
     /// # Errors
-    /// Why that cannot be. What was observed is not lost.
+    /// Why that cannot be. The observations are not lost.
     pub(crate) async fn advance(&mut self, observed: &Observations) -> Result<(), String> {
         let mut observed = observed.clone();
         loop {
@@ -87,7 +86,7 @@ impl SigningKeys {
             for request in std::mem::take(&mut self.advanced.keys_needed) {
                 self.make_key(request).await?;
             }
-            // New keys change what follows, and an old key that is gone may be followed by a new one at once.
+            // New keys change the next steps, and a removed key may be followed by a new one immediately.
             if !self.advanced.is_changed {
                 break;
             }
@@ -114,7 +113,7 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// Whether the zone is to be signed, and has no key yet.
+    /// Whether the zone should be signed, and has no key yet.
     pub(crate) fn needs_first_key(&self) -> bool {
         self.state.keys.is_empty() && self.policy.layout != KeyLayout::Unsigned
     }
@@ -207,12 +206,12 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// What the zone is signed with.
+    /// The keys that sign the zone.
     pub(crate) fn in_use(&self) -> KeysInUse {
         self.state.keys.keys_in_use(self.apex.as_name())
     }
 
-    /// Whether the zone is to be signed with other keys than the last version.
+    /// Whether the zone must be signed with other keys than the last version.
     pub(crate) fn has_changed(&self) -> bool {
         self.has_changed
     }
@@ -227,7 +226,7 @@ impl SigningKeys {
         self.state.serial
     }
 
-    /// What is to be found out.
+    /// The pending checks.
     pub(crate) fn questions(&self) -> Questions {
         let awaited = |serial| AwaitedVersion { serial, dnskeys: self.state.keys.dnskeys() };
         let served = self.state.serial.filter(|_| self.advanced.asks_name_servers).map(awaited);

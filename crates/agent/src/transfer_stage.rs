@@ -19,7 +19,7 @@ pub(crate) struct TransferStage {
     state: Arc<StateFolder>,
     /// The last records.
     in_memory: Vec<u8>,
-    /// Those before; `None` if there are none.
+    /// The previous ones; `None` if there are none.
     file: Option<UnfinishedFile>,
     /// Bytes of all records.
     length_bytes: u64,

@@ -16,7 +16,7 @@ pub(crate) struct TsigSecrets {
 }
 
 impl TsigSecrets {
-    /// Takes the secrets of the keys in `files`. One that cannot be read stays as it is; the server process logs why.
+    /// Takes the secrets of the keys in `files`. One that cannot be read is kept; the server process logs why.
     ///
     /// # Errors
     /// They are those of another configuration, or malformed. Nothing has changed.

@@ -3,8 +3,8 @@
 //! A server process that was taken over sends any: only updates of zones that may have some are stored, and only in the
 //! form that updates have.
 //!
-//! Two server processes may have updates stored while one replaces the other. What is stored is replaced only by what
-//! was made of it: otherwise the process is told so, reads it, and applies its updates to it.
+//! Two server processes may have updates stored while one replaces the other. The stored content is replaced only by
+//! content made from it: otherwise the process is told, rereads it, and applies its updates to it.
 
 use crate::blocking::DISK;
 use crate::link::Link;
@@ -65,7 +65,7 @@ impl Updates {
         self.failures.borrow().problems.clone()
     }
 
-    /// Stores `content` as `updates` says. The supervisor is told what has become of it.
+    /// Stores `content` as `updates` says. The supervisor gets the outcome.
     pub(crate) fn store(&self, updates: UpdatesToStore, content: Option<OwnedFd>) {
         // The task ends with the agent.
         if let Err(TrySendError::Full((updates, _))) = self.queue.try_send((updates, content)) {

@@ -26,14 +26,14 @@ const FIRST_KEY_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Zones whose servers are asked at once.
 const QUESTIONS_MAX: usize = 16;
 
-/// What all zones share.
+/// The state that all zones share.
 pub(crate) struct ObserverContext {
     name_servers: NameServers,
     parent_servers: ParentServers,
     questions: Semaphore,
 }
 
-/// What is to be found out.
+/// The pending checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Questions {
     /// Whether all name servers of the zone have this version, or a later one.
@@ -48,7 +48,7 @@ pub(crate) struct Questions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AwaitedVersion {
     pub(crate) serial: u32,
-    /// What name servers of other signers are to have of it.
+    /// The records of it that name servers of other signers must have.
     pub(crate) dnskeys: DnskeyRdatas,
 }
 
@@ -146,7 +146,7 @@ impl ZoneObserver {
         self.shared.before_first_key.borrow().clone()
     }
 
-    /// What was observed since the last call.
+    /// The observations since the last call.
     pub(crate) fn take(&self) -> Observations {
         self.shared.observed.take()
     }

@@ -67,9 +67,9 @@ pub(crate) enum Failure {
     LongChanges(u64),
     /// The stored version cannot be read.
     Stored(String),
-    /// What it sends cannot be written to the state folder.
+    /// The received records cannot be written to the state folder.
     State(StateError),
-    /// What it has sent cannot be read from there again.
+    /// The received records cannot be read back from there.
     Stage(io::Error),
 }
 
@@ -83,7 +83,7 @@ impl Failure {
         }
     }
 
-    /// The failure, and what the operator of the server can do about a refusal (RFC 6895 §2.3).
+    /// The failure, and the remedy for a refusal (RFC 6895 §2.3).
     pub(crate) fn with_remedy(&self) -> String {
         const SERVFAIL: u8 = 2;
         const REFUSED: u8 = 5;
@@ -176,14 +176,14 @@ impl From<PatchError> for Failure {
 #[derive(Clone, Debug)]
 pub(crate) struct StoredVersion {
     pub(crate) serial: u32,
-    /// The file with a whole version, with changes in a log beside it.
+    /// The file with a whole version, with changes in a log next to it.
     pub(crate) file: PathBuf,
     /// Bytes of the log; `None` if no changes can be appended.
     pub(crate) log_bytes: Option<u64>,
 }
 
 impl StoredVersion {
-    /// Whether `changes` are to be appended to the log. Otherwise a whole version is written: of a small zone, whose
+    /// Whether `changes` should be appended to the log. Otherwise a whole version is written: of a small zone, whose
     /// text is soon written, and if the log would be long.
     fn takes(&self, changes: &[u8]) -> bool {
         let file_bytes = self.file_bytes();
@@ -202,13 +202,13 @@ pub(crate) struct TransferredZone {
     pub(crate) soa: SoaTimers,
     /// The changes that have led to it from the stored version, as a log has them; empty if all of it was transferred.
     pub(crate) changes: Vec<u8>,
-    /// Its zone file, not in its place yet; `None` if the changes are to be appended to the log.
+    /// Its zone file, not in its place yet; `None` if the changes should be appended to the log.
     pub(crate) file: Option<UnfinishedFile>,
-    /// What the server has sent besides.
+    /// The ignored records of the server.
     pub(crate) left_out: LeftOut,
 }
 
-/// What all transfers share.
+/// The state that all transfers share.
 pub(crate) struct Workspace {
     pub(crate) state: Arc<StateFolder>,
     pub(crate) limits: Limits,
@@ -221,7 +221,7 @@ impl Workspace {
         Workspace { state, limits, large_zones: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Bytes that a zone may have, as it is sent and as it is stored: the server process reads no longer file.
+    /// The size limit of a zone, as sent and as stored: the server process reads no longer file.
     fn size_limit(&self) -> SizeLimit {
         let limit = |bytes_max, key| SizeLimit { bytes_max, key };
         let own = limit(self.limits.transferred_zone_bytes_max, "transferred_zone_max");
@@ -236,7 +236,7 @@ impl Workspace {
     }
 }
 
-/// A primary server, and what to ask it for.
+/// A primary, and the zone to request.
 #[derive(Clone, Debug)]
 pub(crate) struct TransferSource {
     pub(crate) server: SocketAddr,
@@ -257,7 +257,7 @@ impl TransferSource {
         timeout(IDLE_TIMEOUT, ask).await.unwrap_or(Err(Failure::NoAnswer))
     }
 
-    /// Transfers the zone, or what has changed in it since the version `stored`; `None` if the server has no later one.
+    /// Transfers the zone, or the changes since the version `stored`; `None` if the server has no later one.
     pub(crate) async fn transfer(
         &self,
         workspace: &Workspace,
@@ -338,7 +338,7 @@ impl TransferSource {
             if changes_bytes > changes_max.bytes {
                 return Err(changes_max.failure());
             }
-            // Messages are compressed, and what is stored is not.
+            // Messages are compressed, but stored records are not.
             if stage.length_bytes() > transfer_limits.size.bytes_max {
                 return Err(TransferError::TooLarge(transfer_limits.size).into());
             }
@@ -375,7 +375,7 @@ impl ChangesLimit {
     }
 }
 
-/// What a server has sent: a zone, or changes.
+/// The received zone or changes.
 struct Received {
     /// Its records; none with changes.
     stage: TransferStage,

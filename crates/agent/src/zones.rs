@@ -61,7 +61,7 @@ pub(crate) struct Zones {
     updates: Updates,
     catalog_problems: CatalogProblems,
     changed: Rc<Notify>,
-    /// What the server process sends and should not.
+    /// Invalid messages of the server process.
     ignored: RefCell<LimitedLog>,
 }
 
@@ -289,7 +289,7 @@ impl Zones {
         }
     }
 
-    /// What happens when.
+    /// The schedule of events.
     pub(crate) fn tasks(&self) -> Vec<ScheduledTask> {
         let secondary = self.secondary.borrow();
         let transfers = secondary.iter().flat_map(|(name, secondary)| {
@@ -308,7 +308,7 @@ impl Zones {
         transfers.chain(signatures).collect()
     }
 
-    /// What is known of the zones; `aliases` is that of their targets of `ALIAS`.
+    /// The state of the zones; `aliases` is that of their targets of `ALIAS`.
     pub(crate) fn report(&self, aliases: Vec<(String, Vec<AliasReport>)>) -> Vec<ZoneReport> {
         let mut reports: BTreeMap<String, ZoneReport> =
             self.notifier.report().map(|zone| (zone.name.clone(), zone)).collect();

@@ -24,7 +24,7 @@ pub fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
         Ok(user) => return Ok(Some(user)),
         Err(error) => error,
     };
-    // Numbers need not exist, so each name is looked up beside one: a wrong user does not hide a wrong group.
+    // Numbers need not exist, so each name is looked up together with one: a wrong user does not hide a wrong group.
     let errors = match group {
         None => vec![(&account.user_location, error)],
         Some(group) => {

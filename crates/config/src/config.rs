@@ -96,14 +96,14 @@ pub struct Config {
     pub certificates: Vec<CertificateFiles>,
     /// How certificates are requested; `None` if none is.
     pub acme: Option<Acme>,
-    /// What is derived for each domain, in the order of the file.
+    /// The derived records of each domain, in the order of the file.
     pub derived: Vec<DerivedRecords>,
     /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first
     /// certificate.
     pub refuses_unknown_names: bool,
     /// Whether the server makes a certificate for `localhost`; there is no other one then.
     pub has_self_signed_certificate: bool,
-    /// What replies of DNS have besides records.
+    /// The parts of DNS replies other than records.
     pub replies: DnsReplies,
     /// The resolvers that the agent asks, for the targets of `ALIAS` among others. Without one, no zone may have
     /// `ALIAS`.
@@ -120,7 +120,7 @@ pub struct Config {
     pub access_log: Option<AccessLog>,
     /// The log of DNS queries; `None` if there is none.
     pub query_log: Option<QueryLog>,
-    /// What is passed on as dnstap messages.
+    /// The dnstap messages to send.
     pub dnstap: Option<Dnstap>,
     /// Detailed metrics; `None` if there are none.
     pub metrics: Option<Metrics>,
@@ -210,7 +210,7 @@ impl Config {
         sites.chain(link_targets).chain(zones).chain(folder).collect()
     }
 
-    /// What the operator should know of each `hsts`.
+    /// Notes about each `hsts`.
     pub fn hsts_risks(&self) -> impl Iterator<Item = Diagnostic> {
         self.sites.iter().filter_map(|site| site.options.hsts.as_ref()?.risk())
     }
@@ -233,7 +233,7 @@ impl Config {
         })
     }
 
-    /// What the operator should know of each `security_headers`.
+    /// Notes about each `security_headers`.
     pub fn security_notes(&self) -> impl Iterator<Item = Diagnostic> {
         self.sites.iter().filter_map(|site| site.options.rules.note())
     }
@@ -486,7 +486,7 @@ pub struct UserAndGroup {
     pub group_location: ValueLocation,
 }
 
-/// What replies of DNS have besides records.
+/// The parts of DNS replies other than records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsReplies {
     /// The name of this server (RFC 5001, RFC 4892); empty for none.
@@ -597,7 +597,7 @@ pub const LATEST_RENEWAL_PART: u64 = 6;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The names that it is used for: the domain and its aliases. Several certificates of a domain follow each other.
-    /// Those of the first domain also serve a name that is none of any certificate.
+    /// Those of the first domain also serve a name without a certificate.
     pub names: Vec<DomainName>,
     /// Whether the server requests it. Its files are in the state folder when it was issued, and their paths relative
     /// to that.

@@ -50,7 +50,7 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
     if !reader.has_problems() {
         return Ok(config);
     }
-    // All that is to be corrected, at once.
+    // All errors, not only the first one.
     config.path_problems().into_iter().for_each(|problem| reader.add(problem));
     Err(reader.into_diagnostics())
 }
@@ -406,7 +406,7 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_doh(&mut self, entry: Entry<'_, '_>) -> Option<DohPath> {
         let (offset, path) = self.reader.string(entry)?;
-        // Such a path is in a request as it is written here (RFC 3986 §3.3).
+        // Requests contain such a path exactly as it is written here (RFC 3986 §3.3).
         let is_path_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
         if path.len() < 2 || !path.starts_with('/') || !path.bytes().all(is_path_byte) {
             let remedy = format!("write a path of letters, digits and /-._~ as in {}", entry.example);
@@ -476,7 +476,7 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    /// What is at `offset` is also at `earlier`.
+    /// The item at `offset` is also at `earlier`.
     fn error_of_two(&mut self, offset: usize, message: String, earlier: usize) {
         let other = self.reader.line_beside(earlier, offset);
         self.error(offset, message, format!("remove one of the two; the other is {other}"));

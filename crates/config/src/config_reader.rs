@@ -68,7 +68,7 @@ impl<'n, 't> Keys<'n, 't> {
     }
 }
 
-/// What is between the texts of two files.
+/// The separator between the texts of two files.
 pub(super) const BETWEEN_FILES: &str = "\n";
 
 /// Reads values out of the text of one or several files, and collects its problems.

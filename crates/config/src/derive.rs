@@ -23,12 +23,12 @@ pub enum DerivedKind {
     Addresses,
     /// That the domain has a policy for mail servers, and which version (RFC 8461 §3.1).
     MtaSts,
-    /// The addresses of the host that serves the policy. It comes with the one before, and is not chosen.
+    /// The addresses of the host that serves the policy. It comes with the previous one, and cannot be chosen.
     MtaStsHost,
     /// The addresses of the target of an `ALIAS` of the zone file, at the names that have it. It is not chosen.
     Alias,
-    /// What authorities look for while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. It is
-    /// not chosen.
+    /// The challenges while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. It is not
+    /// chosen.
     Challenge,
 }
 
@@ -69,7 +69,7 @@ impl DerivedKind {
     }
 }
 
-/// What is derived for a domain.
+/// The derived records of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DerivedRecords {
     /// The domain and its aliases.

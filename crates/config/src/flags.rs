@@ -57,7 +57,7 @@ impl Config {
     /// The configuration for `flags`.
     ///
     /// # Errors
-    /// All problems, such as duplicates. A path that does not exist is reported only beside another one: see
+    /// All problems, such as duplicates. A missing path is reported only together with another one: see
     /// [`Config::path_problems`].
     pub fn from_flags(flags: &Flags) -> Result<Config, Vec<Diagnostic>> {
         let mut diagnostics = Vec::new();
@@ -95,7 +95,7 @@ impl Config {
         if diagnostics.is_empty() {
             return Ok(config);
         }
-        // All that is to be corrected, at once.
+        // All errors, not only the first one.
         diagnostics.extend(config.path_problems());
         Err(diagnostics)
     }

@@ -1,4 +1,5 @@
-//! The keys of the configuration file: one table for the reader, its messages, and what a reload replaces.
+//! The keys of the configuration file: one table for the reader, its messages, and the processes that a reload
+//! replaces.
 
 use crate::config::{CertificateFiles, Config, WORKER_COUNT_MAX};
 use crate::diagnostic::Problem;

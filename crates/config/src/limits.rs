@@ -22,9 +22,9 @@ pub(super) struct Limit {
     pub(super) max: u64,
     /// Whether it may be [`UNLIMITED`].
     pub(super) may_be_unlimited: bool,
-    /// One sentence: what is limited, and what happens at the limit.
+    /// One sentence: the limited quantity, and the effect at the limit.
     description: &'static str,
-    /// The processes that apply it besides the server process, which is started with every limit.
+    /// The processes that apply it, other than the server process, which is started with every limit.
     applied_by: &'static [Process],
     set: fn(&mut Limits, u64),
     get: fn(&Limits) -> u64,
@@ -36,7 +36,7 @@ impl Limit {
         (self.set)(limits, value);
     }
 
-    /// What the limit is a quantity of, if its key ends with a unit.
+    /// The quantity of the limit, if its key ends with a unit.
     pub(super) fn quantity(&self) -> Option<Quantity> {
         if self.key.ends_with("_ms") {
             return Some(Quantity::Duration);

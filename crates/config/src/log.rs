@@ -1,9 +1,9 @@
 //! Output for the operator: lines on standard output, messages and diagnostics on standard error.
 //!
-//! A process that serves calls [`hold`] and [`start_writer`]: from then on a thread of its own writes, so that an
-//! output that nobody reads blocks no other thread. What does not fit into its queue is dropped and counted. A reader
-//! that has gone away is not an error: the server goes on. Where there is no such thread, yet or at all, the thread
-//! that panics, or ends the process, writes what is in the queue.
+//! A process that serves calls [`hold`] and [`start_writer`]: from then on a separate thread writes, so that an output
+//! without a reader blocks no other thread. Messages that do not fit into its queue are dropped and counted. A reader
+//! that has disconnected is not an error: the server continues. Where there is no such thread, yet or at all, the
+//! thread that panics, or ends the process, writes what is in the queue.
 //!
 //! After the message about a panic that is to end the process ([`panics`]), the process exits.
 
@@ -133,8 +133,8 @@ fn is_to_journal() -> bool {
     *TO_JOURNAL.get_or_init(|| is_journal(&io::stderr()))
 }
 
-/// `text` with an escape sequence in the place of each control character that could have an effect on a terminal, or
-/// on a program that reads a log: all but the end of a line and a tab.
+/// `text` with an escape sequence in place of each control character that could have an effect on a terminal, or on a
+/// program that reads a log: all but the end of a line and a tab.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let has_effect = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
     let without_line_ends = || text.replace("\r\n", "\n").chars().any(has_effect);
@@ -240,7 +240,7 @@ fn write(output: Output, text: Vec<u8>) {
 }
 
 impl Output {
-    /// Writes all of `text`. Blocks as long as nobody reads it.
+    /// Writes all of `text`. Blocks as long as no process reads it.
     fn write(self, mut text: &[u8]) {
         while !text.is_empty() {
             let written = match self {

@@ -80,7 +80,7 @@ impl<'c> NameValidation<'c> {
     }
 }
 
-/// What the name of a record for an authority begins with (RFC 8555 §8.4).
+/// The first label of a challenge record (RFC 8555 §8.4).
 const CHALLENGE_PREFIX: &str = "_acme-challenge.";
 
 /// The names at which authorities look for records: those of no other certificates may be claimed.

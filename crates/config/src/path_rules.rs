@@ -1,4 +1,4 @@
-//! What a site does with some paths besides serving files.
+//! The rules of a site for some paths.
 
 use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use sanderling_site_rules::{Cors, FieldRule, Pattern, Redirect, SecurityHeaders};
@@ -44,7 +44,7 @@ pub struct AccessRule {
 pub struct AuthRule {
     /// The paths.
     pub pattern: Pattern,
-    /// What the client is told to log in to.
+    /// The realm shown to the client.
     pub realm: String,
     /// The file with the users, relative to the working directory or absolute.
     pub users_file: PathBuf,
@@ -69,7 +69,7 @@ impl Default for PathRules {
 }
 
 impl PathRules {
-    /// What the operator should know of `security_headers`.
+    /// Notes about `security_headers`.
     pub fn note(&self) -> Option<Diagnostic> {
         let (set, location) = self.security_headers.as_ref()?;
         let fields: Vec<String> = set.fields().iter().map(|(name, value)| format!("`{name}: {value}`")).collect();

@@ -134,7 +134,7 @@ pub(super) fn has_private_key(content: &[u8]) -> bool {
     is_der || content.windows(MARK.len()).any(|window| window == MARK)
 }
 
-/// Whether `file` is a regular file: reading a pipe or a device could block for ever.
+/// Whether `file` is a regular file: reading a pipe or a device could block forever.
 pub(super) fn check_zone_file(file: &Path) -> Result<(), Problem> {
     let shown = file.display();
     match with_second_try(|| fs::metadata(file)).as_ref().map(Metadata::file_type) {
@@ -175,7 +175,7 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
     }
 }
 
-/// The ID of the first group of persons: lower ones are of the system, such as `syslog`, and have no members but
+/// The ID of the first group of persons: lower ones are system groups, such as `syslog`, whose members are only
 /// services.
 const FIRST_PERSON_ID: u32 = 1_000;
 const OTHERS: u32 = 0o002;
@@ -192,8 +192,8 @@ fn log_directory_problem(writer: &str, directory: &Path) -> Problem {
     Problem::new(message, "use a directory that only the user of the supervisor can write to")
 }
 
-/// Whether not every user can make files in the directory of the log: they could replace the log, or have a link in the
-/// place of an earlier one.
+/// Whether not every user can make files in the directory of the log: they could replace the log, or put a link in
+/// place of a rotated one.
 fn check_log_directory(log: &Path) -> Result<(), Problem> {
     match log_directory(log) {
         Some((directory, metadata)) if metadata.mode() & OTHERS != 0 => {
@@ -203,7 +203,7 @@ fn check_log_directory(log: &Path) -> Result<(), Problem> {
     }
 }
 
-/// That somebody else than root, the user of this process, `account` as which the server serves, and the owner of the
+/// That someone else than root, the user of this process, `account` as which the server serves, and the owner of the
 /// log can make files in its directory.
 pub(super) fn log_directory_warning(log: &Path, account: Option<u32>) -> Option<Problem> {
     let (directory, metadata) = log_directory(log)?;

@@ -36,7 +36,7 @@ impl Config {
         files
     }
 
-    /// The files that are not for the clients of a site, besides those in the state folder. They need not exist.
+    /// The private files outside the state folder. They need not exist.
     pub fn private_files(&self) -> Vec<PrivateFile<'_>> {
         let file = |kind, path, location| PrivateFile { kind, path, is_folder: false, location: Some(location) };
         let mut files = Vec::new();

@@ -58,7 +58,7 @@ impl LogOutput {
     }
 }
 
-/// What takes the lines of a log.
+/// The target of the lines of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
     /// The file at this path, which is created if it does not exist.

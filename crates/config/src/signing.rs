@@ -19,8 +19,8 @@ pub struct SignedZone {
     pub apex: DomainName,
     /// How it is signed.
     pub signing: Signing,
-    /// Whether it is to be unsigned (`dnssec = false`): if it was signed, its signatures go when nobody expects them
-    /// any more.
+    /// Whether it should be unsigned (`dnssec = false`): if it was signed, its signatures are removed when no resolver
+    /// expects them any more.
     pub is_leaving: bool,
     /// Where the configuration has it.
     pub location: ValueLocation,
@@ -49,7 +49,7 @@ pub fn changes_file(zone: &Path) -> PathBuf {
 }
 
 impl SignedZone {
-    /// What the operator should know if the zone has secondary servers.
+    /// A warning if the zone has secondaries.
     pub fn risk_with_secondaries(&self) -> Option<Diagnostic> {
         let is_risk = self.signing.serial == SignedSerial::Keep && !self.is_leaving;
         is_risk.then(|| {
@@ -64,8 +64,8 @@ impl SignedZone {
     }
 }
 
-/// What the operator should know of a zone that is served from its file, although the state folder `state` has keys and
-/// a signed version of it: `dnssec` was removed from a zone that is signed.
+/// A warning about a zone that is served from its file, although the state folder `state` has keys and a signed version
+/// of it: `dnssec` was removed from a zone that is signed.
 pub(crate) fn abandoned_signatures(zone: &Zone, state: &Path) -> Option<Diagnostic> {
     let name = zone_file_name(&zone.apex);
     let has_version = state.join(SIGNED_ZONES).join(format!("{name}.zone")).exists();

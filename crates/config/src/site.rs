@@ -42,7 +42,7 @@ pub struct SiteOptions {
     pub has_automatic_certificate: bool,
     /// Whether requests over HTTP are redirected to HTTPS, if there is a listener for it.
     pub https_redirect: bool,
-    /// What responses over HTTPS ask of browsers.
+    /// The HSTS policy in responses over HTTPS.
     pub hsts: Option<Hsts>,
     /// Redirects and fields by path.
     pub rules: PathRules,
@@ -78,7 +78,7 @@ impl Hsts {
         format!("Strict-Transport-Security: max-age={}{subdomains}{preload}\r\n", self.max_age_s)
     }
 
-    /// What the operator should know before browsers see it.
+    /// The risks to note before browsers see it.
     pub fn risk(&self) -> Option<Diagnostic> {
         const DAY_S: u64 = 86_400;
         let time = match (self.max_age_s, self.max_age_s / DAY_S) {

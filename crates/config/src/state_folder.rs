@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 /// The state folder of root, as the packages create it.
 pub const DEFAULT_STATE: &str = "/var/lib/sanderling";
-/// What to do if there is none. A folder below one with zones could be read by the process that serves clients.
+/// The remedy if there is none. A folder below one with zones could be read by the process that serves clients.
 pub const STATE_REMEDY: &str = "set `state` to a folder that is not below one with zones, sites or user files";
 /// Bytes of a chain or a key that the agent has stored.
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
@@ -60,7 +60,7 @@ impl Config {
         is_missing.then(|| Diagnostic::error(location, Problem::new(message, remedy)))
     }
 
-    /// What the server does not do without a state folder.
+    /// The functions that need a state folder.
     pub fn without_state(&self) -> String {
         let effects = [
             (!self.signed_zones.is_empty(), "zones with `dnssec` are not signed"),
@@ -81,7 +81,7 @@ impl Config {
 }
 
 /// The chain and the key of a certificate that the agent has stored. The agent can write the folder, and this process
-/// may be root: no link leads out of it. Both files are of one generation.
+/// may be root: no link leads out of it. Both files belong to one generation.
 ///
 /// # Errors
 /// They are not there, or cannot be read.

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use zeroize::Zeroizing;
 
-/// Bytes of a secret that nobody can guess: 128 bits.
+/// Bytes of a secret that cannot be guessed: 128 bits.
 const SAFE_SECRET_BYTES_MIN: usize = 16;
 
 /// The algorithm of a key (RFC 8945 §6).

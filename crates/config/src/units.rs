@@ -25,7 +25,7 @@ impl Quantity {
     }
 
     /// The value of `text`, an integer with a unit, in milliseconds or bytes, or `u64::MAX` if it is larger. `None` if
-    /// it is none.
+    /// it is not one.
     pub(crate) fn parse(self, text: &str) -> Option<u64> {
         let digits_end = text.find(|letter: char| !letter.is_ascii_digit())?;
         let (number, unit) = text.split_at(digits_end);

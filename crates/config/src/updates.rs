@@ -2,7 +2,7 @@
 
 use crate::domain_name::DomainName;
 
-/// The types of records that a rule may name, besides `TYPE65280` and such.
+/// The record types that a rule can name, other than `TYPE65280` and the like.
 pub const UPDATE_TYPES: [&str; 26] = [
     "A",
     "AAAA",

@@ -35,7 +35,7 @@ pub enum ZoneOrigin {
     /// The agent writes the file, with what it transfers from primary servers. Without the file, the zone must not be
     /// served.
     Primaries,
-    /// The agent writes the file, which is the signed version of what the operator writes.
+    /// The agent writes the file, which is the signed version of the operator's file.
     Signer,
     /// The agent writes the file of a catalog, as with primaries. Only servers that may transfer it get answers from
     /// it.
@@ -139,7 +139,7 @@ impl Zone {
 pub struct ZoneFolder {
     /// The folder, relative to the working directory or absolute.
     pub directory: PathBuf,
-    /// What follows the name of the zone in the names of the files, with its dot: `.zone`.
+    /// The extension of the file names, with its dot: `.zone`.
     pub extension: String,
     /// Where the configuration has the folder.
     pub location: ValueLocation,

@@ -1,7 +1,6 @@
 //! Signs zones (RFC 4034, RFC 4035, RFC 5155), and decides when their keys are introduced and removed (RFC 7583).
 //!
-//! The crate does no I/O, reads no clock, and never has a private key: what is to be signed is given to a
-//! [`ZoneSigner`].
+//! The crate does no I/O, reads no clock, and never has a private key: a [`ZoneSigner`] makes the signatures.
 //!
 //! ```text
 //! RecordsBuilder → Records        the unsigned records, and the signed version before; Records → ZoneVersion

@@ -1,6 +1,5 @@
-//! What a signature of a zone is made over (RFC 4034 §3.1.8.1): the RDATA of the RRSIG record without the signature,
-//! and the records in canonical form. The signer writes it, and the process with the private keys checks it before it
-//! signs.
+//! The input of a signature of a zone (RFC 4034 §3.1.8.1): the RDATA of the RRSIG record without the signature, and the
+//! records in canonical form. The signer writes it, and the process with the private keys checks it before it signs.
 
 use crate::key::Algorithm;
 use sanderling_dns::rdata::{has_folded_names, put_canonical_rdata};
@@ -8,7 +7,7 @@ use sanderling_dns::{Name, Rtype};
 
 /// Bytes of the longest input: an RRset fits into a message of 64 KiB, and here each record has its owner before it.
 pub const SIGNING_INPUT_BYTES_MAX: usize = 1 << 20;
-/// Seconds between inception and expiration at most: twice of what is usual.
+/// The most seconds between inception and expiration: twice the usual time.
 pub const VALIDITY_S_MAX: u32 = 30 * 24 * 3600;
 
 const CLASS_IN: u16 = 1;
@@ -91,7 +90,7 @@ pub enum InputError {
     /// The signature would be valid for longer than [`VALIDITY_S_MAX`], or not at all.
     #[error("the signature would be valid for more than {VALIDITY_S_MAX} s, or not at all")]
     Validity,
-    /// What follows is not an RRset of the zone in canonical form.
+    /// The rest is not an RRset of the zone in canonical form.
     #[error("it does not have the records of one RRset of the zone in canonical form")]
     Records,
 }

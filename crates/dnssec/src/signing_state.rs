@@ -1,4 +1,4 @@
-//! What is stored of the signing of a zone, besides its signed version.
+//! The stored signing state of a zone, other than its signed version.
 
 use crate::key::KeyId;
 use crate::zone_keys::ZoneKeys;
@@ -18,7 +18,7 @@ pub struct SigningState {
     pub keys: ZoneKeys,
     /// The serial of the last version. It is here so that serials do not go back if that version is removed or lost.
     pub serial: Option<u32>,
-    /// Keys whose private keys are to be erased. Until then, they must not be taken for new ones.
+    /// Keys whose private keys must be erased. Until then, they must not be taken for new ones.
     pub keys_to_erase: Vec<KeyId>,
 }
 

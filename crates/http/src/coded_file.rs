@@ -27,7 +27,7 @@ pub enum CodingFault {
     OtherLength,
 }
 
-/// What the file is or has, as the rest of a sentence.
+/// The fault of the file, as the rest of a sentence.
 impl fmt::Display for CodingFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
@@ -41,8 +41,8 @@ impl fmt::Display for CodingFault {
     }
 }
 
-/// What is wrong with a file in a coding that begins with `head`, of [`CODED_HEAD_BYTES`] if it has as many, and ends
-/// with `tail`, of [`CODED_TAIL_BYTES`]. `decoded_bytes`: the length of the file that it is a form of, if there is one.
+/// The fault of a file in a coding that begins with `head`, of [`CODED_HEAD_BYTES`] if it has as many, and ends with
+/// `tail`, of [`CODED_TAIL_BYTES`]. `decoded_bytes`: the length of the file that it is a form of, if there is one.
 pub fn coding_fault(
     coding: ContentCoding,
     head: &[u8],
@@ -152,7 +152,7 @@ mod tests {
         check(&zstd(0x04, &[13 << 3]), None);
         check(&zstd(0x04, &[12 << 3 | 7]), None);
         check(&zstd(0x04, &[13 << 3 | 1]), too_large);
-        // What `zstd --ultra -22` writes of a pipe.
+        // The output of `zstd --ultra -22` for a pipe.
         check(&zstd(0x04, &[17 << 3]), too_large);
         check(&zstd(0x00, &[31 << 3 | 7]), too_large);
         // A single segment, whose window is its content: of 255 bytes, 64 KiB, 8 MiB.

@@ -75,7 +75,7 @@ impl ForwardedField {
     }
 }
 
-/// What is before the last `separator` outside of quotes, and what is after it, without white space around it.
+/// The parts before and after the last `separator` outside quotes, without white space around them.
 fn split_last(list: &[u8], separator: u8) -> (&[u8], &[u8]) {
     let mut is_quoted = false;
     let at = list.iter().rposition(|&byte| {

@@ -269,7 +269,7 @@ fn natural_order(left: &[u8], right: &[u8]) -> Ordering {
     left.len().cmp(&right.len())
 }
 
-/// The digits at the start, without leading zeros, and what follows them.
+/// The digits at the start, without leading zeros, and the rest.
 fn take_number(text: &[u8]) -> (&[u8], &[u8]) {
     let (digits, rest) = text.split_at(text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len()));
     (&digits[digits.iter().position(|&byte| byte != b'0').unwrap_or(digits.len())..], rest)

@@ -33,7 +33,7 @@ pub fn media_type(file_name: &[u8]) -> &'static str {
 }
 
 /// Whether a content coding may make a file of this media type smaller: then a coded file is worth looking for. Unknown
-/// types may, since a look-up in vain costs little.
+/// types may be, because a useless look-up costs little.
 pub fn is_compressible(media_type: &str) -> bool {
     !COMPRESSED.lines().any(|line| line.strip_prefix(media_type).is_some_and(|rest| rest.starts_with(": ")))
 }

@@ -109,7 +109,7 @@ impl Representation {
         &self.head[start..start + self.etag_bytes]
     }
 
-    /// What the entity tag is made of.
+    /// The input of the entity tag.
     pub fn validator(&self) -> Validator {
         self.validator
     }

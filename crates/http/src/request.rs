@@ -285,7 +285,7 @@ impl<'b> RequestLine<'b> {
     }
 }
 
-/// What version and Connection say (RFC 9112 §9.3).
+/// The persistence by version and Connection (RFC 9112 §9.3).
 #[inline(always)]
 fn persistence_of(version: Version, fields: &Fields<'_>) -> Persistence {
     let has_option = |option: &[u8]| {

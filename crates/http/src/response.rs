@@ -272,7 +272,7 @@ impl<'r> Response<'r> {
         self.persistence
     }
 
-    /// What to send after the head.
+    /// The content to send after the head.
     pub fn body(&self) -> Body<'r> {
         if self.is_head_only {
             return Body::Empty;
@@ -461,7 +461,7 @@ fn put_location(path: &SitePath<'_>, url: CanonicalUrl, query: Option<&[u8]>, ou
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a path or a query of a request. What no URL has, and clients send all the same, is percent-encoded.
+/// Appends a path or a query of a request. Bytes that no URL may have, but clients send anyway, are percent-encoded.
 fn put_received(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
         match byte {

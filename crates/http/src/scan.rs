@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// Each byte at each position of a word and after it, beside each byte that a carry could come from.
+    /// Each byte at each position of a word and after it, next to each byte that a carry could come from.
     #[test]
     fn word_scan_equals_byte_scan() {
         for byte in 0..=u8::MAX {

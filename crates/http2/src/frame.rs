@@ -9,7 +9,7 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 16_384;
 /// The largest window and stream identifier.
 pub(crate) const U31_MAX: u32 = u32::MAX >> 1;
 
-/// What a client sends first (RFC 9113 §3.4).
+/// The preface of a client (RFC 9113 §3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Types of frames.

@@ -1,4 +1,4 @@
-//! The limits of a connection, and the budgets that it has of what costs work but is no request.
+//! The limits of a connection, and its budgets for frames that cost work but are not requests.
 
 use sanderling_http::RequestLimits;
 
@@ -97,7 +97,7 @@ const CONTENT_BYTES_PER_RESET: u32 = 32 * 1024;
 /// Bytes that are received for each one of header fields and content, if they are no flood.
 const RECEIVED_PER_PAYLOAD: u64 = 8;
 
-/// What is left of the budgets of a connection.
+/// The remaining budgets of a connection.
 ///
 /// Each is given back by what an honest client causes, up to its limit: none is a count over the life of a connection,
 /// which a long download would reach, and none grows by it, so that a flood after a download ends as soon as one

@@ -1,7 +1,7 @@
 //! Turns a header block into a request head in the form of HTTP/1.1, so that one parser decides what a valid request
 //! is.
 //!
-//! What the other form cannot express is decided here: pseudo-header fields, and bytes that would end a line.
+//! This file decides what the other form cannot express: pseudo-header fields, and bytes that would end a line.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -24,7 +24,7 @@ pub struct Scratch {
     pseudo: Vec<u8>,
 }
 
-/// What became of a header block.
+/// The outcome for a header block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum HeadState {
     /// The head is in [`Scratch::head`].
@@ -36,7 +36,7 @@ pub(crate) enum HeadState {
     Refused(RequestError),
 }
 
-/// What a header block says besides the head.
+/// The facts in a header block other than the head.
 #[derive(Debug, Default)]
 pub(crate) struct DecodedHead {
     pub(crate) state: HeadState,

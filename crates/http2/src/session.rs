@@ -31,7 +31,7 @@ const INITIAL_WINDOW: u32 = 65_535;
 /// have opened as many again before it learns that all of its streams are reset.
 const RESET_STREAMS_KEPT: usize = 2;
 
-/// What a connection receives frames with.
+/// The state with which a connection receives frames.
 #[derive(Debug)]
 pub struct Exchange<'x> {
     /// The limits of all connections.
@@ -97,16 +97,15 @@ struct PartialBlock {
     continuation_count: u8,
 }
 
-/// What [`Session::receive`] made of the input.
+/// The result of [`Session::receive`].
 #[derive(Debug)]
 pub enum Received {
     /// The rest of a frame is missing, or there is no input.
     Partial,
-    /// The head of a request is complete, and in [`Scratch::head`]. It is to be given to [`Session::answer`],
-    /// [`Session::park`] or, if the response depends on content that [has not arrived](Request::has_content),
-    /// [`Session::await_content`].
+    /// The head of a request is complete, and in [`Scratch::head`]. Give it to [`Session::answer`], [`Session::park`]
+    /// or, if the response depends on content that [has not arrived](Request::has_content), [`Session::await_content`].
     Request(Request),
-    /// That content is complete: [`Scratch::head`] has the head and the content after it. The request is to be given to
+    /// That content is complete: [`Scratch::head`] has the head and the content after it. Give the request to
     /// [`Session::answer`] or [`Session::park`].
     Content(Request),
     /// A request was refused because of this limit; what follows in the input is not taken yet.
@@ -144,14 +143,14 @@ impl Request {
     }
 }
 
-/// What became of a request that has not arrived whole ([`Session::end_oldest_partial`]).
+/// The outcome for a request that has not arrived whole ([`Session::end_oldest_partial`]).
 #[derive(Debug)]
 pub enum PartialEnd {
     /// There is none that can be ended by itself.
     HasNone,
     /// Its stream was reset, after the response.
     Reset,
-    /// It is to be answered; its head is in [`Scratch::head`].
+    /// It must be answered; its head is in [`Scratch::head`].
     Request(Request),
 }
 
@@ -171,7 +170,7 @@ pub enum Content<'c, B> {
     },
 }
 
-/// What a connection waits for.
+/// The reason for which a connection waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// For the next request.
@@ -238,7 +237,7 @@ impl<B> Session<B> {
         }
     }
 
-    /// What the connection waits for.
+    /// The reason for which the connection waits.
     pub fn activity(&self) -> Activity {
         if self.streams.iter().any(|stream| !matches!(stream.work, Work::Receiving { .. } | Work::Discarding)) {
             Activity::Answering

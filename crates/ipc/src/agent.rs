@@ -1,5 +1,5 @@
-//! What the agent and the other processes tell each other in sealed memory: the answers that certificate authorities
-//! look for ([`FdKind::Challenges`](crate::FdKind::Challenges)), a report for the operator
+//! The messages of the agent and the other processes in sealed memory: challenges for certificate authorities
+//! ([`FdKind::Challenges`](crate::FdKind::Challenges)), a report for the operator
 //! ([`FdKind::AgentReport`](crate::FdKind::AgentReport)), the zones that are served
 //! ([`FdKind::ServedZones`](crate::FdKind::ServedZones)), and their journals
 //! ([`FdKind::Journals`](crate::FdKind::Journals)).
@@ -11,18 +11,18 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Bytes of a file, but for journals.
+/// Bytes of a file, except journals.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Bytes of changes of a zone that are handed over. With more, the server process loads the zone.
 pub const ZONE_CHANGES_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of what dynamic updates make of a zone: more than the limit `zone_updates_bytes_max` allows.
+/// Bytes of the dynamic updates of a zone: more than the limit `zone_updates_bytes_max` allows.
 const UPDATES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Bytes of journals after which no further one is put into the same file.
 const JOURNALS_BYTES_MIN: usize = 8 * 1024 * 1024;
 /// Bytes of a file of journals, of which the last one may be as long as the limit `zone_journal_bytes_max` allows.
 const JOURNALS_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// What an authority looks for (RFC 8555 §8).
+/// A challenge (RFC 8555 §8).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Challenge {
     /// Over HTTP (§8.3).
@@ -48,7 +48,7 @@ pub struct AgentReport {
     pub certificates: Vec<CertificateReport>,
     /// The zones that have primary or secondary servers, in the order of their names.
     pub zones: Vec<ZoneReport>,
-    /// What happens when, sorted by time.
+    /// The scheduled events, sorted by time.
     pub schedule: Vec<ScheduledTask>,
 }
 
@@ -63,13 +63,13 @@ pub struct CertificateReport {
     pub authority: String,
     /// Whether an order is in progress.
     pub is_in_progress: bool,
-    /// What the order waits for.
+    /// The progress of the order.
     pub progress: Option<String>,
-    /// What was issued; `None` if nothing was.
+    /// The issued certificate; `None` if nothing was.
     pub issued: Option<IssuedReport>,
     /// Failed attempts since the last success.
     pub failure_count: u32,
-    /// The cause of the last one, and what to do.
+    /// The cause of the last one, and the remedy.
     pub last_error: Option<String>,
     /// The names that it is requested without, since they have failed.
     #[serde(default)]
@@ -83,7 +83,7 @@ pub struct FailingNameReport {
     pub name: String,
     /// Failed attempts in a row.
     pub failure_count: u32,
-    /// The cause of the last one, and what to do.
+    /// The cause of the last one, and the remedy.
     pub last_error: String,
     /// When it is tried again.
     pub next_attempt_unix_s: u64,
@@ -129,15 +129,14 @@ pub struct ServedZones {
     pub is_complete: bool,
 }
 
-/// What dynamic updates have made of a zone, which comes with it ([`FdKind::Updates`](crate::FdKind::Updates)), is to
-/// be stored.
+/// Dynamic updates of a zone to store, which come with it ([`FdKind::Updates`](crate::FdKind::Updates)).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdatesToStore {
     /// The name of the zone.
     pub zone: String,
     /// Which one of the process that has applied them.
     pub id: UpdatesId,
-    /// The SHA-256 at the end of what is stored and to be replaced; `None` if nothing is. Otherwise another process has
+    /// The SHA-256 at the end of the stored content to replace; `None` if nothing is. Otherwise another process has
     /// stored something meanwhile, which must not be lost.
     pub replaces: Option<[u8; 32]>,
 }
@@ -151,7 +150,7 @@ pub struct UpdatesId {
     pub number: u64,
 }
 
-/// What has become of [`UpdatesToStore`].
+/// The outcome of [`UpdatesToStore`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdatesOutcome {
     /// The name of the zone.
@@ -256,7 +255,7 @@ pub struct TransferReport {
     pub next_at_unix_s: u64,
     /// Rounds through all primaries without success since the last one.
     pub failure_count: u32,
-    /// What a primary has transferred besides the records of the zone.
+    /// The records outside the zone that a primary has transferred.
     pub left_out: Option<String>,
     /// Why the last one was without success, or what is wrong with the version.
     pub problem: Option<String>,
@@ -284,14 +283,14 @@ pub struct SigningReport {
     pub sign_again_at_unix_s: Option<u64>,
     /// Why the zone file is not used, or the zone not signed.
     pub problem: Option<String>,
-    /// What dynamic updates have made of the zone file; `None` if the zone can have none.
+    /// The changes by dynamic updates to the zone file; `None` if the zone can have none.
     pub updates: Option<UpdatesReport>,
 }
 
 /// How the records of a zone differ from its file because of dynamic updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdatesReport {
-    /// Records that it has besides.
+    /// Records that it adds.
     pub added: usize,
     /// Records of the file that it does not have.
     pub removed: usize,
@@ -299,18 +298,18 @@ pub struct UpdatesReport {
     pub is_none: bool,
 }
 
-/// What a secondary server has been told.
+/// The state of NOTIFY for a secondary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotifyReport {
     /// Its address.
     pub address: SocketAddr,
     /// The version that it has been told of.
     pub serial: u32,
-    /// What has become of it.
+    /// Its outcome.
     pub outcome: NotifyOutcome,
 }
 
-/// What has become of a NOTIFY.
+/// The outcome of a NOTIFY.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotifyOutcome {
@@ -334,7 +333,7 @@ pub struct ScheduledTask {
 }
 
 impl ScheduledTask {
-    /// What an order of the certificate `name` is: the first one, or a renewal.
+    /// Whether an order of the certificate `name` is the first one or a renewal.
     pub fn order(name: &str, is_renewal: bool) -> String {
         let verb = if is_renewal { "renew" } else { "request" };
         format!("{verb} the certificate of {name}")

@@ -75,8 +75,7 @@ fn connect(socket: &Path) -> Result<Connection, String> {
 /// Sends the command to the server at `socket`, copies the answer to `out` and `err`, and returns whether the command
 /// has succeeded.
 ///
-/// # Errors
-/// Why there is no complete answer, and what to do.
+/// # Errors Why there is no complete answer, and the remedy.
 fn exchange(
     command: Command,
     mut server: Connection,
@@ -129,7 +128,7 @@ fn exchange(
     }
 }
 
-/// A reader that has gone away is not an error: the command is carried out all the same.
+/// A reader that has disconnected is not an error: the command is carried out anyway.
 fn write(output: &mut impl Write, text: &str) -> Result<(), String> {
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Failed calls in a row, such as for want of memory, after which the connection is given up.
+/// Failed calls in a row, such as for lack of memory, after which the connection is given up.
 const FAILURES_MAX: u32 = 500;
 /// Unsent messages after which [`Connection::is_full`].
 const UNSENT_MAX: usize = 4_096;

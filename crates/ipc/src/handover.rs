@@ -78,13 +78,13 @@ pub struct Descriptors {
     pub shared_keys: Option<OwnedFd>,
     /// The secrets of TSIG keys.
     pub tsig_secrets: Option<OwnedFd>,
-    /// What certificate authorities look for.
+    /// The challenges for certificate authorities.
     pub challenges: Option<OwnedFd>,
     /// The zones that are served.
     pub served_zones: Option<OwnedFd>,
     /// Journals of zones.
     pub journals: Option<OwnedFd>,
-    /// What dynamic updates have made of a zone.
+    /// The dynamic updates of a zone.
     pub updates: Option<OwnedFd>,
     /// Changes of a zone.
     pub zone_changes: Option<OwnedFd>,

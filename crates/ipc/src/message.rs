@@ -34,7 +34,7 @@ pub enum Message {
     },
 }
 
-/// What the receiver is to do.
+/// A command to the receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Use the certificates and keys that come with the command.
@@ -43,8 +43,8 @@ pub enum Command {
     UpdateLogs,
     /// Reopen the logs of requests.
     Reopen,
-    /// Answer what certificate authorities look for, which comes with the command ([`FdKind::Challenges`]), instead of
-    /// what came before. The receiver confirms it with [`Event::ChallengesServed`].
+    /// Serve the ACME challenges that come with the command ([`FdKind::Challenges`]), in place of the previous ones.
+    /// The receiver confirms it with [`Event::ChallengesServed`].
     UpdateChallenges {
         /// The number of this set.
         number: u64,
@@ -81,7 +81,7 @@ pub enum Command {
     /// ([`FdKind::Requester`]).
     Dnssec(DnssecCommand),
     /// Ask the keeper for keys and signatures of zones at the socket that comes with the command
-    /// ([`FdKind::ZoneKeys`]), and not at the one before. To the agent.
+    /// ([`FdKind::ZoneKeys`]), and not at the previous one. To the agent.
     UseKeeper,
     /// Report the certificates that are requested, or one of them.
     Certificates {
@@ -95,12 +95,12 @@ pub enum Command {
         /// Its domain.
         name: String,
     },
-    /// Request a certificate, and revoke the one before. To the agent it comes with the client that gets the answer
+    /// Request a certificate, and revoke the previous one. To the agent it comes with the client that gets the answer
     /// ([`FdKind::Requester`]).
     RevokeCertificate {
         /// Its domain.
         name: String,
-        /// Whether somebody else may have the private key.
+        /// Whether someone else may have the private key.
         is_key_compromised: bool,
     },
     /// Report the zones that the agent is concerned with, by [`Event::ZonesServed`], and the certificates in service,
@@ -123,9 +123,9 @@ pub enum Command {
     ZoneNotified(ZoneNotify),
     /// Report the status.
     Status(StatusFormat),
-    /// What the supervisor has counted, and which processes run, for the status and the metrics of a server process.
-    /// What the agent reports of zones and certificates that are not as they should be comes with it
-    /// ([`FdKind::AgentReport`]) if that has changed.
+    /// The counters of the supervisor, and the running processes, for the status and the metrics of a server process.
+    /// The agent's report of problems with zones and certificates comes with it ([`FdKind::AgentReport`]) if it has
+    /// changed.
     Supervision(Supervision),
     /// Reload configuration and zones. To a server process it comes with the configuration
     /// ([`FdKind::Configuration`]).
@@ -151,7 +151,7 @@ pub enum Command {
     HandOver,
 }
 
-/// What concerns single zones. The server process answers.
+/// Commands for single zones. The server process answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ZoneCommand {
     /// Load one zone again.
@@ -185,10 +185,10 @@ pub enum ZoneCommand {
     },
 }
 
-/// What concerns the signatures of a zone. The agent answers.
+/// Commands for the signatures of a zone. The agent answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DnssecCommand {
-    /// Report the keys, what the parent zone is to have, and what waits for what.
+    /// Report the keys, the records for the parent zone, and the pending step.
     Status {
         /// The name of the zone.
         zone: String,
@@ -234,7 +234,7 @@ pub enum StatusFormat {
     Metrics,
 }
 
-/// What a supervisor has done and has.
+/// The counters and processes of a supervisor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Supervision {
     /// When it was started, in seconds since 1970.
@@ -257,7 +257,7 @@ pub struct Supervision {
     pub keeper: KeeperSupervision,
 }
 
-/// What a supervisor knows of a process beside the server process.
+/// The state of another process, as the supervisor knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSupervision {
     /// Whether the configuration needs it.
@@ -270,17 +270,17 @@ pub struct ProcessSupervision {
     pub restarts: u64,
 }
 
-/// What a supervisor knows of its keeper.
+/// The state of the keeper, as the supervisor knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeeperSupervision {
     /// Whether it runs, and the like.
     #[serde(flatten)]
     pub process: ProcessSupervision,
-    /// What all keepers have done.
+    /// The counters of all keepers.
     pub counts: SigningCounts,
 }
 
-/// What has happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A part of the answer to a command, for standard output.
@@ -303,7 +303,7 @@ pub enum Event {
     ThreadHung(Text),
     /// The server process serves the new configuration.
     Reloaded {
-        /// What has changed, for standard output.
+        /// The changes, for standard output.
         changes: Text,
         /// Sites and zones that could not be loaded. Their last good versions stay in service.
         problem_count: usize,
@@ -318,14 +318,13 @@ pub enum Event {
     /// The server process cannot apply the configuration, or a version that the agent has stored, but a new one could,
     /// for this reason.
     NewProcessNeeded(Text),
-    /// The good versions of zones that come with this event ([`FdKind::Zones`]) are to be kept for the next server
-    /// process.
+    /// Keep the good versions of zones that come with this event ([`FdKind::Zones`]) for the next server process.
     ZonesKept {
         /// Whether they are all; otherwise they replace those of the same zones.
         replaces_all: bool,
     },
-    /// The good versions of certificates that come with this event ([`FdKind::KeptCertificates`]) are to be kept for
-    /// the next server process, instead of those before.
+    /// Keep the good versions of certificates that come with this event ([`FdKind::KeptCertificates`]) for the next
+    /// server process, in place of the previous ones.
     CertificatesKept,
     /// The agent has an order in progress: certificate authorities look for what comes with this event
     /// ([`FdKind::Challenges`]), and for nothing else.
@@ -401,7 +400,7 @@ pub enum Event {
     },
 }
 
-/// What a descriptor in a packet is.
+/// The kind of a descriptor in a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FdKind {
     /// The text of the configuration in a sealed memfd.
@@ -429,7 +428,7 @@ pub enum FdKind {
     SharedKeys,
     /// The secrets of TSIG keys in a sealed memfd ([`crate::secrets`]).
     TsigSecrets,
-    /// What certificate authorities look for, in a sealed memfd ([`crate::agent`]).
+    /// The challenges for certificate authorities, in a sealed memfd ([`crate::agent`]).
     Challenges,
     /// The state of the agent, or what of it belongs to a command about zones, in a sealed memfd ([`crate::agent`]).
     AgentReport,
@@ -437,7 +436,7 @@ pub enum FdKind {
     ServedZones,
     /// Journals of zones, in a sealed memfd ([`crate::agent`]).
     Journals,
-    /// What dynamic updates have made of a zone, in a sealed memfd ([`crate::agent`]).
+    /// The dynamic updates of a zone, in a sealed memfd ([`crate::agent`]).
     Updates,
     /// Changes of a zone, in a sealed memfd ([`crate::agent`]).
     ZoneChanges,
@@ -519,7 +518,7 @@ fn printable_text<'d, D: Deserializer<'d>>(deserializer: D) -> Result<String, D:
 }
 
 impl Text {
-    /// Bytes of JSON that a text may take: what a packet has beside the header and the message around the text.
+    /// Bytes of JSON that a text can take: a packet without the header and the message around the text.
     const JSON_BYTES_MAX: usize = MESSAGE_BYTES_MAX - HEADER_BYTES - 96;
 
     /// `text`, cut if it is too long.

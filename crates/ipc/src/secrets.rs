@@ -68,7 +68,7 @@ pub enum NoCertificate {
     Unusable {
         /// Why.
         problem: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
 }

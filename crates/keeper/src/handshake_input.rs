@@ -1,7 +1,7 @@
-//! What a server signs in a handshake. All else is refused: a certificate request, a certificate, a token, a record of
-//! a zone.
+//! The input that a server signs in a handshake. All else is refused: a certificate request, a certificate, a token, a
+//! record of a zone.
 
-/// The beginning of what a server signs in TLS 1.3 (RFC 8446 §4.4.3), before the hash of the messages.
+/// The beginning of the input that a server signs in TLS 1.3 (RFC 8446 §4.4.3), before the hash of the messages.
 const CERTIFICATE_VERIFY: &[u8] =
     b"                                                                TLS 1.3, server CertificateVerify\0";
 /// Bytes of a hash: SHA-256, SHA-384.
@@ -48,7 +48,7 @@ fn is_certificate_or_request(input: &[u8]) -> bool {
     is_request || of_certificate.is_some_and(|(_, version)| after_version(version).is_some())
 }
 
-/// What follows a version: a number from 0 to 2.
+/// The field after a version: a number from 0 to 2.
 fn after_version(input: &[u8]) -> Option<&[u8]> {
     let (length, content) = after_length(after_tag(input, INTEGER)?)?;
     let (number, rest) = content.split_at_checked(usize::try_from(length?).ok()?)?;
@@ -56,7 +56,7 @@ fn after_version(input: &[u8]) -> Option<&[u8]> {
     (last <= 2 && leading.iter().all(|&byte| byte == 0)).then_some(rest)
 }
 
-/// What follows the tag that `input` begins with, if it is this one (X.690 §8.1.2).
+/// The rest of `input` after its tag, if it is this one (X.690 §8.1.2).
 fn after_tag(input: &[u8], tag: Tag) -> Option<&[u8]> {
     const NUMBER: u8 = 0x1f;
     const MORE: u8 = 0x80;
@@ -73,7 +73,7 @@ fn after_tag(input: &[u8], tag: Tag) -> Option<&[u8]> {
     ((first & !NUMBER, number) == tag).then_some(rest)
 }
 
-/// The length that `input` begins with, and what follows it; an indefinite length is `None` (X.690 §8.1.3).
+/// The length at the start of `input`, and the rest; an indefinite length is `None` (X.690 §8.1.3).
 fn after_length(input: &[u8]) -> Option<(Option<u64>, &[u8])> {
     const INDEFINITE: u8 = 0x80;
     let (&first, rest) = input.split_first()?;

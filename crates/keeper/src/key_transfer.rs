@@ -69,7 +69,7 @@ pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
 }
 
 /// Copies the keys of the files `private_files` into the state folder: `zone`, which is not signed here yet, is signed
-/// with them as soon as it has `dnssec`. Each has its DNSKEY record in a file beside it. Returns the tags.
+/// with them as soon as it has `dnssec`. Each has its DNSKEY record in a file next to it. Returns the tags.
 ///
 /// # Errors
 /// Why nothing has changed.
@@ -109,7 +109,7 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
         let path = keys.store(zone, algorithm.number(), pkcs8)?;
         own_as(state, &[path.parent().expect("it is in a folder"), &path])?;
     }
-    // Nothing was signed with those before.
+    // Nothing was signed with the previous ones.
     let known = before.keys.public_keys().map(PublicKey::id).chain(before.keys_to_erase);
     next.keys_to_erase = known.filter(|id| next.keys.public_keys().all(|key| key.id() != *id)).collect();
     let text = serde_json::to_vec_pretty(&next).expect("the keys of its maps are strings");
@@ -120,15 +120,15 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
     Ok(next.keys.public_keys().map(PublicKey::tag).collect())
 }
 
-/// What `check` says of the keys of the zones that `config` has signed: private keys in the state folder `state` that
-/// cannot be used, and zones that have none yet. Nothing as far as this user may not read it.
+/// The findings of `check` about the keys of the zones that `config` signs: private keys in the state folder `state`
+/// that cannot be used, and zones that have none yet. Nothing as far as this user may not read it.
 pub fn problems(config: &Config, state: &Path) -> Vec<Diagnostic> {
     let keys = folder(state);
     let (mut problems, mut new_zones) = (Vec::new(), Vec::new());
     let is_missing = match fs::read_dir(state) {
         Ok(_) => false,
         Err(error) if error.kind() == ErrorKind::NotFound => true,
-        // What is wrong with the folder is said elsewhere.
+        // Problems of the folder are reported elsewhere.
         Err(_) => return problems,
     };
     for zone in config.signed_zones.iter().filter(|zone| !zone.is_leaving) {
@@ -288,7 +288,7 @@ mod tests {
         assert!(error.contains("import the KSK or CSK too"), "{error}");
         let tags = import(one.path(), &zone, &private_files).expect("imported");
         assert_eq!(tags.len(), 2);
-        // Nothing is signed yet: the keys take the place of those before.
+        // Nothing is signed yet: the keys take the place of the previous ones.
         assert_eq!(import(one.path(), &zone, &private_files[..1]), Ok(tags[..1].to_vec()));
         let name = state_file(&zone);
         let file = one.path().join(&name);

@@ -1,5 +1,6 @@
-//! What the keeper signs for a zone: RRSIG data without the signature, followed by the records of one RRset (RFC 4034
-//! §3.1.8.1). All else is refused, so that a key of a zone signs neither a handshake nor a record of another zone.
+//! The inputs that the keeper signs for a zone: RRSIG data without the signature, followed by the records of one RRset
+//! (RFC 4034 §3.1.8.1). All else is refused, so that a key of a zone signs neither a handshake nor a record of another
+//! zone.
 
 use sanderling_config::DomainName;
 use sanderling_dns::{Name, NameBuf, RecordSource, Rtype};
@@ -16,7 +17,7 @@ const EXPIRATION_AT: usize = 8;
 pub(crate) struct SigningKeyName {
     apex: NameBuf,
     algorithm: Algorithm,
-    /// The tag of a key depends on what it is used for.
+    /// The tag of a key depends on its role.
     tags: [u16; 2],
 }
 

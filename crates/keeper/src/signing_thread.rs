@@ -73,7 +73,7 @@ impl Shared {
         self.zone_signatures.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub(crate) fn counts(&self) -> SigningCounts {
         SigningCounts {
             signatures: self.signatures.load(Ordering::Relaxed),

@@ -30,7 +30,7 @@ pub(crate) struct KeyFolder {
     pub(crate) path: PathBuf,
     /// The zones for which keys are made: those that the configuration has signed.
     pub(crate) zones: Vec<DomainName>,
-    /// The zones that are to be unsigned. They may ask the parent zone to remove their DS records.
+    /// The zones that are becoming unsigned. They may ask the parent zone to remove their DS records.
     pub(crate) leaving_zones: Vec<DomainName>,
     /// The zones that others sign too (RFC 8901). Their DNSKEY, CDS and CDNSKEY records may name keys of others.
     pub(crate) shared_zones: Vec<DomainName>,

@@ -33,7 +33,7 @@ impl Escape {
         }
     }
 
-    /// What stands for a value that a request does not have.
+    /// The text for a missing value.
     pub(crate) fn missing(self) -> &'static [u8] {
         match self {
             Escape::Text => b"-",

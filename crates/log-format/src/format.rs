@@ -10,10 +10,10 @@ use std::fmt;
 /// Bytes of a format; a longer one is an error.
 const FORMAT_BYTES_MAX: usize = 4096;
 
-/// What the texts between variables mostly fit into.
+/// The usual size of the texts between variables.
 const SHORT_TEXT_BYTES: usize = 16;
 
-/// What the lines of a log contain, whose variables are `V`.
+/// The format of a log whose variables are `V`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format<V> {
     parts: Vec<Part<V>>,

@@ -12,7 +12,7 @@ const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
 const CONTROL_BYTES_MAX: usize = 512;
 /// Bytes of a length, of a type, and of the mark of a control frame.
 const NUMBER_BYTES: usize = 4;
-/// What precedes the content of a control frame.
+/// The bytes before the content of a control frame.
 const CONTROL_HEADER_BYTES: usize = 2 * NUMBER_BYTES;
 
 const ACCEPT: u32 = 1;
@@ -48,7 +48,7 @@ fn control_frame(frame_type: u32, content_type: &[u8]) -> Vec<u8> {
     [&[0; NUMBER_BYTES], &length[..], &content].concat()
 }
 
-/// What is wrong with the answer of a reader.
+/// The fault of a reader's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeError {
     /// It is no control frame, or one that is too long.
@@ -71,7 +71,7 @@ impl fmt::Display for HandshakeError {
 
 impl std::error::Error for HandshakeError {}
 
-/// Whether `received`, what the reader has sent, accepts the connection; `None` if it is not complete. What follows the
+/// Whether `received`, what the reader has sent, accepts the connection; `None` if it is not complete. Data after the
 /// frame is ignored: a reader sends nothing before the end.
 ///
 /// # Errors

@@ -18,7 +18,7 @@ impl LogKind {
     /// All of them.
     pub const ALL: [LogKind; 3] = [LogKind::Access, LogKind::Queries, LogKind::Dnstap];
 
-    /// What it consists of.
+    /// The units of its content.
     pub fn records(self) -> &'static str {
         match self {
             LogKind::Access | LogKind::Queries => "lines",

@@ -252,7 +252,7 @@ pub fn open_nonblocking(path: &std::path::Path) -> io::Result<std::fs::File> {
 }
 
 /// Whether the user of this process may read the file at `path`, or search and list the directory. Landlock is not
-/// asked: outside of its sandbox, the process could.
+/// asked: outside its sandbox, the process could.
 pub fn is_permitted(path: &std::path::Path) -> bool {
     count(Syscall::Faccessat);
     rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::READ_OK, AtFlags::empty()).is_ok()

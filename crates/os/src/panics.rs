@@ -10,7 +10,7 @@ thread_local! {
     static OF_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What has panicked.
+/// The source of a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The thread that calls.

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Identifies a source in its events.
 pub type Token = usize;
 
-/// What a source is ready for.
+/// The readiness of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// Bytes, connections, or an end can be read.

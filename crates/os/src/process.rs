@@ -184,7 +184,7 @@ pub fn set_name(name: &CStr) -> io::Result<()> {
 /// The lowest priority: a thread that runs where no other one wants to.
 pub const NICE_MAX: i32 = 19;
 
-/// Gives the calling thread this nice value, which is higher than the one before.
+/// Gives the calling thread this nice value, which is higher than the previous one.
 pub fn lower_thread_priority(nice: i32) -> io::Result<()> {
     count(Syscall::Setpriority);
     // For Linux, a process by this call is a thread, and none is the calling one.

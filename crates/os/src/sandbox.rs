@@ -81,11 +81,11 @@ pub fn forbid_core_dumps() -> io::Result<()> {
 }
 
 /// Takes from a process that runs as root, and from all that it starts, what no supervisor does: most capabilities, and
-/// system calls such as mount(2), ptrace(2) and bpf(2). Another user has nothing to lose: it stays as it is.
+/// system calls such as mount(2), ptrace(2) and bpf(2). Another user has nothing to lose: it is not changed.
 ///
 /// Both are inherited by later versions of the program, so that only what no version does may be taken. A system call
-/// filter that applies already is not followed by another one: of the service manager or container, or of the version
-/// before.
+/// filter that applies already is not followed by another one: of the service manager or container, or of the previous
+/// version.
 ///
 /// # Errors
 /// The process has more rights than it needs, as any process of root. It can go on.

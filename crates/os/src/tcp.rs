@@ -45,8 +45,8 @@ impl Listener {
         Listener::bind_as(address, ReusePort::AfterBind)
     }
 
-    /// Listens on `address` beside the sockets of this user that do so already (`SO_REUSEPORT`): the kernel distributes
-    /// the connections over them.
+    /// Listens on `address` together with other sockets of this user (`SO_REUSEPORT`): the kernel distributes the
+    /// connections over them.
     pub fn bind_reuseport(address: SocketAddr) -> io::Result<Listener> {
         Listener::bind_as(address, ReusePort::BeforeBind)
     }
@@ -137,7 +137,7 @@ impl Listener {
 
     /// Accepts the next connection; `Ok(None)` if none waits. The peer's address is as [`socket::canonical`] has it.
     ///
-    /// A connection that failed before it was accepted is skipped. What remains are local errors: no descriptor is left
+    /// A connection that failed before it was accepted is skipped. The rest are local errors: no descriptor is left
     /// (`EMFILE`, `ENFILE`), no memory (`ENOBUFS`, `ENOMEM`).
     pub fn accept(&self) -> io::Result<Option<(Stream, SocketAddr)>> {
         let mut last = Errno::CONNABORTED;

@@ -70,7 +70,7 @@ pub(crate) struct Invocation {
     pub(crate) forced: Vec<String>,
 }
 
-/// What to do.
+/// The remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Serve the built-in domain.

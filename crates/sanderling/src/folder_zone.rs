@@ -56,7 +56,7 @@ impl FolderZone {
     /// Changes the folder, and tells the server. A zone that the server cannot load is not added.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The problem and its remedy.
     pub(crate) fn run(self) -> Result<(), String> {
         let config = self
             .source
@@ -91,7 +91,7 @@ impl FolderZone {
         }
     }
 
-    /// Why the zone is none of the folder, and what to do instead; `None` if nothing else in the configuration has it.
+    /// Why the zone is not in the folder, and the alternative; `None` if nothing else in the configuration has it.
     fn other_source(&self, config: &Config) -> Result<Option<String>, String> {
         let name = &self.zone;
         if let Some(zone) = config.zones.iter().find(|zone| zone.apex == *name) {
@@ -183,7 +183,7 @@ impl FolderZone {
             }
             Err(AskError::Failed(reason)) => {
                 folder.delete(&file)?;
-                // It answers SERVFAIL for a zone that it cannot load, until the file is gone.
+                // It answers SERVFAIL for a zone that it cannot load, until the file is removed.
                 let _ = self.tell_server();
                 return Err(format!("{reason}\nthe zone {name} was not added"));
             }
@@ -206,7 +206,7 @@ impl FolderZone {
         Ok(())
     }
 
-    /// Has the server load the zone, or stop to serve it if its file is gone.
+    /// Makes the server load the zone, or stop serving it if its file is gone.
     fn tell_server(&self) -> Result<String, AskError> {
         let socket = self.socket.clone().map_err(AskError::Unreachable)?;
         let command = ZoneCommand::Reload { zone: self.zone.to_string(), is_forced: false };
@@ -265,7 +265,7 @@ struct NewFile {
 }
 
 impl NewFile {
-    /// Copies `source`, of which at most one byte more than `bytes_max` is read, to a file beside `target`. All users
+    /// Copies `source`, of which at most one byte more than `bytes_max` is read, to a file next to `target`. All users
     /// can read the copy: the server process may run as another one, and the mode of the folder restricts it.
     fn copy(source: &Path, target: &Path, bytes_max: u64) -> Result<NewFile, String> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();

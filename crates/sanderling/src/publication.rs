@@ -33,7 +33,7 @@ pub(crate) struct Publication {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Release {
     Folder(PathBuf),
-    /// The one before the current one.
+    /// The previous release.
     Previous,
 }
 
@@ -41,7 +41,7 @@ impl Publication {
     /// Switches the link, and tells the server; switches it back if the server cannot serve the release.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The problem and its remedy.
     pub(crate) fn run(self) -> Result<(), String> {
         let config = self.source.load().map_err(|diagnostics| lines(diagnostics.iter()))?;
         let site = self.find(&config.sites)?;
@@ -176,7 +176,7 @@ impl<'l> Links<'l> {
         self.paths().map(|path| (path.clone(), fs::read_link(path).ok())).collect()
     }
 
-    /// Makes `release` the current one, and `current` the one before.
+    /// Makes `release` the current release, and `current` the previous one.
     fn switch_to(&self, release: &Path, current: Option<&Path>) -> Result<(), String> {
         let Some(current) = current.filter(|current| *current != release) else {
             return self.set(self.link.path(), &self.relative(release));

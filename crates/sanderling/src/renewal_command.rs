@@ -31,7 +31,7 @@ const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 /// Time after its exit in which the rest of its output is read: a process that it has started may keep it open.
 const OUTPUT_TIME: Duration = Duration::from_secs(1);
 
-/// What is run.
+/// The command to run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RenewalCommand {
     pub(crate) domain: DomainName,

@@ -1,4 +1,4 @@
-//! The commands `backup` and `export`: copies of what is in the state folder. They need no running server, and change
+//! The commands `backup` and `export`: copies of the state folder's content. They need no running server, and change
 //! nothing there.
 
 use crate::stored_certificate::StoredCertificate;
@@ -33,7 +33,7 @@ pub(crate) enum StateLocation {
     Default,
 }
 
-/// What is copied.
+/// The content to copy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StateAction {
     /// All of it, to a new folder.
@@ -60,7 +60,7 @@ impl StateAction {
 
 impl StateCommand {
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The problem and its remedy.
     pub(crate) fn run(self) -> Result<(), String> {
         let state = self.state.path()?;
         match self.action {

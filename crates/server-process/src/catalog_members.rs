@@ -18,14 +18,14 @@ pub(crate) struct CatalogMembers {
 }
 
 impl CatalogMembers {
-    /// Reads the list of the state folder if there is another one. If it cannot be read, or is gone, the last one
-    /// stays.
+    /// Reads the list of the state folder if there is another one. If it cannot be read, or is missing, the last one is
+    /// kept.
     pub(crate) fn update(&mut self, state: Option<&Path>) {
         let Some(state) = state else { return };
         let path = state.join(CATALOG_MEMBERS);
         let version = match fs::metadata(&path) {
             Ok(metadata) => Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec())),
-            // What is in the place of the folder, the supervisor reports.
+            // The supervisor reports anything that replaces the folder.
             Err(error) if is_missing(&error) && self.version.is_none() => return,
             Err(_) => None,
         };

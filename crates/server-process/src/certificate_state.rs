@@ -31,7 +31,7 @@ pub(crate) struct CertificateState {
     pub(crate) is_refused: bool,
 }
 
-/// What a certificate says.
+/// The contents of a certificate.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct InService {
     /// The file that it was read from: an earlier one of the domain if the current one cannot be used.
@@ -63,7 +63,7 @@ impl CertificateState {
         self.names.first().map_or("every host", String::as_str)
     }
 
-    /// What follows from the problem, as a line of the output; empty without one.
+    /// The effect of the problem, as a line of the output; empty without one.
     pub(crate) fn problem_text(&self) -> String {
         let domain = self.domain_text();
         match (&self.problem, &self.in_service) {
@@ -115,7 +115,7 @@ impl InService {
         }
     }
 
-    /// What is wrong with its time now.
+    /// The current problem with its validity.
     pub(crate) fn time_problem(&self) -> Option<CertificateProblem> {
         let problem = time_problem(self.not_before_unix_s, self.not_after_unix_s, unix_seconds());
         let lifetime_s = self.not_after_unix_s.saturating_sub(self.not_before_unix_s);

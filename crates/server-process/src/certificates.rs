@@ -36,7 +36,7 @@ const _: () = assert!(
     TICKET_KEY_BYTES == sanderling_tls::TICKET_KEY_BYTES && KEY_LIFETIME_S == sanderling_tls::TICKET_LIFETIME_S as u64
 );
 
-/// What the supervisor has passed on.
+/// The secrets from the supervisor.
 #[derive(Debug, Default)]
 pub(crate) struct SecretDescriptors {
     pub(crate) certificates: Option<OwnedFd>,
@@ -44,11 +44,11 @@ pub(crate) struct SecretDescriptors {
     pub(crate) keeper_sockets: Vec<OwnedFd>,
     pub(crate) shared_keys: Option<OwnedFd>,
     pub(crate) tsig_secrets: Option<OwnedFd>,
-    /// What an earlier process has kept; `None` if this one has served.
+    /// The certificates kept by an earlier process; `None` if this one has served.
     pub(crate) kept: Option<OwnedFd>,
 }
 
-/// What came to a process that serves.
+/// The secrets that came to a serving process.
 impl From<Descriptors> for SecretDescriptors {
     fn from(received: Descriptors) -> SecretDescriptors {
         let Descriptors { certificates, keeper_sockets, shared_keys, tsig_secrets, .. } = received;
@@ -56,10 +56,10 @@ impl From<Descriptors> for SecretDescriptors {
     }
 }
 
-/// What was passed on, ready for use.
+/// The received secrets, ready for use.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedSecrets {
-    /// What new encrypted connections begin with; `None` without certificates.
+    /// The TLS settings of new connections; `None` without certificates.
     pub(crate) tls: Option<Arc<Tls>>,
     /// The keys; `None` if neither certificates nor cookies need them.
     pub(crate) shared_keys: Option<SharedKeys>,
@@ -85,7 +85,7 @@ pub(crate) struct Certificates {
     tsig: TsigSecrets,
     /// All certificates whose keys the keeper has use it.
     keeper: Arc<KeeperLink>,
-    /// What is wrong with the certificates and the secrets of TSIG keys.
+    /// The problems of the certificates and the TSIG secrets.
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// Lines about certificates that have replaced those in service.
     pub(crate) replaced: Vec<String>,
@@ -125,7 +125,7 @@ impl Certificates {
         Ok(LoadedSecrets { tls, shared_keys, keys_file, tsig_keys })
     }
 
-    /// What new connections begin with.
+    /// The TLS settings of new connections.
     fn load_tls(
         &mut self,
         config: &Config,
@@ -262,7 +262,7 @@ impl Certificates {
         self.states.push(state);
     }
 
-    /// What follows from problems, a line for each certificate.
+    /// The effects of problems, a line for each certificate.
     pub(crate) fn problems_text(&self) -> String {
         self.states.iter().map(CertificateState::problem_text).collect()
     }
@@ -294,7 +294,7 @@ struct NotUsed {
 /// A certificate of the configuration.
 struct Loaded<'c> {
     configured: &'c CertificateFiles,
-    /// What is in service.
+    /// The version in service.
     version: Option<Version>,
     /// Whether it has replaced another one.
     has_replaced: bool,
@@ -307,7 +307,7 @@ impl Loaded<'_> {
     }
 }
 
-/// What the agent learns of a certificate in service.
+/// The facts about a certificate in service for the agent.
 fn served(configured: &CertificateFiles, certificate: &Certificate) -> Option<ServedCertificate> {
     let names = configured.names.iter().map(DomainName::as_str);
     let key = Certificate::key_id_of(certificate.chain().first()?)?;
@@ -421,7 +421,7 @@ fn read_kept(kept: &OwnedFd) -> Vec<KeptCertificate> {
     })
 }
 
-/// What new connections begin with.
+/// The TLS settings of new connections.
 pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys, refuses_unknown_names: bool) -> Tls {
     let tickets = Arc::new(tickets);
     let mut of_https = store.clone();

@@ -1,5 +1,5 @@
-//! What certificate authorities look for while an order is in progress: the agent has put it together, and the server
-//! answers it from memory, without a change of a site or a zone file.
+//! The challenges for certificate authorities while an order is in progress: the agent collects them, and the server
+//! answers them from memory, without a change of a site or a zone file.
 //!
 //! A record for an authority is a small zone of its own, at the name of the record. It takes precedence over the zone
 //! above it for this name alone, so that a large zone is not built again, and a reload of that zone has no effect on
@@ -63,7 +63,7 @@ impl ActiveChallenges {
         ActiveChallenges { tokens, texts }
     }
 
-    /// What is answered over HTTP.
+    /// The challenges over HTTP.
     pub(crate) fn tokens(&self) -> Option<Arc<Challenges>> {
         self.tokens.clone()
     }

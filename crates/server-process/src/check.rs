@@ -64,7 +64,7 @@ pub fn check(
     if has_failed { Exit::Failure } else { Exit::Success }
 }
 
-/// Reads `zone`, which is to be a zone of the folder of `config`, as a server process does; its warnings.
+/// Reads `zone`, which should become a zone in the zone folder of `config`, as a server process does; its warnings.
 ///
 /// # Errors
 /// Everything that is wrong with it.
@@ -227,8 +227,8 @@ fn exposed_to_server(config: &Config, loader: &Loader, state: Option<&Path>) -> 
     }
 }
 
-/// The certificates, and what is wrong with them. Those that the server requests are read from the state folder, if
-/// this user may.
+/// The certificates, and their problems. Those that the server requests are read from the state folder, if this user
+/// may.
 fn load_certificates(config: &Config, state: Option<&Path>) -> (Vec<CertificateState>, Vec<Diagnostic>) {
     let read = |files: &CertificateFiles| {
         let read = match (files.is_automatic, state) {

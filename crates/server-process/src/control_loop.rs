@@ -57,7 +57,7 @@ const UNSENT_EVENTS_MAX: usize = 4_096;
 /// Time between two looks whether clients are still connected, when the process drains.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a server process has loaded and inherited.
+/// The loaded and inherited state of a server process.
 pub(crate) struct ProcessState {
     pub(crate) source: ConfigSource,
     pub(crate) config: Arc<Config>,
@@ -67,21 +67,21 @@ pub(crate) struct ProcessState {
     pub(crate) kept_zones: Vec<Arc<OwnedFd>>,
     /// A segment that the supervisor must keep when this process serves.
     pub(crate) unsent_zones: Option<NewSegment>,
-    /// What the agent must store of dynamic updates when this process serves.
+    /// The dynamic updates that the agent must store when this process serves.
     pub(crate) unsent_updates: ChangedUpdates,
     /// `None` while it loads.
     pub(crate) loader: Option<Loader>,
-    /// Sites that are to be watched.
+    /// Sites to watch.
     pub(crate) watched_sites: Vec<WatchedSite>,
-    /// The state of what is served.
+    /// The state of the served sites and zones.
     pub(crate) load_status: LoadStatus,
     pub(crate) certificates: Certificates,
     pub(crate) outgoing_transfers: Arc<OutgoingTransfers>,
-    /// What came with the configuration that is being loaded.
+    /// The data that came with the configuration being loaded.
     pub(crate) received_secrets: SecretDescriptors,
     /// Targets of logs that came with a configuration.
     pub(crate) log_targets: Vec<(LogKind, OwnedFd)>,
-    /// What the agent has derived for zones, as it was received last.
+    /// The derived records of the agent, as last received.
     pub(crate) derived: Arc<DerivedSet>,
     /// The shared keys, for the next supervisor.
     pub(crate) keys_file: Option<OwnedFd>,
@@ -91,7 +91,7 @@ pub(crate) struct ProcessState {
     /// The client that has stopped the process while there was no supervisor; it learns of the end.
     pub(crate) stop_client: Option<Connection>,
     pub(crate) metrics_listener: MetricsListener,
-    /// What the supervisor has counted, for the metrics; it is kept when the supervisor is lost.
+    /// The counters of the supervisor, for the metrics; they are kept when the supervisor is lost.
     pub(crate) supervision: Supervision,
     pub(crate) sandbox: Sandbox,
     /// Secrets that this process could read.
@@ -132,13 +132,13 @@ pub(crate) struct ControlLoop<'s> {
     version_log: VersionLog,
     heap_trim: HeapTrim,
     started_at: SystemTime,
-    /// What the agent reports of what is not as it should be.
+    /// The problems that the agent reports.
     agent_problems: AgentProblems,
     /// Configurations that were loaded by this process after its start.
     reload_count: u64,
 }
 
-/// What the loader has finished.
+/// The finished work of the loader.
 enum Finished {
     Config(Box<LoadResult>),
     Site(Box<site_reload::SiteResult>),
@@ -149,7 +149,7 @@ enum Finished {
     Merged(Box<updates::MergedZone>),
 }
 
-/// What clients are answered from besides the snapshot: the zones without the challenges, and these.
+/// The data for answers outside the snapshot: the zones without the challenges, and the challenges.
 pub(crate) struct Answered {
     zones: Arc<ZoneMap>,
     challenges: ActiveChallenges,
@@ -166,7 +166,7 @@ impl Answered {
     }
 }
 
-/// What the threads that serve put in for the control thread. It exists before them: what they answer from has its
+/// The inbox from the serving threads to the control thread. It exists before them: what they answer from has its
 /// policies from the first query on.
 pub(crate) struct Inboxes {
     wakeup: Arc<EventFd>,
@@ -493,7 +493,7 @@ impl<'s> ControlLoop<'s> {
     fn stop(&mut self) {
         self.ordered_end = Some(DrainMode::Stopping);
         self.server.drain(DrainMode::Stopping);
-        // From now on clients are to be refused. The supervisor knows which sockets belong to a service manager.
+        // From now on clients must be refused. The supervisor knows which sockets belong to a service manager.
         if self.state.supervisor.is_some() {
             return self.send(Event::AcceptStopped);
         }
@@ -505,7 +505,7 @@ impl<'s> ControlLoop<'s> {
         }
     }
 
-    /// What the operator does without a supervisor.
+    /// The remedy without a supervisor.
     fn remedy(&self) -> String {
         match self.state.control {
             Some(_) => "run `sanderling serve` to adopt this process".to_owned(),

@@ -6,8 +6,8 @@ use sanderling_dns::{ZoneEntry, ZoneMap};
 use sanderling_zone_files::{served_mail_policies, wire_name};
 use std::collections::HashSet;
 
-/// A warning for each domain of `config` whose TLSA records nobody uses, or whose policy for mail servers has no mail
-/// server in `zones`.
+/// A warning for each domain of `config` whose TLSA records no client uses, or whose policy for mail servers has no
+/// mail server in `zones`.
 pub(crate) fn warnings(config: &Config, zones: &ZoneMap) -> Vec<Diagnostic> {
     let policies: HashSet<String> = served_mail_policies(config, zones).into_iter().map(|(host, _)| host).collect();
     let mut warnings = Vec::new();

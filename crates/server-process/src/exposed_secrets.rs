@@ -1,5 +1,5 @@
-//! Secrets of the operator that the process which serves clients could read, although it needs none of them: a private
-//! key beside zone files, the state folder below a site, and the like. Asked in the sandbox, by opening them.
+//! Secrets of the operator that the server process could read, although it needs none of them: a private key next to
+//! zone files, the state folder below a site, and the like. Asked in the sandbox, by opening them.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, PrivateFile, STATE_REMEDY};
@@ -35,7 +35,7 @@ pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic>
     warnings
 }
 
-/// Whether this process can list the folder at `path`, or the one above it if that is to be created there.
+/// Whether this process can list the folder at `path`, or its parent if it must be created there.
 fn is_exposed(path: &Path) -> bool {
     match fs::read_dir(path) {
         Ok(_) => true,

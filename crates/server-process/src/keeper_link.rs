@@ -30,7 +30,7 @@ struct Socket {
     peer: Peer,
 }
 
-/// What is known of the other end of a socket.
+/// The state of the other end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
     Answers,

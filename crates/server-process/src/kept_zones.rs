@@ -31,7 +31,7 @@ const INDEX_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes of replaced versions that are always tolerated; above, no more than the current versions have.
 const DEAD_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What is known of a version of a zone without parsing it.
+/// The facts about a version of a zone that need no parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct VersionInfo {
     pub(crate) serial: u32,
@@ -42,7 +42,7 @@ pub(crate) struct VersionInfo {
 }
 
 impl VersionInfo {
-    /// What is known of `zone`, which was read from `text` now.
+    /// The facts about `zone`, which was read from `text` now.
     pub(crate) fn new(zone: &Zone, text: &ZoneText) -> VersionInfo {
         VersionInfo {
             serial: zone.serial(),
@@ -53,7 +53,7 @@ impl VersionInfo {
     }
 }
 
-/// The versions that are kept, and those that are to be kept next.
+/// The kept versions, and those to keep next.
 #[derive(Debug, Default)]
 pub(crate) struct KeptZones {
     segments: Vec<Arc<OwnedFd>>,
@@ -153,7 +153,7 @@ impl KeptZones {
         removed.is_some()
     }
 
-    /// What is known of the kept version of `apex`.
+    /// The facts about the kept version of `apex`.
     pub(crate) fn info(&self, apex: &DomainName) -> Option<VersionInfo> {
         self.zones.get(apex.as_str()).map(|kept| kept.entry.info)
     }
@@ -251,8 +251,8 @@ impl KeptZones {
         }
     }
 
-    /// Ends the segment with what has changed since the last call; `None` if nothing has. Many segments, or many
-    /// replaced versions, become one segment.
+    /// Ends the segment with the changes since the last call; `None` if nothing has. Many segments, or many replaced
+    /// versions, become one segment.
     pub(crate) fn seal(&mut self) -> io::Result<Option<NewSegment>> {
         if std::mem::take(&mut self.unkept_count) > 0 {
             log_warning("not all zones are kept for the next server process; raise `kept_zones_max` to keep them all");
@@ -380,7 +380,7 @@ mod tests {
         assert!(files.is_empty() || files[1].0.ends_with("b"));
     }
 
-    /// What a process finds that inherits the segments.
+    /// The contents of inherited segments.
     fn inherited(segments: &[Arc<OwnedFd>]) -> KeptZones {
         KeptZones::from_segments(segments)
     }
@@ -467,7 +467,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_no_segment_is_ignored() {
-        // What another process may write into an index, and its end.
+        // The untrusted index and its end.
         let segment = |text: &[u8], entries: &str, length: Option<u64>| {
             let index = format!("{{\"entries\":[{entries}],\"removed\":[]}}");
             let length = length.unwrap_or(index.len() as u64).to_le_bytes();

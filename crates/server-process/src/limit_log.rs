@@ -88,7 +88,7 @@ const LIMITS: [Limit; 10] = [
 /// The effect of the limit of DNS replies in a dry run.
 const DRY_RUN_EFFECT: &str = "further similar DNS replies are counted but sent, because of `rate_limit_dry_run`";
 
-/// What was logged about each of the limits.
+/// The last log line about each limit.
 #[derive(Debug, Default)]
 pub(crate) struct LimitLog([LimitState; LIMITS.len()]);
 

@@ -1,4 +1,4 @@
-//! The state of each site and zone, and what a reload has changed.
+//! The state of each site and zone, and the changes by a reload.
 
 use sanderling_config::{DomainName, ZoneFolder, ZoneOrigin};
 use sanderling_server::EarlierFiles;
@@ -42,7 +42,7 @@ pub(crate) struct SiteState {
     /// The hosts; empty for every host.
     pub(crate) hosts: Vec<String>,
     pub(crate) document_root: PathBuf,
-    /// What is served, if the document root is a link to a release.
+    /// The served release, if the document root is a link to one.
     pub(crate) release: Option<ReleaseState>,
     #[serde(skip)]
     pub(crate) service: SiteService,
@@ -50,7 +50,7 @@ pub(crate) struct SiteState {
     pub(crate) problem: Option<String>,
 }
 
-/// What is served of a site.
+/// The served part of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SiteService {
     /// Its document root.
@@ -61,7 +61,7 @@ pub(crate) enum SiteService {
     Unreadable,
     /// Nothing: requests get status 503.
     Unavailable,
-    /// The same, for want of a descriptor. One problem is reported for all such sites.
+    /// The same, for lack of a descriptor. One problem is reported for all such sites.
     LeftOut,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct ReleaseState {
     /// When the link to it was made.
     #[serde(rename = "since_unix_s", serialize_with = "unix_s")]
     pub(crate) since: Option<SystemTime>,
-    /// What was served from the releases before.
+    /// The files served from earlier releases.
     #[serde(rename = "served_from_earlier_releases", serialize_with = "earlier_files")]
     pub(crate) earlier_files: Arc<EarlierFiles>,
 }
@@ -95,7 +95,7 @@ pub(crate) struct ZoneState {
     pub(crate) signatures_expire_at: Option<SystemTime>,
     /// Why the current zone file is not served.
     pub(crate) problem: Option<String>,
-    /// What the version in service has besides the records of its files.
+    /// The records of the version in service that are not in its files.
     #[serde(skip)]
     pub(crate) added: Arc<AddedRecords>,
     /// How the version differs from the file because of dynamic updates; `None` if the zone can have none.
@@ -121,7 +121,7 @@ fn earlier_files<S: serde::Serializer>(files: &Arc<EarlierFiles>, serializer: S)
     files.list(usize::MAX).1.serialize(serializer)
 }
 
-/// What a reload has changed.
+/// The changes by a reload.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     added: Vec<String>,
@@ -146,7 +146,7 @@ impl LoadStatus {
         self.unknown_zone_count + in_folder + sites + self.zones.iter().filter(|zone| zone.problem.is_some()).count()
     }
 
-    /// What is in service for each site and zone with a problem, a line each.
+    /// The version in service of each site and zone with a problem, a line each.
     pub(crate) fn problems_text(&self) -> String {
         let mut text = String::new();
         for site in self.sites.iter().filter(|site| site.problem.is_some() && site.service != SiteService::LeftOut) {
@@ -196,7 +196,7 @@ impl SiteState {
 }
 
 impl Changes {
-    /// A zone was loaded, in the place of one with `old_serial`, if there was one.
+    /// A zone was loaded, replacing one with `old_serial`, if there was one.
     pub(crate) fn zone_loaded(&mut self, apex: &DomainName, old_serial: Option<u32>, serial: u32) {
         match old_serial {
             None => self.added.push(format!("{apex}: added, serial {serial}")),

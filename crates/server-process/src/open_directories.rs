@@ -22,7 +22,7 @@ pub(crate) struct OpenDirectories {
     limit: DescriptorLimit,
 }
 
-/// A limit of open descriptors, and what it is divided into.
+/// A limit of open descriptors, and its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DescriptorLimit(pub(crate) usize);
 
@@ -105,7 +105,7 @@ impl OpenDirectories {
     }
 }
 
-/// No directory can be opened besides those that are open.
+/// No more directories can be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyOpen;
 

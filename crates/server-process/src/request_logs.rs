@@ -38,7 +38,7 @@ pub(crate) fn set_targets(server: &Server, config: &Config, descriptors: Vec<(Lo
     }
 }
 
-/// What the operator was told of lines that could not be written.
+/// The state of messages about lines that could not be written.
 #[derive(Debug)]
 pub(crate) struct LostLines {
     kind: LogKind,

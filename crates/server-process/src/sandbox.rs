@@ -1,5 +1,5 @@
-//! What a server process gives up before it serves: its user, its capabilities, and all files and system calls that
-//! serving does not need.
+//! The privileges that a server process drops before it serves: its user, its capabilities, and all files and system
+//! calls that serving does not need.
 
 use sanderling_config::{Config, ReleaseLink};
 use sanderling_os::directory::Directory;

@@ -1,4 +1,4 @@
-//! What the operator should know of zones that are signed here, for `check`.
+//! Warnings of `check` about zones that this server signs.
 
 use sanderling_config::diagnostic::{Diagnostic, Problem};
 use sanderling_config::{Config, SignedZone};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// Seconds for which a signature is valid at least, since it is replaced before.
 const VALID_S_MIN: u32 = 7 * 24 * 3600;
-/// Where the numbers of a SOA have the time after which secondaries do not answer any more.
+/// The position of the expire time in the numbers of an SOA.
 const EXPIRE_AT: usize = 12;
 
 /// The warnings for all signed zones of `config` that could be loaded.

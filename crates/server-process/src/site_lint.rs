@@ -1,5 +1,5 @@
-//! What `check` finds in the files of a site: links that lead nowhere, names without a media type, and precompressed
-//! files that are not forms of their file. These are warnings: the site is served as it is.
+//! The findings of `check` in the files of a site: broken links, names without a media type, and precompressed files
+//! that do not match their uncompressed file. These are warnings: the site is served anyway.
 
 mod precompressed;
 mod reference_url;
@@ -75,7 +75,7 @@ struct Lint {
     ports: Vec<u16>,
     files: OpenFilesOptions,
     budget: ReadBudget,
-    /// Bytes that a precompressed file without a file beside it may become.
+    /// The largest decoded size of a precompressed file without an uncompressed one.
     decoded_bytes_max: u64,
     file_count: usize,
     next_progress: Instant,

@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The thread pauses for so many times the time that it was busy.
 const PAUSE_FACTOR: u32 = 100;
 
-/// What is watched of one site.
+/// The watched paths of one site.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchedSite {
     /// The index of the site in its [`Sites`].

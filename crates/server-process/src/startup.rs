@@ -92,15 +92,15 @@ impl From<io::Error> for StartupError {
     }
 }
 
-/// What the supervisor has passed on.
+/// The secrets from the supervisor.
 struct Inherited {
     supervisor: Connection,
     config_text: OwnedFd,
     kept_zones: Vec<Arc<OwnedFd>>,
     secrets: SecretDescriptors,
-    /// What the agent has derived for zones.
+    /// The records that the agent has derived for zones.
     derived: Arc<DerivedSet>,
-    /// What certificate authorities look for.
+    /// The challenges for certificate authorities.
     challenges: Vec<Challenge>,
     /// Where the lines of logs go.
     log_targets: Vec<(LogKind, OwnedFd)>,
@@ -332,7 +332,7 @@ impl Prepared {
                 let _ = supervisor.flush_until(Instant::now() + REPORT_TIMEOUT);
             }
             if let Some(mut client) = stop_client {
-                // A client that has gone away needs no answer.
+                // A client that has disconnected needs no answer.
                 let _ = client.send(&Message::Event(Event::Stdout(Text::new("stopped\n"))));
                 let _ = client.send(&Message::Event(Event::Done { is_success: true }));
             }

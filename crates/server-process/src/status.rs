@@ -67,7 +67,7 @@ pub(crate) struct ProcessStatus<'d> {
     pid: u32,
     started_at_unix_s: u64,
     state: &'static str,
-    /// What is not served as the configuration says.
+    /// The deviations from the configuration.
     problems: Vec<String>,
     reloads_in_place: u64,
     /// Secrets that the process could read, although it needs none.
@@ -113,7 +113,7 @@ impl<'d, T> Listed<'d, T> {
     }
 }
 
-/// What a status is made of.
+/// The inputs of a status.
 pub(crate) struct StatusParts<'d> {
     pub(crate) server: &'d Server,
     pub(crate) sandbox: &'d Sandbox,
@@ -354,7 +354,7 @@ fn site_text(site: &SiteState) -> String {
     format!("  site          {} from {}{release}{problem}\n", site.hosts_text(), root.display())
 }
 
-/// What was served from earlier releases; nothing if nothing was.
+/// The files served from earlier releases; empty if there are none.
 fn earlier_files_text(files: &EarlierFiles) -> String {
     const SHOWN_MAX: usize = 3;
     let (count, shown) = files.list(SHOWN_MAX);
@@ -395,7 +395,7 @@ pub(crate) fn zone_text(zone: &ZoneState, service_state: &ServiceState<'_>) -> S
     format!("  zone          {name}: {version}\n")
 }
 
-/// Why a zone has no version, although nobody reports a problem.
+/// Why a zone has no version, although no problem is reported.
 pub(crate) fn not_served_reason(origin: ZoneOrigin) -> &'static str {
     match origin {
         ZoneOrigin::Signer => "not signed yet",
@@ -404,7 +404,7 @@ pub(crate) fn not_served_reason(origin: ZoneOrigin) -> &'static str {
     }
 }
 
-/// Until when the signatures of a zone are valid, and what that means.
+/// The expiry of the signatures of a zone, and its consequence.
 fn signatures_text(zone: &ZoneState, condition: ZoneCondition) -> String {
     let date = zone.signatures_expire_at.map(date_text).unwrap_or_default();
     let remedy = match zone.origin {

@@ -37,7 +37,7 @@ pub(crate) fn load(
     AuthRule { realm: rule.realm.clone(), users: Arc::new(users) }
 }
 
-/// What to do about the error of reading a user file.
+/// The remedy for an error of reading a user file.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "create the file, or correct its path",
@@ -47,7 +47,7 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Without blocking: a FIFO would block a reload for ever.
+    // Without blocking: a FIFO would block a reload forever.
     let file = sanderling_os::file::open_nonblocking(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));

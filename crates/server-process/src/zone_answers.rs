@@ -62,13 +62,13 @@ impl ZoneClient {
         self.send(Event::Done { is_success: result.is_ok() });
     }
 
-    /// A client that has gone away needs no answer.
+    /// A client that has disconnected needs no answer.
     fn send(&mut self, event: Event) {
         let _ = self.0.send(&Message::Event(event));
     }
 }
 
-/// What an answer is made of: the zones that are served, and their states.
+/// The inputs of an answer: the served zones and their states.
 #[derive(Debug)]
 pub(crate) struct ZoneAnswers {
     /// Held as a whole: the control thread frees it, when it is replaced.
@@ -283,8 +283,8 @@ fn write_zone<'c>(
     }
 }
 
-/// Has `write` send an answer, or return an error for the client, and ends the command. A client that has gone away, or
-/// does not read, gets no more.
+/// Has `write` send an answer, or return an error for the client, and ends the command. A client that has disconnected
+/// or does not read gets no more.
 fn answer(mut client: ZoneClient, write: impl FnOnce(&mut ZoneClient) -> io::Result<Result<(), String>>) {
     if let Ok(result) = write(&mut client) {
         if let Err(error) = &result {
@@ -355,7 +355,7 @@ fn ago(at_unix_s: u64, now_unix_s: u64) -> String {
     format!("{} ago", duration_text(now_unix_s.saturating_sub(at_unix_s)))
 }
 
-/// What other servers of the zone have, a line each.
+/// The state of other servers of the zone, a line each.
 fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text += &status_line(name, &value);
@@ -422,7 +422,7 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
     text
 }
 
-/// What is served, and how it differs from the file.
+/// The served version, and its differences from the file.
 pub(crate) fn state_text(zone: &JudgedZone, is_current: bool) -> String {
     let JudgedZone { state, condition, reason } = zone;
     let ZoneState { name, file, origin, problem, .. } = &**state;

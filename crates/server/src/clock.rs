@@ -1,4 +1,4 @@
-//! The time of an iteration: read once, and the same for everything that is done in it.
+//! The time of an iteration: read once, and the same for all work in it.
 
 use sanderling_http::HttpDate;
 use sanderling_os::clock::monotonic_ms;

@@ -92,7 +92,7 @@ struct Seen {
 
 impl Watchdog {
     /// The first of `heartbeats` that has been in the same iteration for `limit`; one that waits for a disk only if
-    /// there is no other. Each check has the same threads as the one before, and possibly more after them.
+    /// there is no other. Each check has the same threads as the previous one, and possibly more after them.
     pub(crate) fn check<'h>(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What a server has done, counted by each thread for itself and added up on request.
+//! The counters of a server, kept by each thread separately and added up on request.
 
 use crate::heartbeat::Heartbeat;
 use crate::options::StatisticsOptions;

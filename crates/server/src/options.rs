@@ -63,7 +63,7 @@ impl Options {
     }
 }
 
-/// What is counted by itself.
+/// The items that are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatisticsOptions {
     /// Sites; further ones are counted together.

@@ -1,4 +1,4 @@
-//! The threads of a server, and what its owner can ask of it.
+//! The threads of a server, and its interface.
 
 use crate::dns::updates::{self, ReceivedUpdate, ReplyPlace};
 use crate::files::file_reads::FileReads;
@@ -227,8 +227,8 @@ impl Server {
         Status::of(&self.shared)
     }
 
-    /// What the worker `index` of `worker_count` is created with, and the thread for datagrams beside it, if there are
-    /// sockets for it.
+    /// The parameters of the worker `index` of `worker_count`, and of the datagram thread with the same index, if there
+    /// are sockets for it.
     fn thread_params<'l>(
         &'l self,
         index: usize,

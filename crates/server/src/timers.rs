@@ -44,7 +44,7 @@ impl Timers {
         self.0.peek().map(|Reverse((at_ms, _))| *at_ms)
     }
 
-    /// The next connection whose queued time has come.
+    /// The next connection whose queued time is over.
     pub(crate) fn pop_due(&mut self, now_ms: Milliseconds) -> Option<(Milliseconds, Key)> {
         if self.next_ms()? > now_ms {
             return None;

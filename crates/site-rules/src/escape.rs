@@ -1,4 +1,4 @@
-//! Percent-encoding (RFC 3986 §2.1) of what a rule inserts into a URL or a field.
+//! Percent-encoding (RFC 3986 §2.1) of text that a rule inserts into a URL or a field.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ pub(crate) enum Place {
     Query,
 }
 
-/// Appends `text`, with all bytes encoded that could end or divide what it is inserted into.
+/// Appends `text`, with all bytes encoded that could end or divide the surrounding URL or field.
 pub(crate) fn put_encoded(text: &[u8], place: Place, out: &mut Vec<u8>) {
     for &byte in text {
         let is_plain = match byte {
@@ -71,7 +71,7 @@ pub(crate) fn decode(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(decoded))
 }
 
-/// Decodes a name or a value in a query, in which `+` is a space; as it is if an encoding is invalid.
+/// Decodes a name or a value in a query, in which `+` is a space; unchanged if an encoding is invalid.
 pub(crate) fn decode_query(text: &[u8]) -> Cow<'_, [u8]> {
     let decoded = decode(text).unwrap_or(Cow::Borrowed(text));
     if memchr::memchr(b'+', text).is_none() {

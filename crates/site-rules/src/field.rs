@@ -157,18 +157,18 @@ struct FieldEdit<'r> {
     is_default: bool,
 }
 
-/// What the content of a response is of.
+/// The kind of a response's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentOf {
     /// The path of the request, or of no file.
     Path,
     /// The same; and that path has had other content before, whatever its name says.
     ReusedPath,
-    /// Another file, since there is none at the path.
+    /// Another file, because there is none at the path.
     OtherPath,
 }
 
-/// What responses of a status may have.
+/// The fields that responses of a status can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
     /// 200 and 206: all fields.
@@ -190,7 +190,7 @@ impl<'r> FieldEdits<'r> {
         self.edits.iter().any(|edit| edit.name.eq_ignore_ascii_case(name))
     }
 
-    /// Whether the content must be sent as it is (RFC 9111 §5.2.2.6).
+    /// Whether the content must be sent unchanged (RFC 9111 §5.2.2.6).
     pub fn forbids_transformation(&self) -> bool {
         let names_it = |value: &[u8]| value.to_ascii_lowercase().windows(12).any(|text| text == b"no-transform");
         let is_cache_control = |edit: &&FieldEdit<'_>| edit.name.eq_ignore_ascii_case("cache-control");
@@ -236,7 +236,7 @@ impl<'r> FieldEdits<'r> {
     }
 
     fn put(&mut self, name: &'r str, value: Option<Vec<u8>>) {
-        // What a response depends on is a sum (RFC 9110 §12.5.5).
+        // `Vary` fields add up (RFC 9110 §12.5.5).
         if !name.eq_ignore_ascii_case("vary") {
             self.edits.retain(|edit| !edit.name.eq_ignore_ascii_case(name));
         }
@@ -274,7 +274,7 @@ impl<'r> FieldEdits<'r> {
                 ContentOf::ReusedPath if is_immutable && *is_default => value = Some(&b"no-cache"[..]),
                 _ => {}
             }
-            // What the server says of its choice stays (RFC 9110 §12.5.5).
+            // The server's own `Vary` is kept (RFC 9110 §12.5.5).
             if !name.eq_ignore_ascii_case("vary") && !name.eq_ignore_ascii_case("set-cookie") {
                 while let Some((line_start, line_end)) = find_line(&out[start..], name.as_bytes()) {
                     out.drain(start + line_start..start + line_end);

@@ -72,7 +72,7 @@ impl Match<'_, '_> {
         self.rule.is_forced()
     }
 
-    /// What is done with the request.
+    /// The action for the request.
     pub fn outcome(&self) -> Outcome {
         self.rule.outcome(&self.captures, self.query)
     }

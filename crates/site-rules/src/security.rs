@@ -45,7 +45,7 @@ impl SecurityHeaders {
         }
     }
 
-    /// What follows for the pages of a site.
+    /// The effects on the pages of a site.
     pub fn effect(self) -> &'static str {
         match self {
             SecurityHeaders::Basic => {

@@ -24,7 +24,7 @@ const ENTRIES_MAX: usize = 1 << 20;
 /// Bytes that are copied at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A file, folder or link of the folder, and what distinguishes it from one that takes its place.
+/// A file, folder or link of the folder, and the metadata that distinguishes it from a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Item {
     /// Below the folder.
@@ -35,7 +35,7 @@ struct Item {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Folder,
-    /// What of its metadata is another when it is replaced, is part of them.
+    /// Some of its metadata differs after a replacement.
     File(Metadata),
     Link(PathBuf),
 }

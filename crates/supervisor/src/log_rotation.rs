@@ -15,8 +15,8 @@ pub(crate) const MODE: u32 = 0o640;
 /// Of files that are compressed.
 const SUFFIX: &str = ".gz";
 
-/// Renames the log `name` and the earlier ones, and removes those beyond `keep`. Nothing is renamed if somebody has
-/// removed the log. The name of a file that is to be compressed.
+/// Renames the log `name` and the earlier ones, and removes those beyond `keep`. Nothing is renamed if the log was
+/// removed. The name of a file to compress.
 ///
 /// # Errors
 /// The log itself cannot be renamed.
@@ -42,8 +42,7 @@ pub(crate) fn rotate(directory: &LogDirectory, name: &OsStr, keep: u32) -> io::R
 
 /// Replaces a file by a compressed one.
 ///
-/// # Errors
-/// The file stays as it is.
+/// # Errors The file is not changed.
 pub(crate) fn compress(directory: &LogDirectory, name: &OsStr) -> io::Result<()> {
     let compressed = with_suffix(name, SUFFIX);
     let mut source = directory.open_to_read(name)?;

@@ -10,7 +10,7 @@ const CORE_DUMP_TIME: Duration = Duration::from_secs(1);
 /// kernel does not end, since it waits for a disk.
 const EXIT_TIME: Duration = Duration::from_secs(2);
 
-/// What a server process does.
+/// The phase of a server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It is not ready yet.
@@ -21,7 +21,7 @@ pub(crate) enum Phase {
     Draining,
 }
 
-/// What changes the phase.
+/// An input that changes the phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PhaseInput {
     /// The process has reported that it serves.
@@ -36,7 +36,7 @@ pub(crate) enum PhaseInput {
     StopNow,
 }
 
-/// What the supervisor does to the process when the phase changes.
+/// The action of the supervisor when the phase changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PhaseAction {
     Nothing,
@@ -45,7 +45,7 @@ pub(crate) enum PhaseAction {
 }
 
 impl Phase {
-    /// The next phase, and what to do; `None` if the input changes nothing.
+    /// The next phase, and the action; `None` if the input changes nothing.
     pub(crate) fn next(self, input: PhaseInput) -> Option<(Phase, PhaseAction)> {
         use PhaseAction::{Kill, Nothing, Send};
         Some(match (self, input) {
@@ -70,7 +70,7 @@ impl Phase {
     }
 }
 
-/// How far the supervisor has gone to end a process by force.
+/// The stage of ending a process by force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Termination {
     #[default]

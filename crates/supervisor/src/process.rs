@@ -79,7 +79,7 @@ impl Process {
         self.is_connected.then(|| self.connection.as_fd()).into_iter().chain([self.handle.as_fd()])
     }
 
-    /// What another supervisor needs to adopt it.
+    /// The data that another supervisor needs to adopt it.
     pub(super) fn handover_fds(&self) -> [(FdKind, BorrowedFd<'_>); 2] {
         [(FdKind::Process(self.info()), self.handle.as_fd()), (FdKind::Connection, self.connection.as_fd())]
     }

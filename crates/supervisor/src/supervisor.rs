@@ -51,7 +51,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const QUEUE_MAX: usize = 64;
 /// Time beyond `drain_timeout_ms` after which a draining process is killed.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
-/// Pause after a failure to poll, such as for want of memory.
+/// Pause after a failure to poll, such as for lack of memory.
 const POLL_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The supervisor.
@@ -91,9 +91,9 @@ struct Supervisor {
     replaced_itself_at: Option<Instant>,
     /// Reloads that are in effect, that are in part, and that have failed.
     reload_counts: [u64; 3],
-    /// What processes can have logged again and again.
+    /// Messages that processes can cause repeatedly.
     limited_log: LimitedLog,
-    /// What the serving process, of this generation, has for its metrics.
+    /// The data for metrics that the serving process, of this generation, has.
     sent_supervision: Option<(u64, Supervision)>,
     lifecycle: Lifecycle,
     next_watchdog: Option<Instant>,
@@ -316,8 +316,8 @@ impl Supervisor {
             [heartbeat, retry, process.drain_deadline(drain_limit), process.termination_deadline()]
         });
         let task = self.task.as_ref().and_then(Task::deadline);
-        // What waits for the end of the task, or for a serving process, is looked at then: its time may be over
-        // meanwhile.
+        // Requests that wait for the end of the task, or for a serving process, are checked then: their time may be
+        // over meanwhile.
         let is_idle = self.task.is_none();
         let is_serving = self.processes.iter().any(|process| process.phase() == Phase::Serving);
         let control = self.control.as_ref().and_then(ControlSocket::deadline);
@@ -424,7 +424,7 @@ impl Supervisor {
         }
     }
 
-    /// Begins the next task if there is none.
+    /// Begins the next task if none is in progress.
     fn begin_next(&mut self) {
         while self.task.is_none() && !self.lifecycle.is_stopping() {
             // Requests come first: the current configuration may fail to start, and the requested one may not.

@@ -1,4 +1,4 @@
-//! Why a certificate cannot be used, or clients may refuse it, and what to do.
+//! Why a certificate cannot be used, or clients may refuse it, and the remedy.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl fmt::Display for PemFile {
     }
 }
 
-/// What a file has instead of what it should have.
+/// The unexpected content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileContent {
     /// Nothing.
@@ -190,7 +190,7 @@ pub enum CertificateProblem {
         /// The issuer's name.
         issuer: String,
     },
-    /// It has no name, but for that of its subject.
+    /// It has no name except that of its subject.
     #[error("the certificate has no subject alternative name, and clients ignore its common name, {subject}")]
     NoAlternativeName {
         /// The name of its subject.

@@ -26,7 +26,8 @@ pub(crate) const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 29, 37];
 /// Purposes of a key (RFC 5280 §4.2.1.12): of servers, and any.
 pub(crate) const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
 pub(crate) const ANY_PURPOSE: &[u8] = &[0x55, 29, 37, 0];
-/// What a server must do (RFC 7633), and the number of the extension that asks for a stapled OCSP response.
+/// The TLS features that a server must support (RFC 7633), and the number of the extension that asks for a stapled OCSP
+/// response.
 pub(crate) const TLS_FEATURE: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 1, 24];
 pub(crate) const STATUS_REQUEST: &[u8] = &[5];
 /// Signatures with a hash that has been broken, each with its name: of RSA with MD5 and SHA-1, and of ECDSA with SHA-1.

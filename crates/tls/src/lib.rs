@@ -1,8 +1,7 @@
 //! TLS for a server (RFC 8446, RFC 5246): sessions, certificates and ticket keys.
 //!
 //! It does no I/O, starts no thread, and takes the time as an argument, except that rustls reads the clock for the age
-//! of tickets, and that the certificate is chosen by it where a name has several. What the server gives to it and takes
-//! from it:
+//! of tickets, and that the certificate is chosen by it where a name has several. The input and output of the crate:
 //!
 //! ```text
 //! PEM ── Certificate ── CertificateStore ─┐
@@ -32,9 +31,9 @@
 //!
 //! # Changes
 //!
-//! [`ServerTls`] is immutable. A reload makes another one for new connections, with the same [`TicketKeys`] and what
-//! has changed; connections that are open go on. A rotation makes other ticket keys. Before the first connection is
-//! accepted, [`ServerTls::warm_up`] draws a random number.
+//! [`ServerTls`] is immutable. A reload makes another one for new connections, with the same [`TicketKeys`] and the
+//! changes; open connections continue. A rotation makes other ticket keys. Before the first connection is accepted,
+//! [`ServerTls::warm_up`] draws a random number.
 //!
 //! # Keys
 //!

@@ -11,21 +11,22 @@ use rustls::{AlertDescription, HandshakeKind, ProtocolVersion};
 use std::io::{self, IoSlice, Read, Write};
 use std::mem;
 
-/// Plaintext that a session takes before it must send: enough for one system call to be cheap beside encryption.
+/// Plaintext that a session takes before it must send: enough to make one system call cheap in comparison to
+/// encryption.
 pub const UNSENT_BYTES_MAX: usize = 128 * 1024;
 /// Slices that [`Session::write`] takes at once.
 pub const WRITE_PARTS_MAX: usize = 8;
 /// The longest plaintext of a record (RFC 8446 §5.1).
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
-/// What a record has besides its plaintext, at most (RFC 8446 §5.2).
+/// The largest overhead of a record over its plaintext (RFC 8446 §5.2).
 const RECORD_OVERHEAD_BYTES_MAX: usize = 5 + 256;
 /// The plaintext of a record that fits into one segment.
 const SHORT_RECORD_BYTES: usize = 1_300;
 /// After so long without sending, the congestion window may be small again.
 const IDLE_MS: u64 = 1_000;
-/// What the records of [`UNSENT_BYTES_MAX`] and of a handshake need besides their plaintext, at most.
+/// The largest overhead of the records of [`UNSENT_BYTES_MAX`] and of a handshake over their plaintext.
 const OVERHEAD_BYTES_MAX: usize = 16 * 1024;
-/// What a client sends in a handshake, at most; rustls would keep messages of up to 64 KiB. A ClientHello with a key
+/// The most bytes of a client in a handshake; rustls would keep messages of up to 64 KiB. A ClientHello with a key
 /// share of X25519MLKEM768 has some 1.8 KiB.
 const HANDSHAKE_BYTES_MAX: usize = 16 * 1024;
 /// The messages that answer a ClientHello, with a usual chain of certificates.
@@ -48,7 +49,7 @@ pub enum Version {
     Tls13,
 }
 
-/// What a session can do.
+/// The next step of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing can be read or written yet.
@@ -57,7 +58,7 @@ pub enum State {
     Open,
     /// The client sends no more (`close_notify`), and can still receive.
     ClientClosed,
-    /// The session has failed. What is unsent is the alert for the client; then the connection closes.
+    /// The session has failed. The unsent output is the alert for the client; then the connection closes.
     Failed,
 }
 
@@ -106,15 +107,15 @@ pub struct Session {
     next_record: NextRecord,
     /// Plaintext that was decrypted and not taken.
     readable_bytes: usize,
-    /// What has arrived of a record or of a message of the handshake that is not complete: after plaintext, of the
-    /// record after it; otherwise all that has arrived since the last plaintext.
+    /// The received part of an incomplete record or handshake message: after plaintext, of the next record; otherwise
+    /// everything received since the last plaintext.
     partial_bytes: usize,
     boundary: RecordBoundary,
     /// Plaintext that was written since nothing was unsent.
     unsent_bytes: usize,
     /// Its limit.
     unsent_bytes_max: usize,
-    /// What is sent instead of what rustls would send, after a failure.
+    /// The alert that replaces the one of rustls after a failure.
     last_words: Vec<u8>,
     /// The certificates among which that of the connection was chosen, once the handshake is complete.
     chosen_from: Candidates,
@@ -139,7 +140,7 @@ impl Session {
         }
     }
 
-    /// What the session can do.
+    /// The next step of the session.
     #[inline]
     pub fn state(&self) -> State {
         self.state
@@ -177,7 +178,7 @@ impl Session {
         self.unsent_bytes_max = bytes.min(UNSENT_BYTES_MAX);
     }
 
-    /// Bytes that the session holds because they have not arrived whole, were not taken, or are unsent. Beside them it
+    /// Bytes that the session holds because they have not arrived whole, were not taken, or are unsent. In addition it
     /// needs some KiB.
     pub fn held_bytes(&self) -> usize {
         let unsent_bytes = match self.state {
@@ -260,8 +261,8 @@ impl Session {
         debug_assert!(!self.is_readable());
         let (mut fed, mut taken) = (0, 0);
         while fed < ciphertext_bytes {
-            // At most one incomplete record, and what was fed, can have been decrypted. So either it fits into the
-            // space of what was fed, or no more than a record is left, which does not prevent feeding.
+            // At most one incomplete record, and the fed data, can have been decrypted. So either it fits into the
+            // space of the fed data, or no more than a record is left, which does not prevent feeding.
             fed += self.feed_some(&buffer[fed..ciphertext_bytes])?;
             taken += self.take(&mut buffer[taken..fed]);
         }

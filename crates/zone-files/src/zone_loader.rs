@@ -21,7 +21,7 @@ use std::vec;
 pub struct Failure {
     /// All errors, with the warnings.
     pub diagnostics: Vec<Diagnostic>,
-    /// What has denied to read it, if that is why.
+    /// The sandbox that denied access, if that is the cause.
     pub denial: Denial,
 }
 
@@ -40,11 +40,11 @@ pub enum Denial {
 /// A zone that was read.
 #[derive(Debug)]
 pub struct ReadZone {
-    /// The zone, as it is answered.
+    /// The zone, as it is served.
     pub zone: Zone,
-    /// What the zone has besides the records of its files.
+    /// The records of the zone that are not in its files.
     pub added: AddedRecords,
-    /// What has become of dynamic updates; `None` if the zone has none.
+    /// The outcome for dynamic updates; `None` if the zone has none.
     pub updates: Option<MergedUpdates>,
     /// Its files.
     pub sources: ZoneSources,
@@ -154,7 +154,7 @@ struct ZoneLoader<'l> {
     diagnostics: Vec<Diagnostic>,
     aliases: Vec<Alias>,
     sources: ZoneSourcesBuilder,
-    /// What has changed since the file was written.
+    /// The changes since the file was written.
     patch: Option<ZonePatch>,
     /// The included files of a version that was kept, in the order in which they were read, instead of those on disk.
     kept_includes: Option<vec::IntoIter<(PathBuf, Vec<u8>)>>,
@@ -362,7 +362,7 @@ fn read(
     sources: &mut ZoneSourcesBuilder,
     limits: &Limits,
 ) -> Result<Vec<u8>, ReadError> {
-    // Without blocking: a FIFO at the path of a zone file would block a reload for ever.
+    // Without blocking: a FIFO at the path of a zone file would block a reload forever.
     let read_error = |error| ReadError::new(path, &error);
     let open = || {
         let file = sanderling_os::file::open_nonblocking(path)?;
@@ -374,7 +374,7 @@ fn read(
         return Err(Problem::new("not a regular file", "name a zone file").into());
     }
     let mut text = Vec::with_capacity(metadata.len().min(*budget_bytes) as usize + 1);
-    // What was read before an error is kept, so the second try goes on after it.
+    // The files read before an error are kept, so the second try continues after it.
     let mut rest = file.take(*budget_bytes + 1);
     with_second_try(|| rest.read_to_end(&mut text)).map_err(read_error)?;
     *budget_bytes = budget_bytes.checked_sub(text.len() as u64).ok_or_else(|| {

@@ -78,7 +78,7 @@ fn dependency_on_a_crate_above_is_reported() {
 fn root_without_its_attributes_is_reported() {
     check("roots", &[(LIB, "#![no_std]\n#![forbid(unsafe_code)]\n#[cfg(test)]\nextern crate std;\n")], &[]);
     check("roots", &[("crates/os/src/lib.rs", "")], &[]);
-    let no_std = "`#![no_std]` is missing, or undone by `extern crate std` outside of tests";
+    let no_std = "`#![no_std]` is missing, or undone by `extern crate std` outside tests";
     let expected = [
         "crates/dns/src/lib.rs:0: `#![forbid(unsafe_code)]` is missing",
         &format!("crates/dns/src/lib.rs:0: {no_std}"),

@@ -60,7 +60,7 @@ pub(crate) enum Defect {
     DoubleService,
     /// A request or command failed after the fault.
     Failure,
-    /// A process died for want of memory, or before its `main`, in the dynamic loader. This is no failure.
+    /// A process died for lack of memory, or before its `main`, in the dynamic loader. This is no failure.
     ExcusedDeath,
 }
 

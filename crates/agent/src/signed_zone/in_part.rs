@@ -1,4 +1,4 @@
-//! Signs what has changed, and stores it in the log of the signed version.
+//! Signs the changes, and stores them in the log of the signed version.
 
 use super::handle::WaitingUpdates;
 use super::{CANNOT_SIGN, NOT_STORED, Restored, Signed, SigningTask, parameters};
@@ -27,9 +27,9 @@ const UPDATE_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Why an update is not stored.
 enum NotStored {
-    /// What is stored is as before.
+    /// The stored version is unchanged.
     Refused(String),
-    /// What is in memory may differ from what is stored.
+    /// The version in memory may differ from the stored one.
     WriteFailed(String),
 }
 
@@ -182,7 +182,7 @@ impl SigningTask {
         }
     }
 
-    /// Signs what has changed in the records, and signatures that end soon, and stores that; whether it was possible.
+    /// Signs changed records and renews signatures that expire soon, and stores the result; whether this was possible.
     /// With other keys, after a start, and with a clock that was ahead, all signatures are looked at.
     pub(super) async fn sign_in_part(&mut self, unsigned: Arc<Records>) -> Result<bool, String> {
         let has_changed = self.keys.has_changed() || self.is_behind();
@@ -245,7 +245,7 @@ struct PartSigning<'p> {
 }
 
 impl PartSigning<'_> {
-    /// Signs what leads to `unsigned`, and signatures that end soon; `None` if the zone is to be signed as a whole.
+    /// Signs what leads to `unsigned`, and signatures that end soon; `None` if the whole zone must be signed.
     fn sign(&mut self, signed: &mut Signed, unsigned: &Records) -> Result<Option<SignedInPart>, NotStored> {
         let (apex, policy) = (self.files.apex(), self.parameters.serial_policy);
         let mut done = SignedInPart { sign_again_at_unix_s: signed.sign_again_at_unix_s, ..SignedInPart::default() };

@@ -1,15 +1,15 @@
-//! What is checked of the keys of a zone: before the first one is made, that no DS record of the parent zone is of a
-//! key that was lost; and for each keeper, that it has all private keys.
+//! Checks of the keys of a zone: before the first key is created, that no DS record of the parent zone belongs to a
+//! lost key; and for each keeper, that it has all private keys.
 
 use super::{SigningTask, WAIT_MAX};
 use crate::command_answer::CommandAnswer;
 use sanderling_config::log::{log, log_error};
 use sanderling_dns::Rtype;
 
-/// What was found out.
+/// The result.
 #[derive(Default)]
 pub(super) struct KeyChecks {
-    /// What is wrong with a private key.
+    /// The problem of a private key.
     problem: Option<String>,
     /// When the keeper has looked for them last; `None` if this one has not.
     looked_at: Option<tokio::time::Instant>,
@@ -18,7 +18,7 @@ pub(super) struct KeyChecks {
 }
 
 impl KeyChecks {
-    /// What is wrong with a private key.
+    /// The problem of a private key.
     pub(super) fn problem(&self) -> &Option<String> {
         &self.problem
     }
@@ -66,8 +66,7 @@ impl SigningTask {
     /// Whether keys can be made or are there already; not as long as the parent zone is being asked. A first key would
     /// make all answers bogus if the parent zone had a DS record of another one, as after the loss of the state folder.
     ///
-    /// # Errors
-    /// Why there must be no new key, and what to do.
+    /// # Errors Why there must be no new key, and the remedy.
     pub(super) async fn may_make_first_key(&mut self) -> Result<bool, String> {
         if !self.keys.needs_first_key() || self.key_checks.are_new_allowed {
             self.key_checks.are_new_allowed &= self.keys.needs_first_key();

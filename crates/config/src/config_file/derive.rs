@@ -257,7 +257,7 @@ mod tests {
     fn owner_of_https_has_the_port_unless_it_is_the_default_one() {
         let text = format!("{HTTPS}{ACME}{DOMAIN}derive = [\"https\"]\n");
         assert_eq!(derived(&text.replace(":443", ":8443")), ["example.com https _8443._https.example.com"]);
-        // The kernel chooses it, and nobody knows it beforehand.
+        // The kernel chooses it, so it is not known beforehand.
         assert!(
             config(&text.replace(":443", ":0").replace("derive", "#"))
                 .derived_rrsets()

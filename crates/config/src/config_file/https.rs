@@ -13,10 +13,10 @@ use toml::de::DeValue;
 const CERTIFICATE_EXAMPLE: &str = "certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
 /// Ten years.
 const MAX_AGE_S_MAX: u64 = 315_360_000;
-/// What https://hstspreload.org demands.
+/// The requirements of https://hstspreload.org.
 const PRELOAD_MAX_AGE_S_MIN: u64 = 31_536_000;
 
-/// What a domain has for TLS.
+/// The TLS settings of a domain.
 #[derive(Clone, Copy)]
 pub(super) enum CertificateChoice<'n, 't> {
     None,
@@ -87,7 +87,7 @@ impl ConfigBuilder<'_, '_> {
         Some(max_age_ms / 1_000)
     }
 
-    /// What `certificate` chooses. By default a domain with a site has an automatic one if there are authorities.
+    /// The choice of `certificate`. By default a domain with a site has an automatic one if there are authorities.
     pub(super) fn certificate_choice<'n, 't>(
         &mut self,
         certificate: Option<Entry<'n, 't>>,

@@ -13,7 +13,7 @@ use toml::de::DeValue;
 
 const REDIRECT_EXAMPLE: &str = "\"/old/*\" = { to = \"/new/:splat\", status = 301 }";
 const FIELDS_EXAMPLE: &str = "\"/assets/*\" = { \"Cache-Control\" = \"max-age=3600\" }";
-/// What a client is told to log in to.
+/// The realm shown to clients.
 const DEFAULT_REALM: &str = "private";
 
 impl ConfigBuilder<'_, '_> {

@@ -44,7 +44,7 @@ impl ConfigBuilder<'_, '_> {
         self.config.signed_zones.push(SignedZone { apex: name.clone(), signing, is_leaving, location });
     }
 
-    /// How the zone is signed, and whether it is to be unsigned.
+    /// How the zone is signed, and whether it should become unsigned.
     fn read_signing(&mut self, section: Entry<'_, '_>) -> (Signing, bool) {
         let Some(keys) = self.reader.keys(section, Section::Dnssec) else { return (Signing::default(), false) };
         let algorithms = [

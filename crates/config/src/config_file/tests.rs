@@ -683,7 +683,7 @@ fn check_any(content: &[u8]) {
         assert!(!shown.contains(char::is_control), "{shown:?}");
         let Location::Position { line, column, .. } = diagnostic.location else { panic!("{shown} has no position") };
         let source_line = lines.get(line as usize - 1).unwrap_or_else(|| panic!("{shown} is after the end"));
-        assert!((1..=source_line.len() + 1).contains(&(column as usize)), "{shown} is outside of its line");
+        assert!((1..=source_line.len() + 1).contains(&(column as usize)), "{shown} is outside its line");
         diagnostic.to_snippet(Some(source_line), crate::diagnostic::Colour::Off);
     }
 }

@@ -99,7 +99,7 @@ impl ConfigBuilder<'_, '_> {
         parse_network(text).map_err(|problem| self.reader.error(offset, problem)).ok()
     }
 
-    /// The items of `list`, each of which is to be a table.
+    /// The items of `list`, each of which must be a table.
     fn tables_of<'n, 't>(&mut self, list: Entry<'n, 't>) -> Vec<Entry<'n, 't>> {
         let DeValue::Array(items) = list.value.get_ref() else {
             let message = format!("`{}` must be a list of tables", list.key);
@@ -124,7 +124,7 @@ impl ConfigBuilder<'_, '_> {
         self.config.secondary_zones.push(SecondaryZone { apex: name.clone(), primaries, location });
     }
 
-    /// The servers of `list`, `primaries` or a group of a catalog; `remedy` is what to do if there is none.
+    /// The servers of `list`, `primaries` or a group of a catalog; `remedy` is for a missing one.
     pub(super) fn read_primary_list(&mut self, list: Entry<'_, '_>, remedy: &str) -> Vec<Primary> {
         let list = list.with_example(PRIMARIES_EXAMPLE);
         let mut primaries = Vec::new();

@@ -1,5 +1,5 @@
-//! Answers that are written record by record: chains of aliases, and what has proofs between its answer and additional
-//! sections.
+//! Answers that are written record by record: chains of aliases, and answers with proofs between their answer and
+//! additional sections.
 
 use crate::answers::proofs::{PROOFS_OF_LOOKUP_MAX, Proofs};
 use crate::messages::compression::NameOffsets;
@@ -58,7 +58,7 @@ pub(crate) struct ChainWriter<'a, 'z, 'o> {
     proofs: Option<Proofs<'z, PROOFS_MAX>>,
 }
 
-/// What is at the end of a chain.
+/// The end of a chain.
 enum ChainEnd<'z> {
     /// Nothing that is written: the target is in no zone, or the chain ends for the sake of its length.
     Open(Rcode),
@@ -122,7 +122,7 @@ impl<'z> ChainWriter<'_, 'z, '_> {
                         // QTYPE CNAME: the synthesized CNAME is the answer. RFC 6672 §3.2 would go on, but no server
                         // does, and NXDOMAIN for the target would deny the record in the answer section.
                         Some(_) if self.qtype == Rtype::CNAME => return Ok(ChainEnd::Open(Rcode::NoError)),
-                        // The same DNAME would apply again and again, to longer and longer names.
+                        // The same DNAME would apply repeatedly, to ever longer names.
                         Some(_) if dname.alias_target().1.as_name().is_at_or_below(dname.owner) => {
                             return Ok(ChainEnd::Open(Rcode::NoError));
                         }

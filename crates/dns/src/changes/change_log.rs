@@ -43,7 +43,7 @@ impl ChangeLog {
         read
     }
 
-    /// What the changes do together.
+    /// The combined effect of the changes.
     pub fn patch(&self) -> ZonePatch {
         let mut patch = ZonePatch::default();
         self.changes.iter().for_each(|change| change.each_record(|role, record| patch.add(role, record)));
@@ -111,7 +111,7 @@ pub fn put_change(change: &ZoneChange, log: &mut Vec<u8>) {
     log.extend_from_slice(&Sha256::digest(records));
 }
 
-/// The change at the start of `bytes`, and what follows.
+/// The change at the start of `bytes`, and the rest.
 fn read_change<'b>(bytes: &'b [u8], apex: Name<'_>) -> Option<(ZoneChange, &'b [u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
     let (records, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;

@@ -27,7 +27,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 const OPCODE_UPDATE: u8 = 5;
-/// QR, beside the opcode.
+/// QR, next to the opcode.
 const FLAGS: u8 = 0x80 | OPCODE_UPDATE << 3;
 pub(crate) const CLASS_NONE: u16 = 254;
 const CLASS_ANY: u16 = 255;
@@ -68,7 +68,7 @@ pub enum UpdateRefusal {
     NoRrset,
     /// NOTAUTH: the server is not the primary of the zone.
     NotAuthoritative,
-    /// NOTZONE: a name is outside of the zone.
+    /// NOTZONE: a name is outside the zone.
     NotInZone,
 }
 
@@ -269,7 +269,7 @@ impl<'q> UpdateMessage<'q> {
     }
 }
 
-/// What tells a signed message from all others, and for how long.
+/// The identity of a signed message, and how long it is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateSignature {
     /// The first bytes of the MAC, which is not cut off.
@@ -459,8 +459,8 @@ impl<'z> ZoneUpdate<'z> {
         Some(edit.finish(limits))
     }
 
-    /// Calls `change` with each record that the next version does not have, and with each that it has besides. One with
-    /// another TTL is removed and added.
+    /// Calls `change` with each record that the next version removes, and with each that it adds. One with another TTL
+    /// is removed and added.
     pub fn each_change(&self, mut change: impl FnMut(RecordRole, &Record<'_>)) {
         let position = Position { file_index: 0, line: 0, column: 1 };
         for (name, after) in &self.names {
@@ -507,7 +507,7 @@ impl<'z> ZoneUpdate<'z> {
             }
     }
 
-    /// The RRsets that the version before has at `owner`, which is in lower case.
+    /// The RRsets of the previous version at `owner`, which is in lower case.
     fn stored_rrsets(&self, owner: Name<'_>) -> Rrsets {
         let mut rrsets = stored_rrsets(self.zone, owner);
         rrsets.retain(|&rtype, _| !self.is_of_signer(owner, Rtype(rtype)));
@@ -662,7 +662,7 @@ struct Change {
     action: Action,
 }
 
-/// What an update does (§2.5).
+/// The kinds of changes in an update (§2.5).
 enum Action {
     Add(OwnRecord),
     DeleteName,
@@ -670,7 +670,7 @@ enum Action {
     DeleteRecord(OwnRecord),
 }
 
-/// §3.4.2.2: adds a record, unless it cannot be beside others; whether anything has changed.
+/// §3.4.2.2: adds a record, unless it cannot coexist with others; whether anything has changed.
 fn add(rrsets: &mut Rrsets, rtype: Rtype, record: OwnRecord) -> bool {
     let beside_alias = |rtype: u16| Rtype(rtype).may_be_beside_cname();
     let has_alias = rrsets.contains_key(&Rtype::CNAME.0);

@@ -48,7 +48,7 @@ pub(crate) enum ReplyKind<'z> {
     Truncated,
 }
 
-/// What replies have in common that a rate limit counts together, with a number that tells those of one kind apart.
+/// The class of replies that a rate limit counts together, with a number that distinguishes those of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReplyClass {
     /// An error, without data of a zone.

@@ -36,14 +36,14 @@ const RCODES: [&str; 11] = [
     "NOTZONE",
 ];
 
-/// What is asked for, or told.
+/// The kind of message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKind {
     /// The SOA of the zone.
     Soa,
     /// The whole zone.
     Axfr,
-    /// What has changed since the version with this serial.
+    /// The changes since the version with this serial.
     Ixfr(u32),
     /// The zone has changed.
     Notify,
@@ -124,7 +124,7 @@ impl SoaTimers {
     }
 }
 
-/// Makes the query of `kind` for the zone or the records at `name`, signed with `key`. What is returned reads the
+/// Makes the query of `kind` for the zone or the records at `name`, signed with `key`. The returned value reads the
 /// replies.
 pub fn query(
     kind: QueryKind,

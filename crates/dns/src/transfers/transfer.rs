@@ -57,7 +57,7 @@ pub struct TransferRequest<'z, 'q> {
 }
 
 impl<'z, 'q> TransferRequest<'z, 'q> {
-    /// The request of `query`; `None` if it is none.
+    /// The request of `query`; `None` if it is not one.
     pub fn new(query: &ParsedQuery<'z, 'q>) -> Option<TransferRequest<'z, 'q>> {
         query.is_for_transfer().then_some(TransferRequest { query: *query, signer: None })
     }
@@ -172,7 +172,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
     }
 }
 
-/// What a transfer writes next.
+/// The next part of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Record(Position),
@@ -338,7 +338,7 @@ impl<'o> MessageWriter<'o> {
         MessageWriter { out, at, limit, record_count: 0, is_authoritative, apex: None, qname_bytes, last_owner: None }
     }
 
-    /// Names are compressed against the question if it has the apex as it is in the zone.
+    /// Names are compressed against the question if it has the apex in the same case as the zone.
     fn set_apex(&mut self, apex: Name<'o>) {
         let is_same = self.out[HEADER_BYTES..HEADER_BYTES + self.qname_bytes] == *apex.as_bytes();
         self.apex = is_same.then_some(apex);
@@ -483,7 +483,7 @@ impl<'o> MessageWriter<'o> {
     }
 }
 
-/// Whether `name` is at `offset` of `message`, as it is written: another case would change it. Each pointer refers to
+/// Whether `name` is at `offset` of `message`, in the same case: another case would change it. Each pointer refers to
 /// an earlier offset.
 fn is_at(message: &[u8], offset: usize, name: Name<'_>) -> bool {
     let mut at = offset;

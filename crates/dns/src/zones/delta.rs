@@ -70,7 +70,7 @@ impl Delta {
         }
     }
 
-    /// Whether there may be a node of the name with this hash: there is none for nine of ten names that are not here.
+    /// Whether there may be a node of the name with this hash: for nine in ten absent names there is none.
     #[inline(always)]
     pub(crate) fn may_have(&self, hash: NameHash) -> bool {
         self.filter.may_have(hash)
@@ -149,7 +149,7 @@ impl Delta {
         (bytes, offset)
     }
 
-    /// Removes a node that the version before has had.
+    /// Removes a node of the previous version.
     pub(crate) fn hide(&mut self, before: NodeIndex) {
         match before.chunk() {
             Some(_) => self.nodes.remove(before),

@@ -27,7 +27,7 @@ pub(crate) enum DenialChain {
 }
 
 impl DenialChain {
-    /// Bytes of memory beside the value itself.
+    /// Bytes of memory in addition to the value itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             DenialChain::None => 0,

@@ -34,7 +34,7 @@ pub fn is_later(serial: u32, other: u32) -> bool {
 /// is written as 0 stays so without a step.
 pub fn raised_serial(serial: u32, steps: u32) -> u32 {
     let raised = serial.wrapping_add(steps);
-    // Less than before, it has come past 0.
+    // Less than before: it has wrapped around.
     if raised < serial { raised.wrapping_add(1) } else { raised }
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn put_record(out: &mut Vec<u8>, owner: Name<'_>, rtype: Rtype, class
     out.extend_from_slice(rdata);
 }
 
-/// What a record of a transfer or of a change is.
+/// The role of a record in a transfer or change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordRole {
     /// One of the whole zone.
@@ -107,7 +107,7 @@ pub enum RecordRole {
     Added,
 }
 
-/// What has led from one version to the next one.
+/// The changes from one version to the next.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ZoneChange {
     from_serial: u32,

@@ -14,7 +14,7 @@
 //!                     packed RRsets
 //! ```
 //!
-//! Numbers of nodes are of one version of a zone and of all those that share its store.
+//! Node numbers belong to one version of a zone and to all versions that share its store.
 
 use crate::text::name::Name;
 use crate::text::rtype::Rtype;
@@ -82,7 +82,7 @@ impl NodeIndex {
     }
 }
 
-/// What the reference of a node is to. A node has at most one: only a node without the others has a wildcard child.
+/// The target of a node's reference. A node has at most one: only a node without the others has a wildcard child.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(crate) enum NodeRef {
@@ -94,7 +94,7 @@ pub(crate) enum NodeRef {
     WildcardChild = 8,
 }
 
-/// What an NSEC or NSEC3 record proves about a node, which refers to the node of the record.
+/// The statement of an NSEC or NSEC3 record about a node, which refers to the node of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// The types that the name has.

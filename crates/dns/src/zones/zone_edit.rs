@@ -288,7 +288,7 @@ impl<'e, 'z> Plan<'e, 'z> {
         IndexedName::of(name).hash(self.zone.seed)
     }
 
-    /// The node of `name` in the version before.
+    /// The node of `name` in the previous version.
     fn node(&self, name: Name<'_>) -> Option<Node<'z>> {
         self.zone.node_named(name)
     }
@@ -350,7 +350,7 @@ impl<'e, 'z> Plan<'e, 'z> {
         }
     }
 
-    /// The nodes of the names one label below `name` in the version before.
+    /// The nodes of the names one label below `name` in the previous version.
     fn children(&self, name: Name<'_>) -> impl Iterator<Item = Node<'z>> {
         let nodes = self.links.children.of(self.hash(name)).map(|index| self.zone.node(index));
         nodes.filter(move |node| node.name().parent() == Some(name))
@@ -398,7 +398,7 @@ impl<'e, 'z> Plan<'e, 'z> {
         }
     }
 
-    /// Whether what additional sections have of a name is another one.
+    /// Whether the records of a name in additional sections have changed.
     fn is_additional_data_changed(&self, before: Option<&Node<'_>>, after: Option<&Rrsets>) -> bool {
         let Some(after) = after else { return false };
         let before = before.map_or_else(Rrsets::new, rrsets_of);
@@ -406,8 +406,8 @@ impl<'e, 'z> Plan<'e, 'z> {
         additional.into_iter().any(|rtype| before.get(&rtype.0) != after.get(&rtype.0))
     }
 
-    /// Touches all names below `name`, and what refers to them if it `is_authority_changed` that decides what answers
-    /// have of them.
+    /// Touches all names below `name`, and the nodes that refer to them if `is_authority_changed`, which changes their
+    /// records in answers.
     fn touch_below(&mut self, name: Name<'_>, is_authority_changed: bool) {
         let mut parents = alloc::vec![name.as_bytes().to_vec()];
         while let Some(parent) = parents.pop() {

@@ -3,7 +3,7 @@
 //! The names with other records in the next version are
 //!
 //! - those that the changes are about, and the apex, for the SOA;
-//! - the names below one that becomes a delegation point or the owner of a DNAME, or is none any more;
+//! - the names below one that becomes a delegation point or the owner of a DNAME, or ceases to be one;
 //! - in the NSEC chain, the name before one that comes or goes;
 //! - in the NSEC3 chain, the owners for these names and for the empty non-terminals above them, and the owner before
 //!   one that comes or goes.
@@ -31,8 +31,8 @@ const WHOLE_SHARE: usize = 8;
 /// Names that may change in a small zone.
 const NAMES_MIN: usize = 64;
 
-/// Makes the next version of `version`; `None` if that is to be made as a whole. Then, and after an error, `version` is
-/// as before.
+/// Makes the next version of `version`; `None` if the whole version must be made. Then, and after an error, `version`
+/// is as before.
 pub(super) fn make(
     version: &mut ZoneVersion,
     job: &ChangeJob<'_>,
@@ -367,7 +367,7 @@ impl<'v, 'j> Change<'v, 'j> {
                 Some(bitmap)
             }
             None => {
-                // What hides names below would be shown. No owner of an NSEC3 record is below.
+                // Hidden names below would become visible. No owner of an NSEC3 record is below.
                 let next = self.version.nodes_from(Bound::Excluded(key)).next();
                 next.filter(|node| is_below(node.key(), key)).map(|_| bitmap)
             }
@@ -479,7 +479,7 @@ impl<'v, 'j> Change<'v, 'j> {
         Ok(())
     }
 
-    /// The records that the next version does not have any more, and those that it has besides.
+    /// The records that the next version removes, and those that it adds.
     fn difference(&self) -> (Records, Records) {
         let (mut removed, mut added) = (RecordsBuilder::default(), RecordsBuilder::default());
         for (key, before) in &self.before {
@@ -497,8 +497,8 @@ impl<'v, 'j> Change<'v, 'j> {
     }
 }
 
-/// What leads from the unsigned records of `version` to `unsigned`; `None` if the zone is to be signed as a whole. It
-/// takes time in proportion to the zone.
+/// The changes from the unsigned records of `version` to `unsigned`; `None` if the whole zone must be signed. It takes
+/// time in proportion to the zone.
 pub(super) fn difference(
     version: &ZoneVersion,
     unsigned: &Records,
@@ -561,7 +561,7 @@ fn has_key_records(signed: Option<Node<'_>>, unsigned: Option<Node<'_>>, keys: &
     of(signed) == wanted
 }
 
-/// The RRsets of a name that the unsigned records have, besides the SOA.
+/// The RRsets of a name in the unsigned records, except the SOA.
 fn compared<'r>(node: Node<'r>, apex: Name<'_>) -> Vec<Rrset<'r>> {
     let is_apex = node.owner().eq_ignore_case(apex);
     let is_compared = |rrset: &Rrset<'_>| {

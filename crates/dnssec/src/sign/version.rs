@@ -88,7 +88,7 @@ impl Authority {
     }
 }
 
-/// Types of records of the apex that come with the keys, beside those of other signers.
+/// Record types of the apex that come with the keys, together with those of other signers.
 pub(super) const KEY_RECORDS: [Rtype; 3] = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY];
 
 /// Whether a signed version has records of this type at the apex, or at another name, by itself: those of the unsigned
@@ -151,7 +151,7 @@ pub(super) fn make(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result
     })
 }
 
-/// The version before.
+/// The previous version.
 struct Before<'j> {
     records: &'j Records,
     apex: Node<'j>,

@@ -7,7 +7,7 @@ use sanderling_dns::rdata::PresentationFormat;
 use sanderling_dns::{Name, Rtype};
 
 impl ZoneKeys {
-    /// The keys, and what waits for what and until when: a sentence each.
+    /// The keys and the pending steps, with their reasons and times: a sentence each.
     pub fn status(&self, apex: Name<'_>) -> Vec<String> {
         let has_new_ds = self.keys.iter().any(|key| matches!(key.ds, Presence::Added(_)));
         let mut out: Vec<String> = self.keys.iter().flat_map(|key| of_key(key, apex, has_new_ds)).collect();
@@ -78,7 +78,7 @@ fn of_key(key: &ZoneKey, apex: Name<'_>, has_new_ds: bool) -> Vec<String> {
     out
 }
 
-/// What something in the zone waits for.
+/// The reason for which a record of the zone waits.
 fn of_zone(presence: Presence, subject: &str) -> Option<String> {
     let version = presence.awaited_version().map(|version| version.serial);
     match (presence, version) {

@@ -84,7 +84,7 @@ const fn tables() -> Tables {
     tables
 }
 
-/// Appends the text that `coded` stands for to `out`: at most 8 / 5 of its length.
+/// Appends the decoded text of `coded` to `out`: at most 8 / 5 of its length.
 pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), CompressionError> {
     // The next bits, from the most significant one on; the bits after `bit_count` are 0.
     let (mut bits, mut bit_count) = (0u64, 0u32);

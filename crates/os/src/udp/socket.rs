@@ -36,7 +36,7 @@ impl Socket {
         Socket::bind_as(address, ReusePort::AfterBind)
     }
 
-    /// Binds to `address` beside the sockets of this user that are bound already (`SO_REUSEPORT`).
+    /// Binds to `address` together with other sockets of this user (`SO_REUSEPORT`).
     pub fn bind_reuseport(address: SocketAddr) -> io::Result<Socket> {
         Socket::bind_as(address, ReusePort::BeforeBind)
     }

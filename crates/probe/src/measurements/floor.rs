@@ -8,7 +8,7 @@ use std::time::Instant;
 
 pub(crate) const NAME: &str = "floor";
 const SYSTEM_CALL: &str = "getppid";
-/// A higher cost has a cause outside of the program.
+/// A higher cost has a cause outside the program.
 const SLOW_NS: f64 = 250.0;
 
 pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {

@@ -114,7 +114,7 @@ fn wrong_configuration_is_reported_by_check_and_serve() {
     }
 }
 
-/// A FIFO without a writer would block for ever.
+/// A FIFO without a writer would block forever.
 #[test]
 fn unusable_configuration_or_zone_file_is_refused_at_once() {
     let directory = TestDirectory::new();

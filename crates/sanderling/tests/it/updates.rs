@@ -425,8 +425,8 @@ fn first_rules_may_come_with_a_reload() {
     assert_eq!(data(&server, "new", "A"), "192.0.2.9");
 }
 
-/// Asks for an alias and its missing target again and again. Each update replaces the alias, so that all answers with
-/// the same serial have the same one. Returns how many serials and how many answers there were.
+/// Asks for an alias and its missing target repeatedly. Each update replaces the alias, so that all answers with the
+/// same serial have the same one. Returns how many serials and how many answers there were.
 fn ask_for_alias(server: SocketAddr, ends: &AtomicBool) -> (usize, usize) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -458,7 +458,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// Names that one client changes again and again, so that the difference to the file is bounded.
+/// Names that one client changes repeatedly, so that the difference to the file is bounded.
 const NAMES_OF_CLIENT: usize = 32;
 
 /// Makes `count` updates, some by each run of nsupdate. Returns what each name may have: the number of the last

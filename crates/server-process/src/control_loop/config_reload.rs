@@ -55,8 +55,8 @@ impl ControlLoop<'_> {
         started.map_err(|(error, _)| error)
     }
 
-    /// Has `load` use the loader on a new thread. What `finish` makes of the result, which is `None` after a panic, is
-    /// applied.
+    /// Has `load` use the loader on a new thread. Applies the output of `finish` for the result, which is `None` after
+    /// a panic.
     ///
     /// # Errors
     /// There is no thread. The loader is free again, and `finish` was not called.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Time between two deliveries of NOTIFY: a flood of them does not keep the supervisor busy.
 const NOTIFY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What primaries have sent, until it is forwarded.
+/// NOTIFY messages of primaries, until they are forwarded.
 #[derive(Debug)]
 pub(super) struct NotifyForwarding {
     inbox: Arc<NotifyInbox>,
@@ -35,7 +35,7 @@ impl NotifyForwarding {
         &self.inbox
     }
 
-    /// When something is to be forwarded.
+    /// When to forward them.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.inbox.is_empty()).then_some(self.next_at)
     }

@@ -156,7 +156,7 @@ impl UpdateQueue {
         self.changed.entry(apex).or_insert(ChangeTimes { first: now, last: now }).last = now;
     }
 
-    /// Takes a zone whose version is to be built as a whole.
+    /// Takes a zone whose version must be built as a whole.
     fn take_due(&mut self, now: Instant) -> Option<DomainName> {
         let is_due = |(_, times): &(&DomainName, &ChangeTimes)| {
             let since = |time| now.saturating_duration_since(time);
@@ -311,7 +311,7 @@ impl ControlLoop<'_> {
         self.updates.storing = Some(storing);
     }
 
-    /// Has the agent store what has become of updates when zone files were read.
+    /// Makes the agent store the result for updates after zone files were read.
     pub(super) fn report_updates(&mut self, updates: &ChangedUpdates) {
         for (apex, to_store) in updates {
             let id = self.updates.next_id();
@@ -356,7 +356,7 @@ impl ControlLoop<'_> {
             }
             (Some(storing), StoreResult::Failed) => self.give_up(*storing),
             (None, StoreResult::Failed) => {}
-            // What was found when a zone file was read, or what is served already.
+            // The result of reading a zone file, or the served version.
             (None, StoreResult::Stored) if is_own && id.number != self.updates.given_up => {}
             (None, StoreResult::Stored | StoreResult::Outdated) => {
                 self.updates.outdated.extend(DomainName::parse(zone));
@@ -383,7 +383,7 @@ impl ControlLoop<'_> {
         self.await_service(AwaitedUpdates { apex, serial, has_updates, updates, deadline });
     }
 
-    /// Puts updates back that are to be applied to another version.
+    /// Puts back updates to apply to another version.
     fn apply_again(&self, updates: Vec<(ReceivedUpdate, UpdateResult)>) {
         self.updates.inbox.put_back(updates.into_iter().map(|(update, _)| update).collect());
     }
@@ -436,7 +436,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Whether another process serves in place of this one: an update that is answered is to be seen there.
+    /// Whether another process serves in place of this one: an answered update must be visible there.
     pub(super) fn is_replaced(&self) -> bool {
         self.ordered_end == Some(DrainMode::Replaced)
     }
@@ -492,7 +492,7 @@ impl ControlLoop<'_> {
         self.updates.merge = if built.merged.is_some() { Merge::Built(built) } else { Merge::None };
     }
 
-    /// Has the loader add to a version that was built as a whole what has changed meanwhile.
+    /// Makes the loader add the changes since then to a version that was built as a whole.
     fn take_built(&mut self, built: BuiltVersion) {
         let BuiltVersion { apex, base, merged: Some(merged) } = built else { return };
         let Some(loader) = self.state.loader.take() else { return };

@@ -56,7 +56,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// `changes` come with the command to load a zone, and what the agent reports with that for the status of a zone.
+    /// `changes` come with the command to load a zone, and the agent's report for the status of a zone.
     pub(super) fn answer_zone_command(
         &mut self,
         command: ZoneCommand,
@@ -196,9 +196,9 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Asks for another process in the place of this one if the sandbox denies a file of the state folder: the folder
-    /// was made after the process has entered the sandbox, and the agent, which has written the file, cannot reload.
-    /// What the agent is told, if so.
+    /// Asks for another process to replace this one if the sandbox denies a file of the state folder: the folder was
+    /// created after the process entered the sandbox, and the agent, which wrote the file, cannot reload. The answer to
+    /// the agent in that case.
     fn ask_for_replacement(&mut self, denial: &Denial) -> Option<String> {
         let Denial::Sandbox(path) = denial else { return None };
         let state = self.state.loader.as_ref().and_then(Loader::state_folder);
@@ -315,7 +315,7 @@ impl ControlLoop<'_> {
     }
 }
 
-/// What a zone that was loaded again has, compared with what it had.
+/// The differences of a reloaded zone from its previous version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ZoneContent {
     SameFiles,

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What has become of a zone that was to be loaded again.
+/// The result of reloading a zone.
 #[derive(Debug)]
 pub(crate) enum Reloaded {
     Loaded(Box<OneZone>),
@@ -27,7 +27,7 @@ pub(crate) struct RemovedZone {
     pub(crate) name: DomainName,
     /// Good versions that the supervisor must keep.
     pub(crate) kept: Option<NewSegment>,
-    /// What the agent must store.
+    /// The data that the agent must store.
     pub(crate) journals: ChangedJournals,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct OneZone {
     pub(crate) denial: Denial,
     /// Good versions that the supervisor must keep.
     pub(crate) kept: Option<NewSegment>,
-    /// What the agent must store.
+    /// The data that the agent must store.
     pub(crate) journals: ChangedJournals,
-    /// What the agent must store of dynamic updates.
+    /// The dynamic updates that the agent must store.
     pub(crate) updates: ChangedUpdates,
     /// If it is a catalog, the zones that it has brought or removed since.
     pub(crate) members: MemberChanges,
@@ -167,7 +167,7 @@ impl Loader {
         self.zones.get(name).map(|loaded| &loaded.state.file).filter(|file| folder.has(file))
     }
 
-    /// Removes the zone `name`, which was loaded from the folder, and whose file is gone.
+    /// Removes the zone `name`, which was loaded from the folder and whose file no longer exists.
     fn remove_of_folder(&mut self, config: &Config, name: &DomainName) -> Option<RemovedZone> {
         self.loaded_of_folder(config.zone_folder.as_ref()?, name)?;
         self.zones.remove(name);

@@ -1,4 +1,4 @@
-//! Whether a version of a zone may take the place of the one before.
+//! Whether a version of a zone can replace the previous one.
 
 use super::{LoadedZone, Report, ZoneContext};
 use crate::kept_zones::VersionInfo;
@@ -19,8 +19,8 @@ pub(super) enum Provenance {
 }
 
 impl LoadedZone {
-    /// Why a version with `info` must not replace the last good one. What differs from a version that only an earlier
-    /// process knows is a warning.
+    /// Why a version with `info` must not replace the last good one. Differences from a version that only an earlier
+    /// process knows are warnings.
     pub(super) fn refusal(
         &self,
         zone: &ZoneConfig,
@@ -29,7 +29,7 @@ impl LoadedZone {
         context: &ZoneContext<'_>,
         report: &mut Report,
     ) -> Option<Failure> {
-        // What a primary has, a secondary has.
+        // A secondary follows its primary.
         if zone.origin.is_agent() || context.forced_zones.contains(&zone.apex) {
             return None;
         }

@@ -51,7 +51,7 @@ impl Loader {
         report.errors.extend(location.map(|location| self.directories.problem((count, root_count), location)));
     }
 
-    /// The directory that was opened, unless it must be left out for want of a descriptor.
+    /// The opened directory, unless it must be left out for lack of a descriptor.
     fn keep_open(
         &mut self,
         index: usize,

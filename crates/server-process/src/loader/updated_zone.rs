@@ -29,10 +29,10 @@ const EXPIRATION_INTERVAL_S: u64 = 3600;
 /// answers.
 const MERGED_NAMES_MIN: usize = 256;
 
-/// What has become of updates.
+/// The outcome for updates.
 #[derive(Debug)]
 pub(crate) struct UpdatedZone {
-    /// Of the first updates. The others are to be applied to the version that these make.
+    /// Of the first updates. The others must be applied to the resulting version.
     pub(crate) results: Vec<UpdateResult>,
     /// The version that they make; `None` if nothing changes.
     pub(crate) version: Option<UpdatedVersion>,
@@ -55,7 +55,7 @@ pub(crate) struct DeniedChange {
 #[derive(Debug)]
 pub(crate) struct UpdatedVersion {
     apex: DomainName,
-    /// What the agent must store before it is served.
+    /// The updates that the agent must store before it is served.
     pub(crate) to_store: StoreRequest,
     /// `None` if the agent signs the zone: it makes the version, and hands it over.
     made: Option<MadeVersion>,
@@ -215,7 +215,7 @@ impl Loader {
         let is_loaded_whole = match zone_config.origin {
             // It also says which zones there are.
             ZoneOrigin::Catalog => true,
-            // What a primary has, a secondary has; and a catalog of this server has its zones.
+            // A secondary follows its primary, and a catalog of this server follows its zones.
             ZoneOrigin::Primaries | ZoneOrigin::ProducedCatalog => false,
             // One that the guard refuses is refused then.
             ZoneOrigin::Operator | ZoneOrigin::Signer => {
@@ -256,7 +256,7 @@ impl UpdatedVersion {
     }
 }
 
-/// What `update` changes in a signed zone, for the agent to sign.
+/// The changes by `update` to a signed zone, for the agent to sign.
 ///
 /// # Errors
 /// The changed zone cannot be served: why.
@@ -351,7 +351,7 @@ impl LoadedZone {
         }
     }
 
-    /// Takes what has become of the updates when the file was read.
+    /// Takes the outcome for the updates after the file was read.
     pub(super) fn take_updates(&mut self, zone: &ZoneConfig, updates: Option<MergedUpdates>, report: &mut Report) {
         let outcome = updates.as_ref().map(|updates| (updates.merged.outcome, updates.merged.later));
         let (updates, to_store) = updates.map(|updates| updates.finish(wire_name(&zone.apex).as_name())).unzip();

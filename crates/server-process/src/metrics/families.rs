@@ -1,4 +1,4 @@
-//! The table of all metric families, for the text, the manual and the tests of what uses metrics.
+//! The table of all metric families, for the text, the manual, and the tests of the dashboard and alerts.
 
 /// A metric family.
 #[derive(Debug, PartialEq, Eq)]
@@ -9,13 +9,13 @@ pub(crate) struct Family {
     /// The end of the name, if the samples have a unit.
     pub(crate) unit: &'static str,
     pub(crate) labels: &'static [&'static str],
-    /// What it has, in one sentence.
+    /// Its description, in one sentence.
     pub(crate) help: &'static str,
     /// Whether it needs the section `[metrics]`.
     pub(crate) is_detailed: bool,
 }
 
-/// What the samples of a family are.
+/// The kinds of samples of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,

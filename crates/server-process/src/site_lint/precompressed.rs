@@ -12,7 +12,7 @@ const ZSTD_WINDOW_BITS_MAX: u32 = 23;
 /// Bytes that are compared at once.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Types of what pages consist of: a compressed file of another type may be for a download.
+/// Types of the parts of pages: a compressed file of another type may be a download.
 const PAGE_TYPES: [&str; 5] = ["text/html", "text/css", "text/javascript", "image/svg+xml", "application/wasm"];
 
 /// Bytes that may still be read.
@@ -137,7 +137,7 @@ fn problem_of_fault(fault: CodingFault) -> (&'static str, &'static str) {
     }
 }
 
-/// The same of a file without another one beside it, which the server decodes.
+/// The same for a file without an uncompressed one, which the server decodes.
 fn problem_alone(decoder: impl Read, decoded_bytes_max: u64) -> Option<(&'static str, &'static str)> {
     match io::copy(&mut decoder.take(decoded_bytes_max.saturating_add(1)), &mut io::sink()) {
         Ok(bytes) if bytes <= decoded_bytes_max => None,
@@ -246,7 +246,7 @@ mod tests {
     const OTHER_LENGTH: &str = "does not decompress to its uncompressed file, or has several gzip members, of which \
         browsers decode only the first, and is not used";
 
-    /// What tools decode, and browsers refuse or cut short; beside the file, and without it.
+    /// Files that tools decode, but browsers refuse or truncate; with the uncompressed file, and without it.
     #[test]
     fn coding_that_browsers_do_not_decode_whole_is_reported() {
         let folder = tempfile::tempdir().expect("created");

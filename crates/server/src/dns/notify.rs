@@ -20,7 +20,7 @@ pub struct NotifyPolicy {
     inbox: Arc<NotifyInbox>,
 }
 
-/// What was received: the last of each zone, so that no flood fills it.
+/// The last received message of each zone, so that no flood fills it.
 #[derive(Debug)]
 pub struct NotifyInbox {
     received: Mutex<HashMap<Vec<u8>, ReceivedNotify>>,
@@ -66,7 +66,7 @@ impl NotifyInbox {
 
 impl NotifyPolicy {
     /// A policy of these zones, each with its primaries, and of all other zones, which may have the primaries
-    /// `members`. What is accepted is put into `inbox`.
+    /// `members`. Accepted messages are put into `inbox`.
     pub fn new(
         zones: impl IntoIterator<Item = (NameBuf, Vec<TransferRule>)>,
         members: Vec<TransferRule>,

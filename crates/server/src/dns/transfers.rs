@@ -165,7 +165,7 @@ impl Transfer {
     }
 }
 
-/// What follows a query for a transfer.
+/// The consequence of a query for a transfer.
 pub(crate) enum Begun {
     /// A reply of this length, or none if it does not fit.
     Reply(Option<usize>),
@@ -182,7 +182,7 @@ pub(crate) enum Channel {
     OtherEncryption,
 }
 
-/// What a transfer is decided by.
+/// The inputs of the decision about a transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct TransferContext<'c> {
     pub(crate) zones: &'c Arc<ZoneMap>,

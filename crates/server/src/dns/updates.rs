@@ -25,7 +25,7 @@ pub struct UpdatePolicy {
     inbox: Arc<UpdateInbox>,
 }
 
-/// What was received and waits for the control thread.
+/// The received updates that wait for the control thread.
 #[derive(Debug)]
 pub struct UpdateInbox {
     waiting: Mutex<Waiting>,
@@ -118,7 +118,7 @@ impl UpdateInbox {
         self.lock().unanswered_count
     }
 
-    /// When the update that waits for longest has come.
+    /// The arrival of the update that has waited longest.
     pub fn oldest(&self) -> Option<Instant> {
         self.lock().updates.front().map(|update| update.received_at)
     }
@@ -186,7 +186,7 @@ impl UpdateInbox {
     }
 }
 
-/// What an update is decided by.
+/// The inputs of the decision about an update.
 #[derive(Clone, Copy)]
 pub(crate) struct UpdateContext<'c> {
     pub(crate) zones: &'c ZoneMap,
@@ -195,7 +195,7 @@ pub(crate) struct UpdateContext<'c> {
     pub(crate) metrics: &'c ThreadMetrics,
 }
 
-/// What follows an update.
+/// The consequence of an update.
 pub(crate) enum Received {
     /// A reply of this length, or none if it does not fit.
     Reply(Option<usize>),
@@ -204,7 +204,7 @@ pub(crate) enum Received {
 }
 
 impl UpdatePolicy {
-    /// A policy of these zones, each with the keys of its rules. What is accepted is put into `inbox`.
+    /// A policy of these zones, each with the keys of its rules. Accepted messages are put into `inbox`.
     pub fn new(zones: impl IntoIterator<Item = (NameBuf, Vec<NameBuf>)>, inbox: Arc<UpdateInbox>) -> UpdatePolicy {
         let by_name = |(apex, keys): (NameBuf, _)| (lowercase(apex.as_name()), keys);
         UpdatePolicy { zones: zones.into_iter().map(by_name).collect(), inbox }

@@ -1,10 +1,10 @@
 //! Variants of files that are compressed when a client first accepts them: by one thread, while the client gets the
-//! file as it is.
+//! uncompressed file.
 //!
 //! The variants belong to the entry of the open-file cache, which is one version of the file, and are freed with it.
-//! What they use together is bounded by evicting entries ([`FileCache`](crate::files::file_cache::FileCache)).
-//! The thread has the lowest priority, and one queue with a bound, so that clients that ask for many files cannot
-//! occupy the machine with it.
+//! Evicting entries bounds their total size ([`FileCache`](crate::files::file_cache::FileCache)). The thread has the
+//! lowest priority, and one queue with a bound, so that clients that ask for many files cannot occupy the machine with
+//! it.
 
 use crate::files::disk_file::DiskFile;
 use crate::files::file_variant::{FileContent, FileVariant, Gauges, http_metadata};
@@ -35,7 +35,7 @@ const BROTLI_QUALITY: i32 = 5;
 /// The window of brotli, as a power of two: larger than any file that is compressed.
 const BROTLI_WINDOW_BITS: i32 = 22;
 
-/// Raised with each change of what the compressors make of the same content: the entity tags of variants follow from
+/// Raised with each change of the compressors' output for the same content: the entity tags of variants follow from
 /// that of the file and from this number, so that they are known before a variant is made. The test
 /// `compressors_make_the_bytes_of_their_version` notices such a change.
 pub(crate) const COMPRESSORS: CompressorVersion = CompressorVersion(1);
@@ -204,7 +204,7 @@ impl OnDemand {
         }
         let made = ContentCoding::COMPRESSED.into_iter().filter(|&coding| self.variant(coding).is_some());
         let coding = negotiate_coding(fields, made);
-        // The client has the file as it is, or a part of it, and goes on with that: what was not made when it began
+        // The client has the uncompressed file, or a part of it, and continues with that: a variant that was made later
         // must not replace it.
         let names = |field, etag: &[u8]| fields.values(field).any(|tags| memchr::memmem::find(tags, etag).is_some());
         let etag = uncompressed.representation.etag();
@@ -262,7 +262,7 @@ fn index_of(coding: ContentCoding) -> Option<usize> {
 impl Compression {
     /// Makes the variant; `false` if there is none.
     fn run(&self) -> bool {
-        // The entry was evicted meanwhile: nobody would get the variant.
+        // The entry was evicted meanwhile: no client would get the variant.
         if Arc::strong_count(&self.on_demand) == 1 {
             return false;
         }

@@ -1,4 +1,4 @@
-//! Decodes a precompressed file that has no file without a coding beside it, for clients that do not accept its coding.
+//! Decodes a precompressed file without an uncompressed one, for clients that do not accept its coding.
 //!
 //! Called by the look-up of a file, in a job thread. The content is the operator's; what it becomes is bounded all the
 //! same.
@@ -78,7 +78,7 @@ mod tests {
         }
     }
 
-    /// What tools decode, and browsers refuse or cut short.
+    /// Files that tools decode, but browsers refuse or truncate.
     #[test]
     fn content_that_browsers_do_not_decode_whole_is_an_error() {
         let half = b"a line of text\n".repeat(1_000);

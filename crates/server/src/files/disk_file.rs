@@ -31,7 +31,7 @@ pub(crate) struct DiskFile {
     is_remote: bool,
 }
 
-/// What a read by a thread that may wait has found.
+/// The result of a read by a thread that may wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadResult {
     /// The window is in the page cache now.

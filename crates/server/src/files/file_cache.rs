@@ -453,7 +453,7 @@ impl FileCache {
         LookupContext { now_ms, unix_s, limits, attempt_count: 0, sendfile_after: self.options.sendfile_after }
     }
 
-    /// What the cache holds.
+    /// The entries of the cache.
     pub(crate) fn stats(&self) -> CacheStats {
         CacheStats {
             file_count: self.files.len(),
@@ -466,7 +466,7 @@ impl FileCache {
     }
 }
 
-/// What the open-file cache holds.
+/// The entries of the open-file cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheStats {
     /// Files.

@@ -1,4 +1,4 @@
-//! The look-up of a requested path on disk: the file, and the precompressed files beside it.
+//! The look-up of a requested path on disk: the file and its precompressed files.
 
 mod listing;
 mod precompressed;
@@ -50,7 +50,7 @@ const RECENT_CHANGE_ATTEMPTS_MAX: u8 = 3;
 pub(crate) struct FileLookup {
     pub(crate) site: Arc<Site>,
     pub(crate) key: FileKey,
-    /// What earlier attempts have seen of the file.
+    /// The observations of the file in earlier attempts.
     growth: RefCell<Growth>,
 }
 
@@ -362,8 +362,8 @@ impl FileLookup {
         Ok(LookupResult::New(OpenFile::new(uncompressed, alternatives, protection, is_unwatchable, context)))
     }
 
-    /// What the heads of the file have besides: in a site with a fallback, what paths without a file get depends on
-    /// these fields.
+    /// The additional fields in the heads of the file: in a site with a fallback, what paths without a file get depends
+    /// on these fields.
     fn field_lines(&self) -> &'static [u8] {
         let has_fallback = || self.site.options.files.fallback.is_some();
         if self.key.site.purpose() == Purpose::Exact && has_fallback() {
@@ -451,7 +451,7 @@ fn open_linked(root: &Directory, link_targets: &[Arc<Directory>], path: &[u8]) -
         directories.filter_map(|directory| Some((directory, real_path.strip_prefix(directory.real_path()).ok()?)));
     if let Some((directory, rest)) = found.next() {
         let rest = rest.as_os_str().as_bytes();
-        // What is not readable is not there: clients learn nothing of what is outside.
+        // An unreadable file is treated as missing: clients learn nothing of files outside.
         let rest = if rest.is_empty() { b"." } else { rest };
         return directory.open_beneath(rest).map_err(|_| FileError::NotFound);
     }

@@ -69,9 +69,9 @@ impl<'s> LocalFiles<'s> {
         self.shared.look_up(site, &self.key, context, waiter, has_waited)
     }
 
-    /// What answers a request whose path leads to no file because of `error`: the fallback of the site, or a page that
-    /// says so. `is_of_rule`: a rule leads to the path. The client does not know it, so that the file is served,
-    /// whatever its URL is.
+    /// The answer to a request whose path has no file because of `error`: the fallback of the site, or a page that says
+    /// so. `is_of_rule`: a rule leads to the path. The client does not know it, so that the file is served, whatever
+    /// its URL is.
     #[cold]
     #[inline(never)]
     pub(crate) fn open_instead(

@@ -2,7 +2,8 @@
 //! work goes on.
 //!
 //! One thread always waits for work, as long as there are fewer than [`THREADS_MAX`]: a thread that takes work while no
-//! other one waits starts another thread first. A thread that has waited for long beside another one ends.
+//! other one waits starts another thread first. A thread that has waited for a long time together with another one
+//! ends.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Threads of one queue.
 pub(crate) const THREADS_MAX: usize = 64;
-/// How long a thread waits beside another one before it ends.
+/// How long a thread waits together with another one before it ends.
 const IDLE_TIME: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(10) };
 
 /// The order of the work.
@@ -96,7 +97,7 @@ impl<Q: Queue> WorkQueue<Q> {
             let next_at = match state.queue.take(now) {
                 Ok(work) => {
                     if has_others && state.queue.has_more() {
-                        // The other threads may not wait for the time of what remains.
+                        // The other threads may not wait for the time of the remaining work.
                         self.changed.notify_one();
                     }
                     return Some(Taken { work, is_last: !has_others });

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// files are requested and few may be open.
 const WAITS_MAX: u8 = 16;
 
-/// A request that is to be answered.
+/// A request to answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) request: &'a Request<'a>,
@@ -63,7 +63,7 @@ pub(crate) trait Framing<'s>: Sized {
     fn need_body(self, context: &mut Context<'_, 's>) -> Self::Step;
 }
 
-/// How far a request has come that cannot be answered at once.
+/// The progress of a request that cannot be answered immediately.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     /// The lower half of the time at which its first bytes were received, if that was in an earlier iteration; else 0.
@@ -242,9 +242,8 @@ fn answer_dns<'s, F: Framing<'s>>(
     step
 }
 
-/// Answers with the file that the request is for, or with the status that there is none. `ruling`: if the site may have
-/// rules. `MAY_LOG`: whether there may be a log or detailed counts; a constant, so that the path without them stays
-/// short.
+/// Answers with the requested file, or with the status for a missing one. `ruling`: if the site may have rules.
+/// `MAY_LOG`: whether there may be a log or detailed counts; a constant, so that the path without them stays short.
 #[inline(always)]
 fn answer_with_file<'s, F: Framing<'s>, const MAY_LOG: bool>(
     asked: &Asked<'_>,
@@ -326,7 +325,7 @@ fn write_other<'s, F: Framing<'s>>(
     write(parts, content, framing, log, output)
 }
 
-/// A response, and what its head gets besides.
+/// A response, and the additional fields of its head.
 struct Parts<'p> {
     response: Response<'p>,
     fields: Option<&'p ResponseFields<'p>>,
@@ -343,14 +342,14 @@ enum Logged<'l> {
         request: &'l Request<'l>,
         origin: Origin,
     },
-    /// What was received is no request.
+    /// The received bytes are not a request.
     Refused {
         received: &'l [u8],
         since_ms: Milliseconds,
     },
 }
 
-/// What writing a response needs besides the response.
+/// The other inputs of writing a response.
 struct Output<'w> {
     clock: &'w Clock,
     options: &'w Options,

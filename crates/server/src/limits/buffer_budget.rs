@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a connection may hold while buffers are scarce: the usual request.
+/// The bytes that a connection can hold while buffers are scarce: a usual request.
 pub(crate) const SCARCE_BYTES_MAX: usize = 2 * 1024;
 /// Content in memory up to this size is copied after its head, which is cheaper than a second part of the send.
 const COPIED_BYTES_MAX: u64 = 16 * 1024;

@@ -36,7 +36,8 @@ pub(crate) enum PermitError {
     ClientLimit,
 }
 
-/// What counts as one client: an IPv4 address, or a /64 of IPv6, which is the usual assignment to one site (RFC 6177).
+/// The unit that counts as one client: an IPv4 address, or a /64 of IPv6, which is the usual assignment to one site
+/// (RFC 6177).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientPrefix(u64);
 

@@ -1,4 +1,4 @@
-//! What the operator exempts from the limits of clients, which a reload may change.
+//! The exemptions from the limits of clients, which a reload can change.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 pub struct RateLimitPolicy {
     /// Clients without a limit.
     pub exempt: Vec<IpNetwork>,
-    /// Whether what is beyond the limit is answered as if there were none, and only counted.
+    /// Whether requests beyond the limit are answered as if there were none, and only counted.
     pub is_dry_run: bool,
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Window {
     deadline_ms: Milliseconds,
 }
 
-/// What a deadline that has passed means.
+/// The meaning of a passed deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expiry {
     /// The time of the connection is over.

@@ -3,7 +3,7 @@
 //!
 //! All workers share one table of fixed size, without locks. Two clients share a place only by a collision of their
 //! hashes; in a set of which all places are in use, the client that has used least of its budget loses its place, and
-//! begins anew.
+//! starts again.
 
 use crate::clock::Milliseconds;
 use crate::limits::permits::ClientPrefix;
@@ -29,7 +29,7 @@ pub(crate) struct RequestBudget {
     interval: u64,
     /// Microseconds that a request may come before the time at which it is expected.
     tolerance: u64,
-    /// Its keys are random, so that nobody can choose addresses that share a set.
+    /// Its keys are random, so that attackers cannot choose addresses that share a set.
     hashes: RandomState,
     sets: Box<[Set]>,
 }
@@ -61,7 +61,7 @@ impl RequestBudget {
         let now = (now_ms * 1_000 + 1) & TIME_MASK;
         loop {
             let (place, before) = set.place_of(tag, now);
-            // What is left of the interval of the last request, and of those before it.
+            // The rest of the interval of the last request, and of those before it.
             let ahead = if before & !TIME_MASK == tag { ahead_of(before, now) } else { 0 };
             if ahead > self.tolerance {
                 return Err((ahead - self.tolerance).div_ceil(1_000_000));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// Time for the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of the longest answer, and of what may follow it in one call.
+/// Bytes of the longest answer, and of data that may follow it in one call.
 const ANSWER_BYTES_MAX: usize = 1_024;
 
 /// A connection to a program that reads dnstap.

@@ -1,8 +1,8 @@
 //! Checks names and passwords (RFC 7617) by threads of their own, since a check takes as long as thousands of requests,
 //! and remembers the results for a short time.
 //!
-//! The threads are at most as many as [`PasswordOptions`] says and have less priority than those that serve. What waits
-//! for them is bounded, and [`LoginQueue`] decides what is checked next and what is refused.
+//! The threads are at most as many as [`PasswordOptions`] says and have less priority than those that serve. The number
+//! of waiting checks is bounded, and [`LoginQueue`] decides which one is next and which is refused.
 
 use crate::clock::{Milliseconds, ms};
 use crate::files::jobs::JobQueue;
@@ -234,7 +234,7 @@ impl State {
             self.results.retain(|_, (_, until_ms)| now_ms < *until_ms);
         }
         if self.results.len() >= RESULTS_MAX {
-            // What clients guess must not push out what is right.
+            // Guesses of clients must not push out correct passwords.
             self.results.retain(|_, (result, _)| *result == CheckResult::Right);
         }
         if self.results.len() >= RESULTS_MAX {

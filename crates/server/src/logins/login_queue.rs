@@ -63,7 +63,7 @@ enum Network {
     Ipv6 { bits: u64, length: u8 },
 }
 
-/// What passwords are counted for.
+/// The sources for which passwords are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Subject {
     /// Wrong ones.
@@ -99,7 +99,7 @@ impl Origin {
     }
 }
 
-/// What decides which check is the next: the lowest is.
+/// The priority of a check: the lowest is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_unknown: bool,
@@ -205,7 +205,7 @@ impl<T> Default for LoginQueue<T> {
     }
 }
 
-/// What is known of networks and names.
+/// The history of networks and names.
 #[derive(Debug, Default)]
 struct Standings(HashMap<Subject, Standing>);
 
@@ -248,7 +248,7 @@ impl Standings {
             self.0.retain(|_, it| it.count(now_ms) > 0 || now_ms < it.known_until_ms);
         }
         if self.0.len() >= STANDINGS_MAX && !self.0.contains_key(&subject) {
-            // What clients guess must not push out what is right.
+            // Guesses of clients must not push out correct passwords.
             self.0.retain(|_, it| now_ms < it.known_until_ms);
         }
         if self.0.len() >= STANDINGS_MAX && !self.0.contains_key(&subject) {
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(rank(&last, 20_000 + HALF_LIFE_MS).from_networks, 0);
     }
 
-    /// What is known of clients that guess.
+    /// The history of clients that guess.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Guesser {
         Stranger,

@@ -48,7 +48,7 @@ pub(crate) enum Piece {
     FileChanged,
 }
 
-/// What sending a file needs.
+/// The state for sending a file.
 pub(crate) struct SendContext<'c> {
     /// For pieces of the file.
     pub(crate) scratch: &'c mut [u8],
@@ -78,10 +78,10 @@ pub(crate) struct FileChunk<'s> {
     extras: Option<Box<Extras>>,
 }
 
-/// What few responses have.
+/// The parts that few responses have.
 #[derive(Debug, Default)]
 struct Extras {
-    /// What precedes the part, and how much of it was sent.
+    /// The text before the part, and how much of it was sent.
     text: Vec<u8>,
     text_sent: usize,
     /// Further parts of the file in the same response, the next one last.
@@ -93,7 +93,7 @@ struct Extras {
 /// A further part of a file in a response with several ranges.
 #[derive(Debug)]
 pub(crate) struct NextPart {
-    /// What precedes it.
+    /// The text before it.
     pub(crate) text: Vec<u8>,
     pub(crate) offset: u64,
     /// 0 after the last part, where the text is all.
@@ -160,17 +160,17 @@ impl<'s> FileChunk<'s> {
         self
     }
 
-    /// What precedes the part, which is sent otherwise.
+    /// The text before the part, which is sent separately.
     pub(crate) fn take_text(&mut self) -> Vec<u8> {
         self.extras.as_mut().map(|extras| std::mem::take(&mut extras.text)).unwrap_or_default()
     }
 
-    /// Bytes of what precedes the part.
+    /// Bytes of the text before the part.
     pub(crate) fn text_bytes(&self) -> usize {
         self.extras.as_ref().map_or(0, |extras| extras.text.len())
     }
 
-    /// What is left of the text before the part.
+    /// The rest of the text before the part.
     fn unsent_text(&self) -> &[u8] {
         self.extras.as_ref().map_or(&[], |extras| &extras.text[extras.text_sent..])
     }
@@ -221,21 +221,21 @@ impl<'s> FileChunk<'s> {
         self.file.variant(self.variant_id)
     }
 
-    /// What is sent, if it is one part of a file in memory.
+    /// The content, if it is one part of a file in memory.
     pub(crate) fn whole(&self) -> Option<&[u8]> {
         let is_single =
             self.extras.as_ref().is_none_or(|extras| extras.next_parts.is_empty() && extras.text.is_empty());
         self.in_memory().filter(|_| is_single)
     }
 
-    /// What remains of the part, if the file is in memory.
+    /// The rest of the part, if the file is in memory.
     fn in_memory(&self) -> Option<&[u8]> {
         let start = self.offset as usize;
         let part = start..start + self.remaining_bytes as usize;
         self.variant().content.in_memory().map(|content| &content[part])
     }
 
-    /// What remains after `sent_bytes` more; `None` at the end.
+    /// The rest after `sent_bytes` more; `None` at the end.
     pub(crate) fn after(mut self, sent_bytes: u64) -> Option<Self> {
         self.advance(sent_bytes);
         (self.remaining_bytes > 0).then_some(self)

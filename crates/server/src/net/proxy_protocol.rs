@@ -1,8 +1,8 @@
 //! The PROXY protocol, versions 1 and 2 (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>): a proxy says
 //! in front of the bytes of a connection from which client they are.
 //!
-//! Of version 2 only the addresses are read. What follows them, up to 64 KiB, is skipped without being kept: proxies
-//! may add the certificate of the client.
+//! Of version 2 only the addresses are read. Data after them, up to 64 KiB, is skipped and not stored: proxies may add
+//! the certificate of the client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -22,7 +22,7 @@ const LINE_BYTES_MAX: usize = 107;
 pub(crate) enum Parsed {
     /// The rest is missing.
     Partial,
-    /// The client is known. The rest of the header may be missing, and is to be skipped.
+    /// The client is known. The rest of the header may be missing, and must be skipped.
     Client {
         /// `None` if the proxy itself speaks, for example to see whether the server is alive.
         client: Option<SocketAddr>,
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// A header that is complete was no error before its last byte arrived, and what follows it changes nothing.
+    /// A complete header was not an error before its last byte arrived, and the data after it changes nothing.
     #[test]
     fn any_bytes_are_parsed_alike_in_pieces() {
         let seed = sanderling_testkit::seed();

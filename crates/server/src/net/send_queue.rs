@@ -1,4 +1,4 @@
-//! What a connection still has to send: bytes that the transport did not take yet, and parts of files.
+//! The unsent output of a connection: bytes that the transport did not take yet, and parts of files.
 
 use crate::files::open_file::{FileKey, OpenFile};
 use crate::net::body_source::BodySource;

@@ -45,7 +45,7 @@ enum ByteStream {
     Memory(crate::net::memory_stream::MemoryStream),
 }
 
-/// What was received of a header of the PROXY protocol.
+/// The received part of a PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProxyHeader {
     /// The client, if the header names it and this was not known before.
@@ -123,7 +123,7 @@ impl Transport {
             peeked => peeked?,
         };
         match proxy_protocol::parse(&start[..count]) {
-            // What has arrived is not received, so a further event means that there is more.
+            // The arrived data is not received yet, so a further event means that there is more.
             Parsed::Partial if count > 0 && self.read_state != ReadState::ReadableToEnd => {
                 self.read_state = ReadState::Drained;
                 Ok(ProxyHeader { client: None })
@@ -315,7 +315,7 @@ impl Transport {
         }
     }
 
-    /// Whether what is sent has to be encrypted, so that a file must be copied.
+    /// Whether the output is encrypted, so that a file must be copied.
     #[inline]
     pub(crate) fn is_encrypted(&self) -> bool {
         self.tls.is_some()
@@ -335,7 +335,7 @@ impl Transport {
         Ok(usize::MAX)
     }
 
-    /// Bytes of memory that the encryption holds: of records that have not arrived whole, and of what is unsent.
+    /// Bytes of memory that the encryption holds: incomplete records and unsent output.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         self.tls.as_ref().map_or(0, |tls| tls.held_bytes())

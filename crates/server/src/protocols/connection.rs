@@ -62,7 +62,7 @@ pub(crate) struct Connection<'s> {
     unprocessed: Vec<u8>,
     queue: SendQueue<'s>,
     protocol_state: ProtocolState<'s>,
-    /// What the budget of all buffers has been charged for this connection.
+    /// The bytes charged to the budget of all buffers for this connection.
     charged_bytes: usize,
 }
 
@@ -81,7 +81,7 @@ enum State {
     Handshaking,
     /// No part of a request has been received that is not answered.
     Idle,
-    /// There is something to do without a further event: the budget is used up, or an event has come.
+    /// There is work without a further event: the budget is used up, or an event has come.
     Ready,
     /// Part of a request has been received.
     Receiving,
@@ -93,12 +93,12 @@ enum State {
     Sending,
     /// The same, and the connection closes after it.
     Closing(CloseMode),
-    /// All is sent, our side is closed, and what the client still sends is discarded, so that it can read to the end of
-    /// the last response before the connection is reset (RFC 9112 §9.6).
+    /// All is sent, our side is closed, and further data from the client is discarded, so that it can read to the end
+    /// of the last response before the connection is reset (RFC 9112 §9.6).
     Lingering { remaining_bytes: usize },
 }
 
-/// What a connection asks of its worker.
+/// The next step that a connection requests from its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// To be called when the transport is ready, an event comes, or the deadline passes.
@@ -176,7 +176,7 @@ impl<'s> Connection<'s> {
         (is_partial && self.protocol() == Protocol::Http).then_some(self.last_used)
     }
 
-    /// Whether the connection has been answered and is over, but for what the client may still send.
+    /// Whether the connection has been answered and only waits for the client to stop sending.
     pub(crate) fn is_lingering(&self) -> bool {
         matches!(self.state, State::Lingering { .. })
     }
@@ -272,7 +272,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Does what can be done now, within the budget of an iteration. An error means that the client is gone.
+    /// Does what can be done now, within the budget of an iteration. An error means that the client has disconnected.
     #[inline(always)]
     pub(crate) fn advance(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
         if (!self.is_plain || !self.queue.is_empty())
@@ -287,7 +287,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Goes on with a handshake, or with sending; `None` if what is to be received follows.
+    /// Goes on with a handshake, or with sending; `None` if more input must be received.
     #[inline(never)]
     fn resume(&mut self, context: &mut Context<'_, 's>) -> io::Result<Option<Next>> {
         self.transport.begin(context.clock.now_ms(), &context.buffers.limits);

@@ -22,7 +22,7 @@ pub(crate) struct Http1 {
     scanned_bytes: usize,
     /// A request whose body has not arrived whole.
     pending: Option<Box<Pending>>,
-    /// How far the current request has come.
+    /// The progress of the current request.
     progress: Progress,
 }
 
@@ -65,7 +65,7 @@ impl Http1 {
     }
 
     /// Writes the response to a client that did not send its request in time (RFC 9110 §15.5.9), unless it was answered
-    /// before its body had arrived. `unprocessed`: what has been received of it.
+    /// before its body had arrived. `unprocessed`: the received part of it.
     pub(crate) fn write_timeout_response(
         &mut self,
         is_receiving: bool,
@@ -345,8 +345,8 @@ fn skip(skipper: &mut BodySkipper, bytes: &[u8], content: Option<&mut Vec<u8>>) 
     })
 }
 
-/// Whether what is no request may be the start of a connection of HTTP/2, by a client that knows that the server speaks
-/// it (RFC 9113 §3.3). With encryption a client chooses it in the handshake.
+/// Whether invalid input may be the start of an HTTP/2 connection, by a client that knows that the server speaks it
+/// (RFC 9113 §3.3). With encryption a client chooses it in the handshake.
 #[cold]
 fn may_be_http2(connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> bool {
     context.options.http.accepts_http2 && connection.answered_count == 0 && !connection.transport.is_encrypted()

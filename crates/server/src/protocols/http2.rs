@@ -35,7 +35,7 @@ pub(crate) struct Http2<'s> {
     pub(crate) idle_deadline_ms: Milliseconds,
 }
 
-/// What has arrived in part.
+/// The request that has arrived in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Incoming {
     Nothing,
@@ -56,7 +56,7 @@ struct WaitingStream {
     is_ready: bool,
 }
 
-/// What was made of the input.
+/// The result of processing the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamStep {
     /// The rest of a frame is missing.
@@ -95,8 +95,7 @@ impl<'s> Http2<'s> {
         std::mem::replace(&mut self.incoming, incoming) != incoming
     }
 
-    /// The deadline of what is incoming has passed, or it arrives too slowly; `false` if it cannot be refused by
-    /// itself.
+    /// The deadline of incoming data has passed, or it arrives too slowly; `false` if it cannot be refused by itself.
     pub(crate) fn end_incoming(&mut self) -> bool {
         let is_request = matches!(self.incoming, Incoming::Request(_));
         if is_request {
@@ -105,12 +104,12 @@ impl<'s> Http2<'s> {
         is_request
     }
 
-    /// Bytes of what is incoming that have left the input; `None` if they are discarded.
+    /// Bytes of incoming data that have left the input; `None` if they are discarded.
     pub(crate) fn received_bytes(&self) -> Option<u64> {
         self.session.oldest_partial().map_or(Some(0), |(_, bytes)| bytes)
     }
 
-    /// What the connection waits for.
+    /// The reason for which the connection waits.
     #[inline(never)]
     pub(crate) fn activity(&self) -> Activity {
         self.session.activity()

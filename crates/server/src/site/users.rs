@@ -21,7 +21,7 @@ pub struct Users {
     /// Its path, which later versions have too.
     pub(crate) file: PathBuf,
     by_name: HashMap<Vec<u8>, Hash>,
-    /// What a password is compared with for a name that is none, so that the time shows nothing.
+    /// The hash that is checked for an unknown name, so that the time reveals nothing.
     decoy: Option<Hash>,
 }
 

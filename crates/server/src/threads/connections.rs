@@ -128,7 +128,7 @@ impl<'s> Connections<'s> {
         self.snapshot.http_clients.sends_proxy_header(client.ip())
     }
 
-    /// What a new encrypted connection of `protocol` begins with.
+    /// The TLS settings of a new encrypted connection of `protocol`.
     pub(crate) fn tls(&self, protocol: Protocol) -> Option<&ServerTls> {
         let tls = self.snapshot.tls.as_ref()?;
         Some(match protocol {
@@ -356,7 +356,7 @@ impl<'s> Connections<'s> {
         self.advance(key, None);
     }
 
-    /// Serves a connection to which an event has come.
+    /// Serves a connection that has received an event.
     pub(crate) fn note_event(&mut self, sent: SentEvent) {
         self.with_connection(sent.connection, |connection, context| {
             connection.note_event(sent.stream, sent.event);
@@ -500,7 +500,7 @@ impl<'s> Connections<'s> {
         };
         let next = match catch_unwind(AssertUnwindSafe(|| act(connection, &mut context))) {
             Ok(Ok(next)) => next,
-            // An error of the transport means that the client is gone.
+            // An error of the transport means that the client has disconnected.
             Ok(Err(_)) => return self.close(key),
             Err(_) => {
                 self.metrics.add(Counter::Panics, 1);

@@ -31,7 +31,7 @@ const ERRORS_PER_ITERATION_MAX: usize = 8;
 /// Iterations after the server has stopped: more than a socket's buffer holds, with one datagram in each.
 const FINAL_ITERATIONS_MAX: usize = 512;
 
-/// What an iteration found in a socket.
+/// The findings of an iteration in a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Received {
     Nothing,
@@ -41,7 +41,7 @@ enum Received {
     MaybeMore,
 }
 
-/// What the thread is created with.
+/// The parameters of the thread.
 pub(crate) struct DatagramParams<'s> {
     /// Several threads may serve one socket: a datagram wakes all that wait, and the first one receives it. That costs
     /// little, as no thread waits under load.
@@ -51,7 +51,7 @@ pub(crate) struct DatagramParams<'s> {
     pub(crate) accept_guard: AcceptGuard<'s>,
 }
 
-/// The thread's sockets, and what it answers from.
+/// The thread's sockets, and the data from which it answers.
 pub(crate) struct Datagrams<'s> {
     shared: &'s Shared,
     sockets: Vec<&'s Socket>,
@@ -89,8 +89,8 @@ impl<'s> Datagrams<'s> {
         datagrams
     }
 
-    /// Serves until the server drains. What was received is answered, and if the server stops, so is what waits in the
-    /// sockets.
+    /// Serves until the server drains. Received datagrams are answered, and if the server stops, so are those that wait
+    /// in the sockets.
     pub(crate) fn run(mut self) {
         let (sockets, wakeup) = (self.sockets.clone(), Arc::clone(&self.wakeup));
         let descriptors = sockets.iter().map(AsFd::as_fd).chain([wakeup.as_fd()]);
@@ -310,7 +310,7 @@ impl Limiter<'_> {
     }
 }
 
-/// What the queries of a batch have in common.
+/// The common state of the queries of a batch.
 #[derive(Clone, Copy)]
 struct QueryBatch<'b> {
     /// The socket that has received them.
@@ -367,7 +367,7 @@ impl QueryBatch<'_> {
 
 impl QueryBatch<'_> {
     /// The answer to a query for a transfer, to an update, to NOTIFY, or to a query for a restricted zone; `None` if
-    /// `query` is none of them.
+    /// `query` is not one of them.
     #[cold]
     #[inline(never)]
     fn answer_other_server(
@@ -430,8 +430,8 @@ impl QueryBatch<'_> {
     }
 }
 
-/// Datagrams of a batch, by their indexes. What is counted of a batch is the difference of such sets, so that no order
-/// of panics and replies makes a count wrong.
+/// Datagrams of a batch, by their indexes. The counts of a batch are the difference of such sets, so that no order of
+/// panics and replies makes a count wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Marks(u32);
 

@@ -6,7 +6,7 @@ use crate::statistics::{Slots, ThreadStatistics};
 use sanderling_dns::{ParsedQuery, RequestInfo};
 use sanderling_os::clock::unix_ms;
 
-/// What is recorded of late replies. The thread that sends them uses it alone.
+/// The records of late replies. The thread that sends them uses it alone.
 #[derive(Debug, Default)]
 pub(crate) struct LateReplies {
     pub(crate) log: Option<ThreadQueryLog>,

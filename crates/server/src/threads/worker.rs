@@ -26,7 +26,7 @@ const WAIT_MS_MAX: Milliseconds = 24 * 60 * 60 * 1000;
 /// Sources that one wait reports. With the budget of each it bounds an iteration.
 const EVENTS_PER_WAIT_MAX: usize = 64;
 
-/// What a worker is created with.
+/// The parameters of a worker.
 pub(crate) struct WorkerParams<'s> {
     pub(crate) poller: Poller,
     pub(crate) listeners: Vec<ListenerState<'s>>,
@@ -168,7 +168,8 @@ impl<'s> Worker<'s> {
         }
         let paused = self.listeners.iter().filter_map(ListenerState::paused_until_ms);
         let next_ms = paused.chain(self.connections.next_deadline_ms()).chain(self.drain_state.next_ms()).min()?;
-        // One more than the difference: a clock of milliseconds that is short of the deadline would wait in vain.
+        // One more than the difference: with a clock of milliseconds, a wait that ends just before the deadline would
+        // be useless.
         Some(Duration::from_millis(next_ms.saturating_sub(self.connections.clock().now_ms()).min(WAIT_MS_MAX) + 1))
     }
 

@@ -2,8 +2,8 @@
 //! configuration needs it, started again when it has exited, and killed when it is not needed any more: all that it has
 //! promised is in the state folder.
 //!
-//! What certificate authorities look for goes through here to the serving process, unread, and the list of the zones
-//! that are served to the agent; the agent's report is kept for the operator.
+//! Challenges for certificate authorities pass through here, unread, to the serving process, and the list of served
+//! zones to the agent; the agent's report is kept for the operator.
 
 use super::{Requester, Supervisor};
 use crate::backoff::Backoff;
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What `ps` shows of the agent before its arguments.
+/// The name of the agent in `ps`, before its arguments.
 const PROCESS_NAME: &str = "sanderling: agent";
 /// Events that are handled before signals and deadlines are.
 const EVENTS_PER_ITERATION_MAX: usize = 256;
@@ -41,7 +41,7 @@ const FLOOD: &str = "it floods the server process with messages";
 /// Commands that wait for an agent which does not run.
 const WAITING_MAX: usize = 16;
 
-/// What is known of the agent.
+/// The state of the agent.
 #[derive(Debug)]
 pub(super) struct Agent {
     /// The state folder that an argument of `serve` gives.
@@ -57,13 +57,13 @@ pub(super) struct Agent {
     /// The last challenges and their number, for the next server process.
     challenges: Option<(u64, OwnedFd)>,
     pub(super) report: Option<AgentReport>,
-    /// What of the report is not as it should be.
+    /// The problems in the report.
     problems: AgentReport,
     /// Whether the serving process has `problems`.
     are_problems_sent: bool,
     /// Why there is no agent that works.
     problem: Option<String>,
-    /// What of it is in the log: the same is not written again until an agent has worked.
+    /// The logged problem: it is not logged again until an agent has worked.
     logged_problem: Option<String>,
     /// The process ID of the agent that has sent the report.
     reporter: Option<i32>,
@@ -140,13 +140,13 @@ impl Agent {
         let refusal = format!("sanderling: {}; signed zones are reloaded when the agent starts\n", self.refusal());
         let waiting = std::mem::take(&mut self.waiting).into_iter().flat_map(|(_, descriptors)| descriptors);
         for mut client in waiting.filter_map(|(_, client)| Connection::from_fd(client).ok()) {
-            // It may have gone away.
+            // It may have disconnected.
             let parts = Text::parts(&refusal).map(Event::Stderr).chain([Event::Done { is_success: false }]);
             let _ = parts.map(Message::Event).try_for_each(|message| client.send(&message));
         }
     }
 
-    /// Whether the report is of an agent that has ended, while the next one has not reported yet.
+    /// Whether the report comes from an agent that has exited, while the next one has not reported yet.
     pub(super) fn is_report_old(&self) -> bool {
         self.report.is_some() && self.reporter != self.pid()
     }
@@ -163,8 +163,8 @@ impl Agent {
         (self.report, self.problems) = (report, problems);
     }
 
-    /// What of the report is not as it should be, for the serving process, unless it has that already. `is_new` is
-    /// whether the process has nothing yet.
+    /// The problems in the report, for the serving process, unless it already has them. `is_new` is whether the process
+    /// has nothing yet.
     pub(super) fn problems_to_send(&mut self, is_new: bool) -> Option<&AgentReport> {
         let is_sent = std::mem::replace(&mut self.are_problems_sent, true) && !is_new;
         (!is_sent).then_some(&self.problems)
@@ -175,7 +175,7 @@ impl Agent {
         self.problem.as_deref()
     }
 
-    /// What a client gets whose command needs the agent.
+    /// The answer to a client whose command needs the agent.
     fn refusal(&self) -> String {
         match &self.problem {
             Some(problem) => format!("the agent does not run: {problem}"),
@@ -217,7 +217,7 @@ impl Agent {
         }
     }
 
-    /// What certificate authorities look for, for a server process that starts.
+    /// The challenges for certificate authorities, for a server process that starts.
     pub(super) fn challenges(&self) -> io::Result<Option<(FdKind, OwnedFd)>> {
         let file = self.challenges.as_ref().map(|(_, file)| file.try_clone()).transpose()?;
         Ok(file.map(|file| (FdKind::Challenges, file)))
@@ -373,7 +373,7 @@ impl Supervisor {
             let mut descriptors = descriptors.into_iter();
             let descriptor = descriptors.next().map(|(_, descriptor)| descriptor);
             match (event, descriptor) {
-                // What its sender can still change, another process must not trust.
+                // Another process must not trust memory that its sender can still change.
                 (Event::ChallengesChanged { number }, Some(file)) if memfd::is_sealed(&file) => {
                     self.agent.challenges = Some((number, file));
                     self.pass_on_challenges();
@@ -409,7 +409,7 @@ impl Supervisor {
                 }
                 (Event::ZoneStored { zone, is_forced }, Some(requester)) => {
                     let command = Command::Zone(ZoneCommand::Reload { zone, is_forced });
-                    // Without a serving process, the agent notices that nobody answers, and the next one loads the
+                    // Without a serving process, the agent notices the missing answer, and the next process loads the
                     // zone.
                     if self.serving_process().is_some_and(|process| process.is_full()) {
                         self.agent.end_for(FLOOD);
@@ -475,7 +475,7 @@ impl Supervisor {
         self.handle_agent_events();
         let has_worked = self.agent.has_reported();
         let Some(process) = self.agent.process.take() else { return };
-        // What it had published is not looked for any more; an order that goes on publishes it again.
+        // Its challenges are no longer needed; a continued order publishes them again.
         if let Ok(none) = sanderling_ipc::agent::challenges_to_memfd(&[])
             && self.agent.challenges.take().is_some()
         {
@@ -523,7 +523,7 @@ impl Supervisor {
         let client = client.map(|client| (FdKind::Requester, client.into_fd()));
         self.agent.waiting.push((command, client.into_iter().collect()));
         if self.agent.process.is_none() {
-            // What has kept it from its start may have been corrected, and the client is to know soon.
+            // The cause that prevented its start may have been corrected, and the client should learn this soon.
             self.agent.backoff.forget_exits();
             self.agent.start_at = self.agent.start_at.map(|_| Instant::now());
         }
@@ -562,7 +562,7 @@ impl Supervisor {
     }
 }
 
-/// Why no certificates are requested with this configuration, and what to do.
+/// Why no certificates are requested with this configuration, and the remedy.
 pub(super) fn no_request_reason(config: &Config) -> &'static str {
     match config.acme {
         None => "no certificates are requested; add [certificates] to the configuration file",
@@ -572,9 +572,9 @@ pub(super) fn no_request_reason(config: &Config) -> &'static str {
     }
 }
 
-/// That the state folder `state` is of another user than that of `config`, which needs it, or of another version of the
-/// program. Asked before anything is served: signed zones would get SERVFAIL, and certificates not be renewed. Only a
-/// warning if it concerns single files below.
+/// Reports that the state folder `state` belongs to another user than that of `config`, which needs it, or to another
+/// version of the program. Asked before anything is served: signed zones would get SERVFAIL, and certificates not be
+/// renewed. Only a warning if it concerns single files below.
 pub fn state_problem(config: &Config, state: &Path) -> Option<Diagnostic> {
     if !config.needs_agent() {
         return None;

@@ -30,7 +30,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What `ps` shows of the keeper before its arguments.
+/// The name of the keeper in `ps`, before its arguments.
 const PROCESS_NAME: &str = "sanderling: keeper of private keys";
 /// Events that are handled before signals and deadlines are.
 const EVENTS_PER_ITERATION_MAX: usize = 256;
@@ -51,7 +51,7 @@ const ERASE_DELAY: Duration = Duration::from_secs(10);
 /// Time in which a killed keeper exits.
 const EXIT_TIME: Duration = Duration::from_secs(1);
 
-/// What is known of the keeper.
+/// The state of the keeper.
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
     process: Option<KeeperProcess>,
@@ -66,7 +66,7 @@ pub(super) struct Keeper {
     erase_at: Option<Instant>,
     /// The number of the last set of keys.
     last_number: u64,
-    /// What keepers that have ended have done.
+    /// The counters of earlier keepers.
     counts_before: SigningCounts,
 }
 
@@ -88,7 +88,7 @@ struct KeeperProcess {
     connected_at: Option<Instant>,
 }
 
-/// What a keeper is started with.
+/// The parameters of a keeper.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeeperStart<'s> {
     pub(super) source: &'s ConfigSource,
@@ -106,7 +106,7 @@ impl Keeper {
         self.held_keys = held_keys;
     }
 
-    /// What the next supervisor needs.
+    /// The data for the next supervisor.
     pub(super) fn handover_fds(&self) -> impl Iterator<Item = (FdKind, BorrowedFd<'_>)> {
         let handles = self.process.iter().map(|process| &process.handle).chain(&self.replaced);
         let processes = handles.map(|handle| (FdKind::KeeperProcess { pid: handle.pid() }, handle.as_fd()));
@@ -126,7 +126,7 @@ impl Keeper {
         self.start_at.filter(|_| self.process.is_none())
     }
 
-    /// When keys are to be erased. Afterwards the exit of a draining process is what is waited for.
+    /// When to erase keys. Afterwards the exit of a draining process is what is waited for.
     pub(super) fn next_erasure(&self) -> Option<Instant> {
         self.erase_at.filter(|at| Instant::now() < *at)
     }
@@ -146,8 +146,8 @@ impl Keeper {
         KeeperSupervision { process, counts: self.counts_before.plus(&counts) }
     }
 
-    /// Has the keeper hold the keys of `certificates`, and starts it if it does not run. What a server process gets:
-    /// the certificates without their keys, and sockets to the keeper. Without a keeper these are errors.
+    /// Has the keeper hold the keys of `certificates`, and starts it if it does not run. The secrets for a server
+    /// process: the certificates without their keys, and sockets to the keeper. Without a keeper these are errors.
     pub(super) fn pass_on(
         &mut self,
         certificates: &[PassedCertificate],
@@ -206,7 +206,7 @@ impl Keeper {
             }
             match self.next_event()? {
                 Some((Event::KeysHeld { number }, descriptors)) if number == self.last_number => {
-                    // What the keeper can still change, another process must not trust.
+                    // Another process must not trust memory that the keeper can still change.
                     let certificates = descriptors.into_iter().next().map(|(_, certificates)| certificates);
                     let malformed = || io::Error::other("it has sent no certificates in sealed memory");
                     return certificates.filter(|file| memfd::is_sealed(file)).ok_or_else(malformed);
@@ -282,7 +282,7 @@ impl Keeper {
                 }
             }
             (Event::KeysKept, Some((FdKind::HeldKeys, keys))) if memfd::is_sealed(&keys) => self.held_keys = Some(keys),
-            // Of a set for which nobody waits any more.
+            // For a set that is no longer awaited.
             (Event::KeysHeld { .. }, _) => {}
             _ => return Err(io::Error::other("it has sent what the keeper does not send")),
         }
@@ -362,7 +362,7 @@ impl KeeperProcess {
 }
 
 impl Supervisor {
-    /// What a server process with the configuration `next` needs: certificates and keys.
+    /// The secrets for a server process with the configuration `next`: certificates and keys.
     pub(super) fn secrets_for(&mut self, next: &ActiveConfig) -> io::Result<IncomingFds> {
         let ActiveConfig { config, text } = next;
         let state = self.state_path(config);
@@ -391,8 +391,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills a keeper that does not report any more, lets one go that is not needed, and has it erase keys that nobody
-    /// uses.
+    /// Kills a keeper that no longer reports, releases one that is not needed, and makes it erase unused keys.
     pub(super) fn update_keeper(&mut self, hang_limit: Duration) {
         if !self.active.config.has_keeper() && self.task.is_none() {
             self.keeper.replace();

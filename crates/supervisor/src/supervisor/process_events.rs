@@ -1,4 +1,4 @@
-//! What server processes report, and their ends.
+//! The reports and exits of server processes.
 
 use super::{QueuedRequest, Requester, Supervisor};
 use crate::phase::{Phase, PhaseInput};
@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Bytes of all segments of kept zones beside the texts: their indexes.
+/// Bytes of all segments of kept zones without the texts: their indexes.
 const KEPT_INDEXES_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Events of one process that are handled before signals and deadlines are.
 const EVENTS_PER_ITERATION_MAX: usize = 256;
@@ -151,8 +151,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells the agent what the process at `index` has reported. One that reports more than the agent can receive is
-    /// ended, but for NOTIFY, which clients cause.
+    /// Tells the agent what the process at `index` has reported. A process that reports more than the agent can receive
+    /// is ended, except for NOTIFY, which clients cause.
     fn pass_to_agent_of(&mut self, index: usize, command: Command, descriptors: IncomingFds) {
         if !self.agent.is_full() {
             self.agent.send(command, descriptors);
@@ -179,7 +179,7 @@ impl Supervisor {
     /// The sender is not to be trusted.
     pub(super) fn keep_zones(&mut self, descriptors: IncomingFds, replaces_all: bool) -> Result<(), &'static str> {
         for (kind, zones) in descriptors {
-            // What its sender can still change, another process must not trust.
+            // Another process must not trust memory that its sender can still change.
             if kind != FdKind::Zones || !memfd::is_sealed(&zones) {
                 return Err("it has sent zones to keep in memory that is not sealed");
             }

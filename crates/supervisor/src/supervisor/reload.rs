@@ -224,7 +224,7 @@ impl Supervisor {
     }
 
     /// Replaces the serving process with one of the same configuration if it is still that of `generation`. It may ask
-    /// for that again and again.
+    /// for that repeatedly.
     pub(super) fn replace_serving(&mut self, generation: u64, why: &str) {
         let is_serving = self.serving_process().is_some_and(|process| process.generation == generation);
         if !is_serving || self.replaced_itself_at.is_some_and(|at| at.elapsed() < REPLACEMENT_INTERVAL) {

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What `ps` shows of the process before its arguments.
+/// The name of the process in `ps`, before its arguments.
 const PROCESS_NAME: &str = "sanderling: on_renew";
 
 /// The commands that wait, by their domains, and the process of the one that runs.
@@ -117,7 +117,7 @@ impl Supervisor {
         read_issued(&state, files).map(|(chain, _)| chain.to_vec())
     }
 
-    /// `None` if the configuration does not have it any more, or the certificate is the one before.
+    /// `None` if it is no longer in the configuration, or the certificate has not changed.
     fn start_renewal_command(&mut self, domain: &str) -> io::Result<Option<ProcessHandle>> {
         let config = &self.active.config;
         let (Some(files), Some(state)) = (self.renewed(domain), self.state_path(config)) else { return Ok(None) };

@@ -21,7 +21,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What `ps` shows of a server process before its arguments.
+/// The name of a server process in `ps`, before its arguments.
 const SERVER_PROCESS_NAME: &str = "sanderling: server process";
 const WITHHELD: &str = "the next server process starts without the zones and certificates that earlier ones have kept: two starts with them have failed";
 /// Time in which a replaced process stops accepting; one that hangs delays the answer to a reload no longer.
@@ -184,7 +184,7 @@ impl Supervisor {
         self.restart_at = None;
         print(&start.listeners.announcement_except(&self.announced));
         self.announced = start.listeners.clone();
-        // Clients of an address that is no longer served are refused instead of waiting for ever.
+        // Clients of an address that is no longer served are refused instead of waiting forever.
         if let Err(error) = self.listeners.shut_down_except(&start.listeners) {
             log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
         }

@@ -54,7 +54,7 @@ struct KeeperStatus {
     refused: BTreeMap<&'static str, u64>,
 }
 
-/// The agent, and what it does when.
+/// The agent and its schedule.
 #[derive(Serialize)]
 struct AgentStatus {
     /// `None` while it does not run.
@@ -63,7 +63,7 @@ struct AgentStatus {
     /// Why there is no agent that works, if it has failed.
     problem: Option<String>,
     report: Option<AgentReport>,
-    /// The report is of an agent that has ended.
+    /// The report comes from an agent that has exited.
     is_report_old: bool,
 }
 
@@ -85,7 +85,7 @@ struct ProcessSummary {
 impl Supervisor {
     /// Sends a client the status of the supervisor, and has the serving process send its own.
     pub(super) fn begin_status(&mut self, client: ClientId, format: StatusFormat) {
-        // What the process judges is what this status says.
+        // The process judges the same facts that this status shows.
         self.send_supervision();
         let status = self.status();
         let text = match format {
@@ -184,7 +184,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells the serving process what has changed of what it has for its status and metrics.
+    /// Tells the serving process about changes of the data for its status and metrics.
     pub(super) fn send_supervision(&mut self) {
         let count = |phase| self.processes.iter().filter(|process| process.phase() == phase).count() as u64;
         let mut supervision = Supervision {

@@ -40,7 +40,7 @@ impl fmt::Display for SignatureError {
 }
 
 impl TsigKey {
-    /// Appends a signature to the query `message`. What is returned checks those of the replies.
+    /// Appends a signature to the query `message`. The returned value checks the signatures of the replies.
     pub(crate) fn sign_query(&self, message: &mut Vec<u8>, now_unix_s: u64) -> ReplyVerifier {
         let mut time = [0; TIME_BYTES];
         time[..TIME_SIGNED_BYTES].copy_from_slice(&now_unix_s.to_be_bytes()[2..]);

@@ -39,7 +39,7 @@ pub(super) enum Owner {
     None,
     /// A name at or below the apex, in wire form.
     InZone(Vec<u8>),
-    /// A name outside of the zone: its records are omitted.
+    /// A name outside the zone: its records are omitted.
     OutOfZone,
     /// An invalid name: its records are only checked for errors.
     Invalid,
@@ -112,7 +112,7 @@ impl Context {
         (Name::parse(owner).expect("put_name writes a name"), &self.rdata)
     }
 
-    /// Sets the owner to the name in `token`, with a warning for a name outside of the zone.
+    /// Sets the owner to the name in `token`, with a warning for a name outside the zone.
     fn set_owner(&mut self, scanner: &Scanner, token: Token) -> Result<(), Diagnostic> {
         let mut bytes = match core::mem::replace(&mut self.owner, Owner::Invalid) {
             Owner::InZone(bytes) => bytes,

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The meaning of a byte outside of quotes.
+/// The meaning of a byte outside quotes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ByteClass {
     /// Part of a word.

@@ -1,4 +1,4 @@
-//! The names that are to have the addresses of others by `ALIAS`: what they must not have besides.
+//! The names that get the addresses of others by `ALIAS`: the other records that they must not have.
 
 use super::ZoneBuilder;
 use super::names::NameId;
@@ -14,8 +14,8 @@ impl ZoneBuilder {
         self.alias_owners.push((alias.owner.to_lowercase(), alias.position));
     }
 
-    /// Reports what owners of `ALIAS` have besides and must not have, as far as it was added until now. To be called
-    /// before the addresses are added.
+    /// Reports forbidden records of `ALIAS` owners among those added until now. To be called before the addresses are
+    /// added.
     pub fn check_alias_records(&mut self) -> Vec<Diagnostic> {
         let mut diagnostics = Vec::new();
         self.alias_owners.sort_unstable_by(|(one, one_at), (other, other_at)| {

@@ -57,7 +57,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// RFC 2181 §10.1: no other data beside a CNAME. RFC 6672 §2.4: one DNAME.
+    /// RFC 2181 §10.1: no other data with a CNAME. RFC 6672 §2.4: one DNAME.
     pub(super) fn check_aliases(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
         let rrsets = self.rrsets_of(name);
         let owner = self.names.name(name);
@@ -122,7 +122,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// What hides names at and below a delegation point, and the remedy.
+    /// The cause that hides names at and below a delegation point, and the remedy.
     fn hidden_by_delegation(&self, point: NameId) -> (String, &'static str) {
         let cause = format!("the delegation of {}", self.names.name(point));
         (cause, "move it into the delegated zone, or remove the NS records")

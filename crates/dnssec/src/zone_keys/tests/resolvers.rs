@@ -134,7 +134,7 @@ impl Resolver {
         let log = std::fs::File::create(home.path().join(format!("{name}.log"))).unwrap();
         let mut command = Command::new("/usr/sbin/unbound");
         command.args(["-d", "-c", &home.argument(name)]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        // Without the library, all signatures are of the future. The loader of programs puts its folder in the place of
+        // Without the library, all signatures are of the future. The loader of programs puts its folder in place of
         // `$LIB`.
         command.env("LD_PRELOAD", "/usr/$LIB/faketime/libfaketimeMT.so.1").env("FAKETIME_FMT", "%s");
         command.env("FAKETIME_TIMESTAMP_FILE", home.argument("clock")).env("FAKETIME_NO_CACHE", "1");

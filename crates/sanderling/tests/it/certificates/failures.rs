@@ -30,7 +30,7 @@ impl Setup {
         dig(server, &["+short", "_acme-challenge.example.com", "TXT"]).text()
     }
 
-    /// Listens in the place of the authority, whose port a child that another test starts may have for a moment.
+    /// Listens in place of the authority, whose port a child that another test starts may have for a moment.
     pub(super) fn listen_as_authority(&self) -> TcpListener {
         let mut listener = None;
         wait_until("the port of the authority is free", || {
@@ -50,7 +50,7 @@ fn number_or(variable: &str, default: usize) -> usize {
     std::env::var(variable).ok().map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// A server in the place of the authority, which sends the same answer to each request for the directory.
+/// A server in place of the authority, which sends the same answer to each request for the directory.
 struct Answering(Child);
 
 impl Answering {

@@ -61,7 +61,7 @@ impl FileCache {
     /// watching directories without entries.
     fn invalidate_unused(&self) -> usize {
         let now_ms = self.context_now().now_ms;
-        // A file in use is revalidated again and again: one that was not for longer is not in use.
+        // A file in use is revalidated at intervals: one that has not been for longer is not in use.
         let idle_ms = ms(self.options.idle_timeout + self.options.watched_valid_for.max(self.options.valid_for));
         let mut unwatched = Vec::new();
         let mut count = self.files.invalidate_where(usize::MAX, |key, file| {

@@ -1,4 +1,4 @@
-//! The precompressed files of a path: those beside the file without a coding, or without one.
+//! The precompressed files of a path: those next to the uncompressed file, or without one.
 
 use super::{
     Attempt, FileLookup, LookupResult, OpenedFile, RECENT_CHANGE_ATTEMPTS_MAX, UNKNOWN_MEDIA_TYPE, open_beneath,
@@ -96,7 +96,7 @@ impl FileLookup {
             }
             content => decode(content.in_memory().unwrap_or_default(), *coding, length_max),
         };
-        // What cannot be decoded, or becomes too long, has only its own URL.
+        // A file that cannot be decoded, or becomes too long, has only its own URL.
         let decoded = decoded.map_err(|_| FileError::NotFound)?;
         let of_decoded = Metadata { length_bytes: decoded.len() as u64, ..*metadata };
         let fields = (media_type, self.field_lines());

@@ -1,4 +1,4 @@
-//! The deadlines of a connection: for receiving, for sending, and what follows when one passes.
+//! The deadlines of a connection: for receiving, for sending, and the effect when one passes.
 
 use super::{Connection, Next, Protocol, State};
 use crate::clock::ms;
@@ -89,7 +89,7 @@ impl<'s> Connection<'s> {
             }
         }
         if self.state == State::Waiting && !self.has_unsent() {
-            // What it waits for goes on without this request, which gets 503.
+            // The awaited work continues without this request, which gets 503.
             self.note_event(0, Event::LookedUp(Err(FileError::Unavailable)));
             return self.receive_and_answer(context);
         }

@@ -1,4 +1,4 @@
-//! The protocol of a connection with its state, and what the connection asks of it.
+//! The protocol of a connection with its state, and its interface to the connection.
 
 use crate::context::{ConnectionInfo, Context, Input, Step};
 use crate::options::Options;
@@ -139,7 +139,7 @@ impl<'s> ProtocolState<'s> {
         }
     }
 
-    /// From the first bytes of a request to its last; `None` keeps the deadline as it is. The first request of an HTTP
+    /// From the first bytes of a request to its last; `None` does not change the deadline. The first request of an HTTP
     /// connection has its deadline from the accept, and a DNS query that of the idle connection before it.
     pub(super) fn receive_timeout(
         &self,

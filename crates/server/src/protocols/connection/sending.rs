@@ -1,4 +1,4 @@
-//! Sends what was written, and what follows then: the next request, a wait, or the end of the connection.
+//! Sends the written output, and continues with the next request, a wait, or the end of the connection.
 
 use super::{Connection, LINGER_BYTES_MAX, LINGER_BYTES_PER_ITERATION, LINGER_MS, Next, State};
 use crate::clock::ms;

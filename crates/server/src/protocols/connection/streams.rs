@@ -1,5 +1,5 @@
-//! What a connection of HTTP/2 does otherwise than one whose requests are answered one after another, and what an
-//! encrypted one does besides.
+//! The behaviour of HTTP/2 connections that differs from connections with sequential requests, and the additional steps
+//! of encrypted ones.
 
 use super::protocol_state::{OtherProtocol, ProtocolState};
 use super::{BYTES_PER_REQUEST, Connection, Next, State};
@@ -13,7 +13,7 @@ use sanderling_os::tcp::More;
 use std::io;
 use std::time::Duration;
 
-/// What a step that takes a request, or other frames, costs of the budget of an iteration: a request over HTTP/2 takes
+/// The cost of a step with a request, or with other frames, in the budget of an iteration: a request over HTTP/2 takes
 /// three to four times the instructions of one over HTTP/1.1 (`cargo xtask guard`).
 const INPUT_STEP_COST: usize = 4;
 
@@ -118,7 +118,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// What is incoming is waited for, with the deadline that it has.
+    /// The connection waits for incoming data, with its deadline.
     fn resume_receiving(&mut self, context: &Context<'_, 's>) {
         let Some(deadline_ms) = self.http2().map(|http| http.incoming_deadline_ms) else { return };
         self.timer.deadline_ms = self.rate_window.begin_receiving(context.clock.now_ms(), deadline_ms);
@@ -158,8 +158,8 @@ impl<'s> Connection<'s> {
         self.http2_mut().is_some_and(Http2::end_incoming)
     }
 
-    /// Whether the client has opened its windows for so much content that it is not too slow. What the transport does
-    /// not take is measured elsewhere.
+    /// Whether the client has opened its windows for so much content that it is not too slow. Output that the transport
+    /// does not take is measured elsewhere.
     fn take_progress(&mut self, options: &HttpOptions) -> bool {
         let bytes_min = (options.send_rate_min.saturating_mul(options.send_timeout.as_secs()) as usize).max(1);
         self.http2_mut().is_some_and(|http| http.take_progress(bytes_min))

@@ -25,7 +25,7 @@ const ACCEPTS_PER_REGISTRATION: usize = 16;
 /// How long a listener is paused when there is no permit, no descriptor or no memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What remains in a listener.
+/// The connections that remain in a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backlog {
     Empty,
@@ -148,7 +148,7 @@ impl<'s> Worker<'s> {
         Backlog::MoreLater
     }
 
-    /// Ends the pauses whose time has come.
+    /// Ends the pauses whose time is over.
     pub(super) fn resume_accepting(&mut self) {
         let has_closed = self.connections.take_closed();
         let now_ms = self.connections.clock().now_ms();
