@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use tokio::task::JoinSet;
 
-/// Targets that are asked for at once.
+/// Targets that are queried concurrently.
 const ASKING_MAX: usize = 32;
 /// Seconds until resolvers are asked again that have not answered.
 const RETRY_INTERVAL_S: u64 = 10;
@@ -76,7 +76,7 @@ impl Addresses {
         }
     }
 
-    /// As they are served.
+    /// The served form.
     fn served(&self) -> (&[IpAddr], u32) {
         (&self.list, self.ttl_s)
     }
@@ -140,7 +140,7 @@ impl AliasTargets {
         }
     }
 
-    /// When [`AliasTargets::start_due`] is to be called again.
+    /// When to call [`AliasTargets::start_due`] again.
     pub(crate) fn next_at(&self) -> Option<u64> {
         let has_room = self.asking.len() < ASKING_MAX;
         let waiting = self.targets.values().filter(|target| has_room && !target.is_asked);
@@ -179,7 +179,7 @@ impl AliasTargets {
         target.on_answer(name, answer, unix_s(), &self.limits);
     }
 
-    /// The records for the names of `zone`; `None` if it is not known which ones it has.
+    /// The records for the names of `zone`; `None` if its targets are unknown.
     pub(crate) fn records(&self, zone: &DomainName, is_signed: bool) -> Option<Vec<DerivedRecord>> {
         let names = self.names.state();
         let targets = names.of(zone, is_signed)?.iter().filter_map(|name| Some((name, self.targets.get(name)?)));
@@ -201,7 +201,7 @@ impl AliasTargets {
         self.names.state().zones().map(|(zone, _)| zone.clone()).collect()
     }
 
-    /// What is known of the targets of each zone that has some.
+    /// The known targets of each zone that has some.
     pub(crate) fn reports(&self) -> Vec<(String, Vec<AliasReport>)> {
         let report = |name: &String| match self.targets.get(name) {
             Some(target) => AliasReport {

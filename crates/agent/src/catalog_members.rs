@@ -1,5 +1,5 @@
-//! Which zones catalogs bring (RFC 9432): decides from what the catalogs list now, and from what they have brought so
-//! far, which zones are added, removed, reset, or handed from one catalog to another. It does no I/O.
+//! The members of catalogs (RFC 9432): decides, from the current members of the catalogs and their earlier ones, which
+//! zones are added, removed, reset, or handed from one catalog to another. It does no I/O.
 
 use sanderling_config::{DomainName, MemberRefusal};
 use std::collections::BTreeMap;
@@ -125,8 +125,8 @@ pub(crate) fn reconcile(
     outcome
 }
 
-/// The catalog that a zone belongs to at last, and what it says of the zone: the owner is followed by the catalog of
-/// its `coo` if that lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
+/// The final catalog of a zone, and its entry for the zone: the owner is followed by the catalog of its `coo` if that
+/// lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
 fn last_owner<'l>(
     first: (&'l DomainName, &'l Listing),
     find: impl Fn(&'l DomainName) -> Option<&'l Listing>,

@@ -33,7 +33,7 @@ use tokio::sync::watch;
 
 /// Changes within this time are handled together.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
-/// Time until what has failed is tried again, and until the server process is asked again to serve other zones.
+/// Time until failed work is retried, and until the server process is asked again to serve other zones.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The tasks of all zones with primaries.
@@ -129,7 +129,7 @@ impl Catalogs {
         }
     }
 
-    /// Has the zones that catalogs bring now.
+    /// The current zones of the catalogs.
     async fn update(&mut self) -> Result<(), StateError> {
         self.remove_dropped().await?;
         if !self.served.state().is_known {
@@ -334,7 +334,7 @@ impl Catalogs {
         }
     }
 
-    /// Has the server process serve the zones of the list, unless it does; whether nothing is left to do.
+    /// Makes the server process serve the zones of the list, unless it does; whether nothing is left to do.
     async fn hand_over_if_needed(&mut self) -> bool {
         let is_needed = {
             let served = self.served.state();

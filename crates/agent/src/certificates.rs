@@ -36,7 +36,7 @@ pub(crate) struct ManagedCertificate {
     pub(crate) waiting: Vec<Connection>,
     /// The clients that wait for the revocations.
     pub(crate) waiting_for_revocation: Vec<Connection>,
-    /// Seconds between two renewals at the least, so that no suggestion leads to an endless sequence of orders.
+    /// The least seconds between two renewals, so that no suggestion leads to an endless sequence of orders.
     interval_s: u64,
     /// The inputs of its orders ([`OrderBasis`](crate::order_basis::OrderBasis)).
     basis: String,
@@ -241,7 +241,7 @@ impl ManagedCertificate {
         certificate.is_some_and(|certificate| self.record.revocations.iter().any(|one| one.certificate == certificate))
     }
 
-    /// Has the certificate in service revoked when there is another one.
+    /// Requests the revocation of the current certificate once it is replaced.
     ///
     /// # Errors
     /// Why it is not.

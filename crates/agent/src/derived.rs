@@ -1,8 +1,8 @@
 //! The records that follow the server. The derived records of the zones are collected here and stored in the state
 //! folder, from which the supervisor passes them on to the server process.
 //!
-//! Only what is served is advertised: HTTPS records are derived for a name when a certificate for it is in service, and
-//! a policy for mail servers when one for its host is.
+//! Only served protocols and names are advertised: HTTPS records are derived for a name when a certificate for it is in
+//! service, and a policy for mail servers when one for its host is.
 
 use crate::accounts::Accounts;
 use crate::alias_targets::AliasTargets;
@@ -25,7 +25,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Seconds for which resolvers keep what an authority looks for: the next order has another one.
+/// Seconds for which resolvers keep a challenge: the next order has another one.
 const CHALLENGE_TTL_S: u32 = 5;
 
 /// The derived records of the zones of the configuration.
@@ -158,7 +158,7 @@ impl DerivedZones {
         })
     }
 
-    /// The zones without a section of their own that have `ALIAS`, or had it.
+    /// The zones without their own section that have `ALIAS`, or had it.
     fn alias_zones_of_folder(&self, aliases: &AliasTargets) -> BTreeSet<DomainName> {
         let of_config: HashSet<&DomainName> = self.config.zones.iter().map(|zone| &zone.apex).collect();
         let is_alias = |record: &DerivedRecord| record.kind == DerivedKind::Alias;
@@ -168,7 +168,7 @@ impl DerivedZones {
     }
 }
 
-/// Whether the server does what the records say, with certificates for these `names` in service.
+/// Whether the server supports what the records advertise, with certificates for these `names` in service.
 fn is_served(rrset: &DerivedRrset, names: &HashSet<&str>) -> bool {
     match rrset.kind {
         DerivedKind::Https => names.contains(rrset.host.as_str()),

@@ -1,5 +1,5 @@
-//! The names of a certificate that have failed while others have not: orders are made without them, and each is tried
-//! again after a delay of its own.
+//! The names of a certificate that have failed while others have not: orders are made without them, and each is retried
+//! after its own delay.
 
 use crate::clock::unix_s;
 use crate::failure::Failure;
@@ -7,7 +7,7 @@ use sanderling_ipc::agent::FailingNameReport;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Such names, with what is known of each.
+/// Such names, with the state of each.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FailingNames(BTreeMap<String, FailingName>);
 

@@ -1,4 +1,4 @@
-//! Why a certificate was not issued, what the operator can do, and when the next attempt is.
+//! Why a certificate was not issued, the remedy, and the time of the next attempt.
 
 use crate::clock::random_between;
 use crate::https_client::AnswerError;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 const MINUTE_S: u64 = 60;
 const DAY_S: u64 = 24 * 3600;
-/// Characters of the longest cause: much of it is text of an authority, which has no limit of its own.
+/// Characters of the longest cause: much of it is text of an authority, whose length is unlimited.
 const CAUSE_CHARS_MAX: usize = 500;
 /// The first delay after a failure that costs the authority nothing; it doubles up to the last one.
 const UNREACHABLE_DELAY_S_MIN: u64 = 5;
@@ -34,7 +34,7 @@ const ERROR_PREFIX: &str = "urn:ietf:params:acme:error:";
 /// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The authority did not answer, or had an error of its own.
+    /// The authority did not answer, or had an internal error.
     Unreachable,
     /// It has not finished the order yet.
     Processing,
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
     RateLimited,
     /// Something is not as the authority needs it, which was not asked to look: another name server, or a CAA record.
     NotReady,
-    /// The same succeeds at once: its nonce was not valid any more (RFC 8555 §6.5).
+    /// A retry succeeds immediately: the nonce was no longer valid (RFC 8555 §6.5).
     Again,
     /// The order, or the account, does not exist any more.
     Gone,
@@ -200,7 +200,7 @@ impl Failure {
                     }
                     _ => "the server will retry",
                 };
-                // It does not have what was asked for, such as an order of long ago.
+                // It does not have the requested object, such as an old order.
                 let is_refusal = error.method == Method::POST && error.status.is_client_error();
                 let kind = if is_refusal { Kind::Refused } else { Kind::Unreachable };
                 Failure::new(kind, error.to_string(), remedy)

@@ -30,7 +30,7 @@ use tokio_rustls::TlsConnector;
 /// Bytes of the longest answer: a certificate chain.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 const PORT: u16 = 443;
-/// The longest delay that an authority may ask for; what is waited for has bounds of its own
+/// The longest delay that an authority can ask for; each kind of wait has its own bound
 /// ([`Failure::delay_s`](crate::failure::Failure::delay_s)).
 const RETRY_AFTER_S_MAX: u64 = 7 * 24 * 3600;
 /// The longest pause between two looks at an order that the authority works at. Some ask for a day, although the
@@ -182,7 +182,7 @@ fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64, delay_s_max: 
     Some(seconds)
 }
 
-/// Why there is no TLS connection, and what to do. If the certificate of the authority is not valid at this time, the
+/// Why there is no TLS connection, and the remedy. If the certificate of the authority is not valid at this time, the
 /// clock of this machine is wrong more often than the authority.
 fn tls_problem(error: &io::Error) -> Cow<'static, str> {
     use rustls::CertificateError as Problem;
@@ -209,7 +209,7 @@ fn tls_problem(error: &io::Error) -> Cow<'static, str> {
         Problem::InvalidPurpose | Problem::InvalidPurposeContext { .. } => {
             "the certificate of the server is for another purpose than TLS servers".into()
         }
-        // The library has no variant of its own for it.
+        // The library has no variant for it.
         Problem::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
             "the server presents a CA certificate; give it a certificate issued by this CA, and keep the CA as `root` \
                 of this authority in [certificates]"

@@ -108,7 +108,7 @@ impl KeeperClient {
         self.keys(&ZoneKeyRequest::List { zone: zone.to_string() })
     }
 
-    /// Has the keeper look for a private key of the zone; why it cannot sign with it, if it cannot.
+    /// Makes the keeper look for a private key of the zone; why it cannot sign with it, if it cannot.
     ///
     /// # Errors
     /// The keeper does not answer.
@@ -140,7 +140,7 @@ impl KeeperClient {
         unused.map_or_else(made, Ok)
     }
 
-    /// Has the keeper erase a private key of the zone. It is gone from the disk.
+    /// Makes the keeper erase a private key of the zone. It no longer exists on the disk.
     ///
     /// # Errors
     /// Why it is not.
@@ -198,7 +198,7 @@ fn unexpected() -> String {
     "the keeper of private keys sent an unexpected answer".to_owned()
 }
 
-/// Has the keeper sign for a zone.
+/// Makes the keeper sign for a zone.
 pub(crate) struct KeeperSigner<'k> {
     pub(crate) keeper: &'k KeeperClient,
     pub(crate) zone: &'k DomainName,

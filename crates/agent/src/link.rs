@@ -38,7 +38,7 @@ pub(crate) struct Link {
 
 /// Why the server process has not loaded a zone.
 enum LoadError {
-    /// It has exited, or another one serves in its place.
+    /// It has exited, or was replaced by another one.
     Lost,
     Other(String),
 }
@@ -125,10 +125,10 @@ impl Link {
         std::future::pending::<()>().await;
     }
 
-    /// Has the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`: even
-    /// if it has lost records or its serial went back. `changes`, as a log has them, may lead on from the version that
-    /// it serves; then it applies these. The text is the result of the load. If the process does not answer
-    /// since another one serves in its place, that one is asked.
+    /// Makes the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`:
+    /// even if it has lost records or its serial went back. `changes`, in the form of a log, may continue from the
+    /// version that it serves; then it applies these. The text is the result of the load. If the process does not
+    /// answer because another one has replaced it, that one is asked.
     ///
     /// # Errors
     /// Why it has not.

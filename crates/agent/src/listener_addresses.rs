@@ -12,7 +12,7 @@ const ELSEWHERE: [&str; 2] = ["198.41.0.4:53", "[2001:503:ba3e::2:30]:53"];
 /// The addresses of the machine, as far as they are known.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerAddresses {
-    /// IPv4 and IPv6. Each stays while there is no way to the Internet.
+    /// IPv4 and IPv6. Each is kept while there is no route to the Internet.
     of_machine: [Option<IpAddr>; 2],
     looked_at: Option<Instant>,
 }

@@ -239,7 +239,7 @@ impl MainLoop {
         }
     }
 
-    /// `is_wanted`: the operator asks for it, so that names that have failed are tried again at once.
+    /// `is_wanted`: the operator asks for it, so that failed names are retried immediately.
     fn start_order(&mut self, index: usize, is_wanted: bool) {
         let certificate = &mut self.certificates[index];
         let names = certificate.names_to_order(is_wanted);

@@ -1,5 +1,5 @@
 //! The other name servers of the zones of this server, asked directly: whether each of them answers what this server
-//! answers. A resolver would not do, since it keeps what it has heard.
+//! answers. A resolver would not suffice, because it caches answers.
 
 use crate::blocking::look_up;
 use crate::clock::unix_s;
@@ -154,7 +154,7 @@ impl NameServers {
     }
 
     /// The oldest serial with which any name server of the zone answers, this one included. One that is unreachable
-    /// from this machine, for example as it has no IPv6, is left out. Those of other signers have serials of their own:
+    /// from this machine, for example as it has no IPv6, is left out. Those of other signers have their own serials:
     /// they must have the DNSKEY records.
     ///
     /// # Errors
@@ -353,7 +353,7 @@ async fn ask_with_ttl(
     exchange(server, (QueryKind::Records(rtype), name), None, REPLY_TIMEOUT, read).await
 }
 
-/// Waits until `server` answers as expected; what it does not.
+/// Waits until `server` answers as expected; the difference if it does not.
 async fn wait_for(server: NameServer, expectations: &[Expectation], deadline: Instant) -> Vec<Lag> {
     let mut lags = Vec::new();
     let silence_deadline = (Instant::now() + SILENCE_MAX).min(deadline);
@@ -485,7 +485,7 @@ mod tests {
         });
     }
 
-    /// It has serials of its own, and must have the DNSKEY records.
+    /// It has its own serials, and must have the DNSKEY records.
     #[test]
     fn server_of_another_signer_is_asked_for_dnskey_records() {
         run(async {

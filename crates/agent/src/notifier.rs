@@ -1,4 +1,4 @@
-//! Tells secondary servers that a zone has changed (RFC 1996): at once, and again after growing pauses until they
+//! Notifies secondaries that a zone has changed (RFC 1996): immediately, and again after growing pauses until they
 //! confirm it, a bounded number of times. A later version replaces the previous one. A server that learns of its zones
 //! by a catalog may not have a new zone yet: its errors do not end the attempts until it has confirmed a version.
 //!
@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 const ATTEMPTS_MAX: u32 = 6;
 /// Time for the first reply; it doubles with each attempt, so that a server that restarts has two minutes.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Messages that wait for a reply at once.
+/// Concurrent messages that wait for a reply.
 const UNANSWERED_MAX: usize = 64;
 
 /// The zones with secondary servers.
@@ -204,7 +204,7 @@ mod tests {
                 notifier.zones[&name].targets[0].outcome.borrow().clone()
             };
             assert_eq!(outcome_of(1, &[NOTAUTH]).await, NotifyOutcome::InProgress);
-            // Signing makes the second version at once.
+            // Signing makes the second version immediately.
             assert_eq!(outcome_of(2, &[NOTAUTH, 0]).await, NotifyOutcome::Confirmed);
             assert!(matches!(outcome_of(3, &[NOTAUTH]).await, NotifyOutcome::GivenUp(_)));
         });

@@ -378,7 +378,7 @@ impl Orders {
         Ok((order, saved))
     }
 
-    /// Has the server answer what the authority looks for, and lets it look.
+    /// Makes the server answer the challenges, and asks the authority to validate.
     async fn publish_challenges(&self, request: &OrderRequest, order: &mut Order) -> Result<Published<'_>, Failure> {
         if order.state().authorizations.len() > request.names.len() {
             let cause = "the authority wants to validate more names than were ordered";

@@ -1,5 +1,5 @@
-//! The inputs of an order, as a digest that is stored with its failures. If the operator has corrected something of it,
-//! the failures before are forgotten, and the next order is made at once.
+//! The inputs of an order, as a digest that is stored with its failures. If the operator has corrected one of them,
+//! earlier failures are forgotten, and the next order is made immediately.
 
 use data_encoding::HEXLOWER;
 use sanderling_config::{CertificateFiles, Config, NameValidation};

@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn servers_of_the_parent_zone_are_found_by_a_resolver() {
         run(async {
-            // A server of the parent zone is a resolver for what is in that zone. There is no zone at b.test.
+            // A server of the parent zone answers for the records in that zone. There is no zone at b.test.
             let zone = Rc::new(RefCell::new(zone_map(&name("test"), PARENT)));
             let resolver = serve([127, 0, 0, 3], zone).await;
             let parents = ParentServers { resolvers: Resolvers::at(vec![resolver]), port: 5353 };

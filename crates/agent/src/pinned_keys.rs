@@ -271,7 +271,7 @@ impl Question {
         };
         let expectations: Vec<Expectation> = self.records.iter().map(expectation).collect();
         let again_at = Instant::now() + ANSWER_TIMEOUT;
-        // A server that cannot be found may have the records from before.
+        // A server that cannot be found may have the previous records.
         let Unanswered { lags, not_found } = name_servers.wait_until_answered(&expectations, ANSWER_TIMEOUT).await;
         let problems: Vec<String> = lags.iter().map(ToString::to_string).chain(not_found).collect();
         for problem in &problems {

@@ -24,7 +24,7 @@ use tokio::sync::{Notify, watch};
 
 /// Changes within this time become one version.
 const SETTLE_TIME: Duration = Duration::from_millis(200);
-/// Time until what has failed is tried again, and until the server process is asked again to load a version.
+/// Time until failed work is retried, and until the server process is asked again to load a version.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The task for all catalogs that this server produces.
@@ -107,7 +107,7 @@ impl ProducedCatalogs {
         }
     }
 
-    /// Stores another version of a catalog if its zones have changed, and has the server process load it; whether
+    /// Stores another version of a catalog if its zones have changed, and makes the server process load it; whether
     /// nothing is left to do.
     async fn update(&mut self, catalog: &Catalog) -> bool {
         let stored = self.stored.get(&catalog.apex).cloned().unwrap_or_default();

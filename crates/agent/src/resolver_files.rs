@@ -58,7 +58,7 @@ fn identity(path: &Path) -> Option<Identity> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// The file itself or, if there is a link, the folder that it leads to: another program replaces the file there.
+/// The file itself or, for a link, the folder of its target: another program replaces the file there.
 fn readable_path(path: &Path) -> io::Result<PathBuf> {
     let real = fs::canonicalize(path)?;
     Ok(match real.parent() {

@@ -1,9 +1,9 @@
-//! Pauses until what has failed is tried again.
+//! Pauses until failed work is retried.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// When what has failed is tried again: after a pause, which is twice as long after each further failure.
+/// When failed work is retried: after a pause, which is twice as long after each further failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
     pause_min: Duration,

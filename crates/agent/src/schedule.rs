@@ -1,6 +1,6 @@
 //! Everything that has a date, in one place: the agent waits for the earliest entry, and the operator sees all of them.
 //!
-//! Entries are in wall-clock time, since dates of certificates are: what was due while the machine slept is due
+//! Entries are in wall-clock time, like dates of certificates: work that was due while the machine slept is due
 //! afterwards.
 
 use sanderling_ipc::agent::ScheduledTask;

@@ -1,6 +1,6 @@
 //! A zone that is transferred from primary servers: asks them for a later version by the timers of its SOA (RFC 1034
-//! §4.3.5), or as soon as they send NOTIFY, stores what was transferred, has the server process load it, and removes it
-//! when it has expired.
+//! §4.3.5), or as soon as they send NOTIFY, stores the transferred version, makes the server process load it, and
+//! removes it when it has expired.
 //!
 //! Each zone has a task, which is one loop: it compares the actual with the desired state, and waits. The state that it
 //! needs after a restart is in the state folder: the zone file, which exists as long as the zone can be served, and the
@@ -63,11 +63,11 @@ pub(crate) struct SecondaryContext {
     pub(crate) link: Rc<Link>,
     pub(crate) keys: Rc<RefCell<TsigSecrets>>,
     pub(crate) workspace: Workspace,
-    /// Questions at once.
+    /// Concurrent questions.
     pub(crate) questions: Semaphore,
-    /// Transfers at once.
+    /// Concurrent transfers.
     pub(crate) transfers: Semaphore,
-    /// Loads by the server process at once.
+    /// Concurrent loads by the server process.
     pub(crate) hand_overs: Rc<Semaphore>,
     /// Notified when a report has changed.
     pub(crate) changed: Rc<Notify>,
@@ -107,7 +107,7 @@ pub(crate) struct SecondaryHandle {
 struct Shared {
     wake: Notify,
     served: Cell<Served>,
-    /// The primary to ask at once.
+    /// The primary to query immediately.
     announced: Cell<Option<Announced>>,
     /// Why the stored version of a catalog is not used.
     catalog_problem: RefCell<Option<String>>,
@@ -153,7 +153,7 @@ impl SecondaryHandle {
         self.shared.wake.notify_one();
     }
 
-    /// A primary says that it has another version: it is asked at once, unless it is the stored one.
+    /// A primary announces another version: it is queried immediately, unless that is the stored one.
     pub(crate) fn on_notified(&self, notify: &ZoneNotify) {
         let announced = Announced { from: notify.from, serial: notify.serial };
         if !announced.is_stored(self.shared.report.borrow().serial) {
@@ -189,13 +189,13 @@ struct Record {
     /// The records outside the zone in the last transfer of the whole zone, or in a later one of changes.
     #[serde(default)]
     left_out: Option<String>,
-    /// Rounds without success since the last one. After a restart the primaries are asked at once.
+    /// Rounds without success since the last one. After a restart the primaries are queried immediately.
     #[serde(skip)]
     failure_count: u32,
     /// When the last one ended.
     #[serde(skip)]
     failed_at_unix_s: Option<u64>,
-    /// Whether it ended since what was transferred could not be stored.
+    /// Whether it ended because the transferred version could not be stored.
     #[serde(skip)]
     is_failure_of_state: bool,
 }
@@ -256,7 +256,7 @@ impl Record {
     }
 }
 
-/// The file next to a zone file with what the timers are counted from.
+/// The file next to a zone file with the start times of the timers.
 fn record_file(zone_file: &Path) -> String {
     zone_file.with_extension("json").display().to_string()
 }
@@ -285,7 +285,7 @@ enum ZoneChange {
     Removed,
 }
 
-/// The server process was asked to load what is stored.
+/// The server process was asked to load the stored version.
 struct HandOver {
     at: tokio::time::Instant,
     /// The stored version; `None` if there was none.
@@ -457,7 +457,7 @@ impl ZoneTask {
         }
     }
 
-    /// Has the server process load the stored version, unless it answers from it, or the signer sign it.
+    /// Makes the server process load the stored version, unless it answers from it, or the signer sign it.
     async fn hand_over_if_needed(&mut self) {
         let stored = self.record.version.map(|version| version.serial);
         if let Some(signer) = &self.signer {
@@ -585,7 +585,7 @@ impl ZoneTask {
     }
 
     /// The SOA over UDP, or over TCP if the server does not answer, refuses, or the reply does not fit. Knot answers
-    /// for catalogs over TCP alone.
+    /// for catalogs only over TCP.
     async fn soa(&self, source: &TransferSource) -> Result<SoaTimers, Failure> {
         let _permit = self.context.questions.acquire().await;
         let apex = source.apex.as_name();
@@ -606,7 +606,7 @@ impl ZoneTask {
         let mut left_out = self.record.left_out.clone();
         let (version, change) = match (round, self.record.version) {
             (Round::Transferred(TransferredZone { soa, changes, file, left_out: of_transfer }), _) => {
-                // Changes do not tell whether what was left out before is there any more.
+                // Changes do not tell whether the ignored records still exist.
                 if of_transfer.count > 0 || changes.is_empty() {
                     left_out = (of_transfer.count > 0).then(|| of_transfer.to_string());
                 }
@@ -671,7 +671,7 @@ impl ZoneTask {
             let _writing = writing;
             match change {
                 ZoneChange::None => {}
-                // Until it is removed, the log does not lead on from the file, and is ignored.
+                // Until it is removed, the log does not continue from the file, and is ignored.
                 ZoneChange::Replaced(file) => {
                     state.finish_file(file, &zone_file)?;
                     state.remove(&log_file)?;

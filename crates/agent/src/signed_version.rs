@@ -1,7 +1,7 @@
 //! The signed version of a zone and how it is stored: a file with a whole version, and a log with the changes since. A
 //! change is appended to the log. When the log is long, the whole version is written in the background, and then the
 //! log is replaced by one with the changes since. The changes in the log that come before the version in the file are
-//! ignored, so that each crash leaves a version and what leads on from it.
+//! ignored, so that each crash leaves a version and the changes that continue from it.
 
 use sanderling_config::SignedZone as SignedZoneConfig;
 use sanderling_dns::change_log::{self, ChangeLog};
@@ -63,7 +63,7 @@ impl SignedFiles {
         self.zone.changes_file().display().to_string()
     }
 
-    /// The stored version, or why what is stored is not one; `None` if there is none.
+    /// The stored version, or why it cannot be read; `None` if there is none.
     ///
     /// # Errors
     /// It cannot be read.
@@ -82,8 +82,7 @@ impl SignedFiles {
         Ok(Some(self.parse(text, &log)))
     }
 
-    /// # Errors
-    /// It is no zone file, or the changes do not fit.
+    /// # Errors It is not a zone file, or the changes do not fit.
     fn parse(&self, text: Vec<u8>, log: &[u8]) -> Result<SignedVersion, String> {
         let (apex, file_bytes) = (self.apex.as_name(), text.len() as u64);
         let mut patch = patch_of(&text, log, &self.zone.apex);
@@ -127,7 +126,7 @@ impl SignedFiles {
         Ok(SignedVersion { version: ZoneVersion::from(records), serial, file_bytes, log_bytes })
     }
 
-    /// Removes what is stored.
+    /// Removes the stored version.
     pub(crate) fn remove(&self, state: &StateFolder) -> Result<(), StateError> {
         state.remove(&self.file())?;
         state.remove(&self.log())
@@ -295,7 +294,7 @@ mod tests {
         append(&mut stored, 3);
         let bytes_of_3 = stored.log_bytes();
         let log = folder.path().join(zone.changes_file());
-        // A part of a change at the end is no change, and the next one takes its place.
+        // A partial change at the end does not count, and is overwritten by the next one.
         fs::OpenOptions::new()
             .append(true)
             .open(&log)

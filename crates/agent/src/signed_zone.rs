@@ -1,5 +1,5 @@
-//! A zone that is signed: reads its records, has the keeper sign with the keys of [`SigningKeys`], stores the signed
-//! version, and has the server process load it.
+//! A signed zone: reads its records, makes the keeper sign with the keys of [`SigningKeys`], stores the signed version,
+//! and makes the server process load it.
 //!
 //! Each zone has a task, which is one loop: it compares the actual with the desired state, and waits. The state that it
 //! needs after a restart is in the state folder: the signed version, and the state of the keys next to it, which is
@@ -51,7 +51,7 @@ const CANNOT_SIGN: &str = "it cannot be signed";
 const NOT_STORED: &str = "cannot store dynamic updates and signatures: ";
 /// The clock of the machine may be set meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Time until what has failed is tried again: for a moment there may have been no space, or no keeper.
+/// Time until failed work is retried: for a moment there may have been no space, or no keeper.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(250);
 /// The same after several failures.
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(5);
@@ -72,9 +72,9 @@ pub(crate) struct SigningContext {
     pub(crate) alias_names: Rc<AliasNames>,
     /// The derived records of zones.
     pub(crate) derivations: RefCell<HashMap<DomainName, Arc<ZoneDerivation>>>,
-    /// Loads by the server process at once.
+    /// Concurrent loads by the server process.
     pub(crate) hand_overs: Rc<Semaphore>,
-    /// Zones that are read and signed at once.
+    /// Zones that are read and signed concurrently.
     pub(crate) signings: Semaphore,
     /// Asks about the zones.
     pub(crate) observers: Rc<ObserverContext>,
@@ -86,8 +86,8 @@ pub(crate) struct SigningContext {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Restored {
     Nothing,
-    /// The state of the keys. The version may have been read, and a write have failed since: what is in memory may
-    /// differ from what is stored.
+    /// The state of the keys. After a failed write since the version was read, the version in memory may differ from
+    /// the stored one.
     Keys,
     /// The version as well.
     All,
@@ -157,7 +157,7 @@ struct SigningTask {
     /// When the file is read again, without records.
     reading: Retry,
     key_checks: KeyChecks,
-    /// When what has failed is tried again.
+    /// When failed work is retried.
     retry: Retry,
     update_errors: LimitedLog,
 }
@@ -317,8 +317,7 @@ impl SigningTask {
         false
     }
 
-    /// # Errors
-    /// What is stored cannot be read, or nothing can be stored at the moment.
+    /// # Errors The stored version cannot be read, or nothing can be stored at the moment.
     async fn restore(&mut self) -> Result<(), String> {
         if self.restored == Restored::Nothing {
             // Without its state, new keys would be introduced that the parent does not know.
@@ -421,7 +420,7 @@ impl SigningTask {
         }
     }
 
-    /// Removes the signed version: nothing was transferred yet, or what was transferred has expired.
+    /// Removes the signed version: nothing was transferred yet, or the transferred version has expired.
     async fn withdraw(&mut self, reread: Option<&Reread>) {
         (self.unsigned, self.files) = (None, None);
         self.reading.on_success();
@@ -632,8 +631,8 @@ impl SigningTask {
         self.shared.wake.notify_one();
     }
 
-    /// Has the server process load the signed version, unless it answers from it. A waiting client gets the result for
-    /// the zone.
+    /// Makes the server process load the signed version, unless it answers from it. A waiting client gets the result
+    /// for the zone.
     async fn hand_over_if_needed(&mut self, reread: Option<&Reread>) {
         let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
         // Before the first signed version, the server process may answer from the file of the operator.
@@ -668,8 +667,8 @@ impl SigningTask {
         }
     }
 
-    /// Has the server process load the file of the operator if the zone is named by a command, and is not signed yet or
-    /// not any more.
+    /// Makes the server process load the file of the operator if a command names the zone, and it is not signed yet or
+    /// no longer signed.
     async fn reload_unsigned(&self, reread: Option<&Reread>) {
         let Some(reread) = reread.filter(|reread| reread.is_named && self.problem.is_none()) else { return };
         let context = Rc::clone(&self.context);

@@ -71,7 +71,7 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// Takes up what was observed and what time has done, and makes the keys that are needed.
+    /// Applies the observations and the passed time, and creates the needed keys.
     ///
     /// # Errors
     /// Why that cannot be. The observations are not lost.
@@ -137,7 +137,7 @@ impl SigningKeys {
         Ok(self.preferred.is_some() || ds.iter().all(is_of_others))
     }
 
-    /// Has the keeper look for the private keys; what is wrong with the first one that it cannot sign with.
+    /// Makes the keeper look for the private keys; the problem of the first one that it cannot sign with.
     ///
     /// # Errors
     /// The keeper does not answer.

@@ -150,7 +150,7 @@ impl StoringTask {
     }
 }
 
-/// The result of storing it, or what is wrong with it.
+/// The result of storing it, or its problem.
 ///
 /// # Errors
 /// The state folder cannot be read or written.

@@ -1,5 +1,5 @@
-//! Asks what the state of the keys of a zone waits for: which version the name servers of the zone have, and which DS
-//! records the parent zone.
+//! Queries the conditions that the state of a zone's keys waits for: the version on the name servers of the zone, and
+//! the DS records of the parent zone.
 
 use crate::name_servers::NameServers;
 use crate::parent_servers::ParentServers;
@@ -23,7 +23,7 @@ const NAME_SERVERS_PAUSE_MAX: Duration = Duration::from_secs(60);
 const PARENT_PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// Between two questions of a zone that waits for its first key.
 const FIRST_KEY_PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Zones whose servers are asked at once.
+/// Zones whose servers are queried concurrently.
 const QUESTIONS_MAX: usize = 16;
 
 /// The state that all zones share.

@@ -1,6 +1,6 @@
-//! A zone transfer from a primary server, over TCP: from the connection to the text of the zone, which was built as the
-//! server process builds it, so that what the server would refuse is refused here. Of IXFR, the changes are applied to
-//! the stored version.
+//! A zone transfer from a primary server, over TCP: from the connection to the text of the zone, which is built as in
+//! the server process, so that a version that the server would refuse is refused here. Of IXFR, the changes are applied
+//! to the stored version.
 //!
 //! Memory does not grow with what a server sends: records go to a file as they arrive, changes have a limit, and of
 //! transfers that are complete, one large zone at a time is built.
@@ -40,7 +40,7 @@ const CHANGES_BYTES_MIN: u64 = 64 * 1024;
 /// Bytes of the text of a zone that are in memory until they are written.
 const TEXT_BYTES: usize = 64 * 1024;
 
-/// Why a server has not given what it was asked for.
+/// Why a server did not provide the requested zone.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// There is no connection to it, or it was lost.
@@ -423,8 +423,8 @@ fn patched(
     Ok(builder)
 }
 
-/// The log beside `file`, which has the version with this serial, as far as it leads on from it; and the serial that it
-/// leads to.
+/// The log next to `file`, which has the version with this serial, as far as it continues from it; and the serial at
+/// its end.
 pub(crate) fn read_log(file: &Path, apex: NameBuf, serial: u32) -> io::Result<(Vec<u8>, u32)> {
     let mut log = match std::fs::read(changes_file(file)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -454,7 +454,7 @@ fn write_text(zone: &Zone, size: SizeLimit, state: &StateFolder) -> Result<Unfin
         let has_more = writer.write(zone, None, &mut text, TEXT_BYTES);
         length_bytes += text.len() as u64;
         if length_bytes > size.bytes_max {
-            // Text may be longer than what was sent.
+            // Text may be longer than the sent records.
             return Err(TransferError::TooLarge(size).into());
         }
         file.append(text.as_bytes())?;

@@ -1,4 +1,4 @@
-//! The zones that are signed, or have primary or secondary servers: routes what the server process reports about them.
+//! The zones that are signed, or have primaries or secondaries: routes the reports of the server process about them.
 
 use crate::alias_names::AliasNames;
 use crate::catalogs::{Catalogs, Secondaries};
@@ -38,11 +38,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
-/// Questions to primary servers at once.
+/// Concurrent questions to primaries.
 const QUESTIONS_MAX: usize = 64;
 /// Time until the supervisor is asked for another connection to the keeper.
 const KEEPER_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Zones that the server process is asked to load at once; it loads them one after the other.
+/// Concurrent requests to the server process to load zones; it loads them one after the other.
 const HAND_OVERS_MAX: usize = 4;
 
 /// The zones of the configuration that are signed, or have primary or secondary servers.
@@ -259,8 +259,7 @@ impl Zones {
         self.journals.store(journals, |apex| self.has_zone(apex));
     }
 
-    /// Whether the configuration or a catalog has the zone. The zones of a folder are known to the server process
-    /// alone.
+    /// Whether the configuration or a catalog has the zone. Only the server process knows the zones of a folder.
     fn has_zone(&self, apex: &DomainName) -> bool {
         self.config.zone_folder.is_some()
             || self.configured.contains(apex)
@@ -338,7 +337,7 @@ impl Zones {
     }
 }
 
-/// Has the supervisor connect the agent to the keeper again when an exchange has failed, after a while: the next one
+/// Makes the supervisor connect the agent to the keeper again when an exchange has failed, after a while: the next one
 /// may fail as well.
 async fn replace_lost_keeper(signing: Rc<SigningContext>) {
     loop {

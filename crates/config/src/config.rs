@@ -50,7 +50,7 @@ pub struct Config {
     pub user_and_group: Option<UserAndGroup>,
     /// Whether the server process restricts its own access to files and system calls.
     pub sandbox: bool,
-    /// The process that has the private keys of `certificates`.
+    /// The process that holds the private keys of `certificates`.
     pub keys: KeyPlace,
     /// The path of the control socket, if the file has one.
     pub control: Option<PathBuf>,
@@ -86,7 +86,7 @@ pub struct Config {
     pub zone_folder: Option<ZoneFolder>,
     /// The keys that sign transfers, in the order of the file.
     pub tsig_keys: Vec<TsigKeyFile>,
-    /// The clients that may transfer the zones without rules of their own.
+    /// The clients that can transfer the zones without their own rules.
     pub transfers: ZoneTransfers,
     /// The rules of single zones.
     pub zone_transfers: Vec<(DomainName, ZoneTransfers)>,
@@ -101,14 +101,14 @@ pub struct Config {
     /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first
     /// certificate.
     pub refuses_unknown_names: bool,
-    /// Whether the server makes a certificate for `localhost`; there is no other one then.
+    /// Whether the server makes a certificate for `localhost`; then there is no other one.
     pub has_self_signed_certificate: bool,
     /// The parts of DNS replies other than records.
     pub replies: DnsReplies,
     /// The resolvers that the agent asks, for the targets of `ALIAS` among others. Without one, no zone may have
     /// `ALIAS`.
     pub resolvers: Vec<Resolver>,
-    /// Whether there are no resolvers in this network, as an empty list says: the agent asks none.
+    /// Whether this network has no resolvers, as an empty list says: the agent queries none.
     pub has_no_resolvers: bool,
     /// Exemptions from the limits of DNS replies.
     pub dns_rate_limit: RateLimit,
@@ -215,7 +215,7 @@ impl Config {
         self.sites.iter().filter_map(|site| site.options.hsts.as_ref()?.risk())
     }
 
-    /// That sites answer DNS queries over HTTP alone, which clients do not send. A trusted proxy may add the
+    /// Warns that sites answer DNS queries only over HTTP, which clients do not use. A trusted proxy may add the
     /// encryption.
     pub fn unencrypted_doh(&self) -> impl Iterator<Item = Diagnostic> {
         let is_encrypted = |site: &Site| {
@@ -248,7 +248,7 @@ impl Config {
         !self.certificates.is_empty() || self.has_self_signed_certificate
     }
 
-    /// Whether there is a process of its own for private keys.
+    /// Whether there is a separate process for private keys.
     pub fn has_keeper(&self) -> bool {
         self.keeps_certificates() || !self.signed_zones.is_empty()
     }
@@ -263,7 +263,7 @@ impl Config {
         self.certificates.iter().filter(|certificate| certificate.is_automatic)
     }
 
-    /// The derived records of each zone with a file of its own.
+    /// The derived records of each zone with its own file.
     pub fn derived_rrsets(&self) -> HashMap<&DomainName, Vec<DerivedRrset>> {
         derive::derived_rrsets(&self.derived, &self.zones, &self.https_listen)
     }
@@ -416,14 +416,14 @@ impl Config {
     /// The number of sockets of each address.
     pub fn socket_count(&self) -> usize {
         match self.sockets_per_address {
-            // A worker without a socket of its own shares another worker's.
+            // A worker without its own socket shares that of another worker.
             SocketsPerAddress::Auto => processor_count().max(self.worker_count),
             SocketsPerAddress::Exactly(count) => count,
         }
     }
 }
 
-/// The process that has the private keys of certificates, and signs handshakes.
+/// The process that holds the private keys of certificates, and signs handshakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyPlace {
     /// One that does nothing else, and has no network.
@@ -615,8 +615,7 @@ pub struct CertificateFiles {
 impl CertificateFiles {
     /// Reads the chain and the key.
     ///
-    /// # Errors
-    /// Which file cannot be read, and what to do.
+    /// # Errors The unreadable file, and the remedy.
     pub fn read(&self) -> Result<(SecretContent, SecretContent), Problem> {
         let chain = read_secret_file("certificate chain", "PEM", &self.chain)?;
         Ok((chain, read_secret_file("private key", "PEM", &self.key)?))

@@ -144,8 +144,8 @@ impl<'a> ConfigReader<'a> {
         self.diagnostics
     }
 
-    /// The table in `text`, which starts at `start`; `None` if the syntax is wrong: what follows an unclosed bracket is
-    /// not what was meant.
+    /// The table in `text`, which starts at `start`; `None` if the syntax is wrong: the text after an unclosed bracket
+    /// has a different meaning.
     pub(super) fn parse<'t>(&mut self, text: &'t str, start: usize) -> Option<DeTable<'t>> {
         let (root, errors) = DeTable::parse_recoverable(text);
         // An unclosed bracket gives the same message for each further line: only the first is reported.

@@ -101,7 +101,7 @@ pub struct DerivedRrset {
     pub location: ValueLocation,
 }
 
-/// The derived records of each of `zones`, those with a file of their own.
+/// The derived records of each of `zones`, those with their own files.
 pub(super) fn derived_rrsets<'z>(
     derived: &[DerivedRecords],
     zones: &'z [Zone],

@@ -18,7 +18,7 @@ const TERMINAL_COLUMNS: usize = 110;
 /// The problem and the remedy, both without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What is wrong: `port 99999 is out of range`.
+    /// The problem: `port 99999 is out of range`.
     pub message: String,
     /// How to fix it: `write 0 to 65535`. May be empty.
     pub remedy: String,
@@ -371,7 +371,7 @@ fn is_obeyed(character: char) -> bool {
     character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `text` on one line, with escapes for what a terminal would obey.
+/// `text` on one line, with terminal control characters escaped.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

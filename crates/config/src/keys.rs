@@ -24,13 +24,13 @@ pub(super) struct Key {
     pub(super) value: Value,
     /// When a reload needs a new server process.
     pub(super) server: Option<Replaces>,
-    /// Gives the agent what it reads of the key. If that differs, a reload replaces the agent.
+    /// Gives the agent the part of the key that it reads. If that differs, a reload replaces the agent.
     pub(super) agent: Option<Give>,
     /// As `agent`.
     pub(super) keeper: Option<Give>,
 }
 
-/// What the reader has to know of a value.
+/// The properties of a value that the reader needs.
 #[derive(Clone, Copy)]
 pub(super) enum Value {
     /// True or false, with its default.
@@ -367,7 +367,7 @@ pub(super) enum Section {
 }
 
 impl Section {
-    /// Those with a heading of their own, from the first.
+    /// Those with their own heading, from the first.
     const WITH_HEADING: usize = 11;
     pub(super) const ALL: [Section; 25] = [
         Section::Top,
@@ -397,7 +397,7 @@ impl Section {
         Section::Dnstap,
     ];
 
-    /// Where it is, as a message says it, and its keys. Those of `[limits]` have a table of their own.
+    /// Where it is, as a message says it, and its keys. Those of `[limits]` have a separate table.
     const fn row(self) -> (&'static str, &'static [Key]) {
         match self {
             Section::Top => ("at the top of the file, before the first [section]", TOP),

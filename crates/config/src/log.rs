@@ -3,7 +3,7 @@
 //! A process that serves calls [`hold`] and [`start_writer`]: from then on a separate thread writes, so that an output
 //! without a reader blocks no other thread. Messages that do not fit into its queue are dropped and counted. A reader
 //! that has disconnected is not an error: the server continues. Where there is no such thread, yet or at all, the
-//! thread that panics, or ends the process, writes what is in the queue.
+//! thread that panics, or ends the process, writes the queued messages.
 //!
 //! After the message about a panic that is to end the process ([`panics`]), the process exits.
 
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes that wait to be written, before a configuration says otherwise; a message beyond them is dropped.
 const QUEUE_BYTES_MAX: usize = 256 * 1024;
-/// How long an output that takes nothing at the moment is left alone.
+/// The pause for an output that is blocked at the moment.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The name of the thread that the standard library starts `main` in.
@@ -187,8 +187,7 @@ pub fn hold() {
     }));
 }
 
-/// Starts the thread that writes what is in the queue from now on. A sandbox that is entered later does not hold for
-/// it.
+/// Starts the thread that writes the queued messages from now on. A sandbox that is entered later does not hold for it.
 ///
 /// # Errors
 /// The system has no thread for it. Each thread then writes its messages itself.
@@ -280,7 +279,7 @@ impl Writer {
         started
     }
 
-    /// Writes what is in the queue if no thread does; whether none does.
+    /// Writes the queued messages if no thread does; whether none does.
     fn write_without_thread(&self) -> bool {
         loop {
             let mut queue = self.lock();

@@ -6,7 +6,7 @@ use crate::limits::Process;
 use std::ops::Deref;
 
 /// The part of the configuration that the agent reads. The agent has nothing else of it: the rest is as in
-/// [`Config::default`]. So what is not compared has no effect on it.
+/// [`Config::default`]. So fields that are not compared have no effect on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentConfig(Config);
 

@@ -1,6 +1,6 @@
 //! Releases of a site: sibling directories, one of which a symbolic link makes the document root.
 //!
-//! The command `publish` switches the link, the server reads what it leads to. Next to `current`, the links
+//! The command `publish` switches the link; the server reads its target. Next to `current`, the links
 //! `current.previous-1` and `current.previous-2` point to the previous releases, so that they are known after a
 //! restart. This module changes nothing.
 
@@ -48,8 +48,8 @@ impl ReleaseLink {
         Ok(Directory::open(parent)?.real_path().to_owned())
     }
 
-    /// The current release; `None` if the document root is no link, or leads to a directory that is not below that of
-    /// the link.
+    /// The current release; `None` if the document root is not a link, or leads to a directory that is not below that
+    /// of the link.
     pub fn current(&self) -> Option<PathBuf> {
         self.release_at(&self.path)
     }

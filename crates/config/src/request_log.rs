@@ -1,4 +1,4 @@
-//! The logs of requests: where their lines go, and what they contain.
+//! The logs of requests: their targets and formats.
 
 use crate::diagnostic::{Diagnostic, ValueLocation};
 use crate::paths::{check_log_file, log_directory_warning};

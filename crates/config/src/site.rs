@@ -28,7 +28,8 @@ pub struct SiteOptions {
     /// Extensions of file names, in lower case and without their dot, each with a media type that takes precedence over
     /// the built-in one. The empty extension is that of names without one.
     pub media_types: Vec<(String, String)>,
-    /// Directories that symbolic links out of the document root may lead to, each with its place in the configuration.
+    /// Directories that symbolic links out of the document root can lead to, each with its location in the
+    /// configuration.
     pub link_targets: Vec<(PathBuf, ValueLocation)>,
     /// How files are found.
     pub files: FileOptions,
@@ -48,7 +49,7 @@ pub struct SiteOptions {
     pub rules: PathRules,
 }
 
-/// The path of DNS over HTTPS, as it is in a request.
+/// The path of DNS over HTTPS, in the form of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DohPath {
     /// The path.

@@ -52,7 +52,7 @@ impl Config {
             let remedy = format!("{STATE_REMEDY}, or start `sanderling serve` as root");
             return Some(Diagnostic::note(location, Problem::new(message, remedy)));
         };
-        // `serve` creates it, but not what is above it.
+        // `serve` creates it, but not the directories above it.
         let above = path.parent().filter(|above| !above.as_os_str().is_empty())?;
         let is_missing = fs::metadata(above).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         let message = format!("the state folder `{}` cannot be created", path.display());

@@ -154,7 +154,7 @@ pub struct TransfersByZone<'c> {
 }
 
 impl<'c> TransfersByZone<'c> {
-    /// Those of zones without rules of their own, and those of the others.
+    /// Those of zones without their own rules, and those of the others.
     pub(super) fn new(default: &'c ZoneTransfers, own: &'c [(DomainName, ZoneTransfers)]) -> TransfersByZone<'c> {
         TransfersByZone { default, own: own.iter().map(|(apex, own)| (apex, own)).collect() }
     }

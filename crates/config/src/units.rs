@@ -31,7 +31,7 @@ impl Quantity {
         let (number, unit) = text.split_at(digits_end);
         let unit = unit.trim_start();
         let (_, factor) = self.units().iter().find(|(name, _)| *name == unit)?;
-        // A string of digits that is no number of 64 bits is larger.
+        // A string of digits that does not fit into 64 bits is larger.
         let has_digits = !number.is_empty();
         has_digits.then(|| number.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(*factor))
     }

@@ -61,8 +61,7 @@ impl NamePattern {
     /// The names of `text`, without the name of the zone: labels, of which `*` is any one and `**` is any number. `@`
     /// is the name of the zone itself.
     ///
-    /// # Errors
-    /// What is wrong with it.
+    /// # Errors The problem.
     pub(super) fn parse(text: &str) -> Result<NamePattern, &'static str> {
         if text == "@" {
             return Ok(NamePattern(Vec::new()));

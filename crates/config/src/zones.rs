@@ -150,7 +150,8 @@ pub struct ZoneFolder {
 pub struct ZoneListing {
     /// The zones that the folder defines, in the order of their names.
     pub zones: Vec<Zone>,
-    /// Files that are no zones, for their names, and files that are not used, for another file of the same zone.
+    /// Files that are not zones because of their names, and files that are not used because of another file of the same
+    /// zone.
     pub problems: Vec<Diagnostic>,
 }
 

@@ -35,7 +35,7 @@ pub const INCEPTION_OFFSET_S: u32 = 3600;
 /// Inputs of one call of [`ZoneSigner::sign`] at most.
 pub const BATCH_COUNT_MAX: usize = 256;
 
-/// A DNSKEY record of the zone with what it signs now.
+/// A DNSKEY record of the zone with its current role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInUse {
     /// The key.
@@ -102,8 +102,8 @@ pub struct SigningParameters {
     pub validity_s: u32,
     /// The time before its end from which on a signature is replaced.
     pub refresh_s: u32,
-    /// Signatures end up to so many seconds earlier, so that they are not all replaced at once. Those that would be
-    /// replaced within the next 24th part of this are replaced together.
+    /// Signatures end up to so many seconds earlier, so that they are not all replaced at the same time. Those that
+    /// would be replaced within the next 24th part of this are replaced together.
     pub jitter_s: u32,
     /// The TTL of the DNSKEY, CDS and CDNSKEY records.
     pub dnskey_ttl_s: u32,
@@ -119,8 +119,7 @@ impl SigningParameters {
         self.refresh_s.saturating_add(self.jitter_s / 24)
     }
 
-    /// # Errors
-    /// If new signatures would be replaced at once, or would be valid for longer than the process with the keys allows.
+    /// # Errors If new signatures would be replaced immediately, or would be valid for longer than the process with the keys allows.
     pub fn check(&self) -> Result<(), SignError> {
         let validity_s_min = self.replaced_before_s().saturating_add(self.jitter_s);
         let is_valid = validity_s_min < self.validity_s && self.validity_s <= VALIDITY_S_MAX - INCEPTION_OFFSET_S;
@@ -151,7 +150,7 @@ pub struct SigningJob<'j> {
     /// The records as the operator or the primary has them. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are
     /// ignored; DNSKEY, CDS and CDNSKEY records are kept together with those of `keys`.
     pub unsigned: &'j Records,
-    /// The signed version before, whose signatures are kept as far as they are right.
+    /// The previous signed version, whose signatures are kept if they are still right.
     pub previous: Option<&'j Records>,
     /// The keys.
     pub keys: &'j KeysInUse,
@@ -185,7 +184,7 @@ pub struct SignedZone {
 pub struct RecordChanges {
     /// The records that the zone does not have any more.
     pub removed: Records,
-    /// Those that it has besides. An SOA replaces the previous one.
+    /// Those that it adds. An SOA replaces the previous one.
     pub added: Records,
 }
 
@@ -230,7 +229,7 @@ pub struct ChangeJob<'j> {
 pub struct SignedChange {
     /// The records that the next version does not have any more.
     pub removed: Records,
-    /// Those that it has besides.
+    /// Those that it adds.
     pub added: Records,
     /// The serial of the previous version.
     pub serial_before: u32,

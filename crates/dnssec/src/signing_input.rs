@@ -95,8 +95,8 @@ pub enum InputError {
     Records,
 }
 
-/// Checks that `input` is what an RRSIG record of the zone `apex`, made with a key of this algorithm and tag, covers:
-/// one RRset at or below the apex, in canonical form and order, with a signature that is valid for at most
+/// Checks that `input` is the data that an RRSIG record of the zone `apex`, made with a key of this algorithm and tag,
+/// covers: one RRset at or below the apex, in canonical form and order, with a signature that is valid for at most
 /// [`VALIDITY_S_MAX`].
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 //!
 //! There are no kinds of rollovers here. Each key has three things that spread from servers into caches and fade from
 //! there: its DNSKEY record, its signatures in the zone, and its DS record. Rules say what may be added or removed
-//! while the others are as they are (`rules`). First signing, rollovers of each key, another algorithm, one key instead
+//! while the others do not change (`rules`). First signing, rollovers of each key, another algorithm, one key instead
 //! of two, and the way back to an unsigned zone follow from the same rules.
 
 mod rules;
@@ -349,7 +349,8 @@ pub struct Advanced {
 pub struct Rollover {
     /// Which keys.
     pub keys: RolloverKeys,
-    /// Whether others may know them: then a rollover in progress is no obstacle, and its new keys are replaced too.
+    /// Whether others may know them: then a rollover in progress does not prevent it, and its new keys are replaced
+    /// too.
     pub is_compromised: bool,
 }
 
@@ -385,7 +386,7 @@ pub enum RolloverError {
 pub struct KeyTagInUse(pub u16);
 
 impl ZoneKeys {
-    /// Takes up what was observed and what time has done.
+    /// Applies the observations and the passed time.
     pub fn advance(
         &mut self,
         apex: Name<'_>,

@@ -1,5 +1,5 @@
-//! Whether a file in a content coding is what clients of that coding accept. Tools write more than that: what they can
-//! decode themselves, a browser may refuse or cut short.
+//! Whether a file in a content coding is what clients of that coding accept. Tools write more than that: a browser may
+//! refuse or truncate files that the tools themselves can decode.
 
 use core::fmt;
 
@@ -22,8 +22,8 @@ pub enum CodingFault {
     WindowTooLarge,
     /// It can be decoded only with a dictionary, which clients do not have.
     NeedsDictionary,
-    /// The last member of gzip has not the length of the decoded file: there are several, of which browsers decode the
-    /// first alone, or it is a form of another file.
+    /// The last member of gzip has not the length of the decoded file: there are several, of which browsers decode only
+    /// the first, or it was made from another file.
     OtherLength,
 }
 

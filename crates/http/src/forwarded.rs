@@ -1,7 +1,7 @@
 //! The client of a request that a proxy has forwarded: Forwarded (RFC 7239) and X-Forwarded-For.
 //!
 //! Each proxy appends the address from which it has received the request. So the list is read from its end, as long as
-//! the proxies that have written it are trusted: what a client has put in front of it is never looked at.
+//! the proxies that have written it are trusted: text that a client has put in front of it is never examined.
 
 use crate::fields::Fields;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -32,8 +32,8 @@ pub fn forwarded_client(
             match field.address(element) {
                 Some(address) if is_trusted(address.ip()) => found = Some(address),
                 Some(address) => return Some(address),
-                // Empty elements count for nothing (RFC 9110 §5.6.1). Anything else may hide an address: what is before
-                // it is not trusted.
+                // Empty elements count for nothing (RFC 9110 §5.6.1). Anything else may hide an address: the text
+                // before it is not trusted.
                 None if element.is_empty() => {}
                 None => return found,
             }

@@ -44,7 +44,7 @@ pub struct Representation {
 impl Representation {
     /// Prepares the representation of a file.
     ///
-    /// `metadata` and `validator` are those of the file as sent, so of the coded one if it is a file of its own.
+    /// `metadata` and `validator` are those of the file as sent, so of the coded one if it is a separate file.
     /// `media_type` is the Content-Type of the decoded content. `extra_fields` are further field lines, each with its
     /// CRLF, such as Cache-Control; 200, 206 and 304 have them. `now_unix_s` is the current time in seconds since 1970.
     pub fn new(
@@ -152,7 +152,7 @@ impl Representation {
         &self.content_fields()[..self.content_type_bytes]
     }
 
-    /// Appends the fields of a response that has the file as its page, but is no response of the file: without
+    /// Appends the fields of a response that has the file as its page, but does not represent the file: without
     /// validators.
     pub(crate) fn put_page_fields(&self, out: &mut Vec<u8>) {
         let lines = self.content_fields().split_inclusive(|&byte| byte == b'\n');

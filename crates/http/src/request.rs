@@ -353,7 +353,7 @@ fn parse_version(bytes: &[u8]) -> Result<Option<Version>, RequestError> {
 fn framing(version: Version, fields: &Fields<'_>, limits: &RequestLimits) -> Result<Framing, RequestError> {
     let has_length = fields.contains(FieldName::ContentLength);
     if fields.contains(FieldName::TransferEncoding) {
-        // §6.1: request smuggling uses both fields at once, or a coding in HTTP/1.0, which has none.
+        // §6.1: request smuggling uses both fields together, or a coding in HTTP/1.0, which has none.
         if has_length || version == Version::Http10 {
             return Err(RequestError::AmbiguousFraming);
         }

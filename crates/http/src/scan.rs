@@ -39,7 +39,7 @@ pub(crate) fn has_head_end(bytes: &[u8], scanned_bytes: usize) -> bool {
     false
 }
 
-/// Index of the first byte of `text` that `matches`; `in_word` is the same test for eight bytes at once.
+/// Index of the first byte of `text` that `matches`; `in_word` is the same test for eight bytes together.
 #[inline]
 fn find(text: &[u8], in_word: impl Fn(Word) -> u64, matches: impl Fn(u8) -> bool) -> Option<usize> {
     let mut start = 0;

@@ -9,7 +9,7 @@ use crate::frame::{HEADER_BYTES, U31_MAX};
 pub struct Limits {
     /// Limits of a request, the same as in HTTP/1.1. Its head has the form of HTTP/1.1 here.
     pub request: RequestLimits,
-    /// Streams that are open at once (SETTINGS_MAX_CONCURRENT_STREAMS).
+    /// Concurrent streams (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub streams_max: u32,
     /// Requests of one connection; then it is shut down.
     pub requests_max: u64,
@@ -137,7 +137,7 @@ impl Budgets {
         self.overhead_bytes = self.overhead_bytes.saturating_sub(bytes as u64 * RECEIVED_PER_PAYLOAD);
     }
 
-    /// A frame was received that is no request and has no content.
+    /// The received frame is not a request and has no content.
     pub(crate) fn take_control(&mut self) -> Result<(), ExceededLimit> {
         self.controls = self.controls.checked_sub(1).ok_or(ExceededLimit::ControlFrames)?;
         Ok(())

@@ -146,7 +146,7 @@ impl Request {
 /// The outcome for a request that has not arrived whole ([`Session::end_oldest_partial`]).
 #[derive(Debug)]
 pub enum PartialEnd {
-    /// There is none that can be ended by itself.
+    /// There is none that can be ended separately.
     HasNone,
     /// Its stream was reset, after the response.
     Reset,
@@ -291,8 +291,8 @@ impl<B> Session<B> {
         self.may_keep_more(0, head.len(), limits)
     }
 
-    /// Whether a request of which `own_bytes` are kept may keep `more_bytes`. One request is limited by the limits of
-    /// requests alone.
+    /// Whether a request of which `own_bytes` are kept may keep `more_bytes`. A single request is limited only by the
+    /// limits of requests.
     fn may_keep_more(&self, own_bytes: usize, more_bytes: usize, limits: &Limits) -> bool {
         let of_stream = |stream: &Stream<B>| match &stream.work {
             Work::Receiving { head, .. } | Work::Parked { head } => head.len(),
@@ -340,7 +340,7 @@ impl<B> Session<B> {
         limit
     }
 
-    /// Ends the connection at once. The client learns why, and which requests were not processed.
+    /// Ends the connection immediately. The client learns why, and which requests were not processed.
     pub fn close(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
         if self.phase != Phase::Closed {
             frame::put_goaway(self.last_stream, code, out);
@@ -358,8 +358,8 @@ impl<B> Session<B> {
         }
     }
 
-    /// Goes on with it, when what the client sent meanwhile has arrived: further requests are ignored. Nothing is
-    /// written if the client knows already, or has not begun to speak.
+    /// Continues with it when the data that the client sent meanwhile has arrived: further requests are ignored.
+    /// Nothing is written if the client knows already, or has not begun to speak.
     pub fn finish_shutdown(&mut self, out: &mut Vec<u8>) {
         if !matches!(self.phase, Phase::Preface | Phase::Final { .. } | Phase::Closed) {
             frame::put_goaway(self.last_stream, ErrorCode::NoError, out);
@@ -421,7 +421,7 @@ impl<B> Session<B> {
 
     /// Asks the client to send no more of a request whose response is sent whole (RFC 9113 §8.1); whether there is one.
     ///
-    /// Not at once: clients that are still sending, such as curl 7.88, then take the response for none.
+    /// Not immediately: clients that are still sending, such as curl 7.88, would discard the response.
     fn reset_discarded(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(index) = self.streams.first_discarded() else { return false };
         let id = self.streams.remove(index).id;

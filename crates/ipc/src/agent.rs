@@ -170,7 +170,7 @@ pub struct UpdatesOutcome {
 pub enum StoreResult {
     /// It is, and stays after a crash.
     Stored,
-    /// It is not, since something else is stored than what it replaces.
+    /// Rejected: the stored version is not the one it was based on.
     Outdated,
     /// It is not, because of an error that the agent has logged.
     Failed,
@@ -257,7 +257,7 @@ pub struct TransferReport {
     pub failure_count: u32,
     /// The records outside the zone that a primary has transferred.
     pub left_out: Option<String>,
-    /// Why the last one was without success, or what is wrong with the version.
+    /// Why the last one failed, or the problem of the version.
     pub problem: Option<String>,
 }
 

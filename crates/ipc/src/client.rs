@@ -26,7 +26,7 @@ pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
     }
 }
 
-/// Sends `command` as [`run`] does; what it would write to standard output.
+/// Sends `command` as [`run`] does; returns the text that it would write to standard output.
 ///
 /// # Errors
 /// There is no complete answer, or the command has failed.

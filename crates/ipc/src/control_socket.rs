@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// A client that can connect can stop the server: only the owner may.
 const MODE: u32 = 0o600;
-/// Clients at once; others wait in the listen queue.
+/// Concurrent clients; others wait in the listen queue.
 const CLIENTS_MAX: usize = 32;
 /// Unsent messages of a client; a client that does not read is disconnected.
 const UNSENT_MAX: usize = 1_024;
@@ -247,7 +247,7 @@ impl ControlSocket {
 }
 
 impl Client {
-    /// Sends what the client has room for; whether it stays connected.
+    /// Sends as much as the client has room for; whether it stays connected.
     fn flush(&mut self) -> bool {
         self.connection.flush().is_ok() && (self.state != ClientState::Done || self.connection.unsent_count() > 0)
     }

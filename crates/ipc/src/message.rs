@@ -63,7 +63,7 @@ pub enum Command {
     /// Erase all private keys but those of the last [`Command::HoldKeys`] and of the good versions that come with the
     /// command ([`FdKind::KeptCertificates`]). To the keeper.
     RetainKeys,
-    /// Sign what is asked for at the sockets that come with the command ([`FdKind::Keeper`]). To the keeper.
+    /// Serve signing requests at the sockets that come with the command ([`FdKind::Keeper`]). To the keeper.
     ServeKeys,
     /// Answer the agent at the socket that comes with the command ([`FdKind::ZoneKeys`]). To the keeper.
     ServeZoneKeys,
@@ -145,7 +145,7 @@ pub enum Command {
     Upgrade,
     /// Stop gracefully.
     Stop,
-    /// Finish what is in progress and exit, since another server process serves.
+    /// Finish the work in progress and exit, because another server process serves.
     Drain,
     /// Hand over all descriptors to the sender, which becomes the supervisor.
     HandOver,
@@ -178,7 +178,7 @@ pub enum ZoneCommand {
         /// Only records of this type.
         rrtype: Option<String>,
     },
-    /// Write what the zone file would have with the dynamic updates.
+    /// Write the zone file with the dynamic updates merged in.
     Export {
         /// Its name.
         zone: String,
@@ -204,7 +204,7 @@ pub enum DnssecCommand {
         zone: String,
         /// Which keys.
         keys: RolloverKeys,
-        /// Whether others may know them: then a rollover in progress is no obstacle.
+        /// Whether others may know them: then a rollover in progress does not prevent it.
         is_compromised: bool,
     },
 }
@@ -387,7 +387,7 @@ pub enum Event {
     KeeperReport(SigningCounts),
     /// The server process cannot write this log.
     LogFailed(LogKind),
-    /// The server process has failed and exits when it has finished what is in progress.
+    /// The server process has failed and exits when it has finished the work in progress.
     Failed,
     /// The server process has stopped accepting, after the command to stop: the listeners can be shut down.
     AcceptStopped,

@@ -98,8 +98,7 @@ impl ZoneKeyRequest {
 
     /// Waits for a request.
     ///
-    /// # Errors
-    /// The other end is closed, or what it has sent is no request.
+    /// # Errors The other end is closed, or its message is not a request.
     pub fn receive(stream: &mut impl Read) -> io::Result<ZoneKeyRequest> {
         ZoneKeyRequest::parse(&receive(stream)?).ok_or_else(malformed)
     }
@@ -147,7 +146,7 @@ impl ZoneKeyAnswer {
     /// Waits for an answer.
     ///
     /// # Errors
-    /// The other end is closed, it does not answer in time, or what it has sent is no answer.
+    /// The other end is closed, it does not answer in time, or its message is not an answer.
     pub fn receive(stream: &mut impl Read) -> io::Result<ZoneKeyAnswer> {
         ZoneKeyAnswer::parse(&receive(stream)?).ok_or_else(malformed)
     }

@@ -23,7 +23,7 @@ fn mnemonic(algorithm: Algorithm) -> &'static str {
     }
 }
 
-/// The text of a `.private` file with the key `pkcs8`; `None` if that is no such key.
+/// The text of a `.private` file with the key `pkcs8`; `None` if it is not such a key.
 pub fn to_private(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Zeroizing<String>> {
     let (content, _) = split(pkcs8, SEQUENCE)?;
     let (_version, rest) = split(content, INTEGER)?;
@@ -62,8 +62,7 @@ pub fn to_private(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Zeroizing<String
 
 /// The key in the text of a `.private` file, as PKCS#8, and its algorithm. `public_key` is what its DNSKEY record has.
 ///
-/// # Errors
-/// What is wrong with the text.
+/// # Errors The problem of the text.
 pub fn from_private(text: &str, public_key: &[u8]) -> Result<(Algorithm, Zeroizing<Vec<u8>>), String> {
     if !text.starts_with(FORMAT) {
         return Err(format!("it does not begin with `{FORMAT}`; specify the file that ends in `.private`"));

@@ -13,7 +13,7 @@ const RANDOM_BYTES: usize = 2 * 32;
 /// the length of the public key, and for curves of NIST that it is not compressed (RFC 8422 §5.4).
 const PARAMETERS: [(&[u8], usize); 3] = [(&[3, 0, 29, 32], 32), (&[3, 0, 23, 65, 4], 64), (&[3, 0, 24, 97, 4], 96)];
 
-/// Whether `input` is what a server signs in a handshake of TLS 1.3 or 1.2.
+/// Whether `input` is the data that a server signs in a TLS 1.3 or 1.2 handshake.
 pub(crate) fn is_of_handshake(input: &[u8]) -> bool {
     if let Some(hash) = input.strip_prefix(CERTIFICATE_VERIFY) {
         return HASH_BYTES.contains(&hash.len());

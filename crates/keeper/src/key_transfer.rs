@@ -247,11 +247,11 @@ fn dnskey(zone: &DomainName, text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Gives what was written to the user of the server, which owns the state folder.
+/// Changes the owner of the written files to the user of the server, which owns the state folder.
 fn own_as(state: &Path, paths: &[&Path]) -> Result<(), String> {
     let failed = |error| format!("cannot change the owner of the files to that of {}: {error}", state.display());
     let owner = fs::metadata(state).map_err(failed)?;
-    // Not what a link leads to, which the agent may have put into the place of a file meanwhile.
+    // Not the target of a link, with which the agent may have replaced a file meanwhile.
     paths.iter().try_for_each(|path| lchown(path, Some(owner.uid()), Some(owner.gid()))).map_err(failed)
 }
 

@@ -1,5 +1,5 @@
-//! The keeper: the process that alone has the private keys of certificates, and signs handshakes for the server
-//! processes; and the private keys of zones, for which it makes signatures for the agent.
+//! The keeper: the only process with the private keys of certificates, which signs handshakes for the server processes,
+//! and with the private keys of zones, which signs records for the agent.
 //!
 //! A server process that runs foreign code can have handshakes signed as long as it runs, but gets no key, and no
 //! signature of anything else. The keeper has no network and no files but those of the keys of zones: the supervisor

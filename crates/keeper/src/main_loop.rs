@@ -36,7 +36,7 @@ pub(crate) struct MainLoop {
     is_without_thread: bool,
 }
 
-/// A socket that gets a thread of its own.
+/// A socket that gets its own thread.
 enum Unserved {
     /// Of a worker of a server process.
     Handshakes(RequestSocket),
@@ -124,7 +124,7 @@ impl MainLoop {
         Ok(())
     }
 
-    /// Signs with the current keys, and has the supervisor keep them for the next keeper.
+    /// Signs with the current keys, and makes the supervisor keep them for the next keeper.
     fn use_keys(&mut self) -> io::Result<()> {
         self.shared.replace_keys(self.keys.to_map());
         let keys = held_keys_to_memfd(self.keys.pems())?;
@@ -132,8 +132,8 @@ impl MainLoop {
         Ok(())
     }
 
-    /// Starts the threads of the sockets that have none, as far as the system has threads. The rest is tried again with
-    /// the next report: what is asked meanwhile waits.
+    /// Starts the threads of the sockets that have none, as far as the system has threads. The rest is retried with the
+    /// next report: requests wait meanwhile.
     fn serve_all(&mut self) {
         while let Some(socket) = self.unserved.pop() {
             if let Err((error, socket)) = self.serve(socket) {
@@ -155,7 +155,7 @@ impl MainLoop {
             Unserved::Handshakes(_) => "signing",
             Unserved::Zones(_) => "zone-signing",
         };
-        // A thread that does not start would drop what it was given.
+        // A thread that does not start would drop its arguments.
         let (to_thread, given) = mpsc::channel();
         let serve = move || match given.recv() {
             Ok(Unserved::Handshakes(socket)) => shared.serve(&socket),

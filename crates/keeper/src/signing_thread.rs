@@ -49,7 +49,7 @@ fn end_process_unless_of_peer(error: &io::Error) {
     }
 }
 
-/// What all threads share.
+/// The state that all threads share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     keys: RwLock<HashMap<KeyId, PrivateKey>>,

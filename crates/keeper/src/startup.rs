@@ -15,8 +15,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Runs the keeper with what the supervisor has passed on, as long as the supervisor or a server process needs it. The
-/// keys of zones are in the folder `state`, if zones are signed.
+/// Runs the keeper with the inherited state, as long as the supervisor or a server process needs it. The keys of zones
+/// are in the folder `state`, if zones are signed.
 pub fn run(source: &ConfigSource, state: Option<&Path>) -> Exit {
     // `/proc/self/exe`, by which it was started, would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {

@@ -111,7 +111,7 @@ impl ZoneKeys {
         Ok(ZonePrivateKey::from_pkcs8(algorithm, &pkcs8)?.public())
     }
 
-    /// Writes a key of the zone to a file of its own, and returns its path.
+    /// Writes a key of the zone to its own file, and returns the path.
     pub(crate) fn store(&self, zone: &DomainName, algorithm: u8, pkcs8: &[u8]) -> Result<PathBuf, String> {
         let public = ZonePrivateKey::from_pkcs8(algorithm, pkcs8)?.public();
         let folder = self.folder_of(zone);

@@ -72,7 +72,7 @@ impl Listeners {
     }
 
     /// Leaves connections of HTTP and HTTPS in the kernel until their first data arrives
-    /// ([`Listener::set_defer_accept`]), and limits what the kernel takes of a response
+    /// ([`Listener::set_defer_accept`]), and limits the part of a response that the kernel buffers
     /// ([`Listener::set_unsent_limit`]). DNS connections may be opened before they are needed.
     pub fn set_http_options(&self) {
         let http = self.0.iter().filter(|address| matches!(address.role.service, Service::Http | Service::Https));
@@ -229,8 +229,8 @@ impl ListenAddress {
     }
 
     /// Adds reuseport sockets up to `count`. The workers share the existing ones if that fails: the kernel has no
-    /// `SO_REUSEPORT`, or no descriptor is free. External sockets stay alone: when the server stops, added ones would
-    /// be closed with the clients in their queues.
+    /// `SO_REUSEPORT`, or no descriptor is free. External sockets get no additional ones: when the server stops, added
+    /// ones would be closed with the clients in their queues.
     fn add_sockets(&mut self, count: usize) {
         if self.role.is_external {
             return;

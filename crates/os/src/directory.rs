@@ -58,7 +58,7 @@ impl Directory {
         self.descriptor_beneath(path).map(File::new)
     }
 
-    /// As [`Directory::open_beneath`], from the kernel's cache alone: `Ok(None)` if that needs a disk, or if this
+    /// As [`Directory::open_beneath`], but only from the kernel's cache: `Ok(None)` if that needs a disk, or if this
     /// kernel cannot tell.
     pub fn open_beneath_cached(&self, path: &[u8]) -> io::Result<Option<File>> {
         if OPEN.selected() != BY_OPENAT2_CACHED {
@@ -120,7 +120,7 @@ impl Directory {
         Ok(rustix::fs::openat(parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?)
     }
 
-    /// The directory with what is at `path`, unless it is this one, and the last component; `.` for the empty path.
+    /// The parent directory of `path`, unless it is this one, and the last component; `.` for the empty path.
     fn parent_without_links<'p>(&self, path: &'p [u8]) -> io::Result<(Option<OwnedFd>, &'p [u8])> {
         if path.is_empty() {
             return Ok((None, b"."));

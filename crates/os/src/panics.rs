@@ -1,5 +1,5 @@
-//! Which panics end the process. A thread that has panicked does not do its work any more, and nothing else would tell:
-//! a new process does it again at once.
+//! Which panics end the process. A thread that has panicked no longer does its work, which would go unnoticed: a new
+//! process resumes it immediately.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Links followed per path, as many as the kernel follows (path_resolution(7)).
 const LINKS_MAX: usize = 40;
-/// Directories open at once during a walk: each takes a descriptor.
+/// Directories open concurrently during a walk: each takes a descriptor.
 const DEPTH_MAX: usize = 128;
 
 /// Opens `path` relative to `root`, never above it.

@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn end_of_a_process_that_is_not_a_child_is_noticed() {
         let _serial = serialise();
-        // The shell prints the process ID of a child of its own, which ends with its input.
+        // The shell prints the process ID of its child, which exits at the end of its input.
         let (mut reader, writer) = UnixStream::pair().expect("created");
         let (input, input_writer) = std::io::pipe().expect("created");
         let script = "{ read line <&4; } & echo $! >&3; exec 4<&-; wait; kill -KILL $$";

@@ -50,8 +50,8 @@ pub enum CoreDumps {
     Forbidden,
 }
 
-/// Gives up all capabilities, and the user unless it is `None`, for the rest of the life of this process. To be called
-/// before it reads what is not its operator's own.
+/// Gives up all capabilities, and the user unless it is `None`, for the rest of the life of this process. Must be
+/// called before the process reads any input that is not the operator's.
 ///
 /// # Errors
 /// The process must end: it may have more rights than it should.
@@ -110,8 +110,8 @@ fn set_no_new_privs() -> io::Result<()> {
 /// after [`drop_privileges`], when it has its sockets, and before it starts threads.
 ///
 /// The result has the layers that this kernel does not support. Afterwards no socket can be created and nothing in
-/// `/proc` or `/sys` can be read: what is found there, and the feature tests ([`crate::features::select_all`]), must be
-/// done before.
+/// `/proc` or `/sys` can be read: reading them, and the feature tests ([`crate::features::select_all`]), must be done
+/// before.
 ///
 /// # Errors
 /// A layer failed. The process must end, since others may apply.

@@ -83,7 +83,7 @@ pub(crate) enum Command {
         /// The argument of `--state`.
         state: Option<PathBuf>,
     },
-    /// Serve with what a supervisor has passed on.
+    /// Serve with the state inherited from a supervisor.
     ServerProcess {
         source: ConfigSource,
         /// The path of the control socket.
@@ -93,13 +93,13 @@ pub(crate) enum Command {
         /// Zones that are loaded even if they have lost records or their serial went back.
         forced_zones: Vec<DomainName>,
     },
-    /// Exchange data with other servers, with what a supervisor has passed on.
+    /// Exchange data with other servers, with the state inherited from a supervisor.
     Agent {
         source: ConfigSource,
         /// The state folder.
         state: PathBuf,
     },
-    /// Hold private keys with what a supervisor has passed on.
+    /// Hold private keys with the state inherited from a supervisor.
     Keeper {
         source: ConfigSource,
         /// The state folder, if zones are signed.
@@ -115,11 +115,11 @@ pub(crate) enum Command {
     Publish(Publication),
     /// Change the zone folder.
     FolderZone(FolderZone),
-    /// Copy what is in the state folder.
+    /// Copy the content of the state folder.
     State(StateCommand),
     /// Control the running server.
     Control(ControlRequest),
-    /// Show what the running server does.
+    /// Show a live view of the running server.
     Top(ControlRequest, top::Options),
     /// Write manual pages or completions.
     Generate(GenerateArgs),
@@ -299,7 +299,7 @@ enum CliCommand {
         #[command(flatten)]
         serve: ServeArgs,
     },
-    /// The process that has the private keys; `serve` starts it.
+    /// The process that holds the private keys; `serve` starts it.
     #[command(name = "internal-keeper", hide = true)]
     Keeper {
         #[command(flatten)]

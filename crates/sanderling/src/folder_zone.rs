@@ -1,5 +1,5 @@
 //! The commands `zone add` and `zone remove`: put a zone file into the zone folder, or rename one there so that it is
-//! no zone any more, and tell the running server.
+//! no longer a zone, and notify the running server.
 //!
 //! They write nothing but files of the folder. A zone that the configuration has by another way is refused, with what
 //! to do instead.
@@ -259,7 +259,7 @@ impl<'f> LockedFolder<'f> {
     }
 }
 
-/// A hidden file of the folder, which is no zone. It is deleted with this value, unless it was renamed.
+/// A hidden file of the folder, which is not a zone. It is deleted with this value, unless it was renamed.
 struct NewFile {
     path: PathBuf,
 }

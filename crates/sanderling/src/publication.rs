@@ -208,7 +208,7 @@ impl<'l> Links<'l> {
         }
     }
 
-    /// Makes the link at `path` lead to `target`, at once and durably.
+    /// Makes the link at `path` point to `target`, atomically and durably.
     fn set(&self, path: &Path, target: &Path) -> Result<(), String> {
         let new = path.with_extension(format!("new-{}", std::process::id()));
         let replace = || {

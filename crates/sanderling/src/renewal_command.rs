@@ -101,7 +101,7 @@ impl RenewalCommand {
     }
 }
 
-/// The certificate and its key, in a folder of their own that exists as long as the command.
+/// The certificate and its key, in a separate folder that exists as long as the command.
 struct Copies {
     folder: PathBuf,
 }
@@ -140,7 +140,7 @@ fn random_name() -> io::Result<String> {
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
 
-/// Logs what a command writes, up to a limit; the rest is read, so that the command does not wait.
+/// Logs the output of a command, up to a limit; the rest is read and discarded, so that the command does not wait.
 fn log_lines(domain: &DomainName, output: PipeReader) {
     let mut reader = BufReader::new(output.take(OUTPUT_BYTES_MAX));
     let mut line = Vec::new();

@@ -13,7 +13,7 @@ use std::path::Path;
 pub(crate) struct CatalogMembers {
     /// Each zone with its catalog.
     zones: Vec<(DomainName, DomainName)>,
-    /// Inode and time of change of the file that it was read from: each list is a file of its own.
+    /// Inode and time of change of the file that it was read from: each list is a separate file.
     version: Option<(u64, i64, i64)>,
 }
 

@@ -100,7 +100,7 @@ struct Version {
 }
 
 impl Certificates {
-    /// Loads what the supervisor has passed on for `config`.
+    /// Loads the secrets from the supervisor for `config`.
     ///
     /// # Errors
     /// The certificates are those of another configuration, or malformed. Nothing has changed.
@@ -355,7 +355,7 @@ fn load_domain<'c>(
             let before = of_same_path.or_else(|| others.next());
             let (certificate, before) = match loaded {
                 Err(problem) => {
-                    // One that was not issued yet is no problem: the agent reports how far it is.
+                    // One that was not issued yet is not a problem: the agent reports its progress.
                     let is_awaited = configured.is_automatic && matches!(files, Err(NoCertificate::Unreadable(_)));
                     let not_used = (!is_awaited).then_some(NotUsed { problem, certificate: None });
                     let version = before.or_else(of_any_domain);

@@ -1,9 +1,8 @@
 //! The challenges for certificate authorities while an order is in progress: the agent collects them, and the server
 //! answers them from memory, without a change of a site or a zone file.
 //!
-//! A record for an authority is a small zone of its own, at the name of the record. It takes precedence over the zone
-//! above it for this name alone, so that a large zone is not built again, and a reload of that zone has no effect on
-//! it.
+//! A record for an authority is a small separate zone, at the name of the record. It takes precedence over the zone
+//! above it only for this name, so that a large zone is not built again, and a reload of that zone has no effect on it.
 
 use sanderling_config::log::log_warning;
 use sanderling_config::{ChallengeNames, Config, DomainName, is_challenge_token};

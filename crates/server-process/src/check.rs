@@ -33,7 +33,7 @@ pub struct CheckOptions {
     pub is_json: bool,
 }
 
-/// Checks the configuration of `source`, with its sites and zones. `state_problems` is what is wrong with the state
+/// Checks the configuration of `source`, with its sites and zones. `state_problems` are the problems of the state
 /// folder and the private keys of zones there.
 pub fn check(
     source: &ConfigSource,

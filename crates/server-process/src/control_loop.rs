@@ -115,7 +115,7 @@ pub(crate) struct ControlLoop<'s> {
     updates: UpdateQueue,
     /// Commands that wait until another one does not need the loader any more.
     waiting: VecDeque<(Command, IncomingFds)>,
-    /// The loader loads a site or zone alone.
+    /// The loader loads only a site or zone.
     loads_one: bool,
     /// Each thread that answers about zones has a reference.
     answers: Arc<()>,
@@ -270,7 +270,7 @@ impl<'s> ControlLoop<'s> {
     }
 
     /// Goes on with dynamic updates until the last one is answered. Those of a process that is replaced are not to fail
-    /// for that. Each has a time limit of its own. A client that is connected may still send one.
+    /// for that. Each has its own time limit. A client that is connected may still send one.
     fn run_until_updates_are_answered(&mut self, signals: &Signals) {
         while self.ordered_end != Some(DrainMode::Stopping) && self.may_have_updates() {
             self.wait_and_log_error(signals);

@@ -35,7 +35,7 @@ const SITE: &[BuiltinFile] = &[
     BuiltinFile { path: "robots.txt", bytes: include_bytes!("../../../demo/site/robots.txt") },
 ];
 
-/// Time between two checks whether the server has stopped by itself.
+/// Time between two checks whether the server has stopped.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Serves the built-in domain at these addresses until a signal stops it.

@@ -1,6 +1,6 @@
 //! Files that are not for the clients of a site, and that a site would serve: the file of the configuration, logs, keys
-//! and the like, below a document root. The state folder has the private keys of all domains: no site is served from
-//! next to it.
+//! and the like, below a document root. The state folder has the private keys of all domains: no site in or around it
+//! is served.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, PrivateFile};

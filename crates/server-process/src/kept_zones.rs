@@ -188,8 +188,7 @@ impl KeptZones {
     /// Keeps a version of `apex`, unless all texts would then have more than `bytes_max`. It always takes the place of
     /// that of an earlier process.
     ///
-    /// # Errors
-    /// There is no memory or no descriptor; the version before is kept.
+    /// # Errors There is no memory or no descriptor; the previous version is kept.
     pub(crate) fn keep(
         &mut self,
         apex: &DomainName,
@@ -223,7 +222,7 @@ impl KeptZones {
         Ok(())
     }
 
-    /// Forgets what the segment that is being written has: its end is unknown.
+    /// Forgets the content of the segment being written: its end is unknown.
     fn discard_pending(&mut self) {
         self.pending = None;
         self.zones.retain(|_, kept| kept.segment < self.segments.len());

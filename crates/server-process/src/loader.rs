@@ -225,7 +225,7 @@ impl Loader {
         self.state_folder.as_deref()
     }
 
-    /// From the next load on, this is what the agent has derived.
+    /// From the next load on, these are the agent's derived records.
     pub(crate) fn set_derived(&mut self, derived: Arc<DerivedSet>) {
         self.derived = derived;
     }
@@ -635,7 +635,7 @@ impl LoadedZone {
         }
     }
 
-    /// Stops to serve the zone: nothing was transferred yet, or what was transferred has expired.
+    /// Stops serving the zone: nothing was transferred yet, or the transferred version has expired.
     fn withdraw(&mut self, zone: &ZoneConfig, context: &mut ZoneContext<'_>) {
         if let Some(Err(error)) = context.kept.as_mut().map(|kept| kept.remove(&zone.apex)) {
             log_error(&format!("cannot drop the kept version of zone {}: {}", zone.apex, error_text(&error)));

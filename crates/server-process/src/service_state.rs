@@ -110,7 +110,7 @@ conditions! {
         Served = "served",
         /// With an earlier one: the file cannot be used.
         Kept = "kept",
-        /// Not at all: what it signs is refused.
+        /// Not at all: messages signed with it are refused.
         Unavailable = "unavailable",
     }
 }

@@ -1,8 +1,8 @@
 //! Notices changes of the files `_redirects` and `_headers`, and reads them again; and notices that a site has another
 //! release.
 //!
-//! A thread of its own looks at the sites once a second, or less often where that would take more than a hundredth of
-//! its time. It may wait for a disk, and nothing waits for it: it ends with the process.
+//! A separate thread checks the sites once a second, or less often where that would take more than a hundredth of its
+//! time. It may wait for a disk, and nothing waits for it: it ends with the process.
 
 use crate::rules_files::{self, LoadedRules, RulesVersion};
 use sanderling_config::{Limits, ReleaseLink};

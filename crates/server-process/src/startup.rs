@@ -44,9 +44,9 @@ use std::time::{Duration, Instant};
 /// Time in which the supervisor must read the last event.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves with what the supervisor has passed on. A zone is loaded although it has lost records or its serial went back
-/// if it is one of `forced_zones`. `state_folder` has the zones that are transferred from primary servers, if there are
-/// some.
+/// Serves with the state inherited from the supervisor. A zone is loaded although it has lost records or its serial
+/// went back if it is one of `forced_zones`. `state_folder` has the zones that are transferred from primary servers, if
+/// there are some.
 pub fn serve(
     source: &ConfigSource,
     control_path: Option<PathBuf>,
@@ -274,7 +274,7 @@ impl Inherited {
         Ok(Prepared { state, snapshot, answered, inboxes, https_port, socket_sets, signals })
     }
 
-    /// Reports what the process serves with, in the log and to the client that has requested the reload.
+    /// Reports the limits with which the process serves, in the log and to the client that has requested the reload.
     fn report(&mut self, diagnostics: &[Diagnostic]) {
         report(diagnostics);
         self.send_diagnostics(diagnostics);

@@ -18,7 +18,7 @@ pub(crate) enum SecretInService {
     Current,
     /// The last good one.
     LastGood { problem: String },
-    /// None: what the key signs is refused.
+    /// None: messages signed with the key are refused.
     None { problem: String },
 }
 

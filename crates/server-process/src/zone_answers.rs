@@ -1,5 +1,5 @@
 //! Answers to the commands about single zones: `zone list`, `zone status`, `zone show`, `zone export`. Each is written
-//! by a thread of its own, as fast as the client reads.
+//! by its own thread, as fast as the client reads.
 
 use crate::load_status::ZoneState;
 use crate::loader::unknown_zone;
@@ -147,8 +147,7 @@ impl ZoneAnswers {
         });
     }
 
-    /// The answer to `zone status`; `sources` are the files of the version that is served, and `report` is what the
-    /// agent reports.
+    /// The answer to `zone status`; `sources` are the files of the served version, and `report` comes from the agent.
     pub(crate) fn status(
         &self,
         name: &DomainName,
@@ -203,7 +202,7 @@ impl ZoneAnswers {
         });
     }
 
-    /// The answer to `zone export`: what the zone file would have with the dynamic updates.
+    /// The answer to `zone export`: the zone file with the dynamic updates merged in.
     pub(crate) fn export(&self, name: &DomainName, client: ZoneClient) {
         answer(client, |client| {
             let zone = match self.served(name) {

@@ -94,7 +94,7 @@ impl<'c> UpdateFiles<'c> {
     }
 }
 
-/// The folder with what is stored.
+/// The folder with the stored updates.
 pub(crate) fn folder(state: &Path) -> PathBuf {
     state.join(UPDATES)
 }

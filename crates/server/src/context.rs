@@ -41,7 +41,7 @@ pub(crate) struct Buffers {
     pub(crate) http2_head: Vec<u8>,
 }
 
-/// Bytes that are received at once, at least.
+/// The least bytes that are received in one step.
 const RECEIVE_BYTES_MIN: usize = 16 * 1024;
 /// The longest DNS message, with its length before it.
 const DNS_MESSAGE_BYTES_MAX: usize = 2 + TCP_REPLY_BYTES_MAX;
@@ -164,7 +164,7 @@ impl<'i> Input<'i> {
 /// How a connection closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseMode {
-    /// At once, if all that the client sent was received.
+    /// Immediately, if everything that the client sent was received.
     AtOnce,
     /// After a wait for the client: something may still be arriving, for which the kernel would reset the connection.
     Linger,

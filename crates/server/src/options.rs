@@ -89,7 +89,7 @@ pub struct HttpOptions {
     pub connections_per_client_max: usize,
     /// Requests of one client in a second; 0 for any number.
     pub requests_per_second_max: u32,
-    /// Requests that such a client may make at once after a pause.
+    /// The burst of requests of such a client after a pause.
     pub requests_at_once_max: u32,
     /// Requests answered on one connection.
     pub requests_per_connection_max: u64,

@@ -23,7 +23,7 @@ pub struct Snapshot {
     pub sites: Arc<Sites>,
     /// The zones.
     pub zones: Arc<ZoneMap>,
-    /// The TLS settings of new connections; `None` if there is no certificate, and then they are closed at once.
+    /// The TLS settings of new connections; `None` if there is no certificate, and then they are closed immediately.
     pub tls: Option<Arc<Tls>>,
     /// The parts of DNS replies other than records.
     pub reply_options: Arc<ReplyOptions>,
@@ -37,7 +37,7 @@ pub struct Snapshot {
     pub notify: Option<Arc<NotifyPolicy>>,
     /// Which keys may change which zone by dynamic update; `None` if no zone may be changed.
     pub updates: Option<Arc<UpdatePolicy>>,
-    /// What certificate authorities look for, if an order is in progress.
+    /// The challenges, if an order is in progress.
     pub challenges: Option<Arc<Challenges>>,
     /// Policies for mail servers; `None` if no domain has one.
     pub mail_policies: Option<Arc<MailPolicies>>,

@@ -29,7 +29,7 @@ pub(crate) fn put_encoded(text: &[u8], place: Place, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what an operator has written as a part of a URL: bytes that no URL may have are encoded.
+/// Appends text of the operator as a part of a URL: bytes that no URL may have are encoded.
 pub(crate) fn put_url_text(text: &str, out: &mut Vec<u8>) {
     for &byte in text.as_bytes() {
         let is_plain = byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte);

@@ -74,8 +74,7 @@ impl FieldRule {
 impl Field {
     /// A field that replaces that of earlier rules.
     ///
-    /// # Errors
-    /// What is wrong with it.
+    /// # Errors The problem.
     pub fn set(name: &str, value: &str, pattern: &Pattern) -> Result<Field, RuleError> {
         let value = checked_value(name, value)?;
         Ok(Field { name: checked_name(name)?, action: FieldAction::Set(Template::parse_field(value, pattern)) })
@@ -83,8 +82,7 @@ impl Field {
 
     /// A field whose value follows those of earlier rules.
     ///
-    /// # Errors
-    /// What is wrong with it.
+    /// # Errors The problem.
     pub fn join(name: &str, value: &str, pattern: &Pattern) -> Result<Field, RuleError> {
         let value = checked_value(name, value)?;
         Ok(Field { name: checked_name(name)?, action: FieldAction::Join(Template::parse_field(value, pattern)) })
@@ -175,7 +173,7 @@ pub enum ResponseKind {
     Content,
     /// 304: no field that describes the content (RFC 9110 §15.4.5).
     NotModified,
-    /// Others: neither such fields nor those for caches, since what the rules say is true of the file.
+    /// Others: neither such fields nor those for caches, because the rules describe the file.
     Other,
 }
 

@@ -4,12 +4,12 @@
 //! an identifier or a date may look like a hash. The effects of such a name cannot be undone: browsers cache a file for
 //! a year, or a file of an earlier release is still served. So the hash is not enough: the file is also one that build
 //! tools make, by its extension or its folder. A date (`report-20260131`), a number and a word with a number
-//! (`June2024`) are no hash at all.
+//! (`June2024`) are not hashes.
 
 /// Extensions of files that pages load and users do not download: scripts, styles, fonts, programs. Without source
 /// maps, which no page needs, and which may be removed on purpose.
 const CODE: [&[u8]; 8] = [b"js", b"mjs", b"css", b"wasm", b"woff2", b"woff", b"ttf", b"otf"];
-/// Folders that build tools alone make.
+/// Folders that only build tools make.
 const BUILD_FOLDERS: [&[u8]; 4] = [b"_next", b"_nuxt", b"_astro", b"_app"];
 
 /// Bytes of the shortest hash.

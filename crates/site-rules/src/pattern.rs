@@ -111,8 +111,7 @@ impl<'r> Captures<'r> {
 impl Pattern {
     /// Parses a pattern. `query` has the conditions on the query, each with its value.
     ///
-    /// # Errors
-    /// What is wrong with it.
+    /// # Errors The problem.
     pub fn parse(text: &str, query: &[(&str, &str)]) -> Result<Pattern, RuleError> {
         if text.len() > PATTERN_BYTES_MAX {
             let message = format!("the pattern is longer than {PATTERN_BYTES_MAX} bytes");
@@ -252,12 +251,12 @@ impl Pattern {
         !self.query.is_empty()
     }
 
-    /// Whether it is for one host alone.
+    /// Whether it is only for one host.
     pub fn has_host(&self) -> bool {
         self.host.is_some()
     }
 
-    /// The host, if it is for one alone.
+    /// The host, if it is only for one.
     pub(crate) fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }

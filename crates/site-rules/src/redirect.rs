@@ -23,7 +23,7 @@ pub struct RedirectText<'t> {
     pub to: Option<&'t str>,
     /// The status; 301 by default.
     pub status: Option<u64>,
-    /// Whether it applies where a file exists too. By default redirects do, and errors without a page of their own.
+    /// Whether it applies where a file exists too. By default redirects do, and errors without their own page.
     pub force: Option<bool>,
 }
 
@@ -108,8 +108,7 @@ pub enum Outcome {
 impl Redirect {
     /// Checks a rule.
     ///
-    /// # Errors
-    /// What is wrong with it.
+    /// # Errors The problem.
     pub fn new(text: &RedirectText<'_>) -> Result<Redirect, RuleError> {
         let mut pattern = Pattern::parse(text.from, text.query)?;
         let status = text.status.unwrap_or(STATUS_DEFAULT);
@@ -309,8 +308,7 @@ impl Destination {
 
     /// The path of a file with the parts of a request, none of which has more than one segment.
     ///
-    /// # Errors
-    /// What is done without a destination.
+    /// # Errors The action needs a destination.
     fn expand_file(&self, captures: &Captures<'_>) -> Result<Vec<u8>, Outcome> {
         let path = self.expand(captures, None)?;
         // No file has a name with a slash, and the look-up of a file decodes it.
@@ -322,8 +320,7 @@ impl Destination {
 
     /// The URL with the parts of a request, and with its query unless the destination has one.
     ///
-    /// # Errors
-    /// What is done without a destination.
+    /// # Errors The action needs a destination.
     fn expand(&self, captures: &Captures<'_>, query: Option<&[u8]>) -> Result<Vec<u8>, Outcome> {
         let mut out = Vec::new();
         self.url.put(captures, &mut out);
@@ -506,7 +503,7 @@ mod tests {
         }
     }
 
-    /// `expected`: what is done with a request for `path` that has `id` in its query, by a rule with the `status`.
+    /// `expected`: the action for a request for `path` that has `id` in its query, by a rule with the `status`.
     #[track_caller]
     fn check_outcome(from: &str, to: &str, status: u64, path: &str, id: &str, expected: &Outcome) {
         let query = [("id", ":id")];

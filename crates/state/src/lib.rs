@@ -2,7 +2,7 @@
 //!
 //! One process owns it, which holds a lock, except for the folder with the private keys of zones, which another process
 //! has. A change is durable when the call returns, and a crash at any moment leaves the content before or after it,
-//! never a part: a file is written beside the old one, flushed, and renamed, and its folder is flushed. Only the owner
+//! never a part: a file is written next to the old one, flushed, and renamed, and its folder is flushed. Only the owner
 //! may read files and folders (0600, 0700).
 //!
 //! ```text
@@ -146,9 +146,9 @@ pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError>
 }
 
 /// Whether the folder at `path` and its folders belong to `user` and this version: those of a restored copy may not. A
-/// folder that cannot be reached or written is another matter: it may be there and writable later. Returns what is
-/// wrong below, with which the server can start: the agent may have written it on purpose, and it concerns single zones
-/// and certificates.
+/// folder that cannot be reached or written is another matter: it may be there and writable later. Returns problems
+/// below with which the server can start: the agent may have written it on purpose, and it concerns single zones and
+/// certificates.
 ///
 /// # Errors
 /// The problem and its remedy.
@@ -199,7 +199,7 @@ fn unusable_entries(root: &Path, user: u32) -> Option<StateError> {
     let (mut named, mut count, mut left) = (Vec::new(), 0_usize, CHECKED_ENTRIES_MAX);
     let mut folders: Vec<PathBuf> = FOLDERS.into_iter().chain(OTHERS).map(|name| root.join(name)).collect();
     while let Some(folder) = folders.pop() {
-        // It is not a folder, its owner alone can read it, or it was counted.
+        // It is not a folder, only its owner can read it, or it was counted.
         let Ok(found) = fs::read_dir(&folder) else { continue };
         for entry in found.flatten().take(left) {
             left = left.saturating_sub(1);
@@ -440,11 +440,10 @@ impl StateFolder {
     }
 }
 
-/// Removes what a crash has left of files that were written in the folder at `path`, and in folders below with these
-/// names.
+/// Removes unfinished files that a crash has left in the folder at `path`, and in folders below with these names.
 pub fn remove_unfinished(path: &Path, is_own: fn(&str) -> bool) -> Result<(), StateError> {
     let found = match entries(path) {
-        // One of another user, or with a mode without its rights, concerns only what is in it.
+        // One of another user, or without the mode bits of its owner, affects only its own content.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
         found => found.map_err(|error| failed("read", path, &error))?,
     };

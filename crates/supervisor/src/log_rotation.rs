@@ -103,12 +103,12 @@ mod tests {
             (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
         let (log, victim) = (directory.path().join("access.log"), outside.path().join("victim"));
         fs::write(&victim, "secret").expect("written");
-        // An earlier file is a link: what it leads to is not compressed.
+        // An earlier file is a link: its target is not compressed.
         fs::write(&log, "first").expect("written");
         symlink(&victim, directory.path().join("access.log.1")).expect("linked");
         rotate_in(directory.path(), 3).expect("renamed");
         assert_eq!(names(directory.path()), ["(access.log.2)", "access.log.1"]);
-        // The name of the compressed file is a link: what it leads to is not overwritten.
+        // The name of the compressed file is a link: its target is not overwritten.
         fs::write(&log, "second").expect("written");
         fs::remove_file(directory.path().join("access.log.2")).expect("ours");
         let (opened, name) = LogDirectory::of(&log).expect("opened");

@@ -17,7 +17,7 @@ pub(crate) enum Phase {
     Starting,
     /// It is the one that serves.
     Serving,
-    /// It finishes what is in progress.
+    /// It finishes the work in progress.
     Draining,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Phase {
 pub(crate) enum PhaseInput {
     /// The process has reported that it serves.
     Ready,
-    /// Another process serves in its place.
+    /// Another process has replaced it.
     Replaced,
     /// The process has reported that it has failed.
     Failed,

@@ -138,7 +138,7 @@ impl Process {
         }
     }
 
-    /// Sends what the process had no room for.
+    /// Sends the messages for which the process had no room.
     pub(super) fn flush(&mut self) {
         if let Err(error) = self.connection.flush() {
             self.on_send_error(&error);
@@ -156,7 +156,8 @@ impl Process {
         self.abort();
     }
 
-    /// Sends what the process had no room for, and waits until it has room; an error if it has none at `deadline`.
+    /// Sends the messages for which the process had no room, and waits until it has room; an error if it has none at
+    /// `deadline`.
     pub(super) fn flush_until(&mut self, deadline: Instant) -> io::Result<()> {
         self.connection.flush_until(deadline).or_else(|error| if is_closed(&error) { Ok(()) } else { Err(error) })
     }
@@ -200,8 +201,8 @@ impl Process {
         self.termination != Termination::None
     }
 
-    /// When it must have finished what is in progress, `limit` after it began to drain; `None` without a limit, or if
-    /// it does not drain.
+    /// The deadline for the work in progress, `limit` after it began to drain; `None` without a limit, or if it does
+    /// not drain.
     pub(super) fn drain_deadline(&self, limit: Option<Duration>) -> Option<Instant> {
         let drains = self.phase == Phase::Draining && !self.termination.is_killed();
         limit.filter(|_| drains).map(|limit| self.phase_since + limit)

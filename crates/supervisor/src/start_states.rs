@@ -54,7 +54,7 @@ impl StartState {
     /// The next step.
     pub(crate) fn next(self, input: StartInput) -> StartStep {
         match (self, input) {
-            // The process was killed: what it reports meanwhile comes too late.
+            // The process was killed: its reports come too late.
             (StartState::TimedOut, StartInput::Ready | StartInput::Refused | StartInput::DeadlinePassed) => {
                 StartStep::Wait(StartState::TimedOut)
             }

@@ -135,7 +135,7 @@ enum QueuedRequest {
     ReloadSite(Requester, Option<String>),
     /// One that waits for the process that is to load the zone.
     Zone(Requester, ZoneCommand),
-    /// The process of this generation asks for another one in its place, for this reason.
+    /// The process of this generation asks to be replaced, for this reason.
     Replace(u64, String),
 }
 
@@ -227,7 +227,7 @@ enum Lifecycle {
     Stopping {
         /// The clients that wait for it.
         waiting: Vec<ClientId>,
-        /// Whether a signal was a reason: a second one stops at once.
+        /// Whether a signal was a reason: a second one stops immediately.
         is_by_signal: bool,
     },
 }
@@ -237,7 +237,7 @@ impl Lifecycle {
         *self != Lifecycle::Running
     }
 
-    /// Begins to stop, or stops at once on a second signal: the input for the server processes.
+    /// Begins to stop, or stops immediately on a second signal: the input for the server processes.
     fn stop(&mut self, requester: Requester) -> PhaseInput {
         if *self == Lifecycle::Running {
             *self = Lifecycle::Stopping { waiting: Vec::new(), is_by_signal: false };
@@ -476,7 +476,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops all server processes gracefully; at once on a second signal.
+    /// Stops all server processes gracefully; immediately on a second signal.
     fn stop(&mut self, requester: Requester) {
         self.notify(&[State::Stopping]);
         if !self.lifecycle.is_stopping() {

@@ -59,7 +59,7 @@
 //!
 //! The reasons for this design are in `docs/decisions/0008-local-caches.md`. Tests check it: `tests/loom.rs` checks all
 //! interleavings of each race and that injected faults are found, `tests/model.rs` compares with a map,
-//! `tests/stress.rs` runs all operations at once, also under Miri and ThreadSanitizer.
+//! `tests/stress.rs` runs all operations concurrently, also under Miri and ThreadSanitizer.
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 // Each module imports only from those below it.

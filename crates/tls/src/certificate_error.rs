@@ -235,7 +235,7 @@ impl CertificateProblem {
         matches!(self, CertificateProblem::MissingName(_))
     }
 
-    /// Whether it follows from the time of the certificate alone, and so comes and goes.
+    /// Whether it depends only on the validity of the certificate, and so can appear and disappear.
     pub fn is_of_time(&self) -> bool {
         matches!(
             self,

@@ -28,7 +28,7 @@ pub struct CertificateStore {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Candidates {
     pub(crate) certificates: Alternatives,
-    /// The client asks for no name, or for one without a certificate of its own.
+    /// The client sends no server name, or one without its own certificate.
     pub(crate) are_default: bool,
 }
 

@@ -19,11 +19,11 @@
 //!   vectored write of up to 128 KiB. If the socket takes less, the rest stays in the session, and nothing more is
 //!   written before it has left. So a request for content in memory needs two system calls, as without encryption; a
 //!   file of 100 KiB needs the reads in addition.
-//! - **Handshake:** while the state is [`State::Handshaking`], feed what arrives and send what is unsent after each
-//!   time. When it becomes [`State::Open`], the ticket is unsent: it leaves with the first response, or at the latest
-//!   before the worker waits. A handshake costs as much as many requests, so a worker does a few of them in an
-//!   iteration. It has a deadline of the server's. A handshake whose key cannot sign now ([`Session::awaits_key`])
-//!   goes on by [`Session::try_key_again`].
+//! - **Handshake:** while the state is [`State::Handshaking`], feed received data, and send the unsent output after
+//!   each call. When it becomes [`State::Open`], the ticket is unsent: it leaves with the first response, or at the
+//!   latest before the worker waits. A handshake costs as much as many requests, so a worker does a few of them in an
+//!   iteration. It has a deadline of the server's. A handshake whose key cannot sign now ([`Session::awaits_key`]) goes
+//!   on by [`Session::try_key_again`].
 //! - **End:** [`Session::close`] and [`Session::send`] before the socket is closed, but only after a complete response:
 //!   the client takes `close_notify` for the proof that nothing is missing. When the client has closed its side
 //!   ([`State::ClientClosed`]), it can still receive. After an error, the unsent bytes are the alert.

@@ -14,7 +14,7 @@ use std::mem;
 /// Plaintext that a session takes before it must send: enough to make one system call cheap in comparison to
 /// encryption.
 pub const UNSENT_BYTES_MAX: usize = 128 * 1024;
-/// Slices that [`Session::write`] takes at once.
+/// Slices that [`Session::write`] takes in one call.
 pub const WRITE_PARTS_MAX: usize = 8;
 /// The longest plaintext of a record (RFC 8446 §5.1).
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
@@ -33,7 +33,7 @@ const HANDSHAKE_BYTES_MAX: usize = 16 * 1024;
 const HANDSHAKE_UNSENT_BYTES: usize = 4 * 1024;
 /// The alert `access_denied` (RFC 8446 §6), before encryption begins.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
-/// The alerts that it stands for.
+/// The alerts that it represents.
 const UNRECOGNIZED_NAME: u8 = 112;
 const HANDSHAKE_FAILURE: u8 = 40;
 const INTERNAL_ERROR: u8 = 80;
@@ -80,7 +80,7 @@ pub enum SessionError {
     /// The client has broken the protocol.
     #[error("the client has broken the protocol: {0}")]
     Invalid(rustls::Error),
-    /// The server cannot go on: the key cannot sign, or there are no random numbers.
+    /// The server cannot continue: the key cannot sign, or there are no random numbers.
     #[error("TLS has failed: {0}")]
     Internal(rustls::Error),
 }
@@ -207,7 +207,7 @@ impl Session {
         self.chosen_from.certificates.are_valid_for_host(host)
     }
 
-    /// Whether the client has asked for no name, or for one without a certificate of its own.
+    /// Whether the client has sent no server name, or one without its own certificate.
     pub fn has_default_certificate(&self) -> bool {
         self.chosen_from.are_default
     }
@@ -253,7 +253,7 @@ impl Session {
         taken
     }
 
-    /// Replaces the bytes of the network at the start of `buffer` by what is decrypted, and returns its length.
+    /// Replaces the received bytes at the start of `buffer` with the plaintext, and returns its length.
     ///
     /// All plaintext must have been taken before ([`Session::is_readable`]). Afterwards some can be left, if the buffer
     /// is full.
@@ -293,7 +293,7 @@ impl Session {
         written
     }
 
-    /// Sends what is unsent by one vectored write, and returns how much left. Errors are those of `sink`.
+    /// Sends the unsent output with one vectored write, and returns the amount written. Errors are those of `sink`.
     pub fn send(&mut self, sink: &mut dyn Write) -> io::Result<usize> {
         if !self.last_words.is_empty() {
             let sent = sink.write(&self.last_words)?;
@@ -360,7 +360,7 @@ impl Session {
                 return self.check_handshake_bytes();
             }
             Hello::Arriving(bytes) if bytes.is_empty() => {
-                // Mostly it arrives at once, and is not copied.
+                // Usually it arrives whole, and is not copied.
                 if hello::has_whole_record(arrived) && self.begin(arrived, false)? {
                     return Ok(());
                 }
@@ -381,7 +381,7 @@ impl Session {
         self.check_handshake_bytes()
     }
 
-    /// Begins the connection with what has arrived; `false` if that is no whole ClientHello. `was_asked_again`: its
+    /// Begins the connection with the received data; `false` if that is not a whole ClientHello. `was_asked_again`: its
     /// answer was sent before, and is the same now.
     fn begin(&mut self, arrived: &[u8], was_asked_again: bool) -> Result<bool, SessionError> {
         let (mut connection, mut rest) = match hello::begin(&self.tls, arrived) {

@@ -1,4 +1,4 @@
-//! `sanderling top`: a page on the terminal with what a running server does now, from its metrics.
+//! `sanderling top`: a live view of a running server in the terminal, from its metrics.
 //!
 //! The caller fetches the metrics; here they are parsed, compared with the previous ones, and drawn.
 #![forbid(unsafe_code)]

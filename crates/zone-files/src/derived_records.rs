@@ -237,8 +237,8 @@ impl<'d> RecordMerge<'d> {
         false
     }
 
-    /// Adds the addresses of `aliases`, what is derived, and the SOA. `location` is that of a position in the file, and
-    /// `notes` gets what follows for the operator.
+    /// Adds the addresses of `aliases`, the derived records, and the SOA. `location` is that of a position in the file,
+    /// and `notes` gets what follows for the operator.
     pub(crate) fn finish(
         mut self,
         sink: &mut RecordSink<'_>,
@@ -429,7 +429,7 @@ impl<'d> RecordMerge<'d> {
 }
 
 /// The types and the data of the records for `record`, with the records of the file for its `host`; `None` if that
-/// lacks what is needed.
+/// lacks the needed data.
 fn complete_data(record: &DerivedRecord, host: Option<&NameInFile>) -> Option<Vec<(Rtype, String)>> {
     let host_with_address = host.filter(|host| !host.v4.is_empty() || !host.v6.is_empty());
     Some(match record.kind {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// The changes by updates to a zone.
 #[derive(Clone, Debug)]
 pub struct ZoneUpdates {
-    /// By what the version in service differs from the zone file.
+    /// The differences of the version in service from the zone file.
     pub difference: ZoneDifference,
     /// The digest of the records of the zone file.
     pub digest: u64,
@@ -47,7 +47,7 @@ pub struct UpdateState {
     /// There were no updates since the file was written.
     #[serde(skip)]
     pub is_none: bool,
-    /// The file has a later serial, and the updates are applied to it since it lacks what they have made.
+    /// The file has a later serial, and the updates are applied to it because it lacks their changes.
     #[serde(skip)]
     pub is_held: bool,
 }

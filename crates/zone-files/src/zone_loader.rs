@@ -21,7 +21,7 @@ use std::vec;
 pub struct Failure {
     /// All errors, with the warnings.
     pub diagnostics: Vec<Diagnostic>,
-    /// The sandbox that denied access, if that is the cause.
+    /// The cause of a denied access, if that is the problem.
     pub denial: Denial,
 }
 
@@ -52,7 +52,7 @@ pub struct ReadZone {
     pub text: ZoneText,
 }
 
-/// Loads the zone of `config` with what is derived for it, and keeps the text of its files if it has at most
+/// Loads the zone of `config` with its derived records, and keeps the text of its files if it has at most
 /// `text_bytes_max`.
 ///
 /// # Errors
@@ -107,7 +107,7 @@ pub fn parse(
     }
 }
 
-/// The zone of a version whose `files` were kept, the main file first, with what is derived for it now.
+/// The zone of a version whose `files` were kept, the main file first, with its current derived records.
 ///
 /// # Errors
 /// All errors, with the warnings.
@@ -261,7 +261,7 @@ impl<'l> ZoneLoader<'l> {
         end
     }
 
-    /// Reports what is wrong with `ALIAS`.
+    /// Reports problems of `ALIAS`.
     fn check_aliases(&mut self, sink: &mut RecordSink<'_>, derivation: &ZoneDerivation) {
         let Some(first) = self.aliases.first() else { return };
         if !derivation.resolves_aliases() {

@@ -33,7 +33,7 @@ pub(super) struct Shared {
     pub(super) updates: RefCell<Vec<WaitingUpdates>>,
     /// Rollovers that are to start.
     pub(super) rollovers: RefCell<Vec<(Rollover, CommandAnswer)>>,
-    /// Clients that have the zone signed with new keys, whatever the parent zone has.
+    /// Clients that request signing with new keys, regardless of the parent zone.
     pub(super) new_keys: RefCell<Vec<CommandAnswer>>,
     /// The displayed state of the keys; `None` as long as their state cannot be read.
     pub(super) keys: RefCell<Option<ZoneKeys>>,

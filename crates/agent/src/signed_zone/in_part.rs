@@ -97,8 +97,8 @@ impl SigningTask {
         })
     }
 
-    /// Signs a change of the unsigned records, as a log has it, and stores it: first what the zone file lacks, then the
-    /// signed version.
+    /// Signs a change of the unsigned records, in the form of a log, and stores it: first the difference from the zone
+    /// file, then the signed version.
     ///
     /// # Errors
     /// Why it is not stored.
@@ -245,7 +245,8 @@ struct PartSigning<'p> {
 }
 
 impl PartSigning<'_> {
-    /// Signs what leads to `unsigned`, and signatures that end soon; `None` if the whole zone must be signed.
+    /// Signs the changes up to `unsigned`, and renews signatures that expire soon; `None` if the whole zone must be
+    /// signed.
     fn sign(&mut self, signed: &mut Signed, unsigned: &Records) -> Result<Option<SignedInPart>, NotStored> {
         let (apex, policy) = (self.files.apex(), self.parameters.serial_policy);
         let mut done = SignedInPart { sign_again_at_unix_s: signed.sign_again_at_unix_s, ..SignedInPart::default() };
@@ -280,7 +281,7 @@ impl PartSigning<'_> {
         let job = ChangeJob { apex: apex.as_name(), changes, renewed, keys, parameters, now_unix_s: unix_s() };
         let change = sanderling_dnssec::sign_change(&mut signed.stored.version, &job, &mut self.signer);
         let Some(change) = change.map_err(|error| NotStored::Refused(error.to_string()))? else { return Ok(false) };
-        // `signed` is later than what is stored from here on.
+        // From here on `signed` is later than the stored version.
         let mut append = || self.files.append(self.state, &mut signed.stored, &change);
         let mut changes = store_before().and_then(|()| append()).map_err(NotStored::WriteFailed)?;
         done.changes.append(&mut changes);

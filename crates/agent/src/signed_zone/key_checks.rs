@@ -30,7 +30,7 @@ impl KeyChecks {
 }
 
 impl SigningTask {
-    /// Has the keeper look for all private keys, once, and again as long as one cannot be used. The version that is
+    /// Makes the keeper look for all private keys, once, and again as long as one cannot be used. The version that is
     /// signed stays in service meanwhile, so that nothing else would tell.
     pub(super) async fn look_for_keys(&mut self) {
         let KeyChecks { problem, looked_at, .. } = &self.key_checks;

@@ -21,7 +21,7 @@ pub(super) struct ReadRecords {
     pub(super) warnings: Vec<Diagnostic>,
     /// The updates are dropped, since the file has a later serial.
     pub(super) dropped: Option<Diagnostic>,
-    /// They are applied although the file has a later serial, since that lacks what they have made.
+    /// They are applied although the file has a later serial, because it lacks their changes.
     pub(super) held: Option<Diagnostic>,
     /// The targets of `ALIAS`.
     pub(super) alias_targets: Vec<String>,

@@ -92,7 +92,7 @@ impl ConfigBuilder<'_, '_> {
         groups
     }
 
-    /// Allows the secondaries of a catalog what they need: to transfer it, and the zones without rules of their own.
+    /// Allows the secondaries of a catalog what they need: to transfer it, and the zones without their own rules.
     pub(super) fn add_catalog_transfers(&mut self) {
         let default = self.config.transfers.secondaries.clone();
         let offsets = std::mem::take(&mut self.catalog_uses);
@@ -168,7 +168,7 @@ mod tests {
         let of = |name: &str| shown(&transfers.of(&DomainName::parse(name).unwrap()).secondaries);
         assert_eq!(of("of.dns"), ["192.0.2.1"]);
         assert_eq!(of("own.example"), ["192.0.2.2", "192.0.2.1"]);
-        // Its zones are transferred to the same servers, unless they have rules of their own.
+        // Its zones are transferred to the same servers, unless they have their own rules.
         assert_eq!(of("a.example"), ["192.0.2.1", "192.0.2.2"]);
         assert_eq!(of("b.example"), ["192.0.2.1"]);
         let lists = |catalog: usize, zone: &str| {

@@ -174,8 +174,7 @@ impl ConfigBuilder<'_, '_> {
     }
 }
 
-/// Whether the file of `log` would have the name that a rotation gives to an earlier file of `other`: `access.log.1` or
-/// `access.log.1.gz`.
+/// Whether the file of `log` would have the name of a rotated file of `other`: `access.log.1` or `access.log.1.gz`.
 fn is_earlier_file(log: &LogOutput, other: &LogOutput) -> bool {
     let (LogTarget::File(log), LogTarget::File(rotated), Some(_)) = (&log.target, &other.target, other.rotation) else {
         return false;

@@ -172,7 +172,7 @@ impl<'z> ChainWriter<'_, 'z, '_> {
         }
     }
 
-    /// Writes what is at the end of the chain, and the proofs of all its aliases.
+    /// Writes the end of the chain, and the proofs of all its aliases.
     fn put_end(&mut self, end: &ChainEnd<'z>) -> Result<(), MessageFull> {
         let name = self.name;
         let (section, found, owner) = match end {

@@ -1,4 +1,4 @@
-//! How long a reply may be kept, for transports with caches of their own.
+//! How long a reply may be kept, for transports with their own caches.
 
 use crate::zones::packed_rrset::HEADER_BYTES;
 

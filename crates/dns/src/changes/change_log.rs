@@ -14,17 +14,17 @@ pub const HEAD: [u8; 8] = *b"SDLC\0\0\0\x01";
 const LENGTH_BYTES: usize = 4;
 const HASH_BYTES: usize = 32;
 
-/// The changes of a log that lead on from a version.
+/// The changes of a log that continue from a version.
 #[derive(Debug, Default)]
 pub struct ChangeLog {
-    /// Each leads to the version from which the next one leads on.
+    /// Each leads to the version from which the next one continues.
     pub changes: Vec<ZoneChange>,
     /// Bytes of the log without a part of a change at its end.
     pub whole_bytes: usize,
 }
 
 impl ChangeLog {
-    /// The changes in `log` that lead on from the version of the zone at `apex` with this serial. Changes before are
+    /// The changes in `log` that continue from the version of the zone at `apex` with this serial. Changes before are
     /// left out: the version may be stored and the log not be shortened yet.
     pub fn read(log: &[u8], apex: Name<'_>, serial: u32) -> ChangeLog {
         let mut read = ChangeLog::default();

@@ -175,7 +175,7 @@ impl ZoneDifference {
     }
 }
 
-/// A sum of the records of a zone file, in any order. It tells versions of an operator apart, and is no protection
+/// A sum of the records of a zone file, in any order. It distinguishes versions of an operator, and does not protect
 /// against forged ones.
 #[derive(Debug, Default)]
 struct RecordsDigest {

@@ -360,7 +360,7 @@ type Names = BTreeMap<Vec<u8>, Rrsets>;
 #[derive(Debug)]
 pub struct ZoneUpdate<'z> {
     zone: &'z Zone,
-    /// Whether another process adds the signatures to what the updates make.
+    /// Whether another process adds the signatures to the result of the updates.
     is_signed_elsewhere: bool,
     /// Whether updates may change the keys of other signers.
     has_other_signers: bool,

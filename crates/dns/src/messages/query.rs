@@ -248,12 +248,12 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         query
     }
 
-    /// Has the query answered with the flag TC and nothing else.
+    /// Requests a reply with the TC flag and nothing else.
     pub fn truncate_reply(&mut self) {
         self.reply_kind = ReplyKind::Truncated;
     }
 
-    /// Whether the query asks for nothing but what an OPT has: without a question and without further records.
+    /// Whether the query asks only for the contents of an OPT: without a question and without further records.
     pub(crate) fn is_of_edns_alone(&self) -> bool {
         matches!(self.reply_kind, ReplyKind::HeaderOnly(Rcode::FormErr))
             && self.message[4..12] == [0, 0, 0, 0, 0, 0, 0, 1]

@@ -87,7 +87,7 @@ impl<'a> Name<'a> {
         (first != 0).then(|| Name(&self.0[1 + first..]))
     }
 
-    /// Whether the first label is `*` alone (RFC 4592 §2.1.1).
+    /// Whether the first label is just `*` (RFC 4592 §2.1.1).
     pub fn is_wildcard(self) -> bool {
         self.0.starts_with(b"\x01*")
     }

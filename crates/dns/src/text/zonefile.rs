@@ -94,7 +94,7 @@ pub struct Record<'p> {
     pub rdata: &'p [u8],
 }
 
-/// An `ALIAS` of a zone file: its owner is to have the addresses of another name. No such record exists in the DNS.
+/// An `ALIAS` of a zone file: its owner gets the addresses of another name. No such record exists in the DNS.
 #[derive(Clone, Copy, Debug)]
 pub struct AliasRecord<'p> {
     /// The position of the word `ALIAS` or, for a line of `$GENERATE`, of the directive.

@@ -81,7 +81,7 @@ pub enum ReplyError {
     Refused(u8),
     /// The signature is not accepted.
     Signature(SignatureError),
-    /// The reply is malformed, or has what it must not have.
+    /// The reply is malformed, or has forbidden contents.
     Malformed(&'static str),
 }
 
@@ -159,7 +159,7 @@ pub fn query(
     (message, ReplyReader { kind, name: name.to_lowercase(), id, verifier, is_first: true })
 }
 
-/// Appends the SOA that says which version the sender has (RFC 1995 §3). Servers look at its serial alone.
+/// Appends the SOA that says which version the sender has (RFC 1995 §3). Servers look only at its serial.
 fn put_version(message: &mut Vec<u8>, serial: u32) {
     const NAMES: [u8; 2] = [0, 0];
     let mut rdata = NAMES.to_vec();

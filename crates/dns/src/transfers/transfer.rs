@@ -83,7 +83,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         self.signer.as_ref().map(|signer| signer.key().name())
     }
 
-    /// Whether the client asks for changes alone, and has the version of `zone` or a later one.
+    /// Whether the client asks only for changes, and has the version of `zone` or a later one.
     ///
     /// # Errors
     /// The query does not have the version of the client.
@@ -100,7 +100,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         self.query.question.qtype == Rtype::IXFR
     }
 
-    /// Writes the reply that the client is up to date, or is to ask over TCP: the SOA alone (RFC 1995 §4). Its length;
+    /// Writes the reply that the client is up to date, or must ask over TCP: only the SOA (RFC 1995 §4). Its length;
     /// `None` if it does not fit.
     pub fn put_soa(mut self, zone: &Zone, now_unix_s: u64, out: &mut [u8]) -> Option<usize> {
         let mut writer = MessageWriter::start(out, &self.query, 0);

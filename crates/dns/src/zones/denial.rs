@@ -38,7 +38,7 @@ impl DenialChain {
 }
 
 impl DenialChain {
-    /// The node of the record for `proof` of `node`, which is no owner of NSEC3 records alone.
+    /// The node of the record for `proof` of `node`, which is not an owner of only NSEC3 records.
     pub(crate) fn proof_of(&self, nodes: Nodes<'_>, node: &Node<'_>, proof: Proof) -> Option<NodeIndex> {
         let name = node.name();
         let of_wildcard = || NameBuf::child(b"*", name).ok();

@@ -142,7 +142,7 @@ impl ZoneChange {
         is_later(to_serial, from_serial).then_some(ZoneChange { from_serial, to_serial, records })
     }
 
-    /// The serial of the version that it leads on from.
+    /// The serial of the version from which it continues.
     pub fn from_serial(&self) -> u32 {
         self.from_serial
     }
@@ -226,7 +226,7 @@ impl fmt::Display for JournalError {
 /// The changes that have led to a version of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneJournal {
-    /// Each one leads to the version from which the next one leads on.
+    /// Each one leads to the version from which the next one continues.
     changes: Vec<Arc<ZoneChange>>,
     /// Another version had the same serial. Secondaries may have that one, so the next change is not for them.
     has_ambiguous_end: bool,
@@ -243,7 +243,7 @@ impl ZoneJournal {
         self.changes.is_empty()
     }
 
-    /// The serial of the version from which the first change leads on, and the number of changes.
+    /// The serial of the version from which the first change continues, and the number of changes.
     pub fn first_change(&self) -> Option<(u32, usize)> {
         self.changes.first().map(|change| (change.from_serial, self.changes.len()))
     }
@@ -271,7 +271,7 @@ impl ZoneJournal {
         journal
     }
 
-    /// The index of the change that leads on from the version with `serial`.
+    /// The index of the change that continues from the version with `serial`.
     pub(crate) fn index_of(&self, serial: u32) -> Option<usize> {
         self.changes.iter().position(|change| change.from_serial == serial)
     }

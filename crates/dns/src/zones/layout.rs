@@ -106,7 +106,7 @@ pub(crate) enum Proof {
 /// Which of its packed forms an RRset is read in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The records alone.
+    /// Only the records.
     Plain,
     /// The records and their signatures. That of the NS RRset of a delegation point has DS or NSEC records as well.
     Signed,

@@ -164,7 +164,7 @@ impl<'z> PackedRrset<'z> {
         PackedRecords { owner, bytes: self.bytes, at: 0 }
     }
 
-    /// The records of the RRset itself, as they are packed.
+    /// The records of the RRset itself, in packed form.
     pub(crate) fn answer_bytes(&self) -> &'z [u8] {
         &self.bytes[..self.answer_length]
     }

@@ -319,7 +319,7 @@ impl Zone {
         self.exact(name.as_bytes(), hashes.name).is_some()
     }
 
-    /// Whether queries for `name`, which is in lower case and at or below the apex, find a node of its own.
+    /// Whether queries for `name`, which is in lower case and at or below the apex, find its own node.
     pub(crate) fn has_exactly(&self, name: Name<'_>) -> bool {
         self.exact(name.as_bytes(), IndexedName::of(name).hash(self.seed)).is_some()
     }

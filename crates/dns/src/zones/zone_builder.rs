@@ -1,4 +1,4 @@
-//! Builds a zone from its records and reports what is wrong with them as a zone.
+//! Builds a zone from its records and reports problems of the zone.
 
 mod checks;
 mod alias_records;

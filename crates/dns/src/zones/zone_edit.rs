@@ -83,8 +83,8 @@ impl Zone {
         self.delta.as_ref().map_or(0, |delta| delta.name_count())
     }
 
-    /// The same version with a store of its own, so that no look-up has a delta to go through. It takes time and memory
-    /// in proportion to the zone. `None` if the zone has errors with these limits.
+    /// The same version with its own store, so that no look-up has to search a delta. It takes time and memory in
+    /// proportion to the zone. `None` if the zone has errors with these limits.
     pub fn merged(&self, limits: ZoneLimits) -> Option<Zone> {
         let mut merged = ZoneEdit::new(self).finish_whole(limits).zone?;
         merged.journal = self.journal.clone();
@@ -163,8 +163,8 @@ impl<'z> ZoneEdit<'z> {
         is_removed
     }
 
-    /// Applies a change that leads on from this version. Returns whether it fits: each record that it removes is there,
-    /// none that it adds, and the records of each RRset that it adds to have one TTL.
+    /// Applies a change that continues from this version. Returns whether it fits: each record that it removes is
+    /// there, none that it adds, and the records of each RRset that it adds to have one TTL.
     pub fn apply(&mut self, change: &ZoneChange) -> bool {
         let mut fits = true;
         change.each_record(|role, record| {
@@ -212,7 +212,7 @@ impl<'z> ZoneEdit<'z> {
             || rrsets.contains_key(&Rtype::NSEC3PARAM.0) && !matches!(self.zone.denial(), DenialChain::Nsec3(_))
     }
 
-    /// The next version, with a store of its own.
+    /// The next version, with its own store.
     fn finish_whole(&self, limits: ZoneLimits) -> BuildOutcome {
         let mut builder = ZoneBuilder::new(self.zone.apex(), self.zone.seed, limits);
         let mut rdata = Vec::new();

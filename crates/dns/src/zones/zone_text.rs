@@ -20,7 +20,7 @@ pub struct ZoneTextWriter {
 /// How the records of an RRset are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineForm<'c> {
-    /// As they are.
+    /// The plain form.
     Plain,
     /// With a comment: `www.example.com. 3600 IN A 192.0.2.1 ; text`.
     Commented(&'c str),

@@ -46,7 +46,8 @@ pub(super) fn make(
     made
 }
 
-/// A change that is being made. The version has, until it is complete, the changed names without what is made of them.
+/// A change that is being made. Until it is complete, the version has the changed names without the records made for
+/// them.
 struct Change<'v, 'j> {
     version: &'v mut ZoneVersion,
     job: &'j ChangeJob<'j>,

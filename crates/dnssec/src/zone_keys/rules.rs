@@ -56,7 +56,7 @@ fn introduce(keys: &mut [ZoneKey], index: usize) {
         } else if keys[index].dnskey == Presence::Everywhere
             && of_algorithm(keys, algorithm).all(|key| !signs(key) || key.signatures == Presence::Everywhere)
         {
-            // Everybody has the new key. Those with signatures of the old key have that one as well.
+            // All servers and caches have the new key. Those with signatures of the old key have that one as well.
             for key in keys.iter_mut().filter(|key| key.public.algorithm == algorithm && key.is_retired()) {
                 if key.signatures == Presence::Everywhere {
                     key.signatures = Presence::REMOVED;
@@ -73,7 +73,7 @@ fn introduce(keys: &mut [ZoneKey], index: usize) {
             .all(|key| key.signatures == Presence::Absent || key.dnskey == Presence::Everywhere);
     let has_dnskey = keys[index].dnskey == Presence::Everywhere;
     if role.signs_keys() && keys[index].ds == Presence::Absent && has_dnskey && is_chain_complete {
-        // The parent exchanges the DS records at once.
+        // The parent replaces the DS records immediately.
         for key in keys.iter_mut().filter(|key| key.is_retired()) {
             key.ds = key.ds.without_ds();
         }

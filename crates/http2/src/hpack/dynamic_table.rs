@@ -63,8 +63,8 @@ impl DynamicTable {
         self.evict_to(size_bytes_max);
     }
 
-    /// Inserts an entry; evicts the oldest ones that there is no room for. An entry larger than the table only empties
-    /// it (RFC 7541 §4.4).
+    /// Inserts an entry; evicts the oldest ones to make room. An entry larger than the table only empties it (RFC 7541
+    /// §4.4).
     pub(super) fn insert(&mut self, field: Field<'_>) {
         let (name, value) = (field.name, field.value);
         let size_bytes = name.len() + value.len() + ENTRY_OVERHEAD_BYTES;

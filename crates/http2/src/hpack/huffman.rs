@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn all_bytes_are_decoded() {
-        // Each code by itself, as the tables say, padded with ones.
+        // Each code separately, as the tables say, padded with ones.
         for (symbol, &bits) in CODE_BITS[..256].iter().enumerate() {
             let bits = usize::from(bits);
             let range = TABLES.ranges[bits];

@@ -125,7 +125,8 @@ impl Socket {
         Ok(batch.received_count)
     }
 
-    /// Whether to receive again at once after a call that returned `received_count` datagrams; otherwise wait first.
+    /// Whether to receive again immediately after a call that returned `received_count` datagrams; otherwise wait
+    /// first.
     pub fn may_have_more(received_count: usize) -> bool {
         match UDP_IO.selected() {
             BY_POLL_RECVMSG => false,

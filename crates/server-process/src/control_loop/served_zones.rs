@@ -80,7 +80,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Has the agent store journals, if the configuration needs one for zones.
+    /// Makes the agent store journals, if the configuration needs one for zones.
     pub(super) fn report_journals(&mut self, journals: &[(String, Vec<u8>)]) {
         if !self.state.config.has_stored_zones() {
             return;

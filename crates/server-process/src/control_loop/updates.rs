@@ -38,8 +38,8 @@ pub(super) struct UpdateQueue {
     inbox: Arc<UpdateInbox>,
     storing: Option<Box<Storing>>,
     last_number: u64,
-    /// Zones of which something else is stored than what is served: another process has stored updates, or the agent
-    /// was late.
+    /// Zones whose stored version differs from the served one: another process has stored updates, or the agent was
+    /// late.
     outdated: BTreeSet<DomainName>,
     /// Those of versions that are stored and not in service yet.
     awaited: Vec<AwaitedUpdates>,
@@ -207,7 +207,7 @@ impl ControlLoop<'_> {
             }
             self.answer_updates(expired.into_iter().map(|update| (update, FAILED)));
         }
-        // After updates, what has waited for the loader comes first.
+        // After updates, the work that has waited for the loader comes first.
         self.load_derived();
         self.handle_waiting();
         // The next updates are for that version.
@@ -257,7 +257,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Answers the updates that change nothing, or has the agent store what they make.
+    /// Answers the updates that change nothing, or makes the agent store the result.
     pub(super) fn finish_updates(&mut self, application: UpdateApplication) {
         let UpdateApplication { loader, apex, mut updates, updated } = application;
         let Some(UpdatedZone { results, version, problem, denied }) = updated else {
@@ -303,7 +303,7 @@ impl ControlLoop<'_> {
         self.updates.storing = Some(Box::new(Storing { loader, apex, version, updates, number, deadline }));
     }
 
-    /// Has the agent store what it may have lost: it is another one.
+    /// Makes the agent store data that the previous agent may have lost.
     pub(super) fn store_updates_again(&mut self) {
         let Some(storing) = self.updates.storing.take() else { return };
         let id = UpdatesId { pid: std::process::id(), number: storing.number };
@@ -344,11 +344,11 @@ impl ControlLoop<'_> {
             (Some(storing), result) if storing.version.is_signed_by_agent() => {
                 self.wait_for_signed(*storing, *result, *serial);
             }
-            // Each process serves what the agent hands over.
+            // Each process serves the versions that the agent hands over.
             (None, _) if serial.is_some() => {}
             (Some(storing), StoreResult::Stored) => self.serve_updated(*storing),
             (Some(storing), StoreResult::Outdated) => {
-                // They are applied again to what another process has stored.
+                // They are applied again to the version that another process has stored.
                 let Storing { loader, apex, updates, .. } = *storing;
                 self.apply_again(updates);
                 self.updates.outdated.insert(apex);
@@ -469,8 +469,8 @@ impl ControlLoop<'_> {
         self.answer_when_served(apex, updates, deadline);
     }
 
-    /// Begins to build a zone as a whole that updates have changed, on a thread of its own: updates go on meanwhile. It
-    /// is looked for at each heartbeat, at least.
+    /// Begins to build an updated zone as a whole, on a separate thread: updates continue meanwhile. It is looked for
+    /// at each heartbeat, at least.
     fn begin_merge(&mut self, now: Instant) {
         let Some(apex) = self.updates.take_due(now) else { return };
         let Some(base) = self.state.loader.as_ref().and_then(|loader| loader.version_to_merge(&apex)) else { return };

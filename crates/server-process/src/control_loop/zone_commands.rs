@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-/// Answers that are written at once.
+/// Answers that are written concurrently.
 const ANSWERS_MAX: usize = 8;
 /// Commands that wait for the loader.
 const WAITING_MAX: usize = 64;
@@ -253,7 +253,7 @@ impl ControlLoop<'_> {
         client.finish(Ok(&format!("{text}\n")));
     }
 
-    /// Serves what catalogs have brought, and no longer what they have removed.
+    /// Serves the zones that catalogs have added, and no longer those that they have removed.
     fn serve_members(&mut self, members: MemberChanges) {
         let MemberChanges { added, removed } = members;
         log(&format!("zones of catalogs: {} added, {} removed", added.len(), removed.len()));

@@ -78,7 +78,7 @@ impl Loader {
         }
         let (entry, state) = (loaded.entry(zone), Arc::clone(&loaded.state));
         let kept = self.seal_kept(&[]);
-        // No client waits for the zone that could be told what the sandbox denies.
+        // No client waits for the zone and could get the denial of the sandbox.
         Some(OneZone { denial: Denial::None, ..OneZone::new(entry, state, before, kept, report) })
     }
 }

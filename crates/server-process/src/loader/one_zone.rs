@@ -56,7 +56,7 @@ pub(crate) struct OneZone {
 }
 
 impl OneZone {
-    /// A zone with other content than before, which is no catalog.
+    /// A zone with changed content, which is not a catalog.
     pub(super) fn new(
         entry: ZoneEntry,
         state: Arc<ZoneState>,
@@ -141,7 +141,7 @@ impl Loader {
         self.zones.get(name)?.sources.as_ref()
     }
 
-    /// The zone of a section of its own, or of a file in the folder, which may be new, or of a catalog.
+    /// The zone of its own section, or of a file in the folder, which may be new, or of a catalog.
     pub(super) fn zone_named(&self, config: &Config, name: &DomainName) -> Option<ZoneConfig> {
         if let Some(zone) = config.zones.iter().find(|zone| zone.apex == *name) {
             return Some(self.in_service(config, zone));

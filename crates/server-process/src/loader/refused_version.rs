@@ -11,9 +11,9 @@ use sanderling_zone_files::{self as zone_files, Denial, Failure, MergedUpdates};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Provenance {
     /// An earlier process has kept it, which may have been taken over: it is served where the files cannot be loaded,
-    /// and says nothing about what they may be.
+    /// and does not restrict them.
     Kept,
-    /// This process has loaded the files, or what the agent has made of them. A version that has lost records does not
+    /// This process has loaded the files, or the agent's version of them. A version that has lost records does not
     /// replace it.
     Files,
 }

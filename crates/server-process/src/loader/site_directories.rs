@@ -1,5 +1,5 @@
-//! Opens the directories that a site serves: its document root, earlier releases, and where symbolic links may lead to.
-//! None of them is within the state folder, or around it.
+//! Opens the directories that a site serves: its document root, earlier releases, and the link targets. None of them is
+//! within the state folder, or around it.
 
 use super::{Loader, Report, ServedRoot, open_directory};
 use crate::access;

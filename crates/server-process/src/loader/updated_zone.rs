@@ -175,7 +175,7 @@ impl Loader {
     }
 
     /// Takes `merged`, the version `base` of the zone `apex` that was built as a whole, with the changes that have been
-    /// made meanwhile; `None` if the version in service stays, since another one does not lead on from `base`.
+    /// made meanwhile; `None` if the version in service stays, because another one does not continue from `base`.
     pub(crate) fn take_merged(
         &mut self,
         config: &Config,
@@ -195,7 +195,7 @@ impl Loader {
         Some((ZoneEntry::Served(merged), Arc::clone(&loaded.state)))
     }
 
-    /// Applies changes of a log that lead on from the version in service; `None` if they do not.
+    /// Applies changes of a log that continue from the version in service; `None` if they do not.
     pub(crate) fn apply_changes(&mut self, config: &Config, apex: &DomainName, changes: &[u8]) -> Option<OneZone> {
         let loaded = self.zones.get_mut(apex).filter(|loaded| loaded.state.problem.is_none())?;
         let served = Arc::clone(loaded.last_good.as_ref()?);
@@ -299,8 +299,8 @@ impl OneZone {
 }
 
 impl LoadedZone {
-    /// Takes a version that the agent has stored. The version that is kept for another process stays the earlier one:
-    /// that process reads what is stored.
+    /// Takes a version that the agent has stored. The version kept for another process remains the earlier one: that
+    /// process reads the stored one.
     fn take_stored_version(&mut self, zone: Zone) -> Option<ZoneEntry> {
         let (serial, record_count) = (zone.serial(), zone.record_count() as u64);
         let now = unix_seconds();

@@ -44,7 +44,7 @@ enum State {
     Receiving(Vec<u8>),
     /// So many bytes of a response have been sent.
     Sending { response: Vec<u8>, sent: usize },
-    /// All was sent. The client closes the connection: otherwise the kernel would reset it for what it still sends.
+    /// All was sent. The client closes the connection: otherwise the kernel would reset it because of unread data.
     Closing,
 }
 
@@ -70,7 +70,7 @@ impl MetricsListener {
         &self.listeners
     }
 
-    /// Adds what is waited for.
+    /// Adds the awaited events.
     pub(crate) fn add_to<'d>(&'d self, sources: &mut PollSet<'d>) {
         if self.connections.len() < CONNECTIONS_MAX && self.paused_until.is_none() {
             self.listeners.iter().for_each(|listener| sources.add_readable(listener.as_fd()));

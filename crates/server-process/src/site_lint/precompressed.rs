@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const AGAIN: &str = "compress the file again";
 /// The largest window of zstd, as a power of two (RFC 9659 §3).
 const ZSTD_WINDOW_BITS_MAX: u32 = 23;
-/// Bytes that are compared at once.
+/// Bytes that are compared in one step.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// Types of the parts of pages: a compressed file of another type may be a download.
@@ -63,7 +63,7 @@ pub(super) fn coded_file<'p, 't>(path: &'p [u8], media_type: impl Fn(&[u8]) -> &
 }
 
 /// Why the precompressed file at `path` is not used, or must not be, and what to do. Without a budget for it and the
-/// file at `base`, their content is not compared. `decoded_bytes_max`: what it may become if there is no file at
+/// file at `base`, their content is not compared. `decoded_bytes_max`: its largest decoded size if there is no file at
 /// `base`.
 pub(super) fn problem(
     file: &CodedFile<'_>,
@@ -157,7 +157,7 @@ fn is_older(precompressed: &Metadata, base: &Metadata) -> io::Result<bool> {
     Ok(if own.1 == 0 { own.0 < base.0 } else { own < base })
 }
 
-/// Decodes as browsers do: what they refuse, or would cut short, is an error.
+/// Decodes as browsers do: data that they refuse, or would truncate, is an error.
 enum Decoder {
     Brotli(Box<brotli::Decompressor<BufReader<File>>>),
     Zstd(zstd::Decoder<'static, BufReader<File>>),

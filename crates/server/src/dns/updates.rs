@@ -231,7 +231,7 @@ impl UpdatePolicy {
         Some(keys.iter().any(|known| known.as_name().eq_ignore_case(key)))
     }
 
-    /// Receives the update `message`, whose reply goes to `place` if it is not written to `out` at once.
+    /// Receives the update `message`, whose reply goes to `place` if it is not written to `out` immediately.
     #[cold]
     #[inline(never)]
     pub(crate) fn receive(

@@ -118,7 +118,7 @@ impl CompressionQueue {
         true
     }
 
-    /// Compresses what is queued until the queue is closed; calls `on_made` after each new variant.
+    /// Compresses queued files until the queue is closed; calls `on_made` after each new variant.
     pub(crate) fn run_thread(&self, on_made: impl Fn()) {
         // Without it the thread has the same priority as the others.
         let _ = lower_thread_priority(NICE_MAX);
@@ -299,7 +299,7 @@ pub(crate) fn read_whole(file: &DiskFile, length_bytes: u64) -> io::Result<Vec<u
     if is_whole { Ok(content) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Compresses `content`. A panic of a compressor concerns this file alone.
+/// Compresses `content`. A panic of a compressor affects only this file.
 pub(crate) fn compress(content: &[u8], coding: ContentCoding) -> io::Result<Vec<u8>> {
     catch_unwind(|| compress_by(content, coding)).unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// An update of a compressor, or another level, may change what it makes of the same content. Then a client with a
+    /// An update of a compressor, or another level, may change the output for the same content. Then a client with a
     /// part of the former bytes must not be sent the rest of the new ones.
     #[test]
     fn compressors_make_the_bytes_of_their_version() {

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const WINDOW_BYTES: u64 = CHECKED_BYTES_MAX as u64;
 /// How long content that was found in the page cache is taken to be there still.
 const CACHED_FOR_MS: Milliseconds = 5_000;
-/// Bytes at the end of a file that are compared when it has grown. A file that was written again differs there: what is
-/// inserted or removed before them moves them.
+/// Bytes at the end of a file that are compared when it has grown. A rewritten file differs there: insertions or
+/// removals before them move them.
 const TAIL_BYTES_MAX: usize = 1024;
-/// Bytes that are read at once in order to bring them into the page cache.
+/// Bytes that are read in one step to bring them into the page cache.
 const READ_BYTES: usize = 64 * 1024;
 
 /// An open file. Workers touch only content that [`DiskFile::cached_bytes`] reports; the rest is read by a thread that
@@ -44,8 +44,8 @@ pub(crate) enum ReadResult {
 
 #[cfg(any(test, feature = "simulation"))]
 std::thread_local! {
-    /// Whether nothing is in the page cache of a simulation: what is in that of the machine depends on everything that
-    /// runs there.
+    /// Whether the page cache of a simulation is empty: the content of the machine's page cache depends on everything
+    /// that runs there.
     pub(crate) static HAS_EMPTY_PAGE_CACHE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 

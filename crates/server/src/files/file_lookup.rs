@@ -33,7 +33,7 @@ use std::sync::Arc;
 const USUAL_INDEX: &str = "index.html";
 /// The extension that a clean URL lacks.
 const PAGE_EXTENSION: &[u8] = b".html";
-/// The page for what is not found, in its directory or one above.
+/// The page for missing files, in its directory or one above.
 pub(crate) const NOT_FOUND_PAGE: &[u8] = b"404.html";
 /// That of files of unknown content, most of which cannot be made smaller.
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
@@ -373,7 +373,7 @@ impl FileLookup {
     }
 
     /// The file, once it can be read. A file that has grown again at each of some attempts is appended to all the time,
-    /// as a log is, and is read all the same: what was written stays.
+    /// as a log is, and is read anyway: its written content does not change.
     fn settled(&self, file: UnreadFile) -> Result<UnreadFile, OpenError> {
         let Some(wait) = file.wait_after_change() else { return Ok(file) };
         let mut growth = self.growth.borrow_mut();

@@ -1,5 +1,5 @@
-//! Reads of file content that may wait for a disk, done by threads of their own, so that no worker waits and no look-up
-//! is held up.
+//! Reads of file content that may wait for a disk, done by separate threads, so that no worker waits and no look-up is
+//! held up.
 //!
 //! At most one read of a file is in progress: a file that does not answer occupies one thread, and a file system that
 //! does not answer a part of the threads that there may be.

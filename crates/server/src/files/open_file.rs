@@ -23,9 +23,9 @@ use std::time::{Duration, SystemTime};
 /// How long after a change a file is not read. Its times change when a write begins, and a program that has written
 /// once will probably write again. That the last write has ended is made sure of by [`UnreadFile::read`].
 const RECENT_CHANGE: Duration = Duration::from_millis(20);
-/// Bytes of the longest file that is read for its entity tag alone.
+/// Bytes of the longest file that is read only for its entity tag.
 const HASHED_BYTES_MAX: u64 = 4 << 20;
-/// Bytes that are read for it at once.
+/// Bytes that are read for it in one step.
 const HASHED_PART_BYTES: usize = 64 << 10;
 const _: () = assert!(HASHED_PART_BYTES.is_multiple_of(ContentHash::PART_BYTES));
 
@@ -481,7 +481,7 @@ impl UnreadFile {
         }
     }
 
-    /// Reads the file whole. `fstat` has the same result after the read as before it, so that what was read is one
+    /// Reads the file whole. `fstat` has the same result after the read as before it, so that the read content is one
     /// version.
     fn read_whole(self, blocking: Blocking) -> Result<FileVersion, OpenError> {
         let UnreadFile { file, metadata, is_growing } = self;

@@ -48,7 +48,7 @@ pub(crate) fn answer<'r, 'b>(
                 }
                 Ok(length_bytes)
             }
-            // It is no query.
+            // It is not a query.
             Answer::NoReply => {
                 if let Some(log) = query_log {
                     log.log_query(&info, message, now_unix_ms);

@@ -1,4 +1,5 @@
-//! One exchange: what answers a request, what it waits for, and its response, whichever version of HTTP frames them.
+//! One exchange: the source of the answer to a request, its waits, and its response, whichever version of HTTP frames
+//! them.
 
 use crate::clock::{Clock, Milliseconds};
 use crate::context::{Buffers, ConnectionInfo, Context, Inspection};
@@ -133,7 +134,7 @@ pub(crate) fn begin<'s, F: Framing<'s>>(
     }
 }
 
-/// Refuses what is no request, or none that has arrived in time.
+/// Refuses input that is not a request, or has not arrived in time.
 #[cold]
 pub(crate) fn refuse<'s, F: Framing<'s>>(
     status: Status,

@@ -69,7 +69,7 @@ impl<'l, 's> FileHit<'l, 's> {
         self.variant.may_use_sendfile(clock.unix_s(), options.open_files.sendfile_after)
     }
 
-    /// The source of several ranges. By itself, so that the path of other responses stays short.
+    /// The source of several ranges. Separate, so that the path of other responses stays short.
     #[cold]
     #[inline(never)]
     pub(crate) fn multipart(

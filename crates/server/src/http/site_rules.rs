@@ -132,7 +132,7 @@ impl<'r> Ruling<'r> {
         let without_fields = |action| Ruling { action, ..Ruling::of_file() };
         let rules = site.and_then(|site| site.options.rules.as_deref());
         let mut fields = ResponseFields::default();
-        // RFC 9110 §7.4: what the client's connection to a trusted proxy was is known to the proxy alone.
+        // RFC 9110 §7.4: only a trusted proxy knows the scheme of the client's connection to it.
         if !request.fits(transport.scheme()) && !connection.is_from_trusted_proxy(&snapshot.http_clients) {
             return without_fields(Action::Respond(Response::misdirected(request)));
         }
@@ -230,7 +230,8 @@ fn https_lines<'r>(rules: Option<&'r SiteRules>, host: Option<Host<'_>>) -> &'r 
     }
 }
 
-/// The fields of a response to what has no path that rules could match: those that the site has on all its responses.
+/// The fields of a response to a request without a path that rules could match: those that the site has on all its
+/// responses.
 fn edits_without_path(rules: &SiteRules) -> FieldEdits<'_> {
     let mut edits = FieldEdits::default();
     let root = RequestPath { is_https: false, host: None, path: b"", ends_with_slash: true, query: None };

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Accounts of errors alone, which have one per network. Of two that share a slot, each may get more than the limit.
+/// Accounts only for errors, which have one per network. Of two that share a slot, each may get more than the limit.
 const ERROR_SLOT_COUNT: usize = 4_096;
 /// Accounts of all replies, which have one per network and class.
 const SLOT_COUNT: usize = 65_536;
@@ -47,7 +47,7 @@ pub(crate) struct RateLimit {
     /// Its keys are random, so that attackers cannot choose networks that share a slot.
     hashes: RandomState,
     slots: Box<[Account]>,
-    /// Replies that were not sent as they are.
+    /// Replies that were not sent unchanged.
     limited_count: u32,
     metrics: Arc<ThreadMetrics>,
 }

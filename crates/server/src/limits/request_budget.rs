@@ -40,7 +40,7 @@ pub(crate) struct RequestBudget {
 struct Set([AtomicU64; PLACE_COUNT]);
 
 impl RequestBudget {
-    /// Each client has `per_second_max` requests a second, and `burst_max` at once after a pause. `None` if
+    /// Each client has `per_second_max` requests a second, and a burst of `burst_max` after a pause. `None` if
     /// `per_second_max` is 0: there is no limit.
     pub(crate) fn new(per_second_max: u32, burst_max: u32) -> Option<RequestBudget> {
         let interval = 1_000_000u64.checked_div(per_second_max.into())?.max(1);
@@ -131,7 +131,7 @@ mod tests {
     fn the_client_is_told_when_to_come_again() {
         let budget = RequestBudget::new(1, 3).expect("a limit");
         assert_eq!(take(&budget, 1, 0), (3, Some(1)));
-        // Slower than one a second is not a limit of its own: the interval is rounded, never 0.
+        // A rate below one per second is not a separate case: the interval is rounded, never 0.
         assert_eq!(RequestBudget::new(u32::MAX, 1).expect("a limit").interval, 1);
     }
 

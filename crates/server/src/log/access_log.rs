@@ -99,7 +99,7 @@ impl WorkerLog {
 
     /// Logs and counts the response to `request`, of whose content `content_bytes` were written. If it has a rest,
     /// which is sent later, the line is returned instead.
-    // By itself, so that the path of a request without a log stays short.
+    // Separate, so that the path of a request without a log stays short.
     #[inline(never)]
     pub(crate) fn log_response(
         self: &Rc<Self>,

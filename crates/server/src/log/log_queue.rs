@@ -1,6 +1,6 @@
 //! Lines of a log, or dnstap messages, on their way from the threads that serve to a thread that writes them.
 //!
-//! A thread that serves never waits. It gathers lines by itself and passes them on after an iteration, unless the
+//! A thread that serves never waits. It gathers lines separately and passes them on after an iteration, unless the
 //! writer takes earlier ones at this moment; then it keeps them until the next iteration. If the target takes nothing,
 //! lines beyond a limit are dropped and counted.
 
@@ -446,7 +446,7 @@ mod tests {
         queue.pass_on(&slot, &mut b"later\n".to_vec());
         let mut line = read_line(&mut new);
         if line.starts_with('x') {
-            // The writer has taken both at once.
+            // The writer has taken both together.
             line = read_line(&mut new);
         }
         assert_eq!(line, "later\n");

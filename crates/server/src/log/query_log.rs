@@ -61,7 +61,7 @@ impl ThreadQueryLog {
     }
 
     /// Records `query` and its `reply` at this time.
-    // By itself, so that the path of a query without a log stays short.
+    // Separate, so that the path of a query without a log stays short.
     #[cold]
     #[inline(never)]
     pub(crate) fn log_reply(&self, info: &RequestInfo, query: &ParsedQuery<'_, '_>, reply: &[u8], time_unix_ms: u64) {
@@ -90,7 +90,7 @@ impl ThreadQueryLog {
         }
     }
 
-    /// Passes what was recorded in an iteration on.
+    /// Passes on the records of an iteration.
     pub(crate) fn pass_on(&self) {
         let logs = &mut *self.0.borrow_mut();
         logs.lines.iter_mut().for_each(LogLines::pass_on);

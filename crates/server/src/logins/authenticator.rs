@@ -1,4 +1,4 @@
-//! Checks names and passwords (RFC 7617) by threads of their own, since a check takes as long as thousands of requests,
+//! Checks names and passwords (RFC 7617) in separate threads, because a check takes as long as thousands of requests,
 //! and remembers the results for a short time.
 //!
 //! The threads are at most as many as [`PasswordOptions`] says and have less priority than those that serve. The number

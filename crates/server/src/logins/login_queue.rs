@@ -348,7 +348,7 @@ mod tests {
         Stranger,
         /// A user of another site, which has given a right password before.
         User,
-        /// One with as many right passwords of its own site as it likes.
+        /// One with any number of correct passwords of its own site.
         Owner,
     }
 
@@ -365,7 +365,7 @@ mod tests {
     }
 
     /// Simulates 40 s on two processors, in which a check takes 50 ms. The share of the others, two a second from
-    /// networks of their own, that were answered within two seconds in the second half.
+    /// separate networks, that were answered within two seconds in the second half.
     fn served_share(attack: &Attack) -> f64 {
         const CHECK_MS: u64 = 50;
         let mut random = fastrand::Rng::with_seed(seed());

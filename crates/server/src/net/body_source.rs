@@ -77,7 +77,7 @@ impl<'s> BodySource<'s> {
         Ok(if count == rest_bytes { Sent::All } else { Sent::Blocked })
     }
 
-    /// Copies the next bytes into `room`, which is no longer than what is left.
+    /// Copies the next bytes into `room`, which is no longer than the rest.
     pub(crate) fn fill(
         &mut self,
         room: &mut [u8],
@@ -127,7 +127,7 @@ impl<'s> BodySource<'s> {
 }
 
 impl<'s> Content<'_, 's> {
-    /// The bytes that are counted at once, and the part of a file that counts its bytes as they are sent.
+    /// The bytes that are counted immediately, and the part of a file that counts its bytes as they are sent.
     pub(crate) fn counted(&mut self) -> (usize, Option<&mut FileChunk<'s>>) {
         match self {
             Content::Empty => (0, None),

@@ -22,7 +22,7 @@ const TAIL_BYTES: u64 = 16 * 1024;
 /// How long a transport may take nothing until the rest of the file is copied: pages that wait in the socket of a slow
 /// client may be changed after the last comparison of the file's version.
 const SLOW_CLIENT_MS: Milliseconds = 100;
-/// Bytes of a file that are read at once where the page cache does not prevent a wait.
+/// Bytes of a file that are read in one step where the page cache does not prevent a wait.
 const READ_BYTES_MAX: u64 = 64 * 1024;
 
 /// How far sending came.
@@ -118,8 +118,8 @@ enum PieceRead {
 enum SendMethod {
     /// By reference to its pages, without a copy (`sendfile(2)`), unless it must be encrypted.
     Sendfile,
-    /// By a copy, since another process may be writing the file, or the client is slow: what was read does not change
-    /// any more.
+    /// By a copy, because another process may be writing the file, or the client is slow: the copied data does not
+    /// change.
     ReadAndSend,
 }
 
@@ -457,7 +457,7 @@ pub(crate) fn copy_start(from: &[u8], room: &mut [u8]) -> usize {
 }
 
 impl PieceRead {
-    /// Takes the result of a read in progress; `None` if what was read, or the file itself, comes next.
+    /// Takes the result of a read in progress; `None` if the read data, or the file itself, comes next.
     #[inline]
     fn poll(&mut self, file: &DiskFile, offset: u64, now_ms: Milliseconds) -> io::Result<Option<Piece>> {
         let PieceRead::InProgress(read) = self else { return Ok(None) };
@@ -475,7 +475,7 @@ impl PieceRead {
         Ok(None)
     }
 
-    /// Sends what was read; `None` if the file itself comes next.
+    /// Sends the read data; `None` if the file itself comes next.
     #[inline]
     fn send(
         &mut self,

@@ -29,7 +29,7 @@ pub(crate) enum Parsed {
         /// Bytes of the whole header.
         header_bytes: usize,
     },
-    /// It is no such header.
+    /// It is not such a header.
     Invalid,
 }
 

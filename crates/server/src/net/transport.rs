@@ -102,8 +102,8 @@ impl Transport {
         self.proxy_header == ProxyHeaderState::Received
     }
 
-    /// Receives what has arrived of the header of the PROXY protocol by means of `room`.
-    /// [`Transport::awaits_proxy_header`]: whether some of it is missing.
+    /// Receives the arrived part of the PROXY header by means of `room`. [`Transport::awaits_proxy_header`]: whether
+    /// some of it is missing.
     pub(crate) fn receive_proxy_header(&mut self, room: &mut [u8]) -> io::Result<ProxyHeader> {
         if let ProxyHeaderState::Skipped(missing_bytes) = self.proxy_header {
             self.skip_proxy_header(missing_bytes, room)?;
@@ -197,7 +197,7 @@ impl Transport {
         self.is_writable
     }
 
-    /// Receives what has arrived, up to the length of `into`. Returns 0 if nothing has, or at the end
+    /// Receives the arrived data, up to the length of `into`. Returns 0 if nothing has, or at the end
     /// ([`Transport::has_ended`]).
     #[inline]
     pub(crate) fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
@@ -207,7 +207,8 @@ impl Transport {
         self.receive_bytes(into)
     }
 
-    /// Receives what has arrived, up to the length of `room`, and discards it; how much arrived, with the encryption.
+    /// Receives the arrived data, up to the length of `room`, and discards it; returns its amount, including the
+    /// encryption.
     pub(crate) fn discard(&mut self, room: &mut [u8]) -> io::Result<usize> {
         if self.tls.is_some() {
             return self.discard_encrypted(room);
@@ -326,7 +327,7 @@ impl Transport {
         if self.is_encrypted() { Scheme::Https } else { Scheme::Http }
     }
 
-    /// How much is worth to be read from a file before it is sent: what an encrypted stream takes, and 0 if it is full.
+    /// How much of a file to read before it is sent: the room of an encrypted stream, and 0 if it is full.
     #[inline]
     pub(crate) fn room_bytes(&mut self) -> io::Result<usize> {
         if self.tls.is_some() {

@@ -29,7 +29,7 @@ use sanderling_tls::{Alpn, SessionError};
 use std::io;
 
 /// Bytes that are discarded from a client after the last response: more than its send buffer and our receive buffer
-/// usually hold, so that a client that sends content before it reads gets the response, and no reset in its place.
+/// usually hold, so that a client that sends content before it reads gets the response, and not a reset.
 const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How many of them in one iteration.
 const LINGER_BYTES_PER_ITERATION: usize = 128 * 1024;
@@ -192,7 +192,7 @@ impl<'s> Connection<'s> {
         !self.queue.is_empty() || self.transport.has_unsent()
     }
 
-    /// Responses that have begun and are not sent whole: what is queued counts as one, if no stream waits for the
+    /// Responses that have begun and are not completely sent: the queue counts as one, if no stream waits for the
     /// client.
     pub(crate) fn unsent_response_count(&self) -> usize {
         self.unsent_response_count_of_streams().max(usize::from(self.has_unsent()))
@@ -206,8 +206,8 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Charges `budget` with what the connection holds; whether that has changed, or is too much while buffers are
-    /// scarce.
+    /// Charges `budget` with the memory that the connection holds; whether that has changed, or is too much while
+    /// buffers are scarce.
     #[inline]
     pub(crate) fn charge(&mut self, budget: &BufferBudget) -> bool {
         let holds_nothing = self.unprocessed.capacity() == 0
@@ -227,12 +227,13 @@ impl<'s> Connection<'s> {
         true
     }
 
-    /// Returns to `budget` what it was charged.
+    /// Returns its charge to `budget`.
     pub(crate) fn release(&mut self, budget: &BufferBudget) {
         budget.change(std::mem::take(&mut self.charged_bytes), 0);
     }
 
-    /// Whether the connection cannot go on while buffers are scarce: what it has received of a request takes too much.
+    /// Whether the connection cannot continue while buffers are scarce: the received part of a request takes too much
+    /// memory.
     pub(crate) fn holds_too_much_of_a_request(&self) -> bool {
         // The rest of a record that has arrived is received in the next iteration.
         let of_record = if self.transport.is_readable() { 0 } else { self.transport.partial_bytes() };
@@ -409,7 +410,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Receives what has arrived into the worker's buffer; the count, or `None` if there is nothing new to process.
+    /// Receives the arrived data into the worker's buffer; the count, or `None` if there is nothing new to process.
     fn receive(&mut self, context: &mut Context<'_, 's>) -> io::Result<Option<usize>> {
         let (has_unprocessed_request, is_draining) = (self.has_unprocessed_request(), context.is_draining());
         let buffer = &mut context.buffers.input;

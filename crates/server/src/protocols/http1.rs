@@ -215,7 +215,7 @@ impl Http1 {
     }
 
     /// Answers a request without a body, which ends where `input` goes on.
-    // By itself, so that what it calls becomes part of it.
+    // Separate, so that the called functions are inlined into it.
     #[inline(never)]
     fn answer<'s>(
         &mut self,
@@ -246,8 +246,8 @@ impl Http1 {
     }
 
     /// Whether no further request is answered. While the server drains, all requests that have certainly been sent
-    /// still are: a client may not repeat what it sent after the response that says `Connection: close` (RFC 9112
-    /// §9.6). A look-up that has failed may still end, and no other request may take its event for its own.
+    /// still are: a client may not repeat requests that it sent after the response that says `Connection: close` (RFC
+    /// 9112 §9.6). A look-up that has failed may still end, and no other request may take its event for its own.
     #[inline(always)]
     fn is_last(&self, input: &Input<'_>, connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> bool {
         connection.answered_count + 1 >= context.options.http.requests_per_connection_max
@@ -335,7 +335,7 @@ impl<'s> Framing<'s> for Http1Framing {
     }
 }
 
-/// Skips what has arrived of a body, and keeps its content as far as a DNS message may be long.
+/// Skips the arrived part of a body, and keeps its content up to the length of a DNS message.
 fn skip(skipper: &mut BodySkipper, bytes: &[u8], content: Option<&mut Vec<u8>>) -> Result<Skipped, RequestError> {
     let Some(content) = content else { return skipper.advance(bytes) };
     skipper.advance_with(bytes, |piece| {

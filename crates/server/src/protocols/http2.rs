@@ -1,4 +1,4 @@
-//! HTTP/2 on a connection: many requests at once, whose responses are sent in turns.
+//! HTTP/2 on a connection: concurrent requests, whose responses are sent in turns.
 
 use crate::clock::Milliseconds;
 use crate::context::{Buffers, ConnectionInfo, Context, Input};
@@ -84,8 +84,7 @@ impl<'s> Http2<'s> {
         }
     }
 
-    /// Notes what is incoming after the input was processed, of which perhaps `is_frame_partial`; whether that is
-    /// something else than before, so that it gets a deadline.
+    /// Notes the incoming data after the input was processed; whether it has changed, so that it gets a deadline.
     pub(crate) fn note_incoming(&mut self, is_frame_partial: bool) -> bool {
         let incoming = match self.session.oldest_partial() {
             Some((stream, _)) => Incoming::Request(stream),
@@ -95,7 +94,7 @@ impl<'s> Http2<'s> {
         std::mem::replace(&mut self.incoming, incoming) != incoming
     }
 
-    /// The deadline of incoming data has passed, or it arrives too slowly; `false` if it cannot be refused by itself.
+    /// The deadline of incoming data has passed, or it arrives too slowly; `false` if it cannot be refused separately.
     pub(crate) fn end_incoming(&mut self) -> bool {
         let is_request = matches!(self.incoming, Incoming::Request(_));
         if is_request {
@@ -191,7 +190,7 @@ impl<'s> Http2<'s> {
     }
 
     /// Answers one request, or writes one piece of content.
-    // By itself, so that the path of HTTP/1.1 through the connection stays short.
+    // Separate, so that the path of HTTP/1.1 through the connection stays short.
     #[inline(never)]
     pub(crate) fn step(
         &mut self,

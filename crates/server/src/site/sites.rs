@@ -39,10 +39,10 @@ pub struct Site {
 /// How the files of a site are served.
 #[derive(Clone, Debug)]
 pub struct SiteOptions {
-    /// Directories that symbolic links out of the document root may lead to.
+    /// Directories that symbolic links out of the document root can lead to.
     pub link_targets: Vec<Arc<Directory>>,
-    /// The document roots of earlier releases, the last one first: what a page of theirs needs is still served, if its
-    /// name changes with its content.
+    /// The document roots of earlier releases, the last one first: files that their pages need are still served, if
+    /// their names change with their content.
     pub previous_roots: Vec<Arc<Directory>>,
     /// The files served from them.
     pub earlier_files: Arc<EarlierFiles>,
@@ -64,7 +64,7 @@ pub struct SiteOptions {
 pub struct SiteRules {
     /// Requests that arrive without encryption are redirected to HTTPS.
     pub redirects_to_https: bool,
-    /// Certificate authorities may look here for what an order needs ([`Challenges`](crate::Challenges)).
+    /// Certificate authorities can request challenges here ([`Challenges`](crate::Challenges)).
     pub answers_challenges: bool,
     /// Additional lines in the heads of responses over HTTPS, each with its CRLF.
     pub https_field_lines: String,

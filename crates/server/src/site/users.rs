@@ -16,7 +16,7 @@ const ARGON2_PASSES_MAX: u32 = 16;
 /// The users of a file.
 #[derive(Debug)]
 pub struct Users {
-    /// Distinguishes what is cached from that of other files, and of earlier versions of this one.
+    /// Distinguishes cached results from those of other files, and of earlier versions of this one.
     pub(crate) id: u64,
     /// Its path, which later versions have too.
     pub(crate) file: PathBuf,

@@ -187,7 +187,7 @@ impl<'s> Connections<'s> {
         }
     }
 
-    // By itself, so that an iteration without detailed counts stays short.
+    // Separate, so that an iteration without detailed counts stays short.
     #[cold]
     #[inline(never)]
     fn count_states(&self) {
@@ -236,8 +236,8 @@ impl<'s> Connections<'s> {
         taken
     }
 
-    /// Adds a connection and serves it at once, since its first request has mostly arrived with it. `None`: it was
-    /// served whole and is closed already.
+    /// Adds a connection and serves it immediately, because its first request has usually arrived with it. `None`: it
+    /// was served whole and is closed already.
     pub(crate) fn insert(&mut self, protocol: Protocol, transport: Transport, permit: Permit<'s>) -> Option<Key> {
         self.metrics.add([Counter::HttpConnections, Counter::DnsStreams][protocol as usize], 1);
         let now_ms = self.clock.now_ms();
@@ -471,7 +471,7 @@ impl<'s> Connections<'s> {
         self.files.clear();
     }
 
-    /// Lets `act` work on a connection, and does what the connection then asks for.
+    /// Lets `act` work on a connection, and takes the step that the connection then requests.
     // By itself: together with its callers it takes more instructions for each request.
     #[inline(never)]
     fn with_connection(

@@ -119,7 +119,7 @@ impl<'s> Datagrams<'s> {
         }
     }
 
-    /// Begins or ends what the snapshot has for all queries.
+    /// Enables or disables the settings of the snapshot for all queries.
     fn follow_snapshot(&mut self) {
         self.shared.update_query_log(&mut self.query_log, &self.snapshot);
         self.concerns_all = self.rate_limit.limits_replies()
@@ -146,7 +146,7 @@ impl<'s> Datagrams<'s> {
             let received = match socket.receive(&mut self.batch) {
                 Ok(received) => received,
                 Err(_) => {
-                    // The error of an earlier send (an ICMP message) is reported once and is gone.
+                    // The error of an earlier send (an ICMP message) is reported only once.
                     self.metrics.add(Counter::UdpReceiveErrors, 1);
                     error_count += 1;
                     if error_count == ERRORS_PER_ITERATION_MAX {
@@ -277,7 +277,7 @@ impl Limiter<'_> {
     }
 
     /// The class of the reply to NOTIFY, or to a query for a transfer, that a rule allows to the address of the client:
-    /// it is no error, and a primary sends one for each of its zones at once.
+    /// it is not an error, and a primary sends many of them together, one for each of its zones.
     #[cold]
     fn class_of_allowed(&self, query: &ParsedQuery<'_, '_>, client: IpAddr) -> Option<ReplyClass> {
         let Snapshot { notify, transfers, zones, .. } = self.snapshot;

@@ -154,7 +154,7 @@ impl<'s> Worker<'s> {
         ready.into_iter().for_each(|key| self.connections.advance_ready(key));
         ready_listeners.into_iter().for_each(|index| self.accept(index));
         self.connections.expire();
-        // After everything that closes connections: new ones get their permits at once.
+        // After everything that closes connections: new ones get their permits immediately.
         self.resume_accepting();
         self.end_final_window()?;
         self.connections.end_iteration();

@@ -228,8 +228,8 @@ impl Agent {
         self.process.as_ref().is_some_and(|process| process.connection.is_full())
     }
 
-    /// Kills it, since it has sent what the agent does not send, or not so often: it runs foreign code. It is not heard
-    /// any more.
+    /// Kills it, because it has sent a message that the agent does not send, or not that often: it runs foreign code.
+    /// It is not heard any more.
     fn end_for(&mut self, lie: &str) {
         if let Some(process) = self.process.as_mut().filter(|process| process.is_connected) {
             log_error(&format!("agent {}: {lie}; restarting it", process.handle.pid()));
@@ -419,8 +419,8 @@ impl Supervisor {
                     }
                 }
                 (Event::UpdatesStored(outcome), None) => {
-                    // One that starts may have read what was stored before, one that serves may not have made it, and
-                    // one that drains answers its last updates.
+                    // One that starts may have read the previous content, one that serves may not have made it, and one
+                    // that drains answers its last updates.
                     let (full, others): (Vec<_>, Vec<_>) =
                         self.processes.iter_mut().partition(|process| process.is_full());
                     for process in others {
@@ -435,7 +435,7 @@ impl Supervisor {
         }
     }
 
-    /// Has the serving process answer what certificate authorities look for.
+    /// Makes the serving process answer challenges.
     pub(super) fn pass_on_challenges(&mut self) {
         let Some((number, file)) = &self.agent.challenges else { return };
         let (number, file) = (*number, file.try_clone());
@@ -510,7 +510,7 @@ impl Supervisor {
         self.agent.kill();
     }
 
-    /// Has the agent read zones that it signs, with the current configuration, and answer the client itself.
+    /// Makes the agent read zones that it signs, with the current configuration, and answer the client itself.
     pub(super) fn have_zones_read(&mut self, requester: Requester, command: Command) {
         if self.agent.waiting.len() >= WAITING_MAX {
             return self
@@ -530,7 +530,7 @@ impl Supervisor {
         self.update_agent();
     }
 
-    /// Has the agent carry out a command, and answer the client itself.
+    /// Makes the agent carry out a command, and answer the client itself.
     pub(super) fn pass_to_agent(&mut self, requester: Requester, command: Command) {
         let (Requester::Client(id), Some(control)) = (requester, &mut self.control) else { return };
         let client = control.client_fd(id).map(|fd| fd.try_clone_to_owned());

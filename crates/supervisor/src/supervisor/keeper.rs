@@ -1,8 +1,8 @@
 //! The keeper of private keys: started when the configuration has certificates or signed zones, given the keys of
 //! certificates, restarted when it has exited.
 //!
-//! Each set of certificates for a server process comes with its own sockets to the keeper. A keeper that is replaced
-//! goes on for server processes that still have sockets to it, and exits by itself after them.
+//! Each set of certificates for a server process comes with its own sockets to the keeper. A replaced keeper continues
+//! for server processes that still have sockets to it, and exits after them.
 
 use super::agent::prepare_state;
 use super::{ActiveConfig, Supervisor};
@@ -126,7 +126,7 @@ impl Keeper {
         self.start_at.filter(|_| self.process.is_none())
     }
 
-    /// When to erase keys. Afterwards the exit of a draining process is what is waited for.
+    /// When to erase keys. Afterwards it waits for the exit of a draining process.
     pub(super) fn next_erasure(&self) -> Option<Instant> {
         self.erase_at.filter(|at| Instant::now() < *at)
     }
@@ -146,7 +146,7 @@ impl Keeper {
         KeeperSupervision { process, counts: self.counts_before.plus(&counts) }
     }
 
-    /// Has the keeper hold the keys of `certificates`, and starts it if it does not run. The secrets for a server
+    /// Makes the keeper hold the keys of `certificates`, and starts it if it does not run. The secrets for a server
     /// process: the certificates without their keys, and sockets to the keeper. Without a keeper these are errors.
     pub(super) fn pass_on(
         &mut self,
@@ -227,7 +227,7 @@ impl Keeper {
         self.erase_at = Some(Instant::now() + ERASE_DELAY);
     }
 
-    /// Has the keeper erase all keys but those of the last set of certificates and of the good versions `kept`.
+    /// Makes the keeper erase all keys but those of the last set of certificates and of the good versions `kept`.
     fn erase_all_but(&mut self, kept: BorrowedFd<'_>) {
         self.erase_at = None;
         if self.process.is_some()

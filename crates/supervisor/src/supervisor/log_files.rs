@@ -62,7 +62,7 @@ impl LogFiles {
         self.0.iter().filter_map(|log_file| log_file.next_check).min()
     }
 
-    /// Has the target opened again soon: a syslog daemon that was restarted has another socket.
+    /// Lets the target be opened again soon: a syslog daemon that was restarted has another socket.
     pub(super) fn on_write_failure(&mut self, kind: LogKind) {
         let log_file = &mut self.0[kind as usize];
         if matches!(log_file.state, State::Open | State::File { rotation: None, .. }) {
@@ -274,7 +274,7 @@ impl Supervisor {
         for process in &mut self.processes {
             let descriptor = match (dnstap.map(|dnstap| &dnstap.output.target), opened.take()) {
                 (Some(LogTarget::Dnstap(path)), None) => connect_to_path(path),
-                // Frames of two processes must not be mixed: the next one gets a connection of its own.
+                // Frames of two processes must not be mixed: the next one gets its own connection.
                 (Some(_), Some(descriptor)) => Ok(descriptor),
                 (None, Some(descriptor)) => descriptor.try_clone().inspect(|_| opened = Some(descriptor)),
                 (_, None) => return,

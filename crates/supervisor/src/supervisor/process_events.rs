@@ -137,8 +137,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells processes that have been replaced what is served: they answer their last dynamic updates then. One that
-    /// does not receive it lets those fail.
+    /// Tells replaced processes which zones are served: they answer their last dynamic updates then. One that does not
+    /// receive it lets those fail.
     fn pass_to_draining(&mut self, command: &Command, descriptors: &IncomingFds) {
         let is_concerned = |process: &&mut Process| process.phase() == Phase::Draining && !process.is_full();
         for process in self.processes.iter_mut().filter(is_concerned) {
@@ -151,7 +151,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells the agent what the process at `index` has reported. A process that reports more than the agent can receive
+    /// Passes the report of the process at `index` to the agent. A process that reports more than the agent can receive
     /// is ended, except for NOTIFY, which clients cause.
     fn pass_to_agent_of(&mut self, index: usize, command: Command, descriptors: IncomingFds) {
         if !self.agent.is_full() {

@@ -61,7 +61,7 @@ impl Supervisor {
         }
     }
 
-    /// Has the serving process load a site again, with the current configuration.
+    /// Makes the serving process load a site again, with the current configuration.
     pub(super) fn begin_site_reload(&mut self, requester: Requester, name: Option<String>) {
         let next = match self.active.try_clone() {
             Ok(next) => next,

@@ -1,6 +1,6 @@
 //! The commands `on_renew` of domains: run one after the other when the agent has stored another certificate, each in a
-//! process of its own that waits for it (`internal-on-renew`). They have the rights of this process, so that the word
-//! of the agent alone starts none: the chain must be another one, and a command is run once in `on_renew_interval`.
+//! separate process that waits for it (`internal-on-renew`). They have the privileges of this process, so a message of
+//! the agent is not enough to start one: the chain must have changed, and a command is run once in `on_renew_interval`.
 
 use super::Supervisor;
 use crate::program::{self, RUNNING};

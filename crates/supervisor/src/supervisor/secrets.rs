@@ -240,8 +240,8 @@ impl Secrets {
         false
     }
 
-    /// Reads the file with the secrets of cookies, if there is one. After an error, its secrets stay as they are. Those
-    /// of a file that the configuration does not have any more are replaced at once.
+    /// Reads the file with the secrets of cookies, if there is one. After an error, its secrets are kept. Those of a
+    /// file that is no longer in the configuration are replaced immediately.
     fn read_cookie_secrets(&mut self, config: &Config) -> io::Result<()> {
         let file = config.replies.cookie_secret_file.as_ref();
         let is_other = |(path, _): &mut (PathBuf, _)| file.is_none_or(|file| file.path != *path);
@@ -553,7 +553,7 @@ mod tests {
         let both = (vec![0x22; 2], Some(0x11));
         assert_eq!(read(file, &format!("{second}\n{first}\n"), START), both);
         assert_eq!(read(file, "nonsense", START + KEY_LIFETIME_S), both, "the last good ones stay");
-        // Of another file that cannot be used, and without a file, the secrets are other ones at once.
+        // For another file that cannot be used, and without a file, the secrets are replaced immediately.
         for other in [Some("other.secret"), None] {
             assert_eq!(read(file, &first, START + KEY_LIFETIME_S).0, vec![0x11; 2]);
             let (current, previous) = read(other, "nonsense", START + KEY_LIFETIME_S);

@@ -63,8 +63,8 @@ pub fn serve(
     }
 }
 
-/// Starts this program again without what it has inherited from the program before, since it could not take over: it
-/// adopts the server process instead, which goes on serving. Returns only on failure.
+/// Starts this program again without the state inherited from the previous program, because it could not take over: it
+/// adopts the server process instead, which continues to serve. Returns only on failure.
 fn adopt_instead() -> io::Error {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     // Without a control socket the server process would not be found, and a second one would serve at the same time.

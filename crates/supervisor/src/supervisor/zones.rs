@@ -8,7 +8,7 @@ use sanderling_ipc::{Command, FdKind, ZoneCommand};
 use std::os::fd::OwnedFd;
 
 impl Supervisor {
-    /// Has the serving process carry out a command, and answer the client itself.
+    /// Makes the serving process carry out a command, and answer the client itself.
     pub(super) fn pass_to_serving_process(&mut self, requester: Requester, command: ZoneCommand) {
         if let ZoneCommand::Reload { zone, is_forced } = &command
             && self.active.config.signed_zones.iter().any(|signed| signed.apex.as_str() == zone)

@@ -14,7 +14,7 @@ const UNSIGNED_MESSAGES_MAX: u32 = 99;
 /// Why the signature of a reply is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureError {
-    /// There is none where one is needed.
+    /// A required one is missing.
     Missing,
     /// It is wrong.
     Invalid(TsigError),

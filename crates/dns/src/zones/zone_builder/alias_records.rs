@@ -48,7 +48,7 @@ impl ZoneBuilder {
         diagnostics
     }
 
-    /// Whether `name` is to have the addresses of another one.
+    /// Whether `name` gets the addresses of another one.
     pub(super) fn has_alias_record(&self, name: Name<'_>) -> bool {
         if self.alias_owners.is_empty() {
             return false;

@@ -1,5 +1,5 @@
-//! Checks of a whole zone (RFC 1034 §4.2, RFC 1912 §2, RFC 2181): errors for what it must be, warnings for what it
-//! should.
+//! Checks of a whole zone (RFC 1034 §4.2, RFC 1912 §2, RFC 2181): errors for violated requirements, warnings for
+//! violated recommendations.
 
 use super::names::NameId;
 use super::{Authority, RrsetRange, StagedRecord, ZoneBuilder};
@@ -103,7 +103,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Reports addresses at and below delegation points to which no record refers: they are no glue, and no reply
+    /// Reports addresses at and below delegation points to which no record refers: they are not glue, and no reply
     /// contains them. Needs the whole zone.
     fn check_glue(&self, diagnostics: &mut Vec<Diagnostic>) {
         let mut is_target = vec![false; self.names.count()];

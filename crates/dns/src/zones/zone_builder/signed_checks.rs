@@ -86,7 +86,7 @@ impl Warnings<'_> {
 }
 
 impl ZoneBuilder {
-    /// Reports what is wrong with signatures and proofs. A zone without keys and signatures has none.
+    /// Reports problems of signatures and proofs. A zone without keys and signatures has none.
     pub(super) fn check_signed(&self, end: Position, diagnostics: &mut Vec<Diagnostic>) {
         let keys: Vec<Key> = self.apex_records(Rtype::DNSKEY).map(|key| Key::read(self.rdata(key))).collect();
         if !self.is_signed() {

@@ -127,8 +127,8 @@ const SET_SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
 ];
 
-/// Those that this crate and tokio read. Others have what a process must not get: `SO_PEERPIDFD` a descriptor of the
-/// process at the other end, by which it can be signalled.
+/// Those that this crate and tokio read. Others would give a process forbidden abilities: `SO_PEERPIDFD` a descriptor
+/// of the process at the other end, by which it can be signalled.
 const READ_SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::SOL_SOCKET, libc::SO_TYPE),
     (libc::SOL_SOCKET, libc::SO_DOMAIN),

@@ -61,7 +61,7 @@ impl Transport {
         self.tls.as_ref().is_some_and(|tls| tls.session.has_certificate_for(host))
     }
 
-    /// Whether the client has asked for no name, or for one without a certificate of its own.
+    /// Whether the client has sent no server name, or one without its own certificate.
     pub(crate) fn has_default_certificate(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.session.has_default_certificate())
     }

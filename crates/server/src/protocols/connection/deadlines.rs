@@ -28,7 +28,7 @@ impl<'s> Connection<'s> {
         let timeout = self.protocol_state.receive_timeout(self.answered_count, has_answered, context.options);
         let deadline_ms = timeout.map_or(self.timer.deadline_ms, |timeout| now_ms + ms(timeout));
         self.timer.deadline_ms = self.rate_window.begin_receiving(now_ms, deadline_ms);
-        // Part of a DNS query is no use of a connection (RFC 7766 §6.2.3).
+        // Part of a DNS query does not count as use of a connection (RFC 7766 §6.2.3).
         if has_answered || self.protocol() == Protocol::Http {
             self.last_used = context.use_number;
         }
@@ -84,7 +84,7 @@ impl<'s> Connection<'s> {
             Expiry::TooSlow if self.state == State::Receiving => context.metrics.add(Counter::HttpSlowRequests, 1),
             Expiry::TooSlow => {
                 context.metrics.add(Counter::HttpSlowResponses, 1);
-                // The kernel would go on sending what it has taken.
+                // The kernel would continue to send the data that it has taken.
                 self.transport.reset_on_close()?;
             }
         }

@@ -14,7 +14,7 @@ pub(crate) enum ProtocolState<'s> {
     Other(OtherProtocol<'s>),
 }
 
-/// By itself, so that HTTP/1.1 is found by one comparison.
+/// Separate, so that HTTP/1.1 is found by one comparison.
 #[derive(Debug)]
 pub(crate) enum OtherProtocol<'s> {
     Http2(Box<Http2<'s>>),

@@ -43,7 +43,7 @@ impl<'s> Connection<'s> {
         self.after_sending(sent, sent_bytes, context)
     }
 
-    /// The result of sending `sent_bytes`, with that of sending what the transport has encrypted of it.
+    /// The result of sending `sent_bytes`, combined with that of sending the encrypted data.
     #[inline]
     pub(super) fn encrypted(&mut self, sent: Sent, mut sent_bytes: u64) -> io::Result<(Sent, u64)> {
         // After a change of the file, the connection is reset.

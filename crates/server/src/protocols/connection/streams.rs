@@ -126,7 +126,7 @@ impl<'s> Connection<'s> {
     }
 
     /// Responses wait, with the deadline that they have: it is a new one if no response waited before, or if content
-    /// was sent. A request that is answered at once is no progress of those that wait for a window.
+    /// was sent. A request that is answered immediately does not count as progress of those that wait for a window.
     fn move_deadline_of_streams(&mut self, has_answered: bool, context: &Context<'_, 's>) {
         let options = &context.options.http;
         let kept_deadline_ms = self.http2().and_then(|http| http.send_deadline_ms).filter(|_| {
@@ -140,7 +140,7 @@ impl<'s> Connection<'s> {
         self.timer.deadline_ms = deadline_ms;
     }
 
-    /// All is sent that the transport did not take at once.
+    /// All output that the transport did not take immediately is sent.
     #[inline(never)]
     pub(super) fn resume_streams(&mut self, context: &Context<'_, 's>) {
         let idle_deadline_ms = context.clock.now_ms() + ms(context.options.http.idle_timeout);
@@ -153,7 +153,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Has the request refused that is being received; `false` if there is none that can be refused by itself.
+    /// Refuses the request that is being received; `false` if there is none that can be refused separately.
     pub(super) fn end_incoming_request(&mut self) -> bool {
         self.http2_mut().is_some_and(Http2::end_incoming)
     }

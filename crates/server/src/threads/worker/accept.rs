@@ -206,7 +206,7 @@ impl<'s> Worker<'s> {
     fn close_listener(&mut self, index: usize) {
         self.listeners[index].accepting = Accepting::Closed;
         let is_stopping = matches!(self.drain_state, DrainState::Draining { mode: DrainMode::Stopping, .. });
-        // A connection in a shared listener may have woken this worker alone: the other processes would not learn of it
+        // A connection in a shared listener may have woken only this worker: the other processes would not learn of it
         // before another connection arrives.
         if self.listeners[index].is_shared || is_stopping {
             self.accept_batch(index, FINAL_ACCEPTS_MAX);
