@@ -169,7 +169,7 @@ fn fallbacks(arguments: &[String], log: &mut Log) -> Outcome {
     })
 }
 
-/// The flag changes every crate, so they have a target folder of their own.
+/// The flag changes every crate, so they have a separate target folder.
 fn loom(log: &mut Log) -> Outcome {
     let folder = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from).join("loom");
     let program = Program::cargo()
@@ -207,8 +207,8 @@ fn target_is_installed() -> bool {
     Path::new(sysroot.trim()).join("lib/rustlib").join(NO_STD_TARGET).join("lib").is_dir()
 }
 
-/// The arguments of cargo for a workspace of its own, which shares the target folder, so that most dependencies are
-/// built already.
+/// The arguments of cargo for a separate workspace, which shares the target folder, so that most dependencies are built
+/// already.
 fn workspace(folder: &str) -> (String, String) {
     let target = env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".to_owned());
     (format!("--locked --manifest-path {folder}/Cargo.toml --target-dir {target}"), target)

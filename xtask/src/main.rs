@@ -97,13 +97,13 @@ fn probe(arguments: &[String], log: &mut Log) -> Outcome {
     Program::cargo().args("run --quiet --release --package sanderling -- probe").args_of(arguments).run(log)
 }
 
-/// Commands of the workspace `bench`, which has dependencies of its own.
+/// Commands of the workspace `bench`, which has its own dependencies.
 fn measure(arguments: &[String], log: &mut Log) -> Outcome {
     let cargo = Program::cargo().args("run --quiet --release --package measure --manifest-path bench/Cargo.toml --");
     cargo.args_of(arguments).run(log)
 }
 
-/// The test that compares replies, with more zones than by itself.
+/// The test that compares replies, with more zones than by default.
 fn dns_differential(zones: &str, seed: &str, log: &mut Log) -> Outcome {
     let test = Program::cargo().args("test --release --package sanderling-dns --test differential -- --nocapture");
     test.env("SANDERLING_DIFFERENTIAL_ZONES", zones).env("SANDERLING_DIFFERENTIAL_SEED", seed).run(log)

@@ -197,7 +197,7 @@ impl ManagedCertificate {
         issued.lacking.iter().any(|name| !self.record.failing.has(name))
     }
 
-    /// The names of the next order: without those that have failed, until each is tried again; all if requested by the
+    /// The names of the next order: without those that have failed, until each is retried; all if requested by the
     /// operator.
     pub(crate) fn names_to_order(&self, is_wanted: bool) -> Vec<String> {
         let ordered = if is_wanted { Vec::new() } else { self.record.failing.ordered(&self.names) };

@@ -24,7 +24,7 @@ struct FailingName {
 }
 
 impl FailingName {
-    /// When it is tried again. If the clock was set back since then, it is the same delay from now on.
+    /// When it is retried. If the clock was set back since then, it is the same delay from now on.
     fn not_before(&self) -> u64 {
         self.not_before_unix_s.min(unix_s().saturating_add(self.delay_s))
     }
@@ -69,7 +69,7 @@ impl FailingNames {
         ordered
     }
 
-    /// When the next one is tried again, and why.
+    /// When the next one is retried, and why.
     pub(crate) fn next_attempt(&self) -> Option<(u64, String)> {
         let (name, failing) = self.0.iter().min_by_key(|(_, failing)| failing.not_before())?;
         let why = format!("attempt {} for {name}, which failed", failing.failure_count.saturating_add(1));

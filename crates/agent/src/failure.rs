@@ -133,7 +133,7 @@ impl Failure {
         Failure { retry_after_s, of_names: of_names.collect(), ..self }
     }
 
-    /// Without what to do.
+    /// Without a remedy.
     pub(crate) fn cause(&self) -> &str {
         &self.cause
     }

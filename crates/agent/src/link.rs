@@ -20,7 +20,7 @@ const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
 const LOADED_TIMEOUT: Duration = Duration::from_secs(120);
 /// The number of successive server processes that are asked to load a version. It may be one that none survives.
 const LOADING_PROCESSES_MAX: usize = 5;
-/// Time after which unsent messages are tried again.
+/// Time after which unsent messages are retried.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The connection to the supervisor.

@@ -688,7 +688,7 @@ impl ZoneTask {
         DISK.run(write).await
     }
 
-    /// The state folder cannot be written: tried again soon, or as if the primaries did not answer.
+    /// The state folder cannot be written: retried soon, or as if the primaries did not answer.
     fn fail(&mut self, error: &StateError) {
         self.failures.error(self.zone.apex.as_str(), &format!("zone {}: {error}", self.zone.apex));
         self.record.failure_count = self.record.failure_count.saturating_add(1);

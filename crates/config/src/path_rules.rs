@@ -33,7 +33,7 @@ pub struct AccessRule {
     pub pattern: Pattern,
     /// The networks of the clients that may; `None`: all.
     pub allow: Option<Vec<(IpAddr, u8)>>,
-    /// The networks of those that may not, even if they are in `allow`.
+    /// The networks of clients that may not, even if they are in `allow`.
     pub deny: Vec<(IpAddr, u8)>,
     /// Where the configuration has it.
     pub location: ValueLocation,

@@ -276,7 +276,7 @@ pub enum SignError {
     #[error("the record {0} {1} is not in the zone")]
     OutOfZone(String, Rtype),
     /// A record to remove does not exist.
-    #[error("the zone does not have the record {0} {1} that is to be removed")]
+    #[error("the zone does not have the record {0} {1} to remove")]
     OtherVersion(String, Rtype),
     /// The owners of NSEC3 records would have more than 255 bytes.
     #[error("the name of the zone is too long for NSEC3; use NSEC")]

@@ -67,7 +67,7 @@ impl Limits {
 pub enum ExceededLimit {
     /// [`Limits::streams_max`]: the request is refused, to be repeated.
     Streams,
-    /// [`Limits::kept_request_bytes_max`]: likewise.
+    /// [`Limits::kept_request_bytes_max`]: the same.
     KeptRequestBytes,
     /// [`Limits::header_block_bytes_max`]: this and the following ones end the connection.
     HeaderBlockBytes,

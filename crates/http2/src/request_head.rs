@@ -228,7 +228,7 @@ impl HeadWriter<'_> {
             return None;
         }
         let target = path.or(authority)?;
-        // Absolute-form says that the scheme is another one, and the caller what to do then.
+        // Absolute-form says that the scheme is another one, and the caller decides what to do then.
         let origin: [&[u8]; 3] = [scheme.unwrap_or_default(), b"://", authority.unwrap_or_default()];
         let (origin, target) = match (scheme, target) {
             (None, _) => (&[][..], target),

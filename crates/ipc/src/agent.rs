@@ -85,7 +85,7 @@ pub struct FailingNameReport {
     pub failure_count: u32,
     /// The cause of the last one, and the remedy.
     pub last_error: String,
-    /// When it is tried again.
+    /// When it is retried.
     pub next_attempt_unix_s: u64,
 }
 

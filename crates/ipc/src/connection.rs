@@ -17,7 +17,7 @@ const FAILURES_MAX: u32 = 500;
 const UNSENT_MAX: usize = 4_096;
 /// Descriptors of unsent messages after which [`Connection::is_full`].
 const UNSENT_DESCRIPTORS_MAX: usize = 256;
-/// Time after which unsent messages are tried again.
+/// Time after which unsent messages are retried.
 pub const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Descriptors to send, with their kinds.

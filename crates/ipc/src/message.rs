@@ -247,7 +247,7 @@ pub struct Supervision {
     pub restarts: u64,
     /// Reloads that are in effect, that are in part, and that have failed.
     pub reloads: [u64; 3],
-    /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
+    /// Responses that replaced server processes have aborted after `drain_timeout_ms`.
     pub cut_off: u64,
     /// The agent.
     #[serde(default)]
@@ -395,7 +395,7 @@ pub enum Event {
     AcceptLeft,
     /// The server process has finished to drain, and exits.
     Drained {
-        /// Responses that were cut off after `drain_timeout_ms`.
+        /// Responses that were aborted after `drain_timeout_ms`.
         cut_off_count: u64,
     },
 }

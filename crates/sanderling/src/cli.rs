@@ -253,7 +253,7 @@ pub(crate) fn definition() -> clap::Command {
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = concat!(examples!(), "
-See also: `sanderling help serve` for `serve`, and likewise for every other command."),
+See also: `sanderling help serve` for `serve`, and so on for every other command."),
     after_long_help = concat!(examples!(), "
 Exit status:
   0   success
@@ -268,7 +268,7 @@ Environment:
   SANDERLING_FORCE   as --force, several separated by commas; --force takes precedence
   NO_COLOR           if not empty, messages have no colour
 
-See also: `sanderling help serve` for `serve`, and likewise for every other command.")
+See also: `sanderling help serve` for `serve`, and so on for every other command.")
 )]
 struct Cli {
     #[command(subcommand)]
@@ -285,7 +285,7 @@ struct Cli {
 enum CliCommand {
     Demo(DemoArgs),
     Serve(ServeArgs),
-    /// The process that serves; `serve` starts it.
+    /// The server process; `serve` starts it.
     #[command(name = "internal-server-process", hide = true)]
     ServerProcess {
         #[command(flatten)]
@@ -532,7 +532,7 @@ Exit status: 0 if everything was copied, 1 if not, 2 for a wrong command line.")
     /// Switch to the newly installed binary without closing sockets
     ///
     /// The process ID stays the same, and no client is refused meanwhile. Downloads that take longer than
-    /// `drain_timeout_ms` are cut off. If the new program cannot serve, the old one is kept. SIGUSR2 to the server does
+    /// `drain_timeout_ms` are aborted. If the new program cannot serve, the old one is kept. SIGUSR2 to the server does
     /// the same, with the errors in its log.
     #[command(after_help = "Examples:
   sanderling upgrade                    after a new version was installed

@@ -324,7 +324,7 @@ impl Prepared {
         server.run_and_report(&socket_sets, worker_count, control, |[supervisor, stop_client]| {
             let cut_off_count = server.status().sum(Counter::CutOff);
             if cut_off_count > 0 {
-                log_warning(&format!("responses cut off after `drain_timeout`: {cut_off_count}"));
+                log_warning(&format!("responses aborted after `drain_timeout`: {cut_off_count}"));
             }
             if let Some(mut supervisor) = supervisor {
                 // A supervisor that does not read has counted nothing; the log has the number.

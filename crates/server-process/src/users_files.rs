@@ -20,13 +20,13 @@ pub(crate) fn load(
     let content = read(&rule.users_file);
     if let Err(error) = &content {
         let message = format!("cannot read the user file `{shown}`: {}", error_text(error));
-        let remedy = format!("{}; until then, nobody can log in", remedy(error));
+        let remedy = format!("{}; until then, no user can log in", remedy(error));
         errors.push(Diagnostic::error(rule.location.clone(), Problem::new(message, remedy)));
     }
     let text = content.as_deref().map_or(&[][..], without_byte_order_mark);
     let (users, problems) = Users::parse(&rule.users_file, text);
     if content.is_ok() && users.count() == 0 && problems.is_empty() {
-        let message = format!("the user file `{shown}` has no users, so nobody can log in");
+        let message = format!("the user file `{shown}` has no users, so no user can log in");
         let remedy = format!("add one, for example with htpasswd -B {shown} NAME");
         warnings.push(Diagnostic::warning(rule.location.clone(), Problem::new(message, remedy)));
     }

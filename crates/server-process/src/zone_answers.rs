@@ -338,7 +338,7 @@ fn records(count: usize) -> String {
     if count == 1 { "1 record".to_owned() } else { format!("{count} records") }
 }
 
-/// To whom the zone was transferred last.
+/// The client to which the zone was transferred last.
 fn transfer_text(transfer: LastTransfer, now_unix_s: u64) -> String {
     let LastTransfer { client, serial, is_incremental, at_unix_s } = transfer;
     let protocol = if is_incremental { "IXFR" } else { "AXFR" };

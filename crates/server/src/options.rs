@@ -226,7 +226,7 @@ pub struct PasswordOptions {
     pub queued_max: usize,
     /// The same for one IPv4 address or IPv6 /64.
     pub queued_per_client_max: usize,
-    /// How long a right password is remembered.
+    /// How long a correct password is remembered.
     pub granted_for: Duration,
     /// How long a wrong one is.
     pub denied_for: Duration,

@@ -350,7 +350,7 @@ pub struct Statistics {
     sums: Vec<u64>,
     /// The names of sites; the index is that of [`Series`].
     pub sites: Vec<String>,
-    /// The names of zones, likewise.
+    /// The same for the names of zones.
     pub zones: Vec<String>,
 }
 

@@ -115,7 +115,7 @@ fn checked_name(name: &str) -> Result<Box<str>, RuleError> {
         let remedy = match name.to_ascii_lowercase().as_str() {
             "location" => "remove it; a redirect sends it",
             "www-authenticate" => "remove it; the table `auth` of the domain sends it",
-            "content-encoding" => "remove it; a file name.br, name.zst or name.gz beside the file sends it",
+            "content-encoding" => "remove it; a precompressed file name.br, name.zst or name.gz sends it",
             _ => "remove it; the server writes it for each response",
         };
         return Err(RuleError::new(format!("`{name}` cannot be set by a rule"), remedy));

@@ -119,7 +119,8 @@ impl Pattern {
         }
         if is_regular_expression(text) {
             let message = format!("the pattern `{}` looks like a regular expression", text.escape_debug());
-            let remedy = "write a path, in which `*` stands for any rest and `:name` for a segment, as in \"/old/*\", and percent-encode \
+            let remedy = "write a path, in which `*` matches any rest and `:name` a segment, as in \"/old/*\", and \
+                percent-encode \
                           other characters that are meant";
             return Err(RuleError::new(message, remedy));
         }
@@ -155,7 +156,7 @@ impl Pattern {
             if let Some((prefix, suffix)) = segment.split_once('*') {
                 if self.splat.is_some() || suffix.contains('*') {
                     let message = format!("the pattern `{text}` has more than one `*`");
-                    return Err(RuleError::new(message, "leave one; `:name` stands for a segment"));
+                    return Err(RuleError::new(message, "leave one; `:name` matches a segment"));
                 }
                 if placeholder(prefix).is_some() || placeholder(suffix).is_some() {
                     let message = format!("`*` and a placeholder are in one segment of `{text}`");

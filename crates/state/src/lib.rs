@@ -108,7 +108,7 @@ fn problem(problem: String, remedy: impl Into<String>) -> StateError {
 fn failed(action: &str, path: &Path, error: &io::Error) -> StateError {
     let remedy = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "free some space; what is in service stays, and the change is tried again"
+            "free some space; serving continues, and the change will be retried"
         }
         ErrorKind::PermissionDenied => "give the folder to the user that serves (chown -R), with mode 0700",
         ErrorKind::ReadOnlyFilesystem => "set `state` to a folder that can be written",
@@ -265,7 +265,7 @@ impl StateFolder {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let message = format!("another process uses the state folder {}", path.display());
-                return Err(problem(message, "stop the other server, or set `state` to a folder of its own"));
+                return Err(problem(message, "stop the other server, or set `state` to a separate folder"));
             }
             Err(TryLockError::Error(error)) => return Err(failed("lock", &lock_path, &error)),
         }

@@ -73,7 +73,7 @@ pub(crate) enum AfterFailure {
     Exit,
     /// A process with the current configuration serves the new sockets ([`StartReason::RecoverNewSockets`]).
     ServeNewSockets,
-    /// The start is tried again later.
+    /// The start is retried later.
     RestartLater,
     /// The serving process is kept.
     Keep,

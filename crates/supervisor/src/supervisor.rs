@@ -85,7 +85,7 @@ struct Supervisor {
     status_requests: VecDeque<StatusRequest>,
     backoff: Backoff,
     restart_at: Option<Instant>,
-    /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
+    /// Responses that replaced server processes have aborted after `drain_timeout_ms`.
     cut_off_count: u64,
     /// When a server process was replaced last because it has asked for that.
     replaced_itself_at: Option<Instant>,

@@ -268,10 +268,11 @@ impl CertificateProblem {
     pub fn remedy(&self) -> &'static str {
         match self {
             CertificateProblem::Expired { .. } => "renew the certificate",
-            CertificateProblem::ExpiresSoon { .. } => "renew the certificate, and see why it was not renewed by itself",
-            CertificateProblem::NotYetValid { .. } => {
-                "check the clock of this machine, or use the previous certificate"
+            CertificateProblem::ExpiresSoon { .. } => {
+                "renew the certificate, and find out why it was not renewed \
+                automatically"
             }
+            CertificateProblem::NotYetValid { .. } => "check the system clock, or use the previous certificate",
             CertificateProblem::ChainOutOfOrder { .. } => "put each certificate before that of its issuer",
             CertificateProblem::ChainIncomplete { .. } => {
                 "add the intermediate certificates of the certificate authority (often called fullchain), unless all clients \
@@ -282,8 +283,8 @@ impl CertificateProblem {
                  -addext subjectAltName=DNS:NAME)"
             }
             CertificateProblem::UnusableNames { .. } => {
-                "request a certificate with the host names, without a dot at their end; `*` stands for the first label of \
-                 a name that has two more"
+                "request a certificate with the host names, without a dot at their end; `*` matches the first label \
+                    of a name that has two more"
             }
             CertificateProblem::NotForServers => "request a certificate for a server",
             CertificateProblem::MustStaple => "request a certificate without the TLS feature status_request",

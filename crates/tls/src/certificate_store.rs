@@ -17,7 +17,7 @@ pub struct CertificateStore {
     wildcard: HashMap<Box<str>, Alternatives>,
     /// For other names. If it is empty, the handshake is refused.
     for_unknown_names: Alternatives,
-    /// For clients that ask for none, likewise.
+    /// The same for clients that send no server name.
     for_no_name: Alternatives,
     /// Those of names that are valid for an address as well: a client that asks for no name has mostly connected to
     /// one.

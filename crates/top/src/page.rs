@@ -1,4 +1,4 @@
-//! Draws the page. It fits into 80 columns and 24 lines; in a smaller terminal its end is cut off.
+//! Draws the page. It fits into 80 columns and 24 lines; in a smaller terminal its end is not shown.
 
 use crate::quantities::{at_most, bytes, count, duration, rate, share};
 use crate::view::{View, ZoneRow};

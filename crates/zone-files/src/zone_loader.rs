@@ -276,7 +276,7 @@ impl<'l> ZoneLoader<'l> {
 
     fn add_patch_error(&mut self, error: &PatchError) {
         let message = format!("the changes since this version do not fit: {error}");
-        let problem = Problem::new(message, "run `sanderling reload` with the name of the zone: it is signed anew");
+        let problem = Problem::new(message, "run `sanderling reload` with the name of the zone, which signs it again");
         self.diagnostics.push(Diagnostic::error(Location::File(self.files[0].clone()), problem));
     }
 

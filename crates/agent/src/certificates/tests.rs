@@ -245,7 +245,7 @@ fn name_that_the_authority_does_not_tell_is_found() {
     let mut certificate = with_aliases(Some(of_two));
     assert_eq!(certificate.on_failure(&failure, &names, 1, &state), AfterFailure::WithoutFailed);
     assert_eq!(certificate.names_to_order(false), names[..2]);
-    // None is new: all are tried again.
+    // None is new: all are retried.
     let mut certificate = with_aliases(Some(issued_at(unix_s(), 90 * DAY_S)));
     fail(&mut certificate, &failure, 1, &state);
 }

@@ -268,8 +268,9 @@ mod tests {
             ),
             (
                 "redirects = { \"^/old/(.*)$\" = \"/new/$1\" }",
-                "3:15: the pattern `^/old/(.*)$` looks like a regular expression; write a path, in which `*` stands for any \
-                 rest and `:name` for a segment, as in \"/old/*\", and percent-encode other characters that are meant",
+                "3:15: the pattern `^/old/(.*)$` looks like a regular expression; write a path, in which `*` matches \
+                    any rest and `:name` a segment, as in \"/old/*\", and percent-encode other characters that are \
+                        meant",
             ),
             (
                 "redirects = { \"/a\" = 1 }",

@@ -157,7 +157,7 @@ impl<'z> ChainWriter<'_, 'z, '_> {
             {
                 ChainEnd::Open(Rcode::NoError)
             }
-            // QTYPE RRSIG likewise: the signature of the DNAME is written already.
+            // The same for QTYPE RRSIG: the signature of the DNAME is written already.
             Lookup::Answer(found)
                 if self.qtype == Rtype::RRSIG && self.proofs.is_some() && self.chain.contains_owner(zone, found) =>
             {

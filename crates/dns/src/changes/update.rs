@@ -272,7 +272,7 @@ impl<'q> UpdateMessage<'q> {
 /// The identity of a signed message, and how long it is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateSignature {
-    /// The first bytes of the MAC, which is not cut off.
+    /// The first bytes of the MAC, which is not truncated.
     pub mac: [u8; UpdateSignature::MAC_BYTES],
     /// The last second at which the signature is accepted.
     pub expires_at_unix_s: u64,

@@ -175,7 +175,7 @@ pub enum TsigError {
     BadSig,
     /// BADTIME: the message was signed too long ago, or the clocks differ.
     BadTime,
-    /// BADTRUNC: the MAC is cut off, which is not accepted.
+    /// BADTRUNC: the MAC is truncated, which is not accepted.
     BadTrunc,
 }
 

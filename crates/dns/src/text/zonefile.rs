@@ -147,7 +147,7 @@ impl Default for ParserLimits {
 pub struct Parser {
     limits: ParserLimits,
     file_names: Vec<String>,
-    /// The open files, each included by the one before it.
+    /// The open files, each included by its predecessor.
     files: Vec<OpenFile>,
     context: Context,
     generate: Option<Generate>,

@@ -208,7 +208,7 @@ impl ZoneChangeBuilder {
 /// Why an encoded journal is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalError {
-    /// It is cut off, or was changed.
+    /// It is truncated, or was changed.
     Damaged,
     /// It has led to another version of the zone.
     OtherVersion,

@@ -578,7 +578,7 @@ fn is_content(rtype: Rtype, is_apex: bool) -> bool {
     !is_made(rtype, is_apex) || rtype == Rtype::NSEC3PARAM
 }
 
-/// Whether the name has other records than those that a signed version has by itself. The apex always does.
+/// Whether the name has other records than those that a signed version adds. The apex always does.
 fn has_content(node: Node<'_>) -> bool {
     node.rrsets().any(|rrset| is_content(rrset.rtype(), false))
 }

@@ -91,7 +91,7 @@ impl Authority {
 /// Record types of the apex that come with the keys, together with those of other signers.
 pub(super) const KEY_RECORDS: [Rtype; 3] = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY];
 
-/// Whether a signed version has records of this type at the apex, or at another name, by itself: those of the unsigned
+/// Whether a signed version has records of this type at the apex, or at another name, on its own: those of the unsigned
 /// records are left out.
 pub(super) fn is_made(rtype: Rtype, is_apex: bool) -> bool {
     RecordSource::of(rtype, is_apex) == RecordSource::Version

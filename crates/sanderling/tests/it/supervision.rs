@@ -499,7 +499,7 @@ fn download_is_cut_off_after_the_drain_timeout_and_survives_an_upgrade_without_o
         client.read_until(b"\r\n\r\n");
         assert_eq!(directory.control("upgrade").code(), Some(0));
         if cut_off_count > 0 {
-            server.wait_for_error("responses cut off after `drain_timeout`: 1");
+            server.wait_for_error("responses aborted after `drain_timeout`: 1");
             // The replaced process has exited.
             server.server_process_id();
         }
@@ -508,7 +508,7 @@ fn download_is_cut_off_after_the_drain_timeout_and_survives_an_upgrade_without_o
         // The end of the drain, after which the process exits.
         server.server_process_id();
         let status = directory.control("status").text();
-        assert!(status.contains(&format!("responses cut off by replacing it: {cut_off_count}\n")), "{status}");
+        assert!(status.contains(&format!("responses aborted by replacing it: {cut_off_count}\n")), "{status}");
     }
 }
 

@@ -80,8 +80,8 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Loads a zone, or applies `changes` that lead on from the version in service, on a new thread, when the loader is
-    /// there.
+    /// Loads a zone, or applies `changes` that continue from the version in service, on a new thread, when the loader
+    /// is there.
     fn reload_zone(&mut self, name: DomainName, is_forced: bool, changes: Option<OwnedFd>, client: ZoneClient) {
         let Some(mut loader) = self.state.loader.take() else {
             if self.waiting.len() == WAITING_MAX {

@@ -153,7 +153,7 @@ impl Connection {
                 State::Closing => {
                     let mut buffer = [0; 2048];
                     match self.stream.receive(&mut buffer) {
-                        // A client that goes on sending is cut off.
+                        // A client that continues to send is disconnected.
                         Ok(_) => return Ok(Next::Close),
                         Err(error) => return wait_if_blocked(error),
                     }

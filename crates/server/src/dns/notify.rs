@@ -76,7 +76,7 @@ impl NotifyPolicy {
         NotifyPolicy { zones: zones.into_iter().map(by_name).collect(), members, inbox }
     }
 
-    /// The rules for a zone, which is one of `zones` unless it has rules of its own: no flood of names fills the inbox.
+    /// The rules for a zone, which is one of `zones` unless it has its own rules: no flood of names fills the inbox.
     fn rules(&self, apex: Name<'_>, zones: &ZoneMap) -> Option<&[TransferRule]> {
         let of_member = || (!self.members.is_empty() && zones.get(apex).is_some()).then_some(&self.members[..]);
         self.zones.get(&lowercase(apex)).map(Vec::as_slice).or_else(of_member)

@@ -20,7 +20,7 @@ pub(crate) struct KeyQueue {
 }
 
 impl KeyQueue {
-    /// When the first one is tried again; `None` if there is none.
+    /// When the first one is retried; `None` if there is none.
     #[inline]
     pub(crate) fn next_try_ms(&self) -> Option<Milliseconds> {
         if self.keys.is_empty() { None } else { Some(self.next_try_ms) }

@@ -113,7 +113,7 @@ impl Permits {
 }
 
 impl Permit<'_> {
-    /// Counts the permit for `client`, for whom a proxy has taken it.
+    /// Counts the permit for `client`, for which a proxy has taken it.
     ///
     /// # Errors
     /// The client has as many as one client may have; the permit still counts for the proxy.

@@ -1,9 +1,9 @@
 //! The order in which passwords are checked: one check takes as long as thousands of requests, so a client that guesses
 //! could keep others waiting for as long as it likes.
 //!
-//! Networks in which a right password of the same user file was given come first, while few wrong ones come from them,
-//! then those from which fewer wrong ones came. So a flood delays others only as long as it comes from networks that
-//! were not seen before. Every fourth check is one of an unknown network, if there is one: users of one site with right
+//! Networks that sent a correct password for the same user file come first, while few wrong ones come from them, then
+//! those from which fewer wrong ones came. So a flood delays others only as long as it comes from networks that were
+//! not seen before. Every fourth check is one of an unknown network, if there is one: users of one site with right
 //! passwords cannot keep those of another out. Every other check is chosen by the name instead, so that guesses for one
 //! name from many networks do not delay other names. Names that are in no file are treated as all others: how long a
 //! client waits does not show which ones are.
@@ -17,7 +17,7 @@ use std::net::IpAddr;
 const STANDINGS_MAX: usize = 65_536;
 /// Time after which half of the wrong passwords of a network or a name are forgotten.
 const HALF_LIFE_MS: Milliseconds = 10 * 60 * 1_000;
-/// Time for which a right password makes a network known.
+/// Time for which a correct password makes a network known.
 const KNOWN_MS: Milliseconds = 7 * 24 * 60 * 60 * 1_000;
 /// Wrong passwords from a known network, of those that are not forgotten yet: with more, it does not count as known.
 const WRONG_FROM_KNOWN_MAX: u32 = 8;
@@ -88,7 +88,7 @@ impl Origin {
         Origin { networks, name, users_file }
     }
 
-    /// The network that is known to the user file after a right password: the /24 or /56.
+    /// The network that is known to the user file after a correct password: the /24 or /56.
     fn known_as(&self) -> Subject {
         Subject::Users { file: self.users_file, network: self.networks[1] }
     }
@@ -215,7 +215,7 @@ struct Standing {
     count: u32,
     /// When it last changed.
     counted_at_ms: Milliseconds,
-    /// A right password makes a network known.
+    /// A correct password makes a network known.
     known_until_ms: Milliseconds,
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct FileChunk<'s> {
     /// Since when the transport has taken nothing.
     blocked_since_ms: Option<Milliseconds>,
     read: PieceRead,
-    /// By itself, since few responses have it and each moves the chunk.
+    /// Separate, because few responses have it and each moves the chunk.
     extras: Option<Box<Extras>>,
 }
 

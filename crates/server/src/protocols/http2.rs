@@ -260,8 +260,8 @@ impl<'s> Http2<'s> {
         true
     }
 
-    /// Refuses the request that has been arriving for longest, or ends the connection, if the stream cannot be ended by
-    /// itself.
+    /// Refuses the request that has been arriving for longest, or ends the connection, if the stream cannot be ended
+    /// separately.
     #[cold]
     fn refuse_overdue(&mut self, connection: &ConnectionInfo<'_>, context: &mut Context<'_, 's>) -> StreamStep {
         self.incoming = Incoming::Nothing;
@@ -322,7 +322,7 @@ impl<'s> Http2<'s> {
             Ok(Parsed::Complete { request, head_bytes }) => (request, *head_bytes),
             refused => {
                 context.metrics.add(Counter::HttpRefused, 1);
-                // A head whose end is cut off exceeds its limit.
+                // A head whose end is missing exceeds its limit.
                 let error = refused.as_ref().err().copied().unwrap_or(RequestError::HeadTooLong);
                 return exchange::refuse(error.status(), received, &progress, framing, connection, context);
             }

@@ -207,7 +207,7 @@ impl<'s> Connections<'s> {
         self.slab.get_mut(key)
     }
 
-    /// When the next connection expires, at the earliest, or handshakes that wait for their key are tried again.
+    /// When the next connection expires, at the earliest, or handshakes that wait for their key are retried.
     pub(crate) fn next_deadline_ms(&self) -> Option<Milliseconds> {
         let next_ms = self.timers.next_ms();
         self.key_queue.next_try_ms().map_or(next_ms, |try_ms| Some(next_ms.map_or(try_ms, |next| next.min(try_ms))))
@@ -472,7 +472,7 @@ impl<'s> Connections<'s> {
     }
 
     /// Lets `act` work on a connection, and takes the step that the connection then requests.
-    // By itself: together with its callers it takes more instructions for each request.
+    // Separate: inlined into its callers it takes more instructions for each request.
     #[inline(never)]
     fn with_connection(
         &mut self,

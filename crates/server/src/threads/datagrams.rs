@@ -458,7 +458,7 @@ fn each<T>(items: &mut [T], mut step: impl FnMut(usize, &mut T)) -> Marks {
     while next < items.len() {
         let rest = catch_unwind(AssertUnwindSafe(|| {
             while let Some(item) = items.get_mut(next) {
-                // Counted before the step: an item that panics is not tried again.
+                // Counted before the step: an item that panics is not retried.
                 next += 1;
                 step(next - 1, item);
             }

@@ -112,7 +112,7 @@ impl<'s> Worker<'s> {
         let WorkerParams { poller, mut listeners, inbox, metrics, accept_guard } = params;
         for (index, listener) in listeners.iter_mut().enumerate() {
             if listener.register(Source::Listener(index).token(), &poller).is_err() {
-                // No memory for it now: it is tried again in the first iteration.
+                // No memory for it now: it is retried in the first iteration.
                 listener.accepting = Accepting::Paused { until_ms: 0 };
             }
         }

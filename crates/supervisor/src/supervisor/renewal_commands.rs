@@ -88,7 +88,7 @@ impl Supervisor {
         }
     }
 
-    /// Seconds between two runs of the command of a domain at the least.
+    /// The shortest time between two runs of the command of a domain.
     pub(super) fn renewal_interval(&self) -> Duration {
         Duration::from_millis(self.active.config.limits.on_renew_interval_ms)
     }

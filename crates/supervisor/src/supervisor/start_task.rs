@@ -160,7 +160,7 @@ impl Supervisor {
         }
     }
 
-    /// The new process serves: the one before drains.
+    /// The new process serves: the previous one drains.
     pub(super) fn on_ready(&mut self, generation: u64, problem_count: usize) {
         if self.step_start(generation, StartInput::Ready) != Some(StartStep::Serve) {
             return;

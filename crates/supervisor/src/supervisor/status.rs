@@ -28,7 +28,7 @@ struct SupervisorStatus {
     configuration: Option<String>,
     loaded_at_unix_s: u64,
     restarts: u64,
-    /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
+    /// Responses that replaced server processes have aborted after `drain_timeout_ms`.
     cut_off: u64,
     listeners: Vec<ListenerStatus>,
     /// Why logs could not be opened.
@@ -233,7 +233,7 @@ impl Supervisor {
             let plural = if *sockets == 1 { "" } else { "s" };
             out += &format!("{service} {address}, {sockets} socket{plural}\n");
         }
-        out += &format!("restarts of the server process: {restarts}; responses cut off by replacing it: {cut_off}\n");
+        out += &format!("restarts of the server process: {restarts}; responses aborted by replacing it: {cut_off}\n");
         status.log_problems.iter().for_each(|problem| out += &format!("ERROR: {problem}\n"));
         out += &status.agent.as_ref().map_or(String::new(), agent_text);
         out += &status.keeper.as_ref().map_or(String::new(), keeper_text);

@@ -145,7 +145,7 @@ impl ReplyVerifier {
     }
 }
 
-/// The computation of the next MAC, which begins with the one before (RFC 8945 §4.3.1).
+/// The computation of the next MAC, which begins with the previous one (RFC 8945 §4.3.1).
 fn continuing(key: &TsigKey, mac: &MacBytes) -> MacState {
     let mut state = key.state.clone();
     state.update(&(mac.length as u16).to_be_bytes());

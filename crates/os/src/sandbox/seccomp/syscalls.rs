@@ -153,7 +153,7 @@ pub(super) fn allowed() -> Rules {
     let mut rules = of_this_process();
     rules.extend(any_arguments(ALLOWED));
     rules.extend(ALLOWED_ON_THIS_ARCHITECTURE.iter().map(|&number| (number, Vec::new())));
-    // The priority of the thread that compresses, by itself (PRIO_PROCESS, and 0 for the calling thread).
+    // The thread that compresses sets its own priority (PRIO_PROCESS, and 0 for the calling thread).
     rules.insert(libc::SYS_setpriority, cases(vec![vec![is(0, 0), is(1, 0)]]));
     rules.insert(libc::SYS_setsockopt, cases(options(SET_SOCKET_OPTIONS)));
     rules

@@ -188,7 +188,7 @@ fn full_disk_is_described_and_the_certificate_stays_in_service() {
     let filler = state.join("filler");
     let _ = fs::write(&filler, vec![0; 1 << 20]);
     let renewed = setup.renew();
-    let expected = "free some space; what is in service stays, and the change is tried again";
+    let expected = "free some space; serving continues, and the change will be retried";
     assert!(renewed.code() == Some(1) && renewed.errors.contains(expected), "{renewed}");
     assert_eq!((setup.page(https, "example.com").as_deref(), setup.chain()), (Some("hi\n"), chain.clone()));
     fs::remove_file(&filler).unwrap();

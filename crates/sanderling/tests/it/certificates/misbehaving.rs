@@ -286,8 +286,8 @@ fn name_that_is_refused_does_not_keep_the_others_from_https() {
         if is_silent {
             // It becomes known in minutes which one it is; the domain itself does not wait for it.
             setup.wait_for_shown("  issued by Issuer for example.com, ");
-            setup.wait_for_shown("  requested without gone.test, which is tried again ");
-            setup.wait_for_shown("  requested without www.example.com, which is tried again ");
+            setup.wait_for_shown("  requested without gone.test, which is retried ");
+            setup.wait_for_shown("  requested without www.example.com, which is retried ");
             continue;
         }
         setup.wait_for_shown("  issued by Issuer for example.com www.example.com, ");
@@ -299,7 +299,7 @@ fn name_that_is_refused_does_not_keep_the_others_from_https() {
             }
         };
         assert!(
-            shown.contains("requested without gone.test, which is tried again in ") && shown.contains(cause),
+            shown.contains("requested without gone.test, which is retried in ") && shown.contains(cause),
             "{shown}"
         );
         let status = setup.shown("status");

@@ -70,7 +70,7 @@ impl FileCache {
             }
             now_ms.saturating_sub(file.checked_ms()) > idle_ms
         });
-        // Outside of the table's lock: the file system may have to be waited for.
+        // Outside the table's lock: the file system may have to be waited for.
         for key in unwatched {
             if let Some(file) = self.files.get(&key)
                 && file.is_deleted()

@@ -135,7 +135,7 @@ impl<'s> Worker<'s> {
         let listener = &mut self.listeners[index];
         let deregistered = listener.deregister(&self.poller);
         if deregistered.and_then(|()| listener.register(Source::Listener(index).token(), &self.poller)).is_err() {
-            // No memory for it now: the listener is tried again after a pause.
+            // No memory for it now: the listener is retried after a pause.
             self.pause(index);
         }
     }
