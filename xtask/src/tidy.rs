@@ -1,6 +1,7 @@
 //! The rules of the tree that no compiler checks.
 
 mod imports;
+mod phrases;
 #[cfg(test)]
 mod tests;
 
@@ -98,6 +99,7 @@ const RULES: &[(&str, Rule)] = &[
     ("files", check_files),
     ("lines", check_lines),
     ("words", check_words),
+    ("phrases", phrases::check),
     ("state", check_state),
     ("links", check_links),
 ];

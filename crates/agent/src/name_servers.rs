@@ -249,7 +249,8 @@ impl NameServers {
     /// The addresses of a name server. This server knows those of its own zone; others come from the resolver of the
     /// system.
     ///
-    /// # Errors The name server has no addresses, or they cannot be resolved.
+    /// # Errors
+    /// The name server has no addresses, or they cannot be resolved.
     async fn addresses_of(&self, host: Name<'_>, apex: Name<'_>) -> Result<Vec<IpAddr>, String> {
         if !host.is_at_or_below(apex) {
             let text = host.to_string();

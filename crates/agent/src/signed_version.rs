@@ -82,7 +82,8 @@ impl SignedFiles {
         Ok(Some(self.parse(text, &log)))
     }
 
-    /// # Errors It is not a zone file, or the changes do not fit.
+    /// # Errors
+    /// It is not a zone file, or the changes do not fit.
     fn parse(&self, text: Vec<u8>, log: &[u8]) -> Result<SignedVersion, String> {
         let (apex, file_bytes) = (self.apex.as_name(), text.len() as u64);
         let mut patch = patch_of(&text, log, &self.zone.apex);

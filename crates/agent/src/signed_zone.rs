@@ -317,7 +317,8 @@ impl SigningTask {
         false
     }
 
-    /// # Errors The stored version cannot be read, or nothing can be stored at the moment.
+    /// # Errors
+    /// The stored version cannot be read, or nothing can be stored at the moment.
     async fn restore(&mut self) -> Result<(), String> {
         if self.restored == Restored::Nothing {
             // Without its state, new keys would be introduced that the parent does not know.

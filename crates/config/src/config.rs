@@ -615,7 +615,8 @@ pub struct CertificateFiles {
 impl CertificateFiles {
     /// Reads the chain and the key.
     ///
-    /// # Errors The unreadable file, and the remedy.
+    /// # Errors
+    /// The unreadable file, and the remedy.
     pub fn read(&self) -> Result<(SecretContent, SecretContent), Problem> {
         let chain = read_secret_file("certificate chain", "PEM", &self.chain)?;
         Ok((chain, read_secret_file("private key", "PEM", &self.key)?))

@@ -61,7 +61,8 @@ impl NamePattern {
     /// The names of `text`, without the name of the zone: labels, of which `*` is any one and `**` is any number. `@`
     /// is the name of the zone itself.
     ///
-    /// # Errors The problem.
+    /// # Errors
+    /// The problem.
     pub(super) fn parse(text: &str) -> Result<NamePattern, &'static str> {
         if text == "@" {
             return Ok(NamePattern(Vec::new()));

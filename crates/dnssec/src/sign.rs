@@ -119,7 +119,9 @@ impl SigningParameters {
         self.refresh_s.saturating_add(self.jitter_s / 24)
     }
 
-    /// # Errors If new signatures would be replaced immediately, or would be valid for longer than the process with the keys allows.
+    /// # Errors
+    /// If new signatures would be replaced immediately, or would be valid for longer than the process with the keys
+    /// allows.
     pub fn check(&self) -> Result<(), SignError> {
         let validity_s_min = self.replaced_before_s().saturating_add(self.jitter_s);
         let is_valid = validity_s_min < self.validity_s && self.validity_s <= VALIDITY_S_MAX - INCEPTION_OFFSET_S;

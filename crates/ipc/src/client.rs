@@ -75,7 +75,8 @@ fn connect(socket: &Path) -> Result<Connection, String> {
 /// Sends the command to the server at `socket`, copies the answer to `out` and `err`, and returns whether the command
 /// has succeeded.
 ///
-/// # Errors Why there is no complete answer, and the remedy.
+/// # Errors
+/// Why there is no complete answer, and the remedy.
 fn exchange(
     command: Command,
     mut server: Connection,

@@ -98,7 +98,8 @@ impl ZoneKeyRequest {
 
     /// Waits for a request.
     ///
-    /// # Errors The other end is closed, or its message is not a request.
+    /// # Errors
+    /// The other end is closed, or its message is not a request.
     pub fn receive(stream: &mut impl Read) -> io::Result<ZoneKeyRequest> {
         ZoneKeyRequest::parse(&receive(stream)?).ok_or_else(malformed)
     }

@@ -48,7 +48,8 @@ impl ZonePrivateKey {
 
     /// The key of a file.
     ///
-    /// # Errors It is not a key of this algorithm.
+    /// # Errors
+    /// It is not a key of this algorithm.
     pub(crate) fn from_pkcs8(algorithm: u8, der: &[u8]) -> Result<ZonePrivateKey, String> {
         let rejected = |error: KeyRejected| format!("it is not a private key for algorithm {algorithm}: {error}");
         let pair = match algorithm {

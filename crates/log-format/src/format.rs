@@ -50,7 +50,8 @@ impl<V: Variable> Format<V> {
     /// The preset of this name, or a format with variables such as `$status` or `${status}`; `$$` is a dollar sign.
     /// Values in a format that begins with `{` are escaped as in strings of JSON.
     ///
-    /// # Errors The problem.
+    /// # Errors
+    /// The problem.
     pub fn parse(text: &str) -> Result<Format<V>, FormatError> {
         let text = V::PRESETS.iter().find(|(name, _)| *name == text).map_or(text, |(_, preset)| preset);
         if text.len() > FORMAT_BYTES_MAX {

@@ -23,7 +23,8 @@ pub(crate) struct StoredCertificate {
 impl StoredCertificate {
     /// That of the domain `name`, if there is one.
     ///
-    /// # Errors It cannot be read, or is not a certificate.
+    /// # Errors
+    /// It cannot be read, or is not a certificate.
     pub(crate) fn read(state: &Path, name: &DomainName) -> Result<Option<StoredCertificate>, String> {
         let path = format!("{CERTIFICATES}/{name}");
         let shown = state.join(&path).display().to_string();

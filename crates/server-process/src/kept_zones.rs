@@ -188,7 +188,8 @@ impl KeptZones {
     /// Keeps a version of `apex`, unless all texts would then have more than `bytes_max`. It always takes the place of
     /// that of an earlier process.
     ///
-    /// # Errors There is no memory or no descriptor; the previous version is kept.
+    /// # Errors
+    /// There is no memory or no descriptor; the previous version is kept.
     pub(crate) fn keep(
         &mut self,
         apex: &DomainName,

@@ -74,7 +74,8 @@ impl FieldRule {
 impl Field {
     /// A field that replaces that of earlier rules.
     ///
-    /// # Errors The problem.
+    /// # Errors
+    /// The problem.
     pub fn set(name: &str, value: &str, pattern: &Pattern) -> Result<Field, RuleError> {
         let value = checked_value(name, value)?;
         Ok(Field { name: checked_name(name)?, action: FieldAction::Set(Template::parse_field(value, pattern)) })
@@ -82,7 +83,8 @@ impl Field {
 
     /// A field whose value follows those of earlier rules.
     ///
-    /// # Errors The problem.
+    /// # Errors
+    /// The problem.
     pub fn join(name: &str, value: &str, pattern: &Pattern) -> Result<Field, RuleError> {
         let value = checked_value(name, value)?;
         Ok(Field { name: checked_name(name)?, action: FieldAction::Join(Template::parse_field(value, pattern)) })

@@ -111,7 +111,8 @@ impl<'r> Captures<'r> {
 impl Pattern {
     /// Parses a pattern. `query` has the conditions on the query, each with its value.
     ///
-    /// # Errors The problem.
+    /// # Errors
+    /// The problem.
     pub fn parse(text: &str, query: &[(&str, &str)]) -> Result<Pattern, RuleError> {
         if text.len() > PATTERN_BYTES_MAX {
             let message = format!("the pattern is longer than {PATTERN_BYTES_MAX} bytes");

@@ -42,7 +42,8 @@ pub(crate) fn rotate(directory: &LogDirectory, name: &OsStr, keep: u32) -> io::R
 
 /// Replaces a file by a compressed one.
 ///
-/// # Errors The file is not changed.
+/// # Errors
+/// The file is not changed.
 pub(crate) fn compress(directory: &LogDirectory, name: &OsStr) -> io::Result<()> {
     let compressed = with_suffix(name, SUFFIX);
     let mut source = directory.open_to_read(name)?;

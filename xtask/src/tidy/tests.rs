@@ -157,3 +157,22 @@ fn dead_links_are_reported() {
     ];
     check("links", &files, &expected);
 }
+
+#[test]
+fn phrase_with_a_plain_form_is_reported() {
+    let page = ("docs/a.md", "It waits for\never.\n```\nfor ever\n```\nA folder of its own.\n");
+    let code = concat!(
+        "//! It is there.\n\n/// What is read.\nfn f() {\n    // Somebody waits: \"x\"\n",
+        "    g(\"the version \\\n        before\", anew, '\"', \"[a] on a line of its own\");\n}\n",
+        "#[cfg(test)]\nmod tests {\n    // anew\n}\n",
+    );
+    let expected = [
+        "crates/a/src/b.rs:3: the comment begins with a clause; begin with a noun",
+        "crates/a/src/b.rs:5: `somebody`; write someone, or the process or client",
+        "crates/a/src/b.rs:6: `the version before`; write the previous version",
+        "docs/a.md:1: `for ever`; write forever, or always",
+        "docs/a.md:6: `of its own`; write its own, or separate",
+    ];
+    check("phrases", &[page, ("crates/a/src/b.rs", code)], &expected);
+    check("phrases", &[("crates/a/tests/b.rs", "// anew\n")], &[]);
+}

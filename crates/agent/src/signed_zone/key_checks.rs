@@ -66,7 +66,8 @@ impl SigningTask {
     /// Whether keys can be made or are there already; not as long as the parent zone is being asked. A first key would
     /// make all answers bogus if the parent zone had a DS record of another one, as after the loss of the state folder.
     ///
-    /// # Errors Why there must be no new key, and the remedy.
+    /// # Errors
+    /// Why there must be no new key, and the remedy.
     pub(super) async fn may_make_first_key(&mut self) -> Result<bool, String> {
         if !self.keys.needs_first_key() || self.key_checks.are_new_allowed {
             self.key_checks.are_new_allowed &= self.keys.needs_first_key();

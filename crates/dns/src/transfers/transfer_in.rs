@@ -197,7 +197,8 @@ impl TransferReceiver {
 
     /// Takes the next message, and passes its records to `add`. The SOA of the whole zone is one of them, once.
     ///
-    /// # Errors The transfer is not accepted; the added records must not be used.
+    /// # Errors
+    /// The transfer is not accepted; the added records must not be used.
     pub fn receive(
         &mut self,
         message: &[u8],

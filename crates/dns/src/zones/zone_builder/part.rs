@@ -40,7 +40,8 @@ impl ZoneBuilder {
     /// the previous version, without the nodes that it does not share, if it is signed. Diagnostics about missing
     /// records have the position `end`.
     ///
-    /// # Errors The problems of the records, as if the whole zone were built. Warnings about other names are left out.
+    /// # Errors
+    /// The problems of the records, as if the whole zone were built. Warnings about other names are left out.
     pub(crate) fn finish_part(
         mut self,
         names: &[Name<'_>],
