@@ -46,7 +46,7 @@ impl Registration {
 }
 
 impl Accounts {
-    /// Reads the roots and the keys of external accounts: to be called before the sandbox. Without `acme`, there are no
+    /// Reads the roots and the keys of external accounts: call this before the sandbox. Without `acme`, there are no
     /// authorities.
     pub(crate) fn new(acme: Option<&Acme>, timeout: Duration) -> Accounts {
         let Some(acme) = acme else { return Accounts { contacts: Vec::new(), entries: Vec::new() } };
@@ -149,7 +149,7 @@ impl Accounts {
         let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
         let error = account.update_contacts(&contacts).await.err()?;
         if matches!(error, Error::Str(_)) {
-            // The library has read the account, and its status is another one than `valid`.
+            // The library has read the account, and its status is not `valid`.
             return Some("the authority has deactivated it".to_owned());
         }
         // To these requests, the same errors mean the account itself.

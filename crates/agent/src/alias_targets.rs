@@ -147,7 +147,7 @@ impl AliasTargets {
         waiting.map(|target| target.next_at_unix_s).min()
     }
 
-    /// Begins to ask for the targets that are due. To be called in a [`tokio::task::LocalSet`].
+    /// Begins to ask for the targets that are due. Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn start_due(&mut self) {
         let now_unix_s = unix_s();
         for (name, target) in &mut self.targets {

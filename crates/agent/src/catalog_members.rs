@@ -240,7 +240,7 @@ mod tests {
         // The first one keeps it.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1", "a 1"], "a:c/1", ""), (["", "a 1"], "a:d/1", "a")]);
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", ""], "a:c/1", ""), (["a 1 > d", "a 1"], "a:d/1", "")]);
-        // The old owner goes on listing it, or removes it.
+        // The old owner continues to list it, or removes it.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 1"], "a:d/1", ""), (["", "a 1"], "a:d/1", "")]);
         // Another label drops its state.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 2"], "a:d/2", "a")]);

@@ -60,7 +60,7 @@ pub(crate) struct Catalogs {
 }
 
 impl Catalogs {
-    /// Starts the tasks of the catalogs and of the zones that they have brought. To be called in a
+    /// Starts the tasks of the catalogs and of the zones that they have brought. Call this in a
     /// [`tokio::task::LocalSet`].
     pub(crate) fn load(
         config: Rc<Config>,

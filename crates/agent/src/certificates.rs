@@ -42,7 +42,7 @@ pub(crate) struct ManagedCertificate {
     basis: String,
 }
 
-/// A certificate that is revoked when there is another one.
+/// A certificate to revoke when its replacement is issued.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Revocation {
     /// As DER.

@@ -81,7 +81,7 @@ impl DerivedZones {
         self.is_outdated = true;
     }
 
-    /// The certificates in service, as far as they are known.
+    /// The known certificates in service.
     pub(crate) fn served(&self) -> &[ServedCertificate] {
         self.served.as_deref().unwrap_or_default()
     }

@@ -16,8 +16,8 @@ const CAUSE_CHARS_MAX: usize = 500;
 /// The first delay after a failure that costs the authority nothing; it doubles up to the last one.
 const UNREACHABLE_DELAY_S_MIN: u64 = 5;
 const UNREACHABLE_DELAY_S_MAX: u64 = 3600;
-/// An order that the authority works at is looked at so often, whatever the authority says: most are finished within
-/// seconds, and a certificate may be awaited (RFC 8555 §7.4).
+/// How often an order in progress is checked, whatever the authority says: most are finished within seconds, and
+/// clients may wait for the certificate (RFC 8555 §7.4).
 const PROCESSING_DELAY_S_MAX: u64 = 5 * MINUTE_S;
 /// Authorities count refusals over hours.
 const RATE_LIMITED_DELAY_S: u64 = 3 * 3600;

@@ -33,8 +33,8 @@ const PORT: u16 = 443;
 /// The longest delay that an authority can ask for; each kind of wait has its own bound
 /// ([`Failure::delay_s`](crate::failure::Failure::delay_s)).
 const RETRY_AFTER_S_MAX: u64 = 7 * 24 * 3600;
-/// The longest pause between two looks at an order that the authority works at. Some ask for a day, although the
-/// certificate is there within seconds.
+/// The longest pause between two checks of an order in progress. Some ask for a day, although the certificate is ready
+/// within seconds.
 const POLL_PAUSE_S_MAX: u64 = 15;
 /// The error of an authority that wants something of the operator, at a page that it names (RFC 8555 §7.3.3).
 const USER_ACTION_REQUIRED: &str = "urn:ietf:params:acme:error:userActionRequired";

@@ -36,7 +36,7 @@ fn name_of(apex: &DomainName) -> String {
 }
 
 impl Journals {
-    /// Starts the task. To be called in a [`tokio::task::LocalSet`].
+    /// Starts the task. Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn new(state: Arc<StateFolder>, limits: &Limits) -> Journals {
         let (pending, wake) = (Rc::<RefCell<BTreeMap<DomainName, Vec<u8>>>>::default(), Rc::new(Notify::new()));
         let (taken, woken) = (Rc::clone(&pending), Rc::clone(&wake));

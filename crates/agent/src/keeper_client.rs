@@ -17,7 +17,7 @@ const INPUTS_BYTES_MIN: usize = 256 * 1024;
 const INPUTS_MAX: usize = PARTS_MAX - 2;
 const _: () = assert!(INPUTS_BYTES_MIN * 2 < MESSAGE_BYTES_MAX);
 
-/// Time in which the supervisor connects the agent to a keeper, after the start or after the connection was lost. Until
+/// Time for the supervisor to connect the agent to a keeper, after the start or after the connection was lost. Until
 /// then a call waits.
 const CONNECTION_TIME: Duration = Duration::from_secs(5);
 
@@ -27,7 +27,7 @@ pub(crate) struct KeeperClient {
     stream: Mutex<Stream>,
     /// The replacement of `stream` before the next exchange. No task waits while it holds the lock.
     next_stream: Mutex<Option<UnixStream>>,
-    /// Signalled when there is another `next_stream`.
+    /// Signalled when `next_stream` is replaced.
     has_next: Condvar,
     /// Counts the connections.
     connected: watch::Sender<u64>,

@@ -14,9 +14,9 @@ use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::sync::{Notify, watch};
 
-/// Time in which the server process answers challenges. It may be restarted meanwhile.
+/// Time for the server process to answer challenges. It may be restarted meanwhile.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time in which the server process loads a zone.
+/// Time for the server process to load a zone.
 const LOADED_TIMEOUT: Duration = Duration::from_secs(120);
 /// The number of successive server processes that are asked to load a version. It may be one that none survives.
 const LOADING_PROCESSES_MAX: usize = 5;
@@ -64,7 +64,7 @@ pub(crate) enum Incoming {
 }
 
 impl Link {
-    /// To be called in the runtime.
+    /// Call this in the runtime.
     pub(crate) fn new(connection: Connection) -> io::Result<Link> {
         let readable = UnixDatagram::from_std(connection.as_fd().try_clone_to_owned()?.into())?;
         Ok(Link {
@@ -213,7 +213,7 @@ impl Link {
         }
     }
 
-    /// Tells the supervisor that there is another certificate of the domain `name`.
+    /// Tells the supervisor that there is a new certificate for the domain `name`.
     pub(crate) fn certificate_stored(&self, name: &str) {
         self.send(Event::CertificateStored { name: name.to_owned() }, Vec::new());
     }

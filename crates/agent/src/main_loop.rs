@@ -27,16 +27,17 @@ use tokio::task::JoinSet;
 
 /// Orders at the same time.
 const ORDERS_MAX: usize = 8;
-/// The clock of the machine may be set meanwhile.
+/// The clock of the machine may be set in the meantime.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time between two reports: each has all zones.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// Time between two looks at the files of the resolver.
+/// Time between two checks of the files of the resolver.
 const RESOLVER_FILES_INTERVAL: Duration = Duration::from_secs(1);
 /// Commands in one iteration, whose cost grows with the number of zones and certificates: a flood of NOTIFY for
 /// thousands of zones must not delay their transfers.
 const COMMANDS_PER_ITERATION_MAX: usize = 1_024;
-/// Time between two looks at the suggestion of an authority (RFC 9773 §4.3.2), unless it says another one.
+/// Time between two requests for the renewal time suggested by an authority (RFC 9773 §4.3.2), unless it asks for
+/// another interval.
 const SUGGESTION_INTERVAL_S: u64 = 6 * 3600;
 const SUGGESTION_INTERVAL_S_MIN: u64 = 60;
 const SUGGESTION_INTERVAL_S_MAX: u64 = 24 * 3600;
@@ -120,7 +121,7 @@ impl MainLoop {
         main_loop
     }
 
-    /// Runs until the supervisor ends, or is to start another agent. To be called in a [`tokio::task::LocalSet`].
+    /// Runs until the supervisor ends, or is to start another agent. Call this in a [`tokio::task::LocalSet`].
     pub(crate) async fn run(mut self) {
         loop {
             if self.clock.was_set_back(unix_s()) {

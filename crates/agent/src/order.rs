@@ -1,5 +1,5 @@
 //! One order, from its request to the stored certificate (RFC 8555 §7.1.6). It is in the state folder with its key as
-//! soon as the authority knows it, so that another agent goes on with it.
+//! soon as the authority knows it, so that another agent can continue it.
 
 use crate::accounts::Accounts;
 use crate::caa::{self, Issuance};
@@ -33,8 +33,8 @@ const NONCE_FAILURES_MAX: u32 = 20;
 const NONCE_FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// Time for an order, without the wait for other name servers.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
-/// How an order is looked at until it is given up for now. Pauses that the authority asks for have precedence (RFC 8555
-/// §7.4).
+/// How often an order is checked until it is given up for now. Pauses that the authority asks for have precedence (RFC
+/// 8555 §7.4).
 const POLLS: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(100)).backoff(1.2).timeout(Duration::from_secs(300));
 

@@ -28,7 +28,7 @@ pub(crate) struct OrderBasis<'c> {
 }
 
 impl<'c> OrderBasis<'c> {
-    /// Reads the files of the authorities: to be called before the sandbox.
+    /// Reads the files of the authorities: call this before the sandbox.
     pub(crate) fn new(config: &'c Config) -> OrderBasis<'c> {
         let mut parts = Parts(Sha256::new());
         let acme = config.acme.as_ref();

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time in which the name servers must answer before the log says which one does not; they are asked again then.
+/// Time for the name servers to answer before the log says which one does not; they are asked again then.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two questions to this server.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -209,7 +209,7 @@ impl PinnedKeys {
         self.config.limits.tls_handshake_timeout_ms.div_ceil(1_000)
     }
 
-    /// Stores what `change` makes of the rotations, and has it take effect. The names of those that are other ones now.
+    /// Stores what `change` makes of the rotations, and has it take effect. The names of those that have changed.
     fn change_all(&mut self, change: impl Fn(&str, &Entry, &Config) -> Option<StoredRotation>) -> Vec<String> {
         let mut changed = Vec::new();
         for (name, entry) in &mut self.entries {

@@ -50,7 +50,7 @@ type ListedZones = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 #[derive(Debug)]
 struct WantedCatalog {
     zones: ListedZones,
-    /// Those of them that this server does not have any more.
+    /// Those that this server no longer has.
     held_back: Vec<Vec<u8>>,
 }
 
@@ -142,7 +142,7 @@ impl ProducedCatalogs {
         false
     }
 
-    /// The catalog is not up to date because of `problem`, which is logged if it is another one than before.
+    /// The catalog is not up to date because of `problem`, which is logged if it is not the same as before.
     fn note_problem(&self, apex: &DomainName, problem: Option<String>) {
         let mut problems = self.problems.borrow_mut();
         match problem {

@@ -42,8 +42,7 @@ impl ResolverFiles {
         self.0.iter().filter_map(|file| file.opened.as_ref())
     }
 
-    /// The first file in whose place is another one now. One that was removed is not waited for: another one follows,
-    /// or none.
+    /// The first file that was replaced. One that was removed is not waited for: another one follows, or none.
     pub(crate) fn replaced(&self) -> Option<&Path> {
         let is_replaced = |file: &&ResolverFile| {
             let now = identity(&file.path);

@@ -111,7 +111,7 @@ struct Shared {
     announced: Cell<Option<Announced>>,
     /// Why the stored version of a catalog is not used.
     catalog_problem: RefCell<Option<String>>,
-    /// Held by the task while it writes files, even if it was aborted meanwhile.
+    /// Held by the task while it writes files, even if it was aborted in the meantime.
     writing: Arc<Mutex<()>>,
     /// Notified when another version of a catalog is stored.
     watched_by: Option<Rc<ServedMap>>,
@@ -126,7 +126,7 @@ impl Drop for SecondaryHandle {
 
 impl SecondaryHandle {
     /// Starts the task of `zone`. If it is signed, its `signer` gets each version instead of the server process; for a
-    /// catalog, `watched_by` is notified. To be called in a [`tokio::task::LocalSet`].
+    /// catalog, `watched_by` is notified. Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn start(
         zone: &SecondaryZone,
         signer: Option<SourceChanged>,

@@ -49,7 +49,7 @@ use tokio::sync::{Notify, Semaphore};
 const CANNOT_SIGN: &str = "it cannot be signed";
 /// The same for a failed write.
 const NOT_STORED: &str = "cannot store dynamic updates and signatures: ";
-/// The clock of the machine may be set meanwhile.
+/// The clock of the machine may be set in the meantime.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time until failed work is retried: for a moment there may have been no space, or no keeper.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(250);
@@ -386,7 +386,7 @@ impl SigningTask {
                     let of_updates = read.dropped.iter().map(|diagnostic| format!("{diagnostic}\n"));
                     of_updates.for_each(|text| reread.print(&text));
                 }
-                // It is signed all the same.
+                // It is signed nevertheless.
                 if let Some(held) = &read.held {
                     report(std::slice::from_ref(held));
                     reread.into_iter().for_each(|reread| reread.fail(&held.to_string()));
@@ -689,7 +689,7 @@ impl SigningTask {
         }
     }
 
-    /// There is another version.
+    /// There is a newer version.
     fn hand_over_again(&mut self) {
         (self.is_handed_over, self.refusal) = (false, None);
         self.handing_over.on_success();

@@ -1,7 +1,7 @@
 //! The keys of a signed zone: makes the keeper create and erase them, stores their state, and names the pending checks.
 //!
 //! A key is made before the state has it, and the state is stored before anything follows from it: so the next agent
-//! goes on from any point.
+//! can continue from any point.
 
 use crate::blocking::{DISK, KEEPER};
 use crate::clock::unix_s;
@@ -57,7 +57,7 @@ impl SigningKeys {
     /// Reads the state.
     ///
     /// # Errors
-    /// It is there, and cannot be read.
+    /// It exists, and cannot be read.
     pub(crate) async fn restore(&mut self) -> Result<(), String> {
         let (folder, file) = (Arc::clone(&self.folder), self.file());
         let read = move || match folder.read(&file).map_err(|error| error.to_string())? {
@@ -168,7 +168,7 @@ impl SigningKeys {
         self.store().await
     }
 
-    /// Erases the private keys that are not needed any more. To be called when a version without them is stored.
+    /// Erases the private keys that are not needed any more. Call this when a version without them is stored.
     ///
     /// # Errors
     /// The keeper does not, or the state cannot be stored.
@@ -182,7 +182,7 @@ impl SigningKeys {
         self.store().await
     }
 
-    /// Starts to replace keys; [`advance`](SigningKeys::advance) goes on with it.
+    /// Starts to replace keys; [`advance`](SigningKeys::advance) continues with it.
     ///
     /// # Errors
     /// Why that cannot start.

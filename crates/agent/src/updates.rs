@@ -49,7 +49,7 @@ struct Failures {
 }
 
 impl Updates {
-    /// Starts the task. `changed` is notified when the zones that take no updates are others. To be called in a
+    /// Starts the task. `changed` is notified when the set of zones that take no updates changes. Call this in a
     /// [`tokio::task::LocalSet`].
     pub(crate) fn new(state: Arc<StateFolder>, link: Rc<Link>, changed: Rc<Notify>) -> Updates {
         let (queue, queued) = mpsc::channel::<(UpdatesToStore, Option<OwnedFd>)>(QUEUE_MAX);

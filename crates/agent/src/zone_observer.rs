@@ -86,7 +86,7 @@ impl ObserverContext {
 }
 
 impl ZoneObserver {
-    /// Notifies `wake` when something was observed. To be called in a [`tokio::task::LocalSet`].
+    /// Notifies `wake` when something was observed. Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn start(
         zone: &DomainName,
         parent_servers: &[SocketAddr],

@@ -66,7 +66,7 @@ pub(crate) struct Zones {
 }
 
 impl Zones {
-    /// To be called in a [`tokio::task::LocalSet`].
+    /// Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn new(
         config: Rc<Config>,
         keys: TsigSecrets,

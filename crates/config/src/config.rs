@@ -72,7 +72,7 @@ pub struct Config {
     pub dot_listen: Vec<SocketAddr>,
     /// The web sites, in the order of the file.
     pub sites: Vec<Site>,
-    /// The site for a Host that no site has.
+    /// The site for a Host that is not configured.
     pub default_site: DefaultSite,
     /// The zones, in the order of the file.
     pub zones: Vec<Zone>,
@@ -633,7 +633,7 @@ impl CertificateFiles {
     }
 }
 
-/// The site for a Host that no site has, as an index into [`Config::sites`].
+/// The site for a Host that is not configured, as an index into [`Config::sites`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultSite {
     /// There is no site.

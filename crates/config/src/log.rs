@@ -113,12 +113,12 @@ pub fn log(message: &str) {
     write_message(Level::Info, message);
 }
 
-/// The same of something that the server can go on with, and that the operator should know.
+/// The same for something that does not stop the server, and that the operator should know.
 pub fn log_warning(message: &str) {
     write_message(Level::Warning, message);
 }
 
-/// The same of something that was to be done and was not.
+/// The same for a task that was not done.
 pub fn log_error(message: &str) {
     write_message(Level::Error, message);
 }

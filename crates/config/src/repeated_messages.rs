@@ -178,7 +178,7 @@ mod tests {
         assert_eq!([note("a", 2, 2), note("a", 3, 3), note("a", 4, 59)], [None, None, None]);
         assert_eq!(note("a", 5, 60).as_deref(), Some("zone a: serial 2 -> 6, 4 versions, 6 records"));
         assert_eq!(note("a", 6, 61), None);
-        // Nothing follows: the last ones are logged all the same.
+        // Nothing follows: the last ones are logged nevertheless.
         assert_eq!(log.due_at(), Some(at(120)));
         assert_eq!(log.take_due(at(119)), [""; 0]);
         assert_eq!(log.take_due(at(120)), ["zone a: serial 6 -> 7, 5 -> 6 records"]);

@@ -143,7 +143,7 @@ impl PublicKey {
     }
 
     /// Whether `ds` is a DS record of this key for the zone `apex`. With another digest than SHA-256 or SHA-384, it is
-    /// taken to be: its key must not go while it is there.
+    /// taken to be: its key must not go while it exists.
     pub fn has_ds(&self, ds: &Ds, apex: Name<'_>) -> bool {
         ds.is_of(&self.rdata(), apex)
     }

@@ -314,7 +314,7 @@ impl Records {
         self.node(owner)?.rrset(rtype)
     }
 
-    /// Adds a record of a name that is there, unless it is there already.
+    /// Adds a record of an existing name, unless the record exists.
     pub(crate) fn insert(&mut self, owner: Name<'_>, rtype: Rtype, ttl_s: u32, rdata: &[u8]) {
         let node = self.node(owner).expect("the name is there");
         let (index, range) = (node.index, node.range());

@@ -239,7 +239,7 @@ pub struct SignedChange {
     pub serial: u32,
     /// When the first of the examined signatures must be renewed.
     pub sign_again_at_unix_s: Option<u64>,
-    /// The longest TTL of the RRsets that were looked at.
+    /// The longest TTL of the examined RRsets.
     pub longest_ttl_s: u32,
     /// Signatures that were made.
     pub made_count: usize,

@@ -589,7 +589,7 @@ impl ZoneKeys {
         KeysInUse { keys, cds, cdnskey: self.keys_of_ds().map(PublicKey::rdata).collect() }
     }
 
-    /// The zone was signed with what [`ZoneKeys::keys_in_use`] returns now. To be called for each version.
+    /// The zone was signed with what [`ZoneKeys::keys_in_use`] returns now. Call this for each version.
     pub fn on_signed(&mut self, serial: u32, ttls: ZoneTtls, now_unix_s: u64) {
         self.ttls.on_signed(ttls, now_unix_s);
         let version = Version { serial, signed_at_unix_s: now_unix_s };

@@ -18,7 +18,7 @@ pub enum ZonemdResult {
     Absent,
     /// The digest is that of the zone.
     Verified,
-    /// The digest is another one.
+    /// The digest differs.
     Mismatch,
 }
 

@@ -42,7 +42,7 @@ impl fmt::Display for CodingFault {
 }
 
 /// The fault of a file in a coding that begins with `head`, of [`CODED_HEAD_BYTES`] if it has as many, and ends with
-/// `tail`, of [`CODED_TAIL_BYTES`]. `decoded_bytes`: the length of the file that it is a form of, if there is one.
+/// `tail`, of [`CODED_TAIL_BYTES`]. `decoded_bytes`: the decoded length of the file, if it is a coded file.
 pub fn coding_fault(
     coding: ContentCoding,
     head: &[u8],

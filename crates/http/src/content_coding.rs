@@ -51,7 +51,7 @@ impl ContentCoding {
         ContentCoding::COMPRESSED.iter().find_map(|coding| path.strip_suffix(coding.file_extension().as_bytes()))
     }
 
-    /// The coding with this name, in any case (RFC 9110 §8.4.1).
+    /// The coding with this name, in any letter case (RFC 9110 §8.4.1).
     fn from_name(name: &[u8]) -> Option<ContentCoding> {
         // RFC 9110 §8.4.1.3: the older name of gzip.
         if name.eq_ignore_ascii_case(b"x-gzip") {

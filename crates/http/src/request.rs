@@ -265,7 +265,7 @@ impl<'b> RequestLine<'b> {
             };
         };
         if let Some(authority) = self.target.authority {
-            // §3.2.2: the host of an absolute-form target replaces that of Host, which must be valid all the same.
+            // §3.2.2: the host of an absolute-form target replaces that of Host, which must be valid nevertheless.
             Host::parse(host).ok_or(RequestError::InvalidHost)?;
             host = authority;
         }

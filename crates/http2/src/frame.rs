@@ -109,7 +109,7 @@ pub(crate) fn header(payload_bytes: usize, kind: u8, flags: u8, stream: u32) -> 
     [high, middle, low, kind, flags, a, b, c, d]
 }
 
-/// The 32-bit number at the start of `bytes`, of which the caller knows that it is there.
+/// The 32-bit number at the start of `bytes`, which the caller knows to be there.
 pub(crate) fn u32_at_start(bytes: &[u8]) -> u32 {
     bytes.first_chunk().map_or(0, |number| u32::from_be_bytes(*number))
 }

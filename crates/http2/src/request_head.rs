@@ -103,7 +103,7 @@ pub(crate) fn decode_request(
     while let Some(field) = block.next(strings)? {
         field_count += 1;
         list_bytes += field.name.len() + field.value.len();
-        // The rest is decoded all the same, since it changes the table.
+        // The rest is decoded nevertheless, because it changes the table.
         if decoded.state != HeadState::Complete {
             check_decoded(list_bytes, limits)?;
             continue;
@@ -228,7 +228,7 @@ impl HeadWriter<'_> {
             return None;
         }
         let target = path.or(authority)?;
-        // Absolute-form says that the scheme is another one, and the caller decides what to do then.
+        // A target in absolute form can name another scheme; the caller decides what to do then.
         let origin: [&[u8]; 3] = [scheme.unwrap_or_default(), b"://", authority.unwrap_or_default()];
         let (origin, target) = match (scheme, target) {
             (None, _) => (&[][..], target),

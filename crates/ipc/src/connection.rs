@@ -154,7 +154,7 @@ impl Connection {
         self.unsent.len()
     }
 
-    /// Whether so much is unsent that the cause of it must not go on.
+    /// Whether so much is unsent that its source must pause.
     pub fn is_full(&self) -> bool {
         let descriptors =
             || self.unsent.iter().map(|(_, descriptors)| descriptors.len()).fold(0, usize::saturating_add);

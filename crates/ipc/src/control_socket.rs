@@ -20,7 +20,7 @@ const CLIENTS_MAX: usize = 32;
 const UNSENT_MAX: usize = 1_024;
 /// Time for which accepting stops when there is no descriptor for a client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Time in which a client must send its command.
+/// Time for a client to send its command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The control socket and its clients.

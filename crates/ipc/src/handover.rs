@@ -17,7 +17,7 @@ const LIST_VARIABLE: &str = "SANDERLING_HANDOVER";
 const LIST_BYTES_MAX: u64 = 1024 * 1024;
 /// Descriptors of one packet: their kinds fit into it.
 const FDS_PER_PACKET: usize = 32;
-/// Time in which the other process must read or send a handover.
+/// Time for the other process to read or send a handover.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`).

@@ -263,7 +263,7 @@ pub struct ProcessSupervision {
     /// Whether the configuration needs it.
     #[serde(default)]
     pub is_needed: bool,
-    /// Whether it runs, and works as far as the supervisor knows.
+    /// Whether it runs, and works, to the knowledge of the supervisor.
     #[serde(default)]
     pub is_running: bool,
     /// Restarts.
@@ -416,7 +416,7 @@ pub enum FdKind {
     /// A socket pair between the agent and the keeper: the end of the receiver ([`crate::zone_signing`]). No server
     /// process gets it.
     ZoneKeys,
-    /// A keeper that goes on for server processes which another supervisor has started: its pidfd.
+    /// A keeper that continues for server processes started by another supervisor: its pidfd.
     KeeperProcess {
         /// The process ID.
         pid: i32,

@@ -43,7 +43,7 @@ pub enum ZoneKeyRequest {
         /// The algorithm of DNSSEC.
         algorithm: u8,
     },
-    /// The private key of the zone is erased from the disk, if it is there.
+    /// The private key of the zone is erased from the disk, if it exists.
     Erase {
         /// The zone that has the key.
         zone: String,

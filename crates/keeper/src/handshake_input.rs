@@ -34,8 +34,8 @@ const VERSION_OF_CERTIFICATE: Tag = (0xa0, 0);
 type Tag = (u8, u64);
 
 /// Whether `input` is one element of ASN.1 that begins as a certificate or the request for one does. The parameters of
-/// a key exchange could be within a name or an extension of it. Random values begin so once in 2^40 handshakes or less
-/// often.
+/// a key exchange could be within a name or an extension of it. A random value begins with these bytes in one of 2^40
+/// handshakes at most.
 ///
 /// Forms that only BER has are read too: there are programs that accept them in a request.
 fn is_certificate_or_request(input: &[u8]) -> bool {

@@ -121,7 +121,7 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
 }
 
 /// The findings of `check` about the keys of the zones that `config` signs: private keys in the state folder `state`
-/// that cannot be used, and zones that have none yet. Nothing as far as this user may not read it.
+/// that cannot be used, and zones that have none yet. Nothing where this user may not read it.
 pub fn problems(config: &Config, state: &Path) -> Vec<Diagnostic> {
     let keys = folder(state);
     let (mut problems, mut new_zones) = (Vec::new(), Vec::new());

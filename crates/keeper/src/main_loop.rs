@@ -95,7 +95,7 @@ impl MainLoop {
         match command {
             Command::HoldKeys { number } => {
                 let certificates = certificates_from_memfd(certificates.ok_or_else(missing)?)?;
-                // Those of a keeper before, which may have run foreign code: without them, others are there.
+                // Those of a keeper before, which may have run foreign code: without them, there are others.
                 let earlier = held_keys.map(held_keys_from_memfd).transpose().unwrap_or_else(|error| {
                     log_error(&format!("ignoring the keys of the previous keeper: {}", error_text(&error)));
                     None
@@ -132,8 +132,8 @@ impl MainLoop {
         Ok(())
     }
 
-    /// Starts the threads of the sockets that have none, as far as the system has threads. The rest is retried with the
-    /// next report: requests wait meanwhile.
+    /// Starts threads for the sockets that have none, until the system has no more. The rest is retried with the next
+    /// report: requests wait meanwhile.
     fn serve_all(&mut self) {
         while let Some(socket) = self.unserved.pop() {
             if let Err((error, socket)) = self.serve(socket) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Time until a call is repeated that has failed for a moment, for example since there was no memory.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
-/// Time in which the last message of the process is written.
+/// Time for writing the last message of the process.
 const LOG_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Attempts of a call in five seconds. After that, a new process may be able to make it.

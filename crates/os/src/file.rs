@@ -70,7 +70,7 @@ pub enum FileType {
     Other,
 }
 
-/// The metadata of a file. Equal metadata means unchanged content, as far as the file system shows.
+/// The metadata of a file. Equal metadata means unchanged content, if the file system shows each change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// The type.
@@ -188,7 +188,7 @@ impl File {
         is_remote(&self.0)
     }
 
-    /// The path of the file without symbolic links, as far as this process can see it.
+    /// The path of the file without symbolic links, if this process can see it.
     pub fn real_path(&self) -> io::Result<std::path::PathBuf> {
         real_path(&self.0)
     }

@@ -138,7 +138,7 @@ fn description(descriptor: &BorrowedFd<'_>) -> String {
     format!("descriptor {}", descriptor.as_raw_fd())
 }
 
-/// Our environment as far as it `is_kept`, with `changes` added or replaced.
+/// The variables of our environment that pass `is_kept`, with `changes` added or replaced.
 fn environment_with(changes: &[(&str, String)], is_kept: impl Fn(&OsStr) -> bool) -> io::Result<Vec<CString>> {
     let ours =
         std::env::vars_os().filter(|(key, _)| is_kept(key) && !changes.iter().any(|(changed, _)| key == changed));
@@ -174,8 +174,8 @@ pub fn own_pidfd() -> io::Result<OwnedFd> {
     pidfd_open(rustix::process::getpid())
 }
 
-/// Sets the name that `ps` and `pgrep -x` show for this process, at most 15 bytes (prctl(2), PR_SET_NAME). To be called
-/// by the main thread, whose name it is; threads created later without a name inherit it. The name of a program started
+/// Sets the name that `ps` and `pgrep -x` show for this process, at most 15 bytes (prctl(2), PR_SET_NAME). Call this by
+/// the main thread, whose name it is; threads created later without a name inherit it. The name of a program started
 /// through `/proc/self/exe` is `exe` otherwise.
 pub fn set_name(name: &CStr) -> io::Result<()> {
     rustix::thread::set_name(name).map_err(|errno| with_context("prctl", "PR_SET_NAME", &errno.into()))

@@ -31,9 +31,9 @@ pub enum Layer {
 /// The access left to this process.
 #[derive(Debug, Default)]
 pub struct SandboxConfig<R> {
-    /// Readable files, and directories with all that is beneath them, as far as the user may read it. A file that is
-    /// replaced later is a new file and not readable; open its directory instead. Each is used once, and may be opened
-    /// for it: thousands need not be open at the same time.
+    /// Readable files, and directories with everything beneath them that the user may read. A file that is replaced
+    /// later is a new file and not readable; open its directory instead. Each is used once, and may be opened for it:
+    /// thousands need not be open at the same time.
     pub readable_fds: R,
     /// Whether to deny access to all other files.
     pub landlock: Layer,
@@ -74,7 +74,7 @@ pub fn drop_privileges(user: Option<&User>, core_dumps: CoreDumps) -> io::Result
 }
 
 /// Forbids core dumps, and other processes of the same user to read the memory and the descriptors of this one
-/// (prctl(2)). To be called before this process reads a private key or another secret of the operator.
+/// (prctl(2)). Call this before this process reads a private key or another secret of the operator.
 pub fn forbid_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))
@@ -106,7 +106,7 @@ fn set_no_new_privs() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true).map_err(|errno| with_context("prctl", "PR_SET_NO_NEW_PRIVS", &errno.into()))
 }
 
-/// Restricts this process to the given files and the system calls of a server, for the rest of its life. To be called
+/// Restricts this process to the given files and the system calls of a server, for the rest of its life. Call this
 /// after [`drop_privileges`], when it has its sockets, and before it starts threads.
 ///
 /// The result has the layers that this kernel does not support. Afterwards no socket can be created and nothing in

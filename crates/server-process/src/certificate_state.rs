@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(names_text(0), "for no name");
         assert_eq!(names_text(2), "for 0.test 1.test");
         assert_eq!(names_text(7), "for 0.test 1.test 2.test 3.test 4.test and 2 more");
-        // The clock goes on meanwhile.
+        // The clock continues in the meantime.
         check(92 * DAY_S + 1_000, "NOT YET VALID: in 2 days");
         check(90 * DAY_S + 1_000, "NOT YET VALID: in less than a day");
         check(31 * DAY_S + 1_000, "31 days left");

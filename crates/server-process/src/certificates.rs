@@ -525,7 +525,7 @@ fn warnings(configured: &CertificateFiles, problems: Vec<CertificateProblem>) ->
     problems.into_iter().map(diagnostic).collect()
 }
 
-/// That the certificate, one of `of_domain`, is not used for the names of the domain. Of those that are valid for a
+/// That the certificate, one of `of_domain`, is not used for the names of the domain. Among those that are valid for a
 /// name and have the same type of key, the first one is used, if possible one that is valid now.
 fn unused_warning(
     configured: &CertificateFiles,

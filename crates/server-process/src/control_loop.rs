@@ -269,8 +269,8 @@ impl<'s> ControlLoop<'s> {
         [self.state.supervisor, self.state.stop_client]
     }
 
-    /// Goes on with dynamic updates until the last one is answered. Those of a process that is replaced are not to fail
-    /// for that. Each has its own time limit. A client that is connected may still send one.
+    /// Continues with dynamic updates until the last one is answered. Those of a process that is replaced are not to
+    /// fail for that. Each has its own time limit. A client that is connected may still send one.
     fn run_until_updates_are_answered(&mut self, signals: &Signals) {
         while self.ordered_end != Some(DrainMode::Stopping) && self.may_have_updates() {
             self.wait_and_log_error(signals);
@@ -307,7 +307,7 @@ impl<'s> ControlLoop<'s> {
         }
     }
 
-    /// Waits for events. An error ends no process that serves: the sources are looked at all the same, and one error is
+    /// Waits for events. An error does not end a server process: the sources are checked anyway, and one error is
     /// logged until a wait has succeeded.
     fn wait_and_log_error(&mut self, signals: &Signals) {
         let result = self.wait(signals);

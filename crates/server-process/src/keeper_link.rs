@@ -146,7 +146,7 @@ mod tests {
         // One request was made, and its late answer is not taken for that to the next one.
         answer(&keeper, 0, Ok(b"late"));
         assert_eq!(keeper.receive_arrived(&mut [0; 1]).expect_err("no other").kind(), io::ErrorKind::WouldBlock);
-        // The answer to the next one is there before it is asked, so that it is in time however busy the machine is.
+        // The next question is answered before it is asked, so that the answer is in time however busy the machine is.
         let mut out = [0; ANSWER_BYTES_MAX];
         let next = SignAnswer { number: 2, result: Ok(b"in time") };
         keeper.send(next.encode(&mut out).expect("it fits")).expect("sent");

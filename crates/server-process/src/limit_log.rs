@@ -130,7 +130,7 @@ enum Event {
 impl Event {
     fn line(self, &Limit { key, kind, .. }: &Limit, effect: &str) -> String {
         let (begins, ends) = match kind {
-            Kind::Maximum => ("is reached", "is no longer reached: it was for"),
+            Kind::Maximum => ("is reached", "is no longer reached: it was reached for"),
             Kind::Minimum => ("is not reached", "is reached again: it was not for"),
         };
         match self {
@@ -180,7 +180,7 @@ mod tests {
         check(2, 9, &[]);
         check(31, 10, &[]);
         check(90, 10, &[]);
-        check(91, 10, &["http_connections_max is no longer reached: it was for 30 s, 10 times"]);
+        check(91, 10, &["http_connections_max is no longer reached: it was reached for 30 s, 10 times"]);
         check(92, 10, &[]);
         check(93, 11, &["http_connections_max is reached: new HTTP connections replace idle ones, or wait"]);
     }

@@ -236,7 +236,7 @@ impl Loader {
     }
 
     /// Opens the sites of `config` and reads those zones that are new or have changed. A zone that the guard refuses is
-    /// read all the same if it is one of `forced_zones`.
+    /// read nevertheless if it is one of `forced_zones`.
     pub(crate) fn load(&mut self, config: &Config, forced_zones: &[DomainName]) -> Loaded {
         let mut report = Report::default();
         self.private_state = self.state_folder.clone().filter(|_| config.uses_state_folder()).map(PrivateState::new);

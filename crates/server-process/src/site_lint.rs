@@ -102,7 +102,7 @@ enum Walk {
 }
 
 impl Lint {
-    /// Looks at all files that the site serves. Links to directories are not followed.
+    /// Checks all files that the site serves. Links to directories are not followed.
     fn walk(&mut self, files_max: usize) -> Walk {
         let mut directories = vec![Vec::new()];
         while let Some(directory) = directories.pop() {
@@ -223,7 +223,7 @@ impl Lint {
         self.warnings.push(Diagnostic::warning(location, Problem::new(message, remedy)));
     }
 
-    /// The warnings, when all files were looked at.
+    /// The warnings, when all files were checked.
     fn finish(mut self, walk: Walk, location: &Location) -> Vec<Diagnostic> {
         let mut warnings = limited(std::mem::take(&mut self.warnings), "files", location);
         let unknown = self.extensions.iter().map(|(extension, (file, count))| {

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the sites are looked at.
+/// How often the sites are checked.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The thread pauses for so many times the time that it was busy.
 const PAUSE_FACTOR: u32 = 100;
@@ -104,7 +104,7 @@ impl SiteWatcher {
         self.changes.try_recv().ok()
     }
 
-    /// Goes on with the site of an applied change.
+    /// Continues with the site of an applied change.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -135,7 +135,7 @@ impl WatcherThread {
         }
     }
 
-    /// Looks at all sites; false if the control thread has ended.
+    /// Checks all sites; false if the control thread has ended.
     fn look(&self) -> bool {
         let sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for watched in sites {

@@ -41,7 +41,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time in which the supervisor must read the last event.
+/// Time for the supervisor to read the last event.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves with the state inherited from the supervisor. A zone is loaded although it has lost records or its serial

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Time in which a client must read a part of the answer.
+/// Time for a client to read a part of the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a part of the answer.
 const PART_BYTES: usize = 32 * 1024;

@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 /// window.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Time in which the access log is written at the end.
+/// Time for writing the access log at the end.
 const LOG_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A server.
@@ -80,7 +80,7 @@ impl Server {
     /// and workers share a set where there are more. One set for each worker is best.
     ///
     /// # Errors
-    /// Those of the calls that set up the threads, and of waiting, without which no thread can go on. An error of a
+    /// Those of the calls that set up the threads, and of waiting, without which no thread can continue. An error of a
     /// client, a file or a datagram is never returned.
     pub fn run<R>(
         &self,

@@ -288,7 +288,7 @@ struct Names {
 }
 
 impl SlotNames {
-    /// Gives each of `sites` and `zones` a slot, as far as there are some.
+    /// Gives each of `sites` and `zones` a slot, while there are free ones.
     pub(crate) fn assign<'n>(
         &mut self,
         sites: impl Iterator<Item = &'n str>,

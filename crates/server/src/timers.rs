@@ -1,5 +1,4 @@
-//! When a worker must look at which connection: a queue that learns of a later deadline only when an earlier one
-//! passes.
+//! When a worker must check which connection: a queue that learns of a later deadline only when an earlier one passes.
 //!
 //! A busy connection moves its deadline without touching the queue: when the old deadline passes, the worker takes the
 //! new one from the connection. So a request costs one store, and a long-lived connection costs the

@@ -17,7 +17,7 @@ const QUERY_CONDITIONS_MAX: usize = 8;
 pub struct RequestPath<'r> {
     /// Whether it is requested with HTTPS.
     pub is_https: bool,
-    /// The host, in any case; `None` if the request has none.
+    /// The host, in any letter case; `None` if the request has none.
     pub host: Option<&'r [u8]>,
     /// The decoded path, without a slash at its start or end, and without empty segments.
     pub path: &'r [u8],

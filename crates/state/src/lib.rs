@@ -480,7 +480,7 @@ pub fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Removes the file at `path`, if it is there, so that it stays removed after a crash.
+/// Removes the file at `path`, if it exists, so that it stays removed after a crash.
 pub fn remove_durably(path: &Path) -> io::Result<()> {
     remove_file(path)?;
     flush_folder(path.parent().unwrap_or(Path::new(".")))

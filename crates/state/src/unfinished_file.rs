@@ -1,4 +1,4 @@
-//! A file that is written piece by piece, and has its name when all of it is there.
+//! A file that is written piece by piece, and gets its name when it is complete.
 
 use super::{StateError, failed, flush_folder, remove_file};
 use std::fs::{self, File, OpenOptions};

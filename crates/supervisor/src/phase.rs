@@ -4,9 +4,9 @@ use sanderling_ipc::Command;
 use sanderling_os::signals::{SIGABRT, SIGKILL, Signal};
 use std::time::{Duration, Instant};
 
-/// Time in which an aborted process may write a core dump.
+/// Time for an aborted process to write a core dump.
 const CORE_DUMP_TIME: Duration = Duration::from_secs(1);
-/// Time in which a process exits that has reported its end, or was killed. One that takes longer has a thread that the
+/// Time for a process to exit after it reported its end or was killed. One that takes longer has a thread that the
 /// kernel does not end, since it waits for a disk.
 const EXIT_TIME: Duration = Duration::from_secs(2);
 

@@ -115,8 +115,8 @@ impl Certificate {
         !self.facts.addresses.is_empty()
     }
 
-    /// Whether it is valid for `host`: a name in any case with or without a dot at its end, a wildcard that it has, or
-    /// an address, IPv6 perhaps in brackets. A wildcard holds for one label (RFC 9525 §6.3).
+    /// Whether it is valid for `host`: a name in any letter case, with or without a dot at its end, a wildcard that it
+    /// has, or an address, IPv6 perhaps in brackets. A wildcard holds for one label (RFC 9525 §6.3).
     pub fn is_valid_for_host(&self, host: &[u8]) -> bool {
         let name = host.strip_suffix(b".").unwrap_or(host);
         let first_label_bytes = name.iter().position(|&byte| byte == b'.').filter(|&bytes| bytes > 0);
@@ -214,8 +214,8 @@ impl Certificate {
     }
 }
 
-/// The problem at `now_unix_s` of a certificate with this validity. It expires soon in the last third of its lifetime,
-/// or the last half of a short one, in which most clients of authorities renew it.
+/// The problem at `now_unix_s` of a certificate with this validity. "Soon" is the last third of its lifetime, or the
+/// last half of a short one: most ACME clients renew it then.
 pub fn time_problem(not_before_unix_s: u64, not_after_unix_s: u64, now_unix_s: u64) -> Option<CertificateProblem> {
     if now_unix_s < not_before_unix_s {
         return Some(CertificateProblem::NotYetValid { in_s: not_before_unix_s - now_unix_s });

@@ -201,7 +201,7 @@ impl Session {
         self.connection.as_ref()?.alpn_protocol().and_then(Alpn::from_id)
     }
 
-    /// Whether the client has got a certificate that is valid for `host`, a name in any case. `false` before the
+    /// Whether the client has got a certificate that is valid for `host`, a name in any letter case. `false` before the
     /// handshake is complete.
     pub fn has_certificate_for(&self, host: &[u8]) -> bool {
         self.chosen_from.certificates.are_valid_for_host(host)

@@ -94,8 +94,7 @@ impl Drop for SigningHandle {
 }
 
 impl SigningHandle {
-    /// Starts the task of `zone`, whose records are in the file of `source`. To be called in a
-    /// [`tokio::task::LocalSet`].
+    /// Starts the task of `zone`, whose records are in the file of `source`. Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn start(zone: &SignedZoneConfig, source: Zone, context: Rc<SigningContext>) -> SigningHandle {
         let shared = Rc::new(Shared { reread: RefCell::new(Some(Reread::default())), ..Shared::default() });
         let task = SigningTask::new(zone, source, context, Rc::clone(&shared));
@@ -124,7 +123,7 @@ impl SigningHandle {
         self.shared.wake.notify_one();
     }
 
-    /// Whether updates must be signed: there is a signed version, or it was not looked for yet.
+    /// Whether updates must be signed: there is a signed version, or it was not searched for yet.
     pub(crate) fn signs_updates(&self) -> bool {
         !self.shared.is_restored.get() || self.shared.report.borrow().serial.is_some()
     }

@@ -183,7 +183,7 @@ impl SigningTask {
     }
 
     /// Signs changed records and renews signatures that expire soon, and stores the result; whether this was possible.
-    /// With other keys, after a start, and with a clock that was ahead, all signatures are looked at.
+    /// With other keys, after a start, and with a clock that was ahead, all signatures are checked.
     pub(super) async fn sign_in_part(&mut self, unsigned: Arc<Records>) -> Result<bool, String> {
         let has_changed = self.keys.has_changed() || self.is_behind();
         let is_known = |signed: &mut Signed| {

@@ -30,7 +30,7 @@ impl KeyChecks {
 }
 
 impl SigningTask {
-    /// Makes the keeper look for all private keys, once, and again as long as one cannot be used. The version that is
+    /// Makes the keeper search for all private keys, once, and again as long as one cannot be used. The version that is
     /// signed stays in service meanwhile, so that nothing else would tell.
     pub(super) async fn look_for_keys(&mut self) {
         let KeyChecks { problem, looked_at, .. } = &self.key_checks;
@@ -63,8 +63,8 @@ impl SigningTask {
         Vec::new()
     }
 
-    /// Whether keys can be made or are there already; not as long as the parent zone is being asked. A first key would
-    /// make all answers bogus if the parent zone had a DS record of another one, as after the loss of the state folder.
+    /// Whether keys can be made or exist already; not while the parent zone is being asked. A first key would make all
+    /// answers bogus if the parent zone had a DS record of another one, as after the loss of the state folder.
     ///
     /// # Errors
     /// Why there must be no new key, and the remedy.

@@ -119,7 +119,7 @@ impl<'z> ChainWriter<'_, 'z, '_> {
                 let name = self.name;
                 self.name = match &lookup {
                     Lookup::Dname(dname) => match self.put_dname(dname, name.as_name(), is_written)? {
-                        // QTYPE CNAME: the synthesized CNAME is the answer. RFC 6672 §3.2 would go on, but no server
+                        // QTYPE CNAME: the synthesized CNAME is the answer. RFC 6672 §3.2 would continue, but no server
                         // does, and NXDOMAIN for the target would deny the record in the answer section.
                         Some(_) if self.qtype == Rtype::CNAME => return Ok(ChainEnd::Open(Rcode::NoError)),
                         // The same DNAME would apply repeatedly, to ever longer names.

@@ -220,8 +220,8 @@ pub struct LaterSerial {
 pub enum MergeOutcome {
     /// There is none, or the file is the one for which it was made.
     Unchanged,
-    /// The file has changed: the difference was applied as far as it fits, and the version has a later serial than the
-    /// previous one.
+    /// The file has changed: the parts of the difference that fit were applied, and the version has a later serial than
+    /// the previous one.
     Applied,
     /// The file takes the place of the version: nothing was applied.
     Superseded,

@@ -311,7 +311,7 @@ impl OwnRrset {
         self.ttl_s.unwrap_or(record.ttl_s)
     }
 
-    /// Adds a record, or gives the one that is there its TTL; whether anything has changed.
+    /// Adds a record, or gives the existing one its TTL; whether anything has changed.
     fn add(&mut self, rtype: Rtype, record: OwnRecord) -> bool {
         let ttl_s = record.ttl_s;
         let has_other_ttl = match self.ttl_s {

@@ -24,7 +24,7 @@ const OPCODE_QUERY: u8 = 0;
 pub struct ParsedQuery<'z, 'q> {
     /// The whole message.
     pub(crate) message: &'q [u8],
-    /// The question, as far as `reply_kind` says that it was parsed.
+    /// The question, if `reply_kind` says that it was parsed.
     pub(crate) question: Question<'q>,
     pub(crate) reply_kind: ReplyKind<'z>,
     /// The map that was searched, if it was.

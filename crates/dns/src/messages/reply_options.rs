@@ -80,7 +80,7 @@ impl ReplyOptions {
     }
 }
 
-/// The bytes of `text`, as far as they are allowed.
+/// The allowed bytes of `text`.
 fn text_bytes(text: &str) -> &[u8] {
     &text.as_bytes()[..text.len().min(TEXT_BYTES_MAX)]
 }

@@ -214,7 +214,7 @@ impl ZoneTransfer {
         self.sign(length_bytes, now_unix_s, out).map(Some)
     }
 
-    /// Whether it has changes instead of the whole zone. To be called before the first message is written.
+    /// Whether it has changes instead of the whole zone. Call this before the first message is written.
     pub fn is_incremental(&self) -> bool {
         matches!(self.next, Next::FirstSoa(_))
     }

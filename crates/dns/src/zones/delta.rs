@@ -34,7 +34,7 @@ impl<'z> Nodes<'z> {
 pub(crate) struct Delta {
     /// Nodes, also those of earlier versions. Only the last chunk is written to.
     chunks: Vec<Arc<Vec<u8>>>,
-    /// The node of each name that has one here.
+    /// The nodes by name.
     slots: HashSlots,
     slot_count: usize,
     /// Which names may have a slot.

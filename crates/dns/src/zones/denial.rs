@@ -74,7 +74,7 @@ pub(crate) struct NsecChain {
 
 #[derive(Clone, Copy, Debug)]
 struct NsecOwner {
-    /// Mostly enough to tell two names apart, without a look at the nodes.
+    /// Mostly enough to tell two names apart, without reading the nodes.
     prefix: NamePrefix,
     node: NodeIndex,
 }
@@ -107,7 +107,7 @@ impl NsecChain {
         self.owners.insert_at(NsecOwner { prefix, node }, is_before);
     }
 
-    /// Removes a node, if it is there.
+    /// Removes a node, if it exists.
     pub(crate) fn remove(&mut self, nodes: Nodes<'_>, node: NodeIndex) {
         let name = nodes.get(node).name();
         if self.covering(nodes, name) == Some(node) {
@@ -163,7 +163,7 @@ pub(crate) struct Nsec3Chain {
 
 #[derive(Clone, Copy, Debug)]
 struct Nsec3Owner {
-    /// The first bytes of the hash in base 32: almost always enough to tell two hashes apart, without a look at the
+    /// The first bytes of the hash in base 32: almost always enough to tell two hashes apart, without reading the
     /// nodes.
     prefix: u32,
     node: NodeIndex,
@@ -213,7 +213,7 @@ impl Nsec3Chain {
         self.owners.insert_at(owner, |other| nodes.get(other.node).hash_label() < label);
     }
 
-    /// Removes a node, if it is there.
+    /// Removes a node, if it exists.
     pub(crate) fn remove(&mut self, nodes: Nodes<'_>, owner: NodeIndex) {
         let label = nodes.get(owner).hash_label();
         if self.last_up_to(nodes, label) == Some(owner) {

@@ -263,7 +263,7 @@ impl ZoneJournal {
         let fits = |change: &&Arc<ZoneChange>| {
             let remaining = rest_bytes.checked_sub(change.encoded_bytes());
             rest_bytes = remaining.unwrap_or(0);
-            // Also no serial is there twice, after a wrap.
+            // A serial does not occur twice either, after a wrap.
             remaining.is_some() && is_later(to_serial, change.from_serial)
         };
         let count = journal.changes.iter().rev().take_while(fits).count();

@@ -198,7 +198,7 @@ impl Zone {
         match &self.delta {
             None => stored,
             Some(delta) if stored.is_some_and(|index| delta.has(index)) => stored,
-            // The record is another one in this version.
+            // The record differs in this version.
             Some(_) => self.denial().proof_of(self.nodes(), node, proof),
         }
     }

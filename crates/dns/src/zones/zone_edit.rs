@@ -177,7 +177,7 @@ impl<'z> ZoneEdit<'z> {
         fits
     }
 
-    /// Adds a record, unless it is there or its RRset has another TTL. Returns whether it was added.
+    /// Adds a record, unless it exists or its RRset has another TTL. Returns whether it was added.
     fn add_new(&mut self, record: &Record<'_>) -> bool {
         let has_same_ttl = |other: &RecordData| other.ttl_s == record.ttl_s || record.rtype == Rtype::RRSIG;
         let records = self.rrsets(record.owner).get(&record.rtype.0);

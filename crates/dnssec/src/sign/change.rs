@@ -8,7 +8,7 @@
 //! - in the NSEC3 chain, the owners for these names and for the empty non-terminals above them, and the owner before
 //!   one that comes or goes.
 //!
-//! They are made by the code that makes whole versions, with the signatures that they have, as far as these are right.
+//! They are made by the code that makes whole versions, with their signatures, where these are right.
 
 use super::signatures::Signatures;
 use super::version::{Authority, KEY_RECORDS, Soa, is_made, listed_types};

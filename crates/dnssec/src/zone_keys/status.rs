@@ -70,7 +70,7 @@ fn of_key(key: &ZoneKey, apex: Name<'_>, has_new_ds: bool) -> Vec<String> {
             "the parent zone does not have {ds}, and no longer needs it: do not submit it to the registrar"
         )),
         Presence::Removed(_) if has_new_ds => {
-            Some(format!("the parent zone still has {ds}: have the registrar remove it once the new one is there"))
+            Some(format!("the parent zone still has {ds}: have the registrar remove it once the new one is published"))
         }
         Presence::Removed(_) => Some(format!("the parent zone still has {ds}: have the registrar remove it")),
         other => of_caches(other, &ds),

@@ -1,6 +1,6 @@
 //! Restricts this process to reading the given files and directories (landlock(7)).
 //!
-//! Denied, as far as the kernel's version of Landlock supports it: writing, creating, removing, renaming and executing
+//! Denied, where the kernel's version of Landlock supports it: writing, creating, removing, renaming and executing
 //! files, ioctls of devices, binding and connecting TCP sockets, and signals and abstract Unix sockets of processes
 //! outside. Open descriptors stay usable.
 

@@ -29,7 +29,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Loads the site of the domain `name` on a new thread, when the loader is there.
+    /// Loads the site of the domain `name` on a new thread, when the loader exists.
     pub(super) fn reload_site(&mut self, name: Option<String>) {
         let Some(index) = self.state.config.sites.iter().position(|site| name_of(site) == name) else {
             let name = name.unwrap_or_default();

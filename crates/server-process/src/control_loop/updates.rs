@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 const GROUP_MAX: usize = 256;
 /// Time after the last update of a zone until its version is built as a whole.
 const MERGE_AFTER: Duration = Duration::from_secs(60);
-/// The same after the first update, of a zone whose updates go on.
+/// The same after the first update, for a zone whose updates continue.
 const MERGE_AT_LATEST_AFTER: Duration = Duration::from_secs(300);
 const FAILED: UpdateResult = UpdateResult::Refused(UpdateRefusal::Failed);
 
@@ -62,7 +62,7 @@ struct ChangeTimes {
     last: Instant,
 }
 
-/// A version that is built as a whole while updates go on.
+/// A version that is built as a whole while updates continue.
 enum Merge {
     None,
     /// A thread builds it.
@@ -469,7 +469,7 @@ impl ControlLoop<'_> {
         self.answer_when_served(apex, updates, deadline);
     }
 
-    /// Begins to build an updated zone as a whole, on a separate thread: updates continue meanwhile. It is looked for
+    /// Begins to build an updated zone as a whole, on a separate thread: updates continue meanwhile. It is searched for
     /// at each heartbeat, at least.
     fn begin_merge(&mut self, now: Instant) {
         let Some(apex) = self.updates.take_due(now) else { return };

@@ -81,7 +81,7 @@ impl ControlLoop<'_> {
     }
 
     /// Loads a zone, or applies `changes` that continue from the version in service, on a new thread, when the loader
-    /// is there.
+    /// exists.
     fn reload_zone(&mut self, name: DomainName, is_forced: bool, changes: Option<OwnedFd>, client: ZoneClient) {
         let Some(mut loader) = self.state.loader.take() else {
             if self.waiting.len() == WAITING_MAX {
@@ -120,7 +120,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Goes on with the commands that have waited for the loader.
+    /// Continues with the commands that waited for the loader.
     pub(super) fn handle_waiting(&mut self) {
         while self.state.loader.is_some()
             && let Some((command, descriptors)) = self.waiting.pop_front()
@@ -319,7 +319,7 @@ impl ControlLoop<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ZoneContent {
     SameFiles,
-    /// Its files are others: the agent has written them again, or comments have changed.
+    /// Its files have changed: the agent has written them again, or comments have changed.
     SameRecords,
     Changed,
 }

@@ -182,7 +182,7 @@ fn is_removed(file: &Path, folder: &ZoneFolder) -> bool {
     metadata.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) && folder.check().is_ok()
 }
 
-/// The message that there is no zone `name`, with a suggestion out of those that are `known`.
+/// The message that there is no zone `name`, with a suggestion from `known`.
 pub(crate) fn unknown_zone<'k>(name: &DomainName, known: impl Iterator<Item = &'k str>) -> String {
     match most_similar(name.as_str(), known) {
         Some(similar) => format!("there is no zone {name}; did you mean {similar}?"),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct LeftOut {
     pub(super) count: usize,
-    /// Those of them that are document roots, so that the sites are not served.
+    /// Those that are document roots, so that the sites are not served.
     pub(super) root_count: usize,
     /// Of the first site that has one, if possible of one that is not served.
     pub(super) location: Option<Location>,

@@ -43,7 +43,7 @@ impl ReadBudget {
 #[derive(Debug)]
 pub(super) struct CodedFile<'p> {
     coding: ContentCoding,
-    /// The path of the file that it is a form of.
+    /// The path of the uncompressed file.
     pub(super) base: &'p [u8],
     /// Whether it is a part of a page, and no download by its own name.
     is_of_page: bool,

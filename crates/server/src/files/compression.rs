@@ -187,7 +187,7 @@ impl OnDemand {
         }
     }
 
-    /// The coding for `request` of those that are made; one that the client would prefer is asked for. `uncompressed`
+    /// The coding for `request` among those that exist; one that the client would prefer is asked for. `uncompressed`
     /// is the file.
     pub(crate) fn coding_for(self: &Arc<Self>, request: &Request<'_>, uncompressed: &FileVariant) -> ContentCoding {
         let fields = &request.fields;

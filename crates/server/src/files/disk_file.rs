@@ -143,7 +143,7 @@ impl DiskFile {
         !self.tail.is_empty() && cached_tail(&self.file, self.metadata.length_bytes).is_some_and(|now| now == self.tail)
     }
 
-    /// Whether the file was unlinked, as far as that is known without a wait.
+    /// Whether the file was unlinked, if that is known without a wait.
     pub(crate) fn is_deleted(&self) -> bool {
         !self.is_remote && self.file.metadata().is_ok_and(|now| now.link_count == 0)
     }

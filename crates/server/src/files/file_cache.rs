@@ -10,8 +10,8 @@
 //!         its time has passed                                    openat2, fstat, and the same for precompressed files
 //! ```
 //!
-//! A response that is being sent from an invalidated entry goes on with the version it began with. Paths without a file
-//! are cached apart from files (negative entries), so that a flood of them evicts no file.
+//! A response that is being sent from an invalidated entry continues with the version with which it began. Paths
+//! without a file are cached apart from files (negative entries), so that a flood of them evicts no file.
 
 mod watcher;
 

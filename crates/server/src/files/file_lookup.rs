@@ -440,9 +440,9 @@ fn open_beneath<'p>(
     Ok(OpenedFile { file: UnreadFile::new(file)?, path })
 }
 
-/// Opens the file at `path`, on which a symbolic link is absolute or leads out of the root, if it is beneath the root
-/// all the same or beneath a link target. It is opened by its real path beneath that directory, so that no link can
-/// change meanwhile.
+/// Opens the file at `path`, on which a symbolic link is absolute or leads out of the root, if its target is beneath
+/// the root or a link target. It is opened by its real path beneath that directory, so that no link can change
+/// meanwhile.
 #[cold]
 fn open_linked(root: &Directory, link_targets: &[Arc<Directory>], path: &[u8]) -> Result<File, FileError> {
     let Ok(real_path) = root.resolve(path) else { return Err(FileError::NotFound) };

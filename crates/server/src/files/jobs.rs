@@ -137,7 +137,7 @@ impl JobQueue {
         }
     }
 
-    /// Wakes all workers; each then looks at all shared state.
+    /// Wakes all workers; each then checks all shared state.
     pub(crate) fn wake_workers(&self) {
         self.inboxes.get().into_iter().flatten().for_each(|inbox| inbox.wake());
     }

@@ -159,7 +159,7 @@ pub(crate) enum Storage {
 pub(crate) enum TagBasis {
     /// Its content, if that is not too long to be read for it.
     Content,
-    /// Its metadata, unless its times may be those of other versions: then its content all the same.
+    /// Its metadata, unless its times may be those of other versions: then its content anyway.
     Metadata,
 }
 
@@ -262,7 +262,7 @@ impl OpenFile {
         }
     }
 
-    /// The same of a file that has several variants, or may have.
+    /// The same for a file that has several variants, or may have.
     #[inline(never)]
     fn alternative_for(&self, request: &Request<'_>, may_transform: impl Fn() -> bool) -> VariantId {
         match &self.alternatives {

@@ -234,7 +234,7 @@ impl Invalidation {
         }
     }
 
-    /// Whether more than [`Invalidation::keys`] is out of date, so that every entry must be looked at.
+    /// Whether more than [`Invalidation::keys`] is out of date, so that every entry must be checked.
     pub(crate) fn is_recursive(&self) -> bool {
         !matches!(self, Invalidation::Path { is_directory: false, .. })
     }

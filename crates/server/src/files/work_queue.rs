@@ -1,5 +1,5 @@
 //! A queue of work that may wait for a disk without a limit, and its threads: there are as many as wait, so that other
-//! work goes on.
+//! work continues.
 //!
 //! One thread always waits for work, as long as there are fewer than [`THREADS_MAX`]: a thread that takes work while no
 //! other one waits starts another thread first. A thread that has waited for a long time together with another one

@@ -38,7 +38,7 @@ pub(crate) struct Asked<'a> {
 /// How a version of HTTP carries out the decision about one request.
 pub(crate) trait Framing<'s>: Sized {
     const VERSION: HttpVersion;
-    /// How the connection goes on.
+    /// How the connection continues.
     type Step;
 
     /// Whether the connection can keep a request that waits.
@@ -76,7 +76,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Notes when the request began, which goes on in a later iteration.
+    /// Notes when the request began, which continues in a later iteration.
     pub(crate) fn note_begin(&mut self, now_ms: Milliseconds) {
         if self.since_ms == 0 {
             self.since_ms = now_ms as u32;

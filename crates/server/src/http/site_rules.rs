@@ -540,7 +540,7 @@ fn is_misdirected(request: &Request<'_>, transport: &Transport, snapshot: &Snaps
 }
 
 /// Whether HTTPS answers for the host of `request`, and the request need not be answered without encryption. That of a
-/// proxy's client with `https` has been encrypted as far as the proxy.
+/// proxy's client with `https` was encrypted up to the proxy.
 fn is_redirected(request: &Request<'_>, snapshot: &Snapshot) -> bool {
     let (Some(host), Target::Path { path, .. }, true) = (request.host, request.target, request.fits(Scheme::Http))
     else {

@@ -23,7 +23,7 @@ use std::thread;
 const RESULTS_MAX: usize = 4_096;
 /// Bytes of a name with its password.
 pub(crate) const CREDENTIALS_BYTES_MAX: usize = 1_024;
-/// Time in which the workers answer the requests whose check was refused after it had waited.
+/// Time for the workers to answer requests whose check was refused after a wait.
 const REFUSED_MS: Milliseconds = 250;
 /// The nice value of the threads: while all processors are busy, they get a quarter of the time.
 const NICE: i32 = 5;

@@ -22,7 +22,7 @@ pub(crate) enum Content<'c, 's> {
     },
 }
 
-/// The content sent after the head, as far as there is room.
+/// The content sent after the head, if there is room.
 #[derive(Debug)]
 pub(crate) enum BodySource<'s> {
     /// The rest of a page.

@@ -183,7 +183,7 @@ impl<'s> FileChunk<'s> {
         }
     }
 
-    /// Goes on to the next part of the file; whether there is one.
+    /// Continues with the next part of the file; whether there is one.
     fn begin_next_part(&mut self) -> bool {
         let Some(extras) = &mut self.extras else { return false };
         let Some(NextPart { text, offset, length_bytes }) = extras.next_parts.pop() else { return false };

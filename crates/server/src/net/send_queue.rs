@@ -78,7 +78,7 @@ impl<'s> SendQueue<'s> {
         if self.sources.is_empty() { Sent::All } else { Sent::Blocked }
     }
 
-    /// Sends what is queued, as far as the transport takes it.
+    /// Sends as much of the queue as the transport takes.
     pub(crate) fn resume(&mut self, transport: &mut Transport, context: &mut SendContext<'_>) -> io::Result<Sent> {
         while let Some(source) = self.sources.front_mut() {
             match source.send(transport, context)? {

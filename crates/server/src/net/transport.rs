@@ -137,7 +137,7 @@ impl Transport {
         }
     }
 
-    /// Discards the rest of the header, as far as it has arrived.
+    /// Discards the received part of the rest of the header.
     fn skip_proxy_header(&mut self, mut missing_bytes: usize, room: &mut [u8]) -> io::Result<()> {
         while missing_bytes > 0 && self.is_readable() {
             let length = room.len().min(missing_bytes);

@@ -101,9 +101,9 @@ enum State {
 /// The next step that a connection requests from its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// To be called when the transport is ready, an event comes, or the deadline passes.
+    /// Call this when the transport is ready, an event comes, or the deadline passes.
     Wait,
-    /// To be called again in the next iteration: the budget of this one is used up.
+    /// Call this again in the next iteration: the budget of this one is used up.
     Again,
     /// To be closed.
     Close,
@@ -288,7 +288,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Goes on with a handshake, or with sending; `None` if more input must be received.
+    /// Continues a handshake, or sending; `None` if more input must be received.
     #[inline(never)]
     fn resume(&mut self, context: &mut Context<'_, 's>) -> io::Result<Option<Next>> {
         self.transport.begin(context.clock.now_ms(), &context.buffers.limits);
@@ -419,7 +419,7 @@ impl<'s> Connection<'s> {
         let room = buffer.len().saturating_sub(self.unprocessed.len()).min(piece);
         let mut received = 0;
         // One call fills the buffer; an unprocessed request comes first. While the server drains, all that the client
-        // has sent is received as far as there is room, so that the last answer can say that the connection closes.
+        // has sent is received while there is room, so that the last answer can say that the connection closes.
         let mut wants_more = is_draining || !has_unprocessed_request || self.receives_while_sending();
         let mut receive_count = 0;
         while wants_more && self.transport.is_readable() && received < room {

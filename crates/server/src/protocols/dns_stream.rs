@@ -39,7 +39,7 @@ impl DnsStream {
         self.task.is_some()
     }
 
-    /// Time in which the client must take something of an answer, or in which an update is applied.
+    /// Time for the client to take some bytes of an answer, or for an update to be applied.
     pub(crate) fn send_timeout(&self, options: &DnsOptions) -> Duration {
         match self.task {
             None => options.tcp_idle_timeout,

@@ -36,7 +36,7 @@ struct Pending {
     received_bytes: u64,
 }
 
-/// A request with a DNS query, as far as it has arrived.
+/// The received part of a request with a DNS query.
 #[derive(Debug)]
 struct PendingQuery {
     head: Vec<u8>,
@@ -177,7 +177,7 @@ impl Http1 {
         Step::Partial
     }
 
-    /// Goes on skipping the body, and answers its request at the end, unless it is answered.
+    /// Continues skipping the body, and answers its request at the end, unless it is answered.
     fn continue_body<'s>(
         &mut self,
         mut pending: Box<Pending>,
@@ -214,7 +214,7 @@ impl Http1 {
         step
     }
 
-    /// Answers a request without a body, which ends where `input` goes on.
+    /// Answers a request without a body, which ends where the rest of `input` begins.
     // Separate, so that the called functions are inlined into it.
     #[inline(never)]
     fn answer<'s>(

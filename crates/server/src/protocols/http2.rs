@@ -114,7 +114,7 @@ impl<'s> Http2<'s> {
         self.session.activity()
     }
 
-    /// Whether a stream can go on without further input.
+    /// Whether a stream can continue without further input.
     #[inline(never)]
     pub(crate) fn has_work(&self) -> bool {
         let has_event = self.waiting.iter().any(|waiting| waiting.is_ready);

@@ -31,10 +31,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Handshakes that go on in one iteration: each costs as much as many requests.
+/// Handshakes that continue in one iteration: each costs as much as many requests.
 const HANDSHAKES_PER_ITERATION_MAX: usize = 8;
 
-/// Connections of the ready list that are served in one iteration: a worker looks at its listeners again soon, however
+/// Connections of the ready list that are served in one iteration: a worker checks its listeners again soon, however
 /// many connections have work left.
 const READY_PER_ITERATION_MAX: usize = 16;
 

@@ -103,7 +103,7 @@ impl<'s> Datagrams<'s> {
             }
             if self.run_once() != Received::MaybeMore {
                 self.metrics.heartbeat.begin_waiting();
-                // After an error and its pause the sockets are looked at all the same.
+                // After an error and its pause the sockets are checked anyway.
                 let _ = waiting.wait(None);
                 if waiting.is_ready(sockets.len()) {
                     self.wakeup.drain();

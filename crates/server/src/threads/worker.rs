@@ -77,7 +77,7 @@ enum DrainState<'s> {
 enum Source {
     Connection(Key),
     Listener(usize),
-    /// Another thread wants the worker to look at shared state.
+    /// Another thread wants the worker to check shared state.
     Wakeup,
 }
 

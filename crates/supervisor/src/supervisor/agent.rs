@@ -390,7 +390,7 @@ impl Supervisor {
                     let config = Arc::clone(&self.active.config);
                     self.secrets.pass_on_soon(&config);
                 }
-                // It says so once, as the last thing, and each text is in the log.
+                // It sends this once, as the last message, and each text is in the log.
                 (Event::AgentFailed(_), None) if self.agent.has_failed() => {
                     self.agent.end_for("it has said more than once that it cannot run");
                 }

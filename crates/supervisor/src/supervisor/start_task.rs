@@ -45,7 +45,7 @@ impl Supervisor {
         }
     }
 
-    /// Binds listeners again that a server process has shut down. To be called before another one gets them.
+    /// Binds listeners again that a server process has shut down. Call this before another one gets them.
     pub(super) fn restore_listeners(&mut self) {
         let (listeners, report) = self.listeners.restored(&self.active.config);
         for (role, bound, result) in report {

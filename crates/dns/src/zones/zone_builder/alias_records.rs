@@ -14,7 +14,7 @@ impl ZoneBuilder {
         self.alias_owners.push((alias.owner.to_lowercase(), alias.position));
     }
 
-    /// Reports forbidden records of `ALIAS` owners among those added until now. To be called before the addresses are
+    /// Reports forbidden records of `ALIAS` owners among those added until now. Call this before the addresses are
     /// added.
     pub fn check_alias_records(&mut self) -> Vec<Diagnostic> {
         let mut diagnostics = Vec::new();

@@ -1,5 +1,5 @@
-//! Checks of the names that records refer to, as far as the zone has them (RFC 1912 §2, RFC 2181 §10.3), and of the
-//! dots at the ends of names. All are warnings: the zone can be served.
+//! Checks of the names in the zone that records refer to (RFC 1912 §2, RFC 2181 §10.3), and of the dots at the ends of
+//! names. All are warnings: the zone can be served.
 
 use super::names::NameId;
 use super::{Authority, RrsetRange, StagedRecord, ZoneBuilder};

@@ -8,7 +8,7 @@ use sanderling_os::poll_set::PollSet;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How often unused entries are looked for.
+/// How often unused entries are searched for.
 const CLEANUP_INTERVAL: Duration = Duration::from_millis(500);
 
 impl FileCache {

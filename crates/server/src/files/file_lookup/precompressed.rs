@@ -158,7 +158,7 @@ struct PrecompressedFile {
 }
 
 impl PrecompressedFiles {
-    /// Chooses those that can be sent in place of the file with this metadata, as far as the limits allow.
+    /// Chooses those that can be sent in place of the file with this metadata, within the limits.
     pub(super) fn allocate(&mut self, uncompressed: &Metadata, limits: &mut EntryLimits) {
         for PrecompressedFile { opened, is_sendable, storage, .. } in &mut self.files {
             let metadata = &opened.file.metadata;
@@ -176,7 +176,7 @@ impl PrecompressedFiles {
         }
     }
 
-    /// The metadata of those that are used.
+    /// The metadata of the used ones.
     pub(super) fn metadata(&self) -> impl Iterator<Item = (ContentCoding, &Metadata)> {
         self.files.iter().filter(|file| file.storage.is_some()).map(|file| (file.coding, &file.opened.file.metadata))
     }

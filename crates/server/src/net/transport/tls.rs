@@ -124,7 +124,7 @@ impl Transport {
         }
     }
 
-    /// Says that nothing more is sent, as far as there is room for it: a client that gets no `close_notify` cannot know
+    /// Says that nothing more is sent, if there is room for it: a client that gets no `close_notify` cannot know
     /// whether the last response is complete.
     pub(crate) fn send_close_notify(&mut self) {
         if let Some(tls) = &mut self.tls {

@@ -67,7 +67,7 @@ impl<'s> ProtocolState<'s> {
     }
 
     /// Whether there is something to do without further input: part of a request has left the input already, or streams
-    /// can go on.
+    /// can continue.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
         match self {

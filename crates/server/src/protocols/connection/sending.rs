@@ -12,7 +12,7 @@ use sanderling_os::tcp::More;
 use std::io;
 
 impl<'s> Connection<'s> {
-    /// Sends what was written; `None` if all is sent and the connection goes on.
+    /// Sends what was written; `None` if all is sent and the connection continues.
     #[inline]
     pub(super) fn flush(
         &mut self,

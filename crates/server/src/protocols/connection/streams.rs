@@ -50,8 +50,8 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Whether more is received although streams can go on: a request may be more urgent, and a frame may end a stream.
-    /// Not if whole frames are left, because the budget was used up.
+    /// Whether more is received although streams can continue: a request may be more urgent, and a frame may end a
+    /// stream. Not if whole frames are left, because the budget was used up.
     pub(super) fn receives_while_sending(&self) -> bool {
         self.http2().is_some() && self.unprocessed.len() < DATA_BYTES_MAX
     }
@@ -241,7 +241,7 @@ impl<'s> Connection<'s> {
         !is_lingering && self.http2_mut().is_some_and(|http| http.announce_shutdown(context))
     }
 
-    /// Sends the last frame to a client that does not know that the connection closes, as far as there is room for it.
+    /// Sends the last frame to a client that does not know that the connection closes, if there is room for it.
     pub(super) fn send_last_frame(&mut self) {
         if self.transport.has_ended() {
             return;
