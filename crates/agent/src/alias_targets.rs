@@ -169,7 +169,7 @@ impl AliasTargets {
     /// Waits for the next answer; `None` if nothing is asked for.
     pub(crate) async fn answered(&mut self) -> Option<(String, Answer)> {
         let answered = self.asking.join_next().await?;
-        Some(answered.expect("a task that panics ends the agent, and the next one goes on"))
+        Some(answered.expect("a task that panics ends the agent, which is restarted"))
     }
 
     /// Takes over an answer.

@@ -53,8 +53,8 @@ impl FailingNames {
         self.0.retain(|name, _| is_failing(name));
     }
 
-    /// Those of `names` that an order has now: without those whose next attempt is later. Of names that may not be the
-    /// ones that the authority refuses, there is one in an order, so that it becomes known which one it is.
+    /// The members of `names` in the next order: without those whose next attempt is later. If it is unknown which of
+    /// several names the authority refuses, an order has only one of them, to find out.
     pub(crate) fn ordered(&self, names: &[String]) -> Vec<String> {
         let (mut ordered, mut has_suspect) = (Vec::new(), false);
         for name in names {

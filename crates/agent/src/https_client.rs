@@ -233,7 +233,7 @@ pub(crate) struct AnswerError {
     pub(crate) status: StatusCode,
     /// How it describes the error, if it does (RFC 8555 §6.7).
     pub(crate) problem: Option<Problem>,
-    /// In how many seconds it lets the server ask again, if it says so (RFC 8555 §6.6).
+    /// The number of seconds after which the server may ask again, if the authority says it (RFC 8555 §6.6).
     pub(crate) retry_after_s: Option<u64>,
     /// Where a redirect leads.
     pub(crate) location: Option<String>,

@@ -1,6 +1,6 @@
-//! Stores the journals of zones, which the server process makes and its successor reads. A server process that was
-//! taken over sends any: only those of zones that this server has are stored, and all together have a limit. The
-//! successor checks their content.
+//! Stores the journals of zones, which the server process makes and its successor reads. A compromised server process
+//! can send any: only journals of configured zones are stored, with a limit on their total size. The successor checks
+//! their content.
 
 use crate::blocking::DISK;
 use sanderling_config::repeated_messages::LimitedLog;
@@ -101,7 +101,7 @@ impl Journals {
     }
 }
 
-/// How long the journals in the state folder are.
+/// The lengths of the journals in the state folder.
 struct StoredJournals {
     bytes: HashMap<String, u64>,
     all_bytes: u64,

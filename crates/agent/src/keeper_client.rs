@@ -108,7 +108,7 @@ impl KeeperClient {
         self.keys(&ZoneKeyRequest::List { zone: zone.to_string() })
     }
 
-    /// Makes the keeper look for a private key of the zone; why it cannot sign with it, if it cannot.
+    /// Makes the keeper search for a private key of the zone; the reason if it cannot sign with it.
     ///
     /// # Errors
     /// The keeper does not answer.

@@ -35,7 +35,7 @@ impl ListenerAddresses {
         has_changed
     }
 
-    /// Those of the listeners of `config`, sorted. A listener of all addresses has those of the machine.
+    /// The addresses of the listeners of `config`, sorted. A listener on all addresses has those of the machine.
     pub(crate) fn of(&self, config: &Config) -> Vec<IpAddr> {
         let listeners = config.http_listen.iter().chain(&config.https_listen).map(SocketAddr::ip);
         let mut addresses: Vec<IpAddr> = listeners

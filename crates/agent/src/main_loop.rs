@@ -171,10 +171,10 @@ impl MainLoop {
                     }
                 }
                 Some(finished) = self.running.join_next() => {
-                    self.finish(finished.expect("a task that panics ends the agent, and the next one goes on"));
+                    self.finish(finished.expect("a task that panics ends the agent, which is restarted"));
                 }
                 Some(asked) = self.asking.join_next() => {
-                    let (question, is_answered) = asked.expect("a task that panics ends the agent, and the next one goes on");
+                    let (question, is_answered) = asked.expect("a task that panics ends the agent, which is restarted");
                     let changed = self.pinned.on_asked(&question, is_answered);
                     self.on_rotated(&changed);
                 }
@@ -192,7 +192,7 @@ impl MainLoop {
         }
     }
 
-    /// The first file of the resolver that was replaced, looked for from time to time.
+    /// The first replaced file of the resolver, checked from time to time.
     fn replaced_resolver_file(&mut self) -> Option<&Path> {
         if self.resolver_files_at > Instant::now() {
             return None;

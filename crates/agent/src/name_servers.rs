@@ -143,7 +143,7 @@ impl NameServers {
             }
         }
         while let Some(ended) = tasks.join_next().await {
-            for lag in ended.expect("a task that panics ends the agent, and the next one goes on") {
+            for lag in ended.expect("a task that panics ends the agent, which is restarted") {
                 match lag.is_silent {
                     true => log_warning(&format!("{lag}; continuing without it")),
                     false => lags.push(lag),
@@ -183,8 +183,7 @@ impl NameServers {
         }
         let (mut oldest, mut other_dnskey_ttl_s) = (None::<u32>, 0);
         while let Some(asked) = tasks.join_next().await {
-            let (server, is_of_other, answer) =
-                asked.expect("a task that panics ends the agent, and the next one goes on");
+            let (server, is_of_other, answer) = asked.expect("a task that panics ends the agent, which is restarted");
             let (records, ttl_s) = match answer {
                 Ok((answer, ttl_s)) => (answer.into_records(), ttl_s),
                 Err(error) if error.is_unreachable() => continue,

@@ -84,7 +84,7 @@ pub(crate) struct OrderRequest {
     pub(crate) key: Option<String>,
     /// The certificate before it (RFC 9773 §5).
     pub(crate) replaces: Option<CertificateIdentifier<'static>>,
-    /// Those of the names that are validated over HTTP although they are in zones of this server: the other way has
+    /// The names that are validated over HTTP although they are in zones of this server: validation over DNS has
     /// failed.
     pub(crate) over_http: Vec<String>,
 }

@@ -46,7 +46,7 @@ impl ParentServers {
         }
         let mut common: Option<ParentDs> = None;
         while let Some(asked) = tasks.join_next().await {
-            let (server, answer) = asked.expect("a task that panics ends the agent, and the next one goes on");
+            let (server, answer) = asked.expect("a task that panics ends the agent, which is restarted");
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(error) if error.is_unreachable() => continue,

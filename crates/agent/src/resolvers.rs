@@ -24,7 +24,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Those of a name that does not exist.
+    /// The records of a name that does not exist.
     pub(crate) const NONE: Records = Records { rdatas: Vec::new(), ttl_s: None };
 
     /// Those that have `name` as their owner.
@@ -48,7 +48,7 @@ impl Records {
 }
 
 impl Resolvers {
-    /// Those of the configuration; those of the system if it has no list of them.
+    /// The resolvers of the configuration, or those of the system if it has no list.
     pub(crate) fn new(config: &Config) -> Resolvers {
         let is_default = config.resolvers.is_empty() && !config.has_no_resolvers;
         Resolvers { configured: if is_default { vec![Resolver::System] } else { config.resolvers.clone() } }

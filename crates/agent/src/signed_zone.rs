@@ -136,7 +136,7 @@ struct SigningTask {
     /// the operator may be changing those on the disk.
     files: Option<Vec<(PathBuf, Vec<u8>)>>,
     signed: Option<Signed>,
-    /// The records are other ones than those that were signed.
+    /// The records have changed since they were signed.
     is_outdated: bool,
     /// Changes since the version that the server process was told of, as the log has them.
     changes: Vec<u8>,
@@ -410,7 +410,7 @@ impl SigningTask {
                     diagnostics.iter().for_each(|diagnostic| reread.fail(&diagnostic.to_string()));
                 }
                 self.file_problem = problem;
-                // The operator has another one read again.
+                // The operator has asked to read it again.
                 if is_of_state || self.source.origin == ZoneOrigin::Primaries {
                     (self.unsigned, self.files) = (None, None);
                 }
@@ -659,7 +659,7 @@ impl SigningTask {
             result => {
                 (self.is_handed_over, self.is_forced, self.refusal) = (true, false, None);
                 self.handing_over.on_success();
-                // Its report comes by another way, and may be late.
+                // Its report comes on another path, and may be late.
                 self.shared.served.set(serial);
                 if let (Some(reread), Ok(text)) = (reread, result) {
                     reread.print(&text);

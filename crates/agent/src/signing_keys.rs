@@ -137,7 +137,7 @@ impl SigningKeys {
         Ok(self.preferred.is_some() || ds.iter().all(is_of_others))
     }
 
-    /// Makes the keeper look for the private keys; the problem of the first one that it cannot sign with.
+    /// Makes the keeper search for the private keys; the problem of the first one with which it cannot sign.
     ///
     /// # Errors
     /// The keeper does not answer.

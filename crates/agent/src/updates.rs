@@ -1,7 +1,7 @@
 //! Stores what dynamic updates have made of zones, before the server process answers the clients.
 //!
-//! A server process that was taken over sends any: only updates of zones that may have some are stored, and only in the
-//! form that updates have.
+//! A compromised server process can send any: only updates of zones that allow them are stored, and only well-formed
+//! ones.
 //!
 //! Two server processes may have updates stored while one replaces the other. The stored content is replaced only by
 //! content made from it: otherwise the process is told, rereads it, and applies its updates to it.

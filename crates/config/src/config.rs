@@ -574,7 +574,7 @@ impl CookieSecretFile {
     /// Reads the secret for new cookies, and the other one with which cookies are valid, if there is one.
     ///
     /// # Errors
-    /// The file cannot be read, or has another form.
+    /// The file cannot be read, or is malformed.
     pub fn read(&self) -> Result<(CookieSecret, Option<CookieSecret>), Diagnostic> {
         read_cookie_secrets(&self.path).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
     }
@@ -597,7 +597,7 @@ pub const LATEST_RENEWAL_PART: u64 = 6;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The names that it is used for: the domain and its aliases. Several certificates of a domain follow each other.
-    /// Those of the first domain also serve a name without a certificate.
+    /// The certificates of the first domain are also used for a name without one.
     pub names: Vec<DomainName>,
     /// Whether the server requests it. Its files are in the state folder when it was issued, and their paths relative
     /// to that.

@@ -210,7 +210,7 @@ limits! {
     dns_udp_replies_per_second_max: u32 = 0 in 0..=1_000_000,
         "Other replies per second to one network, counted by kind. 0: no limit. See below.";
     dns_udp_slip: u32 = 2 in 0..=1_000,
-        "Of the replies beyond that limit, one in this many is sent truncated. 0: none.";
+        "Of the replies beyond that limit, one in N is sent truncated; 0: none.";
     dns_tcp_connections_max: usize = 1_024 in 1..=1_000_000,
         "Open DNS connections over TCP; at the limit, the one idle longest is closed.";
     dns_tcp_connections_per_client_max: usize = 1_000_000 in 1..=1_000_000,

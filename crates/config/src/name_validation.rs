@@ -26,7 +26,7 @@ pub struct NameValidation<'c> {
 }
 
 impl<'c> NameValidation<'c> {
-    /// Those of `config`.
+    /// The names of `config`.
     pub fn new(config: &'c Config) -> NameValidation<'c> {
         NameValidation {
             apexes: config.zones.iter().map(|zone| zone.apex.as_str()).collect(),
@@ -88,7 +88,7 @@ const CHALLENGE_PREFIX: &str = "_acme-challenge.";
 pub struct ChallengeNames<'c>(HashSet<&'c str>);
 
 impl<'c> ChallengeNames<'c> {
-    /// Those of the automatic certificates of `config`.
+    /// The names for the automatic certificates of `config`.
     pub fn new(config: &'c Config) -> ChallengeNames<'c> {
         let names = config.automatic_certificates().flat_map(|certificate| &certificate.names).map(DomainName::as_str);
         ChallengeNames(names.map(|name| name.strip_prefix("*.").unwrap_or(name)).collect())
@@ -99,7 +99,7 @@ impl<'c> ChallengeNames<'c> {
         name.strip_prefix(CHALLENGE_PREFIX).is_some_and(|name| self.0.contains(name))
     }
 
-    /// How many there are.
+    /// The number of names.
     pub fn count(&self) -> usize {
         self.0.len()
     }

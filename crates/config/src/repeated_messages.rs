@@ -67,7 +67,7 @@ impl LimitedLog {
     }
 }
 
-/// A version of a zone that takes the place of another one.
+/// A version of a zone that replaces another.
 #[derive(Clone, Debug)]
 pub struct VersionChange {
     /// The serial before.

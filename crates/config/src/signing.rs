@@ -159,9 +159,9 @@ pub enum ZoneKeyLayout {
 /// The serial of a signed version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignedSerial {
-    /// That of the zone file.
+    /// The serial of the zone file.
     Keep,
-    /// That of the zone file if it is later than the last one, otherwise one more than the last one.
+    /// The serial of the zone file if it is later than the last one, otherwise the last one plus one.
     #[default]
     Increment,
     /// The date, and two digits.

@@ -53,7 +53,7 @@ impl TsigKeyFile {
     /// Reads the secret.
     ///
     /// # Errors
-    /// The file cannot be read, or has another form.
+    /// The file cannot be read, or is malformed.
     pub fn read(&self) -> Result<Zeroizing<Vec<u8>>, Diagnostic> {
         let content = read_secret_file("TSIG secret file", "text", &self.path);
         let secret = content.and_then(|content| {
@@ -154,12 +154,12 @@ pub struct TransfersByZone<'c> {
 }
 
 impl<'c> TransfersByZone<'c> {
-    /// Those of zones without their own rules, and those of the others.
+    /// The rules for zones without their own, and the rules of the other zones.
     pub(super) fn new(default: &'c ZoneTransfers, own: &'c [(DomainName, ZoneTransfers)]) -> TransfersByZone<'c> {
         TransfersByZone { default, own: own.iter().map(|(apex, own)| (apex, own)).collect() }
     }
 
-    /// Those of the zone at `apex`.
+    /// The rules of the zone at `apex`.
     pub fn of(&self, apex: &DomainName) -> &'c ZoneTransfers {
         self.own.get(apex).copied().unwrap_or(self.default)
     }

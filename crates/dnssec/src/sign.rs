@@ -83,11 +83,11 @@ pub enum Denial {
 /// The serial of the signed version. Each is later than that of the previous version, except for `Keep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SerialPolicy {
-    /// That of the unsigned records. Secondaries do not notice new signatures of the same records.
+    /// The serial of the unsigned records. Secondaries do not notice new signatures of the same records.
     Keep,
-    /// That of the unsigned records if it is later; otherwise one more than before.
+    /// The serial of the unsigned records if it is later; otherwise the last one plus one.
     Increment,
-    /// `YYYYMMDD00`, if that is later; otherwise one more than before.
+    /// `YYYYMMDD00`, if that is later; otherwise the last one plus one.
     Date,
     /// Seconds since 1970, if that is later; otherwise one more than before.
     UnixTime,

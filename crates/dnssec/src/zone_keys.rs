@@ -51,7 +51,7 @@ impl KeyLayout {
 pub struct KeyPolicy {
     /// The algorithm of new keys.
     pub algorithm: Algorithm,
-    /// Which keys.
+    /// The kinds of keys.
     pub layout: KeyLayout,
     /// Seconds after which a CSK or KSK is replaced; `None` for never.
     pub ksk_lifetime_s: Option<u64>,
@@ -347,7 +347,7 @@ pub struct Advanced {
 /// A command to replace keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rollover {
-    /// Which keys.
+    /// The keys to replace.
     pub keys: RolloverKeys,
     /// Whether others may know them: then a rollover in progress does not prevent it, and its new keys are replaced
     /// too.

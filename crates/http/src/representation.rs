@@ -27,7 +27,7 @@ pub struct Representation {
     /// The modification time belongs to one version of the file.
     is_time_of_version: bool,
     validator: Validator,
-    /// That of the representations in other codings which are made of this one, whether they are made or not.
+    /// The validator of the representations in other codings made from this one, whether they exist or not.
     compressed: Option<Validator>,
     /// The head of a 200, including its last empty line.
     head: Vec<u8>,

@@ -38,7 +38,7 @@ impl Default for RequestLimits {
 
 /// The result of [`parse_request`].
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is built in place and destructured at once")]
+#[expect(clippy::large_enum_variant, reason = "it is built in place and destructured immediately")]
 pub enum Parsed<'b> {
     /// The head is incomplete: receive more and parse again.
     Partial,

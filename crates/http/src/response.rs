@@ -71,7 +71,7 @@ pub enum CanonicalUrl {
     WithoutSlash,
     /// Without its extension, what follows the last dot.
     WithoutExtension,
-    /// That of the directory that the file is in, which it is the index of.
+    /// The URL of the directory whose index the file is.
     OfDirectory,
 }
 

@@ -32,13 +32,13 @@ impl PathTraits {
     /// refuse it.
     pub const TOO_LONG: PathTraits = PathTraits(1 << 2);
 
-    /// Those of a decoded path, as of [`SitePath::as_bytes`]; also [`PathTraits::HIDDEN`] if no request can have the
-    /// path.
+    /// The traits of a decoded path, as of [`SitePath::as_bytes`]; also [`PathTraits::HIDDEN`] if no request can have
+    /// the path.
     pub fn of(path: &[u8]) -> PathTraits {
         check_segments(path).unwrap_or(PathTraits::HIDDEN)
     }
 
-    /// Those of both.
+    /// The traits of both.
     #[must_use]
     pub const fn union(self, other: PathTraits) -> PathTraits {
         PathTraits(self.0 | other.0)

@@ -119,7 +119,7 @@ impl ContentHash {
         }
     }
 
-    /// That of the whole content.
+    /// The validator of the whole content.
     pub fn finish(self) -> Validator {
         Validator(self.0)
     }

@@ -56,7 +56,7 @@ pub enum ErrorCode {
     NoError = 0,
     /// The client breaks the protocol.
     ProtocolError = 1,
-    /// The server cannot go on.
+    /// The server cannot continue.
     InternalError = 2,
     /// The client sends more than its window.
     FlowControlError = 3,

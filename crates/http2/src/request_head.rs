@@ -152,7 +152,7 @@ struct HeadWriter<'s> {
     head: &'s mut Vec<u8>,
     pseudo: &'s mut Vec<u8>,
     found: [Option<Range<usize>>; Pseudo::COUNT],
-    /// That of the connection.
+    /// The scheme of the connection.
     scheme: Scheme,
     /// The request line and Host are written.
     has_line: bool,

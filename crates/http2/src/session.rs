@@ -276,7 +276,7 @@ impl<B> Session<B> {
         self.decoder.held_bytes() + of_block + self.streams.list_bytes() + of_streams + of_numbers
     }
 
-    /// Those of requests that have not arrived whole.
+    /// The bytes of incomplete requests.
     pub fn partial_bytes(&self) -> usize {
         let of_stream = |stream: &Stream<B>| match &stream.work {
             Work::Receiving { head, .. } => head.capacity(),

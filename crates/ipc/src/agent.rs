@@ -134,7 +134,7 @@ pub struct ServedZones {
 pub struct UpdatesToStore {
     /// The name of the zone.
     pub zone: String,
-    /// Which one of the process that has applied them.
+    /// Identifies the updates among those of the process that applied them.
     pub id: UpdatesId,
     /// The SHA-256 at the end of the stored content to replace; `None` if nothing is. Otherwise another process has
     /// stored something meanwhile, which must not be lost.
@@ -155,7 +155,7 @@ pub struct UpdatesId {
 pub struct UpdatesOutcome {
     /// The name of the zone.
     pub zone: String,
-    /// Which one.
+    /// Identifies the stored updates.
     pub id: UpdatesId,
     /// Whether it is stored.
     pub result: StoreResult,

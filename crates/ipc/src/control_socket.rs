@@ -89,7 +89,7 @@ impl ControlSocket {
     /// Creates the socket again if its path has been removed; whether it has.
     ///
     /// # Errors
-    /// Those of [`ControlSocket::open`].
+    /// As for [`ControlSocket::open`].
     pub fn restore(&mut self) -> io::Result<bool> {
         if !matches!(fs::symlink_metadata(&self.path), Err(error) if error.kind() == io::ErrorKind::NotFound) {
             return Ok(false);

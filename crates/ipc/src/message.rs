@@ -202,7 +202,7 @@ pub enum DnssecCommand {
     Rollover {
         /// The name of the zone.
         zone: String,
-        /// Which keys.
+        /// The keys to replace.
         keys: RolloverKeys,
         /// Whether others may know them: then a rollover in progress does not prevent it.
         is_compromised: bool,

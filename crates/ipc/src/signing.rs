@@ -86,7 +86,7 @@ impl Refusal {
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignAnswer<'m> {
-    /// That of the request; 0 if it was malformed.
+    /// The number of the request; 0 if it was malformed.
     pub number: u32,
     /// The signature.
     pub result: Result<&'m [u8], Refusal>,

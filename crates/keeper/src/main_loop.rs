@@ -95,7 +95,7 @@ impl MainLoop {
         match command {
             Command::HoldKeys { number } => {
                 let certificates = certificates_from_memfd(certificates.ok_or_else(missing)?)?;
-                // Those of a keeper before, which may have run foreign code: without them, there are others.
+                // Keys of an earlier keeper, which may have run foreign code: the others are used without them as well.
                 let earlier = held_keys.map(held_keys_from_memfd).transpose().unwrap_or_else(|error| {
                     log_error(&format!("ignoring the keys of the previous keeper: {}", error_text(&error)));
                     None

@@ -174,9 +174,9 @@ pub fn own_pidfd() -> io::Result<OwnedFd> {
     pidfd_open(rustix::process::getpid())
 }
 
-/// Sets the name that `ps` and `pgrep -x` show for this process, at most 15 bytes (prctl(2), PR_SET_NAME). Call this by
-/// the main thread, whose name it is; threads created later without a name inherit it. The name of a program started
-/// through `/proc/self/exe` is `exe` otherwise.
+/// Sets the name that `ps` and `pgrep -x` show for this process, at most 15 bytes (prctl(2), PR_SET_NAME). Call this
+/// from the main thread, which gives the process its name; threads created later without a name inherit it. The name of
+/// a program started through `/proc/self/exe` is `exe` otherwise.
 pub fn set_name(name: &CStr) -> io::Result<()> {
     rustix::thread::set_name(name).map_err(|errno| with_context("prctl", "PR_SET_NAME", &errno.into()))
 }
@@ -187,7 +187,7 @@ pub const NICE_MAX: i32 = 19;
 /// Gives the calling thread this nice value, which is higher than the previous one.
 pub fn lower_thread_priority(nice: i32) -> io::Result<()> {
     count(Syscall::Setpriority);
-    // For Linux, a process by this call is a thread, and none is the calling one.
+    // In Linux this call accepts a thread for a process, and 0 is the calling thread.
     rustix::process::setpriority_process(None, nice).map_err(|errno| with_context("setpriority", nice, &errno.into()))
 }
 

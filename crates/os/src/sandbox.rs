@@ -88,7 +88,7 @@ pub fn forbid_core_dumps() -> io::Result<()> {
 /// version.
 ///
 /// # Errors
-/// The process has more rights than it needs, as any process of root. It can go on.
+/// The process has more rights than it needs, as any process of root. It can continue.
 ///
 /// # Panics
 /// If another thread runs, which would keep its rights.

@@ -1,7 +1,7 @@
 //! The commands `zone add` and `zone remove`: put a zone file into the zone folder, or rename one there so that it is
 //! no longer a zone, and notify the running server.
 //!
-//! They write nothing but files of the folder. A zone that is configured in another way is refused, with a remedy.
+//! They write nothing but files of the folder. A zone with another configuration is refused, with a remedy.
 
 use crate::state_files::StateLocation;
 use sanderling_config::diagnostic::{Location, error_text};

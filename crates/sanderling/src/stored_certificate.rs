@@ -21,7 +21,7 @@ pub(crate) struct StoredCertificate {
 }
 
 impl StoredCertificate {
-    /// That of the domain `name`, if there is one.
+    /// The certificate of the domain `name`, if there is one.
     ///
     /// # Errors
     /// It cannot be read, or is not a certificate.

@@ -17,7 +17,7 @@ const DUE_PART_OF_FILES: u64 = 9;
 pub(crate) struct CertificateState {
     /// The names that it is used for.
     pub(crate) names: Vec<String>,
-    /// Those of the names that no certificate of the domain in service is valid for.
+    /// The names for which no certificate in service of the domain is valid.
     pub(crate) missing_names: Vec<String>,
     pub(crate) file: PathBuf,
     /// Of the version in service; `None` if there is none, and handshakes for the names fail.

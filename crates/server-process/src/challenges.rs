@@ -28,8 +28,8 @@ pub(crate) struct ActiveChallenges {
 }
 
 impl ActiveChallenges {
-    /// Those of `challenges` that have a valid form, for names of automatic certificates: the agent must not be able to
-    /// claim others.
+    /// The members of `challenges` that are well-formed and for names of automatic certificates: the agent must not be
+    /// able to claim others.
     pub(crate) fn new(challenges: Vec<Challenge>, config: &Config) -> ActiveChallenges {
         let names = ChallengeNames::new(config);
         let (mut tokens, tokens_max) = (Vec::new(), names.count() * PER_NAME_MAX);

@@ -119,7 +119,7 @@ pub(crate) struct ControlLoop<'s> {
     loads_one: bool,
     /// Each thread that answers about zones has a reference.
     answers: Arc<()>,
-    /// Which command to end has arrived, if one has.
+    /// The received command to end, if any.
     ordered_end: Option<DrainMode>,
     next_heartbeat: Instant,
     /// The last wait for events has failed.
@@ -156,7 +156,7 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    /// That of `snapshot`, which gets the challenges.
+    /// The answers of `snapshot`, which gets the challenges.
     pub(crate) fn new(challenges: Vec<Challenge>, config: &Config, snapshot: &mut Snapshot) -> Answered {
         let challenges = ActiveChallenges::new(challenges, config);
         let zones = Arc::clone(&snapshot.zones);
@@ -175,7 +175,7 @@ pub(crate) struct Inboxes {
 }
 
 impl Inboxes {
-    /// Those of a server of `snapshot`, whose clients put in what the configuration allows.
+    /// The inboxes of a server of `snapshot`, filled by clients as the configuration allows.
     pub(crate) fn open(config: &Config, snapshot: &mut Snapshot) -> io::Result<Inboxes> {
         let wakeup = Arc::new(EventFd::new()?);
         let notifies = NotifyForwarding::new(Arc::clone(&wakeup));
@@ -359,7 +359,7 @@ impl<'s> ControlLoop<'s> {
                     self.send_new_process_needed(&format!("the running process received {other:?}"));
                 }
                 Ok(Received::Closed) => self.on_supervisor_lost(),
-                // No descriptor was free for the configuration, or the supervisor is of another version.
+                // No descriptor was free for the configuration, or the supervisor has another version.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     self.send_new_process_needed(&format!(
                         "the running process cannot receive it: {}",

@@ -131,7 +131,7 @@ impl Event {
     fn line(self, &Limit { key, kind, .. }: &Limit, effect: &str) -> String {
         let (begins, ends) = match kind {
             Kind::Maximum => ("is reached", "is no longer reached: it was reached for"),
-            Kind::Minimum => ("is not reached", "is reached again: it was not for"),
+            Kind::Minimum => ("is not reached", "is reached again: it was not reached for"),
         };
         match self {
             Event::Begins => format!("{key} {begins}: {effect}"),
@@ -207,6 +207,6 @@ mod tests {
         };
         let begins = "http_send_rate_min is not reached: HTTP connections of slower clients are reset";
         assert_eq!(lines(1, 2), [begins]);
-        assert_eq!(lines(61, 2), ["http_send_rate_min is reached again: it was not for 0 s, 2 times"]);
+        assert_eq!(lines(61, 2), ["http_send_rate_min is reached again: it was not reached for 0 s, 2 times"]);
     }
 }

@@ -115,7 +115,7 @@ struct LoadedZone {
     last_good: Option<Arc<Zone>>,
     /// The facts about that version, or about that of an earlier process.
     info: Option<VersionInfo>,
-    /// Which of both.
+    /// Where that version comes from.
     provenance: Provenance,
     /// The files of that version; `None` if the zone must be read anyway.
     sources: Option<ZoneSources>,
@@ -342,7 +342,7 @@ impl Loader {
     fn seal_kept(&mut self, removed: &[DomainName]) -> Option<NewSegment> {
         let kept = self.kept.as_mut()?;
         let result = match self.load_count {
-            // Those of an earlier process may be of zones of another configuration.
+            // Versions of an earlier process may be for zones of another configuration.
             1 => kept.retain(|apex| self.zones.contains_key(apex)),
             _ => removed.iter().try_for_each(|apex| kept.remove(apex)),
         };
@@ -693,7 +693,7 @@ impl LoadedZone {
                 let held = updates.as_ref().and_then(|updates| updates.merged.held());
                 self.take_updates(zone, updates, report);
                 context.stored.journals.give(&zone.apex, self.last_good.as_deref(), &mut good, &mut report.journals);
-                // The files of a version that has come in another way are read as well.
+                // The files of a version that came on another path are read as well.
                 if !self.last_good.as_ref().is_some_and(|before| good.has_same_records(before)) {
                     report.changes.zone_loaded(&zone.apex, self.state.serial, good.serial());
                 }

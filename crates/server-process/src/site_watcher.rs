@@ -159,7 +159,7 @@ impl WatcherThread {
         let (Root::Directory(root), Some(known)) = (&watched.site.root, &watched.rules) else { return None };
         let root: &Directory = root;
         let version = rules_files::version(root);
-        // A file that is being written has another version at the next look.
+        // A file that is being written has another version at the next check.
         if version == *known || rules_files::version(root) != version {
             return None;
         }

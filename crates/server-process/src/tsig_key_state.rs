@@ -14,7 +14,7 @@ pub(crate) struct TsigKeyState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum SecretInService {
-    /// That of its file.
+    /// The key in its file.
     Current,
     /// The last good one.
     LastGood { problem: String },

@@ -312,7 +312,7 @@ fn status_text(judged: &JudgedZone, zone: Option<&Zone>, is_current: bool) -> St
             line("journal", format!("{changes} since serial {first_serial}, for IXFR"));
         }
     }
-    // Those of a signed zone come from the agent.
+    // The agent reports the updates of a signed zone.
     if let Some(updates) = &state.updates {
         line("updates", updates_text(updates));
     }

@@ -36,7 +36,7 @@ impl Heartbeat {
         call()
     }
 
-    /// How many iterations have begun.
+    /// The number of iterations that have begun.
     pub(crate) fn iteration_count(&self) -> u64 {
         self.number().div_ceil(2)
     }
@@ -137,7 +137,7 @@ mod tests {
     const NOTHING: fn(&Heartbeat) = |_| {};
     const ITERATION: fn(&Heartbeat) = Heartbeat::begin_iteration;
 
-    /// After how many checks a thread that takes `steps`, one before each check, is reported as hung.
+    /// The number of checks after which a thread is reported as hung; it takes one of `steps` before each check.
     fn check(steps: &[fn(&Heartbeat)], gap: Duration) -> Option<usize> {
         let (heartbeat, mut watchdog, start) = (Heartbeat::default(), Watchdog::default(), Instant::now());
         steps.iter().enumerate().position(|(index, step)| {

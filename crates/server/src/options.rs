@@ -114,7 +114,7 @@ pub struct DnsOptions {
     pub udp_errors_per_second_max: u32,
     /// Other replies over UDP of one class to one network in a second, of each thread; 0 for any number.
     pub udp_replies_per_second_max: u32,
-    /// Of the replies beyond that limit, one in this many is sent truncated. 0: none.
+    /// Of the replies beyond that limit, one in N is sent truncated; 0: none.
     pub udp_slip: u32,
     /// Open TCP connections, in the whole process.
     pub tcp_connections_max: usize,
@@ -228,7 +228,7 @@ pub struct PasswordOptions {
     pub queued_per_client_max: usize,
     /// How long a correct password is remembered.
     pub granted_for: Duration,
-    /// How long a wrong one is.
+    /// How long a wrong password is remembered.
     pub denied_for: Duration,
 }
 

@@ -80,8 +80,8 @@ impl Server {
     /// and workers share a set where there are more. One set for each worker is best.
     ///
     /// # Errors
-    /// Those of the calls that set up the threads, and of waiting, without which no thread can continue. An error of a
-    /// client, a file or a datagram is never returned.
+    /// The errors of the calls that set up the threads, and of waiting, without which no thread can continue. An error
+    /// of a client, a file or a datagram is never returned.
     pub fn run<R>(
         &self,
         socket_sets: &[SocketSet],

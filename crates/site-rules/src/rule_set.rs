@@ -12,7 +12,7 @@ use crate::redirect::{Action, Outcome, Redirect};
 pub struct RuleLimits {
     /// Rules.
     pub rules_max: usize,
-    /// Those of them that match more than one path.
+    /// The rules that match more than one path.
     pub patterns_max: usize,
 }
 

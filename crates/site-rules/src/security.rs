@@ -8,7 +8,7 @@ use crate::pattern::Pattern;
 pub enum SecurityHeaders {
     /// Those that hardly any site misses.
     Basic,
-    /// Those of a site whose pages have all they need in the site itself.
+    /// The fields for a site whose pages load nothing from other hosts.
     Strict,
 }
 

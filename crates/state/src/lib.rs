@@ -443,7 +443,7 @@ impl StateFolder {
 /// Removes unfinished files that a crash has left in the folder at `path`, and in folders below with these names.
 pub fn remove_unfinished(path: &Path, is_own: fn(&str) -> bool) -> Result<(), StateError> {
     let found = match entries(path) {
-        // One of another user, or without the mode bits of its owner, affects only its own content.
+        // A folder of another user, or without the mode bits of its owner, affects only its own content.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
         found => found.map_err(|error| failed("read", path, &error))?,
     };

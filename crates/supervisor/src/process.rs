@@ -126,7 +126,7 @@ impl Process {
         self.abort();
     }
 
-    /// Whether it has not received so many commands that the sender of further ones must not go on.
+    /// Whether it can receive further commands; if it has too many, their sender must wait.
     pub(super) fn is_full(&self) -> bool {
         self.connection.is_full()
     }

@@ -161,7 +161,7 @@ pub enum CertificateProblem {
     /// Its time is over.
     #[error("the certificate expired {} ago", Days(*.since_s))]
     Expired {
-        /// For how long.
+        /// Seconds since it expired.
         since_s: u64,
     },
     /// Its time has not begun.

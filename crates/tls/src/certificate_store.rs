@@ -19,8 +19,8 @@ pub struct CertificateStore {
     for_unknown_names: Alternatives,
     /// The same for clients that send no server name.
     for_no_name: Alternatives,
-    /// Those of names that are valid for an address as well: a client that asks for no name has mostly connected to
-    /// one.
+    /// The certificates that are also valid for an address: a client that asks for no name has usually connected to an
+    /// address.
     for_addresses: Alternatives,
 }
 

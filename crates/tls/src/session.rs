@@ -158,7 +158,7 @@ impl Session {
         !self.last_words.is_empty() || self.connection.as_ref().is_some_and(|connection| connection.wants_write())
     }
 
-    /// Whether the handshake waits until its key can sign: then [`Session::try_key_again`] goes on with it.
+    /// Whether the handshake waits until its key can sign: then [`Session::try_key_again`] continues it.
     #[inline]
     pub fn awaits_key(&self) -> bool {
         matches!(self.hello, Hello::AwaitsKey { .. })
@@ -217,7 +217,7 @@ impl Session {
         self.connection.as_ref()?.server_name()
     }
 
-    /// Whether the session goes on from an earlier one, by a ticket.
+    /// Whether the session resumes an earlier one, by a ticket.
     pub fn is_resumed(&self) -> bool {
         self.connection.as_ref().is_some_and(|it| it.handshake_kind() == Some(HandshakeKind::Resumed))
     }
@@ -308,7 +308,7 @@ impl Session {
         Ok(sent)
     }
 
-    /// Goes on with a handshake that [awaits its key](Session::awaits_key), if the key can sign now.
+    /// Continues a handshake that [awaits its key](Session::awaits_key), if the key can sign now.
     pub fn try_key_again(&mut self) -> Result<(), SessionError> {
         match mem::replace(&mut self.hello, Hello::Taken) {
             Hello::AwaitsKey { bytes, was_asked_again } => self.begin(&bytes, was_asked_again).map(|_| ()),

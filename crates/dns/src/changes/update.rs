@@ -276,7 +276,8 @@ pub struct UpdateSignature {
     pub mac: [u8; UpdateSignature::MAC_BYTES],
     /// The last second at which the signature is accepted.
     pub expires_at_unix_s: u64,
-    /// How far the clocks of client and server may differ, and for how long the signature is accepted.
+    /// The allowed difference between the clocks of client and server, and so the time for which the signature is
+    /// accepted.
     pub fudge_s: u16,
 }
 

@@ -171,7 +171,7 @@ pub(crate) struct IndexedLabels<'n> {
 }
 
 impl<'n> IndexedLabels<'n> {
-    /// Those of `bytes`, up to the root label or the end.
+    /// The labels of `bytes`, up to the root label or the end.
     pub(crate) fn of(bytes: &'n [u8]) -> IndexedLabels<'n> {
         let mut labels = IndexedLabels { bytes, starts: [0; LABEL_COUNT_MAX], count: 0 };
         let mut at = 0;

@@ -116,7 +116,7 @@ pub struct SoaTimers {
 }
 
 impl SoaTimers {
-    /// Those of a SOA with this RDATA, whose names are not compressed.
+    /// The timers of a SOA with this RDATA, whose names are not compressed.
     pub(crate) fn of_rdata(rdata: &[u8]) -> Option<SoaTimers> {
         let numbers = rdata.len().checked_sub(20).map(|at| &rdata[at..])?;
         let number = |index: usize| numbers[4 * index..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));

@@ -99,7 +99,7 @@ pub enum Progress {
 /// Records that a transfer has, and that were left out, since their owners are outside the zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// How many there are.
+    /// The number of records.
     pub count: u64,
     /// The owner and the type of the first one.
     pub first: Option<(String, Rtype)>,
@@ -129,9 +129,9 @@ enum Stage {
     Start,
     /// The record that shows whether changes follow.
     Second,
-    /// Those of the whole zone.
+    /// The records of the whole zone.
     Zone,
-    /// Those that a change removes from the version with this serial.
+    /// The records that a change removes from the version with this serial.
     Removed(u32),
     /// Those that it adds, which lead to the version with this serial.
     Added(u32),

@@ -99,9 +99,9 @@ pub(crate) fn put_record(out: &mut Vec<u8>, owner: Name<'_>, rtype: Rtype, class
 /// The role of a record in a transfer or change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordRole {
-    /// One of the whole zone.
+    /// A record of the whole zone.
     OfZone,
-    /// One that a change removes.
+    /// A record that a change removes.
     Removed,
     /// One that a change adds.
     Added,

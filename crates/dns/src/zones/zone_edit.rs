@@ -250,7 +250,7 @@ struct Plan<'e, 'z> {
     removed: BTreeSet<NameKey>,
     /// Names with another node, or none any more.
     touched: BTreeSet<NameKey>,
-    /// Those of them whose effect on other names is not known yet.
+    /// The names whose effect on other names is not known yet.
     pending: Vec<NameKey>,
 }
 

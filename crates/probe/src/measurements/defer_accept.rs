@@ -26,7 +26,7 @@ struct Server {
     listener: Listener,
     poller: Poller,
     events: Events,
-    /// Those of this slice; a token is an index.
+    /// The connections of this slice; a token is an index.
     streams: Vec<Stream>,
 }
 

@@ -41,9 +41,9 @@ pub(super) struct UpdateQueue {
     /// Zones whose stored version differs from the served one: another process has stored updates, or the agent was
     /// late.
     outdated: BTreeSet<DomainName>,
-    /// Those of versions that are stored and not in service yet.
+    /// The updates of versions that are stored and not in service yet.
     awaited: Vec<AwaitedUpdates>,
-    /// The serials that the process serves which has replaced this one.
+    /// The serials that the successor of this process serves.
     served_by_next: HashMap<String, Option<u32>>,
     /// The number of the last version that was not stored in time.
     given_up: u64,

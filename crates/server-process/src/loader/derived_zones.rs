@@ -109,7 +109,7 @@ impl LoadedZone {
         let (serial, record_count) = (good.serial(), good.record_count() as u64);
         let problem = self.state.problem.clone();
         self.serve(zone, good, added, VersionInfo { serial, record_count, ..info });
-        // That of a file which was refused.
+        // The problem of a refused file.
         self.state = Arc::new(ZoneState { problem, ..ZoneState::clone(&self.state) });
         self.derivation = Arc::clone(derivation);
         Ok(())

@@ -88,7 +88,7 @@ impl Loader {
         loop {
             match self.try_apply(config, apex, &messages[..count]) {
                 Ok(updated) => return updated,
-                // One of them makes a zone that cannot be served: it is found by halving.
+                // One update makes a zone that cannot be served: it is found by halving.
                 Err(_) if count > 1 => count /= 2,
                 Err(problem) => return UpdatedZone::refused(count, UpdateRefusal::Failed, Some(problem)),
             }

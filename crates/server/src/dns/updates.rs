@@ -38,7 +38,7 @@ struct Waiting {
     updates: VecDeque<ReceivedUpdate>,
     /// Those that wait, and those that were answered.
     received: ReceivedUpdates,
-    /// How many were put in and not answered yet: those that wait, and those that were taken.
+    /// The number of unanswered updates: those that wait, and those that were taken.
     unanswered_count: usize,
     /// The control thread takes no more.
     is_closed: bool,
@@ -113,7 +113,7 @@ impl UpdateInbox {
         }
     }
 
-    /// How many were put in and not answered yet.
+    /// The number of unanswered updates.
     pub fn unanswered_count(&self) -> usize {
         self.lock().unanswered_count
     }

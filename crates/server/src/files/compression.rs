@@ -50,7 +50,7 @@ pub(crate) struct OnDemand {
     media_type: String,
     field_lines: &'static [u8],
     metadata: Metadata,
-    /// That of the file, from which those of the variants follow.
+    /// The validator of the file, from which those of the variants follow.
     validator: Validator,
     unix_s: u64,
     gauges: Arc<Gauges>,

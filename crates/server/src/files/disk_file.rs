@@ -38,7 +38,7 @@ pub(crate) enum ReadResult {
     Cached,
     /// The content itself: the page cache of this file system does not prevent a wait.
     Bytes(Vec<u8>),
-    /// The file is another version.
+    /// The file has changed.
     FileChanged,
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! hit     the worker has a reference                             no call, no lock
 //! miss    another worker has opened the file                     no call
-//!         it is opened at once, if its directory is watched and  openat2, fstat, readlink, preadv2, fstat; and three
+//!         it is opened now, if its directory is watched and  openat2, fstat, readlink, preadv2, fstat; and three
 //!         no disk has to be waited for                           openat2 for the precompressed files
 //!         otherwise by a job, while the worker serves others     and the connection receives an event
 //! stale   the kernel reports a change (inotify)                  the entry is invalidated

@@ -35,9 +35,9 @@ const USUAL_INDEX: &str = "index.html";
 const PAGE_EXTENSION: &[u8] = b".html";
 /// The page for missing files, in its directory or one above.
 pub(crate) const NOT_FOUND_PAGE: &[u8] = b"404.html";
-/// That of files of unknown content, most of which cannot be made smaller.
+/// The media type of files of unknown content, most of which cannot be made smaller.
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
-/// Directories in which it is looked for, the nearest ones and the root.
+/// Directories in which it is searched for: the nearest ones and the root.
 const PAGE_DIRECTORIES_MAX: usize = 16;
 /// How often in turn a file has grown between two attempts until it is one that is appended to. A file that is written
 /// again does not grow each time.
@@ -77,11 +77,11 @@ impl Growth {
 
 /// The result of a look-up.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it moves from the stack into the table at once")]
+#[expect(clippy::large_enum_variant, reason = "it moves from the stack into the table immediately")]
 pub(crate) enum LookupResult {
     /// The file is the cached version, in the same codings; nothing was read.
     Unchanged,
-    /// The file is another version, or was not cached.
+    /// The file has changed, or was not cached.
     New(OpenFile),
 }
 

@@ -83,7 +83,7 @@ impl FileReads {
     /// Adds a thread by `start`, which runs [`FileReads::run_thread`].
     ///
     /// # Errors
-    /// Those of `start`.
+    /// The errors of `start`.
     pub(crate) fn add_thread(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.queue.add_thread(start)
     }

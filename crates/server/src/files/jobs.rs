@@ -101,7 +101,7 @@ impl JobQueue {
     /// Adds a thread by `start`, which runs [`JobQueue::run_thread`].
     ///
     /// # Errors
-    /// Those of `start`.
+    /// The errors of `start`.
     pub(crate) fn add_thread(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.queue.add_thread(start)
     }

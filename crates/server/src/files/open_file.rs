@@ -44,9 +44,9 @@ pub(crate) struct KeySite(u32);
 /// The kind of a key's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// That of a request.
+    /// The path of a request.
     Request,
-    /// That of the file itself, whatever the URL of a file is: of a page for errors, or of the fallback.
+    /// The path of the file itself, whatever its URL is: of an error page, or of the fallback.
     Exact,
 }
 

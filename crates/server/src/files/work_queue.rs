@@ -62,7 +62,7 @@ impl<Q: Queue> WorkQueue<Q> {
     /// Adds a thread by `start`, unless there are as many as there may be. The thread calls [`WorkQueue::run_thread`].
     ///
     /// # Errors
-    /// Those of `start`.
+    /// The errors of `start`.
     pub(crate) fn add_thread(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         {
             let mut state = self.lock();

@@ -252,7 +252,7 @@ fn edits_of<'r>(rules: &'r SiteRules, request: &Request<'_>, path: &RequestPath<
     }
     rules.default_fields.add_fields(path, &mut edits);
     edits.end_defaults();
-    // Those of the operator take precedence.
+    // The fields of the operator take precedence.
     rules.file_rules.add_fields(path, &mut edits);
     rules.own_rules.add_fields(path, &mut edits);
     edits
@@ -495,7 +495,7 @@ impl<'r> Action<'r> {
         }
     }
 
-    /// Whether the file is another one than that at the path of the request.
+    /// Whether the file is not the one at the path of the request.
     pub(crate) fn is_substitute(&self) -> bool {
         matches!(self, Action::OtherFile(..))
     }

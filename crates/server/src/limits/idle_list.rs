@@ -103,7 +103,7 @@ impl Handshakes {
         self.list.oldest().filter(|_| self.count() >= count_max)
     }
 
-    /// The number of them.
+    /// The number of connections.
     pub(crate) fn count(&self) -> usize {
         self.list.count()
     }

@@ -210,7 +210,7 @@ impl Authenticator {
 }
 
 impl State {
-    /// Those of a check that waits or is being made.
+    /// The waiters of a pending or running check.
     fn waiters_of(&mut self, id: CheckId) -> Option<&mut Vec<Waiter>> {
         let running = self.running.iter_mut().find(|running| running.id == id).map(|running| &mut running.waiters);
         running.or_else(|| self.queue.iter_mut().find(|check| check.id == id).map(|check| &mut check.waiters))

@@ -118,7 +118,7 @@ impl<T> LoginQueue<T> {
         self.waiting.iter_mut().map(|entry| &mut entry.item)
     }
 
-    /// Those of the same client.
+    /// The waiting logins of the same client.
     pub(crate) fn count_of_client(&self, origin: &Origin) -> usize {
         self.waiting.iter().filter(|entry| entry.origin.has_same_client(origin)).count()
     }

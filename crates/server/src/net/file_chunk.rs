@@ -25,7 +25,7 @@ const SLOW_CLIENT_MS: Milliseconds = 100;
 /// Bytes of a file that are read in one step where the page cache does not prevent a wait.
 const READ_BYTES_MAX: u64 = 64 * 1024;
 
-/// How far sending came.
+/// How much was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// Everything was sent.

@@ -342,7 +342,7 @@ impl Transport {
         self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
     }
 
-    /// Those of records that have not arrived whole.
+    /// The bytes of incomplete records.
     pub(crate) fn partial_bytes(&self) -> usize {
         self.tls.as_ref().map_or(0, |tls| tls.partial_bytes())
     }
@@ -405,7 +405,7 @@ impl Transport {
     }
 }
 
-/// How much of a head, and of the body after it, are `sent_bytes` of both.
+/// Splits `sent_bytes` into bytes of the head and of the body after it.
 pub(crate) fn split(sent_bytes: usize, head_bytes: usize) -> (usize, usize) {
     (sent_bytes.min(head_bytes), sent_bytes.saturating_sub(head_bytes))
 }

@@ -26,7 +26,7 @@ pub(crate) struct Http1 {
     progress: Progress,
 }
 
-/// How much of a body was skipped.
+/// The progress of skipping a body.
 #[derive(Debug)]
 struct Pending {
     skipper: BodySkipper,

@@ -149,7 +149,7 @@ impl<'s> Http2<'s> {
         self.session.held_bytes(BodySource::held_bytes) + self.waiting.capacity() * size_of::<WaitingStream>()
     }
 
-    /// Those of requests that have not arrived whole.
+    /// The bytes of incomplete requests.
     pub(crate) fn partial_bytes(&self) -> usize {
         self.session.partial_bytes()
     }

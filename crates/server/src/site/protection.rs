@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct AccessRule {
     /// The clients that may; `None`: all.
     pub allow: Option<Vec<IpNetwork>>,
-    /// Those of them that may not.
+    /// The networks that have no access, even if `allow` has them.
     pub deny: Vec<IpNetwork>,
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct Connections<'s> {
     drain_grace: Option<Duration>,
     /// A connection has closed since [`Connections::take_closed`].
     has_closed: bool,
-    /// Handshakes that can go on in this iteration.
+    /// Handshakes that can continue in this iteration.
     handshakes_left: usize,
 }
 
@@ -325,7 +325,7 @@ impl<'s> Connections<'s> {
         }
     }
 
-    /// Whether a handshake can go on in this iteration; otherwise it does in the next one.
+    /// Whether a handshake can continue in this iteration; otherwise it continues in the next one.
     fn may_handshake(&mut self, key: Key) -> bool {
         if let Some(left) = self.handshakes_left.checked_sub(1) {
             self.handshakes_left = left;

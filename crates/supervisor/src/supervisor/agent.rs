@@ -223,7 +223,7 @@ impl Agent {
         Ok(file.map(|file| (FdKind::Challenges, file)))
     }
 
-    /// Whether it has not received so much that the sender of more must not go on.
+    /// Whether it can receive more; if it has too much, the sender must wait.
     pub(super) fn is_full(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.connection.is_full())
     }
@@ -579,7 +579,7 @@ pub fn state_problem(config: &Config, state: &Path) -> Option<Diagnostic> {
     if !config.needs_agent() {
         return None;
     }
-    // An unknown user is another error.
+    // An unknown user is reported elsewhere.
     let user = lookup_user(config).ok()?.filter(|_| effective_uid() == 0).map_or(effective_uid(), |user| user.uid);
     let found = sanderling_state::check(state, user);
     let location = config.state_location.clone().map_or_else(|| Location::File(state.to_owned()), Location::from);

@@ -289,7 +289,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Lets the keeper go on for the server processes that have sockets to it.
+    /// Keeps the keeper running for the server processes that have sockets to it.
     fn replace(&mut self) {
         if let Some(process) = self.process.take() {
             self.counts_before = self.counts_before.plus(&process.counts);

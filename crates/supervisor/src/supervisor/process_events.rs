@@ -85,7 +85,7 @@ impl Supervisor {
             Event::ChallengesServed { number } if process.phase() == Phase::Serving => {
                 self.pass_to_agent_of(index, Command::ChallengesServed { number }, Vec::new());
             }
-            // Those of a process that drains are not served any more.
+            // The zones of a draining process are no longer served.
             Event::ZonesServed if process.phase() == Phase::Serving => {
                 self.pass_to_draining(&Command::ZonesServed, &descriptors);
                 self.pass_to_agent_of(index, Command::ZonesServed, descriptors);

@@ -172,7 +172,7 @@ impl Supervisor {
         }
     }
 
-    /// Goes on with a configuration that a server process has.
+    /// Continues with the configuration of a server process.
     pub(super) fn activate(&mut self, next: ActiveConfig, requester: Requester) {
         self.active = next;
         self.secrets.keep_only_for(&self.active.config);

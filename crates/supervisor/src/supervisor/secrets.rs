@@ -262,7 +262,7 @@ impl Secrets {
         Ok(())
     }
 
-    /// Makes keys if there are none, or if the current ones are too old, or if the secrets of the file are other ones.
+    /// Makes keys if there are none, or if the current ones are too old, or if the secrets in the file have changed.
     fn rotate(&mut self, now_unix_s: u64) -> io::Result<()> {
         let current = self.shared_keys.as_ref().map(|(keys, _)| keys);
         let mut keys = current.cloned().unwrap_or_default();

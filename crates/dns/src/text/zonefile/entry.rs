@@ -154,7 +154,7 @@ impl Context {
             Some(minimum) if rtype == Rtype::SOA => {
                 let ttl_s = u32::from_be_bytes(*minimum).min(TTL_S_MAX);
                 self.default_ttl_s = Some(ttl_s);
-                // One of the record itself, such as a TTL over the limit, comes first.
+                // A warning about the record itself, such as a TTL over the limit, takes precedence.
                 self.warning.get_or_insert_with(|| {
                     let problem = format!(
                         "the record has no TTL, and there is no $TTL before it: it and later records get the minimum \

@@ -218,7 +218,7 @@ impl Network {
         network
     }
 
-    /// Lets the world go on, signs what it has published, and has the servers answer with their versions. Returns when
+    /// Advances the world, signs the published records, and makes the servers answer with their versions. Returns when
     /// something happens next.
     fn step(&mut self) -> u64 {
         let next = self.world.step();

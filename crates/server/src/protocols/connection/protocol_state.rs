@@ -87,7 +87,7 @@ impl<'s> ProtocolState<'s> {
         }
     }
 
-    /// Those of requests that have not arrived whole.
+    /// The bytes of incomplete requests.
     pub(super) fn partial_bytes(&self) -> usize {
         match self {
             ProtocolState::Http1(http) => http.held_bytes(),
