@@ -142,8 +142,8 @@ impl Accounts {
         Some(serde_json::from_slice::<Stored>(&text).ok()?.id)
     }
 
-    /// Why the account at an authority cannot be used any more; `None` if it can, or if the authority does not say. It
-    /// is asked by an update of the contacts, which a deactivated account may not have (RFC 8555 §7.3.6).
+    /// Why the account at an authority can no longer be used; `None` if it can, or if the authority does not say. It is
+    /// asked by an update of the contacts, which a deactivated account may not have (RFC 8555 §7.3.6).
     pub(crate) async fn problem(&self, index: usize, state: &StateFolder) -> Option<String> {
         let account = self.get(index, state).await.ok()?;
         let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
@@ -157,7 +157,7 @@ impl Accounts {
         matches!(failure.kind, Kind::AccountRefused | Kind::Gone).then(|| failure.cause().to_owned())
     }
 
-    /// The authority does not know the account any more: another one is registered.
+    /// The authority no longer knows the account: another one is registered.
     pub(crate) async fn forget(&self, index: usize, state: &StateFolder) -> Result<(), Failure> {
         *self.entries[index].registration.lock().await = Registration::default();
         Ok(state.remove(&self.entries[index].file())?)

@@ -238,7 +238,7 @@ impl Target {
                     wait_s = wait_s.min(ttl_s);
                 }
                 self.answered_at_unix_s = now_unix_s;
-                // Then the resolver does not have the records any more, and its answer has the whole TTL.
+                // Then the resolver no longer has the records, and its answer has the whole TTL.
                 self.next_at_unix_s = now_unix_s + u64::from(wait_s) + 1;
                 let is_empty = self.addresses.iter().all(|of_type| of_type.list.is_empty());
                 self.problem = is_empty.then(|| "it does not exist, or has no addresses".to_owned());

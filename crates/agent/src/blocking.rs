@@ -61,11 +61,11 @@ impl Threads {
         self.queue.set(queue).map_err(|_| io::Error::other("the threads run already"))
     }
 
-    /// Does `work` on one of the threads, as soon as one is free. It is done even if no task waits for it any more. A
-    /// panic in it ends the process.
+    /// Does `work` on one of the threads, as soon as one is free. It is done even if no task waits for it. A panic in
+    /// it ends the process.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, result) = oneshot::channel();
-        // There may be no waiting task any more.
+        // There may be no waiting task left.
         let work = move || drop(sender.send(work()));
         let queue = self.queue.get().expect("the threads are started before any task");
         queue.send(Box::new(work)).expect("a thread that panics ends the process");

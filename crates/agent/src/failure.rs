@@ -48,7 +48,7 @@ pub(crate) enum Kind {
     NotReady,
     /// A retry succeeds immediately: the nonce was no longer valid (RFC 8555 §6.5).
     Again,
-    /// The order, or the account, does not exist any more.
+    /// The order, or the account, no longer exists.
     Gone,
     /// The state folder cannot be written.
     State,

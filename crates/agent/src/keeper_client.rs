@@ -183,7 +183,7 @@ impl KeeperClient {
         match answer {
             Ok(answer) => Ok(answer),
             Err(error) => {
-                // An answer that comes later would be taken for that of the next request.
+                // A later answer would be mistaken for that of the next request.
                 *place = Stream::missing(CONNECTION_TIME);
                 if self.next_stream().is_none() {
                     self.lost.notify_one();

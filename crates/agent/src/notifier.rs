@@ -77,7 +77,7 @@ impl Notifier {
         Notifier { shared: Rc::new(Shared { keys, changed, unanswered }), zones: BTreeMap::new(), catalog_secondaries }
     }
 
-    /// Forgets zones that are not served any more.
+    /// Forgets zones that are no longer served.
     pub(crate) fn retain(&mut self, is_served: impl Fn(&DomainName) -> bool) {
         self.zones.retain(|name, _| is_served(name));
     }

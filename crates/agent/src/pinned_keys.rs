@@ -41,7 +41,7 @@ pub(crate) struct PinnedKeys {
 struct Entry {
     /// The names of the certificate.
     names: Vec<DomainName>,
-    /// The records that pin its keys: zone and owner. Without any, nothing is pinned any more.
+    /// The records that pin its keys: zone and owner. Without any, nothing is pinned.
     records: Vec<(DomainName, DomainName)>,
     stored: Option<StoredRotation>,
     /// The name servers are being asked.

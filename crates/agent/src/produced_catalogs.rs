@@ -211,7 +211,7 @@ fn zones_of<'z>(
     WantedCatalog { zones, held_back }
 }
 
-/// That a catalog lists zones which this server does not have any more; `None` if it does not.
+/// That a catalog lists zones which this server no longer has; `None` if it does not.
 fn held_back_text(held_back: &[Vec<u8>], served: &ServedState) -> Option<String> {
     let gone = listed_text(held_back.iter().filter_map(|zone| Some(name_of(zone)?.to_string())))?;
     let broken = served.zones.iter().filter(|(_, zone)| zone.is_of_operator && zone.has_error);

@@ -174,7 +174,7 @@ impl SecondaryHandle {
         }
     }
 
-    /// Ends the task. Returns when no file is being written any more.
+    /// Ends the task. Returns when no file is being written.
     pub(crate) async fn stop(self) {
         self.task.abort();
         let writing = Arc::clone(&self.shared.writing);
@@ -218,7 +218,7 @@ impl Version {
         Version { serial, refresh_s, retry_s, expire_s, from, transferred_at_unix_s, checked_at_unix_s }
     }
 
-    /// When it must not be served any more.
+    /// When it must no longer be served.
     fn expires_at_unix_s(&self) -> u64 {
         self.checked_at_unix_s.saturating_add(bounded(self.expire_s))
     }

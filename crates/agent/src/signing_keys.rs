@@ -168,7 +168,7 @@ impl SigningKeys {
         self.store().await
     }
 
-    /// Erases the private keys that are not needed any more. Call this when a version without them is stored.
+    /// Erases the private keys that are no longer needed. Call this when a version without them is stored.
     ///
     /// # Errors
     /// The keeper does not, or the state cannot be stored.

@@ -20,7 +20,7 @@ pub struct SignedZone {
     /// How it is signed.
     pub signing: Signing,
     /// Whether it should be unsigned (`dnssec = false`): if it was signed, its signatures are removed when no resolver
-    /// expects them any more.
+    /// still expects them.
     pub is_leaving: bool,
     /// Where the configuration has it.
     pub location: ValueLocation,

@@ -184,7 +184,7 @@ pub struct SignedZone {
 /// Changes of the unsigned records of a zone. A record with another TTL is removed and added.
 #[derive(Clone, Debug, Default)]
 pub struct RecordChanges {
-    /// The records that the zone does not have any more.
+    /// The records that the zone no longer has.
     pub removed: Records,
     /// Those that it adds. An SOA replaces the previous one.
     pub added: Records,
@@ -229,7 +229,7 @@ pub struct ChangeJob<'j> {
 /// The changes from a signed version to the next.
 #[derive(Clone, Debug)]
 pub struct SignedChange {
-    /// The records that the next version does not have any more.
+    /// The records that the next version no longer has.
     pub removed: Records,
     /// Those that it adds.
     pub added: Records,

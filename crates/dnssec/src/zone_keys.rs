@@ -76,7 +76,7 @@ enum Presence {
     Everywhere,
     /// Some servers may have it still. Of a DS record: the parent is asked to remove it.
     Removed(Change),
-    /// Of a DS record: the parent was asked to add it, is not any more, and may add it still.
+    /// Of a DS record: the parent was asked to add it, is no longer asked, and may still add it.
     Withdrawn,
     /// No server has it, and some caches may until then.
     Fading { until_unix_s: u64 },
@@ -160,7 +160,7 @@ impl Presence {
         }
     }
 
-    /// Of a DS record: the parent is not to have it any more.
+    /// Of a DS record: the parent should no longer have it.
     fn without_ds(self) -> Presence {
         match self {
             Presence::Added(_) => Presence::Withdrawn,
@@ -314,7 +314,7 @@ pub struct ParentDs {
 pub struct DnskeyRdatas {
     /// Those that each server of the zone is to have.
     pub wanted: Vec<Vec<u8>>,
-    /// Those that none is to have, not yet or not any more.
+    /// The records that no server should have, not yet or no longer.
     pub unwanted: Vec<Vec<u8>>,
 }
 
@@ -334,7 +334,7 @@ pub struct Advanced {
     pub is_changed: bool,
     /// Keys to be made and given to [`ZoneKeys::add_key`]; then `advance` is called again.
     pub keys_needed: Vec<KeyRequest>,
-    /// Keys that are not needed any more: their private keys can be erased.
+    /// Keys that are no longer needed: their private keys can be erased.
     pub keys_to_erase: Vec<KeyId>,
     /// When to call `advance` again without another observation.
     pub next_at_unix_s: Option<u64>,

@@ -317,7 +317,7 @@ pub enum NotifyOutcome {
     InProgress,
     /// The server has confirmed it.
     Confirmed,
-    /// It is not sent any more, for this reason.
+    /// It is no longer sent, for this reason.
     GivenUp(String),
 }
 
@@ -328,7 +328,7 @@ pub struct ScheduledTask {
     pub at_unix_s: u64,
     /// What.
     pub what: String,
-    /// Why then.
+    /// The reason for this.
     pub why: String,
 }
 

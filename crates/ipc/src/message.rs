@@ -369,7 +369,7 @@ pub enum Event {
     },
     /// The agent has stored derived records.
     DerivedStored,
-    /// The agent cannot use its socket to the keeper any more, and needs another one.
+    /// The agent can no longer use its socket to the keeper, and needs another one.
     KeeperLost,
     /// The state of the agent has changed ([`FdKind::AgentReport`]).
     AgentReport,

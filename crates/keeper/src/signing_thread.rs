@@ -103,7 +103,7 @@ impl Shared {
             }
             .fetch_add(1, Ordering::Relaxed);
             let answer = SignAnswer { number, result }.encode(&mut answer).expect("no key has a longer signature");
-            // Without an answer, nothing would be asked over this socket any more.
+            // Without an answer, nothing more would be asked over this socket.
             if let Err(error) = repeat(ATTEMPTS_MAX, || socket.send(answer)) {
                 return end_process_unless_of_peer(&error);
             }

@@ -58,7 +58,7 @@ impl Listeners {
             };
             addresses.push(address);
         }
-        // Sockets are added when nothing can fail any more: closing one would lose the clients in its queue.
+        // Sockets are added when nothing can fail after it: closing one would lose the clients in its queue.
         for address in &mut addresses {
             // One thread answers for metrics.
             let socket_count = if address.role.service == Service::Metrics { 1 } else { config.socket_count() };
@@ -82,8 +82,8 @@ impl Listeners {
         });
     }
 
-    /// These sockets, with new ones for those that do not work any more: a server process, which has all of them, has
-    /// shut them down. The options and limits of the others are set again. The second value has the addresses with new
+    /// These sockets, with new ones for those that no longer work: a server process, which has all of them, has shut
+    /// them down. The options and limits of the others are set again. The second value has the addresses with new
     /// sockets, and those for which there are none.
     #[must_use]
     pub fn restored(&self, config: &Config) -> (Listeners, Vec<(ListenerRole, SocketAddr, io::Result<()>)>) {

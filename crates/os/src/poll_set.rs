@@ -45,7 +45,7 @@ impl<'d> PollSet<'d> {
         poll_until(&mut self.0, timeout)
     }
 
-    /// Whether nothing can come from the descriptor at `index` any more, such as a terminal that was closed.
+    /// Whether nothing more can come from the descriptor at `index`, for example a closed terminal.
     pub fn has_hung_up(&self, index: usize) -> bool {
         self.0[index].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
     }

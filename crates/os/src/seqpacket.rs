@@ -74,8 +74,8 @@ impl SeqpacketSocket {
         Ok((SeqpacketSocket(one), SeqpacketSocket(other)))
     }
 
-    /// Connects to the listener at `path`. `ConnectionRefused` means that no process listens there any more,
-    /// `WouldBlock` that its backlog is full.
+    /// Connects to the listener at `path`. `ConnectionRefused` means that no process listens there, `WouldBlock` that
+    /// its backlog is full.
     pub fn connect(path: &Path) -> io::Result<SeqpacketSocket> {
         let address = address_of(path, "connect")?;
         let socket = new_socket(path)?;

@@ -287,7 +287,7 @@ impl Certificates {
 /// Why the current files of a certificate are not used.
 struct NotUsed {
     problem: Diagnostic,
-    /// A certificate that is used when that in service is not valid any more.
+    /// A certificate that is used when the one in service is no longer valid.
     certificate: Option<Certificate>,
 }
 

@@ -113,7 +113,7 @@ pub(crate) struct ControlLoop<'s> {
     site_watcher: SiteWatcher,
     notifies: NotifyForwarding,
     updates: UpdateQueue,
-    /// Commands that wait until another one does not need the loader any more.
+    /// Commands that wait until another one has finished with the loader.
     waiting: VecDeque<(Command, IncomingFds)>,
     /// The loader loads only a site or zone.
     loads_one: bool,

@@ -79,7 +79,7 @@ struct KeptZone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeper {
     ThisProcess,
-    /// It may have been taken over: its text need not be that of the files, whatever its hash and its serial are.
+    /// It may be compromised: its text need not be that of the files, whatever its hash and serial are.
     EarlierProcess,
 }
 
@@ -98,7 +98,7 @@ struct IndexEntry {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Index {
     entries: Vec<IndexEntry>,
-    /// Zones of earlier segments that are not kept any more.
+    /// Zones of earlier segments that are no longer kept.
     removed: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ struct Pending {
 #[derive(Debug)]
 pub(crate) struct NewSegment {
     pub(crate) descriptor: Arc<OwnedFd>,
-    /// It has all zones, and the earlier segments are not needed any more.
+    /// It has all zones, and the earlier segments are no longer needed.
     pub(crate) replaces_all: bool,
 }
 
@@ -230,7 +230,7 @@ impl KeptZones {
         self.kept_bytes = self.zones.values().map(|kept| kept.entry.text_bytes()).sum();
     }
 
-    /// Keeps no version of `apex` any more.
+    /// Drops the kept version of `apex`.
     pub(crate) fn remove(&mut self, apex: &DomainName) -> io::Result<()> {
         if self.forget(apex.as_str()) {
             self.pending()?.index.removed.push(apex.as_str().to_owned());

@@ -213,7 +213,7 @@ impl Changes {
         }
     }
 
-    /// A zone with `old_serial`, if it had one, has no version any more.
+    /// A zone with `old_serial`, if it had one, no longer has a version.
     pub(crate) fn zone_withdrawn(&mut self, apex: &DomainName, old_serial: Option<u32>) {
         if let Some(old) = old_serial {
             self.changed.push(format!(
@@ -268,6 +268,6 @@ mod tests {
         let mut changes = Changes::default();
         changes.zone_withdrawn(&apex("a.example"), Some(7));
         let text = changes.to_text();
-        assert!(text.contains("1 changed") && text.contains("a.example: serial 7 is not served any more"), "{text}");
+        assert!(text.contains("1 changed") && text.contains("a.example: serial 7 is no longer served"), "{text}");
     }
 }

@@ -338,7 +338,7 @@ impl Loader {
         self.state.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// Ends the segment of good versions, without those of zones that are not served any more.
+    /// Ends the segment of good versions, without those of zones that are no longer served.
     fn seal_kept(&mut self, removed: &[DomainName]) -> Option<NewSegment> {
         let kept = self.kept.as_mut()?;
         let result = match self.load_count {

@@ -72,7 +72,7 @@ conditions! {
         /// The newest version is served, signed if configured.
         Served = "served",
         /// An earlier version: the newest one cannot be loaded, signed or transferred, or dynamic updates stored. Or a
-        /// catalog that lists zones which this server does not have any more.
+        /// catalog that lists zones which this server no longer has.
         Kept = "kept",
         /// Signatures that should have been replaced expire soon.
         Expiring = "expiring",

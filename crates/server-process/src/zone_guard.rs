@@ -14,8 +14,8 @@ pub(crate) fn refusal(zone: &Zone, old: &VersionInfo, new: &VersionInfo, limits:
     Some(Diagnostic::error(Location::File(zone.file.clone()), Problem::new(message, remedy)))
 }
 
-/// A warning about `new`, which is served despite these differences from `old`: only an earlier process has loaded that
-/// one, and it may have been taken over.
+/// A warning about `new`, which is served despite these differences from `old`: only an earlier process has loaded
+/// `old`, and that process may be compromised.
 pub(crate) fn warning(zone: &Zone, old: &VersionInfo, new: &VersionInfo, limits: &Limits) -> Option<Diagnostic> {
     let message = format!(
         "{}; it is served anyway, because this process has not loaded another version",

@@ -91,8 +91,8 @@ impl Server {
         self.run_and_report(socket_sets, worker_count, control, |result| result)
     }
 
-    /// As [`Server::run`]; `report` is called with the result of `control` when nothing is served any more. After it
-    /// the server waits for threads that may wait for a disk.
+    /// As [`Server::run`]; `report` is called with the result of `control` when serving has ended. After it the server
+    /// waits for threads that may wait for a disk.
     ///
     /// # Errors
     /// As for [`Server::run`]; then `report` is not called.
@@ -185,8 +185,8 @@ impl Server {
         self.shared.log_queue(log).status()
     }
 
-    /// Frees zones that were replaced and that no thread answers from any more, which may take long. Called from time
-    /// to time by the thread that replaces them.
+    /// Frees replaced zones from which no thread answers, which may take long. Called from time to time by the thread
+    /// that replaces them.
     pub fn free_replaced_zones(&self) {
         self.shared.free_replaced_zones();
     }
@@ -195,8 +195,8 @@ impl Server {
     /// in progress are answered, and their connections close after the response; idle connections close after the grace
     /// of the options.
     ///
-    /// Returns when no thread accepts any more, which is when the owner of the sockets can shut them down if no process
-    /// serves them. A hung thread is waited for no longer than a second.
+    /// Returns when no thread accepts; then the owner of the sockets can shut them down if no process serves them. A
+    /// hung thread is waited for no longer than a second.
     pub fn drain(&self, mode: DrainMode) {
         self.shared.lifecycle.advance_to(State::Draining(mode));
         self.wake_all();

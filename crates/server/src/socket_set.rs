@@ -26,7 +26,7 @@ impl SocketSet {
         streams.into_iter().flatten().all(Listener::is_listening)
     }
 
-    /// Refuses new connections from now on. For the owner of the sockets, when no process serves them any more.
+    /// Refuses new connections from now on. For the owner of the sockets, when no process serves them.
     ///
     /// # Errors
     /// Those of `shutdown(2)`.

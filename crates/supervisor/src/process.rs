@@ -116,8 +116,8 @@ impl Process {
         Some((Event::Stderr(Text::new(&format!("{message}\n"))), Vec::new()))
     }
 
-    /// Ends it, since it has sent what no server process sends, or not now: it runs foreign code. It is not heard any
-    /// more.
+    /// Ends it, since it has sent what no server process sends, or not now: it runs foreign code. Its messages are
+    /// ignored from then on.
     pub(super) fn end_for(&mut self, lie: &str) {
         if self.is_connected {
             log_error(&format!("{self}: {lie}; aborting it"));

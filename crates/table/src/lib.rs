@@ -1,7 +1,7 @@
 //! A concurrent table of shared values: look-ups take no lock, never wait, and never see a dropped value.
 //!
 //! [`Table::get`] returns a [`Ref`], a counted reference to a value. A worker that looks up the same keys repeatedly
-//! uses a [`LocalCache`] of such references. An invalidated entry is not found any more; its value is dropped with the
+//! uses a [`LocalCache`] of such references. An invalidated entry is no longer found; its value is dropped with the
 //! last reference, and never later.
 //!
 //! ```

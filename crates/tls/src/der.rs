@@ -101,7 +101,7 @@ pub(crate) fn unix_s(tag: u8, text: &[u8]) -> Option<u64> {
         Some(digits.get(range)?.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
     };
     let (year, rest) = match tag {
-        // A year of 50 or more is one of the 20th century.
+        // A year of 50 or more is in the 20th century.
         UTC_TIME => ((number(0..2)? + 50) % 100 + 1950, 2),
         GENERALIZED_TIME => (number(0..4)?, 4),
         _ => return None,

@@ -116,7 +116,7 @@ fn changes(count: usize) -> String {
 /// Something for the agent to store.
 #[derive(Debug)]
 pub struct StoreRequest {
-    /// Empty if nothing must be stored any more.
+    /// Empty if nothing more must be stored.
     pub content: Vec<u8>,
     /// The SHA-256 at the end of the previously stored content.
     pub replaces: Option<[u8; HASH_BYTES]>,

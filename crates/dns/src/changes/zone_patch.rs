@@ -54,7 +54,7 @@ struct Patched {
     is_stored: bool,
     /// It was in the stored version.
     was_found: bool,
-    /// Its TTL after the changes; `None` if it is not there any more.
+    /// Its TTL after the changes; `None` if it is no longer there.
     ttl_s: Option<u32>,
 }
 
@@ -90,7 +90,7 @@ impl ZonePatch {
         known.ttl_s = ttl_s;
     }
 
-    /// The TTL of a record of the stored version after the changes; `None` if it is not there any more.
+    /// The TTL of a record of the stored version after the changes; `None` if it is no longer there.
     ///
     /// # Errors
     /// The changes are not those of this version.

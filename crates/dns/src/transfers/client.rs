@@ -111,7 +111,7 @@ pub struct SoaTimers {
     pub refresh_s: u32,
     /// Seconds until it tries again.
     pub retry_s: u32,
-    /// Seconds after which it does not answer any more.
+    /// Seconds after which it no longer answers.
     pub expire_s: u32,
 }
 

@@ -165,7 +165,7 @@ impl Delta {
         }
     }
 
-    /// Queries do not find `name` any more. `None` if there is no room.
+    /// Queries no longer find `name`. `None` if there is no room.
     pub(crate) fn remove(&mut self, seed: HashSeed, name: Name<'_>) -> Option<()> {
         let removed = self.push(|chunk| NodeWriter::start(chunk, name, 0, false).0)?;
         let (chunk, offset) = self.chunk_mut(removed);

@@ -246,9 +246,9 @@ struct Plan<'e, 'z> {
     links: &'e ZoneLinks,
     /// Names, also empty non-terminals, that only the next version has.
     created: BTreeSet<NameKey>,
-    /// Names that it does not have any more.
+    /// Names that it no longer has.
     removed: BTreeSet<NameKey>,
-    /// Names with another node, or none any more.
+    /// Names whose node was replaced or removed.
     touched: BTreeSet<NameKey>,
     /// The names whose effect on other names is not known yet.
     pending: Vec<NameKey>,

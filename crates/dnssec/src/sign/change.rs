@@ -56,7 +56,7 @@ struct Change<'v, 'j> {
     before: BTreeMap<NameKey, Option<NodeRef>>,
     /// The names that have other records, or may have, by their keys.
     touched: BTreeMap<NameKey, NameBuf>,
-    /// Owners of NSEC3 records, which are touched as well; `None` if the owner has none any more.
+    /// Owners of NSEC3 records, which are touched as well; `None` if the owner no longer has any.
     nsec3: BTreeMap<NameKey, Option<Nsec3>>,
     /// The new SOA of the unsigned records.
     soa: Option<Soa>,

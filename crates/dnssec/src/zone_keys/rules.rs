@@ -7,7 +7,7 @@
 use super::{Goal, Presence, ZoneKey};
 use crate::key::Algorithm;
 
-/// Applies the rules until nothing changes any more. Each change affects only state for which no wait has begun.
+/// Applies the rules until nothing changes. Each change affects only state for which no wait has begun.
 pub(super) fn apply(keys: &mut [ZoneKey]) {
     // Each presence changes at most twice before servers or caches must follow.
     for _ in 0..=6 * keys.len() {

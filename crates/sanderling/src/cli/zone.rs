@@ -96,7 +96,7 @@ Exit status: 0 if the zone is served, or the file is in the folder and no server
     #[command(after_help = "Examples:
   sanderling zone remove example.com
 
-Exit status: 0 if the zone is not served any more, or no server could be reached; 1 if not; 2 for a
+Exit status: 0 if the zone is no longer served, or no server could be reached; 1 if not; 2 for a
 wrong command line.")]
     Remove {
         /// The zone

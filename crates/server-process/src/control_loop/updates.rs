@@ -441,8 +441,8 @@ impl ControlLoop<'_> {
         self.ordered_end == Some(DrainMode::Replaced)
     }
 
-    /// Answers the updates of the version that is in service now, or applies them to it. All those of a zone that is
-    /// not served any more are answered.
+    /// Answers the updates of the version that is in service now, or applies them to it. All those of a zone that is no
+    /// longer served are answered.
     fn answer_awaited(&mut self, name: &str, served: Option<u32>) {
         let is_of_version = |awaited: &mut AwaitedUpdates| {
             awaited.apex.as_str() == name && !served.is_some_and(|served| is_later(awaited.serial, served))

@@ -21,7 +21,7 @@ pub(crate) enum Reloaded {
     Removed(RemovedZone),
 }
 
-/// A zone whose file is not in the zone folder any more.
+/// A zone whose file is no longer in the zone folder.
 #[derive(Debug)]
 pub(crate) struct RemovedZone {
     pub(crate) name: DomainName,
@@ -84,7 +84,7 @@ impl OneZone {
 
 impl Loader {
     /// Loads the zone `name` of `config` again, unless its files are unchanged; always if it is forced, and then
-    /// although it has lost records or its serial went back. A zone whose file is not in the zone folder any more is
+    /// although it has lost records or its serial went back. A zone whose file is no longer in the zone folder is
     /// removed.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl Loader {
     }
 }
 
-/// Whether `file` is not in the folder any more, which can be listed.
+/// Whether `file` is no longer in the folder, which can be listed.
 fn is_removed(file: &Path, folder: &ZoneFolder) -> bool {
     let metadata = fs::symlink_metadata(file);
     metadata.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) && folder.check().is_ok()

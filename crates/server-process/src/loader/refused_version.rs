@@ -10,7 +10,7 @@ use sanderling_zone_files::{self as zone_files, Denial, Failure, MergedUpdates};
 /// Where a version of a zone comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Provenance {
-    /// An earlier process has kept it, which may have been taken over: it is served where the files cannot be loaded,
+    /// A version kept by an earlier process, which may be compromised: it is served where the files cannot be loaded,
     /// and does not restrict them.
     Kept,
     /// This process has loaded the files, or the agent's version of them. A version that has lost records does not

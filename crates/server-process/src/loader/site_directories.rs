@@ -119,7 +119,7 @@ impl Loader {
         let is_apart =
             |root: &&ServedRoot| self.check_apart("site", &root.path, &root.directory, &site.location).is_ok();
         match (opened, last_good.filter(is_apart)) {
-            // The last good directory is this one, which cannot be read any more.
+            // The last good directory is this one, which can no longer be read.
             (Some(opened), Some(last_good)) if last_good.index == opened.index => {
                 (Some(opened), SiteService::Unreadable)
             }

@@ -123,7 +123,7 @@ fn a_broken_zone_keeps_its_last_good_version_and_affects_no_other_one() {
     check(&fixture.load(), 0, Some(3), Some("does not exist"));
 }
 
-/// What a process that was taken over makes the supervisor keep: a zone of 64 records with a high serial.
+/// The zone that a compromised process makes the supervisor keep: a zone of 64 records with a high serial.
 fn kept_by_a_taken_process() -> KeptZones {
     let hosts = (0..60).map(|number| format!("f{number} 60 A 192.0.2.6\n"));
     let text = format!("@ 60 SOA ns host 4000 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.6\n{}", hosts.collect::<String>());

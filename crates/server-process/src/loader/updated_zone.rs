@@ -237,7 +237,7 @@ impl Loader {
         Some(OneZone::changed(entry, state, before, journals))
     }
 
-    /// Takes a version that is stored; `None` if there is no such zone any more.
+    /// Takes a version that is stored; `None` if the zone no longer exists.
     pub(crate) fn take_updated(&mut self, version: UpdatedVersion) -> Option<OneZone> {
         let UpdatedVersion { apex, made, .. } = version;
         let MadeVersion { zone, updates, journals } = made?;
@@ -270,7 +270,7 @@ fn changes_to_sign(
     let mut change = ZoneChangeBuilder::new(served.apex());
     update.each_change(|role, record| change.add(role, record));
     let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
-    // With signatures that are not right any more: it shows whether the zone can be served.
+    // With signatures that are no longer right: it shows whether the zone can be served.
     let Some(built) = update.finish(limits) else {
         return Ok(UpdatedZone { results, version: None, problem: None, denied: None });
     };

@@ -39,7 +39,7 @@ pub struct ReceivedNotify {
 }
 
 impl NotifyInbox {
-    /// An empty inbox, which signals `wakeup` when it is not empty any more.
+    /// An empty inbox, which signals `wakeup` when it is no longer empty.
     pub fn new(wakeup: Arc<EventFd>) -> NotifyInbox {
         NotifyInbox { received: Mutex::default(), wakeup }
     }

@@ -96,8 +96,8 @@ impl LateReply {
 }
 
 impl UpdateInbox {
-    /// An inbox for `count_max` updates, which signals `wakeup` when it is not empty any more. It knows the signatures
-    /// of the last updates, at most `signatures_max`.
+    /// An inbox for `count_max` updates, which signals `wakeup` when it is no longer empty. It knows the signatures of
+    /// the last updates, at most `signatures_max`.
     pub fn new(wakeup: Arc<EventFd>, count_max: usize, signatures_max: usize) -> UpdateInbox {
         let received = ReceivedUpdates::new(signatures_max);
         let waiting = Mutex::new(Waiting { updates: VecDeque::new(), received, unanswered_count: 0, is_closed: false });

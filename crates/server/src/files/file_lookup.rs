@@ -39,8 +39,8 @@ pub(crate) const NOT_FOUND_PAGE: &[u8] = b"404.html";
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
 /// Directories in which it is searched for: the nearest ones and the root.
 const PAGE_DIRECTORIES_MAX: usize = 16;
-/// How often in turn a file has grown between two attempts until it is one that is appended to. A file that is written
-/// again does not grow each time.
+/// The number of successive attempts in which a file has grown until it is considered a file that is appended to. A
+/// file that is written again does not grow each time.
 const GROWTHS_MIN: u8 = 3;
 /// Attempts after which a precompressed file that is being written is left out.
 const RECENT_CHANGE_ATTEMPTS_MAX: u8 = 3;

@@ -183,7 +183,7 @@ impl FileRead {
         self.lock_result().take()
     }
 
-    /// Whether no connection waits for it any more. Called with its one reference in the queue.
+    /// Whether no connection waits for it. Called with its one reference in the queue.
     fn is_given_up(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) == 1
     }

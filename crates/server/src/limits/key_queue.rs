@@ -14,7 +14,7 @@ const LENGTH_MIN: usize = 1_024;
 #[derive(Debug, Default)]
 pub(crate) struct KeyQueue {
     keys: VecDeque<Key>,
-    /// The length at which those that do not wait any more are removed.
+    /// The length at which those that no longer wait are removed.
     checked_length: usize,
     next_try_ms: Milliseconds,
 }

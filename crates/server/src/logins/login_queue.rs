@@ -23,7 +23,7 @@ const KNOWN_MS: Milliseconds = 7 * 24 * 60 * 60 * 1_000;
 const WRONG_FROM_KNOWN_MAX: u32 = 8;
 /// Of so many checks, and places in a full queue, one is for unknown networks.
 const UNKNOWN_SHARE: usize = 4;
-/// Time that a check waits; later its client does not wait any more.
+/// Time that a check waits; later its client no longer waits.
 const WAIT_MS_MAX: Milliseconds = 10_000;
 
 /// The checks that wait.

@@ -159,7 +159,7 @@ impl Shared {
         self.snapshot_version.fetch_add(1, Ordering::Release);
     }
 
-    /// Frees replaced zones that no thread answers from any more.
+    /// Frees replaced zones from which no thread answers.
     pub(crate) fn free_replaced_zones(&self) {
         self.lock_replaced_zones().retain(|zones| Arc::strong_count(zones) > 1);
     }

@@ -1,5 +1,5 @@
 //! The agent: the process that requests certificates and notifies secondary servers. It is started when the
-//! configuration needs it, started again when it has exited, and killed when it is not needed any more: all that it has
+//! configuration needs it, started again when it has exited, and killed when it is no longer needed: all that it has
 //! promised is in the state folder.
 //!
 //! Challenges for certificate authorities pass through here, unread, to the serving process, and the list of served
@@ -229,7 +229,7 @@ impl Agent {
     }
 
     /// Kills it, because it has sent a message that the agent does not send, or not that often: it runs foreign code.
-    /// It is not heard any more.
+    /// Its messages are ignored from then on.
     fn end_for(&mut self, lie: &str) {
         if let Some(process) = self.process.as_mut().filter(|process| process.is_connected) {
             log_error(&format!("agent {}: {lie}; restarting it", process.handle.pid()));

@@ -45,8 +45,7 @@ const SIGNATURE_TIME: Duration = Duration::from_millis(500);
 const ZONE_ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Sockets of a server process, one for each worker; more workers share them.
 const SOCKETS_MAX: usize = 64;
-/// Time after which keys are erased that the serving process does not need any more: a worker may be signing with one
-/// of them.
+/// Time after which keys are erased that the serving process no longer needs: a worker may be signing with one of them.
 const ERASE_DELAY: Duration = Duration::from_secs(10);
 /// Time in which a killed keeper exits.
 const EXIT_TIME: Duration = Duration::from_secs(1);
@@ -62,7 +61,7 @@ pub(super) struct Keeper {
     backoff: Backoff,
     /// The keys for the next keeper.
     held_keys: Option<OwnedFd>,
-    /// When it may erase the keys that are not needed any more.
+    /// When it may erase the keys that are no longer needed.
     erase_at: Option<Instant>,
     /// The number of the last set of keys.
     last_number: u64,
@@ -260,7 +259,7 @@ impl Keeper {
         }
     }
 
-    /// Kills it for this error. It is not heard any more.
+    /// Kills it for this error. Its messages are ignored from then on.
     fn end_for(&mut self, error: &io::Error) {
         if let Some(process) = &mut self.process {
             process.is_connected = false;
@@ -304,7 +303,7 @@ impl Keeper {
         }
     }
 
-    /// Kills all keepers, and waits for their exit. No server process needs them any more.
+    /// Kills all keepers, and waits for their exit. No server process still needs them.
     pub(super) fn end(&mut self) {
         self.replace();
         for handle in self.replaced.drain(..) {

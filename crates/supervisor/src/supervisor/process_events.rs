@@ -225,7 +225,7 @@ impl Supervisor {
                     continue;
                 }
             };
-            // Its last events still count, except that it cannot serve any more.
+            // Its last events still count, except that it can no longer serve.
             while let Some((event, descriptors)) = self.processes[index].next_event() {
                 if !matches!(event, Event::Ready { .. }) {
                     self.handle_event(index, event, descriptors);

@@ -25,7 +25,7 @@ struct Script {
     not_found: Vec<&'static str>,
     /// Looks at an order that is processing, each answered with the wish for a pause of a day.
     processing_looks: usize,
-    /// The first account is not valid any more.
+    /// The first account is no longer valid.
     is_deactivated: bool,
     account_count: usize,
     /// The names of the orders.
