@@ -725,7 +725,7 @@ fn the_old_ds_record_is_removed_after_the_new_one_is_there() {
     };
     let status = (1..10).map(status_after).find(|status| status.contains("have the registrar remove it"));
     let status = status.expect("the old one is to go");
-    assert!(status.contains("remove it once the new one is there"), "{status}");
+    assert!(status.contains("remove it once the new one is published"), "{status}");
 }
 
 #[test]
