@@ -318,7 +318,7 @@ impl Orders {
         request.check_names(failed)
     }
 
-    /// The order in the state folder, if it is for the same, or a new one.
+    /// The order in the state folder if it has the same names, or a new one.
     async fn resume_or_begin(&self, request: &OrderRequest, account: &Account) -> Result<(Order, SavedOrder), Failure> {
         let (file, directory) =
             (order_file(&request.name), &self.accounts.authority(request.authority_index).directory);

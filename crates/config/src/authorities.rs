@@ -30,7 +30,7 @@ pub struct Authority {
     pub caa: Option<String>,
     /// The account of the operator there, which the account of this server is bound to (RFC 8555 §7.3.4).
     pub external_account: Option<ExternalAccount>,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -41,7 +41,7 @@ pub struct ExternalAccount {
     pub id: String,
     /// The file with the key, relative to the working directory or absolute.
     pub key_file: PathBuf,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 

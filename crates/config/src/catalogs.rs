@@ -17,7 +17,7 @@ pub struct Catalog {
     pub apex: DomainName,
     /// The role of this server for it.
     pub role: CatalogRole,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 

@@ -54,11 +54,11 @@ pub struct Config {
     pub keys: KeyPlace,
     /// The path of the control socket, if the file has one.
     pub control: Option<PathBuf>,
-    /// Where the file has it.
+    /// Its position in the file.
     pub control_location: Option<ValueLocation>,
     /// The folder with what outlives the processes, if the file has one.
     pub state: Option<PathBuf>,
-    /// Where the file has it.
+    /// Its position in the file.
     pub state_location: Option<ValueLocation>,
     /// Addresses of HTTP; with port 0 the kernel chooses.
     pub http_listen: Vec<SocketAddr>,
@@ -446,7 +446,7 @@ pub enum SocketsPerAddress {
 pub struct Metrics {
     /// The addresses of the listener; none if there is none.
     pub listen: Vec<SocketAddr>,
-    /// Where the configuration has them.
+    /// Their position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -544,7 +544,7 @@ pub struct TrustedProxies {
     pub networks: Vec<(IpAddr, u8)>,
     /// How they name the client.
     pub client_from: ClientFrom,
-    /// Where the configuration has the networks.
+    /// The position of the networks in the configuration.
     pub location: ValueLocation,
 }
 
@@ -566,7 +566,7 @@ impl TrustedProxies {
 pub struct CookieSecretFile {
     /// The path, relative to the working directory or absolute.
     pub path: PathBuf,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -608,7 +608,7 @@ pub struct CertificateFiles {
     pub key: PathBuf,
     /// The command that is run when another one was issued, and its arguments; empty for none.
     pub on_renew: Vec<String>,
-    /// Where the configuration has them.
+    /// Their position in the configuration.
     pub location: ValueLocation,
 }
 

@@ -80,7 +80,7 @@ pub struct DerivedRecords {
     pub mail_policy: Option<MailPolicy>,
     /// Whether the configuration has `derive`; otherwise these are the defaults.
     pub is_explicit: bool,
-    /// Where the configuration has `derive`, or the domain.
+    /// The position of `derive`, or of the domain, in the configuration.
     pub location: ValueLocation,
 }
 
@@ -97,7 +97,7 @@ pub struct DerivedRrset {
     pub port: u16,
     /// Whether the configuration has `derive`.
     pub is_explicit: bool,
-    /// Where the configuration has it, or the domain.
+    /// Its position, or that of the domain, in the configuration.
     pub location: ValueLocation,
 }
 

@@ -98,9 +98,9 @@ impl fmt::Display for Location {
     }
 }
 
-/// Where the configuration has a value. It is for messages, and no part of the value: two are always equal, so that two
-/// configurations are equal if they say the same, whatever lines and comments are between. The fields compared with
-/// `==` decide which processes a reload replaces.
+/// The position of a value in the configuration. It is for messages, and no part of the value: two are always equal, so
+/// that two configurations are equal if they say the same, whatever lines and comments are between. The fields compared
+/// with `==` decide which processes a reload replaces.
 #[derive(Clone, Debug)]
 pub struct ValueLocation(pub Location);
 

@@ -35,7 +35,7 @@ pub struct AccessRule {
     pub allow: Option<Vec<(IpAddr, u8)>>,
     /// The networks of clients that may not, even if they are in `allow`.
     pub deny: Vec<(IpAddr, u8)>,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -48,7 +48,7 @@ pub struct AuthRule {
     pub realm: String,
     /// The file with the users, relative to the working directory or absolute.
     pub users_file: PathBuf,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 

@@ -15,7 +15,7 @@ pub struct PrivateFile<'c> {
     pub path: &'c Path,
     /// Whether it is a folder.
     pub is_folder: bool,
-    /// Where the configuration has it; `None` for the files of the configuration, and for what arguments say.
+    /// Its position in the configuration; `None` for the files of the configuration, and for what arguments say.
     pub location: Option<&'c ValueLocation>,
 }
 

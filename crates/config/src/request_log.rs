@@ -40,7 +40,7 @@ pub struct Dnstap {
 pub struct LogOutput {
     /// The file, or what takes its place.
     pub target: LogTarget,
-    /// Where the configuration has the target.
+    /// The position of the target in the configuration.
     pub location: ValueLocation,
     /// When another file is begun; `None` if another program does that.
     pub rotation: Option<Rotation>,

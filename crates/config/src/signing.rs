@@ -22,7 +22,7 @@ pub struct SignedZone {
     /// Whether it should be unsigned (`dnssec = false`): if it was signed, its signatures are removed when no resolver
     /// still expects them.
     pub is_leaving: bool,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 

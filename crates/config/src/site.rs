@@ -16,7 +16,7 @@ pub struct Site {
     pub hosts: Vec<DomainName>,
     /// A directory, relative to the working directory or absolute.
     pub document_root: PathBuf,
-    /// Where the configuration has the document root.
+    /// The position of the document root in the configuration.
     pub location: ValueLocation,
     /// How its files are served.
     pub options: SiteOptions,
@@ -54,7 +54,7 @@ pub struct SiteOptions {
 pub struct DohPath {
     /// The path.
     pub path: String,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -67,7 +67,7 @@ pub struct Hsts {
     pub subdomains: bool,
     /// Whether the host agrees to be in the list that browsers come with.
     pub preload: bool,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 

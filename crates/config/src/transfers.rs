@@ -45,7 +45,7 @@ pub struct TsigKeyFile {
     pub algorithm: TsigAlgorithm,
     /// The file, relative to the working directory or absolute.
     pub path: PathBuf,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 

@@ -21,7 +21,7 @@ pub struct Zone {
     pub apex: DomainName,
     /// The zone file, relative to the working directory or absolute.
     pub file: PathBuf,
-    /// Where the configuration has the file.
+    /// The position of the file in the configuration.
     pub location: ValueLocation,
     /// Which process or person writes the file.
     pub origin: ZoneOrigin,
@@ -63,7 +63,7 @@ pub struct SecondaryZone {
     pub apex: DomainName,
     /// The servers that it is transferred from. There is one at least.
     pub primaries: Vec<Primary>,
-    /// Where the configuration has them.
+    /// Their position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -141,7 +141,7 @@ pub struct ZoneFolder {
     pub directory: PathBuf,
     /// The extension of the file names, with its dot: `.zone`.
     pub extension: String,
-    /// Where the configuration has the folder.
+    /// The position of the folder in the configuration.
     pub location: ValueLocation,
 }
 

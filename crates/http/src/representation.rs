@@ -31,9 +31,9 @@ pub struct Representation {
     compressed: Option<Validator>,
     /// The head of a 200, including its last empty line.
     head: Vec<u8>,
-    /// Where in `head` the fields start that a 206 repeats: those after Content-Length.
+    /// The offset in `head` of the fields that a 206 repeats: those after Content-Length.
     content_fields_start: usize,
-    /// Where in `head` the fields start that a 304 repeats: ETag, Vary and the extra fields.
+    /// The offset in `head` of the fields that a 304 repeats: ETag, Vary and the extra fields.
     not_modified_start: usize,
     etag_bytes: usize,
     /// Length of the Content-Type line, the first of the content fields.

@@ -9,7 +9,7 @@ use sanderling_dnssec::zone_keys::{CDNSKEY_DELETE, CDS_DELETE};
 use sanderling_dnssec::{Algorithm, KeyRole, PublicKey};
 use sanderling_ipc::zone_signing::ZoneKey;
 
-/// Where RRSIG data has the expiration.
+/// The position of the expiration in RRSIG data.
 const EXPIRATION_AT: usize = 8;
 
 /// A key, as its signatures name it.

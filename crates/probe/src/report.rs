@@ -139,7 +139,7 @@ impl Group {
     /// Compares the variant in use with the other variants, by the median and by the least disturbed tenth.
     pub(crate) fn compare_variants(&mut self, used: &'static str) {
         let cost = |variant: &str| {
-            // Where variants were measured at several sizes, the largest one, the last, says most.
+            // If variants were measured at several sizes, the last and largest one is the most significant.
             let index = self.rows.iter().rposition(|row| row.variant == Some(variant))?;
             self.cost(index)
         };

@@ -42,7 +42,7 @@ fn has_fingerprint(file_name: &[u8]) -> bool {
         }
         let is_separator = |byte: &u8| matches!(byte, b'-' | b'_');
         let pieces = part.split(is_separator);
-        // A hash of the URL-safe alphabet may have separators itself; those of eight characters are usual.
+        // A hash in the URL-safe alphabet can contain separators; hashes of eight characters are common.
         let last = part.len().checked_sub(HASH_BYTES_MIN).map(|start| part.split_at(start));
         let last = last.filter(|(before, _)| before.is_empty() || before.last().is_some_and(is_separator));
         if pieces.chain(last.map(|(_, last)| last)).any(is_hash) {

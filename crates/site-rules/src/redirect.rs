@@ -78,7 +78,7 @@ pub enum PageStatus {
     ServiceUnavailable,
 }
 
-/// Where a rule leads to.
+/// The destination of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// The URL without its fragment.

@@ -303,7 +303,7 @@ struct OwnRecord {
 struct OwnRrset {
     /// By their RDATA in canonical form, by which records are compared.
     records: BTreeMap<Vec<u8>, OwnRecord>,
-    /// The TTL of all records, if one was added (RFC 2181 §5.2): so no update goes through all of them.
+    /// The TTL of all records, if one was added (RFC 2181 §5.2): so that an update need not change them all.
     ttl_s: Option<u32>,
 }
 

@@ -23,7 +23,7 @@ const OPCODE_NOTIFY: u8 = 4;
 const EDNS_PAYLOAD_BYTES: u16 = 1232;
 /// CNAME records that are followed in one reply.
 const CNAME_CHAIN_MAX: usize = 16;
-/// Where the opcode is in the flags.
+/// The position of the opcode in the flags.
 const OPCODE_SHIFT: u8 = 3;
 /// AA, TC and RD.
 const AUTHORITATIVE: u8 = 0x04;

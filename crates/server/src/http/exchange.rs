@@ -31,7 +31,7 @@ pub(crate) struct Asked<'a> {
     /// Its content; `None` if that has not arrived whole.
     pub(crate) content: Option<&'a [u8]>,
     pub(crate) connection: &'a ConnectionInfo<'a>,
-    /// Where the event goes that it waits for.
+    /// The receiver of the event that it waits for.
     pub(crate) waiter: Waiter,
 }
 
@@ -333,7 +333,7 @@ struct Parts<'p> {
     content_of: ContentOf,
 }
 
-/// Where a response is logged, of which connection, and what; `None` if there is no log.
+/// Where and how a response is logged, and its connection; `None` if there is no log.
 type Log<'l> = Option<(&'l Rc<WorkerLog>, &'l ConnectionInfo<'l>, Logged<'l>)>;
 
 /// The request that a response is logged with.
