@@ -186,7 +186,7 @@ limits! {
     compressed_file_bytes_max: u64 = 4_194_304 in 0..=67_108_864,
         "Largest file that is compressed; larger ones are sent as they are.";
     listing_entries_max: usize = 5_000 in 1..=100_000,
-        "Entries in the listing of a directory; a longer one is cut, and says so.";
+        "Entries in the listing of a directory; a longer one is truncated, with a note at its end.";
     missing_files_max: usize = 1_024 in 1..=262_144,
         "Negative entries of the open-file cache; at the limit some are evicted.";
     site_rules_max: usize = 10_000 in 0..=1_000_000,

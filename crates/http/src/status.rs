@@ -106,7 +106,7 @@ statuses! {
     /// A rule redirects.
     Found = 302, "Found",
         "This page has another address at the moment. Your browser should have been redirected.";
-    /// A rule redirects, to be asked with GET.
+    /// A rule redirects; the client must use GET.
     SeeOther = 303, "See Other",
         "The answer has another address. Your browser should have been redirected.";
     /// The client's copy is valid.

@@ -77,7 +77,7 @@ impl SharedVariable {
     }
 }
 
-/// Appends a value of the request; one that is missing or empty as the format has it.
+/// Appends a value of the request; the format decides how a missing or empty one is written.
 pub(crate) fn put_value(value: Option<&[u8]>, escape: Escape, out: &mut Vec<u8>) {
     match value {
         Some(value) if !value.is_empty() => escape.write(value, out),

@@ -223,7 +223,7 @@ fn open_problem(kind: LogKind, output: &LogOutput, error: &io::Error, was_remove
     let lines = match output.target {
         LogTarget::Dnstap(_) => "are dropped",
         _ if was_removed => "are lost",
-        _ => "go to the target before, or are dropped if there is none",
+        _ => "go to the previous target, or are dropped if there is none",
     };
     format!("{text}; until it can be opened, {} {lines}", kind.records())
 }
