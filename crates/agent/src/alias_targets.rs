@@ -83,7 +83,7 @@ impl Addresses {
 }
 
 impl AliasTargets {
-    /// For the zones of `names`. Until resolvers have answered, the addresses are those of `derived`.
+    /// For the zones of `names`. Until resolvers have answered, the addresses come from `derived`.
     pub(crate) fn new(
         names: Rc<AliasNames>,
         resolvers: Rc<Resolvers>,

@@ -223,7 +223,7 @@ impl Catalogs {
         let remove = move || {
             dropped.iter().try_for_each(|(zone, is_own)| {
                 remove_state(&state, zone)?;
-                // The journal is that of the operator's zone already.
+                // The journal already belongs to the operator's zone.
                 if *is_own { Ok(()) } else { remove_journal(&state, zone) }
             })
         };

@@ -6,7 +6,7 @@
 //! agent continues. It is the only crate with asynchronous code, in one thread; no client of the server waits for it.
 #![forbid(unsafe_code)]
 
-// The order is that of imports: a module uses those below it.
+// In the order of imports: a module uses only modules below it.
 mod startup;
 mod main_loop;
 mod derived;

@@ -133,7 +133,7 @@ impl SignedFiles {
         state.remove(&self.log())
     }
 
-    /// Stores the change that has led to `signed`. Returns it as the log has it.
+    /// Stores the change that has led to `signed`. Returns it in the form of the log.
     pub(crate) fn append(
         &self,
         state: &StateFolder,

@@ -138,7 +138,7 @@ struct SigningTask {
     signed: Option<Signed>,
     /// The records have changed since they were signed.
     is_outdated: bool,
-    /// Changes since the version that the server process was told of, as the log has them.
+    /// Changes since the version that the server process was told of, in the form of the log.
     changes: Vec<u8>,
     /// The state of the background write of the whole version.
     writing: Rc<RefCell<Writing>>,

@@ -200,7 +200,7 @@ impl StoredVersion {
 #[derive(Debug)]
 pub(crate) struct TransferredZone {
     pub(crate) soa: SoaTimers,
-    /// The changes that have led to it from the stored version, as a log has them; empty if all of it was transferred.
+    /// The changes that led to it from the stored version, in the form of a log; empty if all of it was transferred.
     pub(crate) changes: Vec<u8>,
     /// Its zone file, not in its place yet; `None` if the changes should be appended to the log.
     pub(crate) file: Option<UnfinishedFile>,
@@ -379,7 +379,7 @@ impl ChangesLimit {
 struct Received {
     /// Its records; none with changes.
     stage: TransferStage,
-    /// As a log has them; empty with a zone.
+    /// In the form of a log; empty with a zone.
     changes: Vec<u8>,
     soa: SoaTimers,
     left_out: LeftOut,

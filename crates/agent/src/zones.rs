@@ -307,7 +307,7 @@ impl Zones {
         transfers.chain(signatures).collect()
     }
 
-    /// The state of the zones; `aliases` is that of their targets of `ALIAS`.
+    /// The state of the zones; `aliases` has their targets of `ALIAS`.
     pub(crate) fn report(&self, aliases: Vec<(String, Vec<AliasReport>)>) -> Vec<ZoneReport> {
         let mut reports: BTreeMap<String, ZoneReport> =
             self.notifier.report().map(|zone| (zone.name.clone(), zone)).collect();

@@ -121,7 +121,7 @@ pub(super) fn derived_rrsets<'z>(
             for (kind, (owner, port)) in
                 kinds.iter().flat_map(|kind| owners(*kind, host, &ports).map(|owner| (*kind, owner)))
             {
-                // The policy is that of the domain, which the first name is.
+                // The policy of the domain, which is the first name.
                 if matches!(kind, DerivedKind::MtaSts | DerivedKind::MtaStsHost) && names.first() != Some(host) {
                     continue;
                 }

@@ -62,7 +62,7 @@ impl Limit {
         self.quantity().map_or_else(|| value.to_string(), |quantity| format!("\"{}\"", quantity.format(value)))
     }
 
-    /// The range, as a message has it.
+    /// The range, for a message.
     pub(super) fn range(&self) -> String {
         format!("{} to {}", self.format(self.min), self.format(self.max))
     }

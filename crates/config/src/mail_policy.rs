@@ -19,7 +19,7 @@ pub enum MailPolicyMode {
     None,
 }
 
-/// The policy of a domain, as the configuration has it.
+/// The configured policy of a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MailPolicy {
     /// How senders treat a server that does not match.

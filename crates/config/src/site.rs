@@ -26,7 +26,7 @@ pub struct Site {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteOptions {
     /// Extensions of file names, in lower case and without their dot, each with a media type that takes precedence over
-    /// the built-in one. The empty extension is that of names without one.
+    /// the built-in one. Names without an extension have the empty one.
     pub media_types: Vec<(String, String)>,
     /// Directories that symbolic links out of the document root can lead to, each with its location in the
     /// configuration.
@@ -63,7 +63,7 @@ pub struct DohPath {
 pub struct Hsts {
     /// For how long browsers remember it, since they have seen it last; 0 lets them forget it.
     pub max_age_s: u64,
-    /// Whether it is for all names below the host, too.
+    /// Whether it also applies to all names below the host.
     pub subdomains: bool,
     /// Whether the host agrees to be in the list that browsers come with.
     pub preload: bool,

@@ -3,14 +3,14 @@
 //! The crate does no I/O, reads no clock, and never has a private key: a [`ZoneSigner`] makes the signatures.
 //!
 //! ```text
-//! RecordsBuilder → Records        the unsigned records, and the signed version before; Records → ZoneVersion
+//! RecordsBuilder → Records        the unsigned records, and the previous signed version; Records → ZoneVersion
 //! Records + KeysInUse + SigningParameters + ZoneSigner → sign → SignedZone
 //! ZoneVersion + RecordChanges + KeysInUse + SigningParameters + ZoneSigner → sign_change → SignedChange, and the next ZoneVersion
 //! ZoneKeys + what name servers and parent answer → ZoneKeys::advance → keys to make and to erase, ZoneKeys::keys_in_use
 //! ```
 #![forbid(unsafe_code)]
 
-// The order is that of imports: a module uses those below it.
+// In the order of imports: a module uses only modules below it.
 pub mod signing_state;
 pub mod zone_keys;
 pub mod sign;

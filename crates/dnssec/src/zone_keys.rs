@@ -240,7 +240,7 @@ impl ZoneKey {
 struct CachedTtls {
     /// Of the last version.
     current: ZoneTtls,
-    /// The longest of versions before.
+    /// The longest of earlier versions.
     before: ZoneTtls,
     /// When the last version with another TTL was replaced.
     replaced_at_unix_s: u64,

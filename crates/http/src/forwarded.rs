@@ -114,7 +114,7 @@ mod tests {
     use alloc::string::String;
     use alloc::vec::Vec;
 
-    /// The client of a request with these field lines; 10.0.0.0/8 is that of trusted proxies.
+    /// The client of a request with these field lines; 10.0.0.0/8 is the network of the trusted proxies.
     #[track_caller]
     fn check(lines: &[&str], expected: Option<&str>) {
         let lines: Vec<String> = lines.iter().map(|line| format!("{line}\r\n")).collect();

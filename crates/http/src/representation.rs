@@ -44,9 +44,9 @@ pub struct Representation {
 impl Representation {
     /// Prepares the representation of a file.
     ///
-    /// `metadata` and `validator` are those of the file as sent, so of the coded one if it is a separate file.
-    /// `media_type` is the Content-Type of the decoded content. `extra_fields` are further field lines, each with its
-    /// CRLF, such as Cache-Control; 200, 206 and 304 have them. `now_unix_s` is the current time in seconds since 1970.
+    /// `metadata` and `validator` belong to the file as sent: to the coded one if it is a separate file. `media_type`
+    /// is the Content-Type of the decoded content. `extra_fields` are further field lines, each with its CRLF, such as
+    /// Cache-Control; 200, 206 and 304 have them. `now_unix_s` is the current time in seconds since 1970.
     pub fn new(
         metadata: &FileMetadata,
         validator: Validator,

@@ -14,7 +14,7 @@ macro_rules! statuses {
 
         impl Status {
             /// The status line and the first fields of each head, with a date of 1970 at [`Status::date_start`]. The
-            /// version is that of the server, not of the request (RFC 9110 §6.2).
+            /// version of the server, not of the request (RFC 9110 §6.2).
             pub(crate) const fn start(self) -> &'static [u8] {
                 match self {
                     $(Status::$variant => start!($code, $reason).as_bytes(),)*

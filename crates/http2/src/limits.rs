@@ -99,9 +99,9 @@ const RECEIVED_PER_PAYLOAD: u64 = 8;
 
 /// The remaining budgets of a connection.
 ///
-/// Each is given back by what an honest client causes, up to its limit: none is a count over the life of a connection,
-/// which a long download would reach, and none grows by it, so that a flood after a download ends as soon as one
-/// before.
+/// Each recovers by the behaviour of an honest client, up to its limit: none counts over the life of a connection,
+/// since a long download would reach it, and none grows, so that a flood after a download ends as soon as one before
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budgets {
     resets: u32,

@@ -190,7 +190,7 @@ pub fn updates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
     memfd::read(descriptor, UPDATES_BYTES_MAX)
 }
 
-/// Writes changes of a zone, as a log has them.
+/// Writes changes of a zone, in the form of a log.
 pub fn zone_changes_to_memfd(changes: &[u8]) -> io::Result<OwnedFd> {
     memfd::create("zone-changes", changes)
 }

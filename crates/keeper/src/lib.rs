@@ -7,7 +7,7 @@
 //! as a server process has such a socket.
 #![forbid(unsafe_code)]
 
-// The order is that of imports: a module uses those below it.
+// In the order of imports: a module uses only modules below it.
 mod startup;
 pub mod key_transfer;
 mod main_loop;

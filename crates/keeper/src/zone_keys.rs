@@ -189,7 +189,7 @@ struct KeyFile {
 }
 
 impl KeyFile {
-    /// `None` if the name is that of another file.
+    /// `None` if the name belongs to another file.
     fn of(path: PathBuf) -> Option<KeyFile> {
         let name = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
         let (algorithm, id) = name.split_once('-')?;

@@ -48,7 +48,7 @@ impl Walk<'_> {
                 }
             }
         }
-        // The path ends in `.`, `..` or a slash: it is that of the current directory.
+        // The path ends in `.`, `..` or a slash: it is relative to the current directory.
         count(Syscall::Openat);
         rustix::fs::openat(self.current(), ".", OPEN_FLAGS | OFlags::DIRECTORY, Mode::empty())
     }

@@ -222,7 +222,7 @@ impl<'l> Links<'l> {
         })
     }
 
-    /// A release as the links have it, which may be moved with their directory.
+    /// A release in the form of the links, which may be moved with their directory.
     fn relative(&self, release: &Path) -> PathBuf {
         release.strip_prefix(&self.directory).unwrap_or(release).to_owned()
     }

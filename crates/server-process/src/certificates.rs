@@ -103,7 +103,7 @@ impl Certificates {
     /// Loads the secrets from the supervisor for `config`.
     ///
     /// # Errors
-    /// The certificates are those of another configuration, or malformed. Nothing has changed.
+    /// The certificates belong to another configuration, or are malformed. Nothing has changed.
     pub(crate) fn load(&mut self, config: &Config, descriptors: SecretDescriptors) -> io::Result<LoadedSecrets> {
         let SecretDescriptors { certificates, keeper_sockets, shared_keys: keys_file, tsig_secrets, kept } =
             descriptors;

@@ -26,7 +26,7 @@ impl PrivateState {
         PrivateState { real: real.unwrap_or_else(|| path.clone()), path }
     }
 
-    /// Why the directory `real`, a path without symbolic links, must not be served. `kind` and `path` are those of the
+    /// Why the directory `real`, a path without symbolic links, must not be served. `kind` and `path` come from the
     /// configuration.
     pub(crate) fn check(&self, kind: &str, path: &Path, real: &Path, location: &Location) -> Result<(), Diagnostic> {
         let (state, path) = (self.path.display(), path.display());
@@ -44,7 +44,7 @@ impl PrivateState {
     }
 }
 
-/// A warning for each private file of `config` that one of `sites`, which are those of `config`, would serve.
+/// A warning for each private file of `config` that one of `sites`, the sites of `config`, would serve.
 pub(crate) fn warnings(config: &Config, sites: &[Site]) -> Vec<Diagnostic> {
     let mut roots: HashMap<&Path, Vec<usize>> = HashMap::new();
     for (index, site) in sites.iter().enumerate() {

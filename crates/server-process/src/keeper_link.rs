@@ -80,7 +80,7 @@ impl Socket {
         for _ in 0..=LATE_ANSWERS_MAX {
             let message = self.socket.receive(&mut answer).map_err(|error| self.note(&error))?;
             let answer = message.and_then(SignAnswer::decode).ok_or(MALFORMED)?;
-            // Another number is that of a request which had waited too long.
+            // Another number belongs to a request that had waited too long.
             if answer.number == number {
                 return answer.result.map(<[u8]>::to_vec).map_err(|_| REFUSED);
             }

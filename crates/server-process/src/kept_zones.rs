@@ -67,7 +67,7 @@ pub(crate) struct KeptZones {
     unkept_count: usize,
 }
 
-/// A version and the segment that has it; `segments.len()` is that of `pending`.
+/// A version and the segment that has it; `segments.len()` equals that of `pending`.
 #[derive(Debug)]
 struct KeptZone {
     segment: usize,
@@ -341,7 +341,7 @@ fn read_index(segment: &OwnedFd) -> io::Result<(Index, u64)> {
         let mut lengths = entry.files.iter().map(|(_, length_bytes)| *length_bytes);
         lengths.try_fold(entry.offset, u64::checked_add).is_some_and(|end| end <= text_bytes)
     };
-    // No part of the text is that of two versions.
+    // No part of the text belongs to two versions.
     let all_bytes = index.entries.iter().map(IndexEntry::text_bytes).fold(0, u64::saturating_add);
     let is_whole = index.entries.iter().all(is_within) && all_bytes <= text_bytes;
     if is_whole { Ok((index, text_bytes)) } else { Err(malformed()) }

@@ -195,7 +195,7 @@ impl ConnectionInfo<'_> {
         Peer { client: *self.client, version, is_encrypted: self.transport.is_encrypted() }
     }
 
-    /// Whether the requests are those of a trusted proxy, which is named as the client if it names its clients by
+    /// Whether the requests come from a trusted proxy, which counts as the client if it names its clients in each
     /// request.
     pub(crate) fn is_from_trusted_proxy(&self, clients: &HttpClients) -> bool {
         self.transport.has_proxy_header() || clients.is_trusted(self.client.ip())

@@ -105,7 +105,7 @@ pub enum CertificateError {
         /// Its place in the chain, from 1.
         number: usize,
     },
-    /// The key is that of another certificate.
+    /// The key belongs to another certificate.
     #[error("the private key does not match the certificate")]
     KeyMismatch,
 }

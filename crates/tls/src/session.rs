@@ -293,7 +293,7 @@ impl Session {
         written
     }
 
-    /// Sends the unsent output with one vectored write, and returns the amount written. Errors are those of `sink`.
+    /// Sends the unsent output with one vectored write, and returns the amount written. Errors come from `sink`.
     pub fn send(&mut self, sink: &mut dyn Write) -> io::Result<usize> {
         if !self.last_words.is_empty() {
             let sent = sink.write(&self.last_words)?;

@@ -1,5 +1,5 @@
 //! Adds the records that follow the server to a zone: after its file was read, and before it is built. The added
-//! records come from the agent, except for addresses, which are those of the file.
+//! records come from the agent, except for addresses, which come from the file.
 //!
 //! A record of the file has precedence: where the file has the type at the name, or a CNAME, nothing is added. Where
 //! the file has an `ALIAS`, the addresses of its target are added.

@@ -36,7 +36,7 @@ enum NotStored {
 /// Changes that were signed and stored.
 #[derive(Default)]
 struct SignedInPart {
-    /// As the log has them.
+    /// In the form of the log.
     changes: Vec<u8>,
     made_count: usize,
     kept_count: usize,

@@ -135,7 +135,7 @@ impl ConfigBuilder<'_, '_> {
         strings.into_iter().map(|(_, text)| text.to_owned()).collect()
     }
 
-    /// Adds the certificate that the server requests for `names`, the first of which is that of the domain.
+    /// Adds the certificate that the server requests for `names`, of which the first is the domain itself.
     pub(super) fn add_automatic_certificate(&mut self, names: Vec<DomainName>, on_renew: Vec<String>, offset: usize) {
         let Some(first) = names.first() else { return };
         if let Some(name) = names.iter().find(|name| !name.can_be_host() || !name.as_str().contains('.')) {
@@ -232,7 +232,7 @@ mod tests {
                        TLS to `trusted_proxies`";
         check(&plain, &[&format!("3:7: warning: {warning}")]);
         check(&format!("{HTTPS_SITE}{doh}"), &[]);
-        // The certificate is that of another domain.
+        // The certificate belongs to another domain.
         let two = format!("{HTTPS_SITE}[domain.\"b.example\"]\nsite = \"other\"\n{doh}");
         check(&two, &[&format!("8:7: warning: {}", warning.replacen("a.example", "b.example", 1))]);
         let proxy = "[http]\ntrusted_proxies = [\"192.0.2.1\"]\nclient_from = \"forwarded\"\n";

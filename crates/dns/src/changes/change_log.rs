@@ -64,7 +64,7 @@ pub struct ChangeCollector {
     /// The change that is not complete.
     change: ZoneChangeBuilder,
     last_role: RecordRole,
-    /// The complete ones, as a log has them; `None` if one is malformed.
+    /// The complete ones, in the form of a log; `None` if one is malformed.
     log: Option<Vec<u8>>,
 }
 

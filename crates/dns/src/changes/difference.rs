@@ -62,7 +62,7 @@ impl Differing {
 
     fn put(&self, out: &mut Vec<u8>) {
         let owner = Name::parse(&self.owner).expect("of a record");
-        // As an update has them (RFC 2136 §2.5): those that go have the class NONE.
+        // In the form of an update (RFC 2136 §2.5): removed records have the class NONE.
         for (class, ttl_s) in [(CLASS_NONE, self.file_ttl_s), (CLASS_IN, self.ttl_s)] {
             if let Some(ttl_s) = ttl_s {
                 put_record(out, owner, self.rtype, class, ttl_s.to_be_bytes(), &self.rdata);
@@ -72,7 +72,7 @@ impl Differing {
 }
 
 impl ZoneDifference {
-    /// Whether the version is that of the file.
+    /// Whether the version equals the file.
     pub fn is_empty(&self) -> bool {
         self.soa.is_none()
     }
@@ -289,9 +289,8 @@ impl DifferenceMerge {
         differs
     }
 
-    /// Calls `add` with the records that were left out, as the version has them, and with those that the file does not
-    /// have, whose position is `of_updates`. `file_serial` is the serial that the operator has written, if it was
-    /// raised since.
+    /// Calls `add` with the omitted records, in the form of the version, and with those missing in the file, whose
+    /// position is `of_updates`. `file_serial` is the serial that the operator has written, if it was raised since.
     pub fn finish(self, file_serial: Option<u32>, of_updates: Position, mut add: impl FnMut(&Record<'_>)) -> Merged {
         let DifferenceMerge { apex, mut difference, made_for, later_file, digest, soa, found, .. } = self;
         let digest = digest.sum;

@@ -5,7 +5,7 @@
 //! query → UpdateMessage → verify → ZoneUpdate::apply, message by message → ZoneUpdate::finish → Zone
 //! ```
 //!
-//! Section numbers without another RFC are those of RFC 2136. Nothing is changed by a message that is not carried out
+//! Section numbers without an RFC refer to RFC 2136. Nothing is changed by a message that is not carried out
 //! as a whole.
 
 use crate::messages::message::Rcode;
@@ -683,7 +683,7 @@ fn add(rrsets: &mut Rrsets, rtype: Rtype, record: OwnRecord) -> bool {
         return false;
     }
     if rtype == Rtype::SOA {
-        // A SOA is that of the zone, and an earlier one is ignored.
+        // A SOA belongs to the zone, and an earlier one is ignored.
         let Some(soa) = rrsets.get(&Rtype::SOA.0).and_then(|rrset| rrset.records.values().next()) else { return false };
         let is_earlier = match (serial_of(&record.rdata), serial_of(&soa.rdata)) {
             (Some(new), Some(old)) => new != old && !is_later(new, old),

@@ -231,7 +231,7 @@ impl Nsec3Chain {
     }
 }
 
-/// The first four bytes of a label as a number, whose order is that of the labels.
+/// The first four bytes of a label as a number, which has the order of the labels.
 fn prefix_of(label: &[u8]) -> u32 {
     label.first_chunk().map_or(0, |&bytes| u32::from_be_bytes(bytes))
 }

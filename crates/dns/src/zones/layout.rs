@@ -127,7 +127,7 @@ impl<'z> Node<'z> {
         Node::read_at(arena, index.offset(), index)
     }
 
-    /// The node at `offset` of `arena`, which is that of `index`.
+    /// The node at `offset` of `arena`, which has the number `index`.
     #[inline]
     pub(crate) fn read_at(arena: &'z [u8], offset: usize, index: NodeIndex) -> Node<'z> {
         let bytes = &arena[offset..];

@@ -529,7 +529,7 @@ enum NodeField {
 }
 
 impl NodeField {
-    /// Writes the field of the node at `offset` of `arena`; `nodes` are those of all names.
+    /// Writes the field of the node at `offset` of `arena`; `nodes` has the nodes of all names.
     fn write(self, arena: &mut [u8], offset: usize, nodes: &[NodeIndex]) {
         match self {
             NodeField::Ref(kind, to) => layout::set_node_ref(arena, offset, kind, nodes[to.index()]),

@@ -78,7 +78,7 @@ fn ttl_of(record: &AnswerRecord<'_>) -> u32 {
 }
 
 impl ZoneTextWriter {
-    /// Records that one call examines: those of another type take time, too.
+    /// Records that one call examines: records of another type take time as well.
     const RECORDS_PER_CALL_MAX: usize = 10_000;
 
     /// Appends the next records to `out`, only those of `rtype` if there is one, until it has `bytes_min` bytes or many

@@ -326,7 +326,7 @@ struct HashedNames {
 }
 
 impl HashedNames {
-    /// Adds a name, and the empty non-terminals between it and the names before. Names are added in canonical order.
+    /// Adds a name, and the empty non-terminals between it and the previous names. Names are added in canonical order.
     fn add(&mut self, owner: Name<'_>, apex: Name<'_>, types: &[Rtype]) {
         let mut ancestor = owner.parent();
         while let Some(name) = ancestor.filter(|name| name.length_bytes() > apex.length_bytes())

@@ -218,7 +218,7 @@ impl Socket {
         }
     }
 
-    /// Sends replies from `first` on and returns their number; an error is that of the first reply. Waits for space in
+    /// Sends replies from `first` on and returns their number; an error concerns the first reply. Waits for space in
     /// the send buffer at most once per batch.
     fn send_some(&self, batch: &mut Batch, first: usize, has_waited: &mut bool) -> io::Result<usize> {
         loop {

@@ -85,7 +85,7 @@ impl ControlLoop<'_> {
     }
 }
 
-/// How messages name a site: by its domain, unless it is that of `serve FOLDER`.
+/// How messages name a site: by its domain, unless it is the site of `serve FOLDER`.
 fn name_of(site: &Site) -> Option<String> {
     site.hosts.first().map(|host| host.as_str().to_owned())
 }

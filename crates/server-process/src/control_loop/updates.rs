@@ -93,8 +93,8 @@ struct AwaitedUpdates {
 
 /// A version that the agent is to store.
 struct Storing {
-    /// Here, so that nothing else is loaded; `None` of a version that the agent signs, which hands over others
-    /// meanwhile.
+    /// Here, so that nothing else is loaded; `None` for a version that the agent signs; the agent may hand over others
+    /// in the meantime.
     loader: Option<Loader>,
     apex: DomainName,
     version: UpdatedVersion,

@@ -284,7 +284,7 @@ impl ControlLoop<'_> {
         report: Option<ZoneReport>,
         client: ZoneClient,
     ) {
-        // One reference is that of this thread.
+        // One reference belongs to this thread.
         if Arc::strong_count(&self.answers) > ANSWERS_MAX {
             return client.finish(Err("too many answers are being written; try again later"));
         }

@@ -84,8 +84,8 @@ impl Loader {
 }
 
 impl LoadedZone {
-    /// Builds the version in service from the text that was kept of it: by this process, unless the version in service
-    /// is that of an earlier one.
+    /// Builds the version in service from its kept text: kept by this process, unless the version in service comes from
+    /// an earlier one.
     ///
     /// # Errors
     /// Why that is not possible.

@@ -96,7 +96,7 @@ impl Loader {
     }
 
     /// # Errors
-    /// No version can be made of them: why.
+    /// The reason why no version can be made of them.
     fn try_apply(
         &mut self,
         config: &Config,
@@ -259,7 +259,7 @@ impl UpdatedVersion {
 /// The changes by `update` to a signed zone, for the agent to sign.
 ///
 /// # Errors
-/// The changed zone cannot be served: why.
+/// The reason why the changed zone cannot be served.
 fn changes_to_sign(
     apex: &DomainName,
     served: &Zone,

@@ -214,7 +214,7 @@ impl FileLookup {
             if self.is_index(path) {
                 return Err(FileError::Moved(CanonicalUrl::OfDirectory).into());
             }
-            // Otherwise the clean URL is that of another file.
+            // Otherwise the clean URL belongs to another file.
             if !self.is_file(clean, attempt)? {
                 return Err(FileError::Moved(CanonicalUrl::WithoutExtension).into());
             }

@@ -58,7 +58,7 @@ pub(crate) struct Gauges {
 }
 
 impl FileVariant {
-    /// A file on disk. `media_type` is that of the content without a coding; its head gets `field_lines`.
+    /// A file on disk. `media_type` describes the content without a coding; its head gets `field_lines`.
     pub(crate) fn new(
         version: FileVersion,
         (media_type, field_lines): (&str, &[u8]),

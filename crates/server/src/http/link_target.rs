@@ -1,6 +1,6 @@
 //! The answer of a site to a request for a path, found without a server: for `check`, which follows the links of pages.
 //!
-//! The look-up is that of requests, so that the two cannot differ. It reads no content, and waits for the disk.
+//! The look-up is the same as for requests, so that the two cannot differ. It reads no content, and waits for the disk.
 
 use crate::file_error::FileError;
 use crate::files::compression::CompressionQueue;
@@ -65,7 +65,7 @@ pub enum LinkError {
 }
 
 /// The problem of a link to `target`, a path and perhaps a query, within `site`: `None` if it leads to a file, perhaps
-/// by redirects, or to another site. `host` is that of the request.
+/// by redirects, or to another site. `host` is the host of the request.
 pub fn link_error(
     site: &Arc<Site>,
     host: Option<&[u8]>,

@@ -3,7 +3,7 @@
 //!
 //! Up to the budget, a connection may hold its share: a pipeline is received, answered and sent in large pieces. Beyond
 //! it, buffers are scarce: a connection is served in pieces so small that it can continue without more than a few KiB,
-//! and its further requests stay in the socket until the client has taken the answers before.
+//! and its further requests stay in the socket until the client has taken the previous answers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

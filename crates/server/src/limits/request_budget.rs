@@ -57,7 +57,7 @@ impl RequestBudget {
         let hash = self.hashes.hash_one(client);
         let set = &self.sets[hash as usize % SET_COUNT];
         let tag = hash & !TIME_MASK;
-        // A place is never 0, which is that of no client.
+        // A place is never 0, which means no client.
         let now = (now_ms * 1_000 + 1) & TIME_MASK;
         loop {
             let (place, before) = set.place_of(tag, now);

@@ -99,8 +99,7 @@ impl Authenticator {
         Authenticator { state: Mutex::default(), has_work: Condvar::new(), jobs, keys, options }
     }
 
-    /// Whether `credentials` are those of a user. Without a result yet, `waiter` receives an event when there is
-    /// one.
+    /// Whether `credentials` belong to a user. Without a result yet, `waiter` receives an event when there is one.
     pub(crate) fn check(
         self: &Arc<Self>,
         users: &Arc<Users>,

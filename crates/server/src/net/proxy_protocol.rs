@@ -79,11 +79,11 @@ fn parse_binary(bytes: &[u8]) -> Option<Parsed> {
         return None;
     }
     let rest_bytes = usize::from(u16::from_be_bytes([high, low]));
-    // The lengths of the addresses are those of the family; what follows them is for other uses.
+    // The family determines the lengths of the addresses; the rest is for other uses.
     let address_bytes = match (version_and_command & 0xf, family_and_protocol) {
         (1, 0x11) => 12,
         (1, 0x21) => 36,
-        // Section 2.2: other families are those of a proxy that hides its client.
+        // Section 2.2: other families come from a proxy that hides its client.
         (0, _) | (1, 0x00 | 0x31) => 0,
         _ => return None,
     };

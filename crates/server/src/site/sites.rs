@@ -47,7 +47,7 @@ pub struct SiteOptions {
     /// The files served from them.
     pub earlier_files: Arc<EarlierFiles>,
     /// Extensions, in lower case and without their dot, each with a media type that takes precedence over the built-in
-    /// one. The empty extension is that of names without one.
+    /// one. Names without an extension have the empty one.
     pub media_types: Vec<(String, String)>,
     /// How files are found.
     pub files: FileOptions,

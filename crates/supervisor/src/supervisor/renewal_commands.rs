@@ -59,7 +59,7 @@ impl Supervisor {
     pub(super) fn add_renewal_command(&mut self, domain: String) {
         let has_command = self.renewed(&domain).is_some_and(|files| !files.on_renew.is_empty());
         let waiting = &mut self.renewal_commands.waiting;
-        // A command that waits is for this certificate, too.
+        // A waiting command is also for this certificate.
         if has_command && !waiting.contains(&domain) {
             waiting.push_back(domain);
         }

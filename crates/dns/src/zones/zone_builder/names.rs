@@ -27,7 +27,7 @@ pub(super) struct NameTable {
     entries: Vec<NameEntry>,
     /// The id of each name.
     slots: HashSlots,
-    /// The name found last: most records have the same owner as the record before.
+    /// The name found last: most records have the same owner as the previous one.
     last: NameId,
 }
 
