@@ -1,4 +1,4 @@
-//! The certificates that are requested: what of each is in the state folder, and when it is renewed.
+//! The requested certificates: what of each is in the state folder, and when it is renewed.
 
 use crate::clock::{random_between, unix_s};
 use crate::failing_names::FailingNames;
@@ -24,7 +24,7 @@ const CLOCK_AHEAD: &str = "a new certificate is already due for renewal; check t
 /// When the next one is tried if an authority has refused because of too many requests.
 const OTHER_AUTHORITY_DELAY_S: u64 = 60;
 
-/// A certificate that is requested.
+/// A requested certificate.
 pub(crate) struct ManagedCertificate {
     /// The domain, which is also the name of its folder.
     pub(crate) name: String,

@@ -372,8 +372,7 @@ impl ZoneTask {
         task
     }
 
-    /// Whether changes of the zone are appended to a log. Others read the file of a catalog and of a zone that is
-    /// signed.
+    /// Whether changes of the zone are appended to a log. Others read the file of a catalog and of a signed zone.
     fn has_log(&self) -> bool {
         self.signer.is_none() && self.shared.watched_by.is_none()
     }

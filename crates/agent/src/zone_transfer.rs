@@ -196,7 +196,7 @@ impl StoredVersion {
     }
 }
 
-/// A zone that was transferred.
+/// A transferred zone.
 #[derive(Debug)]
 pub(crate) struct TransferredZone {
     pub(crate) soa: SoaTimers,

@@ -78,7 +78,7 @@ pub struct Config {
     pub zones: Vec<Zone>,
     /// The zones that are transferred from primary servers, in the order of the file.
     pub secondary_zones: Vec<SecondaryZone>,
-    /// The zones that are signed, in the order of the file. Each is one of `zones` or `secondary_zones`.
+    /// The signed zones, in the order of the file. Each is one of `zones` or `secondary_zones`.
     pub signed_zones: Vec<SignedZone>,
     /// The catalogs, in the order of the file.
     pub catalogs: Vec<Catalog>,
@@ -355,7 +355,7 @@ impl Config {
         zones.filter_map(|zone| abandoned_signatures(zone, state)).collect()
     }
 
-    /// Whether `name` is in a zone that is signed.
+    /// Whether `name` is in a signed zone.
     pub fn is_signed_at(&self, name: &DomainName) -> bool {
         let labels: Vec<&str> = name.labels().collect();
         let is_above = |apex: &&DomainName| labels.ends_with(&apex.labels().collect::<Vec<_>>());

@@ -531,7 +531,7 @@ fn updated_zones(from: &Config, to: &mut Config) {
     to.zone_updates = from.zone_updates.iter().map(|(apex, _)| (apex.clone(), Vec::new())).collect();
 }
 
-/// The certificates that are requested; the supervisor runs the command of each.
+/// The requested certificates; the supervisor runs the command of each.
 fn automatic_certificates(from: &Config, to: &mut Config) {
     let certificate = |files: &CertificateFiles| CertificateFiles { on_renew: Vec::new(), ..files.clone() };
     to.certificates = from.automatic_certificates().map(certificate).collect();

@@ -12,7 +12,7 @@ pub const SIGNED_ZONES: &str = "signed";
 /// The folder with the private keys of zones, below the state folder. Only the keeper may read it.
 pub const ZONE_KEYS: &str = "keys";
 
-/// A zone that is signed.
+/// A signed zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedZone {
     /// The name of the zone.
@@ -65,7 +65,7 @@ impl SignedZone {
 }
 
 /// A warning about a zone that is served from its file, although the state folder `state` has keys and a signed version
-/// of it: `dnssec` was removed from a zone that is signed.
+/// of it: `dnssec` was removed from a signed zone.
 pub(crate) fn abandoned_signatures(zone: &Zone, state: &Path) -> Option<Diagnostic> {
     let name = zone_file_name(&zone.apex);
     let has_version = state.join(SIGNED_ZONES).join(format!("{name}.zone")).exists();

@@ -14,7 +14,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A zone that is served.
+/// A served zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
     /// The name of the zone. No two zones have the same.

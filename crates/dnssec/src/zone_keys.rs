@@ -513,7 +513,7 @@ impl ZoneKeys {
         untils.filter(|&until_unix_s| until_unix_s > now_unix_s).chain(ends).min()
     }
 
-    /// Adds a key that was requested.
+    /// Adds a requested key.
     ///
     /// # Errors
     /// If its key tag is in use. The private key can be erased.

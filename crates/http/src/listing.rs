@@ -89,7 +89,7 @@ impl Listing<'_> {
         out.extend_from_slice(PAGE_END);
     }
 
-    /// The directories of the path, each a link, but the last one.
+    /// The directories of the path, each a link except the last.
     fn put_breadcrumb(&self, out: &mut Vec<u8>) {
         if self.path.is_empty() {
             out.extend_from_slice(b"/");

@@ -56,7 +56,7 @@ impl Limits {
         self.header_block_bytes_max.max(self.request.head_bytes_max).saturating_mul(DECODED_TIMES_MAX)
     }
 
-    /// The window of a stream for content of requests: all of it that is accepted, and the first byte too many.
+    /// The window of a stream for content of requests: all accepted bytes, and the first one too many.
     pub(crate) fn content_window(&self) -> u32 {
         self.request.body_bytes_max.saturating_add(1).min(u64::from(U31_MAX)) as u32
     }

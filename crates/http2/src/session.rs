@@ -405,7 +405,7 @@ impl<B> Session<B> {
         self.streams.push(Stream { id, window, priority, client_side, work: Work::Parked { head: head.to_vec() } });
     }
 
-    /// Takes back a request that was parked. `None`: the client has reset its stream.
+    /// Takes back a parked request. `None`: the client has reset its stream.
     pub fn resume(&mut self, stream: u32, scratch: &mut Scratch) -> Option<Request> {
         let index = self.streams.position(stream)?;
         match &mut self.streams.at_mut(index).work {

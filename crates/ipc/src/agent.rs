@@ -44,7 +44,7 @@ pub enum Challenge {
 /// The state of the agent, for the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentReport {
-    /// The certificates that are requested, in the order of the configuration.
+    /// The requested certificates, in the order of the configuration.
     pub certificates: Vec<CertificateReport>,
     /// The zones that have primary or secondary servers, in the order of their names.
     pub zones: Vec<ZoneReport>,
@@ -52,7 +52,7 @@ pub struct AgentReport {
     pub schedule: Vec<ScheduledTask>,
 }
 
-/// A certificate that is requested.
+/// A requested certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateReport {
     /// The domain, which is also the name of its folder.
@@ -89,7 +89,7 @@ pub struct FailingNameReport {
     pub next_attempt_unix_s: u64,
 }
 
-/// A certificate that was issued.
+/// An issued certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuedReport {
     /// The names in it.
@@ -102,7 +102,7 @@ pub struct IssuedReport {
     pub not_after_unix_s: u64,
 }
 
-/// A zone that is served.
+/// A served zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedZone {
     /// Its name.
@@ -120,7 +120,7 @@ pub struct ServedZone {
     pub alias_targets: Vec<String>,
 }
 
-/// The zones that are served.
+/// The served zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedZones {
     /// Those that concern the agent.
@@ -241,7 +241,7 @@ pub struct ZoneReport {
 /// The state of a zone that is transferred from primary servers. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransferReport {
-    /// The version that was transferred; `None` if there is none, or if it has expired.
+    /// The transferred version; `None` if there is none, or if it has expired.
     pub serial: Option<u32>,
     /// The server that it came from.
     pub from: Option<SocketAddr>,
@@ -266,7 +266,7 @@ pub struct TransferReport {
 pub struct AliasReport {
     /// The name that has the addresses.
     pub target: String,
-    /// The addresses that are served.
+    /// The served addresses.
     pub addresses: Vec<IpAddr>,
     /// When resolvers are asked again.
     pub next_at_unix_s: u64,
@@ -274,7 +274,7 @@ pub struct AliasReport {
     pub problem: Option<String>,
 }
 
-/// The state of a zone that is signed. Times are in seconds since 1970.
+/// The state of a signed zone. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SigningReport {
     /// The signed version; `None` if there is none yet.

@@ -80,7 +80,7 @@ pub struct Descriptors {
     pub tsig_secrets: Option<OwnedFd>,
     /// The challenges for certificate authorities.
     pub challenges: Option<OwnedFd>,
-    /// The zones that are served.
+    /// The served zones.
     pub served_zones: Option<OwnedFd>,
     /// Journals of zones.
     pub journals: Option<OwnedFd>,

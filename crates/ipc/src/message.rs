@@ -77,13 +77,12 @@ pub enum Command {
         /// Whether the command has succeeded so far.
         is_success: bool,
     },
-    /// Do this with a zone that is signed. To the agent it comes with the client that gets the answer
-    /// ([`FdKind::Requester`]).
+    /// Do this with a signed zone. To the agent it comes with the client that gets the answer ([`FdKind::Requester`]).
     Dnssec(DnssecCommand),
     /// Ask the keeper for keys and signatures of zones at the socket that comes with the command
     /// ([`FdKind::ZoneKeys`]), and not at the previous one. To the agent.
     UseKeeper,
-    /// Report the certificates that are requested, or one of them.
+    /// Report the requested certificates, or one of them.
     Certificates {
         /// Its domain.
         name: Option<String>,
@@ -432,7 +431,7 @@ pub enum FdKind {
     Challenges,
     /// The state of the agent, or what of it belongs to a command about zones, in a sealed memfd ([`crate::agent`]).
     AgentReport,
-    /// The zones that are served, in a sealed memfd ([`crate::agent`]).
+    /// The served zones, in a sealed memfd ([`crate::agent`]).
     ServedZones,
     /// Journals of zones, in a sealed memfd ([`crate::agent`]).
     Journals,

@@ -1,5 +1,4 @@
-//! The private keys of the zones that are signed: a file of PKCS#8 for each, in a folder that no other process may
-//! read.
+//! The private keys of the signed zones: a file of PKCS#8 for each, in a folder that no other process may read.
 
 use crate::rrsig_input::{SigningKeyName, asks_for_removal, may_name_keys};
 use crate::zone_key::ZonePrivateKey;

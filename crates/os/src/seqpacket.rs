@@ -236,7 +236,7 @@ impl SeqpacketListener {
         Ok(SeqpacketListener(socket))
     }
 
-    /// Takes over a listener that was inherited; an error if it is not a listening Unix `SOCK_SEQPACKET` socket.
+    /// Takes over an inherited listener; an error if it is not a listening Unix `SOCK_SEQPACKET` socket.
     pub fn from_fd(descriptor: OwnedFd) -> io::Result<SeqpacketListener> {
         let object = check_type(&descriptor)?;
         count(Syscall::Fionbio);

@@ -102,7 +102,7 @@ pub(crate) struct ProcessState {
 /// The control thread.
 pub(crate) struct ControlLoop<'s> {
     server: &'s Server,
-    /// The zones that are served, without what certificate authorities look for.
+    /// The served zones, without what certificate authorities look for.
     zones: Arc<ZoneMap>,
     challenges: ActiveChallenges,
     socket_sets: &'s [SocketSet],

@@ -82,7 +82,7 @@ pub(crate) struct Loader {
     state: Option<PathBuf>,
     /// The state folder, whatever it has. The configuration may use none.
     state_folder: Option<PathBuf>,
-    /// The state folder of the configuration that is loaded, if it uses one.
+    /// The state folder of the loaded configuration, if it uses one.
     private_state: Option<PrivateState>,
     /// The zones that catalogs have brought.
     members: CatalogMembers,

@@ -257,7 +257,7 @@ impl<'s> ServiceState<'s> {
         }
     }
 
-    /// The processes that are needed, and whether each runs.
+    /// The needed processes, and whether each runs.
     pub(crate) fn processes(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let Supervision { agent, keeper, .. } = self.supervision;
         let process = |name, process: &ProcessSupervision| {

@@ -233,7 +233,7 @@ impl ZoneAnswers {
         self.states.iter().map(|zone| &*zone.state).find(|zone| zone.name == name.as_str())
     }
 
-    /// The version of a zone that is served.
+    /// The served version of a zone.
     fn served(&self, name: &DomainName) -> Result<&Zone, String> {
         self.zone(name).ok_or_else(|| match self.state(name).is_some() {
             true => format!("the zone {name} is unavailable: see `sanderling zone status {name}`"),

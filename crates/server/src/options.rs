@@ -181,7 +181,7 @@ pub struct OpenFilesOptions {
     pub small_file_bytes_max: u64,
     /// Files that are compressed on demand.
     pub compression: CompressionOptions,
-    /// Entries of a directory that are listed.
+    /// Listed entries of a directory.
     pub listing_entries_max: usize,
     /// Negative entries: paths without a file.
     pub negative_entries_max: usize,

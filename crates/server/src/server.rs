@@ -61,7 +61,7 @@ enum ThreadWaker {
 }
 
 impl Server {
-    /// The zones that are served.
+    /// The served zones.
     pub fn zones(&self) -> Arc<ZoneMap> {
         Arc::clone(&self.shared.snapshot().0.zones)
     }

@@ -402,7 +402,7 @@ impl StateFolder {
         Ok(())
     }
 
-    /// The chain of a certificate that was stored; `None` if there is none.
+    /// The chain of a stored certificate; `None` if there is none.
     pub fn chain(&self, name: &str) -> Result<Option<Vec<u8>>, StateError> {
         self.read(&format!("{CERTIFICATES}/{name}/{CHAIN_FILE}"))
     }

@@ -1,4 +1,4 @@
-//! Reads zone files, with the files that they include, and builds the zones that are served.
+//! Reads zone files, with the files that they include, and builds the served zones.
 
 use crate::derived_records::{AddedRecords, Alias, RecordMerge, ZoneDerivation};
 use crate::record_sink::{MergedUpdates, PriorUpdates, RecordSink};
@@ -156,7 +156,7 @@ struct ZoneLoader<'l> {
     sources: ZoneSourcesBuilder,
     /// The changes since the file was written.
     patch: Option<ZonePatch>,
-    /// The included files of a version that was kept, in the order in which they were read, instead of those on disk.
+    /// The included files of a kept version, in the order in which they were read, instead of those on disk.
     kept_includes: Option<vec::IntoIter<(PathBuf, Vec<u8>)>>,
     denial: Denial,
     /// Bytes that further files may have.

@@ -61,7 +61,7 @@ pub(super) struct WaitingUpdates {
 #[derive(Clone, Default)]
 pub(super) struct Reread {
     pub(super) answers: Vec<Rc<CommandAnswer>>,
-    /// The command names the zone: its client is told also of a zone that is unchanged.
+    /// The command names the zone: its client is told also of an unchanged zone.
     pub(super) is_named: bool,
     /// The server process is to load the zone even if it has lost records or its serial went back.
     pub(super) is_forced: bool,

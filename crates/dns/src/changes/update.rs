@@ -186,7 +186,7 @@ impl<'q> UpdateMessage<'q> {
         self.class == CLASS_IN
     }
 
-    /// Whether the version of EDNS is one that is known.
+    /// Whether the EDNS version is supported.
     pub fn has_known_edns(&self) -> bool {
         self.edns_version.is_none_or(|version| version == 0)
     }
@@ -208,7 +208,7 @@ impl<'q> UpdateMessage<'q> {
         result
     }
 
-    /// The name of the key of a signature that was accepted, in lower case.
+    /// The name of the key of an accepted signature, in lower case.
     pub fn key(&self) -> Option<Name<'_>> {
         self.signer.as_ref().map(|signer| signer.key().name())
     }

@@ -64,7 +64,7 @@ pub enum ReplyClass {
 }
 
 impl<'z, 'q> ParsedQuery<'z, 'q> {
-    /// Takes the place of a message that is dropped.
+    /// Takes the place of a dropped message.
     pub const EMPTY: ParsedQuery<'z, 'q> = ParsedQuery::without_question(&[], ReplyKind::NoReply);
 
     const fn without_question(message: &'q [u8], reply_kind: ReplyKind<'z>) -> ParsedQuery<'z, 'q> {
@@ -100,7 +100,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         ParsedQuery { message, question, reply_kind, zones: Some(zones), slot: Slot::EMPTY }
     }
 
-    /// The whole message; nothing of one that is dropped.
+    /// The whole message; nothing of a dropped one.
     pub fn message(&self) -> &'q [u8] {
         self.message
     }

@@ -264,7 +264,7 @@ impl ReplyReader {
     }
 }
 
-/// A reply that was accepted.
+/// An accepted reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'m> {
     message: &'m [u8],

@@ -107,7 +107,7 @@ impl<'q> NotifyRequest<'q> {
         result
     }
 
-    /// The name of the key of a signature that was accepted, in lower case.
+    /// The name of the key of an accepted signature, in lower case.
     pub fn key(&self) -> Option<Name<'_>> {
         self.signer.as_ref().map(|signer| signer.key().name())
     }

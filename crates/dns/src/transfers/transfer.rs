@@ -78,7 +78,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         result
     }
 
-    /// The name of the key of a signature that was accepted, in lower case.
+    /// The name of the key of an accepted signature, in lower case.
     pub fn key(&self) -> Option<Name<'_>> {
         self.signer.as_ref().map(|signer| signer.key().name())
     }

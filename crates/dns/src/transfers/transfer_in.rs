@@ -125,7 +125,7 @@ impl fmt::Display for LeftOut {
 /// The kind of the next records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The SOA of the version that is transferred.
+    /// The SOA of the transferred version.
     Start,
     /// The record that shows whether changes follow.
     Second,

@@ -157,7 +157,7 @@ impl Delta {
         }
     }
 
-    /// Adds a node that was appended, as that of its name if queries find it.
+    /// Adds an appended node, as that of its name if queries find it.
     pub(crate) fn show(&mut self, seed: HashSeed, name: Name<'_>, after: NodeIndex, is_found: bool) {
         self.nodes.insert(after);
         if is_found {

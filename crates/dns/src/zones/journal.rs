@@ -1,8 +1,8 @@
 //! The journal of a zone: the changes that have led to its version, oldest first, for secondary servers with an earlier
 //! one (RFC 1995). It is immutable, and versions share its changes.
 //!
-//! A change has the records of RFC 1995 §4, in wire form without compression: the SOA before, the records that were
-//! removed, the SOA after, the records that were added.
+//! A change has the records of RFC 1995 §4, in wire form without compression: the SOA before, the removed records, the
+//! SOA after, the added records.
 
 use crate::text::name::{Name, NameBuf};
 use crate::text::rdata;
@@ -152,7 +152,7 @@ impl ZoneChange {
         self.to_serial
     }
 
-    /// Calls `take` with each record that is removed, and then with each that is added.
+    /// Calls `take` with each removed record, and then with each that is added.
     pub fn each_record(&self, mut take: impl FnMut(RecordRole, &Record<'_>)) {
         let (mut at, mut soa_count) = (0, 0);
         while let Some(record) = self.record_at(at) {

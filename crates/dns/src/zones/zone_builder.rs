@@ -68,7 +68,7 @@ pub struct ZoneBuilder {
     authority: Vec<Authority>,
 }
 
-/// A record that was added.
+/// An added record.
 #[derive(Clone, Copy, Debug)]
 struct StagedRecord {
     name: NameId,

@@ -52,7 +52,7 @@ struct Change<'v, 'j> {
     version: &'v mut ZoneVersion,
     job: &'j ChangeJob<'j>,
     apex_key: Vec<u8>,
-    /// The names that were replaced, as they were.
+    /// The replaced names in their previous form.
     before: BTreeMap<NameKey, Option<NodeRef>>,
     /// The names that have other records, or may have, by their keys.
     touched: BTreeMap<NameKey, NameBuf>,

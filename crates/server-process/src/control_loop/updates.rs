@@ -530,7 +530,7 @@ impl ControlLoop<'_> {
         self.loads_one = false;
     }
 
-    /// Builds a zone again with the updates that are stored.
+    /// Builds a zone again with the stored updates.
     fn load_stored_updates(&mut self, apex: DomainName) {
         let Some(loader) = self.state.loader.take() else { return };
         let config = Arc::clone(&self.state.config);

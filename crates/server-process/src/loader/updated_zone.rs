@@ -237,7 +237,7 @@ impl Loader {
         Some(OneZone::changed(entry, state, before, journals))
     }
 
-    /// Takes a version that is stored; `None` if the zone no longer exists.
+    /// Takes a stored version; `None` if the zone no longer exists.
     pub(crate) fn take_updated(&mut self, version: UpdatedVersion) -> Option<OneZone> {
         let UpdatedVersion { apex, made, .. } = version;
         let MadeVersion { zone, updates, journals } = made?;
@@ -287,7 +287,7 @@ fn changes_to_sign(
 }
 
 impl OneZone {
-    /// A zone that was changed, without its files.
+    /// A changed zone, without its files.
     fn changed(
         entry: ZoneEntry,
         state: Arc<ZoneState>,

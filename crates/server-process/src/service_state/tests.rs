@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const DAY_S: u64 = 24 * 3600;
 
-/// A zone of the operator that is served.
+/// A served zone of the operator.
 fn zone() -> ZoneState {
     ZoneState {
         name: "example.com".to_owned(),

@@ -27,7 +27,7 @@ pub struct NotifyInbox {
     wakeup: Arc<EventFd>,
 }
 
-/// A NOTIFY that was accepted.
+/// An accepted NOTIFY.
 #[derive(Clone, Debug)]
 pub struct ReceivedNotify {
     /// The name of the zone.

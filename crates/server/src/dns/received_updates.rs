@@ -1,10 +1,10 @@
-//! The signatures of the updates that were received, until they expire: a message that its client or an attacker sends
-//! again is not carried out again. Other processes do not know them.
+//! The signatures of the received updates, until they expire: a message that its client or an attacker sends again is
+//! not carried out again. Other processes do not know them.
 
 use sanderling_dns::update::{UpdateRefusal, UpdateResult, UpdateSignature};
 use std::collections::{BTreeSet, HashMap};
 
-/// The updates that were received.
+/// The received updates.
 #[derive(Debug)]
 pub(crate) struct ReceivedUpdates {
     by_mac: HashMap<MacStart, State>,

@@ -220,7 +220,7 @@ impl UpdatePolicy {
         })
     }
 
-    /// Whether a rule of the zone is for the key of a signature that was accepted.
+    /// Whether a rule of the zone is for the key of an accepted signature.
     fn is_allowed_key(&self, update: &UpdateMessage<'_>) -> bool {
         update.key().is_some_and(|key| self.is_key_of(update.apex(), key).unwrap_or(false))
     }

@@ -317,7 +317,7 @@ impl FileCache {
         })?;
         self.keep_limits(&published);
         if replaces_another {
-            // Sleeping workers may have references to the version that was replaced.
+            // Sleeping workers may have references to the replaced version.
             self.jobs.wake_workers();
         }
         Ok(published)

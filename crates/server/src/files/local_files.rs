@@ -91,7 +91,7 @@ impl<'s> LocalFiles<'s> {
         }
         let (directory, has_page) = match error {
             FileError::NotFoundWithPage(bytes) => (&path.as_bytes()[..usize::from(bytes)], true),
-            // Whether there is a page was not asked for a path that is refused.
+            // Whether there is a page was not asked for a refused path.
             FileError::NotFound => (&b""[..], path.traits().intersects(site.options.refused_paths)),
             _ => return Lookup::Failed(error),
         };

@@ -171,7 +171,7 @@ pub(crate) struct EntryLimits {
     /// Bytes of content in memory.
     pub(crate) content_bytes: u64,
     pub(crate) descriptors: u64,
-    /// Entries of a directory that is listed.
+    /// Entries of a listed directory.
     pub(crate) listed_entries: usize,
 }
 

@@ -487,7 +487,7 @@ impl<'r> Action<'r> {
         }
     }
 
-    /// The path of the file that is served, as in a request.
+    /// The path of the served file, as in a request.
     pub(crate) fn path<'p>(&'p self, request: &Request<'p>) -> Option<&'p [u8]> {
         match self {
             Action::OtherFile(path, _) => Some(path),

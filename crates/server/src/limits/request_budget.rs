@@ -18,8 +18,8 @@ const PLACE_COUNT: usize = 8;
 /// around. The others are a part of the client's hash.
 const TIME_BITS: u32 = 40;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
-/// Microseconds from now to the latest time that a place can have. A later one was not touched for long, and has
-/// wrapped around.
+/// Microseconds from now to the latest time that a place can have. A later time means that the entry was not used for a
+/// long time, and the clock of entries has wrapped around.
 const AHEAD_MAX: u64 = 1 << (TIME_BITS - 1);
 
 /// The requests that each client may make.

@@ -5,8 +5,8 @@
 //! those from which fewer wrong ones came. So a flood delays others only as long as it comes from networks that were
 //! not seen before. Every fourth check is one of an unknown network, if there is one: users of one site with right
 //! passwords cannot keep those of another out. Every other check is chosen by the name instead, so that guesses for one
-//! name from many networks do not delay other names. Names that are in no file are treated as all others: how long a
-//! client waits does not show which ones are.
+//! name from many networks do not delay other names. Names that are in no file are treated like all others, so that the
+//! waiting time does not reveal which names exist.
 
 use crate::clock::Milliseconds;
 use std::cmp::Reverse;

@@ -101,7 +101,7 @@ impl<'s> SendQueue<'s> {
         self.sources.capacity() * size_of::<BodySource<'_>>() + of_sources
     }
 
-    /// The files that are queued.
+    /// The queued files.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Ref<'s, FileKey, OpenFile>> {
         self.sources.iter().filter_map(BodySource::file)
     }

@@ -31,7 +31,7 @@ enum Hash {
     Argon2(String),
 }
 
-/// A line that is skipped: its number from 1, the problem and the remedy.
+/// A skipped line: its number from 1, the problem and the remedy.
 pub type UsersProblem = (u32, String, &'static str);
 
 const REMEDY: &str = "write NAME:HASH with a hash of bcrypt (htpasswd -B) or Argon2 (argon2 -e)";

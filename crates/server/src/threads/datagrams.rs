@@ -292,8 +292,8 @@ impl Limiter<'_> {
 }
 
 impl Limiter<'_> {
-    /// Whether a query, an update or NOTIFY has a signature that is accepted: only then its sender is the one that has
-    /// the key.
+    /// Whether a query, an update or NOTIFY has an accepted signature: only then its sender is the one that has the
+    /// key.
     fn is_signed(&self, index: usize, query: &ParsedQuery<'_, '_>) -> bool {
         let (options, now_unix_s) = (&*self.snapshot.reply_options, self.now_unix_s);
         if options.tsig_keys.is_empty() {

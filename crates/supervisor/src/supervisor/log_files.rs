@@ -48,8 +48,8 @@ enum State {
     File { file: File, rotation: Option<Rotation>, first_day: u64 },
     /// It is another target.
     Open,
-    /// It could not be written, or not be opened, for the reason in `problem`. `was_removed`: lines go to a file that
-    /// was removed.
+    /// It could not be written, or not be opened, for the reason in `problem`. `was_removed`: lines go to a removed
+    /// file.
     Failed { problem: Option<String>, was_removed: bool },
 }
 

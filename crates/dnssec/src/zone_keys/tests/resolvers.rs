@@ -183,7 +183,7 @@ struct Network {
 }
 
 impl Network {
-    /// A world with a zone that is signed.
+    /// A world with a signed zone.
     fn new(policy: KeyPolicy, fault: Fault, seed: u64) -> Network {
         let mut world = World::new(policy, fault, seed);
         world.apex = apex(CHILD);
