@@ -9,8 +9,8 @@ use std::io;
 
 /// The user that root serves as if the configuration has none: that of the packages.
 const OWN_USER: &str = "sanderling";
-/// The user that root serves as without that one. Other services use it, and may send signals to its processes and use
-/// up its limits, so that it must own nothing.
+/// The user as which root serves if that one does not exist. Other services use it, and may send signals to its
+/// processes and use up its limits, so that it must own nothing.
 const SHARED_USER: &str = "nobody";
 
 /// The user that a process without privileges switches to: that of the configuration, else a default one for root.

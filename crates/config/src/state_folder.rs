@@ -84,7 +84,7 @@ impl Config {
 /// may be root: no link leads out of it. Both files belong to one generation.
 ///
 /// # Errors
-/// They are not there, or cannot be read.
+/// They do not exist, or cannot be read.
 pub fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(SecretContent, SecretContent)> {
     let folder = files.chain.parent().unwrap_or(Path::new(""));
     let folder = Directory::open(state)?.open_directory_beneath(folder.as_os_str().as_bytes())?;

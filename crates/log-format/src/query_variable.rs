@@ -64,7 +64,7 @@ impl Variable for QueryVariable {
         ("transport", QueryVariable::Transport, "udp, tcp, dot (over TLS) or doh (over HTTPS)"),
         ("qname", QueryVariable::Name, "the queried name, as in a zone file"),
         ("qclass", QueryVariable::Class, "the class, as IN"),
-        ("qtype", QueryVariable::Type, "the type, as AAAA"),
+        ("qtype", QueryVariable::Type, "the type, such as AAAA"),
         ("rcode", QueryVariable::Rcode, "the code of the reply, as NOERROR"),
         ("reply_bytes", QueryVariable::ReplyBytes, "bytes of the reply"),
     ];
