@@ -190,7 +190,7 @@ fn fallbacks(arguments: &[String], log: &mut Log) -> Outcome {
     })
 }
 
-/// The flag changes every crate, so they have a target folder of their own.
+/// The flag changes every crate, so they have a separate target folder.
 fn loom(log: &mut Log) -> Outcome {
     let folder = env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from).join("loom");
     let program = Program::cargo_in_background()

@@ -104,7 +104,7 @@ fn measure(arguments: &[String], log: &mut Log) -> Outcome {
     cargo.args_of(arguments).run(log)
 }
 
-/// The test that compares replies, with more zones than by itself.
+/// The test that compares replies, with more zones than by default.
 fn dns_differential(zones: &str, seed: &str, log: &mut Log) -> Outcome {
     let test = Program::cargo().args("test --release --package sanderling-dns --test differential -- --nocapture");
     test.env("SANDERLING_DIFFERENTIAL_ZONES", zones).env("SANDERLING_DIFFERENTIAL_SEED", seed).run(log)

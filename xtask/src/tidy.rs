@@ -1,6 +1,7 @@
 //! The rules of the tree that no compiler checks.
 
 mod imports;
+mod phrases;
 #[cfg(test)]
 mod tests;
 
@@ -98,6 +99,7 @@ const RULES: &[(&str, Rule)] = &[
     ("files", check_files),
     ("lines", check_lines),
     ("words", check_words),
+    ("phrases", phrases::check),
     ("state", check_state),
     ("links", check_links),
 ];
@@ -228,7 +230,7 @@ fn check_roots(tree: &Tree) -> Vec<Finding> {
         if NO_STD_ROOTS.contains(&path)
             && (!has("#![no_std]") || text.replace("#[cfg(test)]\nextern crate std;", "").contains("extern crate std;"))
         {
-            found.push(error(path, 0, "`#![no_std]` is missing, or undone by `extern crate std` outside of tests"));
+            found.push(error(path, 0, "`#![no_std]` is missing, or undone by `extern crate std` outside tests"));
         }
     }
     found

@@ -12,7 +12,7 @@ const RECEIVE_BYTES_MAX: usize = 16 * 1024;
 const EVENT_COUNT_MAX: usize = 512;
 /// Connections accepted before events are handled again.
 const ACCEPT_COUNT_MAX: usize = 256;
-/// Longer than that of the standard library, which 1,000 clients overrun at once.
+/// Longer than that of the standard library, which 1,000 concurrent clients overrun.
 const BACKLOG: i32 = 4096;
 /// The token of the listener; that of a connection is its descriptor.
 const LISTENER: u64 = u64::MAX;

@@ -98,7 +98,7 @@ pub(crate) fn exchange_tcp(server: SocketAddr, query: &[u8]) -> io::Result<Vec<u
     Ok(reply)
 }
 
-/// Transfers a zone by AXFR or, with the serial of the version before, by IXFR. Returns the number of records in the
+/// Transfers a zone by AXFR or, with the serial of the previous version, by IXFR. Returns the number of records in the
 /// answer.
 ///
 /// # Errors

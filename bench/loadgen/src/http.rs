@@ -129,7 +129,7 @@ mod tests {
 
     const CORRECT: Verdict = Verdict::Correct { closes: false };
 
-    /// The verdict on a response when `abcd` and `abc` are correct; the same at once and byte by byte.
+    /// The verdict on a response when `abcd` and `abc` are correct; the same in one piece and byte by byte.
     #[track_caller]
     fn verdict(response: &str) -> Result<Verdict, Cause> {
         let contents: Arc<[Vec<u8>]> = Arc::new([b"abcd".to_vec(), b"abc".to_vec()]);
@@ -146,7 +146,7 @@ mod tests {
             last
         };
         let at_once = receive(&mut std::iter::once(response.as_bytes()));
-        assert_eq!(at_once, receive(&mut response.as_bytes().chunks(1)), "at once and byte by byte");
+        assert_eq!(at_once, receive(&mut response.as_bytes().chunks(1)), "in one piece and byte by byte");
         at_once
     }
 

@@ -1,4 +1,4 @@
-//! The client for HTTP/2: requests at once on some connections, by the crate `h2`.
+//! The client for HTTP/2: concurrent requests on some connections, by the crate `h2`.
 //!
 //! A request of a connection that the server has closed by GOAWAY is lost, unless GOAWAY says that it was not processed
 //! (RFC 9113 §6.8): then it is sent on another connection, as browsers do, and this is noted.

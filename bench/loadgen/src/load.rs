@@ -282,7 +282,7 @@ impl Schedule {
         Schedule { start, per_s: per_s.into(), count_max: u64::try_from(count_max).unwrap_or(u64::MAX), taken_count: 0 }
     }
 
-    /// The next request if it is due. After a pause of the load generator all missed requests are due at once.
+    /// The next request if it is due. After a pause of the load generator all missed requests are due immediately.
     fn take_due(&mut self, now: Instant) -> Option<Request> {
         let tick_index = u128::from(self.taken_count) * u128::from(TICKS_PER_S) / u128::from(self.per_s);
         let due = self.start + TICK * u32::try_from(tick_index).unwrap_or(u32::MAX);

@@ -44,7 +44,7 @@ named! {
         HttpsNew = "https-new",
         /// HTTPS with HTTP/1.1 on persistent connections.
         HttpsKept = "https-kept",
-        /// HTTPS with HTTP/2, requests at once on persistent connections.
+        /// HTTPS with HTTP/2, concurrent requests on persistent connections.
         Http2 = "http2",
     }
 }

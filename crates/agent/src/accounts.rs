@@ -25,7 +25,7 @@ struct Entry {
     registration: Mutex<Registration>,
 }
 
-/// What is known of an account.
+/// The state of an account.
 #[derive(Default)]
 struct Registration {
     account: Option<Account>,
@@ -46,7 +46,7 @@ impl Registration {
 }
 
 impl Accounts {
-    /// Reads the roots and the keys of external accounts: to be called before the sandbox. Without `acme`, there are no
+    /// Reads the roots and the keys of external accounts: call this before the sandbox. Without `acme`, there are no
     /// authorities.
     pub(crate) fn new(acme: Option<&Acme>, timeout: Duration) -> Accounts {
         let Some(acme) = acme else { return Accounts { contacts: Vec::new(), entries: Vec::new() } };
@@ -142,14 +142,14 @@ impl Accounts {
         Some(serde_json::from_slice::<Stored>(&text).ok()?.id)
     }
 
-    /// Why the account at an authority cannot be used any more; `None` if it can, or if the authority does not say. It
-    /// is asked by an update of the contacts, which a deactivated account may not have (RFC 8555 §7.3.6).
+    /// Why the account at an authority can no longer be used; `None` if it can, or if the authority does not say. It is
+    /// asked by an update of the contacts, which a deactivated account may not have (RFC 8555 §7.3.6).
     pub(crate) async fn problem(&self, index: usize, state: &StateFolder) -> Option<String> {
         let account = self.get(index, state).await.ok()?;
         let contacts: Vec<&str> = self.contacts.iter().map(String::as_str).collect();
         let error = account.update_contacts(&contacts).await.err()?;
         if matches!(error, Error::Str(_)) {
-            // The library has read the account, and its status is another one than `valid`.
+            // The library has read the account, and its status is not `valid`.
             return Some("the authority has deactivated it".to_owned());
         }
         // To these requests, the same errors mean the account itself.
@@ -157,7 +157,7 @@ impl Accounts {
         matches!(failure.kind, Kind::AccountRefused | Kind::Gone).then(|| failure.cause().to_owned())
     }
 
-    /// The authority does not know the account any more: another one is registered.
+    /// The authority no longer knows the account: another one is registered.
     pub(crate) async fn forget(&self, index: usize, state: &StateFolder) -> Result<(), Failure> {
         *self.entries[index].registration.lock().await = Registration::default();
         Ok(state.remove(&self.entries[index].file())?)

@@ -1,4 +1,4 @@
-//! The addresses of the targets of `ALIAS`: asks the resolvers for them, again and again.
+//! The addresses of the targets of `ALIAS`: asks the resolvers for them at intervals.
 
 use crate::alias_names::AliasNames;
 use crate::clock::unix_s;
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use tokio::task::JoinSet;
 
-/// Targets that are asked for at once.
+/// Targets that are queried concurrently.
 const ASKING_MAX: usize = 32;
 /// Seconds until resolvers are asked again that have not answered.
 const RETRY_INTERVAL_S: u64 = 10;
@@ -76,14 +76,14 @@ impl Addresses {
         }
     }
 
-    /// As they are served.
+    /// The served form.
     fn served(&self) -> (&[IpAddr], u32) {
         (&self.list, self.ttl_s)
     }
 }
 
 impl AliasTargets {
-    /// For the zones of `names`. Until resolvers have answered, the addresses are those of `derived`.
+    /// For the zones of `names`. Until resolvers have answered, the addresses come from `derived`.
     pub(crate) fn new(
         names: Rc<AliasNames>,
         resolvers: Rc<Resolvers>,
@@ -109,7 +109,7 @@ impl AliasTargets {
         let wanted: BTreeSet<&String> = names.zones().flat_map(|(_, targets)| targets).collect();
         if wanted.len() > self.limits.alias_targets_max {
             log_warning(&format!(
-                "the zones have {} targets of ALIAS; those beyond {} (`alias_targets_max`) have no addresses",
+                "the zones have {} ALIAS targets; those beyond {} (`alias_targets_max`) have no addresses",
                 wanted.len(),
                 self.limits.alias_targets_max
             ));
@@ -140,14 +140,14 @@ impl AliasTargets {
         }
     }
 
-    /// When [`AliasTargets::start_due`] is to be called again.
+    /// When to call [`AliasTargets::start_due`] again.
     pub(crate) fn next_at(&self) -> Option<u64> {
         let has_room = self.asking.len() < ASKING_MAX;
         let waiting = self.targets.values().filter(|target| has_room && !target.is_asked);
         waiting.map(|target| target.next_at_unix_s).min()
     }
 
-    /// Begins to ask for the targets that are due. To be called in a [`tokio::task::LocalSet`].
+    /// Begins to ask for the targets that are due. Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn start_due(&mut self) {
         let now_unix_s = unix_s();
         for (name, target) in &mut self.targets {
@@ -169,7 +169,7 @@ impl AliasTargets {
     /// Waits for the next answer; `None` if nothing is asked for.
     pub(crate) async fn answered(&mut self) -> Option<(String, Answer)> {
         let answered = self.asking.join_next().await?;
-        Some(answered.expect("a task that panics ends the agent, and the next one goes on"))
+        Some(answered.expect("a task that panics ends the agent, which is restarted"))
     }
 
     /// Takes over an answer.
@@ -179,7 +179,7 @@ impl AliasTargets {
         target.on_answer(name, answer, unix_s(), &self.limits);
     }
 
-    /// The records for the names of `zone`; `None` if it is not known which ones it has.
+    /// The records for the names of `zone`; `None` if its targets are unknown.
     pub(crate) fn records(&self, zone: &DomainName, is_signed: bool) -> Option<Vec<DerivedRecord>> {
         let names = self.names.state();
         let targets = names.of(zone, is_signed)?.iter().filter_map(|name| Some((name, self.targets.get(name)?)));
@@ -201,7 +201,7 @@ impl AliasTargets {
         self.names.state().zones().map(|(zone, _)| zone.clone()).collect()
     }
 
-    /// What is known of the targets of each zone that has some.
+    /// The known targets of each zone that has some.
     pub(crate) fn reports(&self) -> Vec<(String, Vec<AliasReport>)> {
         let report = |name: &String| match self.targets.get(name) {
             Some(target) => AliasReport {
@@ -212,7 +212,7 @@ impl AliasTargets {
             },
             None => AliasReport {
                 target: name.clone(),
-                problem: Some("there are more than `alias_targets_max`".to_owned()),
+                problem: Some("there are more targets than `alias_targets_max`".to_owned()),
                 ..AliasReport::default()
             },
         };
@@ -238,7 +238,7 @@ impl Target {
                     wait_s = wait_s.min(ttl_s);
                 }
                 self.answered_at_unix_s = now_unix_s;
-                // Then the resolver does not have the records any more, and its answer has the whole TTL.
+                // Then the resolver no longer has the records, and its answer has the whole TTL.
                 self.next_at_unix_s = now_unix_s + u64::from(wait_s) + 1;
                 let is_empty = self.addresses.iter().all(|of_type| of_type.list.is_empty());
                 self.problem = is_empty.then(|| "it does not exist, or has no addresses".to_owned());
@@ -389,7 +389,7 @@ mod tests {
         targets.names.set(&DomainName::parse("b.test").expect("a name"), &["z.test".to_owned()], false);
         targets.update_names();
         let problems: Vec<_> = targets.reports().into_iter().map(|(_, reports)| reports[0].problem.clone()).collect();
-        let expected = ["no resolver has answered yet", "there are more than `alias_targets_max`"];
+        let expected = ["no resolver has answered yet", "there are more targets than `alias_targets_max`"];
         assert_eq!(problems, expected.map(|problem| Some(problem.to_owned())));
     }
 }

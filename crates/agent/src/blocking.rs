@@ -1,5 +1,5 @@
-//! Threads for work that waits: for a disk, the keeper, or the resolver of the system. All are made at the start: later
-//! the system may have none left for a moment, and what a task must do would not be done.
+//! Threads for work that waits: for a disk, the keeper, or the resolver of the system. All threads are created at
+//! start: later the system might lack one for a moment, and the work of a task would be lost.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -28,7 +28,7 @@ pub(crate) struct Threads {
     queue: OnceLock<Sender<Work>>,
 }
 
-/// Starts all threads, so many of them for zones. What restricts this process is to be in force already.
+/// Starts all threads, so many of them for zones. The sandbox of this process must be in force already.
 ///
 /// # Errors
 /// The system has no thread.
@@ -61,11 +61,11 @@ impl Threads {
         self.queue.set(queue).map_err(|_| io::Error::other("the threads run already"))
     }
 
-    /// Does `work` on one of the threads, as soon as one is free. It is done even if nobody waits for it any more. A
-    /// panic in it ends the process.
+    /// Does `work` on one of the threads, as soon as one is free. It is done even if no task waits for it. A panic in
+    /// it ends the process.
     pub(crate) async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, result) = oneshot::channel();
-        // Nobody may wait any more.
+        // There may be no waiting task left.
         let work = move || drop(sender.send(work()));
         let queue = self.queue.get().expect("the threads are started before any task");
         queue.send(Box::new(work)).expect("a thread that panics ends the process");

@@ -12,7 +12,7 @@ const CRITICAL: u8 = 0x80;
 const ISSUE: &[u8] = b"issue";
 const ISSUE_WILDCARD: &[u8] = b"issuewild";
 
-/// The authority that is to issue a certificate, the account there, and the way to validate.
+/// The issuing authority, the account there, and the validation method.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Issuance<'i> {
     /// The name of the authority in CAA records.
@@ -47,16 +47,16 @@ pub(crate) async fn problem(
                     ),
                     Verdict::OtherAccount => (
                         format!(
-                            "let {authority} issue for another account alone: `accounturi` is not {}",
+                            "allow {authority} to issue only for another account: `accounturi` is not {}",
                             account.unwrap_or("known")
                         ),
-                        "write this one, or remove `accounturi`",
+                        "set it to this account, or remove `accounturi`",
                     ),
                     Verdict::OtherMethod => (
                         format!("forbid {authority} to validate {name} by {method}: it is not in `validationmethods`"),
                         "add it there, or remove `validationmethods`",
                     ),
-                    Verdict::UnknownProperty => ("have a critical property that is not known".to_owned(), "remove it"),
+                    Verdict::UnknownProperty => ("have an unknown critical property".to_owned(), "remove it"),
                 };
                 return Some((format!("the CAA records at {owner} {why}"), remedy));
             }

@@ -1,5 +1,5 @@
-//! Which zones catalogs bring (RFC 9432): decides from what the catalogs list now, and from what they have brought so
-//! far, which zones are added, removed, reset, or handed from one catalog to another. It does no I/O.
+//! The members of catalogs (RFC 9432): decides, from the current members of the catalogs and their earlier ones, which
+//! zones are added, removed, reset, or handed from one catalog to another. It does no I/O.
 
 use sanderling_config::{DomainName, MemberRefusal};
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ pub(crate) struct Listing {
     pub(crate) groups: Vec<String>,
 }
 
-/// What catalogs list, by their names. `None` if a catalog is broken, expired, or was not transferred yet: what it has
-/// brought stays as it is (RFC 9432 §5.1).
+/// The members of each catalog, by its name. `None` if a catalog is broken, expired, or was not transferred yet: its
+/// members do not change (RFC 9432 §5.1).
 pub(crate) type Listings = BTreeMap<DomainName, Option<Vec<Listing>>>;
 
 /// A zone that a catalog has brought.
@@ -57,18 +57,18 @@ impl fmt::Display for Clash {
         match cause {
             ClashCause::Owned(owner) => write!(
                 out,
-                "catalog {catalog}: ignoring the zone {zone}, which the catalog {owner} has brought; it changes over if {owner} \
-                 has a property `coo` with {catalog}"
+                "catalog {catalog}: ignoring the zone {zone}, which belongs to the catalog {owner}; it changes over \
+                    when {owner} has a property `coo` with {catalog}"
             ),
             ClashCause::Configured => {
-                write!(out, "catalog {catalog}: ignoring the zone {zone}, which this server has by its configuration")
+                write!(out, "catalog {catalog}: ignoring the zone {zone}, which is in the configuration")
             }
             ClashCause::Refused(refusal) => write!(out, "catalog {catalog}: ignoring the zone {zone}: {refusal}"),
         }
     }
 }
 
-/// What is to be done.
+/// The action to take.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) members: Members,
@@ -77,7 +77,7 @@ pub(crate) struct Outcome {
     pub(crate) clashes: Vec<Clash>,
 }
 
-/// What becomes of `current`. A zone for which there is a `refusal` is not taken from that catalog.
+/// The fate of `current`. A zone for which there is a `refusal` is not taken from that catalog.
 pub(crate) fn reconcile(
     current: &Members,
     listings: &Listings,
@@ -125,8 +125,8 @@ pub(crate) fn reconcile(
     outcome
 }
 
-/// The catalog that a zone belongs to at last, and what it says of the zone: the owner is followed by the catalog of
-/// its `coo` if that lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
+/// The final catalog of a zone, and its entry for the zone: the owner is followed by the catalog of its `coo` if that
+/// lists the zone as well (RFC 9432 §4.3.1). If they form a circle, the first one keeps it.
 fn last_owner<'l>(
     first: (&'l DomainName, &'l Listing),
     find: impl Fn(&'l DomainName) -> Option<&'l Listing>,
@@ -240,7 +240,7 @@ mod tests {
         // The first one keeps it.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1", "a 1"], "a:c/1", ""), (["", "a 1"], "a:d/1", "a")]);
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", ""], "a:c/1", ""), (["a 1 > d", "a 1"], "a:d/1", "")]);
-        // The old owner goes on listing it, or removes it.
+        // The old owner continues to list it, or removes it.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 1"], "a:d/1", ""), (["", "a 1"], "a:d/1", "")]);
         // Another label drops its state.
         check(&[(["a 1", ""], "a:c/1", ""), (["a 1 > d", "a 2"], "a:d/2", "a")]);
@@ -263,8 +263,8 @@ mod tests {
         let listings: Listings = [(name("c"), Some(vec![listing("n.own 2")]))].into();
         let texts: Vec<String> =
             reconcile(&Members::new(), &listings, refusal).clashes.iter().map(ToString::to_string).collect();
-        let text = "catalog c: ignoring the zone n.own: it is below own, which this server has by its configuration; if the catalog may \
-                    bring it, add it to `members_below`";
+        let text = "catalog c: ignoring the zone n.own: it is below own, which is in the configuration; to accept it \
+                    from the catalog, add it to `members_below`";
         assert_eq!(texts, [text]);
     }
 
@@ -278,11 +278,12 @@ mod tests {
         let outcome = reconcile(&current, &listings_without_c, refusal);
         assert_eq!((shown(&outcome.members).as_str(), outcome.dropped.as_slice()), ("a:c/1", &[name("own")][..]));
         let texts: Vec<String> = outcome.clashes.iter().map(ToString::to_string).collect();
-        let text = "catalog d: ignoring the zone a, which the catalog c has brought; it changes over if c has a property `coo` with d";
+        let text = "catalog d: ignoring the zone a, which belongs to the catalog c; it changes over when c has a \
+                    property `coo` with d";
         assert_eq!(texts, [text]);
         let outcome = reconcile(&Members::new(), &listings, refusal);
         assert_eq!(shown(&outcome.members), "a:d/1");
         let texts: Vec<String> = outcome.clashes.iter().map(ToString::to_string).collect();
-        assert_eq!(texts, ["catalog c: ignoring the zone own, which this server has by its configuration"]);
+        assert_eq!(texts, ["catalog c: ignoring the zone own, which is in the configuration"]);
     }
 }

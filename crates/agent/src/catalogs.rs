@@ -1,9 +1,9 @@
 //! Catalogs (RFC 9432) of other servers: starts the tasks of the zones that they bring, ends those of zones that they
 //! have removed, and lists them for the server process.
 //!
-//! One task compares what is with what is to be, whenever a catalog or what is served has changed. What it must know
-//! after a restart is in the state folder: the list of the zones, in which zones whose files are still to be removed
-//! have a place of their own.
+//! One task compares the actual with the desired state whenever a catalog or the served zones have changed. The state
+//! that it needs after a restart is in the state folder: the list of the zones, with a separate list of zones whose
+//! files must still be removed.
 
 use crate::blocking::DISK;
 use crate::catalog_members::{Clash, ClashCause, Listing, Listings, Member, Members, Outcome, reconcile};
@@ -33,14 +33,13 @@ use tokio::sync::watch;
 
 /// Changes within this time are handled together.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
-/// Time until what has failed is tried again, and until the server process is asked again to serve other zones.
+/// Time until failed work is retried, and until the server process is asked again to serve other zones.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The tasks of all zones with primaries.
 pub(crate) type Secondaries = Rc<RefCell<BTreeMap<DomainName, SecondaryHandle>>>;
 
-/// What is known of a catalog: the version, by its serial and the time of its transfer, what it lists, and what is
-/// wrong with it.
+/// The state of a catalog: the version, by its serial and the time of its transfer, its members, and its problem.
 type KnownVersion = (Option<(u32, u64)>, Option<Vec<Listing>>, Option<String>);
 
 /// The task for all catalogs.
@@ -51,7 +50,7 @@ pub(crate) struct Catalogs {
     served: Rc<ServedMap>,
     changes: watch::Receiver<()>,
     members: Members,
-    /// Zones whose state is to be removed.
+    /// Zones whose state must be removed.
     dropped: BTreeSet<DomainName>,
     known: BTreeMap<DomainName, KnownVersion>,
     clashes: Vec<Clash>,
@@ -61,7 +60,7 @@ pub(crate) struct Catalogs {
 }
 
 impl Catalogs {
-    /// Starts the tasks of the catalogs and of the zones that they have brought. To be called in a
+    /// Starts the tasks of the catalogs and of the zones that they have brought. Call this in a
     /// [`tokio::task::LocalSet`].
     pub(crate) fn load(
         config: Rc<Config>,
@@ -70,7 +69,7 @@ impl Catalogs {
         served: Rc<ServedMap>,
     ) -> Catalogs {
         let list = read_list(context.state.path()).unwrap_or_else(|error| {
-            log_error(&format!("cannot read which zones catalogs have brought: {error}; waiting for the catalogs"));
+            log_error(&format!("cannot read the list of catalog members: {error}; waiting for the catalogs"));
             MemberList::default()
         });
         let name = |text: &str| DomainName::parse(text).ok();
@@ -116,7 +115,7 @@ impl Catalogs {
             let is_done = match result {
                 Ok(()) => self.hand_over_if_needed().await,
                 Err(error) => {
-                    log_error(&format!("cannot store which zones catalogs bring: {error}"));
+                    log_error(&format!("cannot store the list of catalog members: {error}"));
                     false
                 }
             };
@@ -130,7 +129,7 @@ impl Catalogs {
         }
     }
 
-    /// Has the zones that catalogs bring now.
+    /// The current zones of the catalogs.
     async fn update(&mut self) -> Result<(), StateError> {
         self.remove_dropped().await?;
         if !self.served.state().is_known {
@@ -153,7 +152,7 @@ impl Catalogs {
         };
         self.report_clashes(&outcome.clashes);
         if outcome.members == self.members {
-            // What was dropped with them may not have been removed the last time.
+            // The state of zones that were dropped with them may not have been removed yet.
             self.start_missing();
             return Ok(());
         }
@@ -184,7 +183,7 @@ impl Catalogs {
                 handle.stop().await;
             }
         }
-        // Another list need not wait until the time to try the one before again.
+        // Another list does not wait for the retry of the previous one.
         self.handed_over_at = None;
         let added = self.members.keys().filter(|zone| !before.contains_key(*zone)).count();
         let removed = before.keys().filter(|zone| !self.members.contains_key(*zone)).count();
@@ -224,7 +223,7 @@ impl Catalogs {
         let remove = move || {
             dropped.iter().try_for_each(|(zone, is_own)| {
                 remove_state(&state, zone)?;
-                // The journal is that of the operator's zone already.
+                // The journal already belongs to the operator's zone.
                 if *is_own { Ok(()) } else { remove_journal(&state, zone) }
             })
         };
@@ -273,7 +272,7 @@ impl Catalogs {
         self.config.catalogs.iter().find(|catalog| catalog.apex == *apex)
     }
 
-    /// What the stored versions of the catalogs list.
+    /// The members in the stored versions of the catalogs.
     async fn read_catalogs(&mut self) -> Listings {
         let mut listings = Listings::new();
         for catalog in self.config.catalogs.iter().filter_map(Catalog::secondary_zone) {
@@ -292,7 +291,7 @@ impl Catalogs {
         listings
     }
 
-    /// What the stored version of a catalog lists; `None` if there is none, or it must not be used, and why.
+    /// The members in the stored version of a catalog; `None` if there is none, or it must not be used, and why.
     async fn read_catalog(&self, apex: &DomainName, is_stored: bool) -> (Option<Vec<Listing>>, Option<String>) {
         if !is_stored {
             return (None, None);
@@ -309,10 +308,10 @@ impl Catalogs {
                 let refused: Vec<String> = listings.iter().filter_map(|one| one.clone().err()).collect();
                 let problem = refused
                     .first()
-                    .map(|first| format!("{first}; {} zones are ignored for such reasons", refused.len()));
+                    .map(|first| format!("{first}; {} zones are ignored for similar reasons", refused.len()));
                 (Some(listings.into_iter().flatten().collect()), problem)
             }
-            Err(error) => (None, Some(format!("not used: {error}; its zones stay as they are"))),
+            Err(error) => (None, Some(format!("not used: {error}; its zones do not change"))),
         }
     }
 
@@ -327,7 +326,7 @@ impl Catalogs {
             let mut refused = self.clashes.iter().filter(is_refused);
             let of_refused = refused.next().map(|first| match refused.count() {
                 0 => first.to_string(),
-                more => format!("{first}; {more} more zones are ignored for such reasons"),
+                more => format!("{first}; {more} more zones are ignored for similar reasons"),
             });
             if let Some(handle) = self.secondary.borrow().get(catalog) {
                 handle.set_catalog_problem(problem.as_deref().or(of_refused.as_deref()));
@@ -335,7 +334,7 @@ impl Catalogs {
         }
     }
 
-    /// Has the server process serve the zones of the list, unless it does; whether nothing is left to do.
+    /// Makes the server process serve the zones of the list, unless it does; whether nothing is left to do.
     async fn hand_over_if_needed(&mut self) -> bool {
         let is_needed = {
             let served = self.served.state();

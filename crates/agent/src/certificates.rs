@@ -1,4 +1,4 @@
-//! The certificates that are requested: what of each is in the state folder, and when it is renewed.
+//! The requested certificates: what of each is in the state folder, and when it is renewed.
 
 use crate::clock::{random_between, unix_s};
 use crate::failing_names::FailingNames;
@@ -20,11 +20,11 @@ const DAY_S: u64 = 24 * 3600;
 const SHORT_LIFETIME_S: u64 = 10 * DAY_S;
 /// After so many failures in a row the next authority is tried.
 const FAILURES_PER_AUTHORITY: u32 = 3;
-const CLOCK_AHEAD: &str = "it is to be renewed although it is new; check the clock of this machine";
+const CLOCK_AHEAD: &str = "a new certificate is already due for renewal; check the system clock";
 /// When the next one is tried if an authority has refused because of too many requests.
 const OTHER_AUTHORITY_DELAY_S: u64 = 60;
 
-/// A certificate that is requested.
+/// A requested certificate.
 pub(crate) struct ManagedCertificate {
     /// The domain, which is also the name of its folder.
     pub(crate) name: String,
@@ -36,13 +36,13 @@ pub(crate) struct ManagedCertificate {
     pub(crate) waiting: Vec<Connection>,
     /// The clients that wait for the revocations.
     pub(crate) waiting_for_revocation: Vec<Connection>,
-    /// Seconds between two renewals at the least, so that no suggestion leads to an endless sequence of orders.
+    /// The least seconds between two renewals, so that no suggestion leads to an endless sequence of orders.
     interval_s: u64,
-    /// What its orders depend on ([`OrderBasis`](crate::order_basis::OrderBasis)).
+    /// The inputs of its orders ([`OrderBasis`](crate::order_basis::OrderBasis)).
     basis: String,
 }
 
-/// A certificate that is revoked when there is another one.
+/// A certificate to revoke when its replacement is issued.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Revocation {
     /// As DER.
@@ -52,7 +52,7 @@ pub(crate) struct Revocation {
     pub(crate) issued_by: Option<String>,
 }
 
-/// What follows from an order that has failed.
+/// The consequences of a failed order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterFailure {
     /// The same is ordered later.
@@ -61,7 +61,7 @@ pub(crate) enum AfterFailure {
     WithoutFailed,
 }
 
-/// What was issued.
+/// The issued certificate.
 pub(crate) struct Issued {
     pub(crate) report: IssuedReport,
     /// The names of the configuration that it is not for.
@@ -72,7 +72,7 @@ pub(crate) struct Issued {
     pub(crate) identifier: Option<CertificateIdentifier<'static>>,
 }
 
-/// What the state folder has besides the certificate.
+/// The stored state other than the certificate.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// When the certificate is renewed.
@@ -99,7 +99,7 @@ pub(crate) struct Record {
     /// The names that orders are made without.
     #[serde(default)]
     failing: FailingNames,
-    /// What the last order that has failed depended on.
+    /// The inputs of the last failed order.
     #[serde(default)]
     failed_basis: Option<String>,
     /// No attempt is made before, and the delay that has led to it.
@@ -142,7 +142,7 @@ impl ManagedCertificate {
         let names: Vec<String> = configured.names.iter().map(|name| name.as_str().to_owned()).collect();
         let name = configured.names.first().map_or(String::new(), |name| name.as_str().to_owned());
         let record = read_json(state, &record_file(&name)).unwrap_or_else(|problem| {
-            log_error(&format!("certificate {name}: {problem}; the time of its renewal is chosen again"));
+            log_error(&format!("certificate {name}: {problem}; choosing the renewal time again"));
             None
         });
         let record: Record = record.unwrap_or_default();
@@ -176,7 +176,7 @@ impl ManagedCertificate {
         let reason = match &self.issued {
             None => "there is no certificate yet",
             Some(issued) if self.lacks_untried(issued) => "the names of the domain have changed",
-            Some(_) if self.is_to_be_revoked() => "the certificate is to be revoked",
+            Some(_) if self.is_to_be_revoked() => "the certificate will be revoked",
             Some(issued) => {
                 let renewal = self.next_renewal(issued, not_before);
                 // Other failures delay it as well.
@@ -197,8 +197,8 @@ impl ManagedCertificate {
         issued.lacking.iter().any(|name| !self.record.failing.has(name))
     }
 
-    /// The names of the next order: without those that have failed, until each is tried again; all if the operator
-    /// wants it.
+    /// The names of the next order: without those that have failed, until each is retried; all if requested by the
+    /// operator.
     pub(crate) fn names_to_order(&self, is_wanted: bool) -> Vec<String> {
         let ordered = if is_wanted { Vec::new() } else { self.record.failing.ordered(&self.names) };
         if ordered.is_empty() { self.names.clone() } else { ordered }
@@ -235,13 +235,13 @@ impl ManagedCertificate {
         due_unix_s + expires_at.saturating_sub(due_unix_s) / 2
     }
 
-    /// Whether the certificate in service is to be revoked when there is another one.
+    /// Whether the current certificate must be revoked once a replacement is issued.
     pub(crate) fn is_to_be_revoked(&self) -> bool {
         let certificate = self.issued.as_ref().and_then(|issued| issued.certificate.as_deref());
         certificate.is_some_and(|certificate| self.record.revocations.iter().any(|one| one.certificate == certificate))
     }
 
-    /// Has the certificate in service revoked when there is another one.
+    /// Requests the revocation of the current certificate once it is replaced.
     ///
     /// # Errors
     /// Why it is not.
@@ -269,14 +269,14 @@ impl ManagedCertificate {
     fn retry_reason(&self) -> Option<String> {
         let count = self.record.failure_count;
         let name = &self.name;
-        (count > 0).then(|| format!("attempt {} after failures; `sanderling renew {name}` tries at once", count + 1))
+        (count > 0).then(|| format!("attempt {} after failures; `sanderling renew {name}` retries now", count + 1))
     }
 
     /// When the next order is after a failure, for the log.
     pub(crate) fn next_attempt(&self) -> String {
         let wait_s = self.record.not_before().saturating_sub(unix_s());
         let wait = if wait_s < 120 { format!("{wait_s} s") } else { format!("{} min", wait_s / 60) };
-        format!("the next attempt is in {wait}, or by `sanderling renew {}` at once", self.name)
+        format!("the next attempt is in {wait}; `sanderling renew {}` retries now", self.name)
     }
 
     /// The index of the authority of the next order, of `count`.
@@ -284,7 +284,7 @@ impl ManagedCertificate {
         self.record.authority % count.max(1)
     }
 
-    /// The same for an order of these names. One that has failed again and again is tried at other authorities.
+    /// The same for an order of these names. After several failures, other authorities are tried.
     pub(crate) fn authority_index_for(&self, names: &[String], count: usize) -> usize {
         let failures = names.iter().map(|name| self.record.failing.failure_count(name)).max().unwrap_or(0);
         (self.record.authority + (failures / FAILURES_PER_AUTHORITY) as usize) % count.max(1)
@@ -400,8 +400,8 @@ impl ManagedCertificate {
             || failed.all(is_lacking)
     }
 
-    /// The clock was ahead until now. What has failed with it is forgotten, unless an order is due to the right clock
-    /// as well.
+    /// The clock was ahead until now. Failures with it are forgotten, unless an order is due by the right clock as
+    /// well.
     pub(crate) fn on_clock_set_back(&mut self, state: &StateFolder) {
         let Some(issued) = self.issued.as_ref().filter(|issued| issued.lacking.is_empty()) else { return };
         let renew_at = self.record.renew_at_unix_s.unwrap_or_else(|| issued.default_renewal());
@@ -446,7 +446,7 @@ impl ManagedCertificate {
         state.write(&record_file(&self.name), &text).map_err(|error| error.to_string())
     }
 
-    /// What the operator sees of it. An order in progress is at `authority`, and waits for what `progress` says.
+    /// Its state, as shown to the operator. An order in progress is at `authority`, and waits for what `progress` says.
     pub(crate) fn report(&self, authority: &str, progress: Option<&'static str>) -> CertificateReport {
         CertificateReport {
             name: self.name.clone(),
@@ -461,7 +461,7 @@ impl ManagedCertificate {
         }
     }
 
-    /// What follows `issued` in a message: the names that the certificate is not for, and why.
+    /// The text after `issued` in a message: the names that the certificate lacks, and why.
     pub(crate) fn lacking_text(&self) -> String {
         self.record.failing.text()
     }

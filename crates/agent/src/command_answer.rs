@@ -28,7 +28,7 @@ impl CommandAnswer {
 
     fn send(&self, event: Event) {
         if let Some(client) = self.client.borrow_mut().as_mut() {
-            // It may have gone away.
+            // It may have disconnected.
             let _ = client.send(&Message::Event(event));
         }
     }

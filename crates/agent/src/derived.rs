@@ -1,8 +1,8 @@
-//! The records that follow the server. What is derived for the zones is put together here and stored in the state
-//! folder, from which the supervisor passes it on to the server process.
+//! The records that follow the server. The derived records of the zones are collected here and stored in the state
+//! folder, from which the supervisor passes them on to the server process.
 //!
-//! Only what is served is advertised: HTTPS records are derived for a name when a certificate for it is in service, and
-//! a policy for mail servers when one for its host is.
+//! Only served protocols and names are advertised: HTTPS records are derived for a name when a certificate for it is in
+//! service, and a policy for mail servers when one for its host is.
 
 use crate::accounts::Accounts;
 use crate::alias_targets::AliasTargets;
@@ -25,15 +25,15 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Seconds for which resolvers keep what an authority looks for: the next order has another one.
+/// Seconds for which resolvers keep a challenge: the next order has another one.
 const CHALLENGE_TTL_S: u32 = 5;
 
-/// What is derived for the zones of the configuration.
+/// The derived records of the zones of the configuration.
 pub(crate) struct DerivedZones {
     config: Rc<Config>,
     state: Arc<StateFolder>,
     link: Rc<Link>,
-    /// As it is stored.
+    /// The stored form.
     set: DerivedSet,
     /// The certificates in service; `None` until the server process has told.
     served: Option<Vec<ServedCertificate>>,
@@ -49,7 +49,7 @@ impl DerivedZones {
     pub(crate) fn load(config: Rc<Config>, state: Arc<StateFolder>, link: Rc<Link>) -> DerivedZones {
         let set = read_json(&state, DERIVED_FILE).unwrap_or_else(|problem| {
             log_error(&format!(
-                "{problem}; raise the serials of the zone files, since the changes of derived records count from 0 again"
+                "{problem}; raise the serials of the zone files, because the count of derived changes restarts at 0"
             ));
             None
         });
@@ -81,7 +81,7 @@ impl DerivedZones {
         self.is_outdated = true;
     }
 
-    /// The certificates in service, as far as they are known.
+    /// The known certificates in service.
     pub(crate) fn served(&self) -> &[ServedCertificate] {
         self.served.as_deref().unwrap_or_default()
     }
@@ -92,7 +92,7 @@ impl DerivedZones {
         self.is_outdated = true;
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub(crate) fn set(&self) -> &DerivedSet {
         &self.set
     }
@@ -100,7 +100,7 @@ impl DerivedZones {
     /// Derives the records again if they may be others, and stores them; whether they are.
     pub(crate) fn update(&mut self, accounts: &Accounts, pinned: &PinnedKeys, aliases: &AliasTargets) -> bool {
         self.is_outdated |= self.needs_machine_addresses && self.listeners.look();
-        // What is in service is unknown: the records stay as they are.
+        // The certificates in service are unknown: the records do not change.
         let Some(served) = self.served.as_ref().filter(|_| self.is_outdated) else { return false };
         self.is_outdated = false;
         let names: HashSet<&str> = served.iter().flat_map(|it| &it.names).map(String::as_str).collect();
@@ -131,7 +131,7 @@ impl DerivedZones {
         if text.len() as u64 > DERIVED_BYTES_MAX {
             let problem = format!("{DERIVED_FILE} would have more than {DERIVED_BYTES_MAX} bytes");
             let remedy = "write `derive = []` for some domains";
-            self.failures.error("", &format!("the derived records stay as they are: {problem}; {remedy}"));
+            self.failures.error("", &format!("the derived records do not change: {problem}; {remedy}"));
             return false;
         }
         match self.state.write(DERIVED_FILE, &text) {
@@ -141,7 +141,7 @@ impl DerivedZones {
                 true
             }
             Err(error) => {
-                self.failures.error("", &format!("the derived records stay as they are: {error}"));
+                self.failures.error("", &format!("the derived records do not change: {error}"));
                 self.is_outdated = true;
                 false
             }
@@ -150,8 +150,7 @@ impl DerivedZones {
 }
 
 impl DerivedZones {
-    /// The addresses of the targets of `ALIAS` in the zone. While it is not known which ones it has, they are those
-    /// that are stored.
+    /// The addresses of the targets of `ALIAS` in the zone. While its targets are unknown, the stored ones are used.
     fn alias_records(&self, apex: &DomainName, aliases: &AliasTargets) -> Vec<DerivedRecord> {
         aliases.records(apex, self.config.signed_zone(apex).is_some()).unwrap_or_else(|| {
             let stored = self.set.zones.get(apex.as_str()).into_iter().flat_map(|zone| &zone.records);
@@ -159,7 +158,7 @@ impl DerivedZones {
         })
     }
 
-    /// The zones without a section of their own that have `ALIAS`, or had it.
+    /// The zones without their own section that have `ALIAS`, or had it.
     fn alias_zones_of_folder(&self, aliases: &AliasTargets) -> BTreeSet<DomainName> {
         let of_config: HashSet<&DomainName> = self.config.zones.iter().map(|zone| &zone.apex).collect();
         let is_alias = |record: &DerivedRecord| record.kind == DerivedKind::Alias;
@@ -169,7 +168,7 @@ impl DerivedZones {
     }
 }
 
-/// Whether the server does what the records say, with certificates for these `names` in service.
+/// Whether the server supports what the records advertise, with certificates for these `names` in service.
 fn is_served(rrset: &DerivedRrset, names: &HashSet<&str>) -> bool {
     match rrset.kind {
         DerivedKind::Https => names.contains(rrset.host.as_str()),
@@ -183,7 +182,7 @@ fn is_served(rrset: &DerivedRrset, names: &HashSet<&str>) -> bool {
     }
 }
 
-/// What authorities look for, by the zones that other name servers get by a transfer, or that are signed.
+/// The challenges for authorities, by the zones that other name servers transfer, or that are signed.
 fn challenges_by_zone<'c>(config: &'c Config, all: &[Challenge]) -> HashMap<&'c DomainName, Vec<DerivedRecord>> {
     let transfers = config.transfers_by_zone();
     let mut by_zone: HashMap<&DomainName, Vec<DerivedRecord>> = HashMap::new();
@@ -270,7 +269,7 @@ fn records(
     data.into_iter().map(record).collect()
 }
 
-/// HTTP/2 besides HTTP/1.1, which is implied (RFC 9460 §7.1.2).
+/// HTTP/2, in addition to HTTP/1.1, which is implied (RFC 9460 §7.1.2).
 fn https_data(port: u16) -> String {
     match port {
         443 => "1 . alpn=h2".to_owned(),

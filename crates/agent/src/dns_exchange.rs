@@ -96,7 +96,7 @@ async fn exchange_over_tcp<T>(
     stream.send(&message).await.map_err(ExchangeError::Network)?;
     let reply = stream.receive().await.map_err(ExchangeError::Network)?;
     let read_complete = |reply: Reply<'_>| match reply.is_truncated() {
-        true => Err(ReplyError::Malformed("it is truncated, although it is over TCP")),
+        true => Err(ReplyError::Malformed("its reply over TCP is truncated")),
         false => read(&reply),
     };
     reader.read(reply, unix_s()).and_then(read_complete).map_err(ExchangeError::Reply)

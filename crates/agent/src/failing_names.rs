@@ -1,5 +1,5 @@
-//! The names of a certificate that have failed while others have not: orders are made without them, and each is tried
-//! again after a delay of its own.
+//! The names of a certificate that have failed while others have not: orders are made without them, and each is retried
+//! after its own delay.
 
 use crate::clock::unix_s;
 use crate::failure::Failure;
@@ -7,7 +7,7 @@ use sanderling_ipc::agent::FailingNameReport;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Such names, with what is known of each.
+/// Such names, with the state of each.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FailingNames(BTreeMap<String, FailingName>);
 
@@ -24,7 +24,7 @@ struct FailingName {
 }
 
 impl FailingName {
-    /// When it is tried again. If the clock was set back since then, it is the same delay from now on.
+    /// When it is retried. If the clock was set back since then, it is the same delay from now on.
     fn not_before(&self) -> u64 {
         self.not_before_unix_s.min(unix_s().saturating_add(self.delay_s))
     }
@@ -53,8 +53,8 @@ impl FailingNames {
         self.0.retain(|name, _| is_failing(name));
     }
 
-    /// Those of `names` that an order has now: without those whose next attempt is later. Of names that may not be the
-    /// ones that the authority refuses, there is one in an order, so that it becomes known which one it is.
+    /// The members of `names` in the next order: without those whose next attempt is later. If it is unknown which of
+    /// several names the authority refuses, an order has only one of them, to find out.
     pub(crate) fn ordered(&self, names: &[String]) -> Vec<String> {
         let (mut ordered, mut has_suspect) = (Vec::new(), false);
         for name in names {
@@ -69,10 +69,10 @@ impl FailingNames {
         ordered
     }
 
-    /// When the next one is tried again, and why.
+    /// When the next one is retried, and why.
     pub(crate) fn next_attempt(&self) -> Option<(u64, String)> {
         let (name, failing) = self.0.iter().min_by_key(|(_, failing)| failing.not_before())?;
-        let why = format!("attempt {} for {name}, which has failed", failing.failure_count.saturating_add(1));
+        let why = format!("attempt {} for {name}, which failed", failing.failure_count.saturating_add(1));
         Some((failing.not_before(), why))
     }
 

@@ -1,4 +1,4 @@
-//! Why a certificate was not issued, what the operator can do, and when the next attempt is.
+//! Why a certificate was not issued, the remedy, and the time of the next attempt.
 
 use crate::clock::random_between;
 use crate::https_client::AnswerError;
@@ -11,30 +11,30 @@ use std::time::Instant;
 
 const MINUTE_S: u64 = 60;
 const DAY_S: u64 = 24 * 3600;
-/// Characters of the longest cause: much of it is text of an authority, which has no limit of its own.
+/// Characters of the longest cause: much of it is text of an authority, whose length is unlimited.
 const CAUSE_CHARS_MAX: usize = 500;
 /// The first delay after a failure that costs the authority nothing; it doubles up to the last one.
 const UNREACHABLE_DELAY_S_MIN: u64 = 5;
 const UNREACHABLE_DELAY_S_MAX: u64 = 3600;
-/// An order that the authority works at is looked at so often, whatever the authority says: most are finished within
-/// seconds, and a certificate may be awaited (RFC 8555 §7.4).
+/// How often an order in progress is checked, whatever the authority says: most are finished within seconds, and
+/// clients may wait for the certificate (RFC 8555 §7.4).
 const PROCESSING_DELAY_S_MAX: u64 = 5 * MINUTE_S;
 /// Authorities count refusals over hours.
 const RATE_LIMITED_DELAY_S: u64 = 3 * 3600;
-/// The longest delay that an authority may ask for because of too many requests: the limits of known ones give way
-/// within a day or two, and one more request a day is none too many.
+/// The longest delay after too many requests that an authority can ask for: the limits of known authorities end within
+/// a day or two, and one more request a day does no harm.
 const RATE_LIMITED_DELAY_S_MAX: u64 = DAY_S;
 /// The longest delay that an authority may ask for because of an error, its own or another one.
 const ERROR_DELAY_S_MAX: u64 = 3600;
 /// Delays after refusals, as Let's Encrypt recommends (its integration guide); then daily.
 const REFUSED_DELAYS_S: [u64; 3] = [MINUTE_S, 10 * MINUTE_S, 100 * MINUTE_S];
-/// What the names of error types begin with (RFC 8555 §6.7).
+/// The prefix of error types (RFC 8555 §6.7).
 const ERROR_PREFIX: &str = "urn:ietf:params:acme:error:";
 
-/// What kind of failure it was.
+/// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The authority did not answer, or had an error of its own.
+    /// The authority did not answer, or had an internal error.
     Unreachable,
     /// It has not finished the order yet.
     Processing,
@@ -46,15 +46,15 @@ pub(crate) enum Kind {
     RateLimited,
     /// Something is not as the authority needs it, which was not asked to look: another name server, or a CAA record.
     NotReady,
-    /// The same succeeds at once: its nonce was not valid any more (RFC 8555 §6.5).
+    /// A retry succeeds immediately: the nonce was no longer valid (RFC 8555 §6.5).
     Again,
-    /// The order, or the account, does not exist any more.
+    /// The order, or the account, no longer exists.
     Gone,
     /// The state folder cannot be written.
     State,
 }
 
-/// What an authority was asked. The same error means different things in answer to different requests.
+/// The request to an authority. The same error means different things in answer to different requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Asked<'a> {
     /// For its directory.
@@ -109,7 +109,7 @@ impl Failure {
     /// Some names have failed: at least one.
     pub(crate) fn of_names(of_names: Vec<(String, Failure)>) -> Failure {
         let first = of_names.first().map(|(_, failure)| failure.clone());
-        let mut whole = first.unwrap_or_else(|| Failure::new(Kind::Refused, "the validation of a name has failed", ""));
+        let mut whole = first.unwrap_or_else(|| Failure::new(Kind::Refused, "the validation of a name failed", ""));
         if of_names.len() > 1 {
             let mut texts: Vec<String> = of_names.iter().map(|(_, failure)| failure.to_string()).collect();
             texts.dedup();
@@ -133,12 +133,12 @@ impl Failure {
         Failure { retry_after_s, of_names: of_names.collect(), ..self }
     }
 
-    /// Without what to do.
+    /// Without a remedy.
     pub(crate) fn cause(&self) -> &str {
         &self.cause
     }
 
-    /// What the library for ACME reports in answer to this.
+    /// The error that the ACME library reports for this request.
     pub(crate) fn of(error: Error, asked: Asked<'_>) -> Failure {
         if let Error::Other(other) = &error
             && let Some(error) = other.downcast_ref()
@@ -149,16 +149,14 @@ impl Failure {
             Error::Api(problem) => Failure::of_problem(&problem, asked),
             Error::Timeout(next) => {
                 let time = next.map(|at| at.saturating_duration_since(Instant::now()));
-                let cause = "the authority has not finished the order in time";
+                let cause = "the authority did not finish the order in time";
                 Failure::new(Kind::Processing, cause, "the server will poll it again")
                     .with_retry_after(time.map(|time| time.as_secs()))
             }
-            Error::Json(_) => Failure::new(
-                Kind::Unreachable,
-                "the authority does not send a valid ACME response",
-                directory_remedy(asked),
-            ),
-            other => Failure::new(Kind::Unreachable, other.to_string(), "the server tries again"),
+            Error::Json(_) => {
+                Failure::new(Kind::Unreachable, "the authority sent an invalid ACME response", directory_remedy(asked))
+            }
+            other => Failure::new(Kind::Unreachable, other.to_string(), "the server will retry"),
         }
     }
 
@@ -200,9 +198,9 @@ impl Failure {
                     (&Method::GET, false, false) if error.status != StatusCode::TOO_MANY_REQUESTS => {
                         directory_remedy(asked)
                     }
-                    _ => "the server tries again",
+                    _ => "the server will retry",
                 };
-                // It does not have what was asked for, such as an order of long ago.
+                // It does not have the requested object, such as an old order.
                 let is_refusal = error.method == Method::POST && error.status.is_client_error();
                 let kind = if is_refusal { Kind::Refused } else { Kind::Unreachable };
                 Failure::new(kind, error.to_string(), remedy)
@@ -221,8 +219,8 @@ impl Failure {
         Failure { kind, of_names: of_names.collect(), ..failure }.with_retry_after(error.retry_after_s)
     }
 
-    /// Seconds until the next attempt after `failure_count` failures, this one included. What the authority asks for is
-    /// bounded by what is waited for.
+    /// Seconds until the next attempt after `failure_count` failures, this one included. The bound of the requested
+    /// delay depends on the reason for the wait.
     pub(crate) fn delay_s(&self, failure_count: u32) -> u64 {
         let before = failure_count.saturating_sub(1);
         let doubled = UNREACHABLE_DELAY_S_MIN.saturating_mul(1 << before.min(32));
@@ -245,25 +243,26 @@ impl Failure {
     }
 }
 
-/// What an error of this type means in answer to a request, and what to do.
+/// The meaning of an error of this type for a request, and the remedy.
 fn meaning(error: &str, asked: Asked<'_>) -> (Kind, Cow<'static, str>) {
     let refused = |remedy: &'static str| (Kind::Refused, Cow::Borrowed(remedy));
     match (error, asked) {
         ("badNonce", _) => (Kind::Again, "".into()),
         ("accountDoesNotExist", _) => (Kind::Gone, "".into()),
-        ("rateLimited", _) => (Kind::RateLimited, "wait; the server tries again later".into()),
+        ("rateLimited", _) => (Kind::RateLimited, "wait; the server will retry later".into()),
         ("serverInternal", _) => (Kind::Unreachable, "".into()),
         ("orderNotReady", _) => (Kind::Processing, "the server will poll it again".into()),
         ("userActionRequired", _) => refused(
-            "the authority has new terms, or wants something else of the owner of the account: open the page that it names, or its web site, and agree there; then run `sanderling renew`",
+            "the authority has new terms, or needs something else from the account owner: open the page that it \
+                names, or its web site, and agree there; then run `sanderling renew`",
         ),
         ("externalAccountRequired", _) => refused("set `external_account` of this authority in [certificates]"),
         ("invalidContact" | "unsupportedContact", _) => refused("correct `contact` in [certificates]"),
         ("invalidProfile", _) => refused("correct `profile` of this authority in [certificates]"),
         (_, Asked::Account) => refused("check `contact` and `external_account` in [certificates]"),
-        ("unauthorized", Asked::Revocation) => refused(
-            "another account has requested it: revoke it with an ACME client that signs with the key of the certificate",
-        ),
+        ("unauthorized", Asked::Revocation) => {
+            refused("another account requested it: revoke it with an ACME client that signs with the certificate's key")
+        }
         ("unauthorized", Asked::Order(_) | Asked::Directory) => {
             (Kind::AccountRefused, "the account is valid but not authorized: contact the authority".into())
         }
@@ -281,17 +280,17 @@ fn meaning(error: &str, asked: Asked<'_>) -> (Kind, Cow<'static, str>) {
             refused(remedy)
         }
         ("connection" | "tls", _) => {
-            refused("let port 80 of this name lead to this server, or serve the zone of the name here")
+            refused("make port 80 of this name reach this server, or serve the zone of the name here")
         }
-        ("dns", _) => refused("check that the name leads to this server, and that its zone is delegated to it"),
+        ("dns", _) => refused("check that the name points to this server, and that its zone is delegated to it"),
         ("unauthorized" | "incorrectResponse", _) => {
-            refused("check that the addresses of the name, and the name servers of its zone, are this server")
+            refused("check that the addresses of the name, and the name servers of its zone, are those of this server")
         }
         _ => refused(""),
     }
 }
 
-/// What to do if the directory is none.
+/// The remedy if the directory is not one.
 fn directory_remedy(asked: Asked<'_>) -> &'static str {
     match asked {
         Asked::Directory | Asked::Account => "check `directory` of this authority in [certificates]",
@@ -384,7 +383,7 @@ mod tests {
             assert!(failure.to_string().contains(remedy), "{failure}");
         };
         check("caa", Kind::Refused, "cannot validate example.com: no; add the name of the authority to the CAA record");
-        check("connection", Kind::Refused, "; let port 80 of this name lead to this server");
+        check("connection", Kind::Refused, "; make port 80 of this name reach this server");
         check("rateLimited", Kind::RateLimited, "; wait");
         check("badNonce", Kind::Again, "no");
         check("serverInternal", Kind::Unreachable, "no");
@@ -402,8 +401,8 @@ mod tests {
         };
         check("unauthorized", order, Kind::AccountRefused, "the account is valid but not authorized");
         check("unauthorized", Asked::Account, Kind::Refused, "check `contact` and `external_account`");
-        check("unauthorized", validation, Kind::Refused, "are this server");
-        check("unauthorized", Asked::Revocation, Kind::Refused, "signs with the key");
+        check("unauthorized", validation, Kind::Refused, "are those of this server");
+        check("unauthorized", Asked::Revocation, Kind::Refused, "signs with the certificate's key");
         check("externalAccountRequired", Asked::Account, Kind::Refused, "set `external_account`");
         check("userActionRequired", order, Kind::Refused, "agree there");
         check("rejectedIdentifier", validation, Kind::Refused, "remove the name from `aliases`");
@@ -481,7 +480,7 @@ mod tests {
         for (count, expected_s) in [(1, 5), (2, 10), (3, 20), (20, 3600), (u32::MAX, 3600)] {
             let delay_s = delay(Kind::Unreachable, count);
             assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{count}: {delay_s}");
-            // What the authority works at is looked at more often.
+            // A pending order is polled more often.
             let (delay_s, expected_s) = (delay(Kind::Processing, count), expected_s.min(300));
             assert!((expected_s..=expected_s + expected_s / 10).contains(&delay_s), "{count}: {delay_s}");
         }
@@ -546,16 +545,16 @@ mod tests {
             AnswerError { location: Some("https://ca.example/d".to_owned()), ..answer(StatusCode::PERMANENT_REDIRECT) };
         check(
             moved,
-            "the authority answers with status 308 Permanent Redirect, to https://ca.example/d; \
-             write that URL as `directory` of this authority in [certificates]",
+            "the authority responded with status 308 Permanent Redirect, to https://ca.example/d; write that URL as \
+             `directory` of this authority in [certificates]",
         );
         check(
             answer(StatusCode::NOT_FOUND),
-            "the authority answers with status 404 Not Found; check `directory` of this authority in [certificates]",
+            "the authority responded with status 404 Not Found; check `directory` of this authority in [certificates]",
         );
         check(
             answer(StatusCode::BAD_GATEWAY),
-            "the authority answers with status 502 Bad Gateway; the server tries again",
+            "the authority responded with status 502 Bad Gateway; the server will retry",
         );
     }
 }

@@ -30,11 +30,11 @@ use tokio_rustls::TlsConnector;
 /// Bytes of the longest answer: a certificate chain.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 const PORT: u16 = 443;
-/// The longest delay that an authority may ask for; what is waited for has bounds of its own
+/// The longest delay that an authority can ask for; each kind of wait has its own bound
 /// ([`Failure::delay_s`](crate::failure::Failure::delay_s)).
 const RETRY_AFTER_S_MAX: u64 = 7 * 24 * 3600;
-/// The longest pause between two looks at an order that the authority works at. Some ask for a day, although the
-/// certificate is there within seconds.
+/// The longest pause between two checks of an order in progress. Some ask for a day, although the certificate is ready
+/// within seconds.
 const POLL_PAUSE_S_MAX: u64 = 15;
 /// The error of an authority that wants something of the operator, at a page that it names (RFC 8555 §7.3.3).
 const USER_ACTION_REQUIRED: &str = "urn:ietf:params:acme:error:userActionRequired";
@@ -73,7 +73,8 @@ impl HttpsClient {
         }
         if roots.is_empty() {
             return Err(io::Error::other(
-                "there is no root to trust; install the package ca-certificates, or set `root` of the authority",
+                "there are no trusted root certificates; install the package ca-certificates, or set `root` of the \
+                    authority",
             ));
         }
         #[cfg(feature = "aws-lc-rs")]
@@ -102,8 +103,10 @@ impl HttpsClient {
         B::Error: Into<BoxError>,
     {
         let uri = request.uri().clone();
-        let host =
-            uri.host().filter(|_| uri.scheme_str() == Some("https")).ok_or("the authority names no https URL")?;
+        let host = uri
+            .host()
+            .filter(|_| uri.scheme_str() == Some("https"))
+            .ok_or("the authority sent a URL that is not https")?;
         let port = uri.port_u16().unwrap_or(PORT);
         let address = host.trim_matches(['[', ']']);
         let stream = self
@@ -125,7 +128,7 @@ impl HttpsClient {
         let method = request.method().clone();
         let answer = async {
             let (mut parts, body) = sender.send_request(request).await.map_err(described)?.into_parts();
-            // What the library waits for itself is an order that is processing.
+            // The library itself waits only for an order that is processing.
             let is_poll = method == Method::POST && parts.status.is_success();
             let delay_s_max = if is_poll { POLL_PAUSE_S_MAX } else { RETRY_AFTER_S_MAX };
             let retry_after_s = normalize_retry_after(&mut parts.headers, unix_s(), delay_s_max);
@@ -179,7 +182,7 @@ fn normalize_retry_after(headers: &mut HeaderMap, now_unix_s: u64, delay_s_max: 
     Some(seconds)
 }
 
-/// Why there is no TLS connection, and what to do. If the certificate of the authority is not valid at this time, the
+/// Why there is no TLS connection, and the remedy. If the certificate of the authority is not valid at this time, the
 /// clock of this machine is wrong more often than the authority.
 fn tls_problem(error: &io::Error) -> Cow<'static, str> {
     use rustls::CertificateError as Problem;
@@ -189,23 +192,28 @@ fn tls_problem(error: &io::Error) -> Cow<'static, str> {
     };
     match problem {
         Problem::Expired | Problem::ExpiredContext { .. } => {
-            "the certificate of the server has expired; check the clock of this machine".into()
+            "the certificate of the server has expired; check the system clock".into()
         }
         Problem::NotValidYet | Problem::NotValidYetContext { .. } => {
-            "the certificate of the server is not valid yet; check the clock of this machine".into()
+            "the certificate of the server is not valid yet; check the system clock".into()
         }
         Problem::UnknownIssuer => {
-            "the certificate of the server is issued by a root that is not trusted; set `root` of this authority in [certificates] to a PEM file with its root certificate".into()
+            "the certificate of the server is issued by an untrusted root; set `root` of this authority in \
+                [certificates] to a PEM file with its root certificate"
+                .into()
         }
         Problem::NotValidForName | Problem::NotValidForNameContext { .. } => {
-            "the certificate of the server is not for this name; check `directory` of this authority in [certificates]".into()
+            "the certificate of the server is not for this name; check `directory` of this authority in [certificates]"
+                .into()
         }
         Problem::InvalidPurpose | Problem::InvalidPurposeContext { .. } => {
             "the certificate of the server is for another purpose than TLS servers".into()
         }
-        // The library has no variant of its own for it.
+        // The library has no variant for it.
         Problem::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
-            "the server presents a CA certificate; give it a certificate that this CA has issued, and keep the CA as `root` of this authority in [certificates]".into()
+            "the server presents a CA certificate; give it a certificate issued by this CA, and keep the CA as `root` \
+                of this authority in [certificates]"
+                .into()
         }
         other => format!("the certificate of the server cannot be used: {other}").into(),
     }
@@ -213,7 +221,7 @@ fn tls_problem(error: &io::Error) -> Cow<'static, str> {
 
 fn described(error: hyper::Error) -> BoxError {
     match error.is_parse() {
-        true => format!("the authority answers something else than HTTP: {error}").into(),
+        true => format!("the response of the authority is not HTTP: {error}").into(),
         false => error.into(),
     }
 }
@@ -225,7 +233,7 @@ pub(crate) struct AnswerError {
     pub(crate) status: StatusCode,
     /// How it describes the error, if it does (RFC 8555 §6.7).
     pub(crate) problem: Option<Problem>,
-    /// In how many seconds it lets the server ask again, if it says so (RFC 8555 §6.6).
+    /// The number of seconds after which the server may ask again, if the authority says it (RFC 8555 §6.6).
     pub(crate) retry_after_s: Option<u64>,
     /// Where a redirect leads.
     pub(crate) location: Option<String>,
@@ -267,7 +275,7 @@ impl AnswerError {
 
 impl fmt::Display for AnswerError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "the authority answers with status {}", self.status)?;
+        write!(out, "the authority responded with status {}", self.status)?;
         self.location.as_ref().map_or(Ok(()), |location| write!(out, ", to {location}"))
     }
 }
@@ -287,7 +295,7 @@ impl HttpClient for HttpsClient {
                 Ok(answered) => answered.map_err(Error::Other),
                 Err(_) => {
                     let time = client.timeout.as_secs_f64();
-                    Err(Error::Other(format!("the authority has not answered within {time} s").into()))
+                    Err(Error::Other(format!("the authority did not answer within {time} s").into()))
                 }
             }
         })
@@ -313,7 +321,7 @@ mod tests {
         assert!(
             of(rustls::CertificateError::UnknownIssuer).contains("; set `root` of this authority in [certificates]")
         );
-        assert!(of(rustls::CertificateError::Expired).ends_with("; check the clock of this machine"));
+        assert!(of(rustls::CertificateError::Expired).ends_with("; check the system clock"));
         let ca = rustls::OtherError(Arc::new(CaUsedAsEndEntity));
         let text = of(rustls::CertificateError::Other(ca));
         assert!(text.starts_with("the server presents a CA certificate; give it a certificate"), "{text}");

@@ -1,6 +1,6 @@
-//! Stores the journals of zones, which the server process makes and its successor reads. A server process that was
-//! taken over sends any: only those of zones that this server has are stored, and all together have a limit. What is in
-//! them, the successor checks.
+//! Stores the journals of zones, which the server process makes and its successor reads. A compromised server process
+//! can send any: only journals of configured zones are stored, with a limit on their total size. The successor checks
+//! their content.
 
 use crate::blocking::DISK;
 use sanderling_config::repeated_messages::LimitedLog;
@@ -36,7 +36,7 @@ fn name_of(apex: &DomainName) -> String {
 }
 
 impl Journals {
-    /// Starts the task. To be called in a [`tokio::task::LocalSet`].
+    /// Starts the task. Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn new(state: Arc<StateFolder>, limits: &Limits) -> Journals {
         let (pending, wake) = (Rc::<RefCell<BTreeMap<DomainName, Vec<u8>>>>::default(), Rc::new(Notify::new()));
         let (taken, woken) = (Rc::clone(&pending), Rc::clone(&wake));
@@ -50,19 +50,19 @@ impl Journals {
                     continue;
                 };
                 if let Err(problem) = stored.reserve(&apex, content.len() as u64) {
-                    failures.warning(apex.as_str(), &format!("zone {apex}: its journal is not stored: {problem}"));
+                    failures.warning(apex.as_str(), &format!("zone {apex}: its journal was not stored: {problem}"));
                     continue;
                 }
                 let (state, name) = (Arc::clone(&state), name_of(&apex));
                 if let Err(error) = DISK.run(move || store(&state, &name, &content)).await {
-                    failures.error(apex.as_str(), &format!("zone {apex}: its journal is not stored: {error}"));
+                    failures.error(apex.as_str(), &format!("zone {apex}: its journal was not stored: {error}"));
                 }
             }
         });
         Journals { pending, wake, bytes_max: limits.zone_journal_bytes_max, ignored: RefCell::default() }
     }
 
-    /// Stores these journals of zones that this server `has`, in the place of those before of the same zones.
+    /// Stores these journals of zones that this server `has`, in place of the previous ones of the same zones.
     pub(crate) fn store(&self, journals: Option<OwnedFd>, has: impl Fn(&DomainName) -> bool) {
         match journals.map(journals_from_memfd) {
             Some(Ok(journals)) => {
@@ -86,7 +86,7 @@ impl Journals {
                 self.wake.notify_one();
                 let mut ignored = self.ignored.borrow_mut();
                 if foreign_count > 0 {
-                    let problem = format!("ignoring {foreign_count} journals of zones that this server does not have");
+                    let problem = format!("ignoring {foreign_count} journals of unknown zones");
                     ignored.warning("foreign zones", &problem);
                 }
                 if let Some((apex, bytes)) = too_long {
@@ -101,7 +101,7 @@ impl Journals {
     }
 }
 
-/// How long the journals in the state folder are.
+/// The lengths of the journals in the state folder.
 struct StoredJournals {
     bytes: HashMap<String, u64>,
     all_bytes: u64,

@@ -13,11 +13,11 @@ use tokio::sync::{Notify, watch};
 
 /// Bytes of inputs after which a request has no further one.
 const INPUTS_BYTES_MIN: usize = 256 * 1024;
-/// Inputs of a request at most: it has the zone and the key besides.
+/// The most inputs of a request, which also has the zone and the key.
 const INPUTS_MAX: usize = PARTS_MAX - 2;
 const _: () = assert!(INPUTS_BYTES_MIN * 2 < MESSAGE_BYTES_MAX);
 
-/// Time in which the supervisor connects the agent to a keeper, after the start or after the connection was lost. Until
+/// Time for the supervisor to connect the agent to a keeper, after the start or after the connection was lost. Until
 /// then a call waits.
 const CONNECTION_TIME: Duration = Duration::from_secs(5);
 
@@ -25,9 +25,9 @@ const CONNECTION_TIME: Duration = Duration::from_secs(5);
 pub(crate) struct KeeperClient {
     /// An exchange holds the lock.
     stream: Mutex<Stream>,
-    /// What takes the place of `stream` before the next exchange. Nobody waits while holding its lock.
+    /// The replacement of `stream` before the next exchange. No task waits while it holds the lock.
     next_stream: Mutex<Option<UnixStream>>,
-    /// Signalled when there is another `next_stream`.
+    /// Signalled when `next_stream` is replaced.
     has_next: Condvar,
     /// Counts the connections.
     connected: watch::Sender<u64>,
@@ -36,7 +36,7 @@ pub(crate) struct KeeperClient {
 
 enum Stream {
     Connected(UnixStream),
-    /// There is none yet, or an exchange has failed: the next one is waited for until then.
+    /// There is no connection yet, or an exchange has failed: tasks wait for the next one until then.
     Missing {
         wait_until: Instant,
     },
@@ -79,7 +79,7 @@ impl KeeperClient {
         self.next_stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what is to be used from now on, and waits for it until then.
+    /// Takes the connection to use from now on, and waits for it until then.
     fn take_next(&self, wait_until: Option<Instant>) -> Option<UnixStream> {
         let mut next = self.next_stream();
         while next.is_none()
@@ -90,12 +90,12 @@ impl KeeperClient {
         next.take()
     }
 
-    /// Reports each connection from now on, also one that was made before somebody waits for it.
+    /// Reports each connection from now on, including one that was made before a task waits for it.
     pub(crate) fn connections(&self) -> watch::Receiver<u64> {
         self.connected.subscribe()
     }
 
-    /// Returns when the connection is of no use any more.
+    /// Returns when the connection can no longer be used.
     pub(crate) async fn lost(&self) {
         self.lost.notified().await;
     }
@@ -108,7 +108,7 @@ impl KeeperClient {
         self.keys(&ZoneKeyRequest::List { zone: zone.to_string() })
     }
 
-    /// Has the keeper look for a private key of the zone; why it cannot sign with it, if it cannot.
+    /// Makes the keeper search for a private key of the zone; the reason if it cannot sign with it.
     ///
     /// # Errors
     /// The keeper does not answer.
@@ -140,7 +140,7 @@ impl KeeperClient {
         unused.map_or_else(made, Ok)
     }
 
-    /// Has the keeper erase a private key of the zone. It is gone from the disk.
+    /// Makes the keeper erase a private key of the zone. It no longer exists on the disk.
     ///
     /// # Errors
     /// Why it is not.
@@ -183,7 +183,7 @@ impl KeeperClient {
         match answer {
             Ok(answer) => Ok(answer),
             Err(error) => {
-                // An answer that comes later would be taken for that of the next request.
+                // A later answer would be mistaken for that of the next request.
                 *place = Stream::missing(CONNECTION_TIME);
                 if self.next_stream().is_none() {
                     self.lost.notify_one();
@@ -195,10 +195,10 @@ impl KeeperClient {
 }
 
 fn unexpected() -> String {
-    "the keeper of private keys answers something else".to_owned()
+    "the keeper of private keys sent an unexpected answer".to_owned()
 }
 
-/// Has the keeper sign for a zone.
+/// Makes the keeper sign for a zone.
 pub(crate) struct KeeperSigner<'k> {
     pub(crate) keeper: &'k KeeperClient,
     pub(crate) zone: &'k DomainName,

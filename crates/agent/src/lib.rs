@@ -2,11 +2,11 @@
 //! 8555) and renews them, derives records from them and from the configuration, transfers zones from primary servers
 //! (RFC 5936), signs zones (RFC 4035) with keys that the keeper has, and notifies secondary servers (RFC 1996).
 //!
-//! What it has promised, such as an order in progress, is in the state folder: it can be killed at any moment, and the
-//! next one goes on. It is the only crate with asynchronous code, in one thread; no client of the server waits for it.
+//! Its promises, such as an order in progress, are in the state folder: it can be killed at any moment, and the next
+//! agent continues. It is the only crate with asynchronous code, in one thread; no client of the server waits for it.
 #![forbid(unsafe_code)]
 
-// The order is that of imports: a module uses those below it.
+// In the order of imports: a module uses only modules below it.
 mod startup;
 mod main_loop;
 mod derived;

@@ -14,14 +14,13 @@ use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::sync::{Notify, watch};
 
-/// Time in which the server process answers challenges. It may be restarted meanwhile.
+/// Time for the server process to answer challenges. It may be restarted meanwhile.
 const SERVED_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time in which the server process loads a zone.
+/// Time for the server process to load a zone.
 const LOADED_TIMEOUT: Duration = Duration::from_secs(120);
-/// Server processes, each in place of the one before, that are asked to load a version. It may be one that none
-/// survives.
+/// The number of successive server processes that are asked to load a version. It may be one that none survives.
 const LOADING_PROCESSES_MAX: usize = 5;
-/// Time after which unsent messages are tried again.
+/// Time after which unsent messages are retried.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The connection to the supervisor.
@@ -39,7 +38,7 @@ pub(crate) struct Link {
 
 /// Why the server process has not loaded a zone.
 enum LoadError {
-    /// It has exited, or another one serves in its place.
+    /// It has exited, or was replaced by another one.
     Lost,
     Other(String),
 }
@@ -57,15 +56,15 @@ struct ChallengeSet {
     challenges: Vec<Challenge>,
 }
 
-/// What the supervisor has sent.
+/// A message from the supervisor.
 pub(crate) enum Incoming {
     Command(Command, IncomingFds),
-    /// The supervisor has gone: the agent ends.
+    /// The supervisor has exited: the agent exits too.
     Closed,
 }
 
 impl Link {
-    /// To be called in the runtime.
+    /// Call this in the runtime.
     pub(crate) fn new(connection: Connection) -> io::Result<Link> {
         let readable = UnixDatagram::from_std(connection.as_fd().try_clone_to_owned()?.into())?;
         Ok(Link {
@@ -109,7 +108,7 @@ impl Link {
                     return Some(Incoming::Command(command, descriptors));
                 }
                 Ok(Ok(Received::Message(..))) => {
-                    log_warning("ignoring a message of the supervisor that is not a command");
+                    log_warning("ignoring a message from the supervisor that is not a command");
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 _ => return Some(Incoming::Closed),
@@ -117,7 +116,7 @@ impl Link {
         }
     }
 
-    /// Sends what the supervisor had no room for, again and again.
+    /// Retries the messages for which the supervisor had no room.
     pub(crate) async fn flush(&self) {
         while self.connection.borrow().unsent_count() > 0 {
             tokio::time::sleep(RETRY_INTERVAL).await;
@@ -126,10 +125,10 @@ impl Link {
         std::future::pending::<()>().await;
     }
 
-    /// Has the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`: even
-    /// if it has lost records or its serial went back. `changes`, as a log has them, may lead on from the version that
-    /// it serves; then it applies these. The text is the result of the load. If the process does not answer
-    /// since another one serves in its place, that one is asked.
+    /// Makes the server process load the zone `name`, which was stored or removed. Returns when it has. `is_forced`:
+    /// even if it has lost records or its serial went back. `changes`, in the form of a log, may continue from the
+    /// version that it serves; then it applies these. The text is the result of the load. If the process does not
+    /// answer because another one has replaced it, that one is asked.
     ///
     /// # Errors
     /// Why it has not.
@@ -204,7 +203,7 @@ impl Link {
         }
     }
 
-    /// Tells the supervisor again and again that this thread goes on.
+    /// Sends heartbeats of this thread to the supervisor.
     pub(crate) async fn send_heartbeats(&self) {
         loop {
             if self.connection.borrow().unsent_count() == 0 {
@@ -214,12 +213,12 @@ impl Link {
         }
     }
 
-    /// Tells the supervisor that there is another certificate of the domain `name`.
+    /// Tells the supervisor that there is a new certificate for the domain `name`.
     pub(crate) fn certificate_stored(&self, name: &str) {
         self.send(Event::CertificateStored { name: name.to_owned() }, Vec::new());
     }
 
-    /// Tells the supervisor what has become of a version that dynamic updates have made.
+    /// Reports the outcome of storing a version made by dynamic updates.
     pub(crate) fn updates_stored(&self, outcome: UpdatesOutcome) {
         self.send(Event::UpdatesStored(outcome), Vec::new());
     }
@@ -234,8 +233,8 @@ impl Link {
         self.send(Event::KeeperLost, Vec::new());
     }
 
-    /// Has the server process answer `challenges` besides those of other orders, until what is returned is dropped.
-    /// Returns when it does; `None` if it does not in time.
+    /// Makes the server process answer `challenges`, in addition to those of other orders, until the returned guard is
+    /// dropped. Returns when it does; `None` if it does not in time.
     pub(crate) async fn publish(&self, challenges: Vec<Challenge>) -> Option<Published<'_>> {
         self.challenges.borrow_mut().challenges.extend(challenges.iter().cloned());
         let published = Published { link: self, challenges };
@@ -348,7 +347,7 @@ mod tests {
             assert_eq!(last_sent(&mut supervisor), (3, vec![challenge("b")]));
             drop(second);
             assert_eq!(last_sent(&mut supervisor), (4, vec![]));
-            // Nobody confirms it.
+            // No process confirms it.
             assert!(link.publish(vec![challenge("c")]).await.is_none());
             assert_eq!(last_sent(&mut supervisor), (6, vec![]));
         });

@@ -4,21 +4,21 @@ use sanderling_config::Config;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Time between two looks at the addresses of the machine.
+/// Time between two checks of the addresses of the machine.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// Addresses of the Internet to which the kernel is asked for the way. Nothing is sent there.
 const ELSEWHERE: [&str; 2] = ["198.41.0.4:53", "[2001:503:ba3e::2:30]:53"];
 
-/// The addresses of the machine, as far as they are known.
+/// The known addresses of the machine.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerAddresses {
-    /// IPv4 and IPv6. Each stays while there is no way to the Internet.
+    /// IPv4 and IPv6. Each is kept while there is no route to the Internet.
     of_machine: [Option<IpAddr>; 2],
     looked_at: Option<Instant>,
 }
 
 impl ListenerAddresses {
-    /// Looks at the addresses of the machine, unless it was done just now; whether they are others.
+    /// Reads the addresses of the machine, unless it was done just now; whether they have changed.
     pub(crate) fn look(&mut self) -> bool {
         if self.looked_at.is_some_and(|at| at.elapsed() < LOOK_INTERVAL) {
             return false;
@@ -35,7 +35,7 @@ impl ListenerAddresses {
         has_changed
     }
 
-    /// Those of the listeners of `config`, sorted. A listener of all addresses has those of the machine.
+    /// The addresses of the listeners of `config`, sorted. A listener on all addresses has those of the machine.
     pub(crate) fn of(&self, config: &Config) -> Vec<IpAddr> {
         let listeners = config.http_listen.iter().chain(&config.https_listen).map(SocketAddr::ip);
         let mut addresses: Vec<IpAddr> = listeners
@@ -76,7 +76,7 @@ fn is_global(address: IpAddr) -> bool {
             let is_local = address.is_private() || address.is_loopback() || address.is_link_local();
             !(is_local || is_shared || address.is_unspecified())
         }
-        // RFC 4291 §2.4: all others are of a link or a site, or are not assigned.
+        // RFC 4291 §2.4: all others are link-local, site-local or unassigned.
         IpAddr::V6(address) => address.octets()[0] & 0xe0 == 0x20,
     }
 }

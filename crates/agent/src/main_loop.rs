@@ -27,16 +27,17 @@ use tokio::task::JoinSet;
 
 /// Orders at the same time.
 const ORDERS_MAX: usize = 8;
-/// The clock of the machine may be set meanwhile.
+/// The clock of the machine may be set in the meantime.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Time between two reports: each has all zones.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// Time between two looks at the files of the resolver.
+/// Time between two checks of the files of the resolver.
 const RESOLVER_FILES_INTERVAL: Duration = Duration::from_secs(1);
 /// Commands in one iteration, whose cost grows with the number of zones and certificates: a flood of NOTIFY for
 /// thousands of zones must not delay their transfers.
 const COMMANDS_PER_ITERATION_MAX: usize = 1_024;
-/// Time between two looks at the suggestion of an authority (RFC 9773 §4.3.2), unless it says another one.
+/// Time between two requests for the renewal time suggested by an authority (RFC 9773 §4.3.2), unless it asks for
+/// another interval.
 const SUGGESTION_INTERVAL_S: u64 = 6 * 3600;
 const SUGGESTION_INTERVAL_S_MIN: u64 = 60;
 const SUGGESTION_INTERVAL_S_MAX: u64 = 24 * 3600;
@@ -45,7 +46,7 @@ const REVOCATION_RETRY_S: u64 = 300;
 /// The error of an authority that has revoked before (RFC 8555 §7.6).
 const ALREADY_REVOKED: &str = "urn:ietf:params:acme:error:alreadyRevoked";
 
-/// What is done at a time: the index of a certificate.
+/// The scheduled work: the index of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     Order(usize),
@@ -55,7 +56,7 @@ enum Task {
     Revocation(usize),
 }
 
-/// What has ended.
+/// The ended task.
 enum Finished {
     Order { index: usize, authority_index: usize, names: Vec<String>, result: Result<(), Failure> },
     Suggestion { index: usize, suggestion: Option<Suggestion> },
@@ -120,11 +121,11 @@ impl MainLoop {
         main_loop
     }
 
-    /// Runs until the supervisor ends, or is to start another agent. To be called in a [`tokio::task::LocalSet`].
+    /// Runs until the supervisor ends, or is to start another agent. Call this in a [`tokio::task::LocalSet`].
     pub(crate) async fn run(mut self) {
         loop {
             if self.clock.was_set_back(unix_s()) {
-                log_warning("the clock was set back: everything with a date is scheduled again");
+                log_warning("the clock was set back: rescheduling everything");
                 self.certificates.iter_mut().for_each(|one| one.on_clock_set_back(&self.orders.state));
                 self.schedule_all();
                 self.aliases.on_clock_set_back();
@@ -132,7 +133,7 @@ impl MainLoop {
             if let Some(path) = self.replaced_resolver_file() {
                 let path = path.display();
                 return log_warning(&format!(
-                    "{path} was replaced; the agent exits, since its sandbox knows the file before"
+                    "{path} was replaced; the agent restarts, because its sandbox allows only the old file"
                 ));
             }
             self.start_due();
@@ -170,10 +171,10 @@ impl MainLoop {
                     }
                 }
                 Some(finished) = self.running.join_next() => {
-                    self.finish(finished.expect("a task that panics ends the agent, and the next one goes on"));
+                    self.finish(finished.expect("a task that panics ends the agent, which is restarted"));
                 }
                 Some(asked) = self.asking.join_next() => {
-                    let (question, is_answered) = asked.expect("a task that panics ends the agent, and the next one goes on");
+                    let (question, is_answered) = asked.expect("a task that panics ends the agent, which is restarted");
                     let changed = self.pinned.on_asked(&question, is_answered);
                     self.on_rotated(&changed);
                 }
@@ -191,7 +192,7 @@ impl MainLoop {
         }
     }
 
-    /// The first file of the resolver that was replaced, looked for from time to time.
+    /// The first replaced file of the resolver, checked from time to time.
     fn replaced_resolver_file(&mut self) -> Option<&Path> {
         if self.resolver_files_at > Instant::now() {
             return None;
@@ -211,7 +212,7 @@ impl MainLoop {
         }
     }
 
-    /// Schedules what the certificates need, instead of what was scheduled.
+    /// Schedules the orders that the certificates need, in place of the previous schedule.
     fn schedule_all(&mut self) {
         for index in 0..self.certificates.len() {
             if !self.certificates[index].is_in_progress {
@@ -239,7 +240,7 @@ impl MainLoop {
         }
     }
 
-    /// `is_wanted`: the operator asks for it, so that names that have failed are tried again at once.
+    /// `is_wanted`: the operator asks for it, so that failed names are retried immediately.
     fn start_order(&mut self, index: usize, is_wanted: bool) {
         let certificate = &mut self.certificates[index];
         let names = certificate.names_to_order(is_wanted);
@@ -331,7 +332,7 @@ impl MainLoop {
                 match certificate.on_failure(failure, names, self.orders.accounts.count(), &self.orders.state) {
                     AfterFailure::Later => log_error(&format!("{text}; {}", certificate.next_attempt())),
                     AfterFailure::WithoutFailed => {
-                        log_error(&format!("{text}; requesting the others without it"));
+                        log_error(&format!("{text}; requesting a certificate for the other names"));
                         let is_awaited =
                             !certificate.waiting.is_empty() || !certificate.waiting_for_revocation.is_empty();
                         return if is_awaited { self.start_order(index, false) } else { self.schedule_order(index) };
@@ -357,7 +358,11 @@ impl MainLoop {
             answer(client, &text, is_success);
         }
         for client in waiting_for_revocation {
-            answer(client, &format!("{text}; the one in service is revoked when there is another one"), false);
+            answer(
+                client,
+                &format!("{text}; the current certificate will be revoked once a replacement is issued"),
+                false,
+            );
         }
     }
 
@@ -371,9 +376,9 @@ impl MainLoop {
         let certificate = &mut self.certificates[index];
         let (name, authority) = (&certificate.name, &self.orders.accounts.authority(authority_index).name);
         let text = match result {
-            Ok(()) => format!("certificate {name}: another one is issued; {authority} has revoked the one before"),
+            Ok(()) => format!("certificate {name}: renewed; {authority} revoked the previous certificate"),
             Err(failure) => {
-                format!("certificate {name}: another one is issued, but the one before was not revoked: {failure}")
+                format!("certificate {name}: renewed, but the previous certificate was not revoked: {failure}")
             }
         };
         let is_over = result.as_ref().err().is_none_or(|failure| failure.kind == Kind::Refused);
@@ -422,8 +427,7 @@ impl MainLoop {
             let overdue_at = certificate.overdue_at(at);
             let ready_at = ready_at.map_or(overdue_at, |ready_at| ready_at.min(overdue_at));
             if ready_at > at {
-                (at, why) =
-                    (ready_at, "its next key must have been in the TLSA records of all caches before".to_owned());
+                (at, why) = (ready_at, "its next key must first reach the TLSA records in all caches".to_owned());
             }
         }
         let what = ScheduledTask::order(&certificate.name, certificate.issued.is_some());
@@ -434,8 +438,8 @@ impl MainLoop {
     fn schedule_revocation(&mut self, index: usize, at_unix_s: u64) {
         let certificate = &self.certificates[index];
         if !certificate.record.revocations.is_empty() && !certificate.is_to_be_revoked() {
-            let what = format!("revoke the certificate of {} before the one in service", certificate.name);
-            self.schedule.set(Task::Revocation(index), at_unix_s, what, "the operator wants it".to_owned());
+            let what = format!("revoke the previous certificate of {}", certificate.name);
+            self.schedule.set(Task::Revocation(index), at_unix_s, what, "requested by the operator".to_owned());
         }
     }
 
@@ -473,12 +477,12 @@ impl MainLoop {
             }
             (Command::ZoneServed(zone), None) => self.zones.on_served(&zone),
             (Command::ZoneNotified(notify), None) => self.zones.on_notified(&notify),
-            // What another process has written is not in the log.
-            _ => self.ignored.warning("commands", "ignoring a command that the agent does not carry out"),
+            // Certificates written by another process are not logged.
+            _ => self.ignored.warning("commands", "ignoring a command that is not for the agent"),
         }
     }
 
-    /// The certificate of a domain, or of another name; without one, the client is told so, and gone.
+    /// The certificate of a domain, or of another name; without one, the client is told so and dropped.
     fn find(&self, name: &str, client: Connection) -> Option<(usize, Connection)> {
         let is_asked = |one: &ManagedCertificate| one.name == name || one.names.iter().any(|other| other == name);
         let Some(index) = self.certificates.iter().position(is_asked) else {
@@ -495,11 +499,11 @@ impl MainLoop {
         if let (false, Some(ready_at)) = (certificate.is_in_progress, self.pinned.order_at(&certificate.name)) {
             let when = match ready_at {
                 Some(at) => format!("in {} s", at.saturating_sub(unix_s()).max(1)),
-                None => "when all name servers of the zone answer with it".to_owned(),
+                None => "once all name servers of the zone answer with it".to_owned(),
             };
             let name = &certificate.name;
             let text = format!(
-                "certificate {name}: its next key has not been in the TLSA records of all caches yet; try again {when}"
+                "certificate {name}: its next key has not reached the TLSA records in all caches yet; try again {when}"
             );
             return answer(client, &text, false);
         }
@@ -525,7 +529,7 @@ impl MainLoop {
         }
     }
 
-    /// Tells the supervisor what has changed; the time to wait if it is too early.
+    /// Reports changes to the supervisor; returns the time to wait if it is too early.
     fn report(&mut self) -> Option<Duration> {
         let now = Instant::now();
         if let Some(wait) = self.next_report_at.checked_duration_since(now).filter(|wait| !wait.is_zero()) {
@@ -583,7 +587,7 @@ async fn ask_for_suggestion(
     }
 }
 
-/// Answers a client, which may have gone away.
+/// Answers a client, which may have disconnected.
 fn answer(mut client: Connection, text: &str, is_success: bool) {
     let text = match is_success {
         true => Event::Stdout(Text::new(&format!("{text}\n"))),

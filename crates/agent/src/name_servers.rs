@@ -1,5 +1,5 @@
 //! The other name servers of the zones of this server, asked directly: whether each of them answers what this server
-//! answers. A resolver would not do, since it keeps what it has heard.
+//! answers. A resolver would not suffice, because it caches answers.
 
 use crate::blocking::look_up;
 use crate::clock::unix_s;
@@ -52,7 +52,7 @@ pub(crate) struct Expectation {
     pub(crate) is_met: Rc<IsMet>,
 }
 
-/// What a server answers to a question for records.
+/// The answer of a server to a query for records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The RDATA of the records, of which there may be none.
@@ -73,7 +73,7 @@ impl Answer {
     }
 }
 
-/// A server that does not answer as expected, and what it does instead.
+/// A server that does not answer as expected, and its behaviour.
 #[derive(Debug)]
 pub(crate) struct Lag {
     server: NameServer,
@@ -83,7 +83,7 @@ pub(crate) struct Lag {
     is_silent: bool,
 }
 
-/// What is not known to answer as expected.
+/// The servers that are not known to answer as expected.
 #[derive(Debug, Default)]
 pub(crate) struct Unanswered {
     /// The servers that do not.
@@ -133,7 +133,7 @@ impl NameServers {
         let Unanswered { mut lags, mut not_found } = Unanswered::default();
         for (apex, expectations) in by_zone {
             let mut servers = self.others_of(apex, &mut not_found).await.unwrap_or_else(|problem| {
-                not_found.push(format!("cannot find out the name servers of zone {apex}: {problem}"));
+                not_found.push(format!("cannot determine the name servers of zone {apex}: {problem}"));
                 Vec::new()
             });
             servers.extend(self.signing_server(apex));
@@ -143,9 +143,9 @@ impl NameServers {
             }
         }
         while let Some(ended) = tasks.join_next().await {
-            for lag in ended.expect("a task that panics ends the agent, and the next one goes on") {
+            for lag in ended.expect("a task that panics ends the agent, which is restarted") {
                 match lag.is_silent {
-                    true => log_warning(&format!("{lag}; going on without it")),
+                    true => log_warning(&format!("{lag}; continuing without it")),
                     false => lags.push(lag),
                 }
             }
@@ -154,7 +154,7 @@ impl NameServers {
     }
 
     /// The oldest serial with which any name server of the zone answers, this one included. One that is unreachable
-    /// from this machine, for example as it has no IPv6, is left out. Those of other signers have serials of their own:
+    /// from this machine, for example as it has no IPv6, is left out. Those of other signers have their own serials:
     /// they must have the DNSKEY records.
     ///
     /// # Errors
@@ -183,8 +183,7 @@ impl NameServers {
         }
         let (mut oldest, mut other_dnskey_ttl_s) = (None::<u32>, 0);
         while let Some(asked) = tasks.join_next().await {
-            let (server, is_of_other, answer) =
-                asked.expect("a task that panics ends the agent, and the next one goes on");
+            let (server, is_of_other, answer) = asked.expect("a task that panics ends the agent, which is restarted");
             let (records, ttl_s) = match answer {
                 Ok((answer, ttl_s)) => (answer.into_records(), ttl_s),
                 Err(error) if error.is_unreachable() => continue,
@@ -205,7 +204,7 @@ impl NameServers {
         Ok(ServedSerial { serial, at_unix_s: unix_s() + 1, other_dnskey_ttl_s })
     }
 
-    /// The name servers of the zone at `apex` besides this server. `not_found` gets why others have no known address.
+    /// The name servers of the zone at `apex`, without this server. `not_found` gets why others have no known address.
     ///
     /// # Errors
     /// This server does not answer for the zone.
@@ -218,7 +217,7 @@ impl NameServers {
         for target in targets.into_records() {
             let Ok(host) = Name::parse(&target) else { continue };
             let addresses = self.addresses_of(host, apex_name.as_name()).await.unwrap_or_else(|problem| {
-                not_found.push(format!("the name server {host} has no address that is known: {problem}"));
+                not_found.push(format!("the name server {host} has no known address: {problem}"));
                 Vec::new()
             });
             for address in addresses {
@@ -250,7 +249,7 @@ impl NameServers {
     /// system.
     ///
     /// # Errors
-    /// The name server has no addresses, or nobody says which.
+    /// The name server has no addresses, or they cannot be resolved.
     async fn addresses_of(&self, host: Name<'_>, apex: Name<'_>) -> Result<Vec<IpAddr>, String> {
         if !host.is_at_or_below(apex) {
             let text = host.to_string();
@@ -303,7 +302,7 @@ fn reachable(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether `address` is of this machine: the kernel sends to it from itself.
+/// Whether `address` belongs to this machine: the kernel chooses it as its own source address.
 fn is_local(address: IpAddr) -> bool {
     let socket = sanderling_os::udp::connect(SocketAddr::new(address, DNS_PORT));
     address.is_loopback() || socket.and_then(|socket| socket.local_addr()).is_ok_and(|local| local.ip() == address)
@@ -317,7 +316,7 @@ fn check_dnskeys(records: &[Vec<u8>], dnskeys: &DnskeyRdatas) -> Result<(), Stri
     match dnskeys.unwanted.iter().find(|rdata| records.contains(rdata)) {
         Some(left) => {
             let text = PresentationFormat::new(Rtype::DNSKEY, left);
-            Err(format!("has the record DNSKEY {text}, which is to be removed there"))
+            Err(format!("has the record DNSKEY {text}, which must be removed there"))
         }
         None => Ok(()),
     }
@@ -354,7 +353,7 @@ async fn ask_with_ttl(
     exchange(server, (QueryKind::Records(rtype), name), None, REPLY_TIMEOUT, read).await
 }
 
-/// Waits until `server` answers as expected; what it does not.
+/// Waits until `server` answers as expected; the difference if it does not.
 async fn wait_for(server: NameServer, expectations: &[Expectation], deadline: Instant) -> Vec<Lag> {
     let mut lags = Vec::new();
     let silence_deadline = (Instant::now() + SILENCE_MAX).min(deadline);
@@ -486,7 +485,7 @@ mod tests {
         });
     }
 
-    /// It has serials of its own, and must have the DNSKEY records.
+    /// It has its own serials, and must have the DNSKEY records.
     #[test]
     fn server_of_another_signer_is_asked_for_dnskey_records() {
         run(async {
@@ -498,7 +497,7 @@ mod tests {
             let text = |rdata: &[u8]| format!("DNSKEY {}", PresentationFormat::new(Rtype::DNSKEY, rdata));
             for (rdatas, expected) in [
                 (vec![theirs], Err(format!("lacks the record {}", text(ours)))),
-                (vec![ours, theirs, old], Err(format!("has the record {}, which is to be removed there", text(old)))),
+                (vec![ours, theirs, old], Err(format!("has the record {}, which must be removed there", text(old)))),
                 (vec![ours, theirs], Ok((1, 700))),
             ] {
                 let records = rdatas.into_iter().map(|rdata| format!("@ 700 {}\n", text(rdata))).collect::<String>();
@@ -575,8 +574,8 @@ mod tests {
             let of_other_zone = Expectation { apex: apex.clone(), name: apex, ..expectation() };
             let found = name_servers(own, other).wait_until_answered(&[expectation(), of_other_zone], SHORT).await;
             let expected = [
-                "the name server ns3.example.com. has no address that is known: the zone has none",
-                &format!("cannot find out the name servers of zone example.net: asking {own}: it answers REFUSED"),
+                "the name server ns3.example.com. has no known address: the zone has none",
+                &format!("cannot determine the name servers of zone example.net: asking {own}: it answers REFUSED"),
             ];
             assert_eq!(found.not_found, expected);
             assert!(found.lags.is_empty(), "{found:?}");

@@ -1,7 +1,6 @@
-//! Tells secondary servers that a zone has changed (RFC 1996): at once, and again after growing pauses until they
-//! confirm it, a bounded number of times. A later version takes the place of the one before. A server that learns of
-//! its zones by a catalog may not have a new zone yet: its errors do not end the attempts until it has confirmed a
-//! version.
+//! Notifies secondaries that a zone has changed (RFC 1996): immediately, and again after growing pauses until they
+//! confirm it, a bounded number of times. A later version replaces the previous one. A server that learns of its zones
+//! by a catalog may not have a new zone yet: its errors do not end the attempts until it has confirmed a version.
 //!
 //! Each secondary of each zone has its own task while it has not confirmed the last version.
 
@@ -23,7 +22,7 @@ use tokio::task::AbortHandle;
 const ATTEMPTS_MAX: u32 = 6;
 /// Time for the first reply; it doubles with each attempt, so that a server that restarts has two minutes.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Messages that wait for a reply at once.
+/// Concurrent messages that wait for a reply.
 const UNANSWERED_MAX: usize = 64;
 
 /// The zones with secondary servers.
@@ -34,7 +33,7 @@ pub(crate) struct Notifier {
     catalog_secondaries: Vec<Secondary>,
 }
 
-/// What the tasks need.
+/// The shared state of the tasks.
 struct Shared {
     keys: Rc<RefCell<TsigSecrets>>,
     changed: Rc<Notify>,
@@ -78,7 +77,7 @@ impl Notifier {
         Notifier { shared: Rc::new(Shared { keys, changed, unanswered }), zones: BTreeMap::new(), catalog_secondaries }
     }
 
-    /// Forgets zones that are not served any more.
+    /// Forgets zones that are no longer served.
     pub(crate) fn retain(&mut self, is_served: impl Fn(&DomainName) -> bool) {
         self.zones.retain(|name, _| is_served(name));
     }
@@ -108,7 +107,7 @@ impl Notifier {
         self.zones.insert(name.clone(), NotifiedZone { serial, targets });
     }
 
-    /// What each secondary has been told.
+    /// The state of NOTIFY for each secondary.
     pub(crate) fn report(&self) -> impl Iterator<Item = ZoneReport> {
         self.zones.iter().map(|(name, zone)| {
             let report = |target: &Target| NotifyReport {
@@ -157,7 +156,7 @@ impl Shared {
 
 fn given_up(name: &DomainName, serial: u32, secondary: &Secondary, problem: &dyn std::fmt::Display) -> NotifyOutcome {
     let address = secondary.address;
-    log_warning(&format!("zone {name}: NOTIFY of serial {serial} to {address} given up: {problem}"));
+    log_warning(&format!("zone {name}: giving up NOTIFY of serial {serial} to {address}: {problem}"));
     NotifyOutcome::GivenUp(problem.to_string())
 }
 
@@ -205,7 +204,7 @@ mod tests {
                 notifier.zones[&name].targets[0].outcome.borrow().clone()
             };
             assert_eq!(outcome_of(1, &[NOTAUTH]).await, NotifyOutcome::InProgress);
-            // Signing makes the second version at once.
+            // Signing makes the second version immediately.
             assert_eq!(outcome_of(2, &[NOTAUTH, 0]).await, NotifyOutcome::Confirmed);
             assert!(matches!(outcome_of(3, &[NOTAUTH]).await, NotifyOutcome::GivenUp(_)));
         });

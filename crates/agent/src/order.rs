@@ -1,5 +1,5 @@
 //! One order, from its request to the stored certificate (RFC 8555 §7.1.6). It is in the state folder with its key as
-//! soon as the authority knows it, so that another agent goes on with it.
+//! soon as the authority knows it, so that another agent can continue it.
 
 use crate::accounts::Accounts;
 use crate::caa::{self, Issuance};
@@ -28,22 +28,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Times that an order goes on after nonces that were not valid any more, besides the attempts of the library with
-/// each.
+/// Retries of an order after expired nonces, in addition to the attempts of the library with each.
 const NONCE_FAILURES_MAX: u32 = 20;
 const NONCE_FAILURE_PAUSE: Duration = Duration::from_millis(100);
-/// Time for an order, besides that for other name servers.
+/// Time for an order, without the wait for other name servers.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(600);
-/// How an order is looked at until it is given up for now. Pauses that the authority asks for have precedence (RFC 8555
-/// §7.4).
+/// How often an order is checked until it is given up for now. Pauses that the authority asks for have precedence (RFC
+/// 8555 §7.4).
 const POLLS: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(100)).backoff(1.2).timeout(Duration::from_secs(300));
 
 /// For an order that another name server delays.
-const LAG_REMEDY: &str =
-    "let NS records delegate this name to this server alone, or wait until the other one is up to date";
+const LAG_REMEDY: &str = "delegate this name to this server alone, or wait until the other server is up to date";
 
-/// What every order needs.
+/// The shared state of all orders.
 pub(crate) struct Orders {
     pub(crate) state: Arc<StateFolder>,
     pub(crate) link: Rc<Link>,
@@ -53,7 +51,7 @@ pub(crate) struct Orders {
     pub(crate) progress: Progress,
 }
 
-/// What the orders in progress wait for, for the operator.
+/// The progress of the orders, for the operator.
 #[derive(Default)]
 pub(crate) struct Progress {
     by_name: RefCell<HashMap<String, &'static str>>,
@@ -77,7 +75,7 @@ impl Progress {
     }
 }
 
-/// What is ordered.
+/// The order.
 pub(crate) struct OrderRequest {
     pub(crate) name: String,
     pub(crate) names: Vec<String>,
@@ -86,7 +84,7 @@ pub(crate) struct OrderRequest {
     pub(crate) key: Option<String>,
     /// The certificate before it (RFC 9773 §5).
     pub(crate) replaces: Option<CertificateIdentifier<'static>>,
-    /// Those of the names that are validated over HTTP although they are in zones of this server: the other way has
+    /// The names that are validated over HTTP although they are in zones of this server: validation over DNS has
     /// failed.
     pub(crate) over_http: Vec<String>,
 }
@@ -96,7 +94,7 @@ impl OrderRequest {
         OrderedNames { domain: &self.name, names: &self.names }
     }
 
-    /// What the library for ACME reports of the order.
+    /// The order as the ACME library reports it.
     fn failure(&self, error: Error) -> Failure {
         Failure::of(error, Asked::Order(self.ordered()))
     }
@@ -136,7 +134,7 @@ struct SavedOrder {
     /// Empty until the authority has said it.
     url: String,
     names: Vec<String>,
-    /// The private key of the certificate, as PEM.
+    /// The private key of the certificate, in PEM.
     key: String,
 }
 
@@ -158,8 +156,8 @@ impl Orders {
                 Ok(Ok(())) => return Ok(()),
                 Ok(Err(failure)) => failure,
                 Err(_) => {
-                    let cause = format!("the order has taken more than {} s", time_max.as_secs());
-                    Failure::new(Kind::Processing, cause, "the server tries again")
+                    let cause = format!("the order took more than {} s", time_max.as_secs());
+                    Failure::new(Kind::Processing, cause, "the server will retry")
                 }
             };
             match failure.kind {
@@ -177,7 +175,8 @@ impl Orders {
                     has_new_account = true;
                     let authority = &self.accounts.authority(request.authority_index).name;
                     log_warning(&format!(
-                        "the account at {authority} cannot be used any more: {problem}; registering another one, with a new key"
+                        "the account at {authority} can no longer be used: {problem}; registering a new account with \
+                         a new key"
                     ));
                     self.accounts.forget(request.authority_index, &self.state).await?;
                 }
@@ -248,7 +247,7 @@ impl Orders {
 
     fn saved_order(&self, name: &str) -> Option<SavedOrder> {
         read_json(&self.state, &order_file(name)).unwrap_or_else(|problem| {
-            log_warning(&format!("certificate {name}: {problem}; the order is not continued"));
+            log_warning(&format!("certificate {name}: {problem}; abandoning the order"));
             None
         })
     }
@@ -289,7 +288,7 @@ impl Orders {
             let answer = self.name_servers.ask_self(owner.as_name(), Rtype::TXT, apex_name.as_name()).await;
             if matches!(answer, Ok(Answer::Referral)) {
                 let cause = format!(
-                    "{name} is delegated to other name servers by the zone {apex}, so no record here validates it"
+                    "the zone {apex} delegates {name} to other name servers, so this server cannot validate it"
                 );
                 let remedy = "add a domain with the delegated zone here, or remove the name or the delegation";
                 failed.push((name.clone(), Failure::new(Kind::NotReady, cause, remedy)));
@@ -319,7 +318,7 @@ impl Orders {
         request.check_names(failed)
     }
 
-    /// The order in the state folder, if it is for the same, or a new one.
+    /// The order in the state folder if it has the same names, or a new one.
     async fn resume_or_begin(&self, request: &OrderRequest, account: &Account) -> Result<(Order, SavedOrder), Failure> {
         let (file, directory) =
             (order_file(&request.name), &self.accounts.authority(request.authority_index).directory);
@@ -330,7 +329,7 @@ impl Orders {
                         return Ok((order, saved));
                     }
                 }
-                // It has expired, the authority has forgotten it, or it is of another account.
+                // It has expired, the authority has forgotten it, or it belongs to another account.
                 Err(failure) if matches!(failure.kind, Kind::Refused | Kind::AccountRefused) => {}
                 Err(failure) => return Err(failure),
             }
@@ -345,7 +344,8 @@ impl Orders {
         };
         let new_key = || KeyPair::generate().map(|key| key.serialize_pem());
         let key = request.key.clone().map_or_else(new_key, Ok);
-        let key = key.map_err(|error| Failure::new(Kind::State, format!("cannot make a private key: {error}"), ""))?;
+        let key =
+            key.map_err(|error| Failure::new(Kind::State, format!("cannot generate a private key: {error}"), ""))?;
         let mut saved =
             SavedOrder { directory: directory.clone(), url: String::new(), names: request.names.clone(), key };
         let write =
@@ -363,7 +363,10 @@ impl Orders {
                         if matches!(failure.kind, Kind::Refused | Kind::AccountRefused)
                             && failure.of_names.is_empty() =>
                     {
-                        log_warning(&format!("certificate {}: {failure}; requesting it as a new one", request.name));
+                        log_warning(&format!(
+                            "certificate {}: {failure}; ordering a new certificate instead",
+                            request.name
+                        ));
                         account.new_order(&new()).await.map_err(|error| request.failure(error))?
                     }
                     order => order?,
@@ -375,7 +378,7 @@ impl Orders {
         Ok((order, saved))
     }
 
-    /// Has the server answer what the authority looks for, and lets it look.
+    /// Makes the server answer the challenges, and asks the authority to validate.
     async fn publish_challenges(&self, request: &OrderRequest, order: &mut Order) -> Result<Published<'_>, Failure> {
         if order.state().authorizations.len() > request.names.len() {
             let cause = "the authority wants to validate more names than were ordered";
@@ -391,7 +394,7 @@ impl Orders {
             let name = request.ordered_name(&authorization.identifier().to_string())?;
             let method = request.method(&self.config, name)?;
             let Some(challenge) = authorization.challenge(method.clone()) else {
-                let cause = format!("the authority offers no validation of {name} that this server can do");
+                let cause = format!("the authority offers no supported validation method for {name}");
                 let failure = Failure::new(Kind::Refused, cause, "serve the zone of the name here");
                 return Err(Failure::of_names(vec![(name.to_owned(), failure)]));
             };
@@ -404,12 +407,12 @@ impl Orders {
         let expectations = self.expectations(&challenges);
         self.progress.set(&request.name, "the server answers the challenges");
         let published = self.link.publish(challenges).await.ok_or_else(|| {
-            Failure::new(Kind::Unreachable, "no server process answers the authority", "see `sanderling status`")
+            Failure::new(Kind::Unreachable, "no server process can answer the authority", "see `sanderling status`")
         })?;
         self.progress.set(&request.name, "all name servers of the zone answer the challenges");
         let time_max = Duration::from_millis(self.config.limits.name_servers_timeout_ms);
         let Unanswered { lags, not_found } = self.name_servers.wait_until_answered(&expectations, time_max).await;
-        not_found.iter().for_each(|problem| log_warning(&format!("{problem}; going on without it")));
+        not_found.iter().for_each(|problem| log_warning(&format!("{problem}; continuing without it")));
         let of_name = |name: &String| {
             let owner = challenge_owner(name);
             let lags = lags.iter().filter(|lag| lag.name() == owner).map(ToString::to_string).collect::<Vec<_>>();
@@ -434,7 +437,7 @@ impl Orders {
         Ok(published)
     }
 
-    /// What all name servers of the zones are to answer, since the authority may ask any of them.
+    /// The records that all name servers of the zones must answer, because the authority can query any of them.
     fn expectations(&self, challenges: &[Challenge]) -> Vec<Expectation> {
         let expectation = |challenge: &Challenge| {
             let Challenge::Dns { name, text } = challenge else { return None };
@@ -455,7 +458,7 @@ impl Orders {
         self.config.zones.iter().map(|zone| &zone.apex)
     }
 
-    /// What polling an order has led to, unless the authority has given it up.
+    /// The result of polling an order, unless the authority has cancelled it.
     async fn check_polled<T>(
         &self,
         request: &OrderRequest,
@@ -468,8 +471,7 @@ impl Orders {
         }
     }
 
-    /// Why the authority has given up the order: the names that it could not validate, or the error of the order
-    /// itself.
+    /// Why the authority cancelled the order: the names that it could not validate, or the error of the order itself.
     async fn cause_of_invalid(&self, request: &OrderRequest, order: &mut Order) -> Failure {
         let asked = Asked::Order(request.ordered());
         let of_order = order.state().error.as_ref().map(|problem| Failure::of_problem(problem, asked));
@@ -485,7 +487,7 @@ impl Orders {
         if !failed.is_empty() {
             return Failure::of_names(failed);
         }
-        of_order.unwrap_or_else(|| Failure::new(Kind::Refused, "the authority has given up the order", ""))
+        of_order.unwrap_or_else(|| Failure::new(Kind::Refused, "the authority cancelled the order", ""))
     }
 }
 
@@ -506,10 +508,10 @@ fn signing_request(names: &[String], key: &KeyPair) -> Result<Vec<u8>, Failure> 
     Ok(parameters.serialize_request(key).map_err(failed)?.der().to_vec())
 }
 
-/// Whether what was issued is what was ordered.
+/// Whether the issued certificate matches the order.
 fn check_issued(chain: &str, key: &str, names: &[String]) -> Result<(), Failure> {
     let unusable =
-        |cause: String| Failure::new(Kind::Refused, format!("the authority has issued a certificate that {cause}"), "");
+        |cause: String| Failure::new(Kind::Refused, format!("the authority issued a certificate that {cause}"), "");
     let certificate = Certificate::from_pem(chain.as_bytes(), key.as_bytes())
         .map_err(|error| unusable(format!("cannot be used: {error}")))?;
     match names.iter().find(|name| !certificate.is_valid_for_host(name.as_bytes())) {

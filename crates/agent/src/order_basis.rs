@@ -1,5 +1,5 @@
-//! What an order depends on, as a digest that is stored with its failures. If the operator has corrected something of
-//! it, the failures before are forgotten, and the next order is made at once.
+//! The inputs of an order, as a digest that is stored with its failures. If the operator has corrected one of them,
+//! earlier failures are forgotten, and the next order is made immediately.
 
 use data_encoding::HEXLOWER;
 use sanderling_config::{CertificateFiles, Config, NameValidation};
@@ -21,14 +21,14 @@ impl Parts {
     }
 }
 
-/// What all orders depend on: the authorities with their files, and how they reach the operator.
+/// The inputs of all orders: the authorities with their files, and the contact of the operator.
 pub(crate) struct OrderBasis<'c> {
     authorities: Parts,
     validation: NameValidation<'c>,
 }
 
 impl<'c> OrderBasis<'c> {
-    /// Reads the files of the authorities: to be called before the sandbox.
+    /// Reads the files of the authorities: call this before the sandbox.
     pub(crate) fn new(config: &'c Config) -> OrderBasis<'c> {
         let mut parts = Parts(Sha256::new());
         let acme = config.acme.as_ref();
@@ -48,7 +48,7 @@ impl<'c> OrderBasis<'c> {
         OrderBasis { authorities: parts, validation: NameValidation::new(config) }
     }
 
-    /// What the orders of this certificate depend on: also its names, and how each is proven.
+    /// The inputs of the orders of this certificate, including its names and their validation methods.
     pub(crate) fn of(&self, certificate: &CertificateFiles) -> String {
         let mut parts = self.authorities.clone();
         for name in &certificate.names {

@@ -32,8 +32,8 @@ impl ParentServers {
         ParentServers { resolvers, port: DNS_PORT }
     }
 
-    /// What all servers of the parent zone of `apex` answer: those of `configured`, or all that are found if there are
-    /// none. One that is unreachable from this machine, for example as it has no IPv6, is left out.
+    /// The common answer of all servers of the parent zone of `apex`: those of `configured`, or all that are found if
+    /// there are none. One that is unreachable from this machine, for example as it has no IPv6, is left out.
     ///
     /// # Errors
     /// Why that is not known: a server does not answer, or they disagree.
@@ -46,7 +46,7 @@ impl ParentServers {
         }
         let mut common: Option<ParentDs> = None;
         while let Some(asked) = tasks.join_next().await {
-            let (server, answer) = asked.expect("a task that panics ends the agent, and the next one goes on");
+            let (server, answer) = asked.expect("a task that panics ends the agent, which is restarted");
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(error) if error.is_unreachable() => continue,
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn servers_of_the_parent_zone_are_found_by_a_resolver() {
         run(async {
-            // A server of the parent zone is a resolver for what is in that zone. There is no zone at b.test.
+            // A server of the parent zone answers for the records in that zone. There is no zone at b.test.
             let zone = Rc::new(RefCell::new(zone_map(&name("test"), PARENT)));
             let resolver = serve([127, 0, 0, 3], zone).await;
             let parents = ParentServers { resolvers: Resolvers::at(vec![resolver]), port: 5353 };

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Time in which the name servers must answer before the log says which one does not; they are asked again then.
+/// Time for the name servers to answer before the log says which one does not; they are asked again then.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Pause between two questions to this server.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ pub(crate) struct PinnedKeys {
 struct Entry {
     /// The names of the certificate.
     names: Vec<DomainName>,
-    /// The records that pin its keys: zone and owner. Without any, nothing is pinned any more.
+    /// The records that pin its keys: zone and owner. Without any, nothing is pinned.
     records: Vec<(DomainName, DomainName)>,
     stored: Option<StoredRotation>,
     /// The name servers are being asked.
@@ -58,7 +58,7 @@ struct StoredRotation {
     next_key: String,
 }
 
-/// What all name servers are to answer.
+/// The records that all name servers must answer.
 pub(crate) struct Question {
     /// The name of the certificate.
     pub(crate) name: String,
@@ -81,7 +81,8 @@ impl PinnedKeys {
             let records = of_names.map(|(_, zone, owner)| (zone.clone(), owner.clone())).collect();
             let stored = read_json(&state, &rotation_file(&name)).unwrap_or_else(|problem| {
                 log_error(&format!(
-                    "certificate {name}: {problem}; another next key is made, and pinned if `derive` has \"tlsa\""
+                    "certificate {name}: {problem}; generating another next key, which is pinned if `derive` has \
+                     \"tlsa\""
                 ));
                 None
             });
@@ -173,7 +174,7 @@ impl PinnedKeys {
         })
     }
 
-    /// What the name servers are to be asked, and are not yet.
+    /// The pending question to the name servers.
     pub(crate) fn questions(&mut self) -> Vec<Question> {
         let handshake_s = self.config.limits.tls_handshake_timeout_ms.div_ceil(1_000);
         let question = |(name, entry): (&String, &mut Entry)| {
@@ -208,7 +209,7 @@ impl PinnedKeys {
         self.config.limits.tls_handshake_timeout_ms.div_ceil(1_000)
     }
 
-    /// Stores what `change` makes of the rotations, and has it take effect. The names of those that are other ones now.
+    /// Stores what `change` makes of the rotations, and has it take effect. The names of those that have changed.
     fn change_all(&mut self, change: impl Fn(&str, &Entry, &Config) -> Option<StoredRotation>) -> Vec<String> {
         let mut changed = Vec::new();
         for (name, entry) in &mut self.entries {
@@ -224,7 +225,7 @@ impl PinnedKeys {
                 Ok(()) => {
                     let had_next = entry.stored.as_ref().map(|stored| &stored.next_key);
                     if had_next != Some(&stored.next_key) {
-                        log(&format!("certificate {name}: the key in service and the next one are pinned (TLSA)"));
+                        log(&format!("certificate {name}: the current key and the next one are pinned (TLSA)"));
                     }
                     (entry.stored, entry.failed_at) = (Some(stored), None);
                     changed.push(name.clone());
@@ -257,8 +258,8 @@ impl Question {
         let name = &self.name;
         if tokio::time::timeout(ANSWER_TIMEOUT, wait).await.is_err() {
             log_warning(&format!(
-                "certificate {name}: this server does not answer the TLSA records of its keys; correct the zone, or the TLSA records in its \
-                 file, or write `derive` without \"tlsa\""
+                "certificate {name}: this server does not serve the TLSA records of its keys; correct the zone, or \
+                    the TLSA records in its file, or write `derive` without \"tlsa\""
             ));
             return false;
         }
@@ -270,11 +271,11 @@ impl Question {
         };
         let expectations: Vec<Expectation> = self.records.iter().map(expectation).collect();
         let again_at = Instant::now() + ANSWER_TIMEOUT;
-        // A server that cannot be found may have the records from before.
+        // A server that cannot be found may have the previous records.
         let Unanswered { lags, not_found } = name_servers.wait_until_answered(&expectations, ANSWER_TIMEOUT).await;
         let problems: Vec<String> = lags.iter().map(ToString::to_string).chain(not_found).collect();
         for problem in &problems {
-            log_warning(&format!("certificate {name}: {problem}; it is not renewed before that"));
+            log_warning(&format!("certificate {name}: {problem}; it will not be renewed before that"));
         }
         if !problems.is_empty() {
             tokio::time::sleep_until(again_at).await;
@@ -293,7 +294,7 @@ fn stored_key(state: &StateFolder, name: &str) -> Option<KeyDigest> {
 /// A new key: the digest of its public key, and the private key as PEM.
 fn new_key() -> Option<(KeyDigest, String)> {
     let key =
-        KeyPair::generate().inspect_err(|error| log_error(&format!("cannot make a private key: {error}"))).ok()?;
+        KeyPair::generate().inspect_err(|error| log_error(&format!("cannot generate a private key: {error}"))).ok()?;
     let digest = KeyId::of(&key.subject_public_key_info());
     Some((digest.to_string(), key.serialize_pem()))
 }

@@ -24,7 +24,7 @@ use tokio::sync::{Notify, watch};
 
 /// Changes within this time become one version.
 const SETTLE_TIME: Duration = Duration::from_millis(200);
-/// Time until what has failed is tried again, and until the server process is asked again to load a version.
+/// Time until failed work is retried, and until the server process is asked again to load a version.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The task for all catalogs that this server produces.
@@ -46,11 +46,11 @@ pub(crate) type CatalogProblems = Rc<RefCell<BTreeMap<DomainName, String>>>;
 /// Zones by their names in the DNS, with their groups.
 type ListedZones = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 
-/// What a catalog is to have.
+/// The desired content of a catalog.
 #[derive(Debug)]
 struct WantedCatalog {
     zones: ListedZones,
-    /// Those of them that this server does not have any more.
+    /// Those that this server no longer has.
     held_back: Vec<Vec<u8>>,
 }
 
@@ -107,7 +107,7 @@ impl ProducedCatalogs {
         }
     }
 
-    /// Stores another version of a catalog if its zones have changed, and has the server process load it; whether
+    /// Stores another version of a catalog if its zones have changed, and makes the server process load it; whether
     /// nothing is left to do.
     async fn update(&mut self, catalog: &Catalog) -> bool {
         let stored = self.stored.get(&catalog.apex).cloned().unwrap_or_default();
@@ -135,14 +135,14 @@ impl ProducedCatalogs {
             let handed_over_at = Some(tokio::time::Instant::now());
             self.stored.insert(catalog.apex.clone(), StoredCatalog { handed_over_at, ..stored });
             if let Err(error) = self.link.zone_stored(catalog.apex.as_str(), false, &[]).await {
-                let message = format!("catalog {}: the server process does not load it: {error}", catalog.apex);
+                let message = format!("catalog {}: the server process cannot load it: {error}", catalog.apex);
                 self.failures.error(catalog.apex.as_str(), &message);
             }
         }
         false
     }
 
-    /// The catalog is not up to date because of `problem`, which is logged if it is another one than before.
+    /// The catalog is not up to date because of `problem`, which is logged if it is not the same as before.
     fn note_problem(&self, apex: &DomainName, problem: Option<String>) {
         let mut problems = self.problems.borrow_mut();
         match problem {
@@ -170,15 +170,15 @@ impl ProducedCatalogs {
         log(&format!("catalog {}: serial {serial}, {} zones", catalog.apex, zones.len()));
         let version = StoredCatalog { serial: Some(serial), zones, handed_over_at: None };
         self.stored.insert(catalog.apex.clone(), version);
-        // What was stored is handed over at once.
+        // The stored version is handed over immediately.
         self.changes.mark_changed();
         Ok(())
     }
 }
 
 /// The zones that all secondaries of the catalog may transfer: those of the configuration and of primaries,
-/// `secondary`, whatever the server process says, and those of the folder that it serves. While the folder of zones
-/// cannot be listed, or the file of a zone has errors, none is removed.
+/// `secondary`, whatever the server process says, and those of the folder that it serves. While the zone folder cannot
+/// be listed, or the file of a zone has errors, none is removed.
 fn zones_of<'z>(
     config: &'z Config,
     secondary: impl Iterator<Item = &'z DomainName>,
@@ -211,15 +211,15 @@ fn zones_of<'z>(
     WantedCatalog { zones, held_back }
 }
 
-/// That a catalog lists zones which this server does not have any more; `None` if it does not.
+/// That a catalog lists zones which this server no longer has; `None` if it does not.
 fn held_back_text(held_back: &[Vec<u8>], served: &ServedState) -> Option<String> {
     let gone = listed_text(held_back.iter().filter_map(|zone| Some(name_of(zone)?.to_string())))?;
     let broken = served.zones.iter().filter(|(_, zone)| zone.is_of_operator && zone.has_error);
     let cause = match listed_text(broken.map(|(name, _)| name.to_string())) {
         Some(broken) if served.is_complete => format!("the errors in the zone files are corrected ({broken})"),
-        _ => "the folder of zones can be listed".to_owned(),
+        _ => "the zone folder can be listed".to_owned(),
     };
-    Some(format!("it lists zones that this server does not have any more ({gone}), until {cause}"))
+    Some(format!("it still lists zones that this server no longer has ({gone}), until {cause}"))
 }
 
 /// `a.test, b.test and 3 more`; `None` for no name.
@@ -311,15 +311,15 @@ mod tests {
         assert_eq!(
             text(&["six.test"], served(&["one.test"], true)).as_deref(),
             Some(
-                "it lists zones that this server does not have any more (six.test), until the errors in the zone files \
+                "it still lists zones that this server no longer has (six.test), until the errors in the zone files \
                  are corrected (one.test)"
             )
         );
         assert_eq!(
             text(&["a.test", "b.test", "c.test", "d.test"], served(&[], false)).as_deref(),
             Some(
-                "it lists zones that this server does not have any more (a.test, b.test, c.test and 1 more), until the \
-                 folder of zones can be listed"
+                "it still lists zones that this server no longer has (a.test, b.test, c.test and 1 more), until the \
+                    zone folder can be listed"
             )
         );
     }

@@ -1,5 +1,5 @@
-//! The files that the resolver of the C library reads. The sandbox lets the agent read those that were there when it
-//! started: if another one is in the place of one of them, the agent must be started again.
+//! The files that the resolver of the C library reads. The sandbox lets the agent read the files that existed when it
+//! started: if one of them is replaced, the agent must be restarted.
 
 use std::fs::{self, File};
 use std::io;
@@ -42,8 +42,7 @@ impl ResolverFiles {
         self.0.iter().filter_map(|file| file.opened.as_ref())
     }
 
-    /// The first file in whose place is another one now. One that was removed is not waited for: another one follows,
-    /// or none.
+    /// The first file that was replaced. One that was removed is not waited for: another one follows, or none.
     pub(crate) fn replaced(&self) -> Option<&Path> {
         let is_replaced = |file: &&ResolverFile| {
             let now = identity(&file.path);
@@ -58,7 +57,7 @@ fn identity(path: &Path) -> Option<Identity> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// The file itself or, if there is a link, the folder that it leads to: another program replaces the file there.
+/// The file itself or, for a link, the folder of its target: another program replaces the file there.
 fn readable_path(path: &Path) -> io::Result<PathBuf> {
     let real = fs::canonicalize(path)?;
     Ok(match real.parent() {
@@ -96,7 +95,7 @@ mod tests {
         }
         link("one");
         let files = open();
-        // What is written into the same file, or replaced in a folder that can be read, can be read.
+        // Changes within the same file, or in a readable folder, are visible.
         fs::write(path("resolv.conf"), "nameserver 192.0.2.2\n").expect("written");
         put("one/stub.conf");
         assert_eq!(files.replaced(), None);

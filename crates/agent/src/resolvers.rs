@@ -24,7 +24,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Those of a name that does not exist.
+    /// The records of a name that does not exist.
     pub(crate) const NONE: Records = Records { rdatas: Vec::new(), ttl_s: None };
 
     /// Those that have `name` as their owner.
@@ -48,7 +48,7 @@ impl Records {
 }
 
 impl Resolvers {
-    /// Those of the configuration; those of the system if it has no list of them.
+    /// The resolvers of the configuration, or those of the system if it has no list.
     pub(crate) fn new(config: &Config) -> Resolvers {
         let is_default = config.resolvers.is_empty() && !config.has_no_resolvers;
         Resolvers { configured: if is_default { vec![Resolver::System] } else { config.resolvers.clone() } }
@@ -85,7 +85,7 @@ impl Resolvers {
         read: impl Fn(&Reply<'_>, Name<'_>, Rtype) -> Result<Records, ReplyError>,
     ) -> Result<Records, String> {
         let mut problem = match self.configured.is_empty() {
-            true => "`resolvers` in [dns] is empty, so that no resolver is asked".to_owned(),
+            true => "`resolvers` in [dns] is empty, so no resolver is queried".to_owned(),
             false => format!("{RESOLVER_FILE} names no resolver; write `resolvers` into [dns]"),
         };
         for resolver in self.addresses() {
@@ -140,7 +140,7 @@ mod tests {
             let name = |text: &str| wire_name(&DomainName::parse(text).expect("a name"));
             let zone = zone_map(&DomainName::parse("test").expect("a name"), zone);
             let server = serve([127, 0, 0, 6], Rc::new(RefCell::new(zone))).await;
-            // Nobody answers at the first one.
+            // There is no server at the first address.
             let resolvers = Resolvers::at(vec!["127.0.0.6:1".parse().unwrap(), server]);
             let both = &["192.0.2.2", "192.0.2.3"][..];
             for (owner, rtype, expected, ttl_s) in [

@@ -1,9 +1,9 @@
-//! Pauses until what has failed is tried again.
+//! Pauses until failed work is retried.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// When what has failed is tried again: after a pause, which is twice as long after each further failure.
+/// When failed work is retried: after a pause, which is twice as long after each further failure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
     pause_min: Duration,
@@ -31,7 +31,7 @@ impl Retry {
         self.has_failed = false;
     }
 
-    /// Time until the next attempt; `None` if nothing is to be tried again.
+    /// Time until the next attempt; `None` if there is nothing to retry.
     pub(crate) fn left(&self) -> Option<Duration> {
         let (at, pause) = self.last.filter(|_| self.has_failed)?;
         Some(pause.saturating_sub(at.elapsed()))

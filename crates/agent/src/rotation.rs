@@ -2,7 +2,7 @@
 //! is in all caches before it is in service, and out of service before its record is removed.
 //!
 //! The records always pin two keys: that in service, and that of the next certificate. So a renewal needs no wait,
-//! unless the one before was just now.
+//! unless the previous one was very recent.
 //!
 //! ```text
 //! Publishing ── all name servers answer with the keys ──→ Caching ── old records have left all caches ──→ an order may be made
@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 /// The SHA-256 of a public key, in hexadecimal digits.
 pub(crate) type KeyDigest = String;
 
-/// Seconds by which a wait is longer than a TTL, for an answer on its way and for clocks that count whole seconds,
-/// besides a tenth of the TTL.
+/// Seconds added to a wait for a TTL, for an answer in transit and clocks with whole seconds, in addition to a tenth of
+/// the TTL.
 const MARGIN_S: u64 = 2;
 
 /// The keys of a certificate, and how far they are.
@@ -48,7 +48,7 @@ enum Phase {
     Overlapping { since_unix_s: u64 },
 }
 
-/// What is to be done now.
+/// The next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Ask all name servers until each answers with both keys.
@@ -73,7 +73,7 @@ impl Rotation {
         [&self.current, &self.next]
     }
 
-    /// What is to be done. Handshakes take at most `handshake_s`.
+    /// The action to take. Handshakes take at most `handshake_s`.
     pub(crate) fn step(&self, now_unix_s: u64, handshake_s: u64) -> Step {
         let until = |at: u64, then| if now_unix_s < at { Step::WaitUntil(at) } else { then };
         match self.phase {
@@ -83,7 +83,7 @@ impl Rotation {
         }
     }
 
-    /// Waits that began later than now are of a clock that was ahead. They begin again.
+    /// Waits that began later than now come from a clock that was ahead. They begin again.
     pub(crate) fn on_time(&mut self, now_unix_s: u64) {
         if let Phase::Caching { since_unix_s } | Phase::Overlapping { since_unix_s } = &mut self.phase {
             *since_unix_s = now_unix_s.min(*since_unix_s);

@@ -1,11 +1,11 @@
 //! Everything that has a date, in one place: the agent waits for the earliest entry, and the operator sees all of them.
 //!
-//! Entries are in wall-clock time, since dates of certificates are: what was due while the machine slept is due
+//! Entries are in wall-clock time, like dates of certificates: work that was due while the machine slept is due
 //! afterwards.
 
 use sanderling_ipc::agent::ScheduledTask;
 
-/// What is done when. A key has at most one entry.
+/// The schedule. A key has at most one entry.
 #[derive(Debug)]
 pub(crate) struct Schedule<K> {
     entries: Vec<Entry<K>>,

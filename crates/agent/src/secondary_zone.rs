@@ -1,10 +1,10 @@
 //! A zone that is transferred from primary servers: asks them for a later version by the timers of its SOA (RFC 1034
-//! §4.3.5), or as soon as they send NOTIFY, stores what was transferred, has the server process load it, and removes it
-//! when it has expired.
+//! §4.3.5), or as soon as they send NOTIFY, stores the transferred version, makes the server process load it, and
+//! removes it when it has expired.
 //!
-//! Each zone has a task, which is one loop: it compares what is with what is to be, and waits. What it must know after
-//! a restart is in the state folder: the zone file, which exists as long as the zone may be served, and the record
-//! beside it.
+//! Each zone has a task, which is one loop: it compares the actual with the desired state, and waits. The state that it
+//! needs after a restart is in the state folder: the zone file, which exists as long as the zone can be served, and the
+//! record next to it.
 
 use crate::blocking::DISK;
 use crate::clock::{random_between, unix_s};
@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Notify, Semaphore};
 use tokio::task::AbortHandle;
 
-/// What cannot be done now is tried again after a pause, and the clock of the machine may be set meanwhile.
+/// Failed work is retried after a pause, during which the system clock may be set.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Bounds of the timers of a SOA: a primary must be neither flooded nor forgotten.
@@ -57,23 +57,23 @@ const SOA_BYTES_MAX: u64 = 4096;
 /// Time until the server process is asked again to load a version.
 const HAND_OVER_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What all zones share.
+/// The state that all zones share.
 pub(crate) struct SecondaryContext {
     pub(crate) state: Arc<StateFolder>,
     pub(crate) link: Rc<Link>,
     pub(crate) keys: Rc<RefCell<TsigSecrets>>,
     pub(crate) workspace: Workspace,
-    /// Questions at once.
+    /// Concurrent questions.
     pub(crate) questions: Semaphore,
-    /// Transfers at once.
+    /// Concurrent transfers.
     pub(crate) transfers: Semaphore,
-    /// Loads by the server process at once.
+    /// Concurrent loads by the server process.
     pub(crate) hand_overs: Rc<Semaphore>,
     /// Notified when a report has changed.
     pub(crate) changed: Rc<Notify>,
 }
 
-/// What the server process answers from.
+/// The version from which the server process answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Served {
     /// It has not said so yet.
@@ -103,15 +103,15 @@ pub(crate) struct SecondaryHandle {
     task: AbortHandle,
 }
 
-/// What the task and the rest of the agent tell each other.
+/// The messages between the task and the rest of the agent.
 struct Shared {
     wake: Notify,
     served: Cell<Served>,
-    /// The primary to ask at once.
+    /// The primary to query immediately.
     announced: Cell<Option<Announced>>,
     /// Why the stored version of a catalog is not used.
     catalog_problem: RefCell<Option<String>>,
-    /// Held by the task while it writes files, even if it was aborted meanwhile.
+    /// Held by the task while it writes files, even if it was aborted in the meantime.
     writing: Arc<Mutex<()>>,
     /// Notified when another version of a catalog is stored.
     watched_by: Option<Rc<ServedMap>>,
@@ -125,8 +125,8 @@ impl Drop for SecondaryHandle {
 }
 
 impl SecondaryHandle {
-    /// Starts the task of `zone`. If it is signed, its `signer` gets each version in the place of the server process;
-    /// of a catalog, `watched_by` is notified. To be called in a [`tokio::task::LocalSet`].
+    /// Starts the task of `zone`. If it is signed, its `signer` gets each version instead of the server process; for a
+    /// catalog, `watched_by` is notified. Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn start(
         zone: &SecondaryZone,
         signer: Option<SourceChanged>,
@@ -153,7 +153,7 @@ impl SecondaryHandle {
         self.shared.wake.notify_one();
     }
 
-    /// A primary says that it has another version: it is asked at once, unless it is the stored one.
+    /// A primary announces another version: it is queried immediately, unless that is the stored one.
     pub(crate) fn on_notified(&self, notify: &ZoneNotify) {
         let announced = Announced { from: notify.from, serial: notify.serial };
         if !announced.is_stored(self.shared.report.borrow().serial) {
@@ -174,7 +174,7 @@ impl SecondaryHandle {
         }
     }
 
-    /// Ends the task. Returns when no file is being written any more.
+    /// Ends the task. Returns when no file is being written.
     pub(crate) async fn stop(self) {
         self.task.abort();
         let writing = Arc::clone(&self.shared.writing);
@@ -182,20 +182,20 @@ impl SecondaryHandle {
     }
 }
 
-/// What is known of the stored version.
+/// The metadata of the stored version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     version: Option<Version>,
-    /// What the last transfer of the whole zone, or a later one of changes, had besides the records of the zone.
+    /// The records outside the zone in the last transfer of the whole zone, or in a later one of changes.
     #[serde(default)]
     left_out: Option<String>,
-    /// Rounds without success since the last one. After a restart the primaries are asked at once.
+    /// Rounds without success since the last one. After a restart the primaries are queried immediately.
     #[serde(skip)]
     failure_count: u32,
     /// When the last one ended.
     #[serde(skip)]
     failed_at_unix_s: Option<u64>,
-    /// Whether it ended since what was transferred could not be stored.
+    /// Whether it ended because the transferred version could not be stored.
     #[serde(skip)]
     is_failure_of_state: bool,
 }
@@ -218,7 +218,7 @@ impl Version {
         Version { serial, refresh_s, retry_s, expire_s, from, transferred_at_unix_s, checked_at_unix_s }
     }
 
-    /// When it must not be served any more.
+    /// When it must no longer be served.
     fn expires_at_unix_s(&self) -> u64 {
         self.checked_at_unix_s.saturating_add(bounded(self.expire_s))
     }
@@ -256,12 +256,12 @@ impl Record {
     }
 }
 
-/// The file beside a zone file with what the timers are counted from.
+/// The file next to a zone file with the start times of the timers.
 fn record_file(zone_file: &Path) -> String {
     zone_file.with_extension("json").display().to_string()
 }
 
-/// Removes what is stored of the zone `apex`, besides its journal.
+/// Removes the stored state of the zone `apex`, except its journal.
 pub(crate) fn remove_state(state: &StateFolder, apex: &DomainName) -> Result<(), StateError> {
     let zone_file = stored_zone_file(apex);
     state.remove(&zone_file.display().to_string())?;
@@ -269,23 +269,23 @@ pub(crate) fn remove_state(state: &StateFolder, apex: &DomainName) -> Result<(),
     state.remove(&record_file(&zone_file))
 }
 
-/// What a primary has led to.
+/// The outcome of a query to a primary.
 enum Round {
     /// It has confirmed the stored version.
     Confirmed,
     Transferred(TransferredZone),
 }
 
-/// What happens to a zone file.
+/// The write to a zone file.
 enum ZoneChange {
     None,
     Replaced(UnfinishedFile),
-    /// These changes are appended to the log beside it, which has so many bytes; 0 if there is none.
+    /// These changes are appended to the log next to it, which has this many bytes; 0 if there is none.
     Appended(Vec<u8>, u64),
     Removed,
 }
 
-/// The server process was asked to load what is stored.
+/// The server process was asked to load the stored version.
 struct HandOver {
     at: tokio::time::Instant,
     /// The stored version; `None` if there was none.
@@ -293,7 +293,7 @@ struct HandOver {
 }
 
 impl HandOver {
-    /// Whether it is to be asked again, since another version is stored or it has not loaded this one for long.
+    /// Whether it must be asked again, because another version is stored or it has not loaded this one for a long time.
     fn is_to_be_repeated(&self, stored: Option<u32>) -> bool {
         self.serial != stored || self.at.elapsed() >= HAND_OVER_INTERVAL
     }
@@ -307,7 +307,7 @@ struct ZoneTask {
     context: Rc<SecondaryContext>,
     shared: Rc<Shared>,
     record: Record,
-    /// What has led to the stored version from the one before, as a log has it; empty if that is not known.
+    /// The changes from the previous version to the stored one, as in a log; empty if unknown.
     changes: Vec<u8>,
     /// Bytes of the log with the changes since the version in the zone file, 0 if there is none; `None` if no changes
     /// can be appended.
@@ -360,7 +360,7 @@ impl ZoneTask {
             Ok(Some(text)) => match serde_json::from_slice(&text) {
                 Ok(record) => task.record = record,
                 Err(error) => log_error(&format!(
-                    "zone {}: {} is damaged: {error}; transferring the zone as if it was new",
+                    "zone {}: {} is damaged: {error}; transferring the zone as if it were new",
                     zone.apex,
                     task.record_file()
                 )),
@@ -372,8 +372,7 @@ impl ZoneTask {
         task
     }
 
-    /// Whether changes of the zone are appended to a log. Others read the file of a catalog and of a zone that is
-    /// signed.
+    /// Whether changes of the zone are appended to a log. Others read the file of a catalog and of a signed zone.
     fn has_log(&self) -> bool {
         self.signer.is_none() && self.shared.watched_by.is_none()
     }
@@ -457,7 +456,7 @@ impl ZoneTask {
         }
     }
 
-    /// Has the server process load the stored version, unless it answers from it, or the signer sign it.
+    /// Makes the server process load the stored version, unless it answers from it, or the signer sign it.
     async fn hand_over_if_needed(&mut self) {
         let stored = self.record.version.map(|version| version.serial);
         if let Some(signer) = &self.signer {
@@ -485,7 +484,7 @@ impl ZoneTask {
         self.handed_over = Some(HandOver { at: tokio::time::Instant::now(), serial: stored });
         // Without a version, the zone is out of service, as it should be.
         let error = result.err().filter(|_| stored.is_some());
-        self.load_problem = error.map(|error| format!("the server process does not load it: {error}"));
+        self.load_problem = error.map(|error| format!("the server process cannot load it: {error}"));
         if let (Some(problem), Some(1..), false) = (&self.load_problem, self.log_bytes, self.needs_whole) {
             log_warning(&format!("zone {}: {problem}; transferring the whole zone", self.zone.apex));
             self.needs_whole = true;
@@ -515,7 +514,7 @@ impl ZoneTask {
         self.earlier_s = 0;
         let problem = problems.join("; ");
         if self.problem.as_ref() != Some(&problem) {
-            log_error(&format!("zone {}: no primary gives it: {problem}", self.zone.apex));
+            log_error(&format!("zone {}: no primary provides it: {problem}", self.zone.apex));
         }
         self.problem = Some(problem);
     }
@@ -541,17 +540,17 @@ impl ZoneTask {
             self.shared.announced.set(waited_for);
         }
         let zone = result.map_err(|failure| failure.with_remedy())?;
-        let zone = zone.ok_or("it announces a later serial, and transfers none")?;
+        let zone = zone.ok_or("it announced a later serial, but did not transfer it")?;
         self.check_serial(zone.soa.serial)?;
         match announced {
             Some(announced) if is_later(announced, zone.soa.serial) => {
-                Err(format!("it announces serial {announced} and transfers serial {}", zone.soa.serial))
+                Err(format!("it announced serial {announced} but transferred serial {}", zone.soa.serial))
             }
             _ => Ok(Round::Transferred(zone)),
         }
     }
 
-    /// Transfers what has changed since the stored version or, if there is none or that fails, the whole zone.
+    /// Transfers the changes since the stored version or, if there is none or that fails, the whole zone.
     async fn transfer(&self, source: &TransferSource) -> Result<Option<TransferredZone>, Failure> {
         let workspace = &self.context.workspace;
         let file = self.context.state.path().join(self.zone.file());
@@ -559,7 +558,7 @@ impl ZoneTask {
             let stored = StoredVersion { serial: version.serial, file, log_bytes: self.log_bytes };
             match source.transfer(workspace, Some(stored)).await {
                 Err(failure) if failure.is_of_changes() => log_warning(&format!(
-                    "zone {}: {}: no transfer of the changes since serial {}: {failure}; transferring the whole zone",
+                    "zone {}: {}: cannot transfer the changes since serial {}: {failure}; transferring the whole zone",
                     self.zone.apex, source.server, version.serial
                 )),
                 result => return result,
@@ -585,7 +584,7 @@ impl ZoneTask {
     }
 
     /// The SOA over UDP, or over TCP if the server does not answer, refuses, or the reply does not fit. Knot answers
-    /// for catalogs over TCP alone.
+    /// for catalogs only over TCP.
     async fn soa(&self, source: &TransferSource) -> Result<SoaTimers, Failure> {
         let _permit = self.context.questions.acquire().await;
         let apex = source.apex.as_name();
@@ -606,7 +605,7 @@ impl ZoneTask {
         let mut left_out = self.record.left_out.clone();
         let (version, change) = match (round, self.record.version) {
             (Round::Transferred(TransferredZone { soa, changes, file, left_out: of_transfer }), _) => {
-                // Changes do not tell whether what was left out before is there any more.
+                // Changes do not tell whether the ignored records still exist.
                 if of_transfer.count > 0 || changes.is_empty() {
                     left_out = (of_transfer.count > 0).then(|| of_transfer.to_string());
                 }
@@ -624,7 +623,7 @@ impl ZoneTask {
             (Round::Confirmed, None) => (None, ZoneChange::None),
         };
         if let Some(left_out) = left_out.as_ref().filter(|_| self.record.left_out != left_out) {
-            log_warning(&format!("zone {}: {from} transfers {left_out}; left out", self.zone.apex));
+            log_warning(&format!("zone {}: {from} sent {left_out}; ignored", self.zone.apex));
         }
         let record = Record { version, left_out, ..Record::default() };
         let log_bytes = match &change {
@@ -671,7 +670,7 @@ impl ZoneTask {
             let _writing = writing;
             match change {
                 ZoneChange::None => {}
-                // Until it is removed, the log does not lead on from the file, and is ignored.
+                // Until it is removed, the log does not continue from the file, and is ignored.
                 ZoneChange::Replaced(file) => {
                     state.finish_file(file, &zone_file)?;
                     state.remove(&log_file)?;
@@ -688,7 +687,7 @@ impl ZoneTask {
         DISK.run(write).await
     }
 
-    /// The state folder cannot be written: tried again soon, or as if the primaries did not answer.
+    /// The state folder cannot be written: retried soon, or as if the primaries did not answer.
     fn fail(&mut self, error: &StateError) {
         self.failures.error(self.zone.apex.as_str(), &format!("zone {}: {error}", self.zone.apex));
         self.record.failure_count = self.record.failure_count.saturating_add(1);
@@ -755,7 +754,7 @@ mod tests {
         check(Some(version(300, 60, 3_600)), 0, 1_300);
         check(Some(version(300, 60, 3_600)), 1, 2_060);
         check(Some(version(300, 60, 3_600)), 9, 2_060);
-        // What was transferred could not be stored.
+        // The transferred version could not be stored.
         let of_state = |retry_s| Record { is_failure_of_state: true, ..record(Some(version(300, retry_s, 3_600)), 1) };
         assert_eq!([60, 3].map(|retry_s| of_state(retry_s).next_at_unix_s()), [2_005, 2_003]);
         check(Some(version(0, 0, 0)), 0, 1_002);
@@ -771,7 +770,7 @@ mod tests {
 
     #[test]
     fn a_version_that_was_stored_since_is_handed_over_at_once() {
-        // A zone that is transferred anew is withdrawn first.
+        // A zone that is transferred from scratch is withdrawn first.
         let withdrawn = HandOver { at: tokio::time::Instant::now(), serial: None };
         assert!(withdrawn.is_to_be_repeated(Some(1)) && !withdrawn.is_to_be_repeated(None));
         let at = withdrawn.at.checked_sub(HAND_OVER_INTERVAL).expect("the machine runs for longer");

@@ -6,7 +6,7 @@ use std::cell::{Ref, RefCell};
 use std::collections::BTreeMap;
 use tokio::sync::watch;
 
-/// The zones that were reported.
+/// The reported zones.
 pub(crate) struct ServedMap {
     state: RefCell<ServedState>,
     changes: watch::Sender<()>,

@@ -1,7 +1,7 @@
 //! The signed version of a zone and how it is stored: a file with a whole version, and a log with the changes since. A
 //! change is appended to the log. When the log is long, the whole version is written in the background, and then the
 //! log is replaced by one with the changes since. The changes in the log that come before the version in the file are
-//! ignored, so that each crash leaves a version and what leads on from it.
+//! ignored, so that each crash leaves a version and the changes that continue from it.
 
 use sanderling_config::SignedZone as SignedZoneConfig;
 use sanderling_dns::change_log::{self, ChangeLog};
@@ -63,7 +63,7 @@ impl SignedFiles {
         self.zone.changes_file().display().to_string()
     }
 
-    /// The stored version, or why what is stored is not one; `None` if there is none.
+    /// The stored version, or why it cannot be read; `None` if there is none.
     ///
     /// # Errors
     /// It cannot be read.
@@ -83,7 +83,7 @@ impl SignedFiles {
     }
 
     /// # Errors
-    /// It is no zone file, or the changes do not fit.
+    /// It is not a zone file, or the changes do not fit.
     fn parse(&self, text: Vec<u8>, log: &[u8]) -> Result<SignedVersion, String> {
         let (apex, file_bytes) = (self.apex.as_name(), text.len() as u64);
         let mut patch = patch_of(&text, log, &self.zone.apex);
@@ -98,7 +98,7 @@ impl SignedFiles {
                     let sanderling_dns::zonefile::Record { owner, rtype, rdata, .. } = record;
                     ttl_s.into_iter().for_each(|ttl_s| records.push(Record { owner, rtype, ttl_s, rdata }));
                 }
-                Ok(Entry::Include { .. } | Entry::Alias(_)) => return Err("it is no signed version".to_owned()),
+                Ok(Entry::Include { .. } | Entry::Alias(_)) => return Err("it is not a signed version".to_owned()),
                 Err(diagnostic) => return Err(diagnostic.problem),
             }
         }
@@ -112,7 +112,7 @@ impl SignedFiles {
         Ok(SignedVersion { version: ZoneVersion::from(records), serial, file_bytes, log_bytes })
     }
 
-    /// Stores a whole version in the place of what was stored.
+    /// Stores a whole version in place of the stored one.
     pub(crate) fn write(
         &self,
         state: &StateFolder,
@@ -127,13 +127,13 @@ impl SignedFiles {
         Ok(SignedVersion { version: ZoneVersion::from(records), serial, file_bytes, log_bytes })
     }
 
-    /// Removes what is stored.
+    /// Removes the stored version.
     pub(crate) fn remove(&self, state: &StateFolder) -> Result<(), StateError> {
         state.remove(&self.file())?;
         state.remove(&self.log())
     }
 
-    /// Stores the change that has led to `signed`. Returns it as the log has it.
+    /// Stores the change that has led to `signed`. Returns it in the form of the log.
     pub(crate) fn append(
         &self,
         state: &StateFolder,
@@ -184,7 +184,7 @@ impl SignedFiles {
         let Some(since) = log.get(written.log_bytes as usize..signed.log_bytes as usize) else {
             let log_bytes = std::mem::take(&mut signed.log_bytes);
             return Err(format!(
-                "{} has {} bytes where {log_bytes} were written; the version is stored as a whole",
+                "{} has {} bytes, but {log_bytes} were written; storing the whole version",
                 self.log(),
                 log.len()
             ));
@@ -197,7 +197,7 @@ impl SignedFiles {
 }
 
 impl SignedVersion {
-    /// Whether the whole version is to be written again.
+    /// Whether the whole version must be written again.
     pub(crate) fn has_long_log(&self) -> bool {
         self.log_bytes > LOG_BYTES_MIN.max(self.file_bytes / FILE_SHARE)
     }
@@ -243,7 +243,7 @@ mod tests {
         records.finish()
     }
 
-    /// What replaces one version by the next one.
+    /// The changes from one version to the next.
     fn change(before: &Records, after: &Records, serial: u32) -> SignedChange {
         let missing = |records: &Records, other: &Records| {
             let mut out = RecordsBuilder::default();
@@ -295,7 +295,7 @@ mod tests {
         append(&mut stored, 3);
         let bytes_of_3 = stored.log_bytes();
         let log = folder.path().join(zone.changes_file());
-        // A part of a change at the end is no change, and the next one takes its place.
+        // A partial change at the end does not count, and is overwritten by the next one.
         fs::OpenOptions::new()
             .append(true)
             .open(&log)

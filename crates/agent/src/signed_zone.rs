@@ -1,9 +1,9 @@
-//! A zone that is signed: reads its records, has the keeper sign with the keys of [`SigningKeys`], stores the signed
-//! version, and has the server process load it.
+//! A signed zone: reads its records, makes the keeper sign with the keys of [`SigningKeys`], stores the signed version,
+//! and makes the server process load it.
 //!
-//! Each zone has a task, which is one loop: it compares what is with what is to be, and waits. What it must know after
-//! a restart is in the state folder: the signed version, and the state of the keys beside it, which is stored before a
-//! version that follows from it.
+//! Each zone has a task, which is one loop: it compares the actual with the desired state, and waits. The state that it
+//! needs after a restart is in the state folder: the signed version, and the state of the keys next to it, which is
+//! stored before a version that depends on it.
 
 mod in_part;
 mod key_checks;
@@ -45,13 +45,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
-/// What is said of a zone before the cause. A version that was signed before may be served.
+/// The start of a message about a zone, before the cause. A version that was signed before may be served.
 const CANNOT_SIGN: &str = "it cannot be signed";
-/// The same of what cannot be stored.
-const NOT_STORED: &str = "dynamic updates and signatures cannot be stored: ";
-/// The clock of the machine may be set meanwhile.
+/// The same for a failed write.
+const NOT_STORED: &str = "cannot store dynamic updates and signatures: ";
+/// The clock of the machine may be set in the meantime.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Time until what has failed is tried again: for a moment there may have been no space, or no keeper.
+/// Time until failed work is retried: for a moment there may have been no space, or no keeper.
 const RETRY_INTERVAL_MIN: Duration = Duration::from_millis(250);
 /// The same after several failures.
 const RETRY_INTERVAL_MAX: Duration = Duration::from_secs(5);
@@ -62,7 +62,7 @@ const HAND_OVER_INTERVAL_MAX: Duration = Duration::from_secs(600);
 /// Time until a whole version is written again, if that has failed.
 const WRITING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What all zones share.
+/// The state that all zones share.
 pub(crate) struct SigningContext {
     pub(crate) config: Rc<Config>,
     pub(crate) state: Arc<StateFolder>,
@@ -70,11 +70,11 @@ pub(crate) struct SigningContext {
     pub(crate) keeper: Arc<KeeperClient>,
     /// Gets the targets of `ALIAS`.
     pub(crate) alias_names: Rc<AliasNames>,
-    /// What is derived for zones.
+    /// The derived records of zones.
     pub(crate) derivations: RefCell<HashMap<DomainName, Arc<ZoneDerivation>>>,
-    /// Loads by the server process at once.
+    /// Concurrent loads by the server process.
     pub(crate) hand_overs: Rc<Semaphore>,
-    /// Zones that are read and signed at once.
+    /// Zones that are read and signed concurrently.
     pub(crate) signings: Semaphore,
     /// Asks about the zones.
     pub(crate) observers: Rc<ObserverContext>,
@@ -82,12 +82,12 @@ pub(crate) struct SigningContext {
     pub(crate) changed: Rc<Notify>,
 }
 
-/// What is known of the state folder.
+/// The state of the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Restored {
     Nothing,
-    /// The state of the keys. The version may have been read, and a write have failed since: what is in memory may
-    /// differ from what is stored.
+    /// The state of the keys. After a failed write since the version was read, the version in memory may differ from
+    /// the stored one.
     Keys,
     /// The version as well.
     All,
@@ -97,7 +97,7 @@ enum Restored {
 struct Unsigned {
     /// `None` after dynamic updates: the signed version has them.
     records: Option<Arc<Records>>,
-    /// What dynamic updates have made of the files; `None` if the zone has none.
+    /// The changes by dynamic updates to the files; `None` if the zone has none.
     updates: Option<ZoneUpdates>,
     derivation: Arc<ZoneDerivation>,
 }
@@ -136,11 +136,11 @@ struct SigningTask {
     /// the operator may be changing those on the disk.
     files: Option<Vec<(PathBuf, Vec<u8>)>>,
     signed: Option<Signed>,
-    /// The records are other ones than those that were signed.
+    /// The records have changed since they were signed.
     is_outdated: bool,
-    /// Changes since the version that the server process was told of, as the log has them.
+    /// Changes since the version that the server process was told of, in the form of the log.
     changes: Vec<u8>,
-    /// What has become of the whole version that is written in the background.
+    /// The state of the background write of the whole version.
     writing: Rc<RefCell<Writing>>,
     /// Whether the server process was told to load the last version.
     is_handed_over: bool,
@@ -157,7 +157,7 @@ struct SigningTask {
     /// When the file is read again, without records.
     reading: Retry,
     key_checks: KeyChecks,
-    /// When what has failed is tried again.
+    /// When failed work is retried.
     retry: Retry,
     update_errors: LimitedLog,
 }
@@ -246,7 +246,7 @@ impl SigningTask {
                     self.zone.apex
                 )),
                 None => answer.print(&format!(
-                    "zone {0}: {what} has begun; `sanderling dnssec status {0}` shows what it waits for\n",
+                    "zone {0}: {what} has begun; `sanderling dnssec status {0}` shows the pending step\n",
                     self.zone.apex
                 )),
             }
@@ -307,7 +307,7 @@ impl SigningTask {
             self.retry.on_success();
             return true;
         };
-        // The command is lost, and what it is about is not.
+        // The command is lost, but the zone is not.
         self.files.take_if(|_| reread.is_some());
         let commands = self.shared.rollovers.take().into_iter().map(|(_, answer)| answer);
         for answer in commands.chain(self.shared.new_keys.take()) {
@@ -318,7 +318,7 @@ impl SigningTask {
     }
 
     /// # Errors
-    /// What is stored cannot be read, or nothing can be stored at the moment.
+    /// The stored version cannot be read, or nothing can be stored at the moment.
     async fn restore(&mut self) -> Result<(), String> {
         if self.restored == Restored::Nothing {
             // Without its state, new keys would be introduced that the parent does not know.
@@ -340,11 +340,11 @@ impl SigningTask {
                 Some(Signed { stored, signed_at_unix_s: None, sign_again_at_unix_s: None, ttls })
             }
             Err(problem) => {
-                log_warning(&format!("the signed version of zone {}: {problem}; it is signed anew", self.zone.apex));
+                log_warning(&format!("the signed version of zone {}: {problem}; re-signing the zone", self.zone.apex));
                 None
             }
         });
-        // What is stored may have an update that has failed.
+        // The stored version may include an update that has failed.
         (self.unsigned, self.is_outdated, self.changes) = (None, true, Vec::new());
         self.restored = Restored::All;
         Ok(())
@@ -386,7 +386,7 @@ impl SigningTask {
                     let of_updates = read.dropped.iter().map(|diagnostic| format!("{diagnostic}\n"));
                     of_updates.for_each(|text| reread.print(&text));
                 }
-                // It is signed all the same.
+                // It is signed nevertheless.
                 if let Some(held) = &read.held {
                     report(std::slice::from_ref(held));
                     reread.into_iter().for_each(|reread| reread.fail(&held.to_string()));
@@ -410,7 +410,7 @@ impl SigningTask {
                     diagnostics.iter().for_each(|diagnostic| reread.fail(&diagnostic.to_string()));
                 }
                 self.file_problem = problem;
-                // The operator has another one read again.
+                // The operator has asked to read it again.
                 if is_of_state || self.source.origin == ZoneOrigin::Primaries {
                     (self.unsigned, self.files) = (None, None);
                 }
@@ -421,7 +421,7 @@ impl SigningTask {
         }
     }
 
-    /// Removes the signed version: nothing was transferred yet, or what was transferred has expired.
+    /// Removes the signed version: nothing was transferred yet, or the transferred version has expired.
     async fn withdraw(&mut self, reread: Option<&Reread>) {
         (self.unsigned, self.files) = (None, None);
         self.reading.on_success();
@@ -436,8 +436,8 @@ impl SigningTask {
                 if let Some(reread) = reread {
                     let apex = &self.zone.apex;
                     reread.fail(&format!(
-                        "sanderling: zone {apex}: not served any more, since its stored version was removed or has expired; \
-                         answered with SERVFAIL until it is transferred"
+                        "sanderling: zone {apex}: no longer served, because its stored version was removed or has \
+                            expired; queries get SERVFAIL until it is transferred"
                     ));
                 }
             }
@@ -448,7 +448,8 @@ impl SigningTask {
         }
     }
 
-    /// Whether there is a zone that is or was signed. One that is to be unsigned, and was never signed, is left alone.
+    /// Whether there is a zone that is or was signed. A zone that should be unsigned and was never signed is left
+    /// alone.
     fn is_idle(&self) -> bool {
         self.zone.is_leaving
             && self.source.origin == ZoneOrigin::Operator
@@ -469,7 +470,7 @@ impl SigningTask {
             && let Some(unsigned) = self.records_to_sign()
         {
             self.sign(unsigned).await?;
-            // What waits for servers is known when the version has a serial.
+            // The wait for servers is known when the version has a serial.
             self.keys.advance(&Observations::default()).await?;
         }
         if self.signed.is_some() { self.keys.erase_unneeded().await } else { Ok(()) }
@@ -537,9 +538,9 @@ impl SigningTask {
         counts && serials.is_some_and(|(signed, served)| is_later(served, signed.stored.serial))
     }
 
-    /// The version before, with the serial from which the next one counts. Before the first one, the server process may
-    /// have answered with the serial of the file: the first signed version has a later one. If the version before is
-    /// not there any more, its serial still is.
+    /// The previous version, with the serial from which the next one counts. Before the first one, the server process
+    /// may have answered with the serial of the file: the first signed version has a later one. If the previous version
+    /// no longer exists, its serial still does.
     fn previous(&self) -> Option<Arc<Records>> {
         let served = self.shared.served.get();
         if let Some(signed) = &self.signed {
@@ -601,7 +602,7 @@ impl SigningTask {
                 }
             }
             Writing::Done(Err(error)) => {
-                log_error(&format!("zone {}: the signed version is not written as a whole: {error}", self.zone.apex));
+                log_error(&format!("zone {}: cannot write the whole signed version: {error}", self.zone.apex));
                 *self.writing.borrow_mut() = Writing::Failed(tokio::time::Instant::now());
             }
             Writing::Failed(at) if at.elapsed() < WRITING_INTERVAL => *self.writing.borrow_mut() = Writing::Failed(at),
@@ -627,12 +628,12 @@ impl SigningTask {
             self.shared.wake.notified().await;
         }
         *self.writing.borrow_mut() = Writing::None;
-        // What has woken the task is still to be done.
+        // The event that woke the task is still pending.
         self.shared.wake.notify_one();
     }
 
-    /// Has the server process load the signed version, unless it answers from it. A client that waits is told what has
-    /// become of the zone.
+    /// Makes the server process load the signed version, unless it answers from it. A waiting client gets the result
+    /// for the zone.
     async fn hand_over_if_needed(&mut self, reread: Option<&Reread>) {
         let serial = self.signed.as_ref().map(|signed| signed.stored.serial);
         // Before the first signed version, the server process may answer from the file of the operator.
@@ -658,7 +659,7 @@ impl SigningTask {
             result => {
                 (self.is_handed_over, self.is_forced, self.refusal) = (true, false, None);
                 self.handing_over.on_success();
-                // Its report comes by another way, and may be late.
+                // Its report comes on another path, and may be late.
                 self.shared.served.set(serial);
                 if let (Some(reread), Ok(text)) = (reread, result) {
                     reread.print(&text);
@@ -667,8 +668,8 @@ impl SigningTask {
         }
     }
 
-    /// Has the server process load the file of the operator if the zone is named by a command, and is not signed yet or
-    /// not any more.
+    /// Makes the server process load the file of the operator if a command names the zone, and it is not signed yet or
+    /// no longer signed.
     async fn reload_unsigned(&self, reread: Option<&Reread>) {
         let Some(reread) = reread.filter(|reread| reread.is_named && self.problem.is_none()) else { return };
         let context = Rc::clone(&self.context);
@@ -688,7 +689,7 @@ impl SigningTask {
         }
     }
 
-    /// There is another version.
+    /// There is a newer version.
     fn hand_over_again(&mut self) {
         (self.is_handed_over, self.refusal) = (false, None);
         self.handing_over.on_success();

@@ -1,8 +1,7 @@
-//! The keys of a zone that is signed: has the keeper make and erase them, stores their state, and says what is to be
-//! found out.
+//! The keys of a signed zone: makes the keeper create and erase them, stores their state, and names the pending checks.
 //!
 //! A key is made before the state has it, and the state is stored before anything follows from it: so the next agent
-//! goes on from any point.
+//! can continue from any point.
 
 use crate::blocking::{DISK, KEEPER};
 use crate::clock::unix_s;
@@ -31,10 +30,10 @@ pub(crate) struct SigningKeys {
     state: SigningState,
     /// Whether `state` is on the disk.
     is_stored: bool,
-    /// Whether the zone is to be signed with other keys than the last version.
+    /// Whether the zone must be signed with other keys than the last version.
     has_changed: bool,
     advanced: Advanced,
-    /// A key on the disk that the next key is to be, if it can be.
+    /// A key on the disk to use as the next key, if possible.
     preferred: Option<KeyId>,
 }
 
@@ -58,12 +57,12 @@ impl SigningKeys {
     /// Reads the state.
     ///
     /// # Errors
-    /// It is there, and cannot be read.
+    /// It exists, and cannot be read.
     pub(crate) async fn restore(&mut self) -> Result<(), String> {
         let (folder, file) = (Arc::clone(&self.folder), self.file());
         let read = move || match folder.read(&file).map_err(|error| error.to_string())? {
             Some(text) => {
-                let remedy = "restore it from a backup of the state folder, and leave `dnssec` as it is";
+                let remedy = "restore it from a backup of the state folder, and do not change `dnssec`";
                 serde_json::from_slice(&text).map_err(|error| format!("cannot read {file}: {error}; {remedy}"))
             }
             None => Ok(SigningState::default()),
@@ -72,10 +71,10 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// Takes up what was observed and what time has done, and makes the keys that are needed.
+    /// Applies the observations and the passed time, and creates the needed keys.
     ///
     /// # Errors
-    /// Why that cannot be. What was observed is not lost.
+    /// Why that cannot be. The observations are not lost.
     pub(crate) async fn advance(&mut self, observed: &Observations) -> Result<(), String> {
         let mut observed = observed.clone();
         loop {
@@ -87,7 +86,7 @@ impl SigningKeys {
             for request in std::mem::take(&mut self.advanced.keys_needed) {
                 self.make_key(request).await?;
             }
-            // New keys change what follows, and an old key that is gone may be followed by a new one at once.
+            // New keys change the next steps, and a removed key may be followed by a new one immediately.
             if !self.advanced.is_changed {
                 break;
             }
@@ -106,7 +105,7 @@ impl SigningKeys {
         // It may have been made before a crash.
         let public = PublicKey { algorithm: request.algorithm, role: request.role, bytes: key.public_key.clone() };
         match self.state.keys.add_key(request, key.public_key, unix_s()) {
-            Ok(()) => log(&format!("zone {}: the {} {} is introduced", self.zone, request.role, public.tag())),
+            Ok(()) => log(&format!("zone {}: introducing the {} {}", self.zone, request.role, public.tag())),
             // The next round requests another one.
             Err(_) => self.state.keys_to_erase.push(id),
         }
@@ -114,7 +113,7 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// Whether the zone is to be signed, and has no key yet.
+    /// Whether the zone should be signed, and has no key yet.
     pub(crate) fn needs_first_key(&self) -> bool {
         self.state.keys.is_empty() && self.policy.layout != KeyLayout::Unsigned
     }
@@ -138,7 +137,7 @@ impl SigningKeys {
         Ok(self.preferred.is_some() || ds.iter().all(is_of_others))
     }
 
-    /// Has the keeper look for the private keys; what is wrong with the first one that it cannot sign with.
+    /// Makes the keeper search for the private keys; the problem of the first one with which it cannot sign.
     ///
     /// # Errors
     /// The keeper does not answer.
@@ -169,7 +168,7 @@ impl SigningKeys {
         self.store().await
     }
 
-    /// Erases the private keys that are not needed any more. To be called when a version without them is stored.
+    /// Erases the private keys that are no longer needed. Call this when a version without them is stored.
     ///
     /// # Errors
     /// The keeper does not, or the state cannot be stored.
@@ -183,13 +182,13 @@ impl SigningKeys {
         self.store().await
     }
 
-    /// Starts to replace keys; [`advance`](SigningKeys::advance) goes on with it.
+    /// Starts to replace keys; [`advance`](SigningKeys::advance) continues with it.
     ///
     /// # Errors
     /// Why that cannot start.
     pub(crate) fn start(&mut self, rollover: Rollover) -> Result<(), String> {
         if self.policy.layout == KeyLayout::Unsigned {
-            return Err("the zone is to be unsigned".to_owned());
+            return Err("the zone is becoming unsigned".to_owned());
         }
         self.state.keys.start(rollover).map_err(|error| error.to_string())?;
         self.is_stored = false;
@@ -207,12 +206,12 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// What the zone is signed with.
+    /// The keys that sign the zone.
     pub(crate) fn in_use(&self) -> KeysInUse {
         self.state.keys.keys_in_use(self.apex.as_name())
     }
 
-    /// Whether the zone is to be signed with other keys than the last version.
+    /// Whether the zone must be signed with other keys than the last version.
     pub(crate) fn has_changed(&self) -> bool {
         self.has_changed
     }
@@ -227,7 +226,7 @@ impl SigningKeys {
         self.state.serial
     }
 
-    /// What is to be found out.
+    /// The pending checks.
     pub(crate) fn questions(&self) -> Questions {
         let awaited = |serial| AwaitedVersion { serial, dnskeys: self.state.keys.dnskeys() };
         let served = self.state.serial.filter(|_| self.advanced.asks_name_servers).map(awaited);

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::LocalSet;
 
-/// Runs the agent with what the supervisor has passed on, until the supervisor ends. `state` is the state folder.
+/// Runs the agent with the inherited state, until the supervisor exits. `state` is the state folder.
 pub fn run(source: &ConfigSource, state: &Path) -> Exit {
     // `/proc/self/exe`, by which it was started, would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
@@ -83,7 +83,7 @@ fn try_run(source: &ConfigSource, state: &Path) -> Result<(), Unable> {
     })
 }
 
-/// Runs with what was inherited.
+/// Runs with the inherited state.
 fn run_with(
     source: &ConfigSource,
     state: &Path,

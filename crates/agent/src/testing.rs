@@ -35,7 +35,7 @@ pub(crate) fn zone_map(apex: &DomainName, text: &str) -> ZoneMap {
     ZoneMap::new(SEED, [ZoneEntry::Served(Arc::new(zone))])
 }
 
-/// A server that answers from what is in the cell.
+/// A server that answers with the content of the cell.
 pub(crate) async fn serve(address: [u8; 4], zone: Rc<RefCell<ZoneMap>>) -> SocketAddr {
     let socket = UdpSocket::bind(SocketAddr::from((address, 0))).await.expect("bound");
     let bound = socket.local_addr().expect("bound");

@@ -19,7 +19,7 @@ pub(crate) struct TransferStage {
     state: Arc<StateFolder>,
     /// The last records.
     in_memory: Vec<u8>,
-    /// Those before; `None` if there are none.
+    /// The previous ones; `None` if there are none.
     file: Option<UnfinishedFile>,
     /// Bytes of all records.
     length_bytes: u64,
@@ -59,7 +59,7 @@ impl TransferStage {
         };
         let (file, mut records) = DISK.run(write).await?;
         records.clear();
-        // One long message is no reason to hold as much until the end.
+        // One long message must not keep that much memory until the end.
         records.shrink_to(2 * MEMORY_BYTES);
         (self.file, self.in_memory) = (Some(file), records);
         Ok(())
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Adds this many records to a stage in `state`, and returns it with what the folder of zones has meanwhile.
+    /// Adds this many records to a stage in `state`, and returns it with the current content of the zone folder.
     async fn stage_of(state: &Arc<StateFolder>, count: u32) -> (TransferStage, Vec<u64>) {
         let mut stage = TransferStage::new(state);
         for index in 0..count {

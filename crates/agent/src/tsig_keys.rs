@@ -16,10 +16,10 @@ pub(crate) struct TsigSecrets {
 }
 
 impl TsigSecrets {
-    /// Takes the secrets of the keys in `files`. One that cannot be read stays as it is; the server process logs why.
+    /// Takes the secrets of the keys in `files`. One that cannot be read is kept; the server process logs why.
     ///
     /// # Errors
-    /// They are those of another configuration, or malformed. Nothing has changed.
+    /// They belong to another configuration, or are malformed. Nothing has changed.
     pub(crate) fn update(&mut self, files: &[TsigKeyFile], secrets: OwnedFd) -> io::Result<()> {
         let secrets = tsig_secrets_from_memfd(secrets)?;
         if secrets.len() != files.len() {

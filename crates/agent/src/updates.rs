@@ -1,10 +1,10 @@
 //! Stores what dynamic updates have made of zones, before the server process answers the clients.
 //!
-//! A server process that was taken over sends any: only updates of zones that may have some are stored, and only in the
-//! form that updates have.
+//! A compromised server process can send any: only updates of zones that allow them are stored, and only well-formed
+//! ones.
 //!
-//! Two server processes may have updates stored while one replaces the other. What is stored is replaced only by what
-//! was made of it: otherwise the process is told so, reads it, and applies its updates to it.
+//! Two server processes may have updates stored while one replaces the other. The stored content is replaced only by
+//! content made from it: otherwise the process is told, rereads it, and applies its updates to it.
 
 use crate::blocking::DISK;
 use crate::link::Link;
@@ -49,7 +49,7 @@ struct Failures {
 }
 
 impl Updates {
-    /// Starts the task. `changed` is notified when the zones that take no updates are others. To be called in a
+    /// Starts the task. `changed` is notified when the set of zones that take no updates changes. Call this in a
     /// [`tokio::task::LocalSet`].
     pub(crate) fn new(state: Arc<StateFolder>, link: Rc<Link>, changed: Rc<Notify>) -> Updates {
         let (queue, queued) = mpsc::channel::<(UpdatesToStore, Option<OwnedFd>)>(QUEUE_MAX);
@@ -65,7 +65,7 @@ impl Updates {
         self.failures.borrow().problems.clone()
     }
 
-    /// Stores `content` as `updates` says. The supervisor is told what has become of it.
+    /// Stores `content` as `updates` says. The supervisor gets the outcome.
     pub(crate) fn store(&self, updates: UpdatesToStore, content: Option<OwnedFd>) {
         // The task ends with the agent.
         if let Err(TrySendError::Full((updates, _))) = self.queue.try_send((updates, content)) {
@@ -119,7 +119,7 @@ impl StoringTask {
             }
             Err(error) => {
                 self.log(&zone, &error.to_string());
-                let problem = format!("dynamic updates cannot be stored: {error}");
+                let problem = format!("cannot store dynamic updates: {error}");
                 self.failures.borrow_mut().problems.insert(zone.clone(), problem);
                 self.changed.notify_one();
                 self.retry.on_failure();
@@ -130,7 +130,7 @@ impl StoringTask {
     }
 
     fn log(&self, zone: &str, problem: &str) {
-        let message = format!("zone {zone}: its dynamic updates are not stored: {problem}");
+        let message = format!("zone {zone}: its dynamic updates were not stored: {problem}");
         self.failures.borrow_mut().log.error(zone, &message);
     }
 
@@ -150,7 +150,7 @@ impl StoringTask {
     }
 }
 
-/// The result of storing it, or what is wrong with it.
+/// The result of storing it, or its problem.
 ///
 /// # Errors
 /// The state folder cannot be read or written.

@@ -1,5 +1,5 @@
-//! Asks what the state of the keys of a zone waits for: which version the name servers of the zone have, and which DS
-//! records the parent zone.
+//! Queries the conditions that the state of a zone's keys waits for: the version on the name servers of the zone, and
+//! the DS records of the parent zone.
 
 use crate::name_servers::NameServers;
 use crate::parent_servers::ParentServers;
@@ -23,17 +23,17 @@ const NAME_SERVERS_PAUSE_MAX: Duration = Duration::from_secs(60);
 const PARENT_PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// Between two questions of a zone that waits for its first key.
 const FIRST_KEY_PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Zones whose servers are asked at once.
+/// Zones whose servers are queried concurrently.
 const QUESTIONS_MAX: usize = 16;
 
-/// What all zones share.
+/// The state that all zones share.
 pub(crate) struct ObserverContext {
     name_servers: NameServers,
     parent_servers: ParentServers,
     questions: Semaphore,
 }
 
-/// What is to be found out.
+/// The pending checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Questions {
     /// Whether all name servers of the zone have this version, or a later one.
@@ -48,7 +48,7 @@ pub(crate) struct Questions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AwaitedVersion {
     pub(crate) serial: u32,
-    /// What name servers of other signers are to have of it.
+    /// The records of it that name servers of other signers must have.
     pub(crate) dnskeys: DnskeyRdatas,
 }
 
@@ -86,7 +86,7 @@ impl ObserverContext {
 }
 
 impl ZoneObserver {
-    /// Notifies `wake` when something was observed. To be called in a [`tokio::task::LocalSet`].
+    /// Notifies `wake` when something was observed. Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn start(
         zone: &DomainName,
         parent_servers: &[SocketAddr],
@@ -146,7 +146,7 @@ impl ZoneObserver {
         self.shared.before_first_key.borrow().clone()
     }
 
-    /// What was observed since the last call.
+    /// The observations since the last call.
     pub(crate) fn take(&self) -> Observations {
         self.shared.observed.take()
     }

@@ -1,6 +1,6 @@
-//! A zone transfer from a primary server, over TCP: from the connection to the text of the zone, which was built as the
-//! server process builds it, so that what the server would refuse is refused here. Of IXFR, the changes are applied to
-//! the stored version.
+//! A zone transfer from a primary server, over TCP: from the connection to the text of the zone, which is built as in
+//! the server process, so that a version that the server would refuse is refused here. Of IXFR, the changes are applied
+//! to the stored version.
 //!
 //! Memory does not grow with what a server sends: records go to a file as they arrive, changes have a limit, and of
 //! transfers that are complete, one large zone at a time is built.
@@ -40,7 +40,7 @@ const CHANGES_BYTES_MIN: u64 = 64 * 1024;
 /// Bytes of the text of a zone that are in memory until they are written.
 const TEXT_BYTES: usize = 64 * 1024;
 
-/// Why a server has not given what it was asked for.
+/// Why a server did not provide the requested zone.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// There is no connection to it, or it was lost.
@@ -67,9 +67,9 @@ pub(crate) enum Failure {
     LongChanges(u64),
     /// The stored version cannot be read.
     Stored(String),
-    /// What it sends cannot be written to the state folder.
+    /// The received records cannot be written to the state folder.
     State(StateError),
-    /// What it has sent cannot be read from there again.
+    /// The received records cannot be read back from there.
     Stage(io::Error),
 }
 
@@ -83,7 +83,7 @@ impl Failure {
         }
     }
 
-    /// The failure, and what the operator of the server can do about a refusal (RFC 6895 §2.3).
+    /// The failure, and the remedy for a refusal (RFC 6895 §2.3).
     pub(crate) fn with_remedy(&self) -> String {
         const SERVFAIL: u8 = 2;
         const REFUSED: u8 = 5;
@@ -106,24 +106,24 @@ impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Network(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                write!(out, "it closes the connection before the end")
+                write!(out, "it closed the connection before the end")
             }
             Failure::Network(error) => write!(out, "{error}"),
             Failure::TimedOut(time) => {
-                write!(out, "it has not sent all in {} s (`zone_transfer_in_timeout`)", time.as_secs_f64())
+                write!(out, "it did not send everything within {} s (`zone_transfer_in_timeout`)", time.as_secs_f64())
             }
             Failure::Connection(time) => {
                 let key = "zone_transfer_in_idle_timeout";
-                write!(out, "it has not accepted a connection in {} s (`{key}`)", time.as_secs_f64())
+                write!(out, "it did not accept a connection within {} s (`{key}`)", time.as_secs_f64())
             }
             Failure::Idle(time) => {
                 let key = "zone_transfer_in_idle_timeout";
-                write!(out, "it has sent no further message in {} s (`{key}`)", time.as_secs_f64())
+                write!(out, "it sent no further message within {} s (`{key}`)", time.as_secs_f64())
             }
             Failure::NoAnswer => write!(out, "it does not answer"),
             Failure::Reply(error) => write!(out, "{error}"),
             Failure::Zone(problem) => write!(out, "its zone has an error: {problem}"),
-            Failure::Changes => write!(out, "its changes have records that cannot be in the zone"),
+            Failure::Changes => write!(out, "its changes contain records that do not belong in the zone"),
             Failure::Patch(error) => write!(out, "{error}"),
             Failure::ManyChanges(bytes) => write!(out, "its changes have more than the {bytes} bytes of the zone"),
             Failure::LongChanges(bytes) => {
@@ -133,7 +133,7 @@ impl fmt::Display for Failure {
             Failure::State(error) => write!(out, "{error}"),
             Failure::Stage(error) => write!(
                 out,
-                "the transferred zone cannot be read from the state folder of this machine: {error}; look at its disk"
+                "the transferred zone cannot be read from the state folder of this machine: {error}; check its disk"
             ),
         }
     }
@@ -176,14 +176,14 @@ impl From<PatchError> for Failure {
 #[derive(Clone, Debug)]
 pub(crate) struct StoredVersion {
     pub(crate) serial: u32,
-    /// The file with a whole version, with changes in a log beside it.
+    /// The file with a whole version, with changes in a log next to it.
     pub(crate) file: PathBuf,
     /// Bytes of the log; `None` if no changes can be appended.
     pub(crate) log_bytes: Option<u64>,
 }
 
 impl StoredVersion {
-    /// Whether `changes` are to be appended to the log. Otherwise a whole version is written: of a small zone, whose
+    /// Whether `changes` should be appended to the log. Otherwise a whole version is written: of a small zone, whose
     /// text is soon written, and if the log would be long.
     fn takes(&self, changes: &[u8]) -> bool {
         let file_bytes = self.file_bytes();
@@ -196,19 +196,19 @@ impl StoredVersion {
     }
 }
 
-/// A zone that was transferred.
+/// A transferred zone.
 #[derive(Debug)]
 pub(crate) struct TransferredZone {
     pub(crate) soa: SoaTimers,
-    /// The changes that have led to it from the stored version, as a log has them; empty if all of it was transferred.
+    /// The changes that led to it from the stored version, in the form of a log; empty if all of it was transferred.
     pub(crate) changes: Vec<u8>,
-    /// Its zone file, not in its place yet; `None` if the changes are to be appended to the log.
+    /// Its zone file, not in its place yet; `None` if the changes should be appended to the log.
     pub(crate) file: Option<UnfinishedFile>,
-    /// What the server has sent besides.
+    /// The ignored records of the server.
     pub(crate) left_out: LeftOut,
 }
 
-/// What all transfers share.
+/// The state that all transfers share.
 pub(crate) struct Workspace {
     pub(crate) state: Arc<StateFolder>,
     pub(crate) limits: Limits,
@@ -221,7 +221,7 @@ impl Workspace {
         Workspace { state, limits, large_zones: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Bytes that a zone may have, as it is sent and as it is stored: the server process reads no longer file.
+    /// The size limit of a zone, as sent and as stored: the server process reads no longer file.
     fn size_limit(&self) -> SizeLimit {
         let limit = |bytes_max, key| SizeLimit { bytes_max, key };
         let own = limit(self.limits.transferred_zone_bytes_max, "transferred_zone_max");
@@ -236,7 +236,7 @@ impl Workspace {
     }
 }
 
-/// A primary server, and what to ask it for.
+/// A primary, and the zone to request.
 #[derive(Clone, Debug)]
 pub(crate) struct TransferSource {
     pub(crate) server: SocketAddr,
@@ -257,7 +257,7 @@ impl TransferSource {
         timeout(IDLE_TIMEOUT, ask).await.unwrap_or(Err(Failure::NoAnswer))
     }
 
-    /// Transfers the zone, or what has changed in it since the version `stored`; `None` if the server has no later one.
+    /// Transfers the zone, or the changes since the version `stored`; `None` if the server has no later one.
     pub(crate) async fn transfer(
         &self,
         workspace: &Workspace,
@@ -338,7 +338,7 @@ impl TransferSource {
             if changes_bytes > changes_max.bytes {
                 return Err(changes_max.failure());
             }
-            // Messages are compressed, and what is stored is not.
+            // Messages are compressed, but stored records are not.
             if stage.length_bytes() > transfer_limits.size.bytes_max {
                 return Err(TransferError::TooLarge(transfer_limits.size).into());
             }
@@ -375,11 +375,11 @@ impl ChangesLimit {
     }
 }
 
-/// What a server has sent: a zone, or changes.
+/// The received zone or changes.
 struct Received {
     /// Its records; none with changes.
     stage: TransferStage,
-    /// As a log has them; empty with a zone.
+    /// In the form of a log; empty with a zone.
     changes: Vec<u8>,
     soa: SoaTimers,
     left_out: LeftOut,
@@ -423,8 +423,8 @@ fn patched(
     Ok(builder)
 }
 
-/// The log beside `file`, which has the version with this serial, as far as it leads on from it; and the serial that it
-/// leads to.
+/// The log next to `file`, which has the version with this serial, as far as it continues from it; and the serial at
+/// its end.
 pub(crate) fn read_log(file: &Path, apex: NameBuf, serial: u32) -> io::Result<(Vec<u8>, u32)> {
     let mut log = match std::fs::read(changes_file(file)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -454,7 +454,7 @@ fn write_text(zone: &Zone, size: SizeLimit, state: &StateFolder) -> Result<Unfin
         let has_more = writer.write(zone, None, &mut text, TEXT_BYTES);
         length_bytes += text.len() as u64;
         if length_bytes > size.bytes_max {
-            // Text may be longer than what was sent.
+            // Text may be longer than the sent records.
             return Err(TransferError::TooLarge(size).into());
         }
         file.append(text.as_bytes())?;
@@ -482,7 +482,7 @@ mod tests {
     #[test]
     fn failures_say_whether_the_primary_or_this_machine_is_at_fault() {
         let text = Failure::Connection(Duration::from_secs(10)).to_string();
-        assert_eq!(text, "it has not accepted a connection in 10 s (`zone_transfer_in_idle_timeout`)");
+        assert_eq!(text, "it did not accept a connection within 10 s (`zone_transfer_in_idle_timeout`)");
         let text = Failure::Stage(io::ErrorKind::StorageFull.into()).to_string();
         assert!(text.contains("cannot be read from the state folder of this machine"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! The zones that are signed, or have primary or secondary servers: routes what the server process reports about them.
+//! The zones that are signed, or have primaries or secondaries: routes the reports of the server process about them.
 
 use crate::alias_names::AliasNames;
 use crate::catalogs::{Catalogs, Secondaries};
@@ -38,11 +38,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 
-/// Questions to primary servers at once.
+/// Concurrent questions to primaries.
 const QUESTIONS_MAX: usize = 64;
 /// Time until the supervisor is asked for another connection to the keeper.
 const KEEPER_RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Zones that the server process is asked to load at once; it loads them one after the other.
+/// Concurrent requests to the server process to load zones; it loads them one after the other.
 const HAND_OVERS_MAX: usize = 4;
 
 /// The zones of the configuration that are signed, or have primary or secondary servers.
@@ -61,12 +61,12 @@ pub(crate) struct Zones {
     updates: Updates,
     catalog_problems: CatalogProblems,
     changed: Rc<Notify>,
-    /// What the server process sends and should not.
+    /// Invalid messages of the server process.
     ignored: RefCell<LimitedLog>,
 }
 
 impl Zones {
-    /// To be called in a [`tokio::task::LocalSet`].
+    /// Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn new(
         config: Rc<Config>,
         keys: TsigSecrets,
@@ -237,7 +237,7 @@ impl Zones {
             command;
         let name = DomainName::parse(zone).ok();
         let Some((name, signed)) = name.and_then(|name| self.signed.get_key_value(&name)) else {
-            let problem = format!("the zone {zone} is not signed here; write dnssec = true in its domain");
+            let problem = format!("this server does not sign the zone {zone}; write dnssec = true in its domain");
             return answer.fail(&format!("sanderling: {problem}"));
         };
         match command {
@@ -259,8 +259,7 @@ impl Zones {
         self.journals.store(journals, |apex| self.has_zone(apex));
     }
 
-    /// Whether the configuration or a catalog has the zone. The zones of a folder are known to the server process
-    /// alone.
+    /// Whether the configuration or a catalog has the zone. Only the server process knows the zones of a folder.
     fn has_zone(&self, apex: &DomainName) -> bool {
         self.config.zone_folder.is_some()
             || self.configured.contains(apex)
@@ -271,7 +270,7 @@ impl Zones {
     pub(crate) fn store_updates(&self, updates: UpdatesToStore, content: Option<OwnedFd>) {
         let name = DomainName::parse(&updates.zone).ok();
         let Some(name) = name.filter(|name| self.config.zone_updates.iter().any(|(apex, _)| apex == name)) else {
-            self.ignored.borrow_mut().warning("updates", "ignoring updates of a zone that can have none");
+            self.ignored.borrow_mut().warning("updates", "ignoring updates of a zone that does not accept them");
             return self.updates.refuse(updates);
         };
         match self.signed.get(&name).filter(|signed| signed.signs_updates()) {
@@ -289,12 +288,12 @@ impl Zones {
         }
     }
 
-    /// What happens when.
+    /// The schedule of events.
     pub(crate) fn tasks(&self) -> Vec<ScheduledTask> {
         let secondary = self.secondary.borrow();
         let transfers = secondary.iter().flat_map(|(name, secondary)| {
             let TransferReport { next_at_unix_s, expires_at_unix_s, failure_count, .. } = secondary.report();
-            let why = if failure_count > 0 { "they have not answered as they should" } else { "refresh of the SOA" };
+            let why = if failure_count > 0 { "they did not answer properly" } else { "refresh of the SOA" };
             let task = |at_unix_s, what, why: &str| ScheduledTask { at_unix_s, what, why: why.to_owned() };
             let refresh = task(next_at_unix_s, format!("ask the primaries of zone {name}"), why);
             let expiry = expires_at_unix_s.map(|at| task(at, format!("stop serving zone {name}"), "expire of the SOA"));
@@ -308,7 +307,7 @@ impl Zones {
         transfers.chain(signatures).collect()
     }
 
-    /// What is known of the zones; `aliases` is that of their targets of `ALIAS`.
+    /// The state of the zones; `aliases` has their targets of `ALIAS`.
     pub(crate) fn report(&self, aliases: Vec<(String, Vec<AliasReport>)>) -> Vec<ZoneReport> {
         let mut reports: BTreeMap<String, ZoneReport> =
             self.notifier.report().map(|zone| (zone.name.clone(), zone)).collect();
@@ -338,7 +337,7 @@ impl Zones {
     }
 }
 
-/// Has the supervisor connect the agent to the keeper again when an exchange has failed, after a while: the next one
+/// Makes the supervisor connect the agent to the keeper again when an exchange has failed, after a while: the next one
 /// may fail as well.
 async fn replace_lost_keeper(signing: Rc<SigningContext>) {
     loop {

@@ -9,8 +9,8 @@ use std::io;
 
 /// The user that root serves as if the configuration has none: that of the packages.
 const OWN_USER: &str = "sanderling";
-/// The user that root serves as without that one. Other services use it, and may send signals to its processes and use
-/// up its limits, so that it must own nothing.
+/// The user as which root serves if that one does not exist. Other services use it, and may send signals to its
+/// processes and use up its limits, so that it must own nothing.
 const SHARED_USER: &str = "nobody";
 
 /// The user that a process without privileges switches to: that of the configuration, else a default one for root.
@@ -24,7 +24,7 @@ pub fn lookup_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
         Ok(user) => return Ok(Some(user)),
         Err(error) => error,
     };
-    // Numbers need not exist, so each name is looked up beside one: a wrong user does not hide a wrong group.
+    // Numbers need not exist, so each name is looked up together with one: a wrong user does not hide a wrong group.
     let errors = match group {
         None => vec![(&account.user_location, error)],
         Some(group) => {
@@ -52,7 +52,7 @@ fn default_user(config: &Config) -> Result<Option<User>, Vec<Diagnostic>> {
     }
     let found = [OWN_USER, SHARED_USER].iter().find_map(|name| User::lookup(name, None).ok());
     found.map(Some).ok_or_else(|| {
-        let message = format!("refusing to serve as root: there is neither a user `{OWN_USER}` nor `{SHARED_USER}`");
+        let message = format!("refusing to serve as root: no user `{OWN_USER}` or `{SHARED_USER}`");
         let remedy = format!("create one (useradd --system {OWN_USER}), or set `user` in the configuration file");
         vec![Diagnostic::error(place(config, "serve"), Problem::new(message, remedy))]
     })
@@ -77,13 +77,16 @@ fn shared_user_problem_of(config: &Config, has_own_user: bool, is_root: bool) ->
         return None;
     }
     let message = format!(
-        "root does not serve as `{SHARED_USER}`, which other services use too, where there are secrets or a state \
-         folder, and there is no user `{OWN_USER}`"
+        "refusing to serve as `{SHARED_USER}`, which other services use too, with secrets or a state folder, and \
+            there is no user `{OWN_USER}`"
     );
-    let mut remedy = format!("create it (useradd --system {OWN_USER}), or set `user` to a user of its own");
+    let mut remedy = format!("create it (useradd --system {OWN_USER}), or set `user` to a dedicated user");
     let state = config.state_folder(None).filter(|state| fs::symlink_metadata(state).is_ok());
     if let Some(state) = state.filter(|_| config.uses_state_folder()) {
-        remedy += &format!(", and give the state folder to that user (chown -R {OWN_USER}: {})", state.display());
+        remedy += &format!(
+            ", and change the owner of the state folder to that user (chown -R {OWN_USER}: {})",
+            state.display()
+        );
     }
     Some(Diagnostic::error(place(config, "serve"), Problem::new(message, remedy)))
 }

@@ -30,7 +30,7 @@ pub struct Authority {
     pub caa: Option<String>,
     /// The account of the operator there, which the account of this server is bound to (RFC 8555 §7.3.4).
     pub external_account: Option<ExternalAccount>,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -41,7 +41,7 @@ pub struct ExternalAccount {
     pub id: String,
     /// The file with the key, relative to the working directory or absolute.
     pub key_file: PathBuf,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -49,7 +49,7 @@ impl ExternalAccount {
     /// Reads the key.
     ///
     /// # Errors
-    /// The file cannot be read, or has another form.
+    /// The file cannot be read, or is malformed.
     pub fn read_key(&self) -> Result<Zeroizing<Vec<u8>>, Diagnostic> {
         let read = read_secret_file("key of the external account", "text", &self.key_file).and_then(|content| {
             let text = content.trim_ascii().strip_suffix(b"=").unwrap_or(content.trim_ascii());
@@ -57,7 +57,7 @@ impl ExternalAccount {
             let key = BASE64URL_NOPAD.decode(text).ok().filter(|key| !key.is_empty());
             key.map(Zeroizing::new).ok_or_else(|| {
                 let message = format!("`{}` does not have a key of an external account", self.key_file.display());
-                Problem::new(message, "write the HMAC key alone, in base64url, as the authority gives it")
+                Problem::new(message, "write only the HMAC key, in base64url, as the authority provides it")
             })
         });
         read.map_err(|problem| Diagnostic::error(self.location.clone(), problem))
@@ -139,7 +139,7 @@ impl Authority {
             Ok(content) if has_certificate(&content) => return None,
             Ok(_) => Problem::new(
                 format!("the root `{}` of the authority {} has no certificate", path.display(), self.name),
-                "write the root certificate of the authority as PEM, which begins with -----BEGIN CERTIFICATE-----",
+                "write the root certificate of the authority in PEM, which begins with -----BEGIN CERTIFICATE-----",
             ),
             Err(problem) => problem,
         };

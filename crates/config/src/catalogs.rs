@@ -15,13 +15,13 @@ use std::path::Path;
 pub struct Catalog {
     /// The name of its zone.
     pub apex: DomainName,
-    /// What this server does with it.
+    /// The role of this server for it.
     pub role: CatalogRole,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
-/// What a server does with a catalog.
+/// The role of a server for a catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogRole {
     /// It transfers the catalog, and the zones in it.
@@ -101,10 +101,10 @@ impl fmt::Display for MemberRefusal {
         let place = match self {
             MemberRefusal::Outside => return write!(out, "it is below no name in `members_below`"),
             MemberRefusal::Root => "the root".to_owned(),
-            MemberRefusal::BelowOwn(zone) => format!("below {zone}, which this server has by its configuration"),
-            MemberRefusal::AboveOwn(zone) => format!("above {zone}, which this server has by its configuration"),
+            MemberRefusal::BelowOwn(zone) => format!("below {zone}, which is in the configuration"),
+            MemberRefusal::AboveOwn(zone) => format!("above {zone}, which is in the configuration"),
         };
-        write!(out, "it is {place}; if the catalog may bring it, add it to `members_below`")
+        write!(out, "it is {place}; to accept it from the catalog, add it to `members_below`")
     }
 }
 
@@ -152,7 +152,8 @@ impl Catalog {
         Some(SecondaryZone { apex: apex.clone(), primaries, location: self.location.clone() })
     }
 
-    /// Why this server does not take `zone` from the catalog, besides having a zone of this name; `None` if it does.
+    /// Why this server does not accept `zone` from the catalog, other than having a zone of this name; `None` if it
+    /// does.
     pub fn refusal(&self, zone: &DomainName, own: &OwnZones) -> Option<MemberRefusal> {
         let CatalogRole::Consumer { members_below, .. } = &self.role else { return None };
         match members_below {

@@ -50,15 +50,15 @@ pub struct Config {
     pub user_and_group: Option<UserAndGroup>,
     /// Whether the server process restricts its own access to files and system calls.
     pub sandbox: bool,
-    /// The process that has the private keys of `certificates`.
+    /// The process that holds the private keys of `certificates`.
     pub keys: KeyPlace,
     /// The path of the control socket, if the file has one.
     pub control: Option<PathBuf>,
-    /// Where the file has it.
+    /// Its position in the file.
     pub control_location: Option<ValueLocation>,
     /// The folder with what outlives the processes, if the file has one.
     pub state: Option<PathBuf>,
-    /// Where the file has it.
+    /// Its position in the file.
     pub state_location: Option<ValueLocation>,
     /// Addresses of HTTP; with port 0 the kernel chooses.
     pub http_listen: Vec<SocketAddr>,
@@ -72,13 +72,13 @@ pub struct Config {
     pub dot_listen: Vec<SocketAddr>,
     /// The web sites, in the order of the file.
     pub sites: Vec<Site>,
-    /// The site for a Host that no site has.
+    /// The site for a Host that is not configured.
     pub default_site: DefaultSite,
     /// The zones, in the order of the file.
     pub zones: Vec<Zone>,
     /// The zones that are transferred from primary servers, in the order of the file.
     pub secondary_zones: Vec<SecondaryZone>,
-    /// The zones that are signed, in the order of the file. Each is one of `zones` or `secondary_zones`.
+    /// The signed zones, in the order of the file. Each is one of `zones` or `secondary_zones`.
     pub signed_zones: Vec<SignedZone>,
     /// The catalogs, in the order of the file.
     pub catalogs: Vec<Catalog>,
@@ -86,7 +86,7 @@ pub struct Config {
     pub zone_folder: Option<ZoneFolder>,
     /// The keys that sign transfers, in the order of the file.
     pub tsig_keys: Vec<TsigKeyFile>,
-    /// The clients that may transfer the zones without rules of their own.
+    /// The clients that can transfer the zones without their own rules.
     pub transfers: ZoneTransfers,
     /// The rules of single zones.
     pub zone_transfers: Vec<(DomainName, ZoneTransfers)>,
@@ -96,19 +96,19 @@ pub struct Config {
     pub certificates: Vec<CertificateFiles>,
     /// How certificates are requested; `None` if none is.
     pub acme: Option<Acme>,
-    /// What is derived for each domain, in the order of the file.
+    /// The derived records of each domain, in the order of the file.
     pub derived: Vec<DerivedRecords>,
     /// Whether HTTPS clients that ask for a name without a certificate are refused; otherwise they get the first
     /// certificate.
     pub refuses_unknown_names: bool,
-    /// Whether the server makes a certificate for `localhost`; there is no other one then.
+    /// Whether the server makes a certificate for `localhost`; then there is no other one.
     pub has_self_signed_certificate: bool,
-    /// What replies of DNS have besides records.
+    /// The parts of DNS replies other than records.
     pub replies: DnsReplies,
     /// The resolvers that the agent asks, for the targets of `ALIAS` among others. Without one, no zone may have
     /// `ALIAS`.
     pub resolvers: Vec<Resolver>,
-    /// Whether there are no resolvers in this network, as an empty list says: the agent asks none.
+    /// Whether this network has no resolvers, as an empty list says: the agent queries none.
     pub has_no_resolvers: bool,
     /// Exemptions from the limits of DNS replies.
     pub dns_rate_limit: RateLimit,
@@ -120,7 +120,7 @@ pub struct Config {
     pub access_log: Option<AccessLog>,
     /// The log of DNS queries; `None` if there is none.
     pub query_log: Option<QueryLog>,
-    /// What is passed on as dnstap messages.
+    /// The dnstap messages to send.
     pub dnstap: Option<Dnstap>,
     /// Detailed metrics; `None` if there are none.
     pub metrics: Option<Metrics>,
@@ -210,12 +210,12 @@ impl Config {
         sites.chain(link_targets).chain(zones).chain(folder).collect()
     }
 
-    /// What the operator should know of each `hsts`.
+    /// Notes about each `hsts`.
     pub fn hsts_risks(&self) -> impl Iterator<Item = Diagnostic> {
         self.sites.iter().filter_map(|site| site.options.hsts.as_ref()?.risk())
     }
 
-    /// That sites answer DNS queries over HTTP alone, which clients do not send. A trusted proxy may add the
+    /// Warns that sites answer DNS queries only over HTTP, which clients do not use. A trusted proxy may add the
     /// encryption.
     pub fn unencrypted_doh(&self) -> impl Iterator<Item = Diagnostic> {
         let is_encrypted = |site: &Site| {
@@ -226,14 +226,14 @@ impl Config {
         sites.filter_map(|site| {
             let (doh, domain) = (site.options.doh.as_ref()?, site.hosts.first()?);
             let message =
-                format!("{domain} answers DNS queries without encryption alone, but clients of DNS over HTTPS need TLS");
-            let remedy = "add a `certificate` to the domain and `listen` to [https], or name the proxy that ends TLS in \
-                          `trusted_proxies`";
+                format!("{domain} answers DNS queries only without encryption, but clients of DNS over HTTPS need TLS");
+            let remedy = "add a `certificate` to the domain and `listen` to [https], or add the proxy that terminates \
+                TLS to `trusted_proxies`";
             Some(Diagnostic::warning(doh.location.clone(), Problem::new(message, remedy)))
         })
     }
 
-    /// What the operator should know of each `security_headers`.
+    /// Notes about each `security_headers`.
     pub fn security_notes(&self) -> impl Iterator<Item = Diagnostic> {
         self.sites.iter().filter_map(|site| site.options.rules.note())
     }
@@ -248,7 +248,7 @@ impl Config {
         !self.certificates.is_empty() || self.has_self_signed_certificate
     }
 
-    /// Whether there is a process of its own for private keys.
+    /// Whether there is a separate process for private keys.
     pub fn has_keeper(&self) -> bool {
         self.keeps_certificates() || !self.signed_zones.is_empty()
     }
@@ -263,7 +263,7 @@ impl Config {
         self.certificates.iter().filter(|certificate| certificate.is_automatic)
     }
 
-    /// The derived records of each zone with a file of its own.
+    /// The derived records of each zone with its own file.
     pub fn derived_rrsets(&self) -> HashMap<&DomainName, Vec<DerivedRrset>> {
         derive::derived_rrsets(&self.derived, &self.zones, &self.https_listen)
     }
@@ -356,7 +356,7 @@ impl Config {
         zones.filter_map(|zone| abandoned_signatures(zone, state)).collect()
     }
 
-    /// Whether `name` is in a zone that is signed.
+    /// Whether `name` is in a signed zone.
     pub fn is_signed_at(&self, name: &DomainName) -> bool {
         let labels: Vec<&str> = name.labels().collect();
         let is_above = |apex: &&DomainName| labels.ends_with(&apex.labels().collect::<Vec<_>>());
@@ -379,7 +379,7 @@ impl Config {
             || self.users_directories().next().is_some()
     }
 
-    /// The directories of the files of users.
+    /// The directories of the user files.
     pub fn users_directories(&self) -> impl Iterator<Item = PathBuf> {
         let rules = self.sites.iter().flat_map(|site| &site.options.rules.auth);
         rules.map(|rule| match rule.users_file.parent() {
@@ -417,14 +417,14 @@ impl Config {
     /// The number of sockets of each address.
     pub fn socket_count(&self) -> usize {
         match self.sockets_per_address {
-            // A worker without a socket of its own shares another worker's.
+            // A worker without its own socket shares that of another worker.
             SocketsPerAddress::Auto => processor_count().max(self.worker_count),
             SocketsPerAddress::Exactly(count) => count,
         }
     }
 }
 
-/// The process that has the private keys of certificates, and signs handshakes.
+/// The process that holds the private keys of certificates, and signs handshakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyPlace {
     /// One that does nothing else, and has no network.
@@ -447,7 +447,7 @@ pub enum SocketsPerAddress {
 pub struct Metrics {
     /// The addresses of the listener; none if there is none.
     pub listen: Vec<SocketAddr>,
-    /// Where the configuration has them.
+    /// Their position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -455,7 +455,7 @@ impl Metrics {
     /// The addresses that other networks may reach, which has no use: everyone could read the metrics.
     pub fn risks(&self) -> impl Iterator<Item = Diagnostic> {
         self.listen.iter().filter(|address| !is_private(address.ip())).map(|address| {
-            let message = format!("the metrics at {address} are for everyone that reaches this address");
+            let message = format!("everyone that can reach {address} can read the metrics");
             let remedy = "listen on 127.0.0.1 or on an address of a private network, or allow only your collector in the firewall";
             Diagnostic::warning(self.location.clone(), Problem::new(message, remedy))
         })
@@ -487,7 +487,7 @@ pub struct UserAndGroup {
     pub group_location: ValueLocation,
 }
 
-/// What replies of DNS have besides records.
+/// The parts of DNS replies other than records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsReplies {
     /// The name of this server (RFC 5001, RFC 4892); empty for none.
@@ -545,7 +545,7 @@ pub struct TrustedProxies {
     pub networks: Vec<(IpAddr, u8)>,
     /// How they name the client.
     pub client_from: ClientFrom,
-    /// Where the configuration has the networks.
+    /// The position of the networks in the configuration.
     pub location: ValueLocation,
 }
 
@@ -554,10 +554,10 @@ impl TrustedProxies {
     pub fn risk(&self) -> Option<Diagnostic> {
         let all = self.networks.iter().find(|(_, prefix_bits)| *prefix_bits == 0)?;
         let message = format!(
-            "`trusted_proxies` has all addresses ({}/0): a client that connects directly can pretend to have any address",
+            "`trusted_proxies` has all addresses ({}/0): a client that connects directly can claim any address",
             all.0
         );
-        let remedy = "write the networks of the proxies alone";
+        let remedy = "list only the networks of the proxies";
         Some(Diagnostic::warning(self.location.clone(), Problem::new(message, remedy)))
     }
 }
@@ -567,7 +567,7 @@ impl TrustedProxies {
 pub struct CookieSecretFile {
     /// The path, relative to the working directory or absolute.
     pub path: PathBuf,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -575,7 +575,7 @@ impl CookieSecretFile {
     /// Reads the secret for new cookies, and the other one with which cookies are valid, if there is one.
     ///
     /// # Errors
-    /// The file cannot be read, or has another form.
+    /// The file cannot be read, or is malformed.
     pub fn read(&self) -> Result<(CookieSecret, Option<CookieSecret>), Diagnostic> {
         read_cookie_secrets(&self.path).map_err(|problem| Diagnostic::error(self.location.clone(), problem))
     }
@@ -598,7 +598,7 @@ pub const LATEST_RENEWAL_PART: u64 = 6;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
     /// The names that it is used for: the domain and its aliases. Several certificates of a domain follow each other.
-    /// Those of the first domain also serve a name that is none of any certificate.
+    /// The certificates of the first domain are also used for a name without one.
     pub names: Vec<DomainName>,
     /// Whether the server requests it. Its files are in the state folder when it was issued, and their paths relative
     /// to that.
@@ -609,7 +609,7 @@ pub struct CertificateFiles {
     pub key: PathBuf,
     /// The command that is run when another one was issued, and its arguments; empty for none.
     pub on_renew: Vec<String>,
-    /// Where the configuration has them.
+    /// Their position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -617,7 +617,7 @@ impl CertificateFiles {
     /// Reads the chain and the key.
     ///
     /// # Errors
-    /// Which file cannot be read, and what to do.
+    /// The unreadable file, and the remedy.
     pub fn read(&self) -> Result<(SecretContent, SecretContent), Problem> {
         let chain = read_secret_file("certificate chain", "PEM", &self.chain)?;
         Ok((chain, read_secret_file("private key", "PEM", &self.key)?))
@@ -634,7 +634,7 @@ impl CertificateFiles {
     }
 }
 
-/// The site for a Host that no site has, as an index into [`Config::sites`].
+/// The site for a Host that is not configured, as an index into [`Config::sites`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultSite {
     /// There is no site.

@@ -50,7 +50,7 @@ pub(super) fn parse(path: &Path, content: &[u8]) -> Result<Config, Vec<Diagnosti
     if !reader.has_problems() {
         return Ok(config);
     }
-    // All that is to be corrected, at once.
+    // All errors, not only the first one.
     config.path_problems().into_iter().for_each(|problem| reader.add(problem));
     Err(reader.into_diagnostics())
 }
@@ -283,17 +283,15 @@ impl ConfigBuilder<'_, '_> {
         options.has_automatic_certificate = matches!(certificate, CertificateChoice::Automatic);
         let on_renew = keys.get("on_renew");
         if let (Some(entry), false) = (on_renew, options.has_automatic_certificate) {
-            let message = format!("{name} has `on_renew`, but no certificate that the server requests");
+            let message = format!("{name} has `on_renew`, but no automatic certificate");
             self.error(entry.offset, message, "remove it");
         }
         let has_certificate = !matches!(certificate, CertificateChoice::None);
         self.read_https_options(name, has_certificate, keys, &mut options);
         match (zone, primaries) {
-            (Some(zone), Some(_)) => self.error(
-                zone.offset,
-                format!("{name} has a zone file, and primaries from which the zone is transferred"),
-                "remove one of both",
-            ),
+            (Some(zone), Some(_)) => {
+                self.error(zone.offset, format!("{name} has both a zone file and `primaries`"), "remove one of the two")
+            }
             (Some(entry), None) => self.read_zone(name, offset, entry),
             (None, Some(entry)) => self.read_primaries(name, offset, entry),
             (None, None) => {}
@@ -408,11 +406,11 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_doh(&mut self, entry: Entry<'_, '_>) -> Option<DohPath> {
         let (offset, path) = self.reader.string(entry)?;
-        // Such a path is in a request as it is written here (RFC 3986 §3.3).
+        // Requests contain such a path exactly as it is written here (RFC 3986 §3.3).
         let is_path_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
         if path.len() < 2 || !path.starts_with('/') || !path.bytes().all(is_path_byte) {
             let remedy = format!("write a path of letters, digits and /-._~ as in {}", entry.example);
-            self.error(offset, format!("\"{path}\" is no path for DNS queries"), remedy);
+            self.error(offset, format!("\"{path}\" is not a valid path for DNS queries"), remedy);
             return None;
         }
         Some(DohPath { path: path.to_owned(), location: self.reader.location(offset) })
@@ -478,7 +476,7 @@ impl ConfigBuilder<'_, '_> {
         }
     }
 
-    /// What is at `offset` is also at `earlier`.
+    /// The item at `offset` is also at `earlier`.
     fn error_of_two(&mut self, offset: usize, message: String, earlier: usize) {
         let other = self.reader.line_beside(earlier, offset);
         self.error(offset, message, format!("remove one of the two; the other is {other}"));
@@ -526,7 +524,7 @@ impl ConfigBuilder<'_, '_> {
         match self.hosts.get(&host) {
             Some(&(site_index, _)) => DefaultSite::Addresses(site_index),
             None => {
-                self.error(offset, format!("no site has the host {host}"), "write a domain that has a `site`");
+                self.error(offset, format!("{host} is not a host of any site"), "write a domain that has a `site`");
                 DefaultSite::None
             }
         }

@@ -68,7 +68,7 @@ impl<'n, 't> Keys<'n, 't> {
     }
 }
 
-/// What is between the texts of two files.
+/// The separator between the texts of two files.
 pub(super) const BETWEEN_FILES: &str = "\n";
 
 /// Reads values out of the text of one or several files, and collects its problems.
@@ -144,8 +144,8 @@ impl<'a> ConfigReader<'a> {
         self.diagnostics
     }
 
-    /// The table in `text`, which starts at `start`; `None` if the syntax is wrong: what follows an unclosed bracket is
-    /// not what was meant.
+    /// The table in `text`, which starts at `start`; `None` if the syntax is wrong: the text after an unclosed bracket
+    /// has a different meaning.
     pub(super) fn parse<'t>(&mut self, text: &'t str, start: usize) -> Option<DeTable<'t>> {
         let (root, errors) = DeTable::parse_recoverable(text);
         // An unclosed bracket gives the same message for each further line: only the first is reported.
@@ -256,7 +256,7 @@ impl<'a> ConfigReader<'a> {
     /// The number of `entry`, from `min` to `max`; `or` names what else the key may have.
     pub(super) fn number(&mut self, entry: Entry<'_, '_>, min: u64, max: u64, or: &str) -> Option<u64> {
         let DeValue::Integer(integer) = entry.value.get_ref() else {
-            self.wrong_type(entry, entry.value, "a whole number", &format!("{}{or}", entry.example));
+            self.wrong_type(entry, entry.value, "an integer", &format!("{}{or}", entry.example));
             return None;
         };
         match u64::from_str_radix(integer.as_str(), integer.radix()) {

@@ -79,7 +79,7 @@ pub(super) fn split<'t>(path: &Path, text: &'t [u8]) -> Vec<(PathBuf, &'t [u8])>
     files
 }
 
-/// The strings of `include` in `main`, each with its offset. What is wrong with the rest is reported when it is parsed.
+/// The strings of `include` in `main`, each with its offset. Errors in the rest are reported when it is parsed.
 fn patterns(main: &str, reader: &mut ConfigReader<'_>) -> Vec<(usize, String)> {
     let (root, _) = DeTable::parse_recoverable(main);
     let include = entries(root.get_ref(), EXAMPLE).into_iter().find(|entry| entry.key == "include");
@@ -93,7 +93,7 @@ fn included(base: &Path, pattern: &str) -> Result<Vec<PathBuf>, Problem> {
         return Ok(vec![base.join(pattern)]);
     }
     let Some((folder, extension)) = folder_pattern::parse(pattern, base) else {
-        let message = format!("`{pattern}` does not say which files of a folder are included");
+        let message = format!("`{pattern}` does not select the files of a folder");
         return Err(Problem::new(message, format!("write the folder and the extension of the files: {EXAMPLE}")));
     };
     let names = folder_pattern::list(&folder, &extension).map_err(|error| {
@@ -136,7 +136,7 @@ enum Unreadable {
 
 fn read_file(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Unreadable> {
     let mut content = Vec::new();
-    // Without blocking: a FIFO at the path of the file would block a reload for ever.
+    // Without blocking: a FIFO at the path of the file would block a reload forever.
     let file = sanderling_os::file::open_nonblocking(path).map_err(Unreadable::Io)?;
     if !file.metadata().map_err(Unreadable::Io)?.is_file() {
         return Err(Unreadable::NotAFile);
@@ -216,8 +216,8 @@ mod tests {
         check(
             "include = [\"*/a.toml\"]",
             &[],
-            "s.toml:1:12: `*/a.toml` does not say which files of a folder are included; \
-             write the folder and the extension of the files: include = [\"sites/*.toml\"]",
+            "s.toml:1:12: `*/a.toml` does not select the files of a folder; write the folder and the extension of the \
+             files: include = [\"sites/*.toml\"]",
         );
         check(
             "include = 3",

@@ -23,12 +23,12 @@ pub enum DerivedKind {
     Addresses,
     /// That the domain has a policy for mail servers, and which version (RFC 8461 §3.1).
     MtaSts,
-    /// The addresses of the host that serves the policy. It comes with the one before, and is not chosen.
+    /// The addresses of the host that serves the policy. It comes with the previous one, and cannot be chosen.
     MtaStsHost,
     /// The addresses of the target of an `ALIAS` of the zone file, at the names that have it. It is not chosen.
     Alias,
-    /// What authorities look for while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. It is
-    /// not chosen.
+    /// The challenges while a certificate is requested (RFC 8555 §8.4), in zones that are transferred. It is not
+    /// chosen.
     Challenge,
 }
 
@@ -69,7 +69,7 @@ impl DerivedKind {
     }
 }
 
-/// What is derived for a domain.
+/// The derived records of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DerivedRecords {
     /// The domain and its aliases.
@@ -80,7 +80,7 @@ pub struct DerivedRecords {
     pub mail_policy: Option<MailPolicy>,
     /// Whether the configuration has `derive`; otherwise these are the defaults.
     pub is_explicit: bool,
-    /// Where the configuration has `derive`, or the domain.
+    /// The position of `derive`, or of the domain, in the configuration.
     pub location: ValueLocation,
 }
 
@@ -97,11 +97,11 @@ pub struct DerivedRrset {
     pub port: u16,
     /// Whether the configuration has `derive`.
     pub is_explicit: bool,
-    /// Where the configuration has it, or the domain.
+    /// Its position, or that of the domain, in the configuration.
     pub location: ValueLocation,
 }
 
-/// The derived records of each of `zones`, those with a file of their own.
+/// The derived records of each of `zones`, those with their own files.
 pub(super) fn derived_rrsets<'z>(
     derived: &[DerivedRecords],
     zones: &'z [Zone],
@@ -121,7 +121,7 @@ pub(super) fn derived_rrsets<'z>(
             for (kind, (owner, port)) in
                 kinds.iter().flat_map(|kind| owners(*kind, host, &ports).map(|owner| (*kind, owner)))
             {
-                // The policy is that of the domain, which the first name is.
+                // The policy of the domain, which is the first name.
                 if matches!(kind, DerivedKind::MtaSts | DerivedKind::MtaStsHost) && names.first() != Some(host) {
                     continue;
                 }

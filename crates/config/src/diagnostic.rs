@@ -1,4 +1,4 @@
-//! What is wrong with the operator's input: where, what, and how to fix it; as one line or with the source line.
+//! A problem in the operator's input: its place, the problem, and the remedy; as one line or with the source line.
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
@@ -15,10 +15,10 @@ const LINE_BYTES_MAX: u64 = 64 * 1024;
 /// Columns of the terminal that a source line may take; a longer line is cut around the reported column.
 const TERMINAL_COLUMNS: usize = 110;
 
-/// What is wrong and how to fix it, both without a full stop.
+/// The problem and the remedy, both without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What is wrong: `port 99999 is out of range`.
+    /// The problem: `port 99999 is out of range`.
     pub message: String,
     /// How to fix it: `write 0 to 65535`. May be empty.
     pub remedy: String,
@@ -98,9 +98,9 @@ impl fmt::Display for Location {
     }
 }
 
-/// Where the configuration has a value. It is for messages, and no part of the value: two are always equal, so that two
-/// configurations are equal if they say the same, whatever lines and comments are between. What is compared with `==`
-/// decides which processes a reload replaces.
+/// The position of a value in the configuration. It is for messages, and no part of the value: two are always equal, so
+/// that two configurations are equal if they say the same, whatever lines and comments are between. The fields compared
+/// with `==` decide which processes a reload replaces.
 #[derive(Clone, Debug)]
 pub struct ValueLocation(pub Location);
 
@@ -173,7 +173,7 @@ impl Diagnostic {
         Diagnostic { severity: Severity::Warning, location, problem }
     }
 
-    /// What follows from valid input, which needs no change.
+    /// A consequence of valid input, which needs no change.
     pub fn note(location: impl Into<Location>, problem: Problem) -> Diagnostic {
         let location = location.into();
         Diagnostic { severity: Severity::Note, location, problem }
@@ -318,7 +318,7 @@ pub fn error_text(error: &io::Error) -> String {
     }
 }
 
-/// What to do about the error with this number (errno(3)).
+/// The remedy for the error with this number (errno(3)).
 fn remedy(number: &str) -> &'static str {
     const NO_MEMORY: &str = "12";
     const NO_DESCRIPTOR_IN_SYSTEM: &str = "23";
@@ -360,7 +360,7 @@ fn marked_line(line: &[u8], column: u32) -> (String, usize) {
     (text, mark)
 }
 
-/// A character of a source line as it is shown: what a terminal would obey is replaced.
+/// A character of a source line as it is shown: terminal control characters are replaced.
 fn shown(character: char) -> char {
     if is_obeyed(character) && character != '\t' { char::REPLACEMENT_CHARACTER } else { character }
 }
@@ -371,7 +371,7 @@ fn is_obeyed(character: char) -> bool {
     character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// `text` on one line, with escapes for what a terminal would obey.
+/// `text` on one line, with terminal control characters escaped.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

@@ -36,7 +36,8 @@ impl DomainName {
         if text.parse::<std::net::IpAddr>().is_ok() {
             return problem(
                 "it is an IP address",
-                "the site that `default` in [http] names, else the first site, answers requests for addresses",
+                "requests for addresses are answered by the site that `default` in [http] names, else by the first \
+                 site",
             );
         }
         if !name.is_ascii() {
@@ -44,7 +45,7 @@ impl DomainName {
                 Some(ascii) => format!("write its ASCII form: {ascii}"),
                 None => "write its ASCII form, which starts with xn--".to_owned(),
             };
-            return problem("it has characters beyond ASCII", &remedy);
+            return problem("it has non-ASCII characters", &remedy);
         }
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/');
         let labels = || name.split('.').filter(|&label| label != WILDCARD);

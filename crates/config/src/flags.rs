@@ -57,7 +57,7 @@ impl Config {
     /// The configuration for `flags`.
     ///
     /// # Errors
-    /// All problems, such as duplicates. A path that does not exist is reported only beside another one: see
+    /// All problems, such as duplicates. A missing path is reported only together with another one: see
     /// [`Config::path_problems`].
     pub fn from_flags(flags: &Flags) -> Result<Config, Vec<Diagnostic>> {
         let mut diagnostics = Vec::new();
@@ -81,9 +81,9 @@ impl Config {
             let argument = format!("--https {address}");
             check(argument.clone(), addresses.add(address, Service::Https));
             if flags.certificate.is_none() && !address.ip().is_loopback() {
-                let message = format!("{address} needs a certificate that clients trust");
-                let remedy = "give one with `serve --certificate FILE --key FILE`, or listen on 127.0.0.1 or [::1], \
-                              with a self-signed one";
+                let message = format!("{address} needs a trusted certificate");
+                let remedy = "specify one with `serve --certificate FILE --key FILE`, or listen on 127.0.0.1 or [::1] \
+                    with a self-signed one";
                 check(argument, Err(Problem::new(message, remedy)));
             }
         }
@@ -95,7 +95,7 @@ impl Config {
         if diagnostics.is_empty() {
             return Ok(config);
         }
-        // All that is to be corrected, at once.
+        // All errors, not only the first one.
         diagnostics.extend(config.path_problems());
         Err(diagnostics)
     }
@@ -215,13 +215,13 @@ mod tests {
             [
                 "--zone a.example=/dev/null: the zone a.example is listed twice; remove one of the two",
                 "--http 127.0.0.1:80: 127.0.0.1:80 is listed twice for HTTP; remove one of the two",
-                "--https 0.0.0.0:443: 0.0.0.0:443 needs a certificate that clients trust; give one with \
-                 `serve --certificate FILE --key FILE`, or listen on 127.0.0.1 or [::1], with a self-signed one",
+                "--https 0.0.0.0:443: 0.0.0.0:443 needs a trusted certificate; specify one with `serve --certificate \
+                    FILE --key FILE`, or listen on 127.0.0.1 or [::1] with a self-signed one",
                 "--dns 127.0.0.1:80: 127.0.0.1:80 is listed for both HTTP and DNS; \
                  DNS listens on TCP as well; choose another port for one of them",
                 "/none/public: the site `/none/public` does not exist; create it or correct the path",
                 "--zone a.example=/none/a: the zone file `/none/a` does not exist; create it or correct the path",
-                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; give a regular file",
+                "--zone a.example=/dev/null: the zone file `/dev/null` is not a regular file; name a regular file",
             ]
         );
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder and the extension, with its dot, of `pattern` below `base`; `None` if it has another form.
+/// The folder and the extension, with its dot, of `pattern` below `base`; `None` if it is malformed.
 pub(super) fn parse(pattern: &str, base: &Path) -> Option<(PathBuf, String)> {
     let (folder, file) = pattern.rsplit_once('/').unwrap_or(("", pattern));
     let extension = file.strip_prefix('*').filter(|extension| extension.len() > 1 && extension.starts_with('.'))?;

@@ -1,4 +1,5 @@
-//! The keys of the configuration file: one table for the reader, its messages, and what a reload replaces.
+//! The keys of the configuration file: one table for the reader, its messages, and the processes that a reload
+//! replaces.
 
 use crate::config::{CertificateFiles, Config, WORKER_COUNT_MAX};
 use crate::diagnostic::Problem;
@@ -23,13 +24,13 @@ pub(super) struct Key {
     pub(super) value: Value,
     /// When a reload needs a new server process.
     pub(super) server: Option<Replaces>,
-    /// Gives the agent what it reads of the key. If that differs, a reload replaces the agent.
+    /// Gives the agent the part of the key that it reads. If that differs, a reload replaces the agent.
     pub(super) agent: Option<Give>,
     /// As `agent`.
     pub(super) keeper: Option<Give>,
 }
 
-/// What the reader has to know of a value.
+/// The properties of a value that the reader needs.
 #[derive(Clone, Copy)]
 pub(super) enum Value {
     /// True or false, with its default.
@@ -366,7 +367,7 @@ pub(super) enum Section {
 }
 
 impl Section {
-    /// Those with a heading of their own, from the first.
+    /// Those with their own heading, from the first.
     const WITH_HEADING: usize = 11;
     pub(super) const ALL: [Section; 25] = [
         Section::Top,
@@ -396,7 +397,7 @@ impl Section {
         Section::Dnstap,
     ];
 
-    /// Where it is, as a message says it, and its keys. Those of `[limits]` have a table of their own.
+    /// Where it is, as a message says it, and its keys. Those of `[limits]` have a separate table.
     const fn row(self) -> (&'static str, &'static [Key]) {
         match self {
             Section::Top => ("at the top of the file, before the first [section]", TOP),
@@ -473,7 +474,8 @@ impl Section {
         let keys = self.row().1;
         match self {
             Section::Top => format!(
-                "the keys are {}, [http], [https], [dns], [certificates], [domain.\"NAME\"], [tsig.\"NAME\"], [catalog.\"NAME\"], [log], [metrics] and [limits]",
+                "the keys are {}, [http], [https], [dns], [certificates], [domain.\"NAME\"], [tsig.\"NAME\"], \
+                 [catalog.\"NAME\"], [log], [metrics] and [limits]",
                 quoted(keys)
             ),
             Section::Limits => "`sanderling help check` lists the limits".to_owned(),
@@ -529,7 +531,7 @@ fn updated_zones(from: &Config, to: &mut Config) {
     to.zone_updates = from.zone_updates.iter().map(|(apex, _)| (apex.clone(), Vec::new())).collect();
 }
 
-/// The certificates that are requested; the supervisor runs the command of each.
+/// The requested certificates; the supervisor runs the command of each.
 fn automatic_certificates(from: &Config, to: &mut Config) {
     let certificate = |files: &CertificateFiles| CertificateFiles { on_renew: Vec::new(), ..files.clone() };
     to.certificates = from.automatic_certificates().map(certificate).collect();

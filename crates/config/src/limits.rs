@@ -22,9 +22,9 @@ pub(super) struct Limit {
     pub(super) max: u64,
     /// Whether it may be [`UNLIMITED`].
     pub(super) may_be_unlimited: bool,
-    /// One sentence: what is limited, and what happens at the limit.
+    /// One sentence: the limited quantity, and the effect at the limit.
     description: &'static str,
-    /// The processes that apply it besides the server process, which is started with every limit.
+    /// The processes that apply it, other than the server process, which is started with every limit.
     applied_by: &'static [Process],
     set: fn(&mut Limits, u64),
     get: fn(&Limits) -> u64,
@@ -36,7 +36,7 @@ impl Limit {
         (self.set)(limits, value);
     }
 
-    /// What the limit is a quantity of, if its key ends with a unit.
+    /// The quantity of the limit, if its key ends with a unit.
     pub(super) fn quantity(&self) -> Option<Quantity> {
         if self.key.ends_with("_ms") {
             return Some(Quantity::Duration);
@@ -62,7 +62,7 @@ impl Limit {
         self.quantity().map_or_else(|| value.to_string(), |quantity| format!("\"{}\"", quantity.format(value)))
     }
 
-    /// The range, as a message has it.
+    /// The range, for a message.
     pub(super) fn range(&self) -> String {
         format!("{} to {}", self.format(self.min), self.format(self.max))
     }
@@ -124,15 +124,15 @@ macro_rules! limits {
 
 limits! {
     http_connections_max: usize = 10_000 in 1..=1_000_000,
-        "Open HTTP connections; at the limit one is closed for a new one: see below.";
+        "Open HTTP connections; at the limit, a new one replaces another: see below.";
     http_connections_per_client_max: usize = 1_000_000 in 1..=1_000_000,
-        "Open HTTP connections of one IPv4 address or IPv6 /64; at the limit see below.";
+        "Open HTTP connections of one IPv4 address or IPv6 /64; see below for the effect.";
     http_requests_per_connection_max: u64 = 10_000 in 1..=1_000_000_000,
         "Requests on one connection; then the server closes it.";
     http_requests_per_second_max: u32 = 0 in 0..=1_000_000,
-        "Requests of one IPv4 address or IPv6 /64; further ones get status 429. 0 for any number.";
+        "Requests per second of one IPv4 address or IPv6 /64; further ones get status 429. 0: no limit.";
     http_requests_at_once_max: u32 = 100 in 1..=1_000_000,
-        "Requests that such a client may make at once after a pause, if the rate is limited.";
+        "Burst of requests of such a client after a pause, if the rate is limited.";
     http_head_bytes_max: usize = 16_384 in 1_024..=1_048_576,
         "Size of a request line with its header fields; a larger one gets status 431.";
     http_field_count_max: usize = 100 in 8..=1_000,
@@ -140,19 +140,19 @@ limits! {
     http_target_bytes_max: usize = 8_192 in 256..=524_288,
         "Size of a request target; a longer one gets status 414.";
     http_request_content_bytes_max: u64 = 65_536 in 0..=1_073_741_824,
-        "Size of a request body; a larger one gets status 413. Only DNS messages (`doh`) are used.";
+        "Size of a request body; a larger one gets status 413. Only bodies of DNS messages are used.";
     http_header_deadline_ms: u64 = 10_000 in 100..=600_000,
         "Time to receive a request with its body; then it gets status 408, and the connection is closed.";
     http_idle_timeout_ms: u64 = 60_000 in 100..=3_600_000,
         "Time between two requests of a connection; then it is closed.";
     http_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
-        "Time in which the client reads nothing of a response; then the connection is closed.";
+        "Time in which a client reads nothing of a response; then the connection is closed.";
     http_send_rate_min: u64 = 240 in 0..=1_000_000_000_000,
-        "Bytes per second of a response that a client receives; 0 for any. See below.";
+        "Lowest rate at which a client reads a response, in bytes per second. 0: no limit. See below.";
     http_receive_rate_min: u64 = 500 in 0..=1_000_000_000_000,
-        "Bytes per second of a request that a client sends; 0 for any. See below.";
+        "Lowest rate at which a client sends a request, in bytes per second. 0: no limit. See below.";
     http2_streams_max: u32 = 100 in 1..=10_000,
-        "Requests of an HTTP/2 connection at once; further ones are refused, to be repeated.";
+        "Concurrent requests of an HTTP/2 connection; further ones are refused, and can be retried.";
     http2_header_block_bytes_max: usize = 32_768 in 1_024..=1_048_576,
         "Compressed header fields of an HTTP/2 request; a connection with more is closed.";
     http2_kept_request_bytes_max: usize = 65_536 in 1_024..=16_777_216,
@@ -160,19 +160,19 @@ limits! {
     http2_continuations_max: u8 = 8 in 0..=255,
         "CONTINUATION frames of an HTTP/2 request; a connection with more is closed.";
     http2_resets_max: u32 = 200 in 1..=1_000_000,
-        "HTTP/2 requests reset, beyond one per response or 32 KiB sent; with more it is closed.";
+        "HTTP/2 resets beyond one per response or 32 KiB sent; with more the connection is closed.";
     http2_control_frames_max: u32 = 1_000 in 100..=1_000_000,
-        "HTTP/2 control frames, beyond 4 per response and 2 per DATA frame; with more it is closed.";
+        "HTTP/2 control frames beyond 4 per response and 2 per DATA frame; with more it is closed.";
     http2_overhead_bytes_max: u64 = 1_048_576 in 65_536..=1_099_511_627_776,
-        "HTTP/2 overhead bytes beyond 8 times requests and content; with more the connection is closed.";
+        "HTTP/2 overhead bytes beyond 8 times the payload; with more the connection is closed.";
     tls_handshakes_max: usize = 2_000 in 1..=1_000_000,
-        "Unfinished TLS handshakes of each worker; at the limit the oldest is closed for a new one.";
+        "Unfinished TLS handshakes of each worker; at the limit, a new one replaces the oldest.";
     tls_handshake_timeout_ms: u64 = 10_000 in 100..=600_000 for Agent,
         "Time for a TLS handshake; then the connection is closed.";
     connection_buffers_bytes_max: usize = 67_108_864 in 0..=1_099_511_627_776,
-        "Unprocessed requests and unsent answers of all connections; beyond it each gets 2 KiB pieces.";
+        "Buffered requests and responses of all connections; beyond it, each gets buffers of 2 KiB.";
     connection_buffer_bytes_max: usize = 65_536 in 4_096..=1_048_576,
-        "Requests of a connection received at once, and answers written before they are sent.";
+        "Buffer of a connection for received requests, and for responses before they are sent.";
     open_files_max: usize = 32_768 in 1..=262_144,
         "Entries of the open-file cache; at the limit the least recently used is evicted.";
     open_file_descriptors_max: usize = 4_096 in 1..=262_144,
@@ -180,19 +180,19 @@ limits! {
     open_file_content_bytes_max: u64 = 67_108_864 in 0..=1_099_511_627_776,
         "Content of small files in memory; at the limit the least recently used is evicted.";
     small_file_bytes_max: u64 = 32_768 in 0..=1_048_576,
-        "Largest file whose content is kept in memory; of larger ones the descriptor is kept.";
+        "Largest file whose content is kept in memory; for larger ones, the descriptor is kept.";
     compressed_content_bytes_max: u64 = 67_108_864 in 0..=1_099_511_627_776,
         "Compressed content in memory; at the limit the least recently used is evicted. 0: none.";
     compressed_file_bytes_max: u64 = 4_194_304 in 0..=67_108_864,
         "Largest file that is compressed; larger ones are sent as they are.";
     listing_entries_max: usize = 5_000 in 1..=100_000,
-        "Entries of a directory that its listing shows; it says that there are more.";
+        "Entries in the listing of a directory; a longer one is truncated, with a note at its end.";
     missing_files_max: usize = 1_024 in 1..=262_144,
         "Negative entries of the open-file cache; at the limit some are evicted.";
     site_rules_max: usize = 10_000 in 0..=1_000_000,
-        "Redirects of a site in each of its sources, and as many rules for fields.";
+        "Redirects of a site from each source, and the same number of header rules.";
     site_patterns_max: usize = 1_000 in 0..=100_000,
-        "Those of them with `*` or `:name`, of which a request may try several.";
+        "Pattern rules (with `*` or `:name`) of a site, which are matched one by one.";
     rules_file_bytes_max: u64 = 1_048_576 in 0..=67_108_864,
         "Size of a file `_redirects` or `_headers`; a larger one is not used.";
     watched_folders_max: usize = 8_192 in 0..=1_000_000,
@@ -206,49 +206,49 @@ limits! {
     dns_udp_answer_bytes_max: u16 = 1_232 in 512..=4_096,
         "Size of a reply over UDP, even if the client accepts more; a larger one is truncated.";
     dns_udp_errors_per_second_max: u32 = 200 in 0..=1_000_000,
-        "Error replies to one IPv4 /24 or IPv6 /56 in a second, of each thread; more are not sent.";
+        "Error replies per second of a thread to one IPv4 /24 or IPv6 /56; further ones are dropped.";
     dns_udp_replies_per_second_max: u32 = 0 in 0..=1_000_000,
-        "Other replies that are alike, counted in the same way; 0 for any number. See below.";
+        "Other replies per second to one network, counted by kind. 0: no limit. See below.";
     dns_udp_slip: u32 = 2 in 0..=1_000,
-        "Of the replies beyond that limit, every so many is sent truncated; 0 for none.";
+        "Of the replies beyond that limit, one in N is sent truncated; 0: none.";
     dns_tcp_connections_max: usize = 1_024 in 1..=1_000_000,
-        "Open DNS connections over TCP; at the limit the one idle for longest is closed.";
+        "Open DNS connections over TCP; at the limit, the one idle longest is closed.";
     dns_tcp_connections_per_client_max: usize = 1_000_000 in 1..=1_000_000,
-        "Open DNS connections of one IPv4 address or IPv6 /64; at the limit see below.";
+        "Open DNS connections of one IPv4 address or IPv6 /64; see below for the effect.";
     dns_tcp_idle_timeout_ms: u64 = 5_000 in 100..=600_000,
         "Time between two queries of a TCP connection; then it is closed.";
     dns_tcp_queries_in_flight_max: usize = 64 in 1..=4_096,
-        "Replies on a TCP connection after which they are sent, before more queries are answered.";
+        "Queries of a TCP connection that are answered before the replies are sent.";
     dns_transfers_max: usize = 16 in 0..=10_000,
-        "Zone transfers at once; further ones get SERVFAIL, and the secondary tries again later.";
+        "Concurrent zone transfers to clients; further ones get SERVFAIL, and secondaries retry later.";
     dns_transfer_send_timeout_ms: u64 = 30_000 in 100..=3_600_000,
-        "Time in which a client takes nothing of a zone transfer; then the connection is closed.";
+        "Time in which a client reads nothing of a zone transfer; then the connection is closed.";
     zone_transfers_in_max: usize = 8 in 1..=1_000 for Agent,
-        "Transfers of zones from their primaries at once; further ones wait.";
+        "Concurrent zone transfers from primaries; further ones wait.";
     zone_signings_max: usize = 4 in 1..=64 for Agent,
-        "Signed zones that are read or signed at once; further ones wait.";
+        "Signed zones that are read or signed at the same time; further ones wait.";
     catalog_members_max: usize = 100_000 in 1..=1_000_000 for Agent,
-        "Zones of one catalog; a catalog with more is not used, and the zones that it had are kept.";
+        "Zones of one catalog; a larger catalog is not used, and its previous zones are kept.";
     zone_transfer_in_timeout_ms: u64 = 600_000 in 1_000..=86_400_000 for Agent,
-        "Time for a transfer from a primary; then it is aborted, and tried again later.";
+        "Time for a transfer from a primary; then it is aborted, and retried later.";
     zone_transfer_in_idle_timeout_ms: u64 = 10_000 in 100..=3_600_000 for Agent,
-        "Time for the next message of such a transfer; then it is aborted, and tried again later.";
+        "Time for the next message of such a transfer; then it is aborted, and retried later.";
     zone_transfer_in_empty_messages_max: u32 = 100 in 0..=1_000_000 for Agent,
-        "Messages without records in such a transfer; with more it is aborted, and tried again later.";
+        "Messages without records in such a transfer; with more it is aborted, and retried later.";
     zone_transfer_in_changes_bytes_max: u64 = 8_388_608 in 65_536..=67_108_864 for Agent,
-        "Changes of a zone in such a transfer (IXFR); of more, the whole zone is transferred.";
+        "Size of the changes in an IXFR from a primary; beyond it, the whole zone is transferred.";
     transferred_zone_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776 for Agent,
         "Size of a zone from a primary; a larger one is refused, as is one above `zone_file_max`.";
     authority_timeout_ms: u64 = 30_000 in 1_000..=600_000 for Agent,
-        "Time in which a certificate authority answers a request; then it is tried again later.";
+        "Time for the response of a certificate authority; then the request is retried later.";
     renewal_interval_ms: u64 = 3_600_000 in 1_000..=86_400_000 for Agent,
-        "Time from a new certificate to its renewal at the least, whatever its authority suggests.";
+        "Shortest time from a new certificate to its renewal, whatever its authority suggests.";
     name_servers_timeout_ms: u64 = 300_000 in 1_000..=86_400_000 for Agent,
-        "Time in which all name servers of a zone answer a challenge; then it is tried again later.";
+        "Time until all name servers of a zone answer with a challenge; then it is retried later.";
     on_renew_interval_ms: u64 = 60_000 in 1_000..=86_400_000,
-        "Time between two runs of the command `on_renew` of a domain at the least.";
+        "Shortest time between two runs of the command `on_renew` of a domain.";
     on_renew_timeout_ms: u64 = 60_000 in 1_000..=3_600_000,
-        "Time in which the command `on_renew` of a domain ends; then it is killed.";
+        "Time for the command `on_renew` of a domain; then it is killed.";
     dns_cname_chain_max: usize = 16 in 1..=64,
         "CNAME and DNAME records followed for one answer; the answer ends there.";
     zone_file_bytes_max: u64 = 1_073_741_824 in 1_024..=1_099_511_627_776 for Agent,
@@ -260,11 +260,11 @@ limits! {
     zone_journal_bytes_max: usize = 1_048_576 in 0..=67_108_864 for Agent,
         "Changes of a zone that are kept for IXFR; secondaries with an older version get the whole zone.";
     zone_journals_bytes_max: u64 = 1_073_741_824 in 0..=1_099_511_627_776 for Agent,
-        "Journals of all zones in the state folder; a further one is not stored.";
+        "Size of the journals of all zones in the state folder; further ones are not stored.";
     zone_updates_bytes_max: usize = 4_194_304 in 1_024..=16_777_216 for Agent,
-        "What dynamic updates make of a zone besides its file; a further update gets SERVFAIL.";
+        "Size of the dynamic updates of a zone; a further update gets SERVFAIL.";
     dns_update_signatures_max: usize = 65_536 in 1_000..=1_000_000,
-        "Updates whose signatures are remembered until they expire; beyond, the first are forgotten.";
+        "Update signatures remembered against replay; beyond it, the oldest are forgotten.";
     dns_updates_waiting_max: usize = 256 in 1..=65_536,
         "Dynamic updates that wait to be applied; further ones get SERVFAIL.";
     dns_update_timeout_ms: u64 = 5_000 in 100..=60_000,
@@ -272,19 +272,19 @@ limits! {
     derived_record_ttl_s: u32 = 300 in 1..=86_400 for Agent,
         "TTL of records that `derive` adds to a zone, in seconds.";
     alias_ttl_s_min: u32 = 60 in 1..=86_400 for Agent,
-        "Lowest TTL of the addresses of ALIAS, and time between two questions about a target, in seconds.";
+        "Lowest TTL of ALIAS addresses, and shortest time between two queries for a target, in seconds.";
     alias_ttl_s_max: u32 = 86_400 in 1..=604_800 for Agent,
-        "Highest TTL of the addresses of ALIAS, in seconds.";
+        "Highest TTL of ALIAS addresses, in seconds.";
     alias_kept_ms: u64 = 259_200_000 in 0..=2_592_000_000 for Agent,
-        "Time for which the addresses of an ALIAS are kept while no resolver answers.";
+        "Time for which ALIAS addresses are kept while no resolver answers.";
     alias_targets_max: usize = 1_000 in 1..=100_000 for Agent,
-        "Targets of ALIAS in all zones; further ones have no addresses.";
+        "ALIAS targets in all zones; further ones have no addresses.";
     zone_guarded_records_min: u64 = 20 in 0..=1_000_000_000,
-        "Records of a zone above which a reload must not remove too many at once.";
+        "Records of a zone above which it is protected against losing too many in one reload.";
     zone_lost_records_percent_max: u64 = 50 in 0..=100,
-        "Share of its records that a zone may lose in one reload; a zone that lost more is refused.";
+        "Percentage of its records that a zone can lose in one reload; beyond it, the zone is refused.";
     kept_zones_bytes_max: u64 = 268_435_456 in 0..=1_099_511_627_776 for Agent,
-        "Text of last good versions that outlives a server process; zones beyond it are not kept.";
+        "Size of the last good versions kept for a new server process; zones beyond it are not kept.";
     listen_backlog_max: u16 = 4_096 in 1..=65_535,
         "Listen queue of one socket; the kernel also limits it to `net.core.somaxconn`.";
     dns_udp_waiting_bytes_max: usize = 1_048_576 in 4_096..=134_217_728,
@@ -292,33 +292,33 @@ limits! {
     drain_timeout_ms: u64 = 30_000 in 0..=604_800_000 or unlimited,
         "Time for unfinished requests when a server process stops; then they are aborted.";
     drain_grace_ms: u64 = 2_000 in 0..=600_000,
-        "Time for idle connections when a server process is replaced; 200 ms if the server stops.";
+        "Time until idle connections are closed when a server process is replaced; 200 ms for a stop.";
     start_timeout_ms: u64 = 30_000 in 100..=3_600_000,
-        "Time to reload; then a new process is started. Time to start one; then it is killed.";
+        "Time for a reload; then a new process is started. Time for its start; then it is killed.";
     hang_timeout_ms: u64 = 5_000 in 1_000..=600_000,
         "Time for one iteration of an event loop; then the server process is restarted.";
     agent_hang_timeout_ms: u64 = 600_000 in 1_000..=86_400_000,
-        "Time for one step of the agent, such as to sign a zone as a whole; then it is restarted.";
+        "Time for one step of the agent, such as signing a whole zone; then it is restarted.";
     request_log_queue_bytes_max: usize = 1_048_576 in 65_536 ..= 1_073_741_824,
-        "Lines of each log of requests that a thread has waiting; further ones are dropped and counted.";
+        "Size of the waiting lines of a thread for a request log; further ones are dropped and counted.";
     metrics_sites_max: usize = 100 in 0..=10_000,
-        "Sites with metrics of their own; further ones are counted together.";
+        "Sites with their own metrics; further ones are counted together.";
     metrics_zones_max: usize = 100 in 0..=10_000,
-        "Zones with metrics of their own; further ones are counted together.";
+        "Zones with their own metrics; further ones are counted together.";
     password_threads_max: usize = 4 in 1..=256,
-        "Threads that check passwords; not more than processors.";
+        "Threads that check passwords, at most one per processor.";
     password_checks_max: usize = 128 in 1..=65_536,
-        "Password checks that wait or run; beyond it, the last in the order gets status 503.";
+        "Password checks waiting or running; beyond it, the one with the lowest priority gets 503.";
     password_checks_per_client_max: usize = 4 in 1..=65_536,
-        "Password checks of one IPv4 address or IPv6 /64.";
+        "Password checks of one IPv4 address or IPv6 /64; further ones get status 503.";
     password_granted_ms: u64 = 60_000 in 1_000..=86_400_000,
-        "Time for which a right password is remembered; then it is checked again.";
+        "Time for which a correct password is remembered; then it is checked again.";
     password_denied_ms: u64 = 10_000 in 1_000..=3_600_000,
         "Time for which a wrong password is remembered.";
     check_files_max: usize = 100_000 in 0..=100_000_000,
-        "Files of a site that `check` looks at; others are left out with a note.";
+        "Files of a site that `check` examines; others are skipped with a note.";
     check_read_bytes_max: u64 = 1_073_741_824 in 0..=1_099_511_627_776,
-        "Bytes of files of a site that `check` reads; others are left out with a note.";
+        "Bytes of the files of a site that `check` reads; others are skipped with a note.";
     log_queue_bytes_max: usize = 262_144 in 4_096..=1_073_741_824 for Agent Keeper,
         "Messages that wait until the log is read; further ones are dropped and counted.";
 }

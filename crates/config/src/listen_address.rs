@@ -73,7 +73,7 @@ impl ListenAddresses {
     }
 }
 
-/// Whether two sockets cannot listen on both. With port 0 each gets a port of its own.
+/// Whether two sockets cannot listen on both. With port 0 each gets its own port.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one.port() == other.port()
         && one.port() != 0

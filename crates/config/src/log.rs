@@ -1,9 +1,9 @@
 //! Output for the operator: lines on standard output, messages and diagnostics on standard error.
 //!
-//! A process that serves calls [`hold`] and [`start_writer`]: from then on a thread of its own writes, so that an
-//! output that nobody reads blocks no other thread. What does not fit into its queue is dropped and counted. A reader
-//! that has gone away is not an error: the server goes on. Where there is no such thread, yet or at all, the thread
-//! that panics, or ends the process, writes what is in the queue.
+//! A process that serves calls [`hold`] and [`start_writer`]: from then on a separate thread writes, so that an output
+//! without a reader blocks no other thread. Messages that do not fit into its queue are dropped and counted. A reader
+//! that has disconnected is not an error: the server continues. Where there is no such thread, yet or at all, the
+//! thread that panics, or ends the process, writes the queued messages.
 //!
 //! After the message about a panic that is to end the process ([`panics`]), the process exits.
 
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes that wait to be written, before a configuration says otherwise; a message beyond them is dropped.
 const QUEUE_BYTES_MAX: usize = 256 * 1024;
-/// How long an output that takes nothing at the moment is left alone.
+/// The pause for an output that is blocked at the moment.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The name of the thread that the standard library starts `main` in.
@@ -113,12 +113,12 @@ pub fn log(message: &str) {
     write_message(Level::Info, message);
 }
 
-/// The same of something that the server can go on with, and that the operator should know.
+/// The same for something that does not stop the server, and that the operator should know.
 pub fn log_warning(message: &str) {
     write_message(Level::Warning, message);
 }
 
-/// The same of something that was to be done and was not.
+/// The same for a task that was not done.
 pub fn log_error(message: &str) {
     write_message(Level::Error, message);
 }
@@ -133,8 +133,8 @@ fn is_to_journal() -> bool {
     *TO_JOURNAL.get_or_init(|| is_journal(&io::stderr()))
 }
 
-/// `text` with an escape sequence in the place of each control character that could have an effect on a terminal, or
-/// on a program that reads a log: all but the end of a line and a tab.
+/// `text` with an escape sequence in place of each control character that could have an effect on a terminal, or on a
+/// program that reads a log: all but the end of a line and a tab.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let has_effect = |character: char| character.is_control() && !matches!(character, '\n' | '\t');
     let without_line_ends = || text.replace("\r\n", "\n").chars().any(has_effect);
@@ -187,8 +187,7 @@ pub fn hold() {
     }));
 }
 
-/// Starts the thread that writes what is in the queue from now on. A sandbox that is entered later does not hold for
-/// it.
+/// Starts the thread that writes the queued messages from now on. A sandbox that is entered later does not hold for it.
 ///
 /// # Errors
 /// The system has no thread for it. Each thread then writes its messages itself.
@@ -204,8 +203,8 @@ fn thread_error(error: io::Error) -> io::Error {
         return error;
     }
     let message = format!(
-        "clone3(2) failed: {error}; the sandbox of the container denies clone3, without which there are no threads: \
-         update the program that runs the container (Docker 20.10.10, libseccomp 2.5), or give it another seccomp profile"
+        "clone3(2) failed: {error}; the sandbox of the container denies clone3, which threads need: update the \
+         program that runs the container (Docker 20.10.10, libseccomp 2.5), or give it another seccomp profile"
     );
     io::Error::new(error.kind(), message)
 }
@@ -240,7 +239,7 @@ fn write(output: Output, text: Vec<u8>) {
 }
 
 impl Output {
-    /// Writes all of `text`. Blocks as long as nobody reads it.
+    /// Writes all of `text`. Blocks as long as no process reads it.
     fn write(self, mut text: &[u8]) {
         while !text.is_empty() {
             let written = match self {
@@ -280,7 +279,7 @@ impl Writer {
         started
     }
 
-    /// Writes what is in the queue if no thread does; whether none does.
+    /// Writes the queued messages if no thread does; whether none does.
     fn write_without_thread(&self) -> bool {
         loop {
             let mut queue = self.lock();
@@ -331,7 +330,7 @@ impl Writer {
             let dropped_count = std::mem::take(&mut queue.dropped_count);
             if dropped_count > 0 {
                 queue.state = State::Writing;
-                let message = format!("{dropped_count} messages were dropped, because they were not read");
+                let message = format!("{dropped_count} messages were dropped, because the log was not read");
                 return (Output::Stderr, lines_of(Level::Warning, &message, is_to_journal()).into_bytes());
             }
             self.changed.notify_all();
@@ -398,7 +397,7 @@ mod tests {
         assert_eq!(counts(writer.lock()), (4, 2));
         (0..4).for_each(|_| assert_eq!(writer.next().1, line));
         let (_, report) = writer.next();
-        assert_eq!(report, b"sanderling: warning: 2 messages were dropped, because they were not read\n");
+        assert_eq!(report, b"sanderling: warning: 2 messages were dropped, because the log was not read\n");
         assert_eq!(writer.lock().bytes, 0);
     }
 }

@@ -7,7 +7,7 @@ pub(super) const MAX_AGE_S_MAX: u64 = 31_557_600;
 /// A week: long enough for a policy to outlive an attack, and short enough for a mistake.
 pub(super) const MAX_AGE_S_DEFAULT: u64 = 604_800;
 
-/// What senders do with a server that does not fit the policy (RFC 8461 §5).
+/// How senders treat a server that does not match the policy (RFC 8461 §5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MailPolicyMode {
     /// They do not deliver.
@@ -19,10 +19,10 @@ pub enum MailPolicyMode {
     None,
 }
 
-/// The policy of a domain, as the configuration has it.
+/// The configured policy of a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MailPolicy {
-    /// What senders do with a server that does not fit.
+    /// How senders treat a server that does not match.
     pub mode: MailPolicyMode,
     /// The mail servers, or `*.` before the domain of some; empty for those of the zone.
     pub mx: Vec<DomainName>,

@@ -26,7 +26,7 @@ pub struct NameValidation<'c> {
 }
 
 impl<'c> NameValidation<'c> {
-    /// Those of `config`.
+    /// The names of `config`.
     pub fn new(config: &'c Config) -> NameValidation<'c> {
         NameValidation {
             apexes: config.zones.iter().map(|zone| zone.apex.as_str()).collect(),
@@ -39,7 +39,7 @@ impl<'c> NameValidation<'c> {
     /// How `name` is validated. `prefers_http`: over HTTP if both are possible.
     ///
     /// # Errors
-    /// There is no way.
+    /// There is no validation method.
     pub fn of(&self, name: &str, prefers_http: bool) -> Result<ValidationMethod, Problem> {
         let is_wildcard = name.starts_with("*.");
         let is_over_http_possible = self.has_http && !is_wildcard && self.hosts.contains(name);
@@ -53,10 +53,10 @@ impl<'c> NameValidation<'c> {
 
     fn problem(&self, name: &str, is_wildcard: bool) -> Problem {
         let others =
-            if self.has_other_zones { "; zones of a folder, of primaries and of catalogs do not count" } else { "" };
+            if self.has_other_zones { "; zones from folders, primaries and catalogs do not count" } else { "" };
         if is_wildcard {
             let message =
-                format!("{name} can only be validated by a record in its zone, and no domain here has that zone");
+                format!("{name} can only be validated with a record in its zone, but no domain here has that zone");
             return Problem::new(message, format!("add a domain with `zone`, or remove the name{others}"));
         }
         let message = format!("{name} can be validated neither over HTTP nor by DNS");
@@ -80,7 +80,7 @@ impl<'c> NameValidation<'c> {
     }
 }
 
-/// What the name of a record for an authority begins with (RFC 8555 §8.4).
+/// The first label of a challenge record (RFC 8555 §8.4).
 const CHALLENGE_PREFIX: &str = "_acme-challenge.";
 
 /// The names at which authorities look for records: those of no other certificates may be claimed.
@@ -88,7 +88,7 @@ const CHALLENGE_PREFIX: &str = "_acme-challenge.";
 pub struct ChallengeNames<'c>(HashSet<&'c str>);
 
 impl<'c> ChallengeNames<'c> {
-    /// Those of the automatic certificates of `config`.
+    /// The names for the automatic certificates of `config`.
     pub fn new(config: &'c Config) -> ChallengeNames<'c> {
         let names = config.automatic_certificates().flat_map(|certificate| &certificate.names).map(DomainName::as_str);
         ChallengeNames(names.map(|name| name.strip_prefix("*.").unwrap_or(name)).collect())
@@ -99,7 +99,7 @@ impl<'c> ChallengeNames<'c> {
         name.strip_prefix(CHALLENGE_PREFIX).is_some_and(|name| self.0.contains(name))
     }
 
-    /// How many there are.
+    /// The number of names.
     pub fn count(&self) -> usize {
         self.0.len()
     }
@@ -177,12 +177,12 @@ mod tests {
         }
         let problems =
             |text: &str| config(text).validation_problems().iter().map(ToString::to_string).collect::<Vec<_>>();
-        let expected = "*.a.example can only be validated by a record in its zone, and no domain here has that zone; add a domain with \
-                        `zone`, or remove the name";
+        let expected = "*.a.example can only be validated with a record in its zone, but no domain here has that \
+                        zone; add a domain with `zone`, or remove the name";
         let [wildcard, mail] = &problems(text)[..] else { panic!("two") };
         assert!(wildcard.ends_with(expected), "{wildcard}");
         assert!(mail.contains("mail.example can be validated neither over HTTP nor by DNS; add a site"), "{mail}");
         let folder = problems(&format!("[dns]\nzones = \"zones/*.zone\"\n{text}"));
-        assert!(folder[0].ends_with("; zones of a folder, of primaries and of catalogs do not count"), "{folder:?}");
+        assert!(folder[0].ends_with("; zones from folders, primaries and catalogs do not count"), "{folder:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Text that operators write with any editor.
 
-/// What some editors write at the start of a file in UTF-8.
+/// The byte order mark that some editors write at the start of a file in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The content of a file without a byte order mark, which would be taken for a part of its first line. Every file of an

@@ -1,4 +1,4 @@
-//! What a site does with some paths besides serving files.
+//! The rules of a site for some paths.
 
 use crate::diagnostic::{Diagnostic, Problem, ValueLocation};
 use sanderling_site_rules::{Cors, FieldRule, Pattern, Redirect, SecurityHeaders};
@@ -33,9 +33,9 @@ pub struct AccessRule {
     pub pattern: Pattern,
     /// The networks of the clients that may; `None`: all.
     pub allow: Option<Vec<(IpAddr, u8)>>,
-    /// The networks of those that may not, even if they are in `allow`.
+    /// The networks of clients that may not, even if they are in `allow`.
     pub deny: Vec<(IpAddr, u8)>,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -44,11 +44,11 @@ pub struct AccessRule {
 pub struct AuthRule {
     /// The paths.
     pub pattern: Pattern,
-    /// What the client is told to log in to.
+    /// The realm shown to the client.
     pub realm: String,
     /// The file with the users, relative to the working directory or absolute.
     pub users_file: PathBuf,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -69,12 +69,12 @@ impl Default for PathRules {
 }
 
 impl PathRules {
-    /// What the operator should know of `security_headers`.
+    /// Notes about `security_headers`.
     pub fn note(&self) -> Option<Diagnostic> {
         let (set, location) = self.security_headers.as_ref()?;
         let fields: Vec<String> = set.fields().iter().map(|(name, value)| format!("`{name}: {value}`")).collect();
         let message = format!("`security_headers`: {}", set.effect());
-        let remedy = format!("a field in `headers` replaces one of those sent, {}", fields.join(", "));
+        let remedy = format!("a field in `headers` replaces one of these fields: {}", fields.join(", "));
         Some(Diagnostic::note(location.clone(), Problem::new(message, remedy)))
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn check_directory(what: &str, path: &Path) -> Result<(), Problem> {
     let shown = path.display();
     match with_second_try(|| fs::metadata(path)) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(Problem::new(format!("the {what} `{shown}` is not a directory"), "give a directory, not a file")),
+        Ok(_) => Err(Problem::new(format!("the {what} `{shown}` is not a directory"), "name a directory, not a file")),
         Err(error) => Err(unreachable(what, path, &error)),
     }
 }
@@ -32,9 +32,8 @@ pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Ze
     // Without blocking: the path may be a FIFO.
     let file = sanderling_os::file::open_nonblocking(path).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied if fs::metadata(path).is_ok() => {
-            let remedy =
-                "run as root, which reads it and gives up its rights afterwards, or allow this user to read it";
-            Problem::new(format!("{} may not read the {kind} `{shown}`", user_text()), remedy)
+            let remedy = "run as root, which reads it and then drops its privileges, or allow this user to read it";
+            Problem::new(format!("{} cannot read the {kind} `{shown}`", user_text()), remedy)
         }
         _ => unreachable(kind, path, &error),
     })?;
@@ -50,7 +49,7 @@ pub(super) fn read_secret_file(kind: &str, form: &str, path: &Path) -> Result<Ze
         _ => None,
     };
     if let Some(reason) = reason {
-        return Err(Problem::new(format!("the {kind} `{shown}` {reason}"), format!("give a regular {form} file")));
+        return Err(Problem::new(format!("the {kind} `{shown}` {reason}"), format!("name a regular {form} file")));
     }
     let mut content = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
     file.take(SECRET_FILE_BYTES_MAX).read_to_end(&mut content).map_err(|error| unreachable(kind, path, &error))?;
@@ -69,7 +68,7 @@ pub type CookieSecret = Zeroizing<[u8; COOKIE_SECRET_BYTES]>;
 pub(super) fn read_cookie_secrets(path: &Path) -> Result<(CookieSecret, Option<CookieSecret>), Problem> {
     let content = read_secret_file("cookie secret file", "text", path)?;
     let problem = |reason: &str| {
-        let remedy = "write one or two lines of 32 hexadecimal digits, as `openssl rand -hex 16` prints";
+        let remedy = "write one or two lines of 32 hexadecimal digits, as printed by `openssl rand -hex 16`";
         Problem::new(format!("the cookie secret file `{}` {reason}", path.display()), remedy)
     };
     let mut secrets =
@@ -77,12 +76,12 @@ pub(super) fn read_cookie_secrets(path: &Path) -> Result<(CookieSecret, Option<C
             let mut secret = CookieSecret::default();
             let (digits, rest) = line.as_chunks::<2>();
             if digits.len() != secret.len() || !rest.is_empty() {
-                return Err(problem("has a line of another length"));
+                return Err(problem("has a line of the wrong length"));
             }
             for (byte, digits) in secret.iter_mut().zip(digits) {
                 let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
                 let (Some(high), Some(low)) = (high, low) else {
-                    return Err(problem("has a character that is no digit"));
+                    return Err(problem("has a character that is not a hexadecimal digit"));
                 };
                 *byte = (high << 4 | low) as u8;
             }
@@ -135,15 +134,15 @@ pub(super) fn has_private_key(content: &[u8]) -> bool {
     is_der || content.windows(MARK.len()).any(|window| window == MARK)
 }
 
-/// Whether `file` is a regular file: reading a pipe or a device could block for ever.
+/// Whether `file` is a regular file: reading a pipe or a device could block forever.
 pub(super) fn check_zone_file(file: &Path) -> Result<(), Problem> {
     let shown = file.display();
     match with_second_try(|| fs::metadata(file)).as_ref().map(Metadata::file_type) {
         Ok(file_type) if file_type.is_file() => Ok(()),
         Ok(file_type) if file_type.is_dir() => {
-            Err(Problem::new(format!("the zone file `{shown}` is a directory"), "give a file in it"))
+            Err(Problem::new(format!("the zone file `{shown}` is a directory"), "name a file in it"))
         }
-        Ok(_) => Err(Problem::new(format!("the zone file `{shown}` is not a regular file"), "give a regular file")),
+        Ok(_) => Err(Problem::new(format!("the zone file `{shown}` is not a regular file"), "name a regular file")),
         Err(error) => Err(unreachable("zone file", file, error)),
     }
 }
@@ -152,14 +151,14 @@ pub(super) fn check_zone_file(file: &Path) -> Result<(), Problem> {
 pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
     let shown = path.display();
     let not_permitted = |kind: &str, path: &Path| {
-        let message = format!("{} may not write {kind} `{}`", user_text(), path.display());
+        let message = format!("{} cannot write {kind} `{}`", user_text(), path.display());
         Problem::new(message, "start `sanderling serve` as root, or allow this user to write it")
     };
     check_log_directory(path)?;
     match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_symlink() => {
-            let message = format!("the log `{shown}` is a symbolic link, which the supervisor does not follow");
-            Err(Problem::new(message, "name the file that it leads to, or write \"stdout\""))
+            let message = format!("the log `{shown}` is a symbolic link, which is not followed");
+            Err(Problem::new(message, "name its target, or write \"stdout\""))
         }
         Ok(metadata) if metadata.is_dir() => {
             Err(Problem::new(format!("the access log `{shown}` is a directory"), "name a file in it"))
@@ -176,7 +175,7 @@ pub(super) fn check_log_file(path: &Path) -> Result<(), Problem> {
     }
 }
 
-/// The ID of the first group of persons: lower ones are of the system, such as `syslog`, and have no members but
+/// The ID of the first group of persons: lower ones are system groups, such as `syslog`, whose members are only
 /// services.
 const FIRST_PERSON_ID: u32 = 1_000;
 const OTHERS: u32 = 0o002;
@@ -189,12 +188,12 @@ fn log_directory(log: &Path) -> Option<(&Path, Metadata)> {
 }
 
 fn log_directory_problem(writer: &str, directory: &Path) -> Problem {
-    let message = format!("{writer} can write the directory `{}` of the log", directory.display());
-    Problem::new(message, "write the log to a directory that only the user of the supervisor can write")
+    let message = format!("{writer} can write to the directory `{}` of the log", directory.display());
+    Problem::new(message, "use a directory that only the user of the supervisor can write to")
 }
 
-/// Whether not every user can make files in the directory of the log: they could replace the log, or have a link in the
-/// place of an earlier one.
+/// Whether not every user can make files in the directory of the log: they could replace the log, or put a link in
+/// place of a rotated one.
 fn check_log_directory(log: &Path) -> Result<(), Problem> {
     match log_directory(log) {
         Some((directory, metadata)) if metadata.mode() & OTHERS != 0 => {
@@ -204,7 +203,7 @@ fn check_log_directory(log: &Path) -> Result<(), Problem> {
     }
 }
 
-/// That somebody else than root, the user of this process, `account` as which the server serves, and the owner of the
+/// That someone else than root, the user of this process, `account` as which the server serves, and the owner of the
 /// log can make files in its directory.
 pub(super) fn log_directory_warning(log: &Path, account: Option<u32>) -> Option<Problem> {
     let (directory, metadata) = log_directory(log)?;
@@ -229,8 +228,8 @@ pub(super) fn check_state_folder(path: &Path) -> Result<(), Problem> {
             Err(Problem::new(message, "set `state` to a folder"))
         }
         Ok(()) if !sanderling_os::file::is_writable(path) => {
-            let message = format!("{} may not write the state folder `{}`", user_text(), path.display());
-            Err(Problem::new(message, "make the user of the server its owner with chown, with all that is in it"))
+            let message = format!("{} cannot write to the state folder `{}`", user_text(), path.display());
+            Err(Problem::new(message, "make the user of the server its owner, with everything in it (chown -R)"))
         }
         result => result,
     }
@@ -250,7 +249,7 @@ pub(super) fn check_control_path(path: &Path) -> Result<(), Problem> {
     if let Ok(metadata) = fs::symlink_metadata(path) {
         return match metadata.file_type().is_socket() {
             true => Ok(()),
-            false => Err(Problem::new(format!("`control`: {shown} exists and is not a socket"), "name another path")),
+            false => Err(Problem::new(format!("`control`: {shown} exists but is not a socket"), "name another path")),
         };
     }
     // The server creates the directory of the socket, and none above it.
@@ -313,18 +312,18 @@ mod tests {
             assert!(problem.contains(expected) && problem.is_empty() == expected.is_empty(), "{mode:o}: {problem}");
         };
         check_warning(0o755, None, "");
-        check(0o757, "every user can write the directory");
-        check(0o1777, "every user can write the directory");
+        check(0o757, "every user can write to the directory");
+        check(0o1777, "every user can write to the directory");
         if effective_uid() == 0 {
             let own = |uid, gid| std::os::unix::fs::chown(directory.path(), Some(uid), Some(gid)).expect("root may");
             own(12_345, 12_345);
-            check_warning(0o755, None, "its owner, the user with ID 12345, can write the directory");
+            check_warning(0o755, None, "its owner, the user with ID 12345, can write to the directory");
             check_warning(0o755, Some(12_345), "");
             // As /var/log, for the group `syslog`.
             own(0, 104);
             check_warning(0o775, None, "");
             own(0, 12_345);
-            check_warning(0o775, None, "the group with ID 12345 can write the directory");
+            check_warning(0o775, None, "the group with ID 12345 can write to the directory");
             // The log belongs to the same user.
             own(12_345, 12_345);
             fs::write(&log, "").expect("written");

@@ -15,7 +15,7 @@ pub struct PrivateFile<'c> {
     pub path: &'c Path,
     /// Whether it is a folder.
     pub is_folder: bool,
-    /// Where the configuration has it; `None` for the files of the configuration, and for what arguments say.
+    /// Its position in the configuration; `None` for the files of the configuration, and for what arguments say.
     pub location: Option<&'c ValueLocation>,
 }
 
@@ -36,7 +36,7 @@ impl Config {
         files
     }
 
-    /// The files that are not for the clients of a site, besides those in the state folder. They need not exist.
+    /// The private files outside the state folder. They need not exist.
     pub fn private_files(&self) -> Vec<PrivateFile<'_>> {
         let file = |kind, path, location| PrivateFile { kind, path, is_folder: false, location: Some(location) };
         let mut files = Vec::new();
@@ -54,7 +54,7 @@ impl Config {
             }
         }
         for rule in self.sites.iter().flat_map(|site| &site.options.rules.auth) {
-            files.push(file("file of users", &rule.users_file, &rule.location));
+            files.push(file("user file", &rule.users_file, &rule.location));
         }
         files.extend(self.secret_files());
         files.extend(self.zones.iter().map(|zone| file("zone file", &zone.file, &zone.location)));

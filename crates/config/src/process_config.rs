@@ -1,4 +1,4 @@
-//! What each process reads of the configuration, which decides the processes that a reload replaces.
+//! The part of the configuration that each process reads, which decides the processes that a reload replaces.
 
 use crate::config::Config;
 use crate::keys::{Key, Section, all_keys};
@@ -6,7 +6,7 @@ use crate::limits::Process;
 use std::ops::Deref;
 
 /// The part of the configuration that the agent reads. The agent has nothing else of it: the rest is as in
-/// [`Config::default`]. So what is not compared has no effect on it.
+/// [`Config::default`]. So fields that are not compared have no effect on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentConfig(Config);
 
@@ -131,7 +131,7 @@ derive = ["addresses"]
             ("[domain.\"a.test\"]", "\n# It is ours.\n\n[domain.\"a.test\"]", ""),
             ("dnssec = true\nupdate", "\n\n   dnssec   = true\nupdate", ""),
             ("[tsig.\"k\"]", "\n[tsig.\"k\"]", ""),
-            // What the server process alone applies, in place.
+            // The part that only the server process applies, in place.
             ("site = \"c\"", "site = \"other\"", ""),
             ("site = \"c\"", "site = \"c\"\nindex = [\"a.html\"]", ""),
             ("types = [\"A\"]", "types = [\"AAAA\"]", ""),
@@ -139,7 +139,7 @@ derive = ["addresses"]
             ("control = \"c.sock\"", "control = \"other.sock\"", ""),
             ("[dns]", "[dns]\nnsid = \"a\"", ""),
             ("[tsig", "[log]\naccess = \"access.log\"\n[tsig", ""),
-            // What the server process is started with.
+            // The part with which the server process is started.
             ("control", "workers = 3\ncontrol", "server"),
             ("control", "listeners = 9\ncontrol", "server"),
             ("control", "keys = \"in-process\"\ncontrol", "server"),
@@ -153,7 +153,7 @@ derive = ["addresses"]
             ("control", "user = \"nobody\"\ncontrol", "server agent keeper"),
             ("control", "sandbox = false\ncontrol", "server agent keeper"),
             ("state = \"state\"", "state = \"other\"", "server agent keeper"),
-            // What the agent applies.
+            // The part that the agent applies.
             (
                 "zone = \"b.zone\"",
                 "zone = \"b.zone\"\nupdate = [{ key = \"k\", names = [\"**\"], types = [\"A\"] }]",
@@ -166,7 +166,7 @@ derive = ["addresses"]
             ("agree_to_terms = true", "agree_to_terms = true\nauthorities = [\"letsencrypt-staging\"]", "agent"),
             ("secret_file = \"k.key\"", "secret_file = \"other.key\"", "agent"),
             ("[domain.\"c.test\"]", "[domain.\"d.test\"]\nzone = \"d.zone\"\n[domain.\"c.test\"]", "agent"),
-            // What the keeper has to know as well.
+            // The part that the keeper also needs.
             ("zone = \"c.zone\"", "zone = \"c.zone\"\ndnssec = true", "agent keeper"),
             ("zone = \"b.zone\"\ndnssec = true", "zone = \"b.zone\"\ndnssec = false", "agent keeper"),
         ] {

@@ -1,8 +1,8 @@
-//! Releases of a site: directories beside each other, one of which a symbolic link makes the document root.
+//! Releases of a site: sibling directories, one of which a symbolic link makes the document root.
 //!
-//! The command `publish` switches the link, the server reads what it leads to. Beside `current`, the links
-//! `current.previous-1` and `current.previous-2` lead to the releases before, so that both know them after a restart.
-//! This module changes nothing.
+//! The command `publish` switches the link; the server reads its target. Next to `current`, the links
+//! `current.previous-1` and `current.previous-2` point to the previous releases, so that they are known after a
+//! restart. This module changes nothing.
 
 use sanderling_os::directory::Directory;
 use std::ffi::OsString;
@@ -48,8 +48,8 @@ impl ReleaseLink {
         Ok(Directory::open(parent)?.real_path().to_owned())
     }
 
-    /// The current release; `None` if the document root is no link, or leads to a directory that is not below that of
-    /// the link.
+    /// The current release; `None` if the document root is not a link, or leads to a directory that is not below that
+    /// of the link.
     pub fn current(&self) -> Option<PathBuf> {
         self.release_at(&self.path)
     }
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(previous([("current", "3"), (one, "3"), (two, "1")]), "1");
         assert_eq!(previous([("current", "3"), (one, "1"), (two, "1")]), "1");
         assert_eq!(previous([("current", "3"), (one, "missing"), (two, "1")]), "1");
-        // What is served may be another release than that of a link that leads nowhere.
+        // The served release may differ from that of a dangling link.
         assert_eq!(previous([("current", "missing"), (one, "2"), (two, "1")]), "2 1");
     }
 }

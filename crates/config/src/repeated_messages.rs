@@ -1,4 +1,4 @@
-//! Messages that come again and again, of which the log has one a minute.
+//! Repeated messages, which are logged once a minute.
 
 use crate::log::{log_error, log_warning};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ struct LogLimit {
 }
 
 impl LogLimit {
-    /// How many messages were left out before this one; `None` if it is to be left out as well.
+    /// How many messages were left out before this one; `None` if it should be suppressed as well.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.next_at.is_some_and(|at| now < at) {
             self.left_out_count = self.left_out_count.saturating_add(1);
@@ -27,7 +27,7 @@ impl LogLimit {
         Some(std::mem::take(&mut self.left_out_count))
     }
 
-    /// When a message that stands for those that were left out is to be logged, if some were.
+    /// When to log a message for the suppressed ones, if there are any.
     fn due_at(&self) -> Option<Instant> {
         self.next_at.filter(|_| self.left_out_count > 0)
     }
@@ -56,7 +56,7 @@ impl LimitedLog {
 
     fn admit(&mut self, subject: &str, message: &str, now: Instant) -> Option<String> {
         if self.by_subject.len() >= SUBJECTS_MAX {
-            // What was left out of them is not reported: they have been quiet since.
+            // Their suppressed messages are not reported: they have been quiet since.
             self.by_subject.retain(|_, limit| limit.next_at.is_some_and(|at| now < at));
         }
         let left_out_count = self.by_subject.entry(subject.to_owned()).or_default().admit(now)?;
@@ -67,7 +67,7 @@ impl LimitedLog {
     }
 }
 
-/// A version of a zone that takes the place of another one.
+/// A version of a zone that replaces another.
 #[derive(Clone, Debug)]
 pub struct VersionChange {
     /// The serial before.
@@ -76,7 +76,7 @@ pub struct VersionChange {
     pub to: u32,
     /// The line about this version alone, after the name of the zone.
     pub line: String,
-    /// What follows the serials in a line about several versions, of which this is the last.
+    /// The text after the serials in a line about several versions, of which this is the last.
     pub of_several: String,
 }
 
@@ -94,7 +94,7 @@ struct Versions {
 }
 
 impl VersionLog {
-    /// The line about `zone` that is to be logged now, if it is to be logged.
+    /// The line about `zone` to log now, if any.
     pub fn note(&mut self, zone: &str, change: VersionChange, now: Instant) -> Option<String> {
         if self.by_zone.len() >= SUBJECTS_MAX {
             self.by_zone.retain(|_, versions| !versions.limit.is_over(now));
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!([note("a", 2, 2), note("a", 3, 3), note("a", 4, 59)], [None, None, None]);
         assert_eq!(note("a", 5, 60).as_deref(), Some("zone a: serial 2 -> 6, 4 versions, 6 records"));
         assert_eq!(note("a", 6, 61), None);
-        // Nothing follows: the last ones are logged all the same.
+        // Nothing follows: the last ones are logged nevertheless.
         assert_eq!(log.due_at(), Some(at(120)));
         assert_eq!(log.take_due(at(119)), [""; 0]);
         assert_eq!(log.take_due(at(120)), ["zone a: serial 6 -> 7, 5 -> 6 records"]);

@@ -1,4 +1,4 @@
-//! The logs of requests: where their lines go, and what they contain.
+//! The logs of requests: their targets and formats.
 
 use crate::diagnostic::{Diagnostic, ValueLocation};
 use crate::paths::{check_log_file, log_directory_warning};
@@ -40,7 +40,7 @@ pub struct Dnstap {
 pub struct LogOutput {
     /// The file, or what takes its place.
     pub target: LogTarget,
-    /// Where the configuration has the target.
+    /// The position of the target in the configuration.
     pub location: ValueLocation,
     /// When another file is begun; `None` if another program does that.
     pub rotation: Option<Rotation>,
@@ -58,7 +58,7 @@ impl LogOutput {
     }
 }
 
-/// What takes the lines of a log.
+/// The target of the lines of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
     /// The file at this path, which is created if it does not exist.

@@ -12,17 +12,17 @@ pub const SIGNED_ZONES: &str = "signed";
 /// The folder with the private keys of zones, below the state folder. Only the keeper may read it.
 pub const ZONE_KEYS: &str = "keys";
 
-/// A zone that is signed.
+/// A signed zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedZone {
     /// The name of the zone.
     pub apex: DomainName,
     /// How it is signed.
     pub signing: Signing,
-    /// Whether it is to be unsigned (`dnssec = false`): if it was signed, its signatures go when nobody expects them
-    /// any more.
+    /// Whether it should be unsigned (`dnssec = false`): if it was signed, its signatures are removed when no resolver
+    /// still expects them.
     pub is_leaving: bool,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -49,12 +49,13 @@ pub fn changes_file(zone: &Path) -> PathBuf {
 }
 
 impl SignedZone {
-    /// What the operator should know if the zone has secondary servers.
+    /// A warning if the zone has secondaries.
     pub fn risk_with_secondaries(&self) -> Option<Diagnostic> {
         let is_risk = self.signing.serial == SignedSerial::Keep && !self.is_leaving;
         is_risk.then(|| {
             let message = format!(
-                "{} has secondary servers and `serial = \"keep\"`: they do not notice new signatures, and answer with expired ones",
+                "{} has secondaries and `serial = \"keep\"`: they would not notice new signatures, and answer with \
+                    expired ones",
                 self.apex
             );
             let remedy = "raise the serial in the zone file each week, or write serial = \"increment\"";
@@ -63,8 +64,8 @@ impl SignedZone {
     }
 }
 
-/// What the operator should know of a zone that is served from its file, although the state folder `state` has keys and
-/// a signed version of it: `dnssec` was removed from a zone that is signed.
+/// A warning about a zone that is served from its file, although the state folder `state` has keys and a signed version
+/// of it: `dnssec` was removed from a signed zone.
 pub(crate) fn abandoned_signatures(zone: &Zone, state: &Path) -> Option<Diagnostic> {
     let name = zone_file_name(&zone.apex);
     let has_version = state.join(SIGNED_ZONES).join(format!("{name}.zone")).exists();
@@ -72,13 +73,13 @@ pub(crate) fn abandoned_signatures(zone: &Zone, state: &Path) -> Option<Diagnost
     let is_abandoned = has_version && keys.next().is_some();
     is_abandoned.then(|| {
         let message = format!(
-            "{0} was signed here, and is served without signatures since it has no `dnssec`: as long as the parent zone has a DS record, resolvers refuse \
-             its answers",
+            "{0} was signed by this server, but is served unsigned because it has no `dnssec`: as long as the parent \
+                zone has a DS record, resolvers reject its answers",
             zone.apex
         );
         let remedy = format!(
-            "write dnssec = false until `sanderling dnssec status {}` says that it has no keys; or, if another server signs it, remove its \
-             folder in {}",
+            "write dnssec = false until `sanderling dnssec status {}` says that it has no keys; or, if another server \
+                signs it now, remove its folder in {}",
             zone.apex,
             state.join(ZONE_KEYS).display()
         );
@@ -158,9 +159,9 @@ pub enum ZoneKeyLayout {
 /// The serial of a signed version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignedSerial {
-    /// That of the zone file.
+    /// The serial of the zone file.
     Keep,
-    /// That of the zone file if it is later than the last one, otherwise one more than the last one.
+    /// The serial of the zone file if it is later than the last one, otherwise the last one plus one.
     #[default]
     Increment,
     /// The date, and two digits.

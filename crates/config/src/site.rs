@@ -16,7 +16,7 @@ pub struct Site {
     pub hosts: Vec<DomainName>,
     /// A directory, relative to the working directory or absolute.
     pub document_root: PathBuf,
-    /// Where the configuration has the document root.
+    /// The position of the document root in the configuration.
     pub location: ValueLocation,
     /// How its files are served.
     pub options: SiteOptions,
@@ -26,9 +26,10 @@ pub struct Site {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteOptions {
     /// Extensions of file names, in lower case and without their dot, each with a media type that takes precedence over
-    /// the built-in one. The empty extension is that of names without one.
+    /// the built-in one. Names without an extension have the empty one.
     pub media_types: Vec<(String, String)>,
-    /// Directories that symbolic links out of the document root may lead to, each with its place in the configuration.
+    /// Directories that symbolic links out of the document root can lead to, each with its location in the
+    /// configuration.
     pub link_targets: Vec<(PathBuf, ValueLocation)>,
     /// How files are found.
     pub files: FileOptions,
@@ -42,18 +43,18 @@ pub struct SiteOptions {
     pub has_automatic_certificate: bool,
     /// Whether requests over HTTP are redirected to HTTPS, if there is a listener for it.
     pub https_redirect: bool,
-    /// What responses over HTTPS ask of browsers.
+    /// The HSTS policy in responses over HTTPS.
     pub hsts: Option<Hsts>,
     /// Redirects and fields by path.
     pub rules: PathRules,
 }
 
-/// The path of DNS over HTTPS, as it is in a request.
+/// The path of DNS over HTTPS, in the form of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DohPath {
     /// The path.
     pub path: String,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -62,11 +63,11 @@ pub struct DohPath {
 pub struct Hsts {
     /// For how long browsers remember it, since they have seen it last; 0 lets them forget it.
     pub max_age_s: u64,
-    /// Whether it is for all names below the host, too.
+    /// Whether it also applies to all names below the host.
     pub subdomains: bool,
     /// Whether the host agrees to be in the list that browsers come with.
     pub preload: bool,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -78,7 +79,7 @@ impl Hsts {
         format!("Strict-Transport-Security: max-age={}{subdomains}{preload}\r\n", self.max_age_s)
     }
 
-    /// What the operator should know before browsers see it.
+    /// The risks to note before browsers see it.
     pub fn risk(&self) -> Option<Diagnostic> {
         const DAY_S: u64 = 86_400;
         let time = match (self.max_age_s, self.max_age_s / DAY_S) {
@@ -89,11 +90,11 @@ impl Hsts {
         };
         let subdomains = if self.subdomains { " and all names below it" } else { "" };
         let message = format!(
-            "`hsts`: a browser that has been here refuses this site{subdomains} for {time} over HTTP, and if the certificate is \
-             invalid"
+            "`hsts`: browsers that have visited it refuse this site{subdomains} for {time} over HTTP or with an \
+                invalid certificate"
         );
         let first = if self.preload { "ask https://hstspreload.org for removal, which takes months, and " } else { "" };
-        let remedy = format!("to take it back, {first}set `max_age = \"0s\"` for {time} before you remove the key");
+        let remedy = format!("to withdraw it, {first}set `max_age = \"0s\"` for {time} before you remove the key");
         Some(Diagnostic::note(self.location.clone(), Problem::new(message, remedy)))
     }
 }

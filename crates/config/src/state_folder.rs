@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 
 /// The state folder of root, as the packages create it.
 pub const DEFAULT_STATE: &str = "/var/lib/sanderling";
-/// What to do if there is none. A folder below one with zones could be read by the process that serves clients.
-pub const STATE_REMEDY: &str = "set `state` to a folder that is not below one with zones, sites or files of users";
+/// The remedy if there is none. A folder below one with zones could be read by the server process.
+pub const STATE_REMEDY: &str = "set `state` to a folder that is not below one with zones, sites or user files";
 /// Bytes of a chain or a key that the agent has stored.
 const ISSUED_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -48,11 +48,11 @@ impl Config {
         };
         let location = location().unwrap_or(Location::Argument("check".to_owned()));
         let Some(path) = self.state_folder(None) else {
-            let message = format!("there is no state folder, unless root serves: {}", self.without_state());
+            let message = format!("without root there is no default state folder: {}", self.without_state());
             let remedy = format!("{STATE_REMEDY}, or start `sanderling serve` as root");
             return Some(Diagnostic::note(location, Problem::new(message, remedy)));
         };
-        // `serve` creates it, but not what is above it.
+        // `serve` creates it, but not the directories above it.
         let above = path.parent().filter(|above| !above.as_os_str().is_empty())?;
         let is_missing = fs::metadata(above).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         let message = format!("the state folder `{}` cannot be created", path.display());
@@ -60,7 +60,7 @@ impl Config {
         is_missing.then(|| Diagnostic::error(location, Problem::new(message, remedy)))
     }
 
-    /// What the server does not do without a state folder.
+    /// The functions that need a state folder.
     pub fn without_state(&self) -> String {
         let effects = [
             (!self.signed_zones.is_empty(), "zones with `dnssec` are not signed"),
@@ -68,7 +68,7 @@ impl Config {
             (self.has_transferred_zones(), "no zones are transferred"),
             (self.requests_certificates(), "no certificates are requested"),
             (self.has_derived_records(), "no records are derived"),
-            (self.has_secondaries(), "secondaries get no NOTIFY"),
+            (self.has_secondaries(), "secondaries are not notified"),
         ];
         let effects: Vec<_> = effects.into_iter().filter_map(|(is_used, effect)| is_used.then_some(effect)).collect();
         effects.join(", ")
@@ -81,10 +81,10 @@ impl Config {
 }
 
 /// The chain and the key of a certificate that the agent has stored. The agent can write the folder, and this process
-/// may be root: no link leads out of it. Both files are of one generation.
+/// may be root: no link leads out of it. Both files belong to one generation.
 ///
 /// # Errors
-/// They are not there, or cannot be read.
+/// They do not exist, or cannot be read.
 pub fn read_issued(state: &Path, files: &CertificateFiles) -> io::Result<(SecretContent, SecretContent)> {
     let folder = files.chain.parent().unwrap_or(Path::new(""));
     let folder = Directory::open(state)?.open_directory_beneath(folder.as_os_str().as_bytes())?;
@@ -128,7 +128,7 @@ mod tests {
             (format!("{ZONE}dnssec = true\n"), "zones with `dnssec` are not signed"),
             (
                 format!("{ZONE}dnssec = true\n{secondaries}{primaries}"),
-                "zones with `dnssec` are not signed, no zones are transferred, secondaries get no NOTIFY",
+                "zones with `dnssec` are not signed, no zones are transferred, secondaries are not notified",
             ),
         ] {
             let config = ConfigSource::File("sanderling.toml".into()).parse(text.as_bytes());

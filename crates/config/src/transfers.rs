@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use zeroize::Zeroizing;
 
-/// Bytes of a secret that nobody can guess: 128 bits.
+/// Bytes of a secret that cannot be guessed: 128 bits.
 const SAFE_SECRET_BYTES_MIN: usize = 16;
 
 /// The algorithm of a key (RFC 8945 §6).
@@ -45,7 +45,7 @@ pub struct TsigKeyFile {
     pub algorithm: TsigAlgorithm,
     /// The file, relative to the working directory or absolute.
     pub path: PathBuf,
-    /// Where the configuration has it.
+    /// Its position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -53,13 +53,13 @@ impl TsigKeyFile {
     /// Reads the secret.
     ///
     /// # Errors
-    /// The file cannot be read, or has another form.
+    /// The file cannot be read, or is malformed.
     pub fn read(&self) -> Result<Zeroizing<Vec<u8>>, Diagnostic> {
         let content = read_secret_file("TSIG secret file", "text", &self.path);
         let secret = content.and_then(|content| {
             decode(content.trim_ascii()).filter(|secret| !secret.is_empty()).ok_or_else(|| {
-                let message = format!("the TSIG secret file `{}` is not one line of base64", self.path.display());
-                Problem::new(message, "write the secret alone, as `openssl rand -base64 32` prints")
+                let message = format!("the TSIG secret file `{}` is not a single line of base64", self.path.display());
+                Problem::new(message, "write only the secret, as printed by `openssl rand -base64 32`")
             })
         });
         secret.map_err(|problem| Diagnostic::error(self.location.clone(), problem))
@@ -78,7 +78,7 @@ impl TsigKeyFile {
                 self.path.display(),
                 secret.len()
             );
-            Problem::new(message, "write another one, as `openssl rand -base64 32` prints, on both servers")
+            Problem::new(message, "generate a longer one with `openssl rand -base64 32` for both servers")
         });
         let of_mode = check_key_mode("TSIG secret file", &self.path).err();
         let warning = |problem| Diagnostic::warning(self.location.clone(), problem);
@@ -154,12 +154,12 @@ pub struct TransfersByZone<'c> {
 }
 
 impl<'c> TransfersByZone<'c> {
-    /// Those of zones without rules of their own, and those of the others.
+    /// The rules for zones without their own, and the rules of the other zones.
     pub(super) fn new(default: &'c ZoneTransfers, own: &'c [(DomainName, ZoneTransfers)]) -> TransfersByZone<'c> {
         TransfersByZone { default, own: own.iter().map(|(apex, own)| (apex, own)).collect() }
     }
 
-    /// Those of the zone at `apex`.
+    /// The rules of the zone at `apex`.
     pub fn of(&self, apex: &DomainName) -> &'c ZoneTransfers {
         self.own.get(apex).copied().unwrap_or(self.default)
     }

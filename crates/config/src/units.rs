@@ -24,19 +24,19 @@ impl Quantity {
         }
     }
 
-    /// The value of `text`, a whole number with a unit, in milliseconds or bytes, or `u64::MAX` if it is larger. `None`
-    /// if it is none.
+    /// The value of `text`, an integer with a unit, in milliseconds or bytes, or `u64::MAX` if it is larger. `None` if
+    /// it is not one.
     pub(crate) fn parse(self, text: &str) -> Option<u64> {
         let digits_end = text.find(|letter: char| !letter.is_ascii_digit())?;
         let (number, unit) = text.split_at(digits_end);
         let unit = unit.trim_start();
         let (_, factor) = self.units().iter().find(|(name, _)| *name == unit)?;
-        // A string of digits that is no number of 64 bits is larger.
+        // A string of digits that does not fit into 64 bits is larger.
         let has_digits = !number.is_empty();
         has_digits.then(|| number.parse::<u64>().unwrap_or(u64::MAX).saturating_mul(*factor))
     }
 
-    /// `value` in the largest unit in which it is a whole number.
+    /// `value` in the largest unit in which it is an integer.
     pub(crate) fn format(self, value: u64) -> String {
         let mut units = self.units().iter();
         let (unit, factor) =

@@ -2,7 +2,7 @@
 
 use crate::domain_name::DomainName;
 
-/// The types of records that a rule may name, besides `TYPE65280` and such.
+/// The record types that a rule can name, other than `TYPE65280` and the like.
 pub const UPDATE_TYPES: [&str; 26] = [
     "A",
     "AAAA",
@@ -62,7 +62,7 @@ impl NamePattern {
     /// is the name of the zone itself.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem.
     pub(super) fn parse(text: &str) -> Result<NamePattern, &'static str> {
         if text == "@" {
             return Ok(NamePattern(Vec::new()));
@@ -75,12 +75,12 @@ impl NamePattern {
             _ if label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_/".contains(&byte)) => {
                 Ok(PatternLabel::Exact(label.to_ascii_lowercase()))
             }
-            _ => Err("labels have letters, digits, hyphens and underscores, or are * or **"),
+            _ => Err("labels consist of letters, digits, hyphens and underscores, or are * or **"),
         };
         let labels: Vec<PatternLabel> = text.split('.').map(label).collect::<Result<_, _>>()?;
         match labels.iter().filter(|label| **label == PatternLabel::Any).count() {
             0 | 1 => Ok(NamePattern(labels)),
-            _ => Err("`**` may be in it once"),
+            _ => Err("`**` can occur only once"),
         }
     }
 

@@ -1,5 +1,5 @@
-//! A zone of the configuration, and a folder of zones: each file whose name has the extension is the zone that the rest
-//! of its name names.
+//! A zone of the configuration, and a zone folder: each file whose name has the extension is the zone that the rest of
+//! its name names.
 
 use crate::diagnostic::{Diagnostic, Location, Problem, ValueLocation, error_text};
 use crate::domain_name::DomainName;
@@ -14,14 +14,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A zone that is served.
+/// A served zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone {
     /// The name of the zone. No two zones have the same.
     pub apex: DomainName,
     /// The zone file, relative to the working directory or absolute.
     pub file: PathBuf,
-    /// Where the configuration has the file.
+    /// The position of the file in the configuration.
     pub location: ValueLocation,
     /// Which process or person writes the file.
     pub origin: ZoneOrigin,
@@ -35,7 +35,7 @@ pub enum ZoneOrigin {
     /// The agent writes the file, with what it transfers from primary servers. Without the file, the zone must not be
     /// served.
     Primaries,
-    /// The agent writes the file, which is the signed version of what the operator writes.
+    /// The agent writes the file, which is the signed version of the operator's file.
     Signer,
     /// The agent writes the file of a catalog, as with primaries. Only servers that may transfer it get answers from
     /// it.
@@ -63,7 +63,7 @@ pub struct SecondaryZone {
     pub apex: DomainName,
     /// The servers that it is transferred from. There is one at least.
     pub primaries: Vec<Primary>,
-    /// Where the configuration has them.
+    /// Their position in the configuration.
     pub location: ValueLocation,
 }
 
@@ -139,9 +139,9 @@ impl Zone {
 pub struct ZoneFolder {
     /// The folder, relative to the working directory or absolute.
     pub directory: PathBuf,
-    /// What follows the name of the zone in the names of the files, with its dot: `.zone`.
+    /// The extension of the file names, with its dot: `.zone`.
     pub extension: String,
-    /// Where the configuration has the folder.
+    /// The position of the folder in the configuration.
     pub location: ValueLocation,
 }
 
@@ -150,7 +150,8 @@ pub struct ZoneFolder {
 pub struct ZoneListing {
     /// The zones that the folder defines, in the order of their names.
     pub zones: Vec<Zone>,
-    /// Files that are no zones, for their names, and files that are not used, for another file of the same zone.
+    /// Files that are not zones because of their names, and files that are not used because of another file of the same
+    /// zone.
     pub problems: Vec<Diagnostic>,
 }
 
@@ -212,7 +213,7 @@ impl ZoneFolder {
             let apex = match DomainName::parse(text.strip_suffix(self.extension.as_str()).unwrap_or(&text)) {
                 Ok(apex) => apex,
                 Err(Problem { message, .. }) => {
-                    let message = format!("the name of the file is not that of a zone: {message}");
+                    let message = format!("the file name is not the name of a zone: {message}");
                     let remedy = format!("rename it to NAME{}, or remove it", self.extension);
                     listing.problems.push(Diagnostic::error(location, Problem::new(message, remedy)));
                     continue;
@@ -323,10 +324,10 @@ mod tests {
         let problems = problems.join("\n").replace(&format!("{}/", base.path().display()), "");
         assert_eq!(
             problems,
-            "a..b.zone: the name of the file is not that of a zone: invalid domain name `a..b`: it has an empty label; \
-             rename it to NAME.zone, or remove it\n\
-             a.example.zone: the zone a.example is also in A.example.zone, which is used instead; remove one of the two\n\
-             test: warning: the zone own.example is also in own.example.zone, which is not used; remove one of the two"
+            "a..b.zone: the file name is not the name of a zone: invalid domain name `a..b`: it has an empty label; \
+             rename it to NAME.zone, or remove it\na.example.zone: the zone a.example is also in A.example.zone, \
+             which is used instead; remove one of the two\ntest: warning: the zone own.example is also in \
+             own.example.zone, which is not used; remove one of the two"
         );
         fs::remove_dir_all(base.path()).unwrap();
         assert!(folder.list(&[]).is_err() && folder.check().is_err());

@@ -11,7 +11,7 @@
 
 extern crate alloc;
 
-// The order is that of imports: a module uses those below it.
+// In the order of imports: a module uses only modules below it.
 mod answers;
 mod changes;
 mod transfers;

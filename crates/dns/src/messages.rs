@@ -1,4 +1,4 @@
-//! Messages of DNS: what is received, what is written, and what a reply has besides records.
+//! DNS messages: received ones, written ones, and the parts of a reply other than records.
 
 pub(crate) mod query;
 pub mod reply_options;

@@ -35,7 +35,7 @@ impl ZoneSigner for Signer {
     }
 }
 
-/// Names in a random order, as far as the zone file is concerned.
+/// Names in an order that is random for the zone file.
 fn unsigned(apex: Name<'_>, count: u32, address: [u8; 4]) -> RecordsBuilder {
     let mut builder = RecordsBuilder::default();
     let soa = [b"\x02ns".as_slice(), apex.as_bytes(), b"\x05admin", apex.as_bytes(), &[0; 20]].concat();

@@ -49,7 +49,7 @@ pub(crate) fn keys_between<'k>(apex: &[u8], key: &'k [u8]) -> impl Iterator<Item
     })
 }
 
-/// What is greater than the keys of all names below the one with the key `key`, and not greater than that of any other
+/// A value greater than the keys of all names below the one with the key `key`, and not greater than that of any other
 /// name after it.
 pub(crate) fn end_of_names_below(key: &[u8]) -> Vec<u8> {
     [key, &[LABEL + 1]].concat()

@@ -39,7 +39,7 @@ impl Algorithm {
     }
 }
 
-/// What a key signs.
+/// The role of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyRole {
@@ -73,7 +73,7 @@ impl KeyRole {
     }
 }
 
-/// The name of a key between processes: the SHA-256 of the public key, as it is in the DNSKEY record.
+/// The name of a key between processes: the SHA-256 of the public key in the form of the DNSKEY record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct KeyId(pub [u8; 32]);
@@ -98,7 +98,7 @@ impl TryFrom<String> for KeyId {
 pub struct PublicKey {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// What the key signs. A CSK or KSK has the flag SEP.
+    /// The role of the key. A CSK or KSK has the flag SEP.
     pub role: KeyRole,
     /// The public key field (RFC 3110 §2, RFC 6605 §4, RFC 8080 §3).
     #[serde(rename = "public-key", serialize_with = "write_base64", deserialize_with = "read_base64")]
@@ -143,7 +143,7 @@ impl PublicKey {
     }
 
     /// Whether `ds` is a DS record of this key for the zone `apex`. With another digest than SHA-256 or SHA-384, it is
-    /// taken to be: its key must not go while it is there.
+    /// taken to be: its key must not go while it exists.
     pub fn has_ds(&self, ds: &Ds, apex: Name<'_>) -> bool {
         ds.is_of(&self.rdata(), apex)
     }

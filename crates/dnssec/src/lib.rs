@@ -1,17 +1,16 @@
 //! Signs zones (RFC 4034, RFC 4035, RFC 5155), and decides when their keys are introduced and removed (RFC 7583).
 //!
-//! The crate does no I/O, reads no clock, and never has a private key: what is to be signed is given to a
-//! [`ZoneSigner`].
+//! The crate does no I/O, reads no clock, and never has a private key: a [`ZoneSigner`] makes the signatures.
 //!
 //! ```text
-//! RecordsBuilder → Records        the unsigned records, and the signed version before; Records → ZoneVersion
+//! RecordsBuilder → Records        the unsigned records, and the previous signed version; Records → ZoneVersion
 //! Records + KeysInUse + SigningParameters + ZoneSigner → sign → SignedZone
 //! ZoneVersion + RecordChanges + KeysInUse + SigningParameters + ZoneSigner → sign_change → SignedChange, and the next ZoneVersion
 //! ZoneKeys + what name servers and parent answer → ZoneKeys::advance → keys to make and to erase, ZoneKeys::keys_in_use
 //! ```
 #![forbid(unsafe_code)]
 
-// The order is that of imports: a module uses those below it.
+// In the order of imports: a module uses only modules below it.
 pub mod signing_state;
 pub mod zone_keys;
 pub mod sign;

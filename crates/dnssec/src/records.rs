@@ -158,7 +158,7 @@ fn put_rrset(rrset: impl ExactSizeIterator<Item = StoredRecord>, bytes: &[u8], o
         return;
     }
     out[start..].sort_by(|left, right| left.canonical(bytes).cmp(&right.canonical(bytes)));
-    // Each RRSIG record has the TTL of what it covers (RFC 4034 §3).
+    // Each RRSIG record has the TTL of the RRset that it covers (RFC 4034 §3).
     let ttl_s = out[start..].iter().map(|record| record.ttl_s).min().filter(|_| out[start].rtype != Rtype::RRSIG);
     let mut kept = start;
     for at in start..out.len() {
@@ -205,7 +205,7 @@ fn start_of(key: &[u8]) -> u128 {
     u128::from_be_bytes(start)
 }
 
-/// What orders the name.
+/// The sort key of the name.
 pub(crate) fn order_key(owner: Name<'_>) -> Vec<u8> {
     let mut key = Vec::new();
     put_order_key(owner, &mut key);
@@ -314,7 +314,7 @@ impl Records {
         self.node(owner)?.rrset(rtype)
     }
 
-    /// Adds a record of a name that is there, unless it is there already.
+    /// Adds a record of an existing name, unless the record exists.
     pub(crate) fn insert(&mut self, owner: Name<'_>, rtype: Rtype, ttl_s: u32, rdata: &[u8]) {
         let node = self.node(owner).expect("the name is there");
         let (index, range) = (node.index, node.range());
@@ -344,7 +344,7 @@ impl<'r> Cursor<'r> {
         Cursor { records, index: 0 }
     }
 
-    /// The name with this key, which is greater than those before.
+    /// The name with this key, which is greater than the previous ones.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Option<Node<'r>> {
         let records = self.records?;
         while let Some(name) = records.names.get(self.index) {
@@ -364,7 +364,7 @@ impl<'r> Node<'r> {
         name_of(self.records.names[self.index].wire(&self.records.bytes))
     }
 
-    /// What orders the names.
+    /// The sort keys of the names.
     pub(crate) fn key(self) -> &'r [u8] {
         self.records.names[self.index].key(&self.records.bytes)
     }

@@ -26,7 +26,7 @@ pub trait ZoneSigner {
 pub struct SigningInput<'i> {
     /// The key to sign with.
     pub key: KeyId,
-    /// What [`crate::signing_input::check`] accepts.
+    /// The inputs that [`crate::signing_input::check`] accepts.
     pub bytes: &'i [u8],
 }
 
@@ -35,7 +35,7 @@ pub const INCEPTION_OFFSET_S: u32 = 3600;
 /// Inputs of one call of [`ZoneSigner::sign`] at most.
 pub const BATCH_COUNT_MAX: usize = 256;
 
-/// A DNSKEY record of the zone with what it signs now.
+/// A DNSKEY record of the zone with its current role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInUse {
     /// The key.
@@ -80,14 +80,14 @@ pub enum Denial {
     Nsec3,
 }
 
-/// The serial of the signed version. Each is later than that of the version before, except for `Keep`.
+/// The serial of the signed version. Each is later than that of the previous version, except for `Keep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SerialPolicy {
-    /// That of the unsigned records. Secondaries do not notice new signatures of the same records.
+    /// The serial of the unsigned records. Secondaries do not notice new signatures of the same records.
     Keep,
-    /// That of the unsigned records if it is later; otherwise one more than before.
+    /// The serial of the unsigned records if it is later; otherwise the last one plus one.
     Increment,
-    /// `YYYYMMDD00`, if that is later; otherwise one more than before.
+    /// `YYYYMMDD00`, if that is later; otherwise the last one plus one.
     Date,
     /// Seconds since 1970, if that is later; otherwise one more than before.
     UnixTime,
@@ -102,8 +102,8 @@ pub struct SigningParameters {
     pub validity_s: u32,
     /// The time before its end from which on a signature is replaced.
     pub refresh_s: u32,
-    /// Signatures end up to so many seconds earlier, so that they are not all replaced at once. Those that would be
-    /// replaced within the next 24th part of this are replaced together.
+    /// Signatures end up to so many seconds earlier, so that they are not all replaced at the same time. Those that
+    /// would be replaced within the next 24th part of this are replaced together.
     pub jitter_s: u32,
     /// The TTL of the DNSKEY, CDS and CDNSKEY records.
     pub dnskey_ttl_s: u32,
@@ -120,7 +120,8 @@ impl SigningParameters {
     }
 
     /// # Errors
-    /// If new signatures would be replaced at once, or would be valid for longer than the process with the keys allows.
+    /// If new signatures would be replaced immediately, or would be valid for longer than the process with the keys
+    /// allows.
     pub fn check(&self) -> Result<(), SignError> {
         let validity_s_min = self.replaced_before_s().saturating_add(self.jitter_s);
         let is_valid = validity_s_min < self.validity_s && self.validity_s <= VALIDITY_S_MAX - INCEPTION_OFFSET_S;
@@ -143,15 +144,15 @@ impl Default for SigningParameters {
     }
 }
 
-/// What [`sign`] makes a version of.
+/// The input of [`sign`].
 #[derive(Clone, Copy, Debug)]
 pub struct SigningJob<'j> {
     /// The apex of the zone.
     pub apex: Name<'j>,
     /// The records as the operator or the primary has them. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are
-    /// ignored; DNSKEY, CDS and CDNSKEY records are kept beside those of `keys`.
+    /// ignored; DNSKEY, CDS and CDNSKEY records are kept together with those of `keys`.
     pub unsigned: &'j Records,
-    /// The signed version before, whose signatures are kept as far as they are right.
+    /// The previous signed version, whose signatures are kept if they are still right.
     pub previous: Option<&'j Records>,
     /// The keys.
     pub keys: &'j KeysInUse,
@@ -168,30 +169,30 @@ pub struct SignedZone {
     pub records: Records,
     /// The serial.
     pub serial: u32,
-    /// Whether it differs from the version before. If not, it has the same serial.
+    /// Whether it differs from the previous version. If not, it has the same serial.
     pub is_changed: bool,
-    /// When it is to be signed again; `None` without signatures.
+    /// When it must be signed again; `None` without signatures.
     pub sign_again_at_unix_s: Option<u64>,
     /// How long resolvers keep parts of it.
     pub ttls: ZoneTtls,
     /// Signatures that were made.
     pub made_count: usize,
-    /// Signatures of the version before that were kept.
+    /// Kept signatures of the previous version.
     pub kept_count: usize,
 }
 
 /// Changes of the unsigned records of a zone. A record with another TTL is removed and added.
 #[derive(Clone, Debug, Default)]
 pub struct RecordChanges {
-    /// The records that the zone does not have any more.
+    /// The records that the zone no longer has.
     pub removed: Records,
-    /// Those that it has besides. A SOA takes the place of the one before.
+    /// Those that it adds. An SOA replaces the previous one.
     pub added: Records,
 }
 
 impl RecordChanges {
-    /// What leads from the records that `version` was signed for, with `keys`, to `unsigned`; `None` if the zone is to
-    /// be signed as a whole, since the records of keys are other ones. It takes time in proportion to the zone.
+    /// The changes from the records for which `version` was signed, with `keys`, to `unsigned`; `None` if the whole
+    /// zone must be signed, because the records of keys have changed. It takes time in proportion to the zone.
     pub fn between(
         version: &ZoneVersion,
         unsigned: &Records,
@@ -208,14 +209,14 @@ impl RecordChanges {
     }
 }
 
-/// What [`sign_change`] makes the next version of.
+/// The input of [`sign_change`].
 #[derive(Clone, Copy, Debug)]
 pub struct ChangeJob<'j> {
     /// The apex of the zone.
     pub apex: Name<'j>,
-    /// What changes. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are ignored.
+    /// The changes. RRSIG, NSEC, NSEC3, NSEC3PARAM and ZONEMD records are ignored.
     pub changes: &'j RecordChanges,
-    /// Names whose signatures are to be made again if they end soon: those of [`due_signatures`], or some of them.
+    /// Names whose signatures must be renewed if they expire soon: those of [`due_signatures`], or some of them.
     pub renewed: &'j [NameBuf],
     /// The keys that the version was signed with.
     pub keys: &'j KeysInUse,
@@ -225,20 +226,20 @@ pub struct ChangeJob<'j> {
     pub now_unix_s: u64,
 }
 
-/// What has led from a signed version to the next one.
+/// The changes from a signed version to the next.
 #[derive(Clone, Debug)]
 pub struct SignedChange {
-    /// The records that the next version does not have any more.
+    /// The records that the next version no longer has.
     pub removed: Records,
-    /// Those that it has besides.
+    /// Those that it adds.
     pub added: Records,
-    /// The serial of the version before.
+    /// The serial of the previous version.
     pub serial_before: u32,
     /// The serial of the next version, which is later.
     pub serial: u32,
-    /// When the first of the signatures that were looked at is to be made again.
+    /// When the first of the examined signatures must be renewed.
     pub sign_again_at_unix_s: Option<u64>,
-    /// The longest TTL of the RRsets that were looked at.
+    /// The longest TTL of the examined RRsets.
     pub longest_ttl_s: u32,
     /// Signatures that were made.
     pub made_count: usize,
@@ -246,12 +247,12 @@ pub struct SignedChange {
     pub kept_count: usize,
 }
 
-/// The signatures of a version that are to be made again.
+/// The signatures of a version that must be renewed.
 #[derive(Clone, Debug)]
 pub struct DueSignatures {
     /// The names that have them.
     pub names: Vec<NameBuf>,
-    /// When the first of all others is to be made again.
+    /// When the first of all others must be renewed.
     pub sign_again_at_unix_s: Option<u64>,
 }
 
@@ -276,8 +277,8 @@ pub enum SignError {
     /// A record is not in the zone.
     #[error("the record {0} {1} is not in the zone")]
     OutOfZone(String, Rtype),
-    /// A record that is to be removed is not there.
-    #[error("the zone does not have the record {0} {1} that is to be removed")]
+    /// A record to remove does not exist.
+    #[error("the zone does not have the record {0} {1} to remove")]
     OtherVersion(String, Rtype),
     /// The owners of NSEC3 records would have more than 255 bytes.
     #[error("the name of the zone is too long for NSEC3; use NSEC")]
@@ -316,7 +317,7 @@ pub fn sign_change(
     change::make(version, &job, signer)
 }
 
-/// Finds the signatures of `version` that are to be made again. It takes time in proportion to the zone.
+/// Finds the signatures of `version` that must be renewed. It takes time in proportion to the zone.
 pub fn due_signatures(version: &ZoneVersion, parameters: &SigningParameters, now_unix_s: u64) -> DueSignatures {
     let mut due = DueSignatures { names: Vec::new(), sign_again_at_unix_s: None };
     for node in version.nodes() {

@@ -1,6 +1,5 @@
-//! What a signature of a zone is made over (RFC 4034 §3.1.8.1): the RDATA of the RRSIG record without the signature,
-//! and the records in canonical form. The signer writes it, and the process with the private keys checks it before it
-//! signs.
+//! The input of a signature of a zone (RFC 4034 §3.1.8.1): the RDATA of the RRSIG record without the signature, and the
+//! records in canonical form. The signer writes it, and the process with the private keys checks it before it signs.
 
 use crate::key::Algorithm;
 use sanderling_dns::rdata::{has_folded_names, put_canonical_rdata};
@@ -8,7 +7,7 @@ use sanderling_dns::{Name, Rtype};
 
 /// Bytes of the longest input: an RRset fits into a message of 64 KiB, and here each record has its owner before it.
 pub const SIGNING_INPUT_BYTES_MAX: usize = 1 << 20;
-/// Seconds between inception and expiration at most: twice of what is usual.
+/// The most seconds between inception and expiration: twice the usual time.
 pub const VALIDITY_S_MAX: u32 = 30 * 24 * 3600;
 
 const CLASS_IN: u16 = 1;
@@ -86,18 +85,18 @@ pub enum InputError {
     #[error("it does not begin with the fields of an RRSIG record")]
     Head,
     /// The fields name another key or zone.
-    #[error("it is for another key or zone")]
+    #[error("it belongs to another key or zone")]
     OtherKey,
     /// The signature would be valid for longer than [`VALIDITY_S_MAX`], or not at all.
     #[error("the signature would be valid for more than {VALIDITY_S_MAX} s, or not at all")]
     Validity,
-    /// What follows is not an RRset of the zone in canonical form.
+    /// The rest is not an RRset of the zone in canonical form.
     #[error("it does not have the records of one RRset of the zone in canonical form")]
     Records,
 }
 
-/// Checks that `input` is what an RRSIG record of the zone `apex`, made with a key of this algorithm and tag, covers:
-/// one RRset at or below the apex, in canonical form and order, with a signature that is valid for at most
+/// Checks that `input` is the data that an RRSIG record of the zone `apex`, made with a key of this algorithm and tag,
+/// covers: one RRset at or below the apex, in canonical form and order, with a signature that is valid for at most
 /// [`VALIDITY_S_MAX`].
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What is stored of the signing of a zone, besides its signed version.
+//! The stored signing state of a zone, other than its signed version.
 
 use crate::key::KeyId;
 use crate::zone_keys::ZoneKeys;
@@ -18,7 +18,7 @@ pub struct SigningState {
     pub keys: ZoneKeys,
     /// The serial of the last version. It is here so that serials do not go back if that version is removed or lost.
     pub serial: Option<u32>,
-    /// Keys whose private keys are to be erased. Until then, they must not be taken for new ones.
+    /// Keys whose private keys must be erased. Until then, they must not be taken for new ones.
     pub keys_to_erase: Vec<KeyId>,
 }
 
@@ -31,9 +31,7 @@ impl Default for SigningState {
 fn read_form<'d, D: Deserializer<'d>>(deserializer: D) -> Result<u32, D::Error> {
     match u32::deserialize(deserializer)? {
         FORM => Ok(FORM),
-        other => {
-            Err(D::Error::custom(format!("the form {other} is unknown to this program; it reads the form {FORM}")))
-        }
+        other => Err(D::Error::custom(format!("this program reads format {FORM}, not {other}"))),
     }
 }
 
@@ -53,7 +51,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<SigningState>(&text).expect("read"), state);
         let later = text.replace("\"form\":1", "\"form\":2");
         let error = serde_json::from_str::<SigningState>(&later).expect_err("another form");
-        assert!(error.to_string().contains("the form 2 is unknown to this program"), "{error}");
+        assert!(error.to_string().contains("this program reads format 1, not 2"), "{error}");
         serde_json::from_str::<SigningState>(&text.replace("0303", "03")).expect_err("a short ID");
     }
 }

@@ -1,4 +1,4 @@
-//! For the tests of this crate: zones from text, and a signer with keys of its own.
+//! For the tests of this crate: zones from text, and a signer with its own keys.
 
 use crate::key::{Algorithm, KeyId, KeyRole, PublicKey};
 use crate::records::{Record, Records, RecordsBuilder};

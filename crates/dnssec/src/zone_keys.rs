@@ -1,10 +1,9 @@
-//! The keys of a zone, and what of them is in the zone, in the parent zone and in caches. From that follows when keys
-//! are introduced and removed, so that no resolver finds a broken chain, whatever it has cached (RFC 6781 §4, RFC
-//! 7583).
+//! The keys of a zone, and their records in the zone, in the parent zone and in caches. From that follows when keys are
+//! introduced and removed, so that no resolver finds a broken chain, whatever it has cached (RFC 6781 §4, RFC 7583).
 //!
 //! There are no kinds of rollovers here. Each key has three things that spread from servers into caches and fade from
 //! there: its DNSKEY record, its signatures in the zone, and its DS record. Rules say what may be added or removed
-//! while the others are as they are (`rules`). First signing, rollovers of each key, another algorithm, one key instead
+//! while the others do not change (`rules`). First signing, rollovers of each key, another algorithm, one key instead
 //! of two, and the way back to an unsigned zone follow from the same rules.
 
 mod rules;
@@ -33,7 +32,7 @@ pub enum KeyLayout {
     Single,
     /// A KSK and a ZSK.
     Split,
-    /// None: the zone is to be unsigned.
+    /// None: the zone is becoming unsigned.
     Unsigned,
 }
 
@@ -52,7 +51,7 @@ impl KeyLayout {
 pub struct KeyPolicy {
     /// The algorithm of new keys.
     pub algorithm: Algorithm,
-    /// Which keys.
+    /// The kinds of keys.
     pub layout: KeyLayout,
     /// Seconds after which a CSK or KSK is replaced; `None` for never.
     pub ksk_lifetime_s: Option<u64>,
@@ -77,7 +76,7 @@ enum Presence {
     Everywhere,
     /// Some servers may have it still. Of a DS record: the parent is asked to remove it.
     Removed(Change),
-    /// Of a DS record: the parent was asked to add it, is not any more, and may add it still.
+    /// Of a DS record: the parent was asked to add it, is no longer asked, and may still add it.
     Withdrawn,
     /// No server has it, and some caches may until then.
     Fading { until_unix_s: u64 },
@@ -130,7 +129,7 @@ impl Presence {
         }
     }
 
-    /// What time has made of it.
+    /// Its progress over time.
     fn at(self, now_unix_s: u64) -> Presence {
         match self {
             Presence::Spreading { until_unix_s } if until_unix_s <= now_unix_s => Presence::Everywhere,
@@ -161,7 +160,7 @@ impl Presence {
         }
     }
 
-    /// Of a DS record: the parent is not to have it any more.
+    /// Of a DS record: the parent should no longer have it.
     fn without_ds(self) -> Presence {
         match self {
             Presence::Added(_) => Presence::Withdrawn,
@@ -191,7 +190,7 @@ impl Presence {
     }
 }
 
-/// What is to become of a key.
+/// The goal for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Goal {
@@ -241,7 +240,7 @@ impl ZoneKey {
 struct CachedTtls {
     /// Of the last version.
     current: ZoneTtls,
-    /// The longest of versions before.
+    /// The longest of earlier versions.
     before: ZoneTtls,
     /// When the last version with another TTL was replaced.
     replaced_at_unix_s: u64,
@@ -278,16 +277,16 @@ pub struct ZoneKeys {
     ds_ttl_s: Option<u32>,
 }
 
-/// What was found out since the last call. Each part is absent if it is not known, or if servers disagree.
+/// The observations since the last call. Each part is absent if it is not known, or if servers disagree.
 #[derive(Clone, Debug, Default)]
 pub struct Observations {
     /// The oldest serial that any name server of the zone answers with, when all have answered.
     pub served: Option<ServedSerial>,
-    /// What all servers of the parent zone answer.
+    /// The common answer of all servers of the parent zone.
     pub parent: Option<ParentDs>,
 }
 
-/// What all name servers of a zone have.
+/// The state that all name servers of a zone have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServedSerial {
     /// The oldest serial.
@@ -315,7 +314,7 @@ pub struct ParentDs {
 pub struct DnskeyRdatas {
     /// Those that each server of the zone is to have.
     pub wanted: Vec<Vec<u8>>,
-    /// Those that none is to have, not yet or not any more.
+    /// The records that no server should have, not yet or no longer.
     pub unwanted: Vec<Vec<u8>>,
 }
 
@@ -324,33 +323,34 @@ pub struct DnskeyRdatas {
 pub struct KeyRequest {
     /// Its algorithm.
     pub algorithm: Algorithm,
-    /// What it signs.
+    /// Its role.
     pub role: KeyRole,
 }
 
-/// What follows from [`ZoneKeys::advance`].
+/// The result of [`ZoneKeys::advance`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advanced {
-    /// Whether the state has changed: it is to be stored, and the zone to be signed with [`ZoneKeys::keys_in_use`].
+    /// Whether the state has changed: it must be stored, and the zone signed with [`ZoneKeys::keys_in_use`].
     pub is_changed: bool,
     /// Keys to be made and given to [`ZoneKeys::add_key`]; then `advance` is called again.
     pub keys_needed: Vec<KeyRequest>,
-    /// Keys that are not needed any more: their private keys can be erased.
+    /// Keys that are no longer needed: their private keys can be erased.
     pub keys_to_erase: Vec<KeyId>,
-    /// When `advance` is to be called again without another observation.
+    /// When to call `advance` again without another observation.
     pub next_at_unix_s: Option<u64>,
-    /// Whether the name servers of the zone are to be asked for its serial.
+    /// Whether to query the name servers of the zone for its serial.
     pub asks_name_servers: bool,
-    /// Whether the parent is to be asked for the DS records.
+    /// Whether to query the parent for the DS records.
     pub asks_parent: bool,
 }
 
 /// A command to replace keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rollover {
-    /// Which keys.
+    /// The keys to replace.
     pub keys: RolloverKeys,
-    /// Whether others may know them: then a rollover in progress is no obstacle, and its new keys are replaced too.
+    /// Whether others may know them: then a rollover in progress does not prevent it, and its new keys are replaced
+    /// too.
     pub is_compromised: bool,
 }
 
@@ -370,11 +370,12 @@ pub enum RolloverKeys {
 pub enum RolloverError {
     /// Another one has not ended.
     #[error(
-        "keys are being introduced or removed; wait until that has ended or, if others may know the private keys, add `--compromised`"
+        "keys are being introduced or removed; wait for the end of this rollover or, if the private keys may have \
+            leaked, add `--compromised`"
     )]
     InProgress,
     /// No such key is in use or being introduced.
-    #[error("the zone has no key to be replaced")]
+    #[error("the zone has no key to replace")]
     NoKey,
 }
 
@@ -385,7 +386,7 @@ pub enum RolloverError {
 pub struct KeyTagInUse(pub u16);
 
 impl ZoneKeys {
-    /// Takes up what was observed and what time has done.
+    /// Applies the observations and the passed time.
     pub fn advance(
         &mut self,
         apex: Name<'_>,
@@ -406,7 +407,7 @@ impl ZoneKeys {
             is_kept
         });
         let has = |test: fn(&Presence) -> bool| self.keys.iter().any(|key| key.presences().iter().any(test));
-        // New keys are requested when the last old one is gone.
+        // New keys are requested when the last old one is removed.
         let is_gone = self.keys.is_empty() && policy.layout != KeyLayout::Unsigned && !keys_to_erase.is_empty();
         let next_at_unix_s = self.next_at_unix_s(policy, now_unix_s).or(is_gone.then_some(now_unix_s));
         Advanced {
@@ -448,7 +449,7 @@ impl ZoneKeys {
         }
     }
 
-    /// Decides which keys are replaced, and returns those that are to be made.
+    /// Decides which keys are replaced, and returns those to create.
     fn plan(&mut self, policy: &KeyPolicy, now_unix_s: u64) -> Vec<KeyRequest> {
         if policy.layout == KeyLayout::Unsigned {
             self.keys.iter_mut().for_each(|key| key.goal = Goal::Retired);
@@ -466,7 +467,7 @@ impl ZoneKeys {
                 }
             }
         }
-        // A rollover that has begun ends before keys of another kind are made, unless one of its keys is to be replaced
+        // A rollover that has begun ends before keys of another kind are made, unless one of its keys must be replaced
         // already.
         let (is_changing, is_begun) = (self.is_changing(), self.keys.iter().any(|key| key.goal == Goal::Replaced));
         for key in self.keys.iter_mut().filter(|key| !key.is_retired()) {
@@ -508,11 +509,11 @@ impl ZoneKeys {
         let untils = self.keys.iter().flat_map(|key| key.presences()).filter_map(Presence::until_unix_s);
         let end = |key: &ZoneKey| Some(key.added_at_unix_s + lifetime_s(policy, key.public.role)?);
         let ends = self.keys.iter().filter(|_| !self.is_changing()).filter_map(end);
-        // What has ended, and is still there, waits for the parent.
+        // Ended keys that still exist wait for the parent.
         untils.filter(|&until_unix_s| until_unix_s > now_unix_s).chain(ends).min()
     }
 
-    /// Adds a key that was requested.
+    /// Adds a requested key.
     ///
     /// # Errors
     /// If its key tag is in use. The private key can be erased.
@@ -566,7 +567,7 @@ impl ZoneKeys {
         Ok(())
     }
 
-    /// What the zone is signed with now.
+    /// The keys that sign the zone now.
     pub fn keys_in_use(&self, apex: Name<'_>) -> KeysInUse {
         let key = |key: &ZoneKey| {
             let (role, is_published) = (key.public.role, key.dnskey.is_wanted());
@@ -588,7 +589,7 @@ impl ZoneKeys {
         KeysInUse { keys, cds, cdnskey: self.keys_of_ds().map(PublicKey::rdata).collect() }
     }
 
-    /// The zone was signed with what [`ZoneKeys::keys_in_use`] returns now. To be called for each version.
+    /// The zone was signed with what [`ZoneKeys::keys_in_use`] returns now. Call this for each version.
     pub fn on_signed(&mut self, serial: u32, ttls: ZoneTtls, now_unix_s: u64) {
         self.ttls.on_signed(ttls, now_unix_s);
         let version = Version { serial, signed_at_unix_s: now_unix_s };

@@ -21,11 +21,11 @@ pub(crate) type NameKey = Box<[u8]>;
 #[derive(Clone, Debug, Default)]
 pub struct ZoneVersion {
     store: Arc<Records>,
-    /// The names that differ from the store; without records, the name is gone.
+    /// The names that differ from the store; a name without records is removed.
     delta: BTreeMap<NameKey, Option<NodeRef>>,
 }
 
-/// A name with its records, and what keeps them.
+/// A name with its records, and their owner.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeRef {
     records: Arc<Records>,
@@ -54,7 +54,7 @@ impl ZoneVersion {
         self.delta.len()
     }
 
-    /// Whether so much has changed that the version is to be made of [`ZoneVersion::to_records`].
+    /// Whether so much has changed that the version should be rebuilt from [`ZoneVersion::to_records`].
     pub fn has_large_delta(&self) -> bool {
         self.delta.len() > (self.store.name_count() / STORE_SHARE).max(DELTA_NAMES_MIN)
     }

@@ -16,9 +16,9 @@ const HEAD_BYTES: usize = 6;
 pub enum ZonemdResult {
     /// The apex has no ZONEMD record with a known scheme and hash algorithm for the serial.
     Absent,
-    /// The digest is that of the zone.
+    /// The digest matches the zone.
     Verified,
-    /// The digest is another one.
+    /// The digest differs.
     Mismatch,
 }
 

@@ -1,5 +1,4 @@
-//! What a client wants of a response, by Accept (RFC 9110 §12.5.1), Sec-Fetch-Mode (Fetch Metadata) and Origin (RFC
-//! 6454).
+//! The preferences of a client, by Accept (RFC 9110 §12.5.1), Sec-Fetch-Mode (Fetch Metadata) and Origin (RFC 6454).
 
 use memchr::memchr;
 

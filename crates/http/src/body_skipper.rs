@@ -29,7 +29,7 @@ pub struct BodySkipper {
     left_extra_bytes_max: u16,
 }
 
-/// Where in the body the next byte is.
+/// The position of the next byte in the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// In content that has a Content-Length; this many bytes remain, at least one.

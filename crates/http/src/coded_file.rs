@@ -1,5 +1,5 @@
-//! Whether a file in a content coding is what clients of that coding accept. Tools write more than that: what they can
-//! decode themselves, a browser may refuse or cut short.
+//! Whether a file in a content coding is what clients of that coding accept. Tools write more than that: a browser may
+//! refuse or truncate files that the tools themselves can decode.
 
 use core::fmt;
 
@@ -22,27 +22,27 @@ pub enum CodingFault {
     WindowTooLarge,
     /// It can be decoded only with a dictionary, which clients do not have.
     NeedsDictionary,
-    /// The last member of gzip has not the length of the decoded file: there are several, of which browsers decode the
-    /// first alone, or it is a form of another file.
+    /// The last member of gzip has not the length of the decoded file: there are several, of which browsers decode only
+    /// the first, or it was made from another file.
     OtherLength,
 }
 
-/// What the file is or has, as the rest of a sentence.
+/// The fault of the file, as the rest of a sentence.
 impl fmt::Display for CodingFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            CodingFault::Malformed => "is not in the coding of its name",
-            CodingFault::WindowTooLarge => "needs a larger window than browsers have",
+            CodingFault::Malformed => "does not have the coding that its name says",
+            CodingFault::WindowTooLarge => "needs a larger window than browsers support",
             CodingFault::NeedsDictionary => "needs a dictionary",
             CodingFault::OtherLength => {
-                "does not decompress to the length of its original, or has several gzip members"
+                "does not decompress to the length of the uncompressed file, or has several gzip members"
             }
         })
     }
 }
 
-/// What is wrong with a file in a coding that begins with `head`, of [`CODED_HEAD_BYTES`] if it has as many, and ends
-/// with `tail`, of [`CODED_TAIL_BYTES`]. `decoded_bytes`: the length of the file that it is a form of, if there is one.
+/// The fault of a file in a coding that begins with `head`, of [`CODED_HEAD_BYTES`] if it has as many, and ends with
+/// `tail`, of [`CODED_TAIL_BYTES`]. `decoded_bytes`: the decoded length of the file, if it is a coded file.
 pub fn coding_fault(
     coding: ContentCoding,
     head: &[u8],
@@ -152,7 +152,7 @@ mod tests {
         check(&zstd(0x04, &[13 << 3]), None);
         check(&zstd(0x04, &[12 << 3 | 7]), None);
         check(&zstd(0x04, &[13 << 3 | 1]), too_large);
-        // What `zstd --ultra -22` writes of a pipe.
+        // The output of `zstd --ultra -22` for a pipe.
         check(&zstd(0x04, &[17 << 3]), too_large);
         check(&zstd(0x00, &[31 << 3 | 7]), too_large);
         // A single segment, whose window is its content: of 255 bytes, 64 KiB, 8 MiB.

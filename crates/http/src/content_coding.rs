@@ -51,7 +51,7 @@ impl ContentCoding {
         ContentCoding::COMPRESSED.iter().find_map(|coding| path.strip_suffix(coding.file_extension().as_bytes()))
     }
 
-    /// The coding with this name, in any case (RFC 9110 §8.4.1).
+    /// The coding with this name, in any letter case (RFC 9110 §8.4.1).
     fn from_name(name: &[u8]) -> Option<ContentCoding> {
         // RFC 9110 §8.4.1.3: the older name of gzip.
         if name.eq_ignore_ascii_case(b"x-gzip") {
@@ -64,8 +64,8 @@ impl ContentCoding {
 
 /// The coding with the highest weight of `codings` and [`ContentCoding::Identity`], which is always available.
 ///
-/// If none is acceptable it is identity, as RFC 9110 §12.5.3 recommends; even if the client refuses identity too, since
-/// that is of more use to it than a 406.
+/// If none is acceptable it is identity, as RFC 9110 §12.5.3 recommends; even if the client refuses identity too,
+/// because that is more useful to it than a 406.
 pub fn negotiate_coding(fields: &Fields<'_>, codings: impl IntoIterator<Item = ContentCoding>) -> ContentCoding {
     // §12.5.3 permits any coding without the field, but such clients are simple and may support none.
     if !fields.contains(FieldName::AcceptEncoding) {

@@ -58,7 +58,7 @@ fn parameter<'r>(target: Target<'r>) -> Option<&'r [u8]> {
 }
 
 /// `text` with its percent-encodings decoded: an encoded letter is the same as the letter (RFC 3986 §6.2.2.2). An
-/// invalid encoding stays, and is none of base64.
+/// invalid encoding is kept, and is not base64.
 fn decode_letters(text: &[u8]) -> Cow<'_, [u8]> {
     if memchr(b'%', text).is_none() {
         return Cow::Borrowed(text);

@@ -36,7 +36,7 @@ pub enum FieldName {
 impl FieldName {
     const COUNT: usize = 12;
 
-    /// The field with this name, in any case (RFC 9110 §5.1).
+    /// The field with this name, in any letter case (RFC 9110 §5.1).
     #[inline]
     fn from_bytes(name: &[u8]) -> Option<FieldName> {
         // The length leaves one or two names; the first letter rules out most others without a comparison.
@@ -57,8 +57,8 @@ impl FieldName {
         }
     }
 
-    /// This field if `name` is `expected`, in any case. The length is a constant and no byte branches, so a few words
-    /// are compared.
+    /// This field if `name` is `expected`, in any letter case. The length is a constant and no byte branches, so a few
+    /// words are compared.
     #[inline]
     fn when_name_is<const N: usize>(self, name: &[u8], expected: &[u8; N]) -> Option<FieldName> {
         let name: &[u8; N] = name.try_into().ok()?;

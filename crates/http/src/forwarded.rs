@@ -1,7 +1,7 @@
 //! The client of a request that a proxy has forwarded: Forwarded (RFC 7239) and X-Forwarded-For.
 //!
 //! Each proxy appends the address from which it has received the request. So the list is read from its end, as long as
-//! the proxies that have written it are trusted: what a client has put in front of it is never looked at.
+//! the proxies that have written it are trusted: text that a client has put in front of it is never examined.
 
 use crate::fields::Fields;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -32,8 +32,8 @@ pub fn forwarded_client(
             match field.address(element) {
                 Some(address) if is_trusted(address.ip()) => found = Some(address),
                 Some(address) => return Some(address),
-                // Empty elements count for nothing (RFC 9110 §5.6.1). Anything else may hide an address: what is before
-                // it is not trusted.
+                // Empty elements count for nothing (RFC 9110 §5.6.1). Anything else may hide an address: the text
+                // before it is not trusted.
                 None if element.is_empty() => {}
                 None => return found,
             }
@@ -75,7 +75,7 @@ impl ForwardedField {
     }
 }
 
-/// What is before the last `separator` outside of quotes, and what is after it, without white space around it.
+/// The parts before and after the last `separator` outside quotes, without white space around them.
 fn split_last(list: &[u8], separator: u8) -> (&[u8], &[u8]) {
     let mut is_quoted = false;
     let at = list.iter().rposition(|&byte| {
@@ -114,7 +114,7 @@ mod tests {
     use alloc::string::String;
     use alloc::vec::Vec;
 
-    /// The client of a request with these field lines; 10.0.0.0/8 is that of trusted proxies.
+    /// The client of a request with these field lines; 10.0.0.0/8 is the network of the trusted proxies.
     #[track_caller]
     fn check(lines: &[&str], expected: Option<&str>) {
         let lines: Vec<String> = lines.iter().map(|line| format!("{line}\r\n")).collect();

@@ -7,7 +7,7 @@ use crate::grammar::{HOST, is_valid_part, parse_decimal, unescaped_bytes};
 /// The authority of a request, which selects the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host<'b> {
-    /// A name or address as received: in any case, never empty, an IPv6 address with its brackets.
+    /// A name or address as received: in any letter case, never empty, an IPv6 address with its brackets.
     pub name: &'b [u8],
     /// The port, if there is one.
     pub port: Option<u16>,

@@ -9,7 +9,7 @@
 //! 5. calls [`respond`] and sends what [`Response::write_head`] writes, then [`Response::body`].
 //!
 //! This crate never opens a file, reads a socket or asks for the time. It does not support trailers, and it compresses
-//! nothing: a coded file is another file.
+//! nothing: a coded file is a separate file.
 
 #![no_std]
 #![forbid(unsafe_code)]

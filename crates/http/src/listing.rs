@@ -89,7 +89,7 @@ impl Listing<'_> {
         out.extend_from_slice(PAGE_END);
     }
 
-    /// The directories of the path, each a link, but the last one.
+    /// The directories of the path, each a link except the last.
     fn put_breadcrumb(&self, out: &mut Vec<u8>) {
         if self.path.is_empty() {
             out.extend_from_slice(b"/");
@@ -124,7 +124,7 @@ impl Listing<'_> {
         put_fmt(out, format_args!("{file_count} {}, ", plural(file_count, "file", "files")));
         put_size(files().fold(0, |sum: u64, file| sum.saturating_add(file.length_bytes)), out);
         if self.is_truncated {
-            out.extend_from_slice(b". There are more, which are not shown");
+            out.extend_from_slice(b". The list is incomplete");
         }
         out.push(b'.');
     }
@@ -269,7 +269,7 @@ fn natural_order(left: &[u8], right: &[u8]) -> Ordering {
     left.len().cmp(&right.len())
 }
 
-/// The digits at the start, without leading zeros, and what follows them.
+/// The digits at the start, without leading zeros, and the rest.
 fn take_number(text: &[u8]) -> (&[u8], &[u8]) {
     let (digits, rest) = text.split_at(text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len()));
     (&digits[digits.iter().position(|&byte| byte != b'0').unwrap_or(digits.len())..], rest)
@@ -356,7 +356,7 @@ mod tests {
         assert!(html("", &entries).contains("<p>1 directory, 1 file, 2.0 KiB.</p>"));
         let mut out = vec![];
         Listing { path: b"", entries: &entries, is_truncated: true }.write_html(&mut out);
-        assert!(String::from_utf8(out).expect("UTF-8").contains("There are more, which are not shown."));
+        assert!(String::from_utf8(out).expect("UTF-8").contains("The list is incomplete."));
     }
 
     #[test]

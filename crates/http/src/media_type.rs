@@ -19,7 +19,8 @@ const EXTENSION_BYTES_MAX: usize = 11;
 /// For an unknown extension (RFC 9110 §8.3): browsers store such a file and never run it.
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The media type of a file by the extension of its name, in any case, with the character set if the type has one.
+/// The media type of a file by the extension of its name, in any letter case, with the character set if the type has
+/// one.
 pub fn media_type(file_name: &[u8]) -> &'static str {
     let Some(dot) = memrchr(b'.', file_name) else { return UNKNOWN };
     let extension = &file_name[dot + 1..];
@@ -33,7 +34,7 @@ pub fn media_type(file_name: &[u8]) -> &'static str {
 }
 
 /// Whether a content coding may make a file of this media type smaller: then a coded file is worth looking for. Unknown
-/// types may, since a look-up in vain costs little.
+/// types may be, because a useless look-up costs little.
 pub fn is_compressible(media_type: &str) -> bool {
     !COMPRESSED.lines().any(|line| line.strip_prefix(media_type).is_some_and(|rest| rest.starts_with(": ")))
 }

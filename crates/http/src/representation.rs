@@ -27,13 +27,13 @@ pub struct Representation {
     /// The modification time belongs to one version of the file.
     is_time_of_version: bool,
     validator: Validator,
-    /// That of the representations in other codings which are made of this one, whether they are made or not.
+    /// The validator of the representations in other codings made from this one, whether they exist or not.
     compressed: Option<Validator>,
     /// The head of a 200, including its last empty line.
     head: Vec<u8>,
-    /// Where in `head` the fields start that a 206 repeats: those after Content-Length.
+    /// The offset in `head` of the fields that a 206 repeats: those after Content-Length.
     content_fields_start: usize,
-    /// Where in `head` the fields start that a 304 repeats: ETag, Vary and the extra fields.
+    /// The offset in `head` of the fields that a 304 repeats: ETag, Vary and the extra fields.
     not_modified_start: usize,
     etag_bytes: usize,
     /// Length of the Content-Type line, the first of the content fields.
@@ -44,9 +44,9 @@ pub struct Representation {
 impl Representation {
     /// Prepares the representation of a file.
     ///
-    /// `metadata` and `validator` are those of the file as sent, so of the coded one if it is a file of its own.
-    /// `media_type` is the Content-Type of the decoded content. `extra_fields` are further field lines, each with its
-    /// CRLF, such as Cache-Control; 200, 206 and 304 have them. `now_unix_s` is the current time in seconds since 1970.
+    /// `metadata` and `validator` belong to the file as sent: to the coded one if it is a separate file. `media_type`
+    /// is the Content-Type of the decoded content. `extra_fields` are further field lines, each with its CRLF, such as
+    /// Cache-Control; 200, 206 and 304 have them. `now_unix_s` is the current time in seconds since 1970.
     pub fn new(
         metadata: &FileMetadata,
         validator: Validator,
@@ -109,7 +109,7 @@ impl Representation {
         &self.head[start..start + self.etag_bytes]
     }
 
-    /// What the entity tag is made of.
+    /// The input of the entity tag.
     pub fn validator(&self) -> Validator {
         self.validator
     }
@@ -152,7 +152,7 @@ impl Representation {
         &self.content_fields()[..self.content_type_bytes]
     }
 
-    /// Appends the fields of a response that has the file as its page, but is no response of the file: without
+    /// Appends the fields of a response that has the file as its page, but does not represent the file: without
     /// validators.
     pub(crate) fn put_page_fields(&self, out: &mut Vec<u8>) {
         let lines = self.content_fields().split_inclusive(|&byte| byte == b'\n');

@@ -38,7 +38,7 @@ impl Default for RequestLimits {
 
 /// The result of [`parse_request`].
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is built in place and destructured at once")]
+#[expect(clippy::large_enum_variant, reason = "it is built in place and destructured immediately")]
 pub enum Parsed<'b> {
     /// The head is incomplete: receive more and parse again.
     Partial,
@@ -265,7 +265,7 @@ impl<'b> RequestLine<'b> {
             };
         };
         if let Some(authority) = self.target.authority {
-            // §3.2.2: the host of an absolute-form target replaces that of Host, which must be valid all the same.
+            // §3.2.2: the host of an absolute-form target replaces that of Host, which must be valid nevertheless.
             Host::parse(host).ok_or(RequestError::InvalidHost)?;
             host = authority;
         }
@@ -285,7 +285,7 @@ impl<'b> RequestLine<'b> {
     }
 }
 
-/// What version and Connection say (RFC 9112 §9.3).
+/// The persistence by version and Connection (RFC 9112 §9.3).
 #[inline(always)]
 fn persistence_of(version: Version, fields: &Fields<'_>) -> Persistence {
     let has_option = |option: &[u8]| {
@@ -353,7 +353,7 @@ fn parse_version(bytes: &[u8]) -> Result<Option<Version>, RequestError> {
 fn framing(version: Version, fields: &Fields<'_>, limits: &RequestLimits) -> Result<Framing, RequestError> {
     let has_length = fields.contains(FieldName::ContentLength);
     if fields.contains(FieldName::TransferEncoding) {
-        // §6.1: request smuggling uses both fields at once, or a coding in HTTP/1.0, which has none.
+        // §6.1: request smuggling uses both fields together, or a coding in HTTP/1.0, which has none.
         if has_length || version == Version::Http10 {
             return Err(RequestError::AmbiguousFraming);
         }

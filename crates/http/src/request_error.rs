@@ -76,7 +76,7 @@ impl fmt::Display for RequestError {
             RequestError::InvalidTarget => "invalid request target",
             RequestError::TargetTooLong => "request target too long",
             RequestError::UnsupportedVersion => "unsupported HTTP version",
-            RequestError::InvalidLine => "control byte in a line, or line end other than CRLF",
+            RequestError::InvalidLine => "control byte in a line, or line ending other than CRLF",
             RequestError::InvalidField => "invalid field line",
             RequestError::TooManyFields => "too many fields",
             RequestError::HeadTooLong => "request head too long",

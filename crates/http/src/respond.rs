@@ -14,7 +14,7 @@ use crate::target::Target;
 /// Why the look-up of the target resource gave no file.
 #[derive(Clone, Copy, Debug)]
 pub enum LookupError<'r> {
-    /// The path is that of a directory, without a slash at its end: the client is redirected.
+    /// The path names a directory, without a slash at its end: the client is redirected.
     Directory(&'r SitePath<'r>),
     /// The file has another URL, to which the client is redirected.
     Moved(&'r SitePath<'r>, CanonicalUrl),

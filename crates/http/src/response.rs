@@ -71,7 +71,7 @@ pub enum CanonicalUrl {
     WithoutSlash,
     /// Without its extension, what follows the last dot.
     WithoutExtension,
-    /// That of the directory that the file is in, which it is the index of.
+    /// The URL of the directory whose index the file is.
     OfDirectory,
 }
 
@@ -89,7 +89,7 @@ impl PageFormat {
         PageFormat::accepted_in(request.fields.lines().1)
     }
 
-    /// The same for what has arrived of a request, which is perhaps malformed.
+    /// The same for the received part of a request, which may be malformed.
     #[cold]
     fn accepted_in(received: &[u8]) -> PageFormat {
         const ACCEPT: &[u8] = b"accept:";
@@ -151,7 +151,7 @@ pub enum Body<'r> {
 
 impl<'r> Response<'r> {
     /// The page of `status`, after which the connection closes. For [`RequestError`](crate::RequestError)s, and for
-    /// errors without a request such as [`Status::RequestTimeout`]. `received`: what has arrived of the request.
+    /// errors without a request such as [`Status::RequestTimeout`]. `received`: the received part of the request.
     pub fn error(status: Status, received: &[u8]) -> Response<'static> {
         let head = Head::StatusPage(status, PageFormat::accepted_in(received));
         Response { head, persistence: Persistence::Close, is_head_only: false }
@@ -272,7 +272,7 @@ impl<'r> Response<'r> {
         self.persistence
     }
 
-    /// What to send after the head.
+    /// The content to send after the head.
     pub fn body(&self) -> Body<'r> {
         if self.is_head_only {
             return Body::Empty;
@@ -461,7 +461,7 @@ fn put_location(path: &SitePath<'_>, url: CanonicalUrl, query: Option<&[u8]>, ou
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends a path or a query of a request. What no URL has, and clients send all the same, is percent-encoded.
+/// Appends a path or a query of a request. Bytes that no URL may have, but clients send anyway, are percent-encoded.
 fn put_received(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
         match byte {
@@ -491,7 +491,7 @@ pub fn put_canonical_path(path: &SitePath<'_>, url: CanonicalUrl, out: &mut Vec<
     }
 }
 
-/// Appends a decoded segment of a path with what a URL needs of percent-encoding (RFC 3986 §2.1).
+/// Appends a decoded segment of a path with the percent-encoding that a URL needs (RFC 3986 §2.1).
 pub fn put_path_segment(segment: &[u8], out: &mut Vec<u8>) {
     for &byte in segment {
         if class(byte) & URL_PATH != 0 && byte != b'/' {

@@ -39,7 +39,7 @@ pub(crate) fn has_head_end(bytes: &[u8], scanned_bytes: usize) -> bool {
     false
 }
 
-/// Index of the first byte of `text` that `matches`; `in_word` is the same test for eight bytes at once.
+/// Index of the first byte of `text` that `matches`; `in_word` is the same test for eight bytes together.
 #[inline]
 fn find(text: &[u8], in_word: impl Fn(Word) -> u64, matches: impl Fn(u8) -> bool) -> Option<usize> {
     let mut start = 0;
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// Each byte at each position of a word and after it, beside each byte that a carry could come from.
+    /// Each byte at each position of a word and after it, next to each byte that a carry could come from.
     #[test]
     fn word_scan_equals_byte_scan() {
         for byte in 0..=u8::MAX {

@@ -17,7 +17,7 @@ pub const SEGMENT_BYTES_MAX: usize = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MalformedPath;
 
-/// What a site refuses, or may refuse, in a path.
+/// The traits of a path that a site refuses, or can refuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PathTraits(u8);
 
@@ -32,13 +32,13 @@ impl PathTraits {
     /// refuse it.
     pub const TOO_LONG: PathTraits = PathTraits(1 << 2);
 
-    /// Those of a decoded path, as of [`SitePath::as_bytes`]; also [`PathTraits::HIDDEN`] if no request can have the
-    /// path.
+    /// The traits of a decoded path, as of [`SitePath::as_bytes`]; also [`PathTraits::HIDDEN`] if no request can have
+    /// the path.
     pub fn of(path: &[u8]) -> PathTraits {
         check_segments(path).unwrap_or(PathTraits::HIDDEN)
     }
 
-    /// Those of both.
+    /// The traits of both.
     #[must_use]
     pub const fn union(self, other: PathTraits) -> PathTraits {
         PathTraits(self.0 | other.0)
@@ -53,7 +53,7 @@ impl PathTraits {
 /// The path of a file or directory below a document root.
 ///
 /// It has no slash at its start or end, no empty segment, no segment `.` or `..`, no control byte or backslash, and is
-/// fully decoded: it may be opened beneath the root as it is, unless it is [`PathTraits::TOO_LONG`].
+/// fully decoded: it can be opened beneath the root unchanged, unless it is [`PathTraits::TOO_LONG`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SitePath<'b> {
     path: Cow<'b, [u8]>,
@@ -128,7 +128,7 @@ impl<'b> SitePath<'b> {
         self.ends_with_slash
     }
 
-    /// What a site may refuse in it.
+    /// The traits that a site can refuse.
     pub fn traits(&self) -> PathTraits {
         self.traits
     }

@@ -14,7 +14,7 @@ macro_rules! statuses {
 
         impl Status {
             /// The status line and the first fields of each head, with a date of 1970 at [`Status::date_start`]. The
-            /// version is that of the server, not of the request (RFC 9110 §6.2).
+            /// version of the server, not of the request (RFC 9110 §6.2).
             pub(crate) const fn start(self) -> &'static [u8] {
                 match self {
                     $(Status::$variant => start!($code, $reason).as_bytes(),)*
@@ -106,7 +106,7 @@ statuses! {
     /// A rule redirects.
     Found = 302, "Found",
         "This page has another address at the moment. Your browser should have been redirected.";
-    /// A rule redirects, to be asked with GET.
+    /// A rule redirects; the client must use GET.
     SeeOther = 303, "See Other",
         "The answer has another address. Your browser should have been redirected.";
     /// The client's copy is valid.
@@ -125,7 +125,8 @@ statuses! {
         "This page needs a name and a password. If you have them, load the page again.";
     /// The file may not be read.
     Forbidden = 403, "Forbidden",
-        "The server may not read this file. If you run this site, check the permissions of the file and its directories.";
+        "The server cannot read this file. If you run this site, check the permissions of the file and its \
+            directories.";
     /// The file does not exist.
     NotFound = 404, "Not Found",
         "There is no page at this address. Check the address, or go to the <a href=\"/\">front page</a>.";
@@ -137,7 +138,7 @@ statuses! {
         "This page was removed. Go to the <a href=\"/\">front page</a>.";
     /// A rule says that the resource may not be shown.
     UnavailableForLegalReasons = 451, "Unavailable For Legal Reasons",
-        "This page may not be shown, for legal reasons.";
+        "This page cannot be shown for legal reasons.";
     /// The request was not complete in time.
     RequestTimeout = 408, "Request Timeout",
         "The request took too long to arrive. Please try again.";

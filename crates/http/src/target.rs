@@ -40,7 +40,7 @@ pub enum Target<'b> {
     Authority,
 }
 
-/// A target, and what absolute-form and authority-form say besides.
+/// A target, with the scheme and host of absolute-form and authority-form.
 #[derive(Clone, Copy)]
 pub(crate) struct ParsedTarget<'b> {
     pub(crate) target: Target<'b>,

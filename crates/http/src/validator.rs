@@ -1,7 +1,7 @@
-//! What distinguishes the versions of a file, from which its entity tag is made (RFC 9110 §8.8.1).
+//! The identity of a version of a file, from which its entity tag is made (RFC 9110 §8.8.1).
 //!
-//! A strong tag must change with the content. So it is made of the content itself, or of what cannot stay the same when
-//! the content changes.
+//! A strong tag must change with the content. So it is made of the content itself, or of metadata that must change with
+//! the content.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -74,7 +74,7 @@ impl Validator {
         Validator(hash)
     }
 
-    /// Of what this version of compressors makes of the file. It is known before it is made.
+    /// Of the output of this version of compressors for the file. It is known before it is made.
     #[must_use]
     pub fn compressed_by(self, compressors: CompressorVersion) -> Validator {
         let Validator(mut hash) = self;
@@ -119,7 +119,7 @@ impl ContentHash {
         }
     }
 
-    /// That of the whole content.
+    /// The validator of the whole content.
     pub fn finish(self) -> Validator {
         Validator(self.0)
     }

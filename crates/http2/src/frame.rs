@@ -9,7 +9,7 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 16_384;
 /// The largest window and stream identifier.
 pub(crate) const U31_MAX: u32 = u32::MAX >> 1;
 
-/// What a client sends first (RFC 9113 §3.4).
+/// The preface of a client (RFC 9113 §3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Types of frames.
@@ -56,7 +56,7 @@ pub enum ErrorCode {
     NoError = 0,
     /// The client breaks the protocol.
     ProtocolError = 1,
-    /// The server cannot go on.
+    /// The server cannot continue.
     InternalError = 2,
     /// The client sends more than its window.
     FlowControlError = 3,
@@ -109,7 +109,7 @@ pub(crate) fn header(payload_bytes: usize, kind: u8, flags: u8, stream: u32) -> 
     [high, middle, low, kind, flags, a, b, c, d]
 }
 
-/// The 32-bit number at the start of `bytes`, of which the caller knows that it is there.
+/// The 32-bit number at the start of `bytes`, which the caller knows to be there.
 pub(crate) fn u32_at_start(bytes: &[u8]) -> u32 {
     bytes.first_chunk().map_or(0, |number| u32::from_be_bytes(*number))
 }

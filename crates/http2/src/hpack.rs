@@ -14,7 +14,7 @@ use static_table::STATIC_TABLE;
 /// Bytes of an integer after its prefix: its value stays below 2^28 plus the prefix.
 const INTEGER_BYTES_MAX: usize = 4;
 
-/// A header block is invalid. The tables of client and server differ from then on, so the connection cannot go on
+/// A header block is invalid. The tables of client and server differ from then on, so the connection cannot continue
 /// (RFC 9113 §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CompressionError;

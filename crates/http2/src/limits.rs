@@ -1,4 +1,4 @@
-//! The limits of a connection, and the budgets that it has of what costs work but is no request.
+//! The limits of a connection, and its budgets for frames that cost work but are not requests.
 
 use sanderling_http::RequestLimits;
 
@@ -9,7 +9,7 @@ use crate::frame::{HEADER_BYTES, U31_MAX};
 pub struct Limits {
     /// Limits of a request, the same as in HTTP/1.1. Its head has the form of HTTP/1.1 here.
     pub request: RequestLimits,
-    /// Streams that are open at once (SETTINGS_MAX_CONCURRENT_STREAMS).
+    /// Concurrent streams (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub streams_max: u32,
     /// Requests of one connection; then it is shut down.
     pub requests_max: u64,
@@ -56,7 +56,7 @@ impl Limits {
         self.header_block_bytes_max.max(self.request.head_bytes_max).saturating_mul(DECODED_TIMES_MAX)
     }
 
-    /// The window of a stream for content of requests: all of it that is accepted, and the first byte too many.
+    /// The window of a stream for content of requests: all accepted bytes, and the first one too many.
     pub(crate) fn content_window(&self) -> u32 {
         self.request.body_bytes_max.saturating_add(1).min(u64::from(U31_MAX)) as u32
     }
@@ -67,7 +67,7 @@ impl Limits {
 pub enum ExceededLimit {
     /// [`Limits::streams_max`]: the request is refused, to be repeated.
     Streams,
-    /// [`Limits::kept_request_bytes_max`]: likewise.
+    /// [`Limits::kept_request_bytes_max`]: the same.
     KeptRequestBytes,
     /// [`Limits::header_block_bytes_max`]: this and the following ones end the connection.
     HeaderBlockBytes,
@@ -97,11 +97,11 @@ const CONTENT_BYTES_PER_RESET: u32 = 32 * 1024;
 /// Bytes that are received for each one of header fields and content, if they are no flood.
 const RECEIVED_PER_PAYLOAD: u64 = 8;
 
-/// What is left of the budgets of a connection.
+/// The remaining budgets of a connection.
 ///
-/// Each is given back by what an honest client causes, up to its limit: none is a count over the life of a connection,
-/// which a long download would reach, and none grows by it, so that a flood after a download ends as soon as one
-/// before.
+/// Each recovers by the behaviour of an honest client, up to its limit: none counts over the life of a connection,
+/// since a long download would reach it, and none grows, so that a flood after a download ends as soon as one before
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budgets {
     resets: u32,
@@ -137,7 +137,7 @@ impl Budgets {
         self.overhead_bytes = self.overhead_bytes.saturating_sub(bytes as u64 * RECEIVED_PER_PAYLOAD);
     }
 
-    /// A frame was received that is no request and has no content.
+    /// The received frame is not a request and has no content.
     pub(crate) fn take_control(&mut self) -> Result<(), ExceededLimit> {
         self.controls = self.controls.checked_sub(1).ok_or(ExceededLimit::ControlFrames)?;
         Ok(())

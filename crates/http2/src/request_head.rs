@@ -1,7 +1,7 @@
 //! Turns a header block into a request head in the form of HTTP/1.1, so that one parser decides what a valid request
 //! is.
 //!
-//! What the other form cannot express is decided here: pseudo-header fields, and bytes that would end a line.
+//! This file decides what the other form cannot express: pseudo-header fields, and bytes that would end a line.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -24,7 +24,7 @@ pub struct Scratch {
     pseudo: Vec<u8>,
 }
 
-/// What became of a header block.
+/// The outcome for a header block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum HeadState {
     /// The head is in [`Scratch::head`].
@@ -36,7 +36,7 @@ pub(crate) enum HeadState {
     Refused(RequestError),
 }
 
-/// What a header block says besides the head.
+/// The facts in a header block other than the head.
 #[derive(Debug, Default)]
 pub(crate) struct DecodedHead {
     pub(crate) state: HeadState,
@@ -103,7 +103,7 @@ pub(crate) fn decode_request(
     while let Some(field) = block.next(strings)? {
         field_count += 1;
         list_bytes += field.name.len() + field.value.len();
-        // The rest is decoded all the same, since it changes the table.
+        // The rest is decoded nevertheless, because it changes the table.
         if decoded.state != HeadState::Complete {
             check_decoded(list_bytes, limits)?;
             continue;
@@ -152,7 +152,7 @@ struct HeadWriter<'s> {
     head: &'s mut Vec<u8>,
     pseudo: &'s mut Vec<u8>,
     found: [Option<Range<usize>>; Pseudo::COUNT],
-    /// That of the connection.
+    /// The scheme of the connection.
     scheme: Scheme,
     /// The request line and Host are written.
     has_line: bool,
@@ -228,7 +228,7 @@ impl HeadWriter<'_> {
             return None;
         }
         let target = path.or(authority)?;
-        // Absolute-form says that the scheme is another one, and the caller what to do then.
+        // A target in absolute form can name another scheme; the caller decides what to do then.
         let origin: [&[u8]; 3] = [scheme.unwrap_or_default(), b"://", authority.unwrap_or_default()];
         let (origin, target) = match (scheme, target) {
             (None, _) => (&[][..], target),

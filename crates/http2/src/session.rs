@@ -31,7 +31,7 @@ const INITIAL_WINDOW: u32 = 65_535;
 /// have opened as many again before it learns that all of its streams are reset.
 const RESET_STREAMS_KEPT: usize = 2;
 
-/// What a connection receives frames with.
+/// The state with which a connection receives frames.
 #[derive(Debug)]
 pub struct Exchange<'x> {
     /// The limits of all connections.
@@ -97,16 +97,15 @@ struct PartialBlock {
     continuation_count: u8,
 }
 
-/// What [`Session::receive`] made of the input.
+/// The result of [`Session::receive`].
 #[derive(Debug)]
 pub enum Received {
     /// The rest of a frame is missing, or there is no input.
     Partial,
-    /// The head of a request is complete, and in [`Scratch::head`]. It is to be given to [`Session::answer`],
-    /// [`Session::park`] or, if the response depends on content that [has not arrived](Request::has_content),
-    /// [`Session::await_content`].
+    /// The head of a request is complete, and in [`Scratch::head`]. Give it to [`Session::answer`], [`Session::park`]
+    /// or, if the response depends on content that [has not arrived](Request::has_content), [`Session::await_content`].
     Request(Request),
-    /// That content is complete: [`Scratch::head`] has the head and the content after it. The request is to be given to
+    /// That content is complete: [`Scratch::head`] has the head and the content after it. Give the request to
     /// [`Session::answer`] or [`Session::park`].
     Content(Request),
     /// A request was refused because of this limit; what follows in the input is not taken yet.
@@ -144,14 +143,14 @@ impl Request {
     }
 }
 
-/// What became of a request that has not arrived whole ([`Session::end_oldest_partial`]).
+/// The outcome for a request that has not arrived whole ([`Session::end_oldest_partial`]).
 #[derive(Debug)]
 pub enum PartialEnd {
-    /// There is none that can be ended by itself.
+    /// There is none that can be ended separately.
     HasNone,
     /// Its stream was reset, after the response.
     Reset,
-    /// It is to be answered; its head is in [`Scratch::head`].
+    /// It must be answered; its head is in [`Scratch::head`].
     Request(Request),
 }
 
@@ -171,7 +170,7 @@ pub enum Content<'c, B> {
     },
 }
 
-/// What a connection waits for.
+/// The reason for which a connection waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
     /// For the next request.
@@ -238,7 +237,7 @@ impl<B> Session<B> {
         }
     }
 
-    /// What the connection waits for.
+    /// The reason for which the connection waits.
     pub fn activity(&self) -> Activity {
         if self.streams.iter().any(|stream| !matches!(stream.work, Work::Receiving { .. } | Work::Discarding)) {
             Activity::Answering
@@ -277,7 +276,7 @@ impl<B> Session<B> {
         self.decoder.held_bytes() + of_block + self.streams.list_bytes() + of_streams + of_numbers
     }
 
-    /// Those of requests that have not arrived whole.
+    /// The bytes of incomplete requests.
     pub fn partial_bytes(&self) -> usize {
         let of_stream = |stream: &Stream<B>| match &stream.work {
             Work::Receiving { head, .. } => head.capacity(),
@@ -292,8 +291,8 @@ impl<B> Session<B> {
         self.may_keep_more(0, head.len(), limits)
     }
 
-    /// Whether a request of which `own_bytes` are kept may keep `more_bytes`. One request is limited by the limits of
-    /// requests alone.
+    /// Whether a request of which `own_bytes` are kept may keep `more_bytes`. A single request is limited only by the
+    /// limits of requests.
     fn may_keep_more(&self, own_bytes: usize, more_bytes: usize, limits: &Limits) -> bool {
         let of_stream = |stream: &Stream<B>| match &stream.work {
             Work::Receiving { head, .. } | Work::Parked { head } => head.len(),
@@ -341,7 +340,7 @@ impl<B> Session<B> {
         limit
     }
 
-    /// Ends the connection at once. The client learns why, and which requests were not processed.
+    /// Ends the connection immediately. The client learns why, and which requests were not processed.
     pub fn close(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
         if self.phase != Phase::Closed {
             frame::put_goaway(self.last_stream, code, out);
@@ -359,8 +358,8 @@ impl<B> Session<B> {
         }
     }
 
-    /// Goes on with it, when what the client sent meanwhile has arrived: further requests are ignored. Nothing is
-    /// written if the client knows already, or has not begun to speak.
+    /// Continues with it when the data that the client sent meanwhile has arrived: further requests are ignored.
+    /// Nothing is written if the client knows already, or has not begun to speak.
     pub fn finish_shutdown(&mut self, out: &mut Vec<u8>) {
         if !matches!(self.phase, Phase::Preface | Phase::Final { .. } | Phase::Closed) {
             frame::put_goaway(self.last_stream, ErrorCode::NoError, out);
@@ -406,7 +405,7 @@ impl<B> Session<B> {
         self.streams.push(Stream { id, window, priority, client_side, work: Work::Parked { head: head.to_vec() } });
     }
 
-    /// Takes back a request that was parked. `None`: the client has reset its stream.
+    /// Takes back a parked request. `None`: the client has reset its stream.
     pub fn resume(&mut self, stream: u32, scratch: &mut Scratch) -> Option<Request> {
         let index = self.streams.position(stream)?;
         match &mut self.streams.at_mut(index).work {
@@ -422,7 +421,7 @@ impl<B> Session<B> {
 
     /// Asks the client to send no more of a request whose response is sent whole (RFC 9113 §8.1); whether there is one.
     ///
-    /// Not at once: clients that are still sending, such as curl 7.88, then take the response for none.
+    /// Not immediately: clients that are still sending, such as curl 7.88, would discard the response.
     fn reset_discarded(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(index) = self.streams.first_discarded() else { return false };
         let id = self.streams.remove(index).id;

@@ -15,7 +15,7 @@ pub(crate) struct Stream<B> {
     pub(crate) work: Work<B>,
 }
 
-/// What the client still sends on a stream.
+/// The part that the client still sends on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientSide {
     /// Content, or trailers. `left_bytes`: those that are left of the Content-Length, if there is one. `window_bytes`:
@@ -57,7 +57,7 @@ pub(crate) enum Work<B> {
     Sending { body: B, left_bytes: u64, turn: u64 },
     /// The same, and the caller cannot supply the next content yet.
     Stalled { body: B, left_bytes: u64 },
-    /// The response is sent whole, and what the client still sends of the request is discarded.
+    /// The response is sent whole, and the rest of the request is discarded.
     Discarding,
 }
 

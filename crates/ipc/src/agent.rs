@@ -1,5 +1,5 @@
-//! What the agent and the other processes tell each other in sealed memory: the answers that certificate authorities
-//! look for ([`FdKind::Challenges`](crate::FdKind::Challenges)), a report for the operator
+//! The messages of the agent and the other processes in sealed memory: challenges for certificate authorities
+//! ([`FdKind::Challenges`](crate::FdKind::Challenges)), a report for the operator
 //! ([`FdKind::AgentReport`](crate::FdKind::AgentReport)), the zones that are served
 //! ([`FdKind::ServedZones`](crate::FdKind::ServedZones)), and their journals
 //! ([`FdKind::Journals`](crate::FdKind::Journals)).
@@ -11,18 +11,18 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Bytes of a file, but for journals.
+/// Bytes of a file, except journals.
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Bytes of changes of a zone that are handed over. With more, the server process loads the zone.
 pub const ZONE_CHANGES_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of what dynamic updates make of a zone: more than the limit `zone_updates_bytes_max` allows.
+/// Bytes of the dynamic updates of a zone: more than the limit `zone_updates_bytes_max` allows.
 const UPDATES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// Bytes of journals after which no further one is put into the same file.
 const JOURNALS_BYTES_MIN: usize = 8 * 1024 * 1024;
 /// Bytes of a file of journals, of which the last one may be as long as the limit `zone_journal_bytes_max` allows.
 const JOURNALS_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// What an authority looks for (RFC 8555 §8).
+/// A challenge (RFC 8555 §8).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Challenge {
     /// Over HTTP (§8.3).
@@ -44,15 +44,15 @@ pub enum Challenge {
 /// The state of the agent, for the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentReport {
-    /// The certificates that are requested, in the order of the configuration.
+    /// The requested certificates, in the order of the configuration.
     pub certificates: Vec<CertificateReport>,
     /// The zones that have primary or secondary servers, in the order of their names.
     pub zones: Vec<ZoneReport>,
-    /// What happens when, sorted by time.
+    /// The scheduled events, sorted by time.
     pub schedule: Vec<ScheduledTask>,
 }
 
-/// A certificate that is requested.
+/// A requested certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateReport {
     /// The domain, which is also the name of its folder.
@@ -63,13 +63,13 @@ pub struct CertificateReport {
     pub authority: String,
     /// Whether an order is in progress.
     pub is_in_progress: bool,
-    /// What the order waits for.
+    /// The progress of the order.
     pub progress: Option<String>,
-    /// What was issued; `None` if nothing was.
+    /// The issued certificate; `None` if nothing was.
     pub issued: Option<IssuedReport>,
     /// Failed attempts since the last success.
     pub failure_count: u32,
-    /// The cause of the last one, and what to do.
+    /// The cause of the last one, and the remedy.
     pub last_error: Option<String>,
     /// The names that it is requested without, since they have failed.
     #[serde(default)]
@@ -83,13 +83,13 @@ pub struct FailingNameReport {
     pub name: String,
     /// Failed attempts in a row.
     pub failure_count: u32,
-    /// The cause of the last one, and what to do.
+    /// The cause of the last one, and the remedy.
     pub last_error: String,
-    /// When it is tried again.
+    /// When it is retried.
     pub next_attempt_unix_s: u64,
 }
 
-/// A certificate that was issued.
+/// An issued certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IssuedReport {
     /// The names in it.
@@ -102,7 +102,7 @@ pub struct IssuedReport {
     pub not_after_unix_s: u64,
 }
 
-/// A zone that is served.
+/// A served zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedZone {
     /// Its name.
@@ -120,24 +120,23 @@ pub struct ServedZone {
     pub alias_targets: Vec<String>,
 }
 
-/// The zones that are served.
+/// The served zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServedZones {
     /// Those that concern the agent.
     pub zones: Vec<ServedZone>,
-    /// Whether there are no others: the folder of zones could be listed, or there is none.
+    /// Whether there are no others: the zone folder could be listed, or there is none.
     pub is_complete: bool,
 }
 
-/// What dynamic updates have made of a zone, which comes with it ([`FdKind::Updates`](crate::FdKind::Updates)), is to
-/// be stored.
+/// Dynamic updates of a zone to store, which come with it ([`FdKind::Updates`](crate::FdKind::Updates)).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdatesToStore {
     /// The name of the zone.
     pub zone: String,
-    /// Which one of the process that has applied them.
+    /// Identifies the updates among those of the process that applied them.
     pub id: UpdatesId,
-    /// The SHA-256 at the end of what is stored and to be replaced; `None` if nothing is. Otherwise another process has
+    /// The SHA-256 at the end of the stored content to replace; `None` if nothing is. Otherwise another process has
     /// stored something meanwhile, which must not be lost.
     pub replaces: Option<[u8; 32]>,
 }
@@ -151,12 +150,12 @@ pub struct UpdatesId {
     pub number: u64,
 }
 
-/// What has become of [`UpdatesToStore`].
+/// The outcome of [`UpdatesToStore`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdatesOutcome {
     /// The name of the zone.
     pub zone: String,
-    /// Which one.
+    /// Identifies the stored updates.
     pub id: UpdatesId,
     /// Whether it is stored.
     pub result: StoreResult,
@@ -171,7 +170,7 @@ pub struct UpdatesOutcome {
 pub enum StoreResult {
     /// It is, and stays after a crash.
     Stored,
-    /// It is not, since something else is stored than what it replaces.
+    /// Rejected: the stored version is not the one it was based on.
     Outdated,
     /// It is not, because of an error that the agent has logged.
     Failed,
@@ -191,7 +190,7 @@ pub fn updates_from_memfd(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
     memfd::read(descriptor, UPDATES_BYTES_MAX)
 }
 
-/// Writes changes of a zone, as a log has them.
+/// Writes changes of a zone, in the form of a log.
 pub fn zone_changes_to_memfd(changes: &[u8]) -> io::Result<OwnedFd> {
     memfd::create("zone-changes", changes)
 }
@@ -242,7 +241,7 @@ pub struct ZoneReport {
 /// The state of a zone that is transferred from primary servers. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransferReport {
-    /// The version that was transferred; `None` if there is none, or if it has expired.
+    /// The transferred version; `None` if there is none, or if it has expired.
     pub serial: Option<u32>,
     /// The server that it came from.
     pub from: Option<SocketAddr>,
@@ -256,9 +255,9 @@ pub struct TransferReport {
     pub next_at_unix_s: u64,
     /// Rounds through all primaries without success since the last one.
     pub failure_count: u32,
-    /// What a primary has transferred besides the records of the zone.
+    /// The records outside the zone that a primary has transferred.
     pub left_out: Option<String>,
-    /// Why the last one was without success, or what is wrong with the version.
+    /// Why the last one failed, or the problem of the version.
     pub problem: Option<String>,
 }
 
@@ -267,7 +266,7 @@ pub struct TransferReport {
 pub struct AliasReport {
     /// The name that has the addresses.
     pub target: String,
-    /// The addresses that are served.
+    /// The served addresses.
     pub addresses: Vec<IpAddr>,
     /// When resolvers are asked again.
     pub next_at_unix_s: u64,
@@ -275,7 +274,7 @@ pub struct AliasReport {
     pub problem: Option<String>,
 }
 
-/// The state of a zone that is signed. Times are in seconds since 1970.
+/// The state of a signed zone. Times are in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SigningReport {
     /// The signed version; `None` if there is none yet.
@@ -284,14 +283,14 @@ pub struct SigningReport {
     pub sign_again_at_unix_s: Option<u64>,
     /// Why the zone file is not used, or the zone not signed.
     pub problem: Option<String>,
-    /// What dynamic updates have made of the zone file; `None` if the zone can have none.
+    /// The changes by dynamic updates to the zone file; `None` if the zone can have none.
     pub updates: Option<UpdatesReport>,
 }
 
 /// How the records of a zone differ from its file because of dynamic updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpdatesReport {
-    /// Records that it has besides.
+    /// Records that it adds.
     pub added: usize,
     /// Records of the file that it does not have.
     pub removed: usize,
@@ -299,18 +298,18 @@ pub struct UpdatesReport {
     pub is_none: bool,
 }
 
-/// What a secondary server has been told.
+/// The state of NOTIFY for a secondary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotifyReport {
     /// Its address.
     pub address: SocketAddr,
     /// The version that it has been told of.
     pub serial: u32,
-    /// What has become of it.
+    /// Its outcome.
     pub outcome: NotifyOutcome,
 }
 
-/// What has become of a NOTIFY.
+/// The outcome of a NOTIFY.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NotifyOutcome {
@@ -318,7 +317,7 @@ pub enum NotifyOutcome {
     InProgress,
     /// The server has confirmed it.
     Confirmed,
-    /// It is not sent any more, for this reason.
+    /// It is no longer sent, for this reason.
     GivenUp(String),
 }
 
@@ -329,12 +328,12 @@ pub struct ScheduledTask {
     pub at_unix_s: u64,
     /// What.
     pub what: String,
-    /// Why then.
+    /// The reason for this.
     pub why: String,
 }
 
 impl ScheduledTask {
-    /// What an order of the certificate `name` is: the first one, or a renewal.
+    /// Whether an order of the certificate `name` is the first one or a renewal.
     pub fn order(name: &str, is_renewal: bool) -> String {
         let verb = if is_renewal { "renew" } else { "request" };
         format!("{verb} the certificate of {name}")

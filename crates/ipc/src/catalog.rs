@@ -1,5 +1,5 @@
-//! The zones that catalogs have brought, in a file of the state folder: the agent writes it, and the server process
-//! serves what it lists.
+//! The zones of catalogs, in a file of the state folder: the agent writes it, and the server process serves the listed
+//! zones.
 
 use serde::{Deserialize, Serialize};
 use std::io;

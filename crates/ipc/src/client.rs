@@ -26,7 +26,7 @@ pub fn run(command: Command, socket: &Path, timeout: Duration) -> Exit {
     }
 }
 
-/// Sends `command` as [`run`] does; what it would write to standard output.
+/// Sends `command` as [`run`] does; returns the text that it would write to standard output.
 ///
 /// # Errors
 /// There is no complete answer, or the command has failed.
@@ -39,7 +39,7 @@ pub fn ask(command: Command, socket: &Path, timeout: Duration) -> Result<String,
     }
 }
 
-/// Why a command was not carried out, with what to do.
+/// Why a command was not carried out, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AskError {
     /// No server has received it.
@@ -67,7 +67,7 @@ fn connect(socket: &Path) -> Result<Connection, String> {
         ErrorKind::PermissionDenied => format!(
             "cannot connect to {path}: permission denied; run this command as root or as the user that started the server"
         ),
-        ErrorKind::WouldBlock => format!("too many clients wait at {path}; try again"),
+        ErrorKind::WouldBlock => format!("too many clients are waiting at {path}; try again"),
         _ => format!("cannot connect to the server: {}", error_text(&error)),
     })
 }
@@ -76,7 +76,7 @@ fn connect(socket: &Path) -> Result<Connection, String> {
 /// has succeeded.
 ///
 /// # Errors
-/// Why there is no complete answer, and what to do.
+/// Why there is no complete answer, and the remedy.
 fn exchange(
     command: Command,
     mut server: Connection,
@@ -95,7 +95,7 @@ fn exchange(
     }
     let other_version = |reason: String| {
         format!(
-            "the running server is of another version: {reason}; use the program that it was started with, or restart it"
+            "the running server has another version: {reason}; use the program that it was started with, or restart it"
         )
     };
     loop {
@@ -103,8 +103,8 @@ fn exchange(
         let rest = deadline.saturating_duration_since(Instant::now());
         if rest.is_zero() {
             return Err(format!(
-                "the server at {} has not answered within {} s and may still run the command: see `sanderling status`, \
-                 or wait longer with --timeout SECONDS",
+                "the server at {} did not answer within {} s and may still carry out the command: see `sanderling \
+                    status`, or wait longer with --timeout SECONDS",
                 socket.display(),
                 timeout.as_secs_f64()
             ));
@@ -129,7 +129,7 @@ fn exchange(
     }
 }
 
-/// A reader that has gone away is not an error: the command is carried out all the same.
+/// A reader that has disconnected is not an error: the command is carried out anyway.
 fn write(output: &mut impl Write, text: &str) -> Result<(), String> {
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn incomplete_answers_have_a_reason_and_a_remedy() {
         let closed = "the server closed the connection before the end of its answer";
-        let other_version = "the running server is of another version: ";
-        let silent = "the server at PATH has not answered within 0.03 s and may still run the command";
+        let other_version = "the running server has another version: ";
+        let silent = "the server at PATH did not answer within 0.03 s and may still carry out the command";
         let cases: [(Serve, Duration, &str); 7] = [
             (drop, LONG, closed),
             (|client| assert!(client.send(b"\x01the server knows form 1\n", &[]).expect("sent")), LONG, other_version),

@@ -11,13 +11,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Failed calls in a row, such as for want of memory, after which the connection is given up.
+/// Failed calls in a row, such as for lack of memory, after which the connection is given up.
 const FAILURES_MAX: u32 = 500;
 /// Unsent messages after which [`Connection::is_full`].
 const UNSENT_MAX: usize = 4_096;
 /// Descriptors of unsent messages after which [`Connection::is_full`].
 const UNSENT_DESCRIPTORS_MAX: usize = 256;
-/// Time after which unsent messages are tried again.
+/// Time after which unsent messages are retried.
 pub const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Descriptors to send, with their kinds.
@@ -124,7 +124,7 @@ impl Connection {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not read"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not read messages"));
             }
             PollSet::new([]).wait(Some(RETRY_INTERVAL))?;
         }
@@ -140,7 +140,7 @@ impl Connection {
         while !self.unsent.is_empty() {
             let rest = deadline.saturating_duration_since(Instant::now());
             if rest.is_zero() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not read"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the other process does not read messages"));
             }
             PollSet::for_writing([self.as_fd()]).wait(Some(rest))?;
             self.flush()?;
@@ -154,7 +154,7 @@ impl Connection {
         self.unsent.len()
     }
 
-    /// Whether so much is unsent that the cause of it must not go on.
+    /// Whether so much is unsent that its source must pause.
     pub fn is_full(&self) -> bool {
         let descriptors =
             || self.unsent.iter().map(|(_, descriptors)| descriptors.len()).fold(0, usize::saturating_add);

@@ -16,7 +16,7 @@ const SYSTEM_FOLDER: &str = "/run/sanderling";
 pub struct RuntimeEnv(Option<PathBuf>);
 
 impl RuntimeEnv {
-    /// That of this process.
+    /// The environment of this process.
     pub fn from_env() -> RuntimeEnv {
         let folder = |name| env::var(name).unwrap_or_default();
         let is_root = sanderling_os::process::effective_uid() == 0;

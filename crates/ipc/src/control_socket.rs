@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 
 /// A client that can connect can stop the server: only the owner may.
 const MODE: u32 = 0o600;
-/// Clients at once; others wait in the listen queue.
+/// Concurrent clients; others wait in the listen queue.
 const CLIENTS_MAX: usize = 32;
 /// Unsent messages of a client; a client that does not read is disconnected.
 const UNSENT_MAX: usize = 1_024;
 /// Time for which accepting stops when there is no descriptor for a client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Time in which a client must send its command.
+/// Time for a client to send its command.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The control socket and its clients.
@@ -44,7 +44,7 @@ struct Client {
     state: ClientState,
 }
 
-/// What the server and a client wait for.
+/// The reason for which the server or a client waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientState {
     /// The client has to send its command.
@@ -75,7 +75,7 @@ impl ControlSocket {
             // A process that was killed has left its socket. The kernel says the same of files that are not sockets.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 if !fs::symlink_metadata(path)?.file_type().is_socket() {
-                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists and is not a socket"));
+                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the path exists but is not a socket"));
                 }
                 fs::remove_file(path)?;
             }
@@ -89,7 +89,7 @@ impl ControlSocket {
     /// Creates the socket again if its path has been removed; whether it has.
     ///
     /// # Errors
-    /// Those of [`ControlSocket::open`].
+    /// As for [`ControlSocket::open`].
     pub fn restore(&mut self) -> io::Result<bool> {
         if !matches!(fs::symlink_metadata(&self.path), Err(error) if error.kind() == io::ErrorKind::NotFound) {
             return Ok(false);
@@ -135,7 +135,7 @@ impl ControlSocket {
     pub fn poll_fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let accepts = self.clients.len() < CLIENTS_MAX && self.accept_paused_until.is_none();
         let listener = accepts.then(|| self.listener.as_fd());
-        // One that has sent its command and disconnects would be readable for ever.
+        // One that has sent its command and disconnects would be readable forever.
         let clients = self.clients.iter().filter(|client| client.state == ClientState::Connected);
         listener.into_iter().chain(clients.map(|client| client.connection.as_fd()))
     }
@@ -247,7 +247,7 @@ impl ControlSocket {
 }
 
 impl Client {
-    /// Sends what the client has room for; whether it stays connected.
+    /// Sends as much as the client has room for; whether it stays connected.
     fn flush(&mut self) -> bool {
         self.connection.flush().is_ok() && (self.state != ClientState::Done || self.connection.unsent_count() > 0)
     }
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(control.receive_commands(), []);
         let events = events(&mut Connection::new(old));
         let [Event::Stderr(reason), Event::Done { is_success: false }] = &events[..] else { panic!("{events:?}") };
-        assert!(reason.contains("version 1 of the protocol, and this program has version 2; use the"), "{reason}");
+        assert!(reason.contains("protocol version 1, and this program version 2; use the"), "{reason}");
     }
 
     #[test]

@@ -64,7 +64,7 @@ mod kind_name {
 }
 
 impl DerivedSet {
-    /// Reads what the agent has written, which the supervisor has passed on.
+    /// Reads the agent's file, which the supervisor has passed on.
     ///
     /// # Errors
     /// The content is malformed.

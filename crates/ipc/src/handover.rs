@@ -17,7 +17,7 @@ const LIST_VARIABLE: &str = "SANDERLING_HANDOVER";
 const LIST_BYTES_MAX: u64 = 1024 * 1024;
 /// Descriptors of one packet: their kinds fit into it.
 const FDS_PER_PACKET: usize = 32;
-/// Time in which the other process must read or send a handover.
+/// Time for the other process to read or send a handover.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The names of descriptors that a server process inherits (`LISTEN_FDNAMES`). A listener has that of its service.
@@ -73,13 +73,13 @@ pub struct Descriptors {
     pub shared_keys: Option<OwnedFd>,
     /// The secrets of TSIG keys.
     pub tsig_secrets: Option<OwnedFd>,
-    /// What certificate authorities look for.
+    /// The challenges for certificate authorities.
     pub challenges: Option<OwnedFd>,
-    /// The zones that are served.
+    /// The served zones.
     pub served_zones: Option<OwnedFd>,
     /// Journals of zones.
     pub journals: Option<OwnedFd>,
-    /// What dynamic updates have made of a zone.
+    /// The dynamic updates of a zone.
     pub updates: Option<OwnedFd>,
     /// Changes of a zone.
     pub zone_changes: Option<OwnedFd>,
@@ -237,7 +237,7 @@ pub fn receive(connection: &mut Connection) -> io::Result<Descriptors> {
             Received::WouldBlock => {
                 let remaining = deadline.saturating_duration_since(Instant::now());
                 if remaining.is_zero() {
-                    let message = "the process that answers there does not hand over its sockets; stop it first";
+                    let message = "the running process does not hand over its sockets; stop it first";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, message));
                 }
                 PollSet::new([connection.as_fd()]).wait(Some(remaining))?;

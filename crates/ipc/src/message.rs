@@ -34,17 +34,17 @@ pub enum Message {
     },
 }
 
-/// What the receiver is to do.
+/// A command to the receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Use the certificates and keys that come with the command.
     UpdateSecrets,
     /// Write logs of requests to the targets that come with the command ([`FdKind::Log`]).
     UpdateLogs,
-    /// Open the logs of requests again.
+    /// Reopen the logs of requests.
     Reopen,
-    /// Answer what certificate authorities look for, which comes with the command ([`FdKind::Challenges`]), instead of
-    /// what came before. The receiver confirms it with [`Event::ChallengesServed`].
+    /// Serve the ACME challenges that come with the command ([`FdKind::Challenges`]), in place of the previous ones.
+    /// The receiver confirms it with [`Event::ChallengesServed`].
     UpdateChallenges {
         /// The number of this set.
         number: u64,
@@ -63,7 +63,7 @@ pub enum Command {
     /// Erase all private keys but those of the last [`Command::HoldKeys`] and of the good versions that come with the
     /// command ([`FdKind::KeptCertificates`]). To the keeper.
     RetainKeys,
-    /// Sign what is asked for at the sockets that come with the command ([`FdKind::Keeper`]). To the keeper.
+    /// Serve signing requests at the sockets that come with the command ([`FdKind::Keeper`]). To the keeper.
     ServeKeys,
     /// Answer the agent at the socket that comes with the command ([`FdKind::ZoneKeys`]). To the keeper.
     ServeZoneKeys,
@@ -77,13 +77,12 @@ pub enum Command {
         /// Whether the command has succeeded so far.
         is_success: bool,
     },
-    /// Do this with a zone that is signed. To the agent it comes with the client that gets the answer
-    /// ([`FdKind::Requester`]).
+    /// Do this with a signed zone. To the agent it comes with the client that gets the answer ([`FdKind::Requester`]).
     Dnssec(DnssecCommand),
     /// Ask the keeper for keys and signatures of zones at the socket that comes with the command
-    /// ([`FdKind::ZoneKeys`]), and not at the one before. To the agent.
+    /// ([`FdKind::ZoneKeys`]), and not at the previous one. To the agent.
     UseKeeper,
-    /// Report the certificates that are requested, or one of them.
+    /// Report the requested certificates, or one of them.
     Certificates {
         /// Its domain.
         name: Option<String>,
@@ -95,12 +94,12 @@ pub enum Command {
         /// Its domain.
         name: String,
     },
-    /// Request a certificate, and revoke the one before. To the agent it comes with the client that gets the answer
+    /// Request a certificate, and revoke the previous one. To the agent it comes with the client that gets the answer
     /// ([`FdKind::Requester`]).
     RevokeCertificate {
         /// Its domain.
         name: String,
-        /// Whether somebody else may have the private key.
+        /// Whether someone else may have the private key.
         is_key_compromised: bool,
     },
     /// Report the zones that the agent is concerned with, by [`Event::ZonesServed`], and the certificates in service,
@@ -123,9 +122,9 @@ pub enum Command {
     ZoneNotified(ZoneNotify),
     /// Report the status.
     Status(StatusFormat),
-    /// What the supervisor has counted, and which processes run, for the status and the metrics of a server process.
-    /// What the agent reports of zones and certificates that are not as they should be comes with it
-    /// ([`FdKind::AgentReport`]) if that has changed.
+    /// The counters of the supervisor, and the running processes, for the status and the metrics of a server process.
+    /// The agent's report of problems with zones and certificates comes with it ([`FdKind::AgentReport`]) if it has
+    /// changed.
     Supervision(Supervision),
     /// Reload configuration and zones. To a server process it comes with the configuration
     /// ([`FdKind::Configuration`]).
@@ -145,13 +144,13 @@ pub enum Command {
     Upgrade,
     /// Stop gracefully.
     Stop,
-    /// Finish what is in progress and exit, since another server process serves.
+    /// Finish the work in progress and exit, because another server process serves.
     Drain,
     /// Hand over all descriptors to the sender, which becomes the supervisor.
     HandOver,
 }
 
-/// What concerns single zones. The server process answers.
+/// Commands for single zones. The server process answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ZoneCommand {
     /// Load one zone again.
@@ -178,17 +177,17 @@ pub enum ZoneCommand {
         /// Only records of this type.
         rrtype: Option<String>,
     },
-    /// Write what the zone file would have with the dynamic updates.
+    /// Write the zone file with the dynamic updates merged in.
     Export {
         /// Its name.
         zone: String,
     },
 }
 
-/// What concerns the signatures of a zone. The agent answers.
+/// Commands for the signatures of a zone. The agent answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DnssecCommand {
-    /// Report the keys, what the parent zone is to have, and what waits for what.
+    /// Report the keys, the records for the parent zone, and the pending step.
     Status {
         /// The name of the zone.
         zone: String,
@@ -202,9 +201,9 @@ pub enum DnssecCommand {
     Rollover {
         /// The name of the zone.
         zone: String,
-        /// Which keys.
+        /// The keys to replace.
         keys: RolloverKeys,
-        /// Whether others may know them: then a rollover in progress is no obstacle.
+        /// Whether others may know them: then a rollover in progress does not prevent it.
         is_compromised: bool,
     },
 }
@@ -234,7 +233,7 @@ pub enum StatusFormat {
     Metrics,
 }
 
-/// What a supervisor has done and has.
+/// The counters and processes of a supervisor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Supervision {
     /// When it was started, in seconds since 1970.
@@ -247,7 +246,7 @@ pub struct Supervision {
     pub restarts: u64,
     /// Reloads that are in effect, that are in part, and that have failed.
     pub reloads: [u64; 3],
-    /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
+    /// Responses that replaced server processes have aborted after `drain_timeout_ms`.
     pub cut_off: u64,
     /// The agent.
     #[serde(default)]
@@ -257,30 +256,30 @@ pub struct Supervision {
     pub keeper: KeeperSupervision,
 }
 
-/// What a supervisor knows of a process beside the server process.
+/// The state of another process, as the supervisor knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessSupervision {
     /// Whether the configuration needs it.
     #[serde(default)]
     pub is_needed: bool,
-    /// Whether it runs, and works as far as the supervisor knows.
+    /// Whether it runs, and works, to the knowledge of the supervisor.
     #[serde(default)]
     pub is_running: bool,
     /// Restarts.
     pub restarts: u64,
 }
 
-/// What a supervisor knows of its keeper.
+/// The state of the keeper, as the supervisor knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeeperSupervision {
     /// Whether it runs, and the like.
     #[serde(flatten)]
     pub process: ProcessSupervision,
-    /// What all keepers have done.
+    /// The counters of all keepers.
     pub counts: SigningCounts,
 }
 
-/// What has happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A part of the answer to a command, for standard output.
@@ -303,7 +302,7 @@ pub enum Event {
     ThreadHung(Text),
     /// The server process serves the new configuration.
     Reloaded {
-        /// What has changed, for standard output.
+        /// The changes, for standard output.
         changes: Text,
         /// Sites and zones that could not be loaded. Their last good versions stay in service.
         problem_count: usize,
@@ -318,14 +317,13 @@ pub enum Event {
     /// The server process cannot apply the configuration, or a version that the agent has stored, but a new one could,
     /// for this reason.
     NewProcessNeeded(Text),
-    /// The good versions of zones that come with this event ([`FdKind::Zones`]) are to be kept for the next server
-    /// process.
+    /// Keep the good versions of zones that come with this event ([`FdKind::Zones`]) for the next server process.
     ZonesKept {
         /// Whether they are all; otherwise they replace those of the same zones.
         replaces_all: bool,
     },
-    /// The good versions of certificates that come with this event ([`FdKind::KeptCertificates`]) are to be kept for
-    /// the next server process, instead of those before.
+    /// Keep the good versions of certificates that come with this event ([`FdKind::KeptCertificates`]) for the next
+    /// server process, in place of the previous ones.
     CertificatesKept,
     /// The agent has an order in progress: certificate authorities look for what comes with this event
     /// ([`FdKind::Challenges`]), and for nothing else.
@@ -370,7 +368,7 @@ pub enum Event {
     },
     /// The agent has stored derived records.
     DerivedStored,
-    /// The agent cannot use its socket to the keeper any more, and needs another one.
+    /// The agent can no longer use its socket to the keeper, and needs another one.
     KeeperLost,
     /// The state of the agent has changed ([`FdKind::AgentReport`]).
     AgentReport,
@@ -388,7 +386,7 @@ pub enum Event {
     KeeperReport(SigningCounts),
     /// The server process cannot write this log.
     LogFailed(LogKind),
-    /// The server process has failed and exits when it has finished what is in progress.
+    /// The server process has failed and exits when it has finished the work in progress.
     Failed,
     /// The server process has stopped accepting, after the command to stop: the listeners can be shut down.
     AcceptStopped,
@@ -396,12 +394,12 @@ pub enum Event {
     AcceptLeft,
     /// The server process has finished to drain, and exits.
     Drained {
-        /// Responses that were cut off after `drain_timeout_ms`.
+        /// Responses that were aborted after `drain_timeout_ms`.
         cut_off_count: u64,
     },
 }
 
-/// What a descriptor in a packet is.
+/// The kind of a descriptor in a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FdKind {
     /// The text of the configuration in a sealed memfd.
@@ -417,7 +415,7 @@ pub enum FdKind {
     /// A socket pair between the agent and the keeper: the end of the receiver ([`crate::zone_signing`]). No server
     /// process gets it.
     ZoneKeys,
-    /// A keeper that goes on for server processes which another supervisor has started: its pidfd.
+    /// A keeper that continues for server processes started by another supervisor: its pidfd.
     KeeperProcess {
         /// The process ID.
         pid: i32,
@@ -429,15 +427,15 @@ pub enum FdKind {
     SharedKeys,
     /// The secrets of TSIG keys in a sealed memfd ([`crate::secrets`]).
     TsigSecrets,
-    /// What certificate authorities look for, in a sealed memfd ([`crate::agent`]).
+    /// The challenges for certificate authorities, in a sealed memfd ([`crate::agent`]).
     Challenges,
     /// The state of the agent, or what of it belongs to a command about zones, in a sealed memfd ([`crate::agent`]).
     AgentReport,
-    /// The zones that are served, in a sealed memfd ([`crate::agent`]).
+    /// The served zones, in a sealed memfd ([`crate::agent`]).
     ServedZones,
     /// Journals of zones, in a sealed memfd ([`crate::agent`]).
     Journals,
-    /// What dynamic updates have made of a zone, in a sealed memfd ([`crate::agent`]).
+    /// The dynamic updates of a zone, in a sealed memfd ([`crate::agent`]).
     Updates,
     /// Changes of a zone, in a sealed memfd ([`crate::agent`]).
     ZoneChanges,
@@ -519,7 +517,7 @@ fn printable_text<'d, D: Deserializer<'d>>(deserializer: D) -> Result<String, D:
 }
 
 impl Text {
-    /// Bytes of JSON that a text may take: what a packet has beside the header and the message around the text.
+    /// Bytes of JSON that a text can take: a packet without the header and the message around the text.
     const JSON_BYTES_MAX: usize = MESSAGE_BYTES_MAX - HEADER_BYTES - 96;
 
     /// `text`, cut if it is too long.
@@ -580,9 +578,9 @@ pub enum DecodeError {
 impl fmt::Display for DecodeError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DecodeError::NotOurs => write!(out, "the message is not of the protocol of sanderling"),
+            DecodeError::NotOurs => write!(out, "the message does not use the sanderling protocol"),
             DecodeError::OtherVersion(version) => {
-                write!(out, "the message has version {version} of the protocol, and this program has version {VERSION}")
+                write!(out, "the message uses protocol version {version}, and this program version {VERSION}")
             }
             DecodeError::Malformed(reason) => write!(out, "the message is malformed: {reason}"),
         }

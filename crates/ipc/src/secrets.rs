@@ -64,11 +64,11 @@ impl std::fmt::Debug for CertificateContent {
 pub enum NoCertificate {
     /// The files cannot be read: the text of the error.
     Unreadable(String),
-    /// The keeper cannot use what is in the files.
+    /// The keeper cannot use the content of the files.
     Unusable {
         /// Why.
         problem: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
 }
@@ -83,7 +83,7 @@ pub fn certificates_to_memfd(certificates: &[PassedCertificate]) -> io::Result<O
         Err(NoCertificate::Unreadable(error)) => tagged_bytes([error.len()]),
         Err(NoCertificate::Unusable { problem, remedy }) => tagged_bytes([problem.len(), remedy.len()]),
     };
-    // Allocated at once: growing would leave copies behind that are not erased.
+    // Allocated in one step: growing would leave copies behind that are not erased.
     let mut out = Zeroizing::new(Vec::with_capacity(certificates.iter().map(bytes).sum()));
     for certificate in certificates {
         match certificate {
@@ -316,7 +316,7 @@ fn take_text(rest: &mut &[u8]) -> io::Result<String> {
 }
 
 fn malformed() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the certificates or keys that were passed on are malformed")
+    io::Error::new(io::ErrorKind::InvalidData, "the received certificates or keys are malformed")
 }
 
 /// Keys that all server processes of a machine share, and the keys before them, which are still accepted.
@@ -333,7 +333,7 @@ pub struct SharedKeys {
 /// A key, and another one that is also accepted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyPair<const BYTES: usize> {
-    /// The key for what is made now.
+    /// The key for new secrets.
     pub current: Zeroizing<[u8; BYTES]>,
     /// The key before it.
     pub previous: Option<Zeroizing<[u8; BYTES]>>,

@@ -1,9 +1,9 @@
-//! What a worker of a server process asks the keeper of private keys, and its answer: fixed messages over a socket pair
-//! for each worker ([`FdKind::Keeper`](crate::FdKind::Keeper)).
+//! The requests of a server process's worker to the keeper of private keys, and the answers: fixed messages over a
+//! socket pair for each worker ([`FdKind::Keeper`](crate::FdKind::Keeper)).
 //!
 //! Both have a header of 8 bytes: the version, the result (0 in a request), the signature scheme of TLS (0 in an
-//! answer), and a number that the answer repeats. In a request the ID of the key and what is to be signed follow, in an
-//! answer the signature.
+//! answer), and a number that the answer repeats. In a request, the ID of the key and the input to sign follow; in an
+//! answer, the signature.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,7 @@ pub struct SignRequest<'m> {
     pub scheme: u16,
     /// The key.
     pub key: &'m [u8; KEY_ID_BYTES],
-    /// What is to be signed, at most 256 bytes.
+    /// The input to sign, at most 256 bytes.
     pub input: &'m [u8],
 }
 
@@ -86,7 +86,7 @@ impl Refusal {
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignAnswer<'m> {
-    /// That of the request; 0 if it was malformed.
+    /// The number of the request; 0 if it was malformed.
     pub number: u32,
     /// The signature.
     pub result: Result<&'m [u8], Refusal>,
@@ -122,7 +122,7 @@ fn put_header(message: &mut [u8], result: u8, scheme: u16, number: u32) {
     message[..HEADER_BYTES].copy_from_slice(&[VERSION, result, s0, s1, n0, n1, n2, n3]);
 }
 
-/// What a keeper has done.
+/// The counters of a keeper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SigningCounts {
     /// Signatures of handshakes.

@@ -1,5 +1,5 @@
-//! What the agent asks the keeper for zones that are signed, and its answers, over a stream socket of their own
-//! ([`FdKind::ZoneKeys`](crate::FdKind::ZoneKeys)): keys that the keeper makes and keeps, and signatures, many at once.
+//! The requests of the agent to the keeper for signed zones, and the answers, over a separate stream socket
+//! ([`FdKind::ZoneKeys`](crate::FdKind::ZoneKeys)): keys that the keeper creates and keeps, and signatures, in batches.
 //! No server process has such a socket.
 //!
 //! A message is its length in 4 bytes, the version, its kind, and its parts, each with its length.
@@ -28,7 +28,7 @@ pub struct ZoneKey {
     pub public_key: Vec<u8>,
 }
 
-/// What the agent asks for. Names of zones are text, in lower case.
+/// A request of the agent. Names of zones are text, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneKeyRequest {
     /// The keys of the zone.
@@ -43,7 +43,7 @@ pub enum ZoneKeyRequest {
         /// The algorithm of DNSSEC.
         algorithm: u8,
     },
-    /// The private key of the zone is erased from the disk, if it is there.
+    /// The private key of the zone is erased from the disk, if it exists.
     Erase {
         /// The zone that has the key.
         zone: String,
@@ -56,12 +56,12 @@ pub enum ZoneKeyRequest {
         zone: String,
         /// The key.
         key: ZoneKeyId,
-        /// What is signed: RRSIG data without the signature, and the records (RFC 4034 §3.1.8.1).
+        /// The signed inputs: RRSIG data without the signature, and the records (RFC 4034 §3.1.8.1).
         inputs: Vec<Vec<u8>>,
     },
 }
 
-/// What the keeper answers.
+/// An answer of the keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneKeyAnswer {
     /// The keys of the zone, the one that was made, or none after one was erased.
@@ -81,7 +81,7 @@ const SIGNATURES: u8 = 130;
 const REFUSED: u8 = 131;
 
 impl ZoneKeyRequest {
-    /// The request as it is sent.
+    /// The encoded request.
     ///
     /// # Errors
     /// It has more than [`MESSAGE_BYTES_MAX`].
@@ -99,7 +99,7 @@ impl ZoneKeyRequest {
     /// Waits for a request.
     ///
     /// # Errors
-    /// The other end is closed, or what it has sent is no request.
+    /// The other end is closed, or its message is not a request.
     pub fn receive(stream: &mut impl Read) -> io::Result<ZoneKeyRequest> {
         ZoneKeyRequest::parse(&receive(stream)?).ok_or_else(malformed)
     }
@@ -147,7 +147,7 @@ impl ZoneKeyAnswer {
     /// Waits for an answer.
     ///
     /// # Errors
-    /// The other end is closed, it does not answer in time, or what it has sent is no answer.
+    /// The other end is closed, it does not answer in time, or its message is not an answer.
     pub fn receive(stream: &mut impl Read) -> io::Result<ZoneKeyAnswer> {
         ZoneKeyAnswer::parse(&receive(stream)?).ok_or_else(malformed)
     }

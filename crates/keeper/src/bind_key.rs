@@ -23,7 +23,7 @@ fn mnemonic(algorithm: Algorithm) -> &'static str {
     }
 }
 
-/// The text of a `.private` file with the key `pkcs8`; `None` if that is no such key.
+/// The text of a `.private` file with the key `pkcs8`; `None` if it is not such a key.
 pub fn to_private(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Zeroizing<String>> {
     let (content, _) = split(pkcs8, SEQUENCE)?;
     let (_version, rest) = split(content, INTEGER)?;
@@ -63,10 +63,10 @@ pub fn to_private(algorithm: Algorithm, pkcs8: &[u8]) -> Option<Zeroizing<String
 /// The key in the text of a `.private` file, as PKCS#8, and its algorithm. `public_key` is what its DNSKEY record has.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The problem of the text.
 pub fn from_private(text: &str, public_key: &[u8]) -> Result<(Algorithm, Zeroizing<Vec<u8>>), String> {
     if !text.starts_with(FORMAT) {
-        return Err(format!("it does not begin with `{FORMAT}`; give the file that ends in `.private`"));
+        return Err(format!("it does not begin with `{FORMAT}`; specify the file that ends in `.private`"));
     }
     let value = |name: &str| {
         let of_line =
@@ -139,7 +139,7 @@ mod tests {
             let error = from_private(text, &[0; 64]).expect_err("wrong");
             assert!(error.contains(expected), "{error}");
         };
-        check("example.com. IN DNSKEY 257 3 13 AAAA", "give the file that ends in `.private`");
+        check("example.com. IN DNSKEY 257 3 13 AAAA", "specify the file that ends in `.private`");
         check("Private-key-format: v1.3\n", "the field `Algorithm` is missing");
         check("Private-key-format: v1.3\nAlgorithm: 5 (RSASHA1)\n", "the algorithm is 5 (RSASHA1); 8 (RSASHA256),");
         check("Private-key-format: v1.3\nAlgorithm: 13 (X)\nPrivateKey: !\n", "the field `PrivateKey` is not base64");

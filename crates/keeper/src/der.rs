@@ -6,7 +6,7 @@ pub(crate) const INTEGER: u8 = 0x02;
 pub(crate) const OCTET_STRING: u8 = 0x04;
 pub(crate) const SEQUENCE: u8 = 0x30;
 
-/// The content of the first element, which has this tag, and what follows it.
+/// The content of the first element, which has this tag, and the rest.
 pub(crate) fn split(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (length_bytes, rest) = match *bytes {
         [first, short @ 0..=0x7f, ref rest @ ..] if first == tag => (usize::from(short), rest),

@@ -1,7 +1,7 @@
-//! What a server signs in a handshake. All else is refused: a certificate request, a certificate, a token, a record of
-//! a zone.
+//! The input that a server signs in a handshake. All else is refused: a certificate request, a certificate, a token, a
+//! record of a zone.
 
-/// The beginning of what a server signs in TLS 1.3 (RFC 8446 §4.4.3), before the hash of the messages.
+/// The beginning of the input that a server signs in TLS 1.3 (RFC 8446 §4.4.3), before the hash of the messages.
 const CERTIFICATE_VERIFY: &[u8] =
     b"                                                                TLS 1.3, server CertificateVerify\0";
 /// Bytes of a hash: SHA-256, SHA-384.
@@ -13,7 +13,7 @@ const RANDOM_BYTES: usize = 2 * 32;
 /// the length of the public key, and for curves of NIST that it is not compressed (RFC 8422 §5.4).
 const PARAMETERS: [(&[u8], usize); 3] = [(&[3, 0, 29, 32], 32), (&[3, 0, 23, 65, 4], 64), (&[3, 0, 24, 97, 4], 96)];
 
-/// Whether `input` is what a server signs in a handshake of TLS 1.3 or 1.2.
+/// Whether `input` is the data that a server signs in a TLS 1.3 or 1.2 handshake.
 pub(crate) fn is_of_handshake(input: &[u8]) -> bool {
     if let Some(hash) = input.strip_prefix(CERTIFICATE_VERIFY) {
         return HASH_BYTES.contains(&hash.len());
@@ -34,8 +34,8 @@ const VERSION_OF_CERTIFICATE: Tag = (0xa0, 0);
 type Tag = (u8, u64);
 
 /// Whether `input` is one element of ASN.1 that begins as a certificate or the request for one does. The parameters of
-/// a key exchange could be within a name or an extension of it. Random values begin so once in 2^40 handshakes or less
-/// often.
+/// a key exchange could be within a name or an extension of it. A random value begins with these bytes in one of 2^40
+/// handshakes at most.
 ///
 /// Forms that only BER has are read too: there are programs that accept them in a request.
 fn is_certificate_or_request(input: &[u8]) -> bool {
@@ -48,7 +48,7 @@ fn is_certificate_or_request(input: &[u8]) -> bool {
     is_request || of_certificate.is_some_and(|(_, version)| after_version(version).is_some())
 }
 
-/// What follows a version: a number from 0 to 2.
+/// The field after a version: a number from 0 to 2.
 fn after_version(input: &[u8]) -> Option<&[u8]> {
     let (length, content) = after_length(after_tag(input, INTEGER)?)?;
     let (number, rest) = content.split_at_checked(usize::try_from(length?).ok()?)?;
@@ -56,7 +56,7 @@ fn after_version(input: &[u8]) -> Option<&[u8]> {
     (last <= 2 && leading.iter().all(|&byte| byte == 0)).then_some(rest)
 }
 
-/// What follows the tag that `input` begins with, if it is this one (X.690 §8.1.2).
+/// The rest of `input` after its tag, if it is this one (X.690 §8.1.2).
 fn after_tag(input: &[u8], tag: Tag) -> Option<&[u8]> {
     const NUMBER: u8 = 0x1f;
     const MORE: u8 = 0x80;
@@ -73,7 +73,7 @@ fn after_tag(input: &[u8], tag: Tag) -> Option<&[u8]> {
     ((first & !NUMBER, number) == tag).then_some(rest)
 }
 
-/// The length that `input` begins with, and what follows it; an indefinite length is `None` (X.690 §8.1.3).
+/// The length at the start of `input`, and the rest; an indefinite length is `None` (X.690 §8.1.3).
 fn after_length(input: &[u8]) -> Option<(Option<u64>, &[u8])> {
     const INDEFINITE: u8 = 0x80;
     let (&first, rest) = input.split_first()?;

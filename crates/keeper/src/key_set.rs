@@ -41,10 +41,10 @@ impl KeySet {
         certificates
     }
 
-    /// Takes the keys of the keeper before, until [`KeySet::retain`].
+    /// Takes the keys of the previous keeper, until [`KeySet::retain`].
     pub(crate) fn hold_earlier(&mut self, keys: Vec<SecretContent>) {
         for pem in keys {
-            // The keeper before could use it.
+            // The previous keeper could use it.
             if let Ok(key) = PrivateKey::from_pem(&pem) {
                 self.insert(key, pem);
             }

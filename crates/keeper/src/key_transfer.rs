@@ -51,7 +51,7 @@ pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
     let public: Vec<&PublicKey> = of_state.keys.public_keys().collect();
     if public.is_empty() {
         return Err(format!(
-            "{} has no keys of the zone {zone}; `--state` names the folder of the server",
+            "{} has no keys of the zone {zone}; specify the server's folder with `--state`",
             state.display()
         ));
     }
@@ -69,14 +69,14 @@ pub fn export(state: &Path, zone: &DomainName) -> Result<Vec<BindKey>, String> {
 }
 
 /// Copies the keys of the files `private_files` into the state folder: `zone`, which is not signed here yet, is signed
-/// with them as soon as it has `dnssec`. Each has its DNSKEY record in a file beside it. Returns the tags.
+/// with them as soon as it has `dnssec`. Each has its DNSKEY record in a file next to it. Returns the tags.
 ///
 /// # Errors
 /// Why nothing has changed.
 pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Result<Vec<u16>, String> {
     if !state.is_dir() {
         return Err(format!(
-            "there is no state folder {}; name that of the server with `--state`, or start the server once",
+            "there is no state folder {}; specify the server's folder with `--state`, or start the server once",
             state.display()
         ));
     }
@@ -84,13 +84,13 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
     let (file, before) = (state.join(&name), read_state(state, &name)?);
     if before.serial.is_some() {
         return Err(format!(
-            "the zone {zone} is signed here with other keys; replace them with `sanderling dnssec rollover {zone}`"
+            "this server signs the zone {zone} with other keys; replace them with `sanderling dnssec rollover {zone}`"
         ));
     }
     let found = private_files.iter().map(|path| read_files(zone, path)).collect::<Result<Vec<_>, _>>()?;
     let has_zsk = found.iter().any(|(flags, ..)| *flags == ZSK_FLAGS);
     if !found.iter().any(|(flags, ..)| *flags == KSK_FLAGS) {
-        return Err(format!("no key has the flags {KSK_FLAGS}; give the KSK or CSK too"));
+        return Err(format!("no key has the flags {KSK_FLAGS}; import the KSK or CSK too"));
     }
     let mut next = SigningState::default();
     let keys = folder(state);
@@ -109,7 +109,7 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
         let path = keys.store(zone, algorithm.number(), pkcs8)?;
         own_as(state, &[path.parent().expect("it is in a folder"), &path])?;
     }
-    // Nothing was signed with those before.
+    // Nothing was signed with the previous ones.
     let known = before.keys.public_keys().map(PublicKey::id).chain(before.keys_to_erase);
     next.keys_to_erase = known.filter(|id| next.keys.public_keys().all(|key| key.id() != *id)).collect();
     let text = serde_json::to_vec_pretty(&next).expect("the keys of its maps are strings");
@@ -120,15 +120,15 @@ pub fn import(state: &Path, zone: &DomainName, private_files: &[PathBuf]) -> Res
     Ok(next.keys.public_keys().map(PublicKey::tag).collect())
 }
 
-/// What `check` says of the keys of the zones that `config` has signed: private keys in the state folder `state` that
-/// cannot be used, and zones that have none yet. Nothing as far as this user may not read it.
+/// The findings of `check` about the keys of the zones that `config` signs: private keys in the state folder `state`
+/// that cannot be used, and zones that have none yet. Nothing where this user may not read it.
 pub fn problems(config: &Config, state: &Path) -> Vec<Diagnostic> {
     let keys = folder(state);
     let (mut problems, mut new_zones) = (Vec::new(), Vec::new());
     let is_missing = match fs::read_dir(state) {
         Ok(_) => false,
         Err(error) if error.kind() == ErrorKind::NotFound => true,
-        // What is wrong with the folder is said elsewhere.
+        // Problems of the folder are reported elsewhere.
         Err(_) => return problems,
     };
     for zone in config.signed_zones.iter().filter(|zone| !zone.is_leaving) {
@@ -150,7 +150,7 @@ pub fn problems(config: &Config, state: &Path) -> Vec<Diagnostic> {
             others => format!(" and {others} other zones"),
         };
         let message = format!("{}{others}: no keys in the state folder `{}` yet", first.apex, state.display());
-        let remedy = "the server makes them unless the parent zone has DS records; restore the folder if it was lost";
+        let remedy = "the server creates them unless the parent zone has DS records; restore the folder if it was lost";
         Diagnostic::note(first.location.clone(), Problem::new(message, remedy))
     }));
     problems
@@ -201,8 +201,11 @@ fn read_files(zone: &DomainName, private_file: &Path) -> Result<FoundKey, String
     };
     let found = from_private(&private, public_key).map_err(|problem| of(private_file, problem))?;
     if found.0 == Algorithm::RsaSha256 && rsa_bits(public_key) < RSA_BITS_MIN {
-        let (bits, remedy) = (rsa_bits(public_key), "replace it by a longer one with the other program first");
-        return Err(of(private_file, format!("the key has {bits} bits, and {RSA_BITS_MIN} are needed; {remedy}")));
+        let (bits, remedy) = (rsa_bits(public_key), "replace it with a longer one in the other program first");
+        return Err(of(
+            private_file,
+            format!("the key has {bits} bits, but at least {RSA_BITS_MIN} are needed; {remedy}"),
+        ));
     }
     let is_of_record = ZonePrivateKey::from_pkcs8(found.0.number(), &found.1)
         .is_ok_and(|key| (found.0.number(), &key.public().public_key[..]) == (algorithm, public_key));
@@ -211,9 +214,7 @@ fn read_files(zone: &DomainName, private_file: &Path) -> Result<FoundKey, String
     }
     match u16::from_be_bytes([flags_high, flags_low]) {
         flags @ (KSK_FLAGS | ZSK_FLAGS) => Ok((flags, public_key.to_vec(), found.0, found.1)),
-        flags => {
-            Err(of(&public_file, format!("the flags are {flags}; a key that signs has {ZSK_FLAGS} or {KSK_FLAGS}")))
-        }
+        flags => Err(of(&public_file, format!("the flags are {flags}; a signing key has {ZSK_FLAGS} or {KSK_FLAGS}"))),
     }
 }
 
@@ -246,11 +247,11 @@ fn dnskey(zone: &DomainName, text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Gives what was written to the user of the server, which owns the state folder.
+/// Changes the owner of the written files to the user of the server, which owns the state folder.
 fn own_as(state: &Path, paths: &[&Path]) -> Result<(), String> {
-    let failed = |error| format!("cannot give the files to the owner of {}: {error}", state.display());
+    let failed = |error| format!("cannot change the owner of the files to that of {}: {error}", state.display());
     let owner = fs::metadata(state).map_err(failed)?;
-    // Not what a link leads to, which the agent may have put into the place of a file meanwhile.
+    // Not the target of a link, with which the agent may have replaced a file meanwhile.
     paths.iter().try_for_each(|path| lchown(path, Some(owner.uid()), Some(owner.gid()))).map_err(failed)
 }
 
@@ -284,10 +285,10 @@ mod tests {
         let error = import(&one.path().join("no"), &zone, &private_files).expect_err("no folder");
         assert!(error.contains("there is no state folder"), "{error}");
         let error = import(one.path(), &zone, &private_files[1..]).expect_err("the ZSK alone");
-        assert!(error.contains("give the KSK or CSK too"), "{error}");
+        assert!(error.contains("import the KSK or CSK too"), "{error}");
         let tags = import(one.path(), &zone, &private_files).expect("imported");
         assert_eq!(tags.len(), 2);
-        // Nothing is signed yet: the keys take the place of those before.
+        // Nothing is signed yet: the keys take the place of the previous ones.
         assert_eq!(import(one.path(), &zone, &private_files[..1]), Ok(tags[..1].to_vec()));
         let name = state_file(&zone);
         let file = one.path().join(&name);
@@ -299,7 +300,7 @@ mod tests {
         state.serial = Some(7);
         fs::write(&file, serde_json::to_vec(&state).expect("written")).expect("written");
         let error = import(one.path(), &zone, &private_files).expect_err("it is signed");
-        assert!(error.contains("is signed here with other keys"), "{error}");
+        assert!(error.contains("with other keys; "), "{error}");
         // A link of the agent is not followed.
         let moved = files.path().join("state.json");
         fs::rename(&file, &moved).expect("moved");

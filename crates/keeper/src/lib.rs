@@ -1,5 +1,5 @@
-//! The keeper: the process that alone has the private keys of certificates, and signs handshakes for the server
-//! processes; and the private keys of zones, for which it makes signatures for the agent.
+//! The keeper: the only process with the private keys of certificates, which signs handshakes for the server processes,
+//! and with the private keys of zones, which signs records for the agent.
 //!
 //! A server process that runs foreign code can have handshakes signed as long as it runs, but gets no key, and no
 //! signature of anything else. The keeper has no network and no files but those of the keys of zones: the supervisor
@@ -7,7 +7,7 @@
 //! as a server process has such a socket.
 #![forbid(unsafe_code)]
 
-// The order is that of imports: a module uses those below it.
+// In the order of imports: a module uses only modules below it.
 mod startup;
 pub mod key_transfer;
 mod main_loop;

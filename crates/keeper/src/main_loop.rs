@@ -36,7 +36,7 @@ pub(crate) struct MainLoop {
     is_without_thread: bool,
 }
 
-/// A socket that gets a thread of its own.
+/// A socket that gets its own thread.
 enum Unserved {
     /// Of a worker of a server process.
     Handshakes(RequestSocket),
@@ -94,9 +94,9 @@ impl MainLoop {
         match command {
             Command::HoldKeys { number } => {
                 let certificates = certificates_from_memfd(certificates.ok_or_else(missing)?)?;
-                // Those of a keeper before, which may have run foreign code: without them, others are there.
+                // Keys of an earlier keeper, which may have run foreign code: the others are used without them as well.
                 let earlier = held_keys.map(held_keys_from_memfd).transpose().unwrap_or_else(|error| {
-                    log_error(&format!("ignoring the keys of the keeper before: {}", error_text(&error)));
+                    log_error(&format!("ignoring the keys of the previous keeper: {}", error_text(&error)));
                     None
                 });
                 self.keys.hold_earlier(earlier.unwrap_or_default());
@@ -114,7 +114,7 @@ impl MainLoop {
                 self.serve_all();
             }
             Command::ServeZoneKeys => {
-                self.zone_keys.as_ref().ok_or_else(|| io::Error::other("there is no folder with keys of zones"))?;
+                self.zone_keys.as_ref().ok_or_else(|| io::Error::other("there is no folder of zone keys"))?;
                 self.unserved.push(Unserved::Zones(zone_keys.ok_or_else(missing)?.into()));
                 self.serve_all();
             }
@@ -123,7 +123,7 @@ impl MainLoop {
         Ok(())
     }
 
-    /// Signs with the current keys, and has the supervisor keep them for the next keeper.
+    /// Signs with the current keys, and makes the supervisor keep them for the next keeper.
     fn use_keys(&mut self) -> io::Result<()> {
         self.shared.replace_keys(self.keys.to_map());
         let keys = held_keys_to_memfd(self.keys.pems())?;
@@ -131,8 +131,8 @@ impl MainLoop {
         Ok(())
     }
 
-    /// Starts the threads of the sockets that have none, as far as the system has threads. The rest is tried again with
-    /// the next report: what is asked meanwhile waits.
+    /// Starts threads for the sockets that have none, until the system has no more. The rest is retried with the next
+    /// report: requests wait meanwhile.
     fn serve_all(&mut self) {
         while let Some(socket) = self.unserved.pop() {
             if let Err((error, socket)) = self.serve(socket) {
@@ -154,7 +154,7 @@ impl MainLoop {
             Unserved::Handshakes(_) => "signing",
             Unserved::Zones(_) => "zone-signing",
         };
-        // A thread that does not start would drop what it was given.
+        // A thread that does not start would drop its arguments.
         let (to_thread, given) = mpsc::channel();
         let serve = move || match given.recv() {
             Ok(Unserved::Handshakes(socket)) => shared.serve(&socket),

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 pub(crate) fn make_rsa_key() -> Result<Zeroizing<Vec<u8>>, String> {
     use aws_lc_rs::encoding::AsDer;
     use aws_lc_rs::rsa::KeySize;
-    let failed = |_| "the key could not be made".to_owned();
+    let failed = |_| "the key could not be generated".to_owned();
     let pair = RsaKeyPair::generate(KeySize::Rsa2048).map_err(failed)?;
     let der: aws_lc_rs::encoding::Pkcs8V1Der<'_> = pair.as_der().map_err(failed)?;
     Ok(Zeroizing::new(der.as_ref().to_vec()))
@@ -23,7 +23,7 @@ pub(crate) fn make_rsa_key() -> Result<Zeroizing<Vec<u8>>, String> {
 /// It makes no RSA keys.
 #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
 pub(crate) fn make_rsa_key() -> Result<Zeroizing<Vec<u8>>, String> {
-    Err("this program is built with a library that makes no RSA keys; use ecdsap256sha256 or ed25519".to_owned())
+    Err("the cryptography library of this program cannot generate RSA keys; use ecdsap256sha256 or ed25519".to_owned())
 }
 
 #[cfg(feature = "aws-lc-rs")]

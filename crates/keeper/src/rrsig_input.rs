@@ -1,5 +1,6 @@
-//! What the keeper signs for a zone: RRSIG data without the signature, followed by the records of one RRset (RFC 4034
-//! §3.1.8.1). All else is refused, so that a key of a zone signs neither a handshake nor a record of another zone.
+//! The inputs that the keeper signs for a zone: RRSIG data without the signature, followed by the records of one RRset
+//! (RFC 4034 §3.1.8.1). All else is refused, so that a key of a zone signs neither a handshake nor a record of another
+//! zone.
 
 use sanderling_config::DomainName;
 use sanderling_dns::{Name, NameBuf, RecordSource, Rtype};
@@ -8,7 +9,7 @@ use sanderling_dnssec::zone_keys::{CDNSKEY_DELETE, CDS_DELETE};
 use sanderling_dnssec::{Algorithm, KeyRole, PublicKey};
 use sanderling_ipc::zone_signing::ZoneKey;
 
-/// Where RRSIG data has the expiration.
+/// The position of the expiration in RRSIG data.
 const EXPIRATION_AT: usize = 8;
 
 /// A key, as its signatures name it.
@@ -16,7 +17,7 @@ const EXPIRATION_AT: usize = 8;
 pub(crate) struct SigningKeyName {
     apex: NameBuf,
     algorithm: Algorithm,
-    /// The tag of a key depends on what it is used for.
+    /// The tag of a key depends on its role.
     tags: [u16; 2],
 }
 
@@ -71,8 +72,8 @@ impl SigningKeyName {
             return Ok(());
         }
         Err(format!(
-            "a {} record names a key that the keeper does not have; remove that record, or name the servers of the other \
-             signer in `other_signers`",
+            "a {} record refers to a key that the keeper does not have; remove that record, or add the servers of the \
+                other signer to `other_signers`",
             records.rtype
         ))
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Time until a call is repeated that has failed for a moment, for example since there was no memory.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
-/// Time in which the last message of the process is written.
+/// Time for writing the last message of the process.
 const LOG_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Attempts of a call in five seconds. After that, a new process may be able to make it.
@@ -43,13 +43,13 @@ fn is_of_peer(error: &io::Error) -> bool {
 /// Ends the process, which the supervisor starts again, unless the peer has closed its socket.
 fn end_process_unless_of_peer(error: &io::Error) {
     if !is_of_peer(error) {
-        log_error(&format!("the keeper cannot use the socket of a server process: {}; it ends", error_text(error)));
+        log_error(&format!("the keeper cannot use the socket of a server process: {}; closing it", error_text(error)));
         log::flush(LOG_TIME_MAX);
         std::process::exit(Exit::Failure.status().into());
     }
 }
 
-/// What all threads share.
+/// The state that all threads share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     keys: RwLock<HashMap<KeyId, PrivateKey>>,
@@ -73,7 +73,7 @@ impl Shared {
         self.zone_signatures.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// What was done so far.
+    /// The counters so far.
     pub(crate) fn counts(&self) -> SigningCounts {
         SigningCounts {
             signatures: self.signatures.load(Ordering::Relaxed),
@@ -103,7 +103,7 @@ impl Shared {
             }
             .fetch_add(1, Ordering::Relaxed);
             let answer = SignAnswer { number, result }.encode(&mut answer).expect("no key has a longer signature");
-            // Without an answer, nothing would be asked over this socket any more.
+            // Without an answer, nothing more would be asked over this socket.
             if let Err(error) = repeat(ATTEMPTS_MAX, || socket.send(answer)) {
                 return end_process_unless_of_peer(&error);
             }

@@ -15,8 +15,8 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Runs the keeper with what the supervisor has passed on, as long as the supervisor or a server process needs it. The
-/// keys of zones are in the folder `state`, if zones are signed.
+/// Runs the keeper with the inherited state, as long as the supervisor or a server process needs it. The keys of zones
+/// are in the folder `state`, if zones are signed.
 pub fn run(source: &ConfigSource, state: Option<&Path>) -> Exit {
     // `/proc/self/exe`, by which it was started, would have the name `exe`.
     if let Err(error) = sanderling_os::process::set_name(c"sanderling") {
@@ -46,7 +46,7 @@ fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
     sandbox::drop_privileges(user.as_ref(), sandbox::CoreDumps::Forbidden)?;
     let zone_keys = state.and_then(|state| {
         let folder = open_zone_keys(state).inspect_err(|error| {
-            log_error(&format!("the keys of zones cannot be used: {}", error_text(error)));
+            log_error(&format!("the zone keys cannot be used: {}", error_text(error)));
         });
         folder.ok()
     });
@@ -57,7 +57,8 @@ fn try_run(source: &ConfigSource, state: Option<&Path>) -> io::Result<()> {
     panics::end_process(panics::Scope::Process);
     if folder.is_some() && !matches!(layers.landlock, Landlock::Enforced { .. }) {
         log_warning(&format!(
-            "Landlock is {}: the other processes of the server can read the private keys of zones; use Linux 5.13 or later with `sandbox = true`",
+            "Landlock is {}: the other processes of the server can read the private keys of the zones; use Linux 5.13 \
+                or later with `sandbox = true`",
             layers.landlock
         ));
     }

@@ -36,7 +36,7 @@ impl ZonePrivateKey {
     /// No such keys can be made.
     pub(crate) fn make(algorithm: u8) -> Result<Zeroizing<Vec<u8>>, String> {
         let random = SystemRandom::new();
-        let failed = |_| "the key could not be made".to_owned();
+        let failed = |_| "the key could not be generated".to_owned();
         let made = match algorithm {
             RSASHA256 => return provider::make_rsa_key(),
             ECDSAP256SHA256 => EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random),
@@ -49,9 +49,9 @@ impl ZonePrivateKey {
     /// The key of a file.
     ///
     /// # Errors
-    /// It is no key of this algorithm.
+    /// It is not a key of this algorithm.
     pub(crate) fn from_pkcs8(algorithm: u8, der: &[u8]) -> Result<ZonePrivateKey, String> {
-        let rejected = |error: KeyRejected| format!("it is no private key of the algorithm {algorithm}: {error}");
+        let rejected = |error: KeyRejected| format!("it is not a private key for algorithm {algorithm}: {error}");
         let pair = match algorithm {
             RSASHA256 => Pair::Rsa(Box::new(RsaKeyPair::from_pkcs8(der).map_err(rejected)?)),
             ECDSAP256SHA256 => {

@@ -1,5 +1,4 @@
-//! The private keys of the zones that are signed: a file of PKCS#8 for each, in a folder that no other process may
-//! read.
+//! The private keys of the signed zones: a file of PKCS#8 for each, in a folder that no other process may read.
 
 use crate::rrsig_input::{SigningKeyName, asks_for_removal, may_name_keys};
 use crate::zone_key::ZonePrivateKey;
@@ -30,7 +29,7 @@ pub(crate) struct KeyFolder {
     pub(crate) path: PathBuf,
     /// The zones for which keys are made: those that the configuration has signed.
     pub(crate) zones: Vec<DomainName>,
-    /// The zones that are to be unsigned. They may ask the parent zone to remove their DS records.
+    /// The zones that are becoming unsigned. They may ask the parent zone to remove their DS records.
     pub(crate) leaving_zones: Vec<DomainName>,
     /// The zones that others sign too (RFC 8901). Their DNSKEY, CDS and CDNSKEY records may name keys of others.
     pub(crate) shared_zones: Vec<DomainName>,
@@ -80,7 +79,7 @@ impl ZoneKeys {
                 let now_unix_s = unix_seconds();
                 let sign = |input: &Vec<u8>| {
                     name.check(input, now_unix_s)
-                        .map_err(|reason| format!("what is to be signed is not of the zone {zone}: {reason}"))?;
+                        .map_err(|reason| format!("refusing to sign for the zone {zone}: {reason}"))?;
                     if let Some(records) = name.naming_keys(input) {
                         let is_allowed = if asks_for_removal(&records) { is_leaving } else { is_shared };
                         if !is_allowed {
@@ -111,7 +110,7 @@ impl ZoneKeys {
         Ok(ZonePrivateKey::from_pkcs8(algorithm, &pkcs8)?.public())
     }
 
-    /// Writes a key of the zone to a file of its own, and returns its path.
+    /// Writes a key of the zone to its own file, and returns the path.
     pub(crate) fn store(&self, zone: &DomainName, algorithm: u8, pkcs8: &[u8]) -> Result<PathBuf, String> {
         let public = ZonePrivateKey::from_pkcs8(algorithm, pkcs8)?.public();
         let folder = self.folder_of(zone);
@@ -131,7 +130,8 @@ impl ZoneKeys {
     fn missing(&self, zone: &DomainName, id: ZoneKeyId) -> String {
         let (folder, id) = (self.folder_of(zone).display().to_string(), HEXLOWER.encode(&id));
         format!(
-            "{folder} has no file with the private key {id}; restore it from a backup of the state folder, and leave `dnssec` as it is"
+            "the private key {id} is missing from {folder}; restore it from a backup of the state folder, and do not \
+                change `dnssec`"
         )
     }
 
@@ -188,7 +188,7 @@ struct KeyFile {
 }
 
 impl KeyFile {
-    /// `None` if the name is that of another file.
+    /// `None` if the name belongs to another file.
     fn of(path: PathBuf) -> Option<KeyFile> {
         let name = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
         let (algorithm, id) = name.split_once('-')?;
@@ -200,7 +200,7 @@ impl KeyFile {
     fn read_pkcs8(&self) -> Result<Zeroizing<Vec<u8>>, String> {
         let of_file = |problem: String| format!("{}: {problem}", self.path.display());
         let pem = read_short(&self.path).map_err(of_file)?;
-        from_pem(&pem).ok_or_else(|| of_file("it is not PKCS#8 as PEM".to_owned()))
+        from_pem(&pem).ok_or_else(|| of_file("it is not PKCS#8 in PEM".to_owned()))
     }
 
     fn read(&self) -> Result<ZonePrivateKey, String> {
@@ -209,7 +209,7 @@ impl KeyFile {
         let key = ZonePrivateKey::from_pkcs8(self.algorithm, &pkcs8).map_err(of_file)?;
         match key.public().id == self.id {
             true => Ok(key),
-            false => Err(of_file("it has another key than its name says".to_owned())),
+            false => Err(of_file("its key does not match its name".to_owned())),
         }
     }
 }
@@ -224,7 +224,7 @@ fn read_short(path: &Path) -> Result<Zeroizing<String>, String> {
 /// The name of a zone; text in any other form than that of the configuration is refused.
 fn parse_zone(text: &str) -> Result<DomainName, String> {
     let name = DomainName::parse(text).map_err(|problem| problem.message)?;
-    if name.as_str() == text { Ok(name) } else { Err(format!("`{text}` is no name of a zone")) }
+    if name.as_str() == text { Ok(name) } else { Err(format!("`{text}` is not the name of a zone")) }
 }
 
 fn to_pem(pkcs8: &[u8]) -> Zeroizing<String> {
@@ -316,10 +316,10 @@ mod tests {
             key: key.id,
             inputs: vec![input.to_vec()],
         };
-        refused(keys.answer(sign("a.test", &other, b"")), "has no file with the private key");
+        refused(keys.answer(sign("a.test", &other, b"")), "is missing from");
         let of_unsigned = ZoneKeyRequest::Make { zone: "c.test".to_owned(), algorithm: ED25519 };
         refused(keys.answer(of_unsigned), "the zone c.test has no `dnssec` in the configuration");
-        refused(keys.answer(sign("a.test", &key, b"text")), "is not of the zone a.test: ");
+        refused(keys.answer(sign("a.test", &key, b"text")), "refusing to sign for the zone a.test: ");
         for zone in ["A.test", "a.test.", "../a.test", "", "a..test"] {
             assert!(matches!(keys.answer(sign(zone, &key, b"")), ZoneKeyAnswer::Refused(_)), "{zone}");
         }
@@ -372,7 +372,7 @@ mod tests {
             assert_eq!(keys.answer(erase(zone)), ZoneKeyAnswer::Keys(Vec::new()));
         }
         assert_eq!(list(&mut keys, "a.test"), [other]);
-        refused(keys.answer(sign()), "has no file with the private key");
+        refused(keys.answer(sign()), "is missing from");
         refused(keys.answer(erase("../a.test")), "");
     }
 
@@ -384,12 +384,12 @@ mod tests {
         let file = keys.files(&parse_zone("a.test").expect("a name")).expect("listed").remove(0);
         let good = fs::read_to_string(&file.path).expect("read");
         assert_eq!(from_pem(&good).map(|pkcs8| to_pem(&pkcs8).to_string()), Some(good));
-        for (content, expected) in [("", "it is not PKCS#8"), (&*to_pem(b"junk"), "it is no private key")] {
+        for (content, expected) in [("", "it is not PKCS#8"), (&*to_pem(b"junk"), "it is not a private key")] {
             fs::write(&file.path, content).expect("written");
             refused(keys.answer(ZoneKeyRequest::List { zone: "a.test".to_owned() }), expected);
         }
         let other = to_pem(&ZonePrivateKey::make(ED25519).expect("made"));
         fs::write(&file.path, other.as_bytes()).expect("written");
-        refused(keys.answer(ZoneKeyRequest::List { zone: "a.test".to_owned() }), "another key than its name says");
+        refused(keys.answer(ZoneKeyRequest::List { zone: "a.test".to_owned() }), "its key does not match its name");
     }
 }

@@ -42,7 +42,7 @@ impl BindError {
                 ),
             ),
             io::ErrorKind::AddrNotAvailable => (
-                "this machine does not have the address".to_owned(),
+                "this machine does not have this address".to_owned(),
                 format!("choose one of its addresses with {setting}; 0.0.0.0 and [::] are all addresses"),
             ),
             _ => (error_text(error), String::new()),
@@ -76,8 +76,8 @@ mod tests {
         );
         assert_eq!(
             message("192.0.2.1:8080", kind(io::ErrorKind::AddrNotAvailable), flags()),
-            "cannot listen on 192.0.2.1:8080: this machine does not have the address; choose one of its addresses with \
-             --http; 0.0.0.0 and [::] are all addresses"
+            "cannot listen on 192.0.2.1:8080: this machine does not have this address; choose one of its addresses \
+                with --http; 0.0.0.0 and [::] are all addresses"
         );
         assert_eq!(
             message("127.0.0.1:80", io::Error::from_raw_os_error(24), flags()),

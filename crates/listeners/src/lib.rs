@@ -58,7 +58,7 @@ impl Listeners {
             };
             addresses.push(address);
         }
-        // Sockets are added when nothing can fail any more: closing one would lose the clients in its queue.
+        // Sockets are added when nothing can fail after it: closing one would lose the clients in its queue.
         for address in &mut addresses {
             // One thread answers for metrics.
             let socket_count = if address.role.service == Service::Metrics { 1 } else { config.socket_count() };
@@ -72,7 +72,7 @@ impl Listeners {
     }
 
     /// Leaves connections of HTTP and HTTPS in the kernel until their first data arrives
-    /// ([`Listener::set_defer_accept`]), and limits what the kernel takes of a response
+    /// ([`Listener::set_defer_accept`]), and limits the part of a response that the kernel buffers
     /// ([`Listener::set_unsent_limit`]). DNS connections may be opened before they are needed.
     pub fn set_http_options(&self) {
         let http = self.0.iter().filter(|address| address.role.service.begins_with_request());
@@ -82,8 +82,8 @@ impl Listeners {
         });
     }
 
-    /// These sockets, with new ones for those that do not work any more: a server process, which has all of them, has
-    /// shut them down. The options and limits of the others are set again. The second value has the addresses with new
+    /// These sockets, with new ones for those that no longer work: a server process, which has all of them, has shut
+    /// them down. The options and limits of the others are set again. The second value has the addresses with new
     /// sockets, and those for which there are none.
     #[must_use]
     pub fn restored(&self, config: &Config) -> (Listeners, Vec<(ListenerRole, SocketAddr, io::Result<()>)>) {
@@ -225,8 +225,8 @@ impl ListenAddress {
     }
 
     /// Adds reuseport sockets up to `count`. The workers share the existing ones if that fails: the kernel has no
-    /// `SO_REUSEPORT`, or no descriptor is free. External sockets stay alone: when the server stops, added ones would
-    /// be closed with the clients in their queues.
+    /// `SO_REUSEPORT`, or no descriptor is free. External sockets get no additional ones: when the server stops, added
+    /// ones would be closed with the clients in their queues.
     fn add_sockets(&mut self, count: usize) {
         if self.role.is_external {
             return;

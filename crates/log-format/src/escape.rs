@@ -20,7 +20,7 @@ impl Escape {
         }
     }
 
-    /// Appends `bytes` to `out` as one word: in text a space is escaped too, so that programs which split lines at
+    /// Appends `bytes` to `out` as one word: in text a space is escaped too, so that programs that split lines at
     /// spaces find the next value in its place.
     pub(crate) fn write_word(self, bytes: &[u8], out: &mut Vec<u8>) {
         match self {
@@ -33,7 +33,7 @@ impl Escape {
         }
     }
 
-    /// What stands for a value that a request does not have.
+    /// The text for a missing value.
     pub(crate) fn missing(self) -> &'static [u8] {
         match self {
             Escape::Text => b"-",
@@ -44,7 +44,7 @@ impl Escape {
 
 fn write_text(mut bytes: &[u8], out: &mut Vec<u8>) {
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\');
-    // Without a branch for each byte, so that the compiler tests many at once: mostly all are plain.
+    // Without a branch for each byte, so that the compiler tests many together: usually all are plain.
     if bytes.iter().fold(true, |are_plain, byte| are_plain & is_plain(*byte)) {
         return out.extend_from_slice(bytes);
     }

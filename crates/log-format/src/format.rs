@@ -10,10 +10,10 @@ use std::fmt;
 /// Bytes of a format; a longer one is an error.
 const FORMAT_BYTES_MAX: usize = 4096;
 
-/// What the texts between variables mostly fit into.
+/// The usual size of the texts between variables.
 const SHORT_TEXT_BYTES: usize = 16;
 
-/// What the lines of a log contain, whose variables are `V`.
+/// The format of a log whose variables are `V`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format<V> {
     parts: Vec<Part<V>>,
@@ -51,7 +51,7 @@ impl<V: Variable> Format<V> {
     /// Values in a format that begins with `{` are escaped as in strings of JSON.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem.
     pub fn parse(text: &str) -> Result<Format<V>, FormatError> {
         let text = V::PRESETS.iter().find(|(name, _)| *name == text).map_or(text, |(_, preset)| preset);
         if text.len() > FORMAT_BYTES_MAX {
@@ -169,7 +169,7 @@ impl fmt::Display for FormatError {
             FormatError::ControlCharacter => {
                 formatter.write_str("it contains a line break or another control character")
             }
-            FormatError::NoVariable => formatter.write_str("it is neither a preset nor contains a variable"),
+            FormatError::NoVariable => formatter.write_str("it is not a preset and contains no variable"),
             FormatError::TooLong => write!(formatter, "it is longer than {FORMAT_BYTES_MAX} bytes"),
         }
     }

@@ -1,8 +1,8 @@
 //! Frame Streams, the protocol in which dnstap messages are passed on: its control frames, and the handshake of the
 //! writer.
 //!
-//! A frame is its length, 4 bytes in network order, and its content. A control frame is a length of 0 and a frame of
-//! its own. The specification is the manual of the library `fstrm`.
+//! A frame is its length, 4 bytes in network order, and its content. A control frame is a length of 0 followed by a
+//! separate frame. The specification is the manual of the library `fstrm`.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
 const CONTROL_BYTES_MAX: usize = 512;
 /// Bytes of a length, of a type, and of the mark of a control frame.
 const NUMBER_BYTES: usize = 4;
-/// What precedes the content of a control frame.
+/// The bytes before the content of a control frame.
 const CONTROL_HEADER_BYTES: usize = 2 * NUMBER_BYTES;
 
 const ACCEPT: u32 = 1;
@@ -48,14 +48,14 @@ fn control_frame(frame_type: u32, content_type: &[u8]) -> Vec<u8> {
     [&[0; NUMBER_BYTES], &length[..], &content].concat()
 }
 
-/// What is wrong with the answer of a reader.
+/// The fault of a reader's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeError {
-    /// It is no control frame, or one that is too long.
+    /// It is not a control frame, or it is too long.
     NoControlFrame,
     /// It is a control frame, and not ACCEPT.
     NotAccepted,
-    /// The reader accepts content of other types alone.
+    /// The reader accepts only content of other types.
     OtherContent,
 }
 
@@ -71,8 +71,8 @@ impl fmt::Display for HandshakeError {
 
 impl std::error::Error for HandshakeError {}
 
-/// Whether `received`, what the reader has sent, accepts the connection; `None` if it is not complete. What follows the
-/// frame is ignored: a reader sends nothing before the end.
+/// Whether `received`, the reader's answer, accepts the connection; `None` if it is not complete. Data after the frame
+/// is ignored: a reader sends nothing before the end.
 ///
 /// # Errors
 /// The reader does not accept it.

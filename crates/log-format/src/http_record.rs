@@ -42,7 +42,7 @@ pub struct Outcome {
     pub status: u16,
     /// Bytes of content that were sent.
     pub content_bytes: u64,
-    /// Milliseconds that sending the response has taken.
+    /// Milliseconds from the request to the end of the response.
     pub duration_ms: u64,
 }
 
@@ -63,11 +63,11 @@ pub(crate) struct RequestLine<'r> {
     pub(crate) version: &'r [u8],
 }
 
-/// Bytes of a request line that is not of the form of HTTP, as far as it is logged.
+/// The longest logged part of a request line that is not HTTP.
 const INVALID_LINE_BYTES_MAX: usize = 256;
-/// Bytes of a target, as far as it is logged.
+/// The longest logged part of a target.
 const TARGET_BYTES_MAX: usize = 4096;
-/// Bytes of the value of a field, as far as it is logged.
+/// The longest logged part of a field value.
 const FIELD_BYTES_MAX: usize = 1024;
 
 impl<'r> HttpRecord<'r> {
@@ -101,7 +101,7 @@ impl<'r> HttpRecord<'r> {
         let FieldLines { bytes, ends, count } = &self.fields;
         let mut start = 0;
         for end in &ends[..*count] {
-            // Most lines are of other fields, which this shows by a comparison.
+            // Most lines are other fields, which one comparison shows.
             if bytes.get(start + name.len()) == Some(&b':')
                 && let Some(value) = value_of(name, bytes.get(start..*end as usize)?)
             {

@@ -50,11 +50,7 @@ impl Variable for HttpVariable {
     const PRESETS: &'static [(&'static str, &'static str)] =
         &[("combined", COMBINED), ("common", COMMON), ("json", JSON)];
     const VARIABLES: &'static [(&'static str, HttpVariable, &'static str)] = &[
-        (
-            "remote_user",
-            HttpVariable::RemoteUser,
-            "the user name that the client has sent with a password, right or wrong",
-        ),
+        ("remote_user", HttpVariable::RemoteUser, "the user name that the client sent with a password, correct or not"),
         ("request", HttpVariable::Request, "the request line"),
         ("request_method", HttpVariable::RequestMethod, "the method"),
         ("request_uri", HttpVariable::RequestUri, "the target, with its query"),
@@ -62,8 +58,8 @@ impl Variable for HttpVariable {
         ("scheme", HttpVariable::Scheme, "http or https"),
         ("host", HttpVariable::Host, "the field Host"),
         ("status", HttpVariable::Status, "the status of the response"),
-        ("body_bytes_sent", HttpVariable::BodyBytesSent, "bytes of content that were sent"),
-        ("request_time", HttpVariable::RequestTime, "seconds that sending the response has taken"),
+        ("body_bytes_sent", HttpVariable::BodyBytesSent, "content bytes sent"),
+        ("request_time", HttpVariable::RequestTime, "seconds from the request to the end of the response"),
     ];
 
     fn from_name(name: &str) -> Option<HttpVariable> {

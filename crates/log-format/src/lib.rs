@@ -30,7 +30,7 @@ pub use log_kind::LogKind;
 pub use query_variable::{QueryQuestion, QueryRecord, QueryVariable};
 pub use variable::{Record, Variable};
 
-/// What the lines of the access log contain.
+/// The contents of the access log.
 pub type AccessFormat = Format<HttpVariable>;
-/// What the lines of the log of DNS queries contain.
+/// The contents of the query log.
 pub type QueryFormat = Format<QueryVariable>;

@@ -28,7 +28,7 @@ impl<V: Variable> LineWriter<V> {
 }
 
 impl LineWriter<HttpVariable> {
-    /// What must be kept of the fields of `record` until its line is written.
+    /// The parts of the fields of `record` that must be kept until its line is written.
     pub fn needed_fields(&self, record: &HttpRecord<'_>) -> Vec<u8> {
         self.format.needed_fields(record)
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One of the logs of requests.
+/// A request log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogKind {
     /// The log of HTTP requests.
@@ -18,7 +18,7 @@ impl LogKind {
     /// All of them.
     pub const ALL: [LogKind; 3] = [LogKind::Access, LogKind::Queries, LogKind::Dnstap];
 
-    /// What it consists of.
+    /// The units of its content.
     pub fn records(self) -> &'static str {
         match self {
             LogKind::Access | LogKind::Queries => "lines",

@@ -19,7 +19,7 @@ pub struct QueryRecord<'r> {
     pub client: SocketAddr,
     /// The transport, as `udp`.
     pub transport: &'static str,
-    /// What is asked for; `None` if the query could not be parsed.
+    /// The question; `None` if the query could not be parsed.
     pub question: Option<QueryQuestion<'r>>,
     /// The code of the reply, as `NOERROR`.
     pub rcode: &'static str,
@@ -29,7 +29,7 @@ pub struct QueryRecord<'r> {
     pub time_unix_ms: u64,
 }
 
-/// What is asked for, in presentation format (RFC 1035 §5.1), which is printable ASCII without spaces.
+/// The question, in presentation format (RFC 1035 §5.1), which is printable ASCII without spaces.
 #[derive(Clone, Copy)]
 pub struct QueryQuestion<'r> {
     /// The name.
@@ -62,9 +62,9 @@ impl Variable for QueryVariable {
     const PRESETS: &'static [(&'static str, &'static str)] = &[("text", TEXT), ("json", JSON)];
     const VARIABLES: &'static [(&'static str, QueryVariable, &'static str)] = &[
         ("transport", QueryVariable::Transport, "udp, tcp, dot (over TLS) or doh (over HTTPS)"),
-        ("qname", QueryVariable::Name, "the name that is asked for, as in a zone file"),
+        ("qname", QueryVariable::Name, "the queried name, as in a zone file"),
         ("qclass", QueryVariable::Class, "the class, as IN"),
-        ("qtype", QueryVariable::Type, "the type, as AAAA"),
+        ("qtype", QueryVariable::Type, "the type, such as AAAA"),
         ("rcode", QueryVariable::Rcode, "the code of the reply, as NOERROR"),
         ("reply_bytes", QueryVariable::ReplyBytes, "bytes of the reply"),
     ];
@@ -82,7 +82,7 @@ impl Variable for QueryVariable {
     }
 }
 
-/// Appends a value in presentation format. In text it stays as it is: it has neither spaces nor control characters.
+/// Appends a value in presentation format. In text it is not escaped: it has neither spaces nor control characters.
 fn put_display(value: Option<&dyn fmt::Display>, escape: Escape, out: &mut Vec<u8>) {
     let Some(value) = value else { return put_value(None, escape, out) };
     let start = out.len();

@@ -1,4 +1,4 @@
-//! Writes a time in UTC, as logs have it.
+//! Writes a time in UTC, in the format of logs.
 
 use std::io::Write;
 

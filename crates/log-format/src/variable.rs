@@ -1,4 +1,4 @@
-//! What the variables of all logs have in common, and those that all logs have, with the names that nginx gives them.
+//! The common behaviour of all log variables, and the variables that all logs have, with nginx's names.
 
 use crate::escape::Escape;
 use crate::timestamp::Timestamp;
@@ -6,13 +6,13 @@ use std::fmt;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The variables of one kind of log, beside those that all logs have.
+/// The variables of one kind of log, other than those that all logs have.
 pub trait Variable: Clone + Eq + fmt::Debug + Sized + 'static {
-    /// What one line is written of.
+    /// The record of one line.
     type Record<'r>: Record;
     /// The formats with a name, and their texts.
     const PRESETS: &'static [(&'static str, &'static str)];
-    /// The variables with a fixed name, and what they are.
+    /// The variables with a fixed name, and their descriptions.
     const VARIABLES: &'static [(&'static str, Self, &'static str)];
 
     /// The variable `name`.
@@ -24,7 +24,7 @@ pub trait Variable: Clone + Eq + fmt::Debug + Sized + 'static {
     fn write(&self, record: &Self::Record<'_>, escape: Escape, out: &mut Vec<u8>);
 }
 
-/// What all logs have of a request.
+/// The data of a request that all logs have.
 pub trait Record {
     /// The client.
     fn client(&self) -> SocketAddr;
@@ -44,7 +44,7 @@ pub(crate) enum SharedVariable {
     Msec,
 }
 
-/// The variables that all logs have, and what they are.
+/// The variables that all logs have, and their descriptions.
 pub(crate) const SHARED_VARIABLES: &[(&str, SharedVariable, &str)] = &[
     ("remote_addr", SharedVariable::RemoteAddr, "the address of the client"),
     ("remote_net", SharedVariable::RemoteNet, "its network, IPv4 /24 or IPv6 /48, which does not identify a person"),
@@ -77,7 +77,7 @@ impl SharedVariable {
     }
 }
 
-/// Appends a value of the request; one that is missing or empty as the format has it.
+/// Appends a value of the request; the format decides how a missing or empty one is written.
 pub(crate) fn put_value(value: Option<&[u8]>, escape: Escape, out: &mut Vec<u8>) {
     match value {
         Some(value) if !value.is_empty() => escape.write(value, out),

@@ -58,7 +58,7 @@ impl Directory {
         self.descriptor_beneath(path).map(File::new)
     }
 
-    /// As [`Directory::open_beneath`], from the kernel's cache alone: `Ok(None)` if that needs a disk, or if this
+    /// As [`Directory::open_beneath`], but only from the kernel's cache: `Ok(None)` if that needs a disk, or if this
     /// kernel cannot tell.
     pub fn open_beneath_cached(&self, path: &[u8]) -> io::Result<Option<File>> {
         if OPEN.selected() != BY_OPENAT2_CACHED {
@@ -70,8 +70,8 @@ impl Directory {
         }
     }
 
-    /// The path, without symbolic links, of what is at `path`, relative to this directory, wherever its links lead.
-    /// What is there is not opened for reading (`O_PATH`), so that this has no effect on it. May wait for a disk.
+    /// The path without symbolic links of the file at `path`, relative to this directory, wherever its links lead. The
+    /// file is not opened for reading (`O_PATH`), so that this has no effect on it. May wait for a disk.
     pub fn resolve(&self, path: &[u8]) -> io::Result<PathBuf> {
         count(Syscall::Openat);
         let found = rustix::fs::openat(&self.descriptor, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -95,7 +95,8 @@ impl Directory {
         self.descriptor_without_links(path, OPEN_FLAGS).map(File::new)
     }
 
-    /// The metadata of what is at `path`, of the link itself if it is one, where no directory on it is a link.
+    /// The metadata of the file at `path`, or of the link itself if it is one, where no directory of the path is a
+    /// link.
     pub fn metadata_without_links(&self, path: &[u8]) -> io::Result<crate::file::Metadata> {
         let found = self.descriptor_without_links(path, OFlags::PATH | OFlags::CLOEXEC)?;
         let metadata = crate::file::metadata(&found);
@@ -119,7 +120,7 @@ impl Directory {
         Ok(rustix::fs::openat(parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?)
     }
 
-    /// The directory with what is at `path`, unless it is this one, and the last component; `.` for the empty path.
+    /// The parent directory of `path`, unless it is this one, and the last component; `.` for the empty path.
     fn parent_without_links<'p>(&self, path: &'p [u8]) -> io::Result<(Option<OwnedFd>, &'p [u8])> {
         if path.is_empty() {
             return Ok((None, b"."));

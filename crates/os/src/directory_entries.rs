@@ -11,16 +11,16 @@ use std::os::fd::AsFd;
 /// Bytes of entries that one call returns.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// A name in a directory, and what it is.
+/// A name in a directory, with its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
     /// The name.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Its type.
     pub kind: EntryKind,
 }
 
-/// What an entry of a directory is.
+/// The type of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A symbolic link, which was not followed.

@@ -22,7 +22,7 @@ pub enum ErrorClass {
     Other,
 }
 
-/// Makes a call once more if it has failed for want of memory, by an interruption or by an error of the disk: a site, a
+/// Makes a call once more if it has failed for lack of memory, by an interruption or by an error of the disk: a site, a
 /// zone or a wakeup is not given up for a fault that has passed. For calls that can be repeated.
 pub fn with_second_try<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory, NotFound, PermissionDenied};

@@ -71,7 +71,7 @@ impl Feature {
         index
     }
 
-    /// Uses the variant of this name from now on; false if there is none.
+    /// Uses the variant with this name from now on; false if there is none.
     pub(crate) fn force(&self, variant: &str) -> bool {
         let index = self.index_of(variant);
         if let Some(index) = index {

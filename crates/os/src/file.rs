@@ -30,7 +30,7 @@ pub static SENDFILE: Feature = Feature::new(
 );
 
 const BY_SENDFILE: usize = 0;
-/// Bytes read and sent at once without `sendfile`.
+/// Bytes read and sent in one step without `sendfile`.
 const COPIED_BYTES: usize = 32 * 1024;
 
 /// How to find out whether file content is in the page cache. `cachestat` would be cheaper than a read, but reports
@@ -41,7 +41,7 @@ pub static PAGE_CACHE: Feature = Feature::new(
 );
 
 const BY_PREADV2: usize = 0;
-/// Bytes that [`File::is_cached`] copies at once: few enough to stay in the cache of the processor.
+/// Bytes that [`File::is_cached`] copies in one step: few enough to stay in the cache of the processor.
 const CHECK_BYTES: usize = 64 * 1024;
 /// Bytes that [`File::is_cached`] can check.
 pub const CHECKED_BYTES_MAX: usize = 16 * CHECK_BYTES;
@@ -70,7 +70,7 @@ pub enum FileType {
     Other,
 }
 
-/// The metadata of a file. Equal metadata means unchanged content, as far as the file system shows.
+/// The metadata of a file. Equal metadata means unchanged content, if the file system shows each change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// The type.
@@ -123,7 +123,8 @@ impl File {
         read_at(&self.0, into, offset)
     }
 
-    /// As [`File::read_at`], from the page cache alone: `Ok(None)` if that needs a disk, or if the kernel cannot tell.
+    /// As [`File::read_at`], but only from the page cache: `Ok(None)` if that needs a disk, or if the kernel cannot
+    /// tell.
     pub fn read_at_cached(&self, into: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         if PAGE_CACHE.selected() != BY_PREADV2 {
             return Ok(None);
@@ -187,7 +188,7 @@ impl File {
         is_remote(&self.0)
     }
 
-    /// The path of the file without symbolic links, as far as this process can see it.
+    /// The path of the file without symbolic links, if this process can see it.
     pub fn real_path(&self) -> io::Result<std::path::PathBuf> {
         real_path(&self.0)
     }
@@ -252,7 +253,7 @@ pub fn open_nonblocking(path: &std::path::Path) -> io::Result<std::fs::File> {
 }
 
 /// Whether the user of this process may read the file at `path`, or search and list the directory. Landlock is not
-/// asked: outside of its sandbox, the process could.
+/// asked: outside its sandbox, the process could.
 pub fn is_permitted(path: &std::path::Path) -> bool {
     count(Syscall::Faccessat);
     rustix::fs::accessat(rustix::fs::CWD, path, rustix::fs::Access::READ_OK, AtFlags::empty()).is_ok()
@@ -313,7 +314,7 @@ fn metadata_by_fstat(descriptor: &OwnedFd) -> io::Result<Metadata> {
     })
 }
 
-/// The fields of [`Metadata`] alone, which may save a network file system a request.
+/// Only the fields of [`Metadata`], which may save a network file system a request.
 const STATX_FIELDS: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::SIZE)
     .union(StatxFlags::MTIME)

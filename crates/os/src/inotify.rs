@@ -63,7 +63,7 @@ impl Inotify {
     /// `fs.inotify.max_user_watches` is reached.
     pub fn add_watch(&self, directory: &Directory) -> io::Result<WatchId> {
         count(Syscall::InotifyAddWatch);
-        // This link leads to the directory that was opened, wherever it has been moved since.
+        // This link leads to the opened directory, wherever it has been moved since.
         let path = format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd());
         Ok(inotify::add_watch(&self.0, path, CHANGES | WatchFlags::ONLYDIR)?)
     }

@@ -6,7 +6,7 @@
 //! `unsafe` is for calls that `rustix` does not have.
 #![deny(clippy::undocumented_unsafe_blocks)]
 
-// The order is that of imports: a module uses those below it.
+// In the order of imports: a module uses only modules below it.
 pub mod features;
 #[cfg(feature = "io-uring")]
 pub mod io_uring;

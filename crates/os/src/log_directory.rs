@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 const DIRECTORY_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// Opening must not block on a FIFO that nobody reads, nor acquire a controlling terminal.
+/// Opening must not block on a FIFO without a reader, nor acquire a controlling terminal.
 const FILE_FLAGS: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// An open directory, whatever its path leads to now.
@@ -56,7 +56,7 @@ impl LogDirectory {
         self.open(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode)
     }
 
-    /// Renames a file, or a link itself, in the place of one that has the other name.
+    /// Renames a file, or a link itself, replacing one with the other name.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         count(Syscall::Renameat);
         Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)
@@ -86,7 +86,7 @@ impl LogDirectory {
         match rustix::fs::openat(&self.0, name, flags | FILE_FLAGS, Mode::from_raw_mode(mode)) {
             Ok(descriptor) => Ok(descriptor.into()),
             Err(Errno::LOOP) => {
-                let message = "it is a symbolic link, which is not followed: name the file itself";
+                let message = "it is a symbolic link, which is not followed: name its target";
                 Err(io::Error::new(io::ErrorKind::InvalidInput, message))
             }
             Err(errno) => Err(errno.into()),

@@ -55,7 +55,7 @@ impl Writer {
     }
 }
 
-/// Whether a received file is sealed as those created here are, so that its sender cannot change it any more.
+/// Whether a received file is sealed as those created here are, so that its sender can no longer change it.
 pub fn is_sealed(descriptor: impl AsFd) -> bool {
     count(Syscall::Fcntl);
     fcntl_get_seals(descriptor).is_ok_and(|seals| seals.contains(SEALS))

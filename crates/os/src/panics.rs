@@ -1,5 +1,5 @@
-//! Which panics end the process. A thread that has panicked does not do its work any more, and nothing else would tell:
-//! a new process does it again at once.
+//! Which panics end the process. A thread that has panicked no longer does its work, which would go unnoticed: a new
+//! process resumes it immediately.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ thread_local! {
     static OF_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What has panicked.
+/// The source of a panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The thread that calls.

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Links followed per path, as many as the kernel follows (path_resolution(7)).
 const LINKS_MAX: usize = 40;
-/// Directories open at once during a walk: each takes a descriptor.
+/// Directories open concurrently during a walk: each takes a descriptor.
 const DEPTH_MAX: usize = 128;
 
 /// Opens `path` relative to `root`, never above it.
@@ -48,7 +48,7 @@ impl Walk<'_> {
                 }
             }
         }
-        // The path ends in `.`, `..` or a slash: it is that of the current directory.
+        // The path ends in `.`, `..` or a slash: it is relative to the current directory.
         count(Syscall::Openat);
         rustix::fs::openat(self.current(), ".", OPEN_FLAGS | OFlags::DIRECTORY, Mode::empty())
     }

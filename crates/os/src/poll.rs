@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Identifies a source in its events.
 pub type Token = usize;
 
-/// What a source is ready for.
+/// The readiness of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     /// Bytes, connections, or an end can be read.
@@ -104,8 +104,8 @@ impl Poller {
         Ok(epoll::delete(&self.0, source)?)
     }
 
-    /// Waits for at least one event, at most `timeout`, which the kernel takes in milliseconds, rounded up; `None` is
-    /// no limit. A signal ends the wait early, without events.
+    /// Waits for at least one event, at most `timeout`, which the kernel takes in milliseconds, rounded up; `None`
+    /// means no limit. A signal ends the wait early, without events.
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
         count(Syscall::EpollPwait);
         events.0.clear();
@@ -134,8 +134,8 @@ impl Waker {
     /// Ends the current wait of the poller, or the next one.
     pub fn wake(&self) -> io::Result<()> {
         count(Syscall::EventfdWrite);
-        // Each write is an event of its own, so that the poller need not read the counter, which 64 bits never fill. A
-        // wakeup that is lost would make a client wait.
+        // Each write is a separate event, so that the poller need not read the counter, which never overflows 64 bits.
+        // A wakeup that is lost would make a client wait.
         with_second_try(|| Ok(rustix::io::write(&*self.0, &1_u64.to_ne_bytes()).map(drop)?))
     }
 }

@@ -36,7 +36,7 @@ impl<'d> PollSet<'d> {
         self.0.push(PollFd::from_borrowed_fd(descriptor, PollFlags::OUT));
     }
 
-    /// Waits until one is ready, at most `timeout`; `None` is no limit. A signal ends the wait early, and so does a
+    /// Waits until one is ready, at most `timeout`; `None` means no limit. A signal ends the wait early, and so does a
     /// lack of memory, after a pause: no program ends because of it.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl<'d> PollSet<'d> {
         poll_until(&mut self.0, timeout)
     }
 
-    /// Whether nothing can come from the descriptor at `index` any more, such as a terminal that was closed.
+    /// Whether nothing more can come from the descriptor at `index`, for example a closed terminal.
     pub fn has_hung_up(&self, index: usize) -> bool {
         self.0[index].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
     }
@@ -59,7 +59,7 @@ impl<'d> PollSet<'d> {
 /// Waits for one of `targets`, at most `timeout`; a signal or a lack of memory ends the wait early.
 pub(crate) fn poll_until(targets: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
     count(Syscall::Ppoll);
-    // A timeout that the kernel cannot represent is no limit.
+    // A timeout that the kernel cannot represent means no limit.
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(targets, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(()),

@@ -138,7 +138,7 @@ fn description(descriptor: &BorrowedFd<'_>) -> String {
     format!("descriptor {}", descriptor.as_raw_fd())
 }
 
-/// Our environment as far as it `is_kept`, with `changes` added or replaced.
+/// The variables of our environment that pass `is_kept`, with `changes` added or replaced.
 fn environment_with(changes: &[(&str, String)], is_kept: impl Fn(&OsStr) -> bool) -> io::Result<Vec<CString>> {
     let ours =
         std::env::vars_os().filter(|(key, _)| is_kept(key) && !changes.iter().any(|(changed, _)| key == changed));
@@ -174,9 +174,9 @@ pub fn own_pidfd() -> io::Result<OwnedFd> {
     pidfd_open(rustix::process::getpid())
 }
 
-/// Sets the name that `ps` and `pgrep -x` show for this process, at most 15 bytes (prctl(2), PR_SET_NAME). To be called
-/// by the main thread, whose name it is; threads created later without a name inherit it. The name of a program started
-/// through `/proc/self/exe` is `exe` otherwise.
+/// Sets the name that `ps` and `pgrep -x` show for this process, at most 15 bytes (prctl(2), PR_SET_NAME). Call this
+/// from the main thread, which gives the process its name; threads created later without a name inherit it. The name of
+/// a program started through `/proc/self/exe` is `exe` otherwise.
 pub fn set_name(name: &CStr) -> io::Result<()> {
     rustix::thread::set_name(name).map_err(|errno| with_context("prctl", "PR_SET_NAME", &errno.into()))
 }
@@ -184,10 +184,10 @@ pub fn set_name(name: &CStr) -> io::Result<()> {
 /// The lowest priority: a thread that runs where no other one wants to.
 pub const NICE_MAX: i32 = 19;
 
-/// Gives the calling thread this nice value, which is higher than the one before.
+/// Gives the calling thread this nice value, which is higher than the previous one.
 pub fn lower_thread_priority(nice: i32) -> io::Result<()> {
     count(Syscall::Setpriority);
-    // For Linux, a process by this call is a thread, and none is the calling one.
+    // In Linux this call accepts a thread for a process, and 0 is the calling thread.
     rustix::process::setpriority_process(None, nice).map_err(|errno| with_context("setpriority", nice, &errno.into()))
 }
 
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn end_of_a_process_that_is_not_a_child_is_noticed() {
         let _serial = serialise();
-        // The shell prints the process ID of a child of its own, which ends with its input.
+        // The shell prints the process ID of its child, which exits at the end of its input.
         let (mut reader, writer) = UnixStream::pair().expect("created");
         let (input, input_writer) = std::io::pipe().expect("created");
         let script = "{ read line <&4; } & echo $! >&3; exec 4<&-; wait; kill -KILL $$";

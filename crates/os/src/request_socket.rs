@@ -22,7 +22,7 @@ pub struct RequestSocket(OwnedFd);
 
 impl RequestSocket {
     /// Two sockets that are connected to each other. A call of the first one, for the process that asks, fails after
-    /// `timeout` (`WouldBlock`); the other one waits for ever. Both are close-on-exec.
+    /// `timeout` (`WouldBlock`); the other one waits without a limit. Both are close-on-exec.
     pub fn pair(timeout: Duration) -> io::Result<[OwnedFd; 2]> {
         count(Syscall::Socketpair);
         let (asking, answering) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)

@@ -31,9 +31,9 @@ pub enum Layer {
 /// The access left to this process.
 #[derive(Debug, Default)]
 pub struct SandboxConfig<R> {
-    /// Readable files, and directories with all that is beneath them, as far as the user may read it. A file that is
-    /// replaced later is a new file and not readable; open its directory instead. Each is used once, and may be opened
-    /// for it: thousands need not be open at the same time.
+    /// Readable files, and directories with everything beneath them that the user may read. A file that is replaced
+    /// later is a new file and not readable; open its directory instead. Each is used once, and may be opened for it:
+    /// thousands need not be open at the same time.
     pub readable_fds: R,
     /// Whether to deny access to all other files.
     pub landlock: Layer,
@@ -50,8 +50,8 @@ pub enum CoreDumps {
     Forbidden,
 }
 
-/// Gives up all capabilities, and the user unless it is `None`, for the rest of the life of this process. To be called
-/// before it reads what is not its operator's own.
+/// Gives up all capabilities, and the user unless it is `None`, for the rest of the life of this process. Must be
+/// called before the process reads any input that is not the operator's.
 ///
 /// # Errors
 /// The process must end: it may have more rights than it should.
@@ -74,21 +74,21 @@ pub fn drop_privileges(user: Option<&User>, core_dumps: CoreDumps) -> io::Result
 }
 
 /// Forbids core dumps, and other processes of the same user to read the memory and the descriptors of this one
-/// (prctl(2)). To be called before this process reads a private key or another secret of the operator.
+/// (prctl(2)). Call this before this process reads a private key or another secret of the operator.
 pub fn forbid_core_dumps() -> io::Result<()> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|errno| with_context("prctl", "PR_SET_DUMPABLE", &errno.into()))
 }
 
 /// Takes from a process that runs as root, and from all that it starts, what no supervisor does: most capabilities, and
-/// system calls such as mount(2), ptrace(2) and bpf(2). Another user has nothing to lose: it stays as it is.
+/// system calls such as mount(2), ptrace(2) and bpf(2). Another user has nothing to lose: it is not changed.
 ///
 /// Both are inherited by later versions of the program, so that only what no version does may be taken. A system call
-/// filter that applies already is not followed by another one: of the service manager or container, or of the version
-/// before.
+/// filter that applies already is not followed by another one: of the service manager or container, or of the previous
+/// version.
 ///
 /// # Errors
-/// The process has more rights than it needs, as any process of root. It can go on.
+/// The process has more rights than it needs, as any process of root. It can continue.
 ///
 /// # Panics
 /// If another thread runs, which would keep its rights.
@@ -106,12 +106,12 @@ fn set_no_new_privs() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true).map_err(|errno| with_context("prctl", "PR_SET_NO_NEW_PRIVS", &errno.into()))
 }
 
-/// Restricts this process to the given files and the system calls of a server, for the rest of its life. To be called
+/// Restricts this process to the given files and the system calls of a server, for the rest of its life. Call this
 /// after [`drop_privileges`], when it has its sockets, and before it starts threads.
 ///
 /// The result has the layers that this kernel does not support. Afterwards no socket can be created and nothing in
-/// `/proc` or `/sys` can be read: what is found there, and the feature tests ([`crate::features::select_all`]), must be
-/// done before.
+/// `/proc` or `/sys` can be read: reading them, and the feature tests ([`crate::features::select_all`]), must be done
+/// before.
 ///
 /// # Errors
 /// A layer failed. The process must end, since others may apply.

@@ -74,8 +74,8 @@ impl SeqpacketSocket {
         Ok((SeqpacketSocket(one), SeqpacketSocket(other)))
     }
 
-    /// Connects to the listener at `path`. `ConnectionRefused` means that no process listens there any more,
-    /// `WouldBlock` that its backlog is full.
+    /// Connects to the listener at `path`. `ConnectionRefused` means that no process listens there, `WouldBlock` that
+    /// its backlog is full.
     pub fn connect(path: &Path) -> io::Result<SeqpacketSocket> {
         let address = address_of(path, "connect")?;
         let socket = new_socket(path)?;
@@ -236,7 +236,7 @@ impl SeqpacketListener {
         Ok(SeqpacketListener(socket))
     }
 
-    /// Takes over a listener that was inherited; an error if it is not a listening Unix `SOCK_SEQPACKET` socket.
+    /// Takes over an inherited listener; an error if it is not a listening Unix `SOCK_SEQPACKET` socket.
     pub fn from_fd(descriptor: OwnedFd) -> io::Result<SeqpacketListener> {
         let object = check_type(&descriptor)?;
         count(Syscall::Fionbio);

@@ -61,7 +61,7 @@ impl Signals {
         Ok(Signals { pending, pipe: pipe.into() })
     }
 
-    /// Waits for a signal, at most `timeout`; `None` is no limit.
+    /// Waits for a signal, at most `timeout`; `None` means no limit.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Option<Signal>> {
         if let Some(signal) = self.take() {
             return Ok(Some(signal));

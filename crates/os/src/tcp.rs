@@ -45,8 +45,8 @@ impl Listener {
         Listener::bind_as(address, ReusePort::AfterBind)
     }
 
-    /// Listens on `address` beside the sockets of this user that do so already (`SO_REUSEPORT`): the kernel distributes
-    /// the connections over them.
+    /// Listens on `address` together with other sockets of this user (`SO_REUSEPORT`): the kernel distributes the
+    /// connections over them.
     pub fn bind_reuseport(address: SocketAddr) -> io::Result<Listener> {
         Listener::bind_as(address, ReusePort::BeforeBind)
     }
@@ -118,17 +118,17 @@ impl Listener {
 
     /// Returns connections from [`Listener::accept`] only when they have data to read, or after about a second
     /// (`TCP_DEFER_ACCEPT`, tcp(7)): for a protocol whose client sends first, so that the first read finds the request.
-    /// Where the feature is off or missing, connections are returned at once.
+    /// Where the feature is off or missing, connections are returned immediately.
     ///
     /// It applies to every process that has the socket. A connection that is still with the kernel when the socket is
     /// shut down, or closed by the last process, is reset when the client sends.
     pub fn set_defer_accept(&self) {
-        // A failure does no harm: connections are then returned at once.
+        // A failure does no harm: connections are then returned immediately.
         let _ =
             set_defer_accept_s(&self.0, if DEFER_ACCEPT.selected() == DEFER_ACCEPT_ON { DEFER_ACCEPT_S } else { 0 });
     }
 
-    /// Limits what the kernel takes of a connection before it is sent (`TCP_NOTSENT_LOWAT`, tcp(7)); connections
+    /// Limits the unsent data that the kernel buffers for a connection (`TCP_NOTSENT_LOWAT`, tcp(7)); connections
     /// inherit it from here. Without a limit that may be megabytes.
     pub fn set_unsent_limit(&self) {
         // A failure does no harm: the kernel then takes more.
@@ -137,7 +137,7 @@ impl Listener {
 
     /// Accepts the next connection; `Ok(None)` if none waits. The peer's address is as [`socket::canonical`] has it.
     ///
-    /// A connection that failed before it was accepted is skipped. What remains are local errors: no descriptor is left
+    /// A connection that failed before it was accepted is skipped. The rest are local errors: no descriptor is left
     /// (`EMFILE`, `ENFILE`), no memory (`ENOBUFS`, `ENOMEM`).
     pub fn accept(&self) -> io::Result<Option<(Stream, SocketAddr)>> {
         let mut last = Errno::CONNABORTED;
@@ -201,7 +201,7 @@ impl From<OwnedFd> for Listener {
     }
 }
 
-/// Whether more data follows at once.
+/// Whether more data follows immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum More {
     /// No: the kernel sends the data now.
@@ -234,7 +234,7 @@ impl Stream {
         })
     }
 
-    /// Receives what has arrived, up to the length of `into`, and leaves it there to be received again.
+    /// Peeks at the arrived data, up to the length of `into`.
     pub fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
         retry(Syscall::Recvfrom, || {
             rustix::net::recv(&self.0, &mut *into, RecvFlags::PEEK).map(|(received, _)| received)

@@ -30,7 +30,7 @@ pub static UDP_IO: Feature = Feature::new(
 const BY_RECVMMSG: usize = 0;
 const BY_POLL_RECVMSG: usize = 2;
 
-/// A socket that exchanges datagrams with `address` alone. It is not bound, so that a process that may not bind has it.
+/// A socket that exchanges datagrams only with `address`. It is not bound, so that a process that may not bind has it.
 pub fn connect(address: SocketAddr) -> io::Result<UdpSocket> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -241,7 +241,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "before any other thread runs")]
     fn process_with_several_threads_cannot_switch_the_user() {
-        // The test harness runs each test in a thread of its own.
+        // The test harness runs each test in its own thread.
         let _ = User::lookup("nobody", None).expect("found").switch();
     }
 }

@@ -19,7 +19,7 @@ use sanderling_os::features::FEATURES;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What to measure, and how to report it.
+/// The measurements to make, and the form of the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// JSON instead of a table.
@@ -38,7 +38,7 @@ pub fn measurement_names() -> impl Iterator<Item = &'static str> {
 /// Measures, and writes the report.
 ///
 /// # Errors
-/// The report cannot be written. What cannot be measured is part of the report.
+/// The report cannot be written. The report also lists failed measurements.
 pub fn run(options: &Options) -> io::Result<()> {
     let report = measure(options);
     let output = if options.json {

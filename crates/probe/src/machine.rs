@@ -1,4 +1,4 @@
-//! What was measured on: kernel, processor and load.
+//! The measured machine: kernel, processor and load.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sanderling_os::features::FEATURES;

@@ -95,9 +95,9 @@ impl Report {
         let better = groups.iter().filter_map(Group::to_force);
         let better: Vec<String> = better.collect();
         let summary = if better.is_empty() {
-            "no other variant is clearly better here than those that the server uses".to_owned()
+            "no variant is clearly better here than those in use".to_owned()
         } else {
-            format!("worth a try here: {}", better.join(" "))
+            format!("worth trying here: {}", better.join(" "))
         };
         let version = env!("CARGO_PKG_VERSION");
         Report { form: FORM, version, machine: Machine::read(), quick, seed: seed.to_string(), took_s, groups, summary }
@@ -139,7 +139,7 @@ impl Group {
     /// Compares the variant in use with the other variants, by the median and by the least disturbed tenth.
     pub(crate) fn compare_variants(&mut self, used: &'static str) {
         let cost = |variant: &str| {
-            // Where variants were measured at several sizes, the largest one, the last, says most.
+            // If variants were measured at several sizes, the last and largest one is the most significant.
             let index = self.rows.iter().rposition(|row| row.variant == Some(variant))?;
             self.cost(index)
         };

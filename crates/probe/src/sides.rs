@@ -1,4 +1,4 @@
-//! Runs a server and a client on threads of their own, and measures the cost of each.
+//! Runs a server and a client on separate threads, and measures the cost of each.
 
 use crate::machine::{allowed_processors, pin_to_processor};
 use crate::stopwatch::Stopwatch;

@@ -44,11 +44,11 @@ macro_rules! examples {
   sanderling check                      check sanderling.toml first
   sanderling probe                      measure this machine
   sanderling status                     show the status of the running server
-  sanderling top                        show what it does, renewed each second
+  sanderling top                        live view, refreshed every second
   sanderling reload                     reload its configuration
   sanderling publish example.com DIR    make DIR the current release of a site
-  sanderling zone show example.com      show a zone as it is answered
-  sanderling zone add example.com FILE  serve a further zone of the folder of zones
+  sanderling zone show example.com      show a zone as it is served
+  sanderling zone add example.com FILE  add a zone to the zone folder
 "
     };
 }
@@ -70,7 +70,7 @@ pub(crate) struct Invocation {
     pub(crate) forced: Vec<String>,
 }
 
-/// What to do.
+/// The remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Serve the built-in domain.
@@ -83,7 +83,7 @@ pub(crate) enum Command {
         /// The argument of `--state`.
         state: Option<PathBuf>,
     },
-    /// Serve with what a supervisor has passed on.
+    /// Serve with the state inherited from a supervisor.
     ServerProcess {
         source: ConfigSource,
         /// The path of the control socket.
@@ -93,13 +93,13 @@ pub(crate) enum Command {
         /// Zones that are loaded even if they have lost records or their serial went back.
         forced_zones: Vec<DomainName>,
     },
-    /// Exchange data with other servers, with what a supervisor has passed on.
+    /// Exchange data with other servers, with the state inherited from a supervisor.
     Agent {
         source: ConfigSource,
         /// The state folder.
         state: PathBuf,
     },
-    /// Hold private keys with what a supervisor has passed on.
+    /// Hold private keys with the state inherited from a supervisor.
     Keeper {
         source: ConfigSource,
         /// The state folder, if zones are signed.
@@ -113,13 +113,13 @@ pub(crate) enum Command {
     Probe(probe::Options),
     /// Switch a site to another release.
     Publish(Publication),
-    /// Change the folder of zones.
+    /// Change the zone folder.
     FolderZone(FolderZone),
-    /// Copy what is in the state folder.
+    /// Copy the content of the state folder.
     State(StateCommand),
     /// Control the running server.
     Control(ControlRequest),
-    /// Show what the running server does.
+    /// Show a live view of the running server.
     Top(ControlRequest, top::Options),
     /// Write manual pages or completions.
     Generate(GenerateArgs),
@@ -253,13 +253,13 @@ pub(crate) fn definition() -> clap::Command {
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = concat!(examples!(), "
-See also: `sanderling help serve` describes `serve`, and so on for each command."),
+See also: `sanderling help serve` for `serve`, and so on for every other command."),
     after_long_help = concat!(examples!(), "
 Exit status:
   0   success
-  1   a failure at run time; `check` or `status` has found problems; the running server did not answer or refused
+  1   a failure at run time; `check` or `status` found problems; the running server did not answer or refused
   2   the command line is wrong
-  78  the configuration of `serve` is wrong
+  78  the configuration for `serve` is wrong
 
 Environment:
   SANDERLING_CONFIG  the configuration file, unless an argument gives one
@@ -268,7 +268,7 @@ Environment:
   SANDERLING_FORCE   as --force, several separated by commas; --force takes precedence
   NO_COLOR           if not empty, messages have no colour
 
-See also: `sanderling help serve` describes `serve`, and so on for each command.")
+See also: `sanderling help serve` for `serve`, and so on for every other command.")
 )]
 struct Cli {
     #[command(subcommand)]
@@ -285,7 +285,7 @@ struct Cli {
 enum CliCommand {
     Demo(DemoArgs),
     Serve(ServeArgs),
-    /// The process that serves; `serve` starts it.
+    /// The server process; `serve` starts it.
     #[command(name = "internal-server-process", hide = true)]
     ServerProcess {
         #[command(flatten)]
@@ -299,7 +299,7 @@ enum CliCommand {
         #[command(flatten)]
         serve: ServeArgs,
     },
-    /// The process that has the private keys; `serve` starts it.
+    /// The process that holds the private keys; `serve` starts it.
     #[command(name = "internal-keeper", hide = true)]
     Keeper {
         #[command(flatten)]
@@ -319,8 +319,7 @@ enum CliCommand {
     Probe(ProbeArgs),
     /// Show the status of the running server
     ///
-    /// Its addresses, its processes, for how long they have been running, problems, and what they
-    /// have done.
+    /// Its addresses, processes with their uptime, problems, and counters.
     #[command(after_help = "Examples:
   sanderling status
   sanderling status --verbose                               with all threads, sites and zones
@@ -328,14 +327,14 @@ enum CliCommand {
   sanderling status --metrics                               as a Prometheus server collects them
   sanderling status --control /run/sanderling/control.sock
 
-Exit status: 0 if all is served as the configuration says, 1 if the server does not answer or a site,
-zone, certificate, TSIG key, process or log has a problem (with --metrics only if it does not answer),
+Exit status: 0 if everything is served as configured, 1 if the server does not answer or a site, zone,
+certificate, TSIG key, process or log has a problem (with --metrics only if it does not answer),
 2 for a wrong command line.")]
     Status {
         /// Write JSON instead of text
         #[arg(long)]
         json: bool,
-        /// Write the metrics, in the format of OpenMetrics
+        /// Write the metrics in OpenMetrics format
         #[arg(long, conflicts_with_all = ["json", "verbose"])]
         metrics: bool,
         /// List all threads, sites and zones
@@ -344,10 +343,11 @@ zone, certificate, TSIG key, process or log has a problem (with --metrics only i
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Show what the running server does, as a page that is renewed
+    /// Show a live view of the running server
     ///
     /// Requests, queries and bytes per second, response times, connections, cache hits, the busiest sites and zones,
-    /// certificates, and what was refused. Sites, zones and times need the section `metrics` of the configuration.
+    /// certificates, and limits that were reached. Sites, zones and times need the section `[metrics]` of the
+    /// configuration.
     #[command(after_help = "Keys: q or Ctrl-C quits, p pauses, s sorts sites and zones by rate, errors, bytes or name.
 
 Examples:
@@ -359,7 +359,7 @@ Exit status: 0 after q or with --once, 1 if the server does not answer, 2 for a 
         /// Print one page as text, and exit
         #[arg(long)]
         once: bool,
-        /// Time between two pages
+        /// Time between two refreshes
         #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = |text: &str| parse_number(text, 3_600))]
         interval: u64,
         #[command(flatten)]
@@ -367,11 +367,11 @@ Exit status: 0 after q or with --once, 1 if the server does not answer, 2 for a 
     },
     /// Reload configuration and zones
     ///
-    /// With NAME, only this zone is loaded again, also if it is a new file in the folder of zones; the configuration
-    /// file is not read.
+    /// With NAME, only this zone is reloaded, or loaded if it is a new file in the zone folder; the configuration file
+    /// is not read.
     ///
     /// A configuration file with errors is refused, and the server keeps the current one. A zone or site that cannot be
-    /// loaded affects no other one: its last good version stays in service. Errors and changes are printed. Where
+    /// loaded does not affect the others: its last good version stays in service. Errors and changes are printed. Where
     /// possible, no connection is closed. SIGHUP to the server does the same, with errors and changes in its log.
     #[command(after_help = "Examples:
   sanderling check && sanderling reload
@@ -379,29 +379,29 @@ Exit status: 0 after q or with --once, 1 if the server does not answer, 2 for a 
   sanderling reload example.com                 only this zone
   sanderling reload --force-zone example.com    after half of its records were deleted on purpose
 
-Exit status: 0 if all of it is in effect, 1 if the configuration was refused, a zone or site could
+Exit status: 0 if everything is in effect, 1 if the configuration was refused, a zone or site could
 not be loaded, or the server did not answer, 2 for a wrong command line.")]
     Reload {
-        /// The zone to load again, instead of all that has changed
+        /// The zone to reload, instead of everything that has changed
         #[arg(value_name = "NAME", value_parser = parse_zone_name)]
         zone: Option<DomainName>,
-        /// Reload zone NAME even if it has lost many records or its serial went back; may be repeated
+        /// Reload zone NAME even if it has lost many records or its serial went back; can be repeated
         #[arg(long = "force-zone", value_name = "NAME", value_parser = parse_zone_name)]
         forced_zones: Vec<DomainName>,
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Make a folder the current release of a site, without a gap
+    /// Make a folder the current release of a site atomically
     ///
-    /// The key `site` of the domain is the path of a symbolic link, such as `releases/current`; FOLDER is a folder
-    /// beside the link. The link is switched at once, and the server told. Requests that have begun get the release
-    /// before. Files of the last two releases with a hash of their content in their name are still served. If the
+    /// The key `site` of the domain is the path of a symbolic link, such as `releases/current`; FOLDER is a folder next
+    /// to the link. The link is switched atomically, and the server is notified. Requests in progress get the previous
+    /// release. Files of the last two releases with a hash of their content in their name are still served. If the
     /// server cannot serve the folder, the link is switched back.
     #[command(after_help = "Examples:
   cp -r dist /srv/example/releases/2026-11-23
   sanderling publish example.com /srv/example/releases/2026-11-23
 
-Exit status: 0 if the folder is the current release, 1 if it is not or the server has not confirmed it, 2
+Exit status: 0 if the folder is the current release, 1 if it is not or the server did not confirm it, 2
 for a wrong command line.")]
     Publish {
         /// The domain of the site
@@ -413,14 +413,14 @@ for a wrong command line.")]
         #[command(flatten)]
         arguments: DomainArgs,
     },
-    /// Go back to the release of a site before the current one
+    /// Roll a site back to its previous release
     ///
     /// A second rollback undoes the first one.
     #[command(after_help = "Examples:
   sanderling rollback example.com
 
-Exit status: 0 if the release before is the current one, 1 if there is none or the server has not confirmed
-it, 2 for a wrong command line.")]
+Exit status: 0 if the previous release is current, 1 if there is none or the server did not confirm it, 2
+for a wrong command line.")]
     Rollback {
         /// The domain of the site
         #[arg(value_name = "NAME", value_parser = parse_zone_name)]
@@ -428,7 +428,7 @@ it, 2 for a wrong command line.")]
         #[command(flatten)]
         arguments: DomainArgs,
     },
-    /// List the zones of the running server, show one of them or its state, add or remove one
+    /// List the zones of the running server, show a zone or its state, add or remove one
     Zone {
         #[command(subcommand)]
         command: zone::ZoneArgs,
@@ -438,16 +438,16 @@ it, 2 for a wrong command line.")]
         #[command(subcommand)]
         command: dnssec::DnssecArgs,
     },
-    /// Show the certificates that the server requests
+    /// Show the automatic certificates
     ///
-    /// For each: its names, its issuer, the time until it expires, when the next order is and why, and the last error
-    /// with what to do. Certificates of files are in `sanderling status`.
+    /// For each: its names, its issuer, the time until it expires, the time of and reason for the next order, and the
+    /// last error with its remedy. Certificates from files are in `sanderling status`.
     #[command(after_help = "Examples:
   sanderling certificates                 all of them
   sanderling certificates example.com     one of them
   sanderling certificates --json          for programs
 
-Exit status: 0 if the server answers, 1 if it does not, or requests no such certificate, 2 for a
+Exit status: 0 if the server answers, 1 if it does not, or has no such automatic certificate, 2 for a
 wrong command line.")]
     Certificates {
         /// The domain, or another name of the certificate
@@ -461,7 +461,8 @@ wrong command line.")]
     },
     /// Request a certificate now
     ///
-    /// Before it is due, or after an error was corrected. The certificate in service stays until there is a new one.
+    /// Before it is due, or after an error was corrected. The current certificate stays in service until the new one is
+    /// issued.
     #[command(after_help = "Examples:
   sanderling renew example.com
 
@@ -474,12 +475,13 @@ line.")]
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Revoke a certificate, and request another one
+    /// Revoke a certificate, and request a replacement
     ///
-    /// The other one has a new key, and is requested first: the site goes on. If that fails, nothing is revoked.
+    /// The replacement has a new key, and is requested first, so that the site stays available. If that fails, nothing
+    /// is revoked.
     #[command(after_help = "Examples:
   sanderling revoke example.com
-  sanderling revoke example.com --key-compromised   somebody else may have the private key
+  sanderling revoke example.com --key-compromised   someone else may have the private key
 
 Exit status: 0 if it was revoked, 1 if not or if the server did not answer, 2 for a wrong command
 line.")]
@@ -487,7 +489,7 @@ line.")]
         /// The domain, or another name of the certificate
         #[arg(value_name = "NAME", value_parser = parse_zone_name)]
         name: DomainName,
-        /// Tell the authority that somebody else may have the private key
+        /// Tell the authority that someone else may have the private key
         #[arg(long)]
         key_compromised: bool,
         #[command(flatten)]
@@ -495,12 +497,12 @@ line.")]
     },
     /// Write a certificate and its key for another program
     ///
-    /// To `privkey.pem`, `fullchain.pem`, and `combined.pem` with both, the key first. A file that exists keeps its
-    /// owner and mode; others can be read by this user alone, except the chain. The server need not run.
+    /// To `privkey.pem`, `fullchain.pem`, and `combined.pem` with both, the key first. An existing file keeps its owner
+    /// and mode; only this user can read new ones, except the chain. The server does not need to run.
     #[command(after_help = "Examples:
   sanderling export mail.example.com /etc/postfix/tls
 
-Exit status: 0 if the files are written, 1 if not, 2 for a wrong command line.")]
+Exit status: 0 if the files were written, 1 if not, 2 for a wrong command line.")]
     Export {
         /// The domain
         #[arg(value_name = "NAME", value_parser = parse_zone_name)]
@@ -511,15 +513,15 @@ Exit status: 0 if the files are written, 1 if not, 2 for a wrong command line.")
         #[command(flatten)]
         arguments: StateArgs,
     },
-    /// Copy the state folder, as it is at one moment
+    /// Make a consistent copy of the state folder
     ///
-    /// The copy has certificates, private keys, accounts and transferred zones; only this user can read it. It can take
-    /// the place of the folder while the server does not run. The server need not be stopped for the copy.
+    /// The copy contains certificates, private keys, accounts and transferred zones; only this user can read it. The
+    /// server can run while it is copied. To restore the copy, stop the server and replace the folder with it.
     #[command(after_help = "Examples:
   sanderling backup /var/backups/sanderling-1
   tar -C /var/backups/sanderling-1 -cf sanderling.tar .   as one file
 
-Exit status: 0 if all is copied, 1 if not, 2 for a wrong command line.")]
+Exit status: 0 if everything was copied, 1 if not, 2 for a wrong command line.")]
     Backup {
         /// The new folder
         #[arg(value_name = "FOLDER")]
@@ -530,7 +532,7 @@ Exit status: 0 if all is copied, 1 if not, 2 for a wrong command line.")]
     /// Switch to the newly installed binary without closing sockets
     ///
     /// The process ID stays the same, and no client is refused meanwhile. Downloads that take longer than
-    /// `drain_timeout_ms` are cut off. If the new program cannot serve, the old one is kept. SIGUSR2 to the server does
+    /// `drain_timeout_ms` are aborted. If the new program cannot serve, the old one is kept. SIGUSR2 to the server does
     /// the same, with the errors in its log.
     #[command(after_help = "Examples:
   sanderling upgrade                    after a new version was installed
@@ -538,10 +540,10 @@ Exit status: 0 if all is copied, 1 if not, 2 for a wrong command line.")]
 Exit status: 0 if the new program serves, 1 if the old one still does or did not answer, 2 for a
 wrong command line.")]
     Upgrade(ControlArgs),
-    /// Open the logs of requests again
+    /// Reopen the logs of requests
     ///
-    /// After another program has renamed it, such as logrotate. SIGUSR1 to the server does the same. A log with the key
-    /// `rotate` does not need it.
+    /// After another program, such as logrotate, has renamed them. SIGUSR1 to the server does the same. Logs with the
+    /// key `rotate` do not need it.
     #[command(after_help = "Examples:
   mv access.log access.log.1 && sanderling reopen
 
@@ -550,9 +552,9 @@ answer, 2 for a wrong command line.")]
     Reopen(ControlArgs),
     /// Stop the running server gracefully
     ///
-    /// The server answers the requests that it has received and those that arrive within 200 ms, accepts no further
-    /// connections, and exits when all requests are finished or `drain_timeout_ms` has passed. SIGTERM to the server
-    /// does the same; a second SIGTERM stops it at once.
+    /// The server answers the requests that have been received or arrive within 200 ms, accepts no more connections,
+    /// and exits when all requests are finished or `drain_timeout_ms` has passed. SIGTERM to the server does the same;
+    /// a second SIGTERM stops it immediately.
     #[command(after_help = "Examples:
   sanderling stop
   sanderling stop --timeout 600         if drain_timeout_ms is long
@@ -564,10 +566,10 @@ line.")]
     Generate(GenerateArgs),
 }
 
-/// Serve a small built-in domain on this machine, to see how it works
+/// Serve a small built-in domain on localhost
 ///
-/// Site and zone are part of the program, and only this machine can reach them. The addresses are printed with `curl`
-/// and `dig` commands to try. Ctrl-C stops it.
+/// The site and the zone are part of the program. It prints the addresses, and `curl` and `dig` commands to try. Ctrl-C
+/// stops it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling demo
@@ -588,10 +590,10 @@ struct DemoArgs {
 
 /// Serve a directory over HTTP, zones over DNS, or everything in a configuration file
 ///
-/// Either arguments or a configuration file say what to serve, not both. Without arguments the file is that of
+/// What to serve is given by arguments or by a configuration file, not by both. Without arguments the file is that of
 /// SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
 ///
-/// When the server is ready, it prints a line for each address: `http 127.0.0.1:8080`.
+/// When the server is ready, it prints each listen address: `http 127.0.0.1:8080`.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "sanderling serve [FOLDER] [--http ADDR:PORT]... [--https ADDR:PORT]... [--certificate FILE --key FILE] \
@@ -620,30 +622,30 @@ struct ServeArgs {
     #[arg(long, requires = "directory")]
     listing: bool,
 
-    /// Listen address for HTTP; may be repeated; port 0 selects a free port [default: 127.0.0.1:8080]
+    /// Listen address for HTTP; can be repeated; port 0 selects a free port [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
     http: Vec<SocketAddr>,
 
-    /// Listen address for HTTPS; may be repeated; port 0 selects a free port
+    /// Listen address for HTTPS; can be repeated; port 0 selects a free port
     ///
     /// Without --certificate, the server makes a self-signed certificate for localhost, and listens on loopback
     /// addresses only.
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
     https: Vec<SocketAddr>,
 
-    /// The certificate for HTTPS, followed by those of its issuers, as PEM
+    /// The certificate for HTTPS, followed by its chain, in PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
 
-    /// The private key of the certificate, as PEM
+    /// The private key of the certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
 
-    /// A zone and its zone file; may be repeated
+    /// A zone and its zone file; can be repeated
     #[arg(long = "zone", value_name = "NAME=FILE", value_parser = parse_zone_argument)]
     zones: Vec<Zone>,
 
-    /// Listen address for DNS, over UDP and TCP; may be repeated; port 0 selects a free port [default: 127.0.0.1:5353]
+    /// Listen address for DNS, over UDP and TCP; can be repeated; port 0 selects a free port [default: 127.0.0.1:5353]
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_listen_address)]
     dns: Vec<SocketAddr>,
 
@@ -651,7 +653,7 @@ struct ServeArgs {
     #[arg(long, short, value_name = "PORT", hide = true)]
     port: Option<String>,
 
-    /// Threads that serve [default: one per processor]
+    /// Worker threads [default: one per processor]
     #[arg(long, value_name = "N", value_parser = |text: &str| parse_number(text, 1024))]
     workers: Option<u64>,
 
@@ -726,8 +728,8 @@ impl ServeArgs {
 /// Check a configuration file with its zones and sites
 ///
 /// Each error is printed as FILE:LINE:COLUMN: PROBLEM; REMEDY, on a terminal with its source line. No socket is opened,
-/// so it can run beside a server. Run as root, it reads sites and zones as the configured user. Without arguments the
-/// file is that of SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
+/// so you can run it while a server is running. As root, it reads sites and zones as the configured user. Without
+/// arguments the file is that of SANDERLING_CONFIG, else ./sanderling.toml, else /etc/sanderling/sanderling.toml.
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_HELP, after_long_help = check_long_help())]
 struct CheckArgs {
@@ -735,11 +737,11 @@ struct CheckArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "zones")]
     config: Option<PathBuf>,
 
-    /// A zone and its zone file instead of a configuration file; may be repeated
+    /// A zone and its zone file instead of a configuration file; can be repeated
     #[arg(long = "zone", value_name = "NAME=FILE", value_parser = parse_zone_argument)]
     zones: Vec<Zone>,
 
-    /// Exit with 1 also if there are only warnings
+    /// Exit with 1 even if there are only warnings
     #[arg(long)]
     strict: bool,
 
@@ -760,23 +762,23 @@ impl CheckArgs {
 
 /// Measure what each variant of a kernel feature costs on this machine
 ///
-/// Each variant that the kernel supports is measured in many short slices in random order, so that other load has
-/// little influence. The report names the variant that the server uses. Sockets use the loopback interface and ports
-/// that the kernel chooses: it can run beside a server.
+/// It measures each supported variant in many short slices in random order, so that other load has little influence.
+/// The report names the variant that the server uses. Sockets use the loopback interface and ports that the kernel
+/// chooses, so you can run it while a server is running.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   sanderling probe
   sanderling probe --quick --only cloexec --only stat
   sanderling probe --json > machine.json    to compare machines
 
-Exit status: 0, even if something cannot be measured, which the report says; 1 if the report cannot
+Exit status: 0, even if the report says that something cannot be measured; 1 if the report cannot
 be written; 2 for a wrong command line.")]
 struct ProbeArgs {
     /// Take about five seconds instead of half a minute
     #[arg(long)]
     quick: bool,
 
-    /// Measure only NAME; may be repeated
+    /// Measure only NAME; can be repeated
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(probe::measurement_names()))]
     only: Vec<String>,
 
@@ -797,7 +799,7 @@ fn check_long_help() -> String {
     format!(
         "{CHECK_HELP}
 
-A configuration file with all keys except the limits, which are below:
+A configuration file with all keys; the limits follow below:
 {example}
 Limits, with their defaults:
   [limits]
@@ -806,10 +808,10 @@ Limits, with their defaults:
     )
 }
 
-/// Parses a whole number from 1 to `max`.
+/// Parses an integer from 1 to `max`.
 fn parse_number(text: &str, max: u64) -> Result<u64, String> {
     let number = text.parse().ok().filter(|number| (1..=max).contains(number));
-    number.ok_or_else(|| format!("write a whole number from 1 to {max}"))
+    number.ok_or_else(|| format!("write an integer from 1 to {max}"))
 }
 
 /// The first configuration file in `search_paths`, for `command`.

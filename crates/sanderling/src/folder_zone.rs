@@ -1,8 +1,7 @@
-//! The commands `zone add` and `zone remove`: put a zone file into the folder of zones, or rename one there so that it
-//! is no zone any more, and tell the running server.
+//! The commands `zone add` and `zone remove`: put a zone file into the zone folder, or rename one there so that it is
+//! no longer a zone, and notify the running server.
 //!
-//! They write nothing but files of the folder. A zone that the configuration has by another way is refused, with what
-//! to do instead.
+//! They write nothing but files of the folder. A zone with another configuration is refused, with a remedy.
 
 use crate::state_files::StateLocation;
 use sanderling_config::diagnostic::{Location, error_text};
@@ -22,7 +21,7 @@ use std::time::Duration;
 /// Removed files of one zone that are kept.
 const REMOVED_FILES_MAX: usize = 99;
 
-/// A zone that is put into the folder of zones, or taken out of it.
+/// A zone that is put into the zone folder, or taken out of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FolderZone {
     /// The configuration with the folder.
@@ -56,7 +55,7 @@ impl FolderZone {
     /// Changes the folder, and tells the server. A zone that the server cannot load is not added.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The problem and its remedy.
     pub(crate) fn run(self) -> Result<(), String> {
         let config = self
             .source
@@ -67,8 +66,8 @@ impl FolderZone {
         }
         let Some(folder) = &config.zone_folder else {
             return Err(format!(
-                "the configuration has no folder of zones; set `zones = \"zones/*.zone\"` in [dns], or give {0} a section, \
-                 [domain.\"{0}\"] with `zone = \"FILE\"`; then run `sanderling reload`",
+                "the configuration has no zone folder; set `zones = \"zones/*.zone\"` in [dns], or give {0} a \
+                 section, [domain.\"{0}\"] with `zone = \"FILE\"`; then run `sanderling reload`",
                 self.zone
             ));
         };
@@ -78,7 +77,7 @@ impl FolderZone {
         match (&self.action, present) {
             (FolderAction::Add(file), None) => self.add(file, &config, &locked),
             (FolderAction::Add(_), Some(zone)) => Err(format!(
-                "the zone {0} is there already, in {1}; replace that file and run `sanderling reload {0}`",
+                "the zone {0} already exists in {1}; replace that file and run `sanderling reload {0}`",
                 self.zone,
                 zone.file.display()
             )),
@@ -91,7 +90,7 @@ impl FolderZone {
         }
     }
 
-    /// Why the zone is none of the folder, and what to do instead; `None` if nothing else in the configuration has it.
+    /// Why the zone is not in the folder, and the alternative; `None` if nothing else in the configuration has it.
     fn other_source(&self, config: &Config) -> Result<Option<String>, String> {
         let name = &self.zone;
         if let Some(zone) = config.zones.iter().find(|zone| zone.apex == *name) {
@@ -116,7 +115,7 @@ impl FolderZone {
         }
         let catalog = self.catalog_of_member(config)?;
         Ok(catalog.map(|catalog| {
-            format!("the catalog {catalog} has brought the zone {name}; remove it there, at the primary of the catalog")
+            format!("the zone {name} comes from the catalog {catalog}; remove it from the catalog at its primary")
         }))
     }
 
@@ -130,7 +129,8 @@ impl FolderZone {
             Err(error) => {
                 let text = error_text(&error);
                 return Err(format!(
-                    "cannot read which zones catalogs have brought, in {}: {text}; run this as root or as the user of the server",
+                    "cannot read the list of catalog members in {}: {text}; run this as root or as the user of the \
+                     server",
                     path.display()
                 ));
             }
@@ -175,14 +175,14 @@ impl FolderZone {
         match self.tell_server() {
             Ok(answer) => print(&answer),
             Err(AskError::Unreachable(reason)) => {
-                log(&format!("{reason}\nA server that starts, or reloads, serves the zone."));
+                log(&format!("{reason}\nThe server will serve the zone after its next start or reload."));
             }
             Err(AskError::NoAnswer(reason)) => {
                 return Err(format!("the zone {name} is in {}, but {reason}", file.display()));
             }
             Err(AskError::Failed(reason)) => {
                 folder.delete(&file)?;
-                // It answers SERVFAIL for a zone that it cannot load, until the file is gone.
+                // It answers SERVFAIL for a zone that it cannot load, until the file is removed.
                 let _ = self.tell_server();
                 return Err(format!("{reason}\nthe zone {name} was not added"));
             }
@@ -198,14 +198,14 @@ impl FolderZone {
         match self.tell_server() {
             Ok(answer) => print(&answer),
             Err(AskError::Unreachable(reason)) => {
-                log(&format!("{reason}\nA server that starts, or reloads, does not serve the zone."));
+                log(&format!("{reason}\nThe server will not serve the zone after its next start or reload."));
             }
             Err(AskError::NoAnswer(reason) | AskError::Failed(reason)) => return Err(reason),
         }
         Ok(())
     }
 
-    /// Has the server load the zone, or stop to serve it if its file is gone.
+    /// Makes the server load the zone, or stop serving it if its file is gone.
     fn tell_server(&self) -> Result<String, AskError> {
         let socket = self.socket.clone().map_err(AskError::Unreachable)?;
         let command = ZoneCommand::Reload { zone: self.zone.to_string(), is_forced: false };
@@ -220,13 +220,14 @@ fn free_name(file: &Path) -> Result<PathBuf, String> {
     let mut names = numbers.map(|number| file.with_file_name(format!("{name}.removed{number}")));
     names.find(|path| fs::symlink_metadata(path).is_err()).ok_or_else(|| {
         format!(
-            "there are {REMOVED_FILES_MAX} removed files already, such as {}.removed; delete those that are not needed",
+            "there are already {REMOVED_FILES_MAX} removed files, such as {}.removed; delete those that you do not \
+                need",
             file.display()
         )
     })
 }
 
-/// The folder of zones, which no other process changes by these commands at the same time.
+/// The zone folder, which no other process changes by these commands at the same time.
 struct LockedFolder<'f> {
     folder: &'f ZoneFolder,
     /// It is open, and locked.
@@ -240,7 +241,7 @@ impl<'f> LockedFolder<'f> {
         match directory.try_lock() {
             Ok(()) => Ok(LockedFolder { folder, directory }),
             Err(TryLockError::WouldBlock) => {
-                Err(format!("another process changes the zones in {shown}; try again later"))
+                Err(format!("another process is changing the zones in {shown}; try again later"))
             }
             Err(TryLockError::Error(error)) => Err(format!("cannot lock {shown}: {}", error_text(&error))),
         }
@@ -257,13 +258,13 @@ impl<'f> LockedFolder<'f> {
     }
 }
 
-/// A hidden file of the folder, which is no zone. It is deleted with this value, unless it was renamed.
+/// A hidden file of the folder, which is not a zone. It is deleted with this value, unless it was renamed.
 struct NewFile {
     path: PathBuf,
 }
 
 impl NewFile {
-    /// Copies `source`, of which at most one byte more than `bytes_max` is read, to a file beside `target`. All users
+    /// Copies `source`, of which at most one byte more than `bytes_max` is read, to a file next to `target`. All users
     /// can read the copy: the server process may run as another one, and the mode of the folder restricts it.
     fn copy(source: &Path, target: &Path, bytes_max: u64) -> Result<NewFile, String> {
         let name = target.file_name().unwrap_or_default().to_string_lossy();

@@ -33,7 +33,7 @@ pub(crate) struct Publication {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Release {
     Folder(PathBuf),
-    /// The one before the current one.
+    /// The previous release.
     Previous,
 }
 
@@ -41,7 +41,7 @@ impl Publication {
     /// Switches the link, and tells the server; switches it back if the server cannot serve the release.
     ///
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The problem and its remedy.
     pub(crate) fn run(self) -> Result<(), String> {
         let config = self.source.load().map_err(|diagnostics| lines(diagnostics.iter()))?;
         let site = self.find(&config.sites)?;
@@ -58,12 +58,12 @@ impl Publication {
         match self.tell_server(site) {
             Ok(answer) => print(&answer),
             Err(AskError::Unreachable(reason)) => {
-                log(&format!("{reason}\nA server that runs notices the new release within a second or two."));
+                log(&format!("{reason}\nA running server notices the new release within a second or two."));
             }
-            Err(AskError::NoAnswer(reason)) => return Err(format!("the link leads to {name}, but {reason}")),
+            Err(AskError::NoAnswer(reason)) => return Err(format!("the link points to {name}, but {reason}")),
             Err(AskError::Failed(reason)) => {
                 links.restore(&before);
-                return Err(format!("{reason}\n{name} was not published; the link leads where it led before"));
+                return Err(format!("{reason}\n{name} was not published; the link is unchanged"));
             }
         }
         let previous = current.filter(|current| *current != release).map(|current| links.shown(&current));
@@ -93,7 +93,7 @@ fn previous(link: &ReleaseLink, current: Option<&Path>) -> Result<PathBuf, Strin
     let found = current.and_then(|current| link.previous(current).into_iter().next());
     found.ok_or_else(|| {
         let shown = link.previous_path(1);
-        format!("there is no earlier release: {} leads to none; publish a folder by its name", shown.display())
+        format!("there is no earlier release: {} does not point to one; publish a folder instead", shown.display())
     })
 }
 
@@ -109,7 +109,7 @@ fn check_folder(folder: &Path, links: &Links<'_>, site: &Site, current: Option<&
     }
     if !links.link.is_release(&real) {
         return Err(format!(
-            "the folder {shown} is not below {}, where the server may read releases; copy it there",
+            "the folder {shown} is not below {}, where the server can read releases; copy it there",
             links.directory.display()
         ));
     }
@@ -162,7 +162,7 @@ impl<'l> Links<'l> {
         let lock = File::open(&directory).map_err(|error| unreachable(&error))?;
         match lock.try_lock() {
             Ok(()) => Ok(Links { link, directory, lock }),
-            Err(TryLockError::WouldBlock) => Err(format!("another process publishes at {path}; try again later")),
+            Err(TryLockError::WouldBlock) => Err(format!("another process is publishing at {path}; try again later")),
             Err(TryLockError::Error(error)) => Err(format!("cannot lock {}: {error}", directory.display())),
         }
     }
@@ -176,7 +176,7 @@ impl<'l> Links<'l> {
         self.paths().map(|path| (path.clone(), fs::read_link(path).ok())).collect()
     }
 
-    /// Makes `release` the current one, and `current` the one before.
+    /// Makes `release` the current release, and `current` the previous one.
     fn switch_to(&self, release: &Path, current: Option<&Path>) -> Result<(), String> {
         let Some(current) = current.filter(|current| *current != release) else {
             return self.set(self.link.path(), &self.relative(release));
@@ -208,7 +208,7 @@ impl<'l> Links<'l> {
         }
     }
 
-    /// Makes the link at `path` lead to `target`, at once and durably.
+    /// Makes the link at `path` point to `target`, atomically and durably.
     fn set(&self, path: &Path, target: &Path) -> Result<(), String> {
         let new = path.with_extension(format!("new-{}", std::process::id()));
         let replace = || {
@@ -222,7 +222,7 @@ impl<'l> Links<'l> {
         })
     }
 
-    /// A release as the links have it, which may be moved with their directory.
+    /// A release in the form of the links, which may be moved with their directory.
     fn relative(&self, release: &Path) -> PathBuf {
         release.strip_prefix(&self.directory).unwrap_or(release).to_owned()
     }

@@ -31,7 +31,7 @@ const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 /// Time after its exit in which the rest of its output is read: a process that it has started may keep it open.
 const OUTPUT_TIME: Duration = Duration::from_secs(1);
 
-/// What is run.
+/// The command to run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RenewalCommand {
     pub(crate) domain: DomainName,
@@ -48,11 +48,11 @@ impl RenewalCommand {
         let domain = self.domain.clone();
         match self.try_run() {
             Ok(status) if status.success() => {
-                log(&format!("`on_renew` of {domain} has succeeded"));
+                log(&format!("`on_renew` of {domain} succeeded"));
                 Exit::Success
             }
             Ok(status) => {
-                log_error(&format!("`on_renew` of {domain} has failed: {status}; run it by hand"));
+                log_error(&format!("`on_renew` of {domain} failed: {status}; run it by hand"));
                 Exit::Failure
             }
             Err(error) => {
@@ -88,7 +88,11 @@ impl RenewalCommand {
         poll_set.wait(Some(self.timeout))?;
         if !poll_set.is_ready(0) {
             kill_group(handle.pid())?;
-            log_error(&format!("`on_renew` of {} has not ended in {} s; killed", self.domain, self.timeout.as_secs()));
+            log_error(&format!(
+                "`on_renew` of {} did not end within {} s; killed",
+                self.domain,
+                self.timeout.as_secs()
+            ));
         }
         let status = child.wait()?;
         let _ = is_read.recv_timeout(OUTPUT_TIME);
@@ -97,7 +101,7 @@ impl RenewalCommand {
     }
 }
 
-/// The certificate and its key, in a folder of their own that exists as long as the command.
+/// The certificate and its key, in a separate folder that exists as long as the command.
 struct Copies {
     folder: PathBuf,
 }
@@ -105,7 +109,7 @@ struct Copies {
 impl Copies {
     fn new(state: &Path, domain: &DomainName) -> io::Result<Copies> {
         let stored = StoredCertificate::read(state, domain).map_err(io::Error::other)?;
-        let stored = stored.ok_or_else(|| io::Error::other("its certificate is gone"))?;
+        let stored = stored.ok_or_else(|| io::Error::other("its certificate no longer exists"))?;
         // Under systemd the runtime directory is in memory.
         let above = runtime_directory().unwrap_or_else(std::env::temp_dir);
         let folder = above.join(format!("sanderling-on-renew-{}", random_name()?));
@@ -136,7 +140,7 @@ fn random_name() -> io::Result<String> {
     Ok(format!("{:016x}", u64::from_ne_bytes(bytes)))
 }
 
-/// Logs what a command writes, up to a limit; the rest is read, so that the command does not wait.
+/// Logs the output of a command, up to a limit; the rest is read and discarded, so that the command does not wait.
 fn log_lines(domain: &DomainName, output: PipeReader) {
     let mut reader = BufReader::new(output.take(OUTPUT_BYTES_MAX));
     let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! The commands `backup` and `export`: copies of what is in the state folder. They need no running server, and change
+//! The commands `backup` and `export`: copies of the state folder's content. They need no running server, and change
 //! nothing there.
 
 use crate::stored_certificate::StoredCertificate;
@@ -33,7 +33,7 @@ pub(crate) enum StateLocation {
     Default,
 }
 
-/// What is copied.
+/// The content to copy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StateAction {
     /// All of it, to a new folder.
@@ -60,7 +60,7 @@ impl StateAction {
 
 impl StateCommand {
     /// # Errors
-    /// What is wrong, and what to do.
+    /// The problem and its remedy.
     pub(crate) fn run(self) -> Result<(), String> {
         let state = self.state.path()?;
         match self.action {
@@ -77,7 +77,9 @@ impl StateCommand {
             StateAction::ImportKeys(zone, files) => {
                 let tags = key_transfer::import(&state, &zone, &files)?;
                 let tags = tags.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                print(&format!("keys of {zone}: {tags}; it is signed with them as soon as it has `dnssec`\n"));
+                print(&format!(
+                    "keys of {zone}: {tags}; the zone will be signed with them as soon as it has `dnssec`\n"
+                ));
                 Ok(())
             }
         }
@@ -136,13 +138,15 @@ fn export(state: &Path, name: &DomainName, target: &Path) -> Result<(), String> 
     check_target(target)?;
     let stored = StoredCertificate::read(state, name)?.ok_or_else(|| {
         format!(
-            "{} has no certificate of {name}; `sanderling certificates` lists those of the server, and `--state` names its folder",
+            "{} has no certificate of {name}; `sanderling certificates` lists those of the server, and `--state` sets \
+                its folder",
             state.display()
         )
     })?;
     if !stored.is_for(name) {
         return Err(format!(
-            "the certificate of {name} does not cover that name, but others of the domain; `sanderling certificates` says why"
+            "the certificate of {name} does not cover that name, only others of the domain; `sanderling certificates` \
+                says why"
         ));
     }
     let (chain, key) = (&stored.chain, &stored.key);
@@ -157,7 +161,7 @@ fn export(state: &Path, name: &DomainName, target: &Path) -> Result<(), String> 
     Ok(())
 }
 
-/// Gives the file at `path` this content, at once, and `mode` if it is new.
+/// Gives the file at `path` this content atomically, and `mode` if it is new.
 fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let temporary = path.with_file_name(format!(".new-{name}"));
@@ -217,6 +221,6 @@ mod tests {
         assert_eq!(found(KEY_FILE), (key, 0o640));
         // Another name of the domain is no reason to give it to the program for this one.
         let problem = export(state_for("www.example.com").path(), &name, target.path()).expect_err("another name");
-        assert!(problem.contains("does not cover that name, but others of the domain"), "{problem}");
+        assert!(problem.contains("does not cover that name, only others of the domain"), "{problem}");
     }
 }

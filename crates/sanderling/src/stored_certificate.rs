@@ -1,5 +1,5 @@
 //! A certificate of the state folder with its key, for other programs. The agent can write the folder, and this process
-//! may be root: no link leads out of it, and what is no certificate with its key is refused.
+//! may be root: no link leads out of it, and anything but a certificate with its key is refused.
 
 use sanderling_config::diagnostic::error_text;
 use sanderling_config::{DomainName, SecretContent, read_beneath};
@@ -21,10 +21,10 @@ pub(crate) struct StoredCertificate {
 }
 
 impl StoredCertificate {
-    /// That of the domain `name`, if there is one.
+    /// The certificate of the domain `name`, if there is one.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// It cannot be read, or is not a certificate.
     pub(crate) fn read(state: &Path, name: &DomainName) -> Result<Option<StoredCertificate>, String> {
         let path = format!("{CERTIFICATES}/{name}");
         let shown = state.join(&path).display().to_string();
@@ -39,7 +39,7 @@ impl StoredCertificate {
         let read = |file: &str| read_beneath(&folder, file.as_bytes(), FILE_BYTES_MAX).map_err(unreadable);
         let (chain, key) = (read(CHAIN_FILE)?, read(KEY_FILE)?);
         let certificate = Certificate::from_pem(&chain, &key)
-            .map_err(|error| format!("{shown} has no certificate with a matching key: {error}; request another one"))?;
+            .map_err(|error| format!("{shown} has no certificate with a matching key: {error}; request a new one"))?;
         Ok(Some(StoredCertificate { chain, key, certificate }))
     }
 
@@ -92,7 +92,7 @@ pub(crate) mod tests {
         assert!(read(tempfile::tempdir().expect("created").path()).expect("none").is_none());
     }
 
-    /// The agent has put `target` in the place of something of the certificate.
+    /// The agent has replaced a part of the certificate with `target`.
     fn check(plant: impl Fn(&Path, &Path), expected: &str) {
         let (state, secret) = (state_for("example.com"), tempfile::tempdir().expect("created"));
         fs::write(secret.path().join(CHAIN_FILE), "root:$6$secret:19000::::::\n").expect("written");

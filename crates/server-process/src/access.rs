@@ -1,4 +1,4 @@
-//! What this process can read of the sites that it is to serve.
+//! The access of this process to the configured sites.
 
 use sanderling_config::diagnostic::{Diagnostic, Problem};
 use sanderling_config::{Config, Site};
@@ -6,7 +6,7 @@ use sanderling_os::directory::Directory;
 use sanderling_server::{Root, Snapshot};
 use std::io;
 
-/// A warning for each site of `config` without a page for `/`. What could not be loaded is left out.
+/// A warning for each site of `config` without a page for `/`. Sites that could not be loaded are left out.
 pub(crate) fn missing_pages(config: &Config, snapshot: &Snapshot) -> Vec<Diagnostic> {
     let sites = config.sites.iter().zip(snapshot.sites.all()).filter_map(|(site, opened)| match &opened.root {
         Root::Directory(directory) => missing_page(site, directory),

@@ -13,19 +13,19 @@ use std::path::Path;
 pub(crate) struct CatalogMembers {
     /// Each zone with its catalog.
     zones: Vec<(DomainName, DomainName)>,
-    /// Inode and time of change of the file that it was read from: each list is a file of its own.
+    /// Inode and time of change of the file that it was read from: each list is a separate file.
     version: Option<(u64, i64, i64)>,
 }
 
 impl CatalogMembers {
-    /// Reads the list of the state folder if there is another one. If it cannot be read, or is gone, the last one
-    /// stays.
+    /// Reads the list of the state folder if there is another one. If it cannot be read, or is missing, the last one is
+    /// kept.
     pub(crate) fn update(&mut self, state: Option<&Path>) {
         let Some(state) = state else { return };
         let path = state.join(CATALOG_MEMBERS);
         let version = match fs::metadata(&path) {
             Ok(metadata) => Some((metadata.ino(), metadata.ctime(), metadata.ctime_nsec())),
-            // What is in the place of the folder, the supervisor reports.
+            // The supervisor reports anything that replaces the folder.
             Err(error) if is_missing(&error) && self.version.is_none() => return,
             Err(_) => None,
         };
@@ -41,7 +41,7 @@ impl CatalogMembers {
             }
             Err(error) => {
                 let path = path.display();
-                log_error(&format!("cannot read {path}: {error}; catalogs bring the same zones as before"));
+                log_error(&format!("cannot read {path}: {error}; using the previous list of catalog members"));
             }
         }
     }

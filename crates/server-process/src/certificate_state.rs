@@ -17,7 +17,7 @@ const DUE_PART_OF_FILES: u64 = 9;
 pub(crate) struct CertificateState {
     /// The names that it is used for.
     pub(crate) names: Vec<String>,
-    /// Those of the names that no certificate of the domain in service is valid for.
+    /// The names for which no certificate in service of the domain is valid.
     pub(crate) missing_names: Vec<String>,
     pub(crate) file: PathBuf,
     /// Of the version in service; `None` if there is none, and handshakes for the names fail.
@@ -31,7 +31,7 @@ pub(crate) struct CertificateState {
     pub(crate) is_refused: bool,
 }
 
-/// What a certificate says.
+/// The contents of a certificate.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct InService {
     /// The file that it was read from: an earlier one of the domain if the current one cannot be used.
@@ -63,13 +63,13 @@ impl CertificateState {
         self.names.first().map_or("every host", String::as_str)
     }
 
-    /// What follows from the problem, as a line of the output; empty without one.
+    /// The effect of the problem, as a line of the output; empty without one.
     pub(crate) fn problem_text(&self) -> String {
         let domain = self.domain_text();
         match (&self.problem, &self.in_service) {
             (None, _) => String::new(),
             (Some(_), Some(version)) => format!(
-                "certificate {domain}: not reloaded, keeping the one that was read from {} before: {}\n",
+                "certificate {domain}: not reloaded, keeping the version read from {}: {}\n",
                 version.file.display(),
                 version.text()
             ),
@@ -115,7 +115,7 @@ impl InService {
         }
     }
 
-    /// What is wrong with its time now.
+    /// The current problem with its validity.
     pub(crate) fn time_problem(&self) -> Option<CertificateProblem> {
         let problem = time_problem(self.not_before_unix_s, self.not_after_unix_s, unix_seconds());
         let lifetime_s = self.not_after_unix_s.saturating_sub(self.not_before_unix_s);
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(names_text(0), "for no name");
         assert_eq!(names_text(2), "for 0.test 1.test");
         assert_eq!(names_text(7), "for 0.test 1.test 2.test 3.test 4.test and 2 more");
-        // The clock goes on meanwhile.
+        // The clock continues in the meantime.
         check(92 * DAY_S + 1_000, "NOT YET VALID: in 2 days");
         check(90 * DAY_S + 1_000, "NOT YET VALID: in less than a day");
         check(31 * DAY_S + 1_000, "31 days left");

@@ -37,7 +37,7 @@ const _: () = assert!(
     TICKET_KEY_BYTES == sanderling_tls::TICKET_KEY_BYTES && KEY_LIFETIME_S == sanderling_tls::TICKET_LIFETIME_S as u64
 );
 
-/// What the supervisor has passed on.
+/// The secrets from the supervisor.
 #[derive(Debug, Default)]
 pub(crate) struct SecretDescriptors {
     pub(crate) certificates: Option<OwnedFd>,
@@ -45,11 +45,11 @@ pub(crate) struct SecretDescriptors {
     pub(crate) keeper_sockets: Vec<OwnedFd>,
     pub(crate) shared_keys: Option<OwnedFd>,
     pub(crate) tsig_secrets: Option<OwnedFd>,
-    /// What an earlier process has kept; `None` if this one has served.
+    /// The certificates kept by an earlier process; `None` if this one has served.
     pub(crate) kept: Option<OwnedFd>,
 }
 
-/// What came to a process that serves.
+/// The secrets that came to a serving process.
 impl From<Descriptors> for SecretDescriptors {
     fn from(received: Descriptors) -> SecretDescriptors {
         let Descriptors { certificates, keeper_sockets, shared_keys, tsig_secrets, .. } = received;
@@ -57,10 +57,10 @@ impl From<Descriptors> for SecretDescriptors {
     }
 }
 
-/// What was passed on, ready for use.
+/// The received secrets, ready for use.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedSecrets {
-    /// What new encrypted connections begin with; `None` without certificates.
+    /// The TLS settings of new connections; `None` without certificates.
     pub(crate) tls: Option<Arc<Tls>>,
     /// What replies of DNS have besides records, with the keys of cookies and TSIG.
     reply_options: Arc<ReplyOptions>,
@@ -90,7 +90,7 @@ pub(crate) struct Certificates {
     tsig: TsigSecrets,
     /// All certificates whose keys the keeper has use it.
     keeper: Arc<KeeperLink>,
-    /// What is wrong with the certificates and the secrets of TSIG keys.
+    /// The problems of the certificates and the TSIG secrets.
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// Lines about certificates that have replaced those in service.
     pub(crate) replaced: Vec<String>,
@@ -105,10 +105,10 @@ struct Version {
 }
 
 impl Certificates {
-    /// Loads what the supervisor has passed on for `config`.
+    /// Loads the secrets from the supervisor for `config`.
     ///
     /// # Errors
-    /// The certificates are those of another configuration, or malformed. Nothing has changed.
+    /// The certificates belong to another configuration, or are malformed. Nothing has changed.
     pub(crate) fn load(&mut self, config: &Config, descriptors: SecretDescriptors) -> io::Result<LoadedSecrets> {
         let SecretDescriptors { certificates, keeper_sockets, shared_keys: keys_file, tsig_secrets, kept } =
             descriptors;
@@ -131,7 +131,7 @@ impl Certificates {
         Ok(LoadedSecrets { tls, reply_options, keys_file })
     }
 
-    /// What new connections begin with.
+    /// The TLS settings of new connections.
     fn load_tls(
         &mut self,
         config: &Config,
@@ -268,7 +268,7 @@ impl Certificates {
         self.states.push(state);
     }
 
-    /// What follows from problems, a line for each certificate.
+    /// The effects of problems, a line for each certificate.
     pub(crate) fn problems_text(&self) -> String {
         self.states.iter().map(CertificateState::problem_text).collect()
     }
@@ -293,14 +293,14 @@ impl Certificates {
 /// Why the current files of a certificate are not used.
 struct NotUsed {
     problem: Diagnostic,
-    /// A certificate that is used when that in service is not valid any more.
+    /// A certificate that is used when the one in service is no longer valid.
     certificate: Option<Certificate>,
 }
 
 /// A certificate of the configuration.
 struct Loaded<'c> {
     configured: &'c CertificateFiles,
-    /// What is in service.
+    /// The version in service.
     version: Option<Version>,
     /// Whether it has replaced another one.
     has_replaced: bool,
@@ -313,7 +313,7 @@ impl Loaded<'_> {
     }
 }
 
-/// What the agent learns of a certificate in service.
+/// The facts about a certificate in service for the agent.
 fn served(configured: &CertificateFiles, certificate: &Certificate) -> Option<ServedCertificate> {
     let names = configured.names.iter().map(DomainName::as_str);
     let key = Certificate::key_id_of(certificate.chain().first()?)?;
@@ -361,7 +361,7 @@ fn load_domain<'c>(
             let before = of_same_path.or_else(|| others.next());
             let (certificate, before) = match loaded {
                 Err(problem) => {
-                    // One that was not issued yet is no problem: the agent reports how far it is.
+                    // One that was not issued yet is not a problem: the agent reports its progress.
                     let is_awaited = configured.is_automatic && matches!(files, Err(NoCertificate::Unreadable(_)));
                     let not_used = (!is_awaited).then_some(NotUsed { problem, certificate: None });
                     let version = before.or_else(of_any_domain);
@@ -403,7 +403,7 @@ fn regression(configured: &CertificateFiles, certificate: &Certificate, previous
     if has_name(previous) && !has_name(certificate) {
         let needed: Vec<_> = configured.names.iter().map(DomainName::as_str).take(SHOWN_NAMES_MAX).collect();
         let remedy = format!("name a certificate for {}", needed.join(", "));
-        let problem = not_used(&"the certificate is valid for no name of the domain", remedy);
+        let problem = not_used(&"the certificate is not valid for any name of the domain", remedy);
         return Some(NotUsed { problem, certificate: None });
     }
     let covers = |name| previous.is_valid_for_host(name) || !certificate.is_valid_for_host(name);
@@ -420,14 +420,14 @@ fn regression(configured: &CertificateFiles, certificate: &Certificate, previous
 fn read_kept(kept: &OwnedFd) -> Vec<KeptCertificate> {
     kept_certificates_from_memfd(kept).unwrap_or_else(|error| {
         log_error(&format!(
-            "cannot read the certificates that an earlier server process has kept: {}; going on without them",
+            "cannot read the certificates kept by an earlier server process: {}; continuing without them",
             error_text(&error)
         ));
         Vec::new()
     })
 }
 
-/// What new connections begin with.
+/// The TLS settings of new connections.
 pub(crate) fn tls(store: CertificateStore, tickets: TicketKeys, refuses_unknown_names: bool) -> Tls {
     let tickets = Arc::new(tickets);
     let mut of_https = store.clone();
@@ -523,7 +523,7 @@ fn warnings(configured: &CertificateFiles, problems: Vec<CertificateProblem>) ->
             | CertificateProblem::MissingName(_)
                 if configured.is_automatic =>
             {
-                "`sanderling certificates` says why, and when the server tries again"
+                "`sanderling certificates` says why, and when the server will retry"
             }
             _ => problem.remedy(),
         };
@@ -532,7 +532,7 @@ fn warnings(configured: &CertificateFiles, problems: Vec<CertificateProblem>) ->
     problems.into_iter().map(diagnostic).collect()
 }
 
-/// That the certificate, one of `of_domain`, is not used for the names of the domain. Of those that are valid for a
+/// That the certificate, one of `of_domain`, is not used for the names of the domain. Among those that are valid for a
 /// name and have the same type of key, the first one is used, if possible one that is valid now.
 fn unused_warning(
     configured: &CertificateFiles,
@@ -565,7 +565,7 @@ fn unused_warning(
         ),
         None if configured.names.is_empty() => return None,
         None => Problem::new(
-            format!("`{unused}` is not used: it is valid for no name of the domain"),
+            format!("`{unused}` is not used: it is not valid for any name of the domain"),
             "remove it, or request a certificate with the names of the domain",
         ),
     };

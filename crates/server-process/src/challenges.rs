@@ -1,9 +1,8 @@
-//! What certificate authorities look for while an order is in progress: the agent has put it together, and the server
-//! answers it from memory, without a change of a site or a zone file.
+//! The challenges for certificate authorities while an order is in progress: the agent collects them, and the server
+//! answers them from memory, without a change of a site or a zone file.
 //!
-//! A record for an authority is a small zone of its own, at the name of the record. It takes precedence over the zone
-//! above it for this name alone, so that a large zone is not built again, and a reload of that zone has no effect on
-//! it.
+//! A record for an authority is a small separate zone, at the name of the record. It takes precedence over the zone
+//! above it only for this name, so that a large zone is not built again, and a reload of that zone has no effect on it.
 
 use sanderling_config::log::log_warning;
 use sanderling_config::{ChallengeNames, Config, DomainName, is_challenge_token};
@@ -29,8 +28,8 @@ pub(crate) struct ActiveChallenges {
 }
 
 impl ActiveChallenges {
-    /// Those of `challenges` that have a valid form, for names of automatic certificates: the agent must not be able to
-    /// claim others.
+    /// The members of `challenges` that are well-formed and for names of automatic certificates: the agent must not be
+    /// able to claim others.
     pub(crate) fn new(challenges: Vec<Challenge>, config: &Config) -> ActiveChallenges {
         let names = ChallengeNames::new(config);
         let (mut tokens, tokens_max) = (Vec::new(), names.count() * PER_NAME_MAX);
@@ -55,14 +54,15 @@ impl ActiveChallenges {
         }
         if ignored_count > 0 {
             log_warning(&format!(
-                "ignoring {ignored_count} challenges: malformed, or for a name without an automatic certificate"
+                "ignoring {ignored_count} challenges, which are malformed or for a name without an automatic \
+                    certificate"
             ));
         }
         let tokens = (!tokens.is_empty()).then(|| Arc::new(tokens.into_iter().collect()));
         ActiveChallenges { tokens, texts }
     }
 
-    /// What is answered over HTTP.
+    /// The challenges over HTTP.
     pub(crate) fn tokens(&self) -> Option<Arc<Challenges>> {
         self.tokens.clone()
     }

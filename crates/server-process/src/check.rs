@@ -33,7 +33,7 @@ pub struct CheckOptions {
     pub is_json: bool,
 }
 
-/// Checks the configuration of `source`, with its sites and zones. `state_problems` is what is wrong with the state
+/// Checks the configuration of `source`, with its sites and zones. `state_problems` are the problems of the state
 /// folder and the private keys of zones there.
 pub fn check(
     source: &ConfigSource,
@@ -64,7 +64,7 @@ pub fn check(
     if has_failed { Exit::Failure } else { Exit::Success }
 }
 
-/// Reads `zone`, which is to be a zone of the folder of `config`, as a server process does; its warnings.
+/// Reads `zone`, which should become a zone in the zone folder of `config`, as a server process does; its warnings.
 ///
 /// # Errors
 /// Everything that is wrong with it.
@@ -227,8 +227,8 @@ fn exposed_to_server(config: &Config, loader: &Loader, state: Option<&Path>) -> 
     }
 }
 
-/// The certificates, and what is wrong with them. Those that the server requests are read from the state folder, if
-/// this user may.
+/// The certificates, and their problems. Those that the server requests are read from the state folder, if this user
+/// may.
 fn load_certificates(config: &Config, state: Option<&Path>) -> (Vec<CertificateState>, Vec<Diagnostic>) {
     let read = |files: &CertificateFiles| {
         let read = match (files.is_automatic, state) {
@@ -255,7 +255,7 @@ fn load_certificates(config: &Config, state: Option<&Path>) -> (Vec<CertificateS
 fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_user: Option<String>) -> String {
     let mut text = String::new();
     if let Some(name) = default_user {
-        text += &format!("user {name}, since root does not serve; set `user` to choose another one\n");
+        text += &format!("user {name}, because root does not serve; set `user` to choose another one\n");
     }
     for site in &load_status.sites {
         text += &format!("site {} for {}\n", site.document_root.display(), site.hosts_text());
@@ -265,7 +265,7 @@ fn summary(load_status: &LoadStatus, certificates: &[CertificateState], default_
         text += &match &certificate.in_service {
             Some(version) => format!("certificate {} of {domain}: {}\n", certificate.file.display(), version.text()),
             // It may not be issued yet, or be in a folder that only the server knows, or may read.
-            None => format!("certificate of {domain}: automatic; `sanderling certificates` shows it\n"),
+            None => format!("certificate of {domain}: automatic; see `sanderling certificates`\n"),
         };
     }
     for zone in &load_status.zones {

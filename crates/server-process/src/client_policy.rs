@@ -1,5 +1,5 @@
-//! What the configuration says of clients: exemptions from limits, proxies that name the client, and paths for some
-//! addresses only.
+//! The configuration of clients: exemptions from limits, proxies that name the client, and paths for some addresses
+//! only.
 
 use sanderling_config::{AccessRule as ConfiguredAccessRule, Config, RateLimit};
 use sanderling_server::{AccessRule, HttpClients, IpNetwork, RateLimitPolicy, Snapshot};

@@ -55,7 +55,7 @@ const UNSENT_EVENTS_MAX: usize = 4_096;
 /// Time between two looks whether clients are still connected, when the process drains.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a server process has loaded and inherited.
+/// The loaded and inherited state of a server process.
 pub(crate) struct ProcessState {
     pub(crate) source: ConfigSource,
     pub(crate) config: Arc<Config>,
@@ -65,13 +65,13 @@ pub(crate) struct ProcessState {
     pub(crate) kept_zones: Vec<Arc<OwnedFd>>,
     /// A segment that the supervisor must keep when this process serves.
     pub(crate) unsent_zones: Option<NewSegment>,
-    /// What the agent must store of dynamic updates when this process serves.
+    /// The dynamic updates that the agent must store when this process serves.
     pub(crate) unsent_updates: ChangedUpdates,
     /// `None` while it loads.
     pub(crate) loader: Option<Loader>,
-    /// Sites that are to be watched.
+    /// Sites to watch.
     pub(crate) watched_sites: Vec<WatchedSite>,
-    /// The state of what is served.
+    /// The state of the served sites and zones.
     pub(crate) load_status: LoadStatus,
     pub(crate) certificates: Certificates,
     pub(crate) assembly: Assembly,
@@ -79,7 +79,7 @@ pub(crate) struct ProcessState {
     pub(crate) received_secrets: SecretDescriptors,
     /// Targets of logs that came with a configuration.
     pub(crate) log_targets: Vec<(LogKind, OwnedFd)>,
-    /// What the agent has derived for zones, as it was received last.
+    /// The derived records of the agent, as last received.
     pub(crate) derived: Arc<DerivedSet>,
     /// The shared keys, for the next supervisor.
     pub(crate) keys_file: Option<OwnedFd>,
@@ -91,7 +91,7 @@ pub(crate) struct ProcessState {
     /// The inherited sockets.
     pub(crate) listeners: Listeners,
     pub(crate) metrics_listener: MetricsListener,
-    /// What the supervisor has counted, for the metrics; it is kept when the supervisor is lost.
+    /// The counters of the supervisor, for the metrics; they are kept when the supervisor is lost.
     pub(crate) supervision: Supervision,
     pub(crate) sandbox: Sandbox,
     /// Secrets that this process could read.
@@ -109,13 +109,13 @@ pub(crate) struct ControlLoop<'s> {
     site_watcher: SiteWatcher,
     notifies: NotifyForwarding,
     updates: UpdateQueue,
-    /// Commands that wait until another one does not need the loader any more.
+    /// Commands that wait until another one has finished with the loader.
     waiting: VecDeque<(Command, IncomingFds)>,
-    /// The loader loads a site or zone alone.
+    /// The loader loads only a site or zone.
     loads_one: bool,
     /// Each thread that answers about zones has a reference.
     answers: Arc<()>,
-    /// Which command to end has arrived, if one has.
+    /// The received command to end, if any.
     ordered_end: Option<DrainMode>,
     next_heartbeat: Instant,
     /// The last wait for events has failed.
@@ -128,13 +128,13 @@ pub(crate) struct ControlLoop<'s> {
     version_log: VersionLog,
     heap_trim: HeapTrim,
     started_at: SystemTime,
-    /// What the agent reports of what is not as it should be.
+    /// The problems that the agent reports.
     agent_problems: AgentProblems,
     /// Configurations that were loaded by this process after its start.
     reload_count: u64,
 }
 
-/// What the loader has finished.
+/// The finished work of the loader.
 enum Finished {
     Config(Box<LoadResult>),
     Site(Box<site_reload::SiteResult>),
@@ -207,7 +207,7 @@ impl<'s> ControlLoop<'s> {
                 // All threads are to notice it.
                 self.server.drain(DrainMode::Stopping);
             }
-            log_error("this server process has failed; it finishes requests in progress and exits");
+            log_error("this server process has failed; finishing requests in progress, then exiting");
             self.send(Event::Failed);
         }
         self.run_until_updates_are_answered(signals);
@@ -215,8 +215,8 @@ impl<'s> ControlLoop<'s> {
         [self.state.supervisor, self.state.stop_client]
     }
 
-    /// Goes on with dynamic updates until the last one is answered. Those of a process that is replaced are not to fail
-    /// for that. Each has a time limit of its own. A client that is connected may still send one.
+    /// Continues with dynamic updates until the last one is answered. Those of a process that is replaced are not to
+    /// fail for that. Each has its own time limit. A client that is connected may still send one.
     fn run_until_updates_are_answered(&mut self, signals: &Signals) {
         while self.ordered_end != Some(DrainMode::Stopping) && self.may_have_updates() {
             self.wait_and_log_error(signals);
@@ -253,7 +253,7 @@ impl<'s> ControlLoop<'s> {
         }
     }
 
-    /// Waits for events. An error ends no process that serves: the sources are looked at all the same, and one error is
+    /// Waits for events. An error does not end a server process: the sources are checked anyway, and one error is
     /// logged until a wait has succeeded.
     fn wait_and_log_error(&mut self, signals: &Signals) {
         let result = self.wait(signals);
@@ -305,7 +305,7 @@ impl<'s> ControlLoop<'s> {
                     self.send_new_process_needed(&format!("the running process received {other:?}"));
                 }
                 Ok(Received::Closed) => self.on_supervisor_lost(),
-                // No descriptor was free for the configuration, or the supervisor is of another version.
+                // No descriptor was free for the configuration, or the supervisor has another version.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                     self.send_new_process_needed(&format!(
                         "the running process cannot receive it: {}",
@@ -338,7 +338,7 @@ impl<'s> ControlLoop<'s> {
                 let zones = descriptors.into_iter().next().map(|(_, zones)| served_zones_from_memfd(zones));
                 match zones.unwrap_or_else(|| Err(io::Error::other("the command has no descriptor"))) {
                     Ok(served) => self.on_served_by_next(&served.zones),
-                    Err(error) => log_error(&format!("cannot read which zones are served: {}", error_text(&error))),
+                    Err(error) => log_error(&format!("cannot read the list of served zones: {}", error_text(&error))),
                 }
             }
             Command::UpdateLogs => {
@@ -376,7 +376,7 @@ impl<'s> ControlLoop<'s> {
             | Command::Certificates { .. }
             | Command::RenewCertificate { .. }
             | Command::RevokeCertificate { .. } => {
-                log_warning(&format!("ignoring the command {command:?}: a server process does not carry it out"));
+                log_warning(&format!("ignoring the command {command:?}: it is not for a server process"));
             }
         }
     }
@@ -400,7 +400,7 @@ impl<'s> ControlLoop<'s> {
     fn stop(&mut self) {
         self.ordered_end = Some(DrainMode::Stopping);
         self.server.drain(DrainMode::Stopping);
-        // From now on clients are to be refused. The supervisor knows which sockets belong to a service manager.
+        // From now on clients must be refused. The supervisor knows which sockets belong to a service manager.
         if self.state.supervisor.is_some() {
             return self.send(Event::AcceptStopped);
         }
@@ -409,7 +409,7 @@ impl<'s> ControlLoop<'s> {
         }
     }
 
-    /// What the operator does without a supervisor.
+    /// The remedy without a supervisor.
     fn remedy(&self) -> String {
         match self.state.control {
             Some(_) => "run `sanderling serve` to adopt this process".to_owned(),
@@ -470,7 +470,7 @@ impl<'s> ControlLoop<'s> {
         let hung = self.server.hung_thread();
         let waiting = hung.as_ref().filter(|thread| thread.waits_for_disk).map(|thread| thread.name.clone());
         if let Some(thread) = waiting.as_ref().filter(|_| waiting != self.logged_disk_wait) {
-            log_warning(&format!("thread {thread} waits for a disk, and its connections wait with it"));
+            log_warning(&format!("thread {thread} is waiting for a disk, and so are its connections"));
         }
         self.logged_disk_wait = waiting;
         for kind in LogKind::ALL {
@@ -594,6 +594,6 @@ impl<'s> ControlLoop<'s> {
 
 fn log_watch_error(result: io::Result<()>) {
     if let Err(error) = result {
-        log_error(&format!("cannot start a thread for changes of sites: {}", error_text(&error)));
+        log_error(&format!("cannot start the thread that watches sites: {}", error_text(&error)));
     }
 }

@@ -35,7 +35,7 @@ const SITE: &[BuiltinFile] = &[
     BuiltinFile { path: "robots.txt", bytes: include_bytes!("../../../demo/site/robots.txt") },
 ];
 
-/// Time between two checks whether the server has stopped by itself.
+/// Time between two checks whether the server has stopped.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Serves the built-in domain at these addresses until a signal stops it.
@@ -116,22 +116,25 @@ fn greeting(http: SocketAddr, https: SocketAddr, dns: SocketAddr) -> String {
     let (http, https, dns) = (reachable(http), reachable(https), reachable(dns));
     let (server, port) = (dns.ip(), dns.port());
     format!(
-        "\
-The built-in domain {APEX} is being served. Open it in a browser:
+        "Serving the built-in domain {APEX}. Open it in a browser:
 
   http://{http}/
 
-or query it in another terminal:
+or query it in another \
+terminal:
 
   curl -i http://{http}/robots.txt
   curl --connect-to ::{http} http://{APEX}/robots.txt
-  curl --insecure https://{https}/robots.txt
+  curl --insecure \
+https://{https}/robots.txt
   dig @{server} -p {port} {APEX}
   dig @{server} -p {port} blog.{APEX}
-  dig @{server} -p {port} anything.wild.{APEX} TXT
+  dig @{server} -p \
+{port} anything.wild.{APEX} TXT
   dig @{server} -p {port} big.{APEX} TXT
 
-Ctrl-C stops it. `sanderling serve FOLDER` serves your own files.
+Press Ctrl-C to stop. `sanderling serve \
+FOLDER` serves your own files.
 "
     )
 }

@@ -1,6 +1,6 @@
 //! Files that are not for the clients of a site, and that a site would serve: the file of the configuration, logs, keys
-//! and the like, below a document root. The state folder has the private keys of all domains: no site is served from
-//! beside it.
+//! and the like, below a document root. The state folder has the private keys of all domains: no site in or around it
+//! is served.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, PrivateFile};
@@ -26,25 +26,25 @@ impl PrivateState {
         PrivateState { real: real.unwrap_or_else(|| path.clone()), path }
     }
 
-    /// Why the directory `real`, a path without symbolic links, must not be served. `kind` and `path` are those of the
+    /// Why the directory `real`, a path without symbolic links, must not be served. `kind` and `path` come from the
     /// configuration.
     pub(crate) fn check(&self, kind: &str, path: &Path, real: &Path, location: &Location) -> Result<(), Diagnostic> {
         let (state, path) = (self.path.display(), path.display());
         let message = if self.real == real {
-            format!("the {kind} `{path}` is the state folder `{state}`, which has private keys")
+            format!("the {kind} `{path}` is the state folder `{state}`, which contains private keys")
         } else if self.real.starts_with(real) {
-            format!("the state folder `{state}`, which has private keys, is in the {kind} `{path}`")
+            format!("the state folder `{state}`, which contains private keys, is in the {kind} `{path}`")
         } else if real.starts_with(&self.real) {
-            format!("the {kind} `{path}` is in the state folder `{state}`, which has private keys")
+            format!("the {kind} `{path}` is in the state folder `{state}`, which contains private keys")
         } else {
             return Ok(());
         };
-        let remedy = "it is not served; set `state` to a folder that no site has, or move what is served";
+        let remedy = "it is not served; set `state` to a folder outside all sites, or move the site";
         Err(Diagnostic::error(location.clone(), Problem::new(message, remedy)))
     }
 }
 
-/// A warning for each private file of `config` that one of `sites`, which are those of `config`, would serve.
+/// A warning for each private file of `config` that one of `sites`, the sites of `config`, would serve.
 pub(crate) fn warnings(config: &Config, sites: &[Site]) -> Vec<Diagnostic> {
     let mut roots: HashMap<&Path, Vec<usize>> = HashMap::new();
     for (index, site) in sites.iter().enumerate() {
@@ -62,7 +62,7 @@ pub(crate) fn warnings(config: &Config, sites: &[Site]) -> Vec<Diagnostic> {
         })?;
         let site = &config.sites[index];
         let (message, location) = (message(&file, &site.document_root, path), file.location.unwrap_or(&site.location));
-        let remedy = "move it, or serve a folder that has only what clients may see";
+        let remedy = "move it, or serve a folder that contains only public files";
         Some(Diagnostic::warning(location.clone(), Problem::new(message, remedy)))
     });
     warnings.collect()

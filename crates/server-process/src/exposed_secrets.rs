@@ -1,5 +1,5 @@
-//! Secrets of the operator that the process which serves clients could read, although it needs none of them: a private
-//! key beside zone files, the state folder below a site, and the like. Asked in the sandbox, by opening them.
+//! Secrets of the operator that the server process could read, although it needs none of them: a private key next to
+//! zone files, the state folder below a site, and the like. Asked in the sandbox, by opening them.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Config, PrivateFile, STATE_REMEDY};
@@ -8,8 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-const REMEDY: &str =
-    "put it into a folder of its own, without zones, sites and files of users, such as /etc/sanderling/keys";
+const REMEDY: &str = "move it to a separate folder without zones, sites and user files, such as /etc/sanderling/keys";
 
 /// A warning for each folder with secrets of `config` that this process can open, and for the state folder.
 pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic> {
@@ -21,8 +20,8 @@ pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic>
         let first = files.first()?;
         let others = match files.len() - 1 {
             0 => String::new(),
-            1 => " and 1 other secret beside it".to_owned(),
-            others => format!(" and {others} other secrets beside it"),
+            1 => " and 1 other secret next to it".to_owned(),
+            others => format!(" and {others} other secrets next to it"),
         };
         let secret = format!("the {} `{}`{others}", first.kind, first.path.display());
         Some(warning(first.location?.clone().into(), &secret, REMEDY))
@@ -36,7 +35,7 @@ pub(crate) fn warnings(config: &Config, state: Option<&Path>) -> Vec<Diagnostic>
     warnings
 }
 
-/// Whether this process can list the folder at `path`, or the one above it if that is to be created there.
+/// Whether this process can list the folder at `path`, or its parent if it must be created there.
 fn is_exposed(path: &Path) -> bool {
     match fs::read_dir(path) {
         Ok(_) => true,
@@ -49,6 +48,6 @@ fn is_exposed(path: &Path) -> bool {
 }
 
 fn warning(location: Location, secret: &str, remedy: &str) -> Diagnostic {
-    let message = format!("the process that serves clients can read {secret}");
+    let message = format!("the server process can read {secret}");
     Diagnostic::warning(location, Problem::new(message, remedy))
 }

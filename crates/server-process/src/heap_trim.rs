@@ -12,8 +12,8 @@ pub(crate) struct HeapTrim {
 }
 
 impl HeapTrim {
-    /// Whether the heap is to be trimmed, for the bytes that the buffers hold now: they hold less than before by so
-    /// many that it is worth it, and do not shrink any more. Called about once a second.
+    /// Whether to trim the heap, given the bytes that the buffers hold now: they have shrunk by enough to make it
+    /// worthwhile, and no longer shrink. Called about once a second.
     pub(crate) fn is_due(&mut self, held_bytes: usize) -> bool {
         let before = std::mem::replace(&mut self.held_bytes_before, held_bytes);
         self.held_bytes_max = self.held_bytes_max.max(held_bytes);

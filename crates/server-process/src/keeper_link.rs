@@ -30,7 +30,7 @@ struct Socket {
     peer: Peer,
 }
 
-/// What is known of the other end of a socket.
+/// The state of the other end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
     Answers,
@@ -80,7 +80,7 @@ impl Socket {
         for _ in 0..=LATE_ANSWERS_MAX {
             let message = self.socket.receive(&mut answer).map_err(|error| self.note(&error))?;
             let answer = message.and_then(SignAnswer::decode).ok_or(MALFORMED)?;
-            // Another number is that of a request which had waited too long.
+            // Another number belongs to a request that had waited too long.
             if answer.number == number {
                 return answer.result.map(<[u8]>::to_vec).map_err(|_| REFUSED);
             }
@@ -146,7 +146,7 @@ mod tests {
         // One request was made, and its late answer is not taken for that to the next one.
         answer(&keeper, 0, Ok(b"late"));
         assert_eq!(keeper.receive_arrived(&mut [0; 1]).expect_err("no other").kind(), io::ErrorKind::WouldBlock);
-        // The answer to the next one is there before it is asked, so that it is in time however busy the machine is.
+        // The next question is answered before it is asked, so that the answer is in time however busy the machine is.
         let mut out = [0; ANSWER_BYTES_MAX];
         let next = SignAnswer { number: 2, result: Ok(b"in time") };
         keeper.send(next.encode(&mut out).expect("it fits")).expect("sent");

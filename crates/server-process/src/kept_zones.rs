@@ -31,7 +31,7 @@ const INDEX_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes of replaced versions that are always tolerated; above, no more than the current versions have.
 const DEAD_BYTES_MAX: u64 = 1024 * 1024;
 
-/// What is known of a version of a zone without parsing it.
+/// The facts about a version of a zone that need no parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct VersionInfo {
     pub(crate) serial: u32,
@@ -42,7 +42,7 @@ pub(crate) struct VersionInfo {
 }
 
 impl VersionInfo {
-    /// What is known of `zone`, which was read from `text` now.
+    /// The facts about `zone`, which was read from `text` now.
     pub(crate) fn new(zone: &Zone, text: &ZoneText) -> VersionInfo {
         VersionInfo {
             serial: zone.serial(),
@@ -53,7 +53,7 @@ impl VersionInfo {
     }
 }
 
-/// The versions that are kept, and those that are to be kept next.
+/// The kept versions, and those to keep next.
 #[derive(Debug, Default)]
 pub(crate) struct KeptZones {
     segments: Vec<Arc<OwnedFd>>,
@@ -67,7 +67,7 @@ pub(crate) struct KeptZones {
     unkept_count: usize,
 }
 
-/// A version and the segment that has it; `segments.len()` is that of `pending`.
+/// A version and the segment that has it; `segments.len()` equals that of `pending`.
 #[derive(Debug)]
 struct KeptZone {
     segment: usize,
@@ -79,7 +79,7 @@ struct KeptZone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keeper {
     ThisProcess,
-    /// It may have been taken over: its text need not be that of the files, whatever its hash and its serial are.
+    /// It may be compromised: its text need not be that of the files, whatever its hash and serial are.
     EarlierProcess,
 }
 
@@ -98,7 +98,7 @@ struct IndexEntry {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Index {
     entries: Vec<IndexEntry>,
-    /// Zones of earlier segments that are not kept any more.
+    /// Zones of earlier segments that are no longer kept.
     removed: Vec<String>,
 }
 
@@ -113,7 +113,7 @@ struct Pending {
 #[derive(Debug)]
 pub(crate) struct NewSegment {
     pub(crate) descriptor: Arc<OwnedFd>,
-    /// It has all zones, and the earlier segments are not needed any more.
+    /// It has all zones, and the earlier segments are no longer needed.
     pub(crate) replaces_all: bool,
 }
 
@@ -153,7 +153,7 @@ impl KeptZones {
         removed.is_some()
     }
 
-    /// What is known of the kept version of `apex`.
+    /// The facts about the kept version of `apex`.
     pub(crate) fn info(&self, apex: &DomainName) -> Option<VersionInfo> {
         self.zones.get(apex.as_str()).map(|kept| kept.entry.info)
     }
@@ -189,7 +189,7 @@ impl KeptZones {
     /// that of an earlier process.
     ///
     /// # Errors
-    /// There is no memory or no descriptor; the version before is kept.
+    /// There is no memory or no descriptor; the previous version is kept.
     pub(crate) fn keep(
         &mut self,
         apex: &DomainName,
@@ -223,14 +223,14 @@ impl KeptZones {
         Ok(())
     }
 
-    /// Forgets what the segment that is being written has: its end is unknown.
+    /// Forgets the content of the segment being written: its end is unknown.
     fn discard_pending(&mut self) {
         self.pending = None;
         self.zones.retain(|_, kept| kept.segment < self.segments.len());
         self.kept_bytes = self.zones.values().map(|kept| kept.entry.text_bytes()).sum();
     }
 
-    /// Keeps no version of `apex` any more.
+    /// Drops the kept version of `apex`.
     pub(crate) fn remove(&mut self, apex: &DomainName) -> io::Result<()> {
         if self.forget(apex.as_str()) {
             self.pending()?.index.removed.push(apex.as_str().to_owned());
@@ -251,11 +251,11 @@ impl KeptZones {
         }
     }
 
-    /// Ends the segment with what has changed since the last call; `None` if nothing has. Many segments, or many
-    /// replaced versions, become one segment.
+    /// Ends the segment with the changes since the last call; `None` if nothing has. Many segments, or many replaced
+    /// versions, become one segment.
     pub(crate) fn seal(&mut self) -> io::Result<Option<NewSegment>> {
         if std::mem::take(&mut self.unkept_count) > 0 {
-            log_warning("not all zones are kept for the next server process; to keep all, raise `kept_zones_max`");
+            log_warning("not all zones are kept for the next server process; raise `kept_zones_max` to keep them all");
         }
         let Some(pending) = self.pending.take() else { return Ok(None) };
         let text_bytes = pending.writer.length_bytes();
@@ -341,7 +341,7 @@ fn read_index(segment: &OwnedFd) -> io::Result<(Index, u64)> {
         let mut lengths = entry.files.iter().map(|(_, length_bytes)| *length_bytes);
         lengths.try_fold(entry.offset, u64::checked_add).is_some_and(|end| end <= text_bytes)
     };
-    // No part of the text is that of two versions.
+    // No part of the text belongs to two versions.
     let all_bytes = index.entries.iter().map(IndexEntry::text_bytes).fold(0, u64::saturating_add);
     let is_whole = index.entries.iter().all(is_within) && all_bytes <= text_bytes;
     if is_whole { Ok((index, text_bytes)) } else { Err(malformed()) }
@@ -380,7 +380,7 @@ mod tests {
         assert!(files.is_empty() || files[1].0.ends_with("b"));
     }
 
-    /// What a process finds that inherits the segments.
+    /// The contents of inherited segments.
     fn inherited(segments: &[Arc<OwnedFd>]) -> KeptZones {
         KeptZones::from_segments(segments)
     }
@@ -467,7 +467,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_no_segment_is_ignored() {
-        // What another process may write into an index, and its end.
+        // The untrusted index and its end.
         let segment = |text: &[u8], entries: &str, length: Option<u64>| {
             let index = format!("{{\"entries\":[{entries}],\"removed\":[]}}");
             let length = length.unwrap_or(index.len() as u64).to_le_bytes();

@@ -32,43 +32,43 @@ const LIMITS: [Limit; 10] = [
     Limit {
         key: "http_connections_per_client_max",
         kind: Kind::Maximum,
-        effect: "new HTTP connections of a client replace its idle ones, or are closed",
+        effect: "new HTTP connections of the client replace its idle ones, or are closed",
         counters: &[Counter::HttpClientEvicted, Counter::HttpOverClientLimit],
     },
     Limit {
         key: "http_send_rate_min",
         kind: Kind::Minimum,
-        effect: "HTTP connections of clients that receive more slowly are reset",
+        effect: "HTTP connections of slower clients are reset",
         counters: &[Counter::HttpSlowResponses],
     },
     Limit {
         key: "http_receive_rate_min",
         kind: Kind::Minimum,
-        effect: "HTTP requests that arrive more slowly are answered with 408",
+        effect: "HTTP requests that arrive more slowly get status 408",
         counters: &[Counter::HttpSlowRequests],
     },
     Limit {
         key: "tls_handshakes_max",
         kind: Kind::Maximum,
-        effect: "new connections replace those with the oldest unfinished handshakes",
+        effect: "new connections replace those with the oldest unfinished handshake",
         counters: &[Counter::TlsEvicted],
     },
     Limit {
         key: "connection_buffers_bytes_max",
         kind: Kind::Maximum,
-        effect: "further requests of clients that do not take their answers wait",
+        effect: "further requests of clients that do not read their responses wait",
         counters: &[Counter::BuffersScarce],
     },
     Limit {
         key: "dns_udp_errors_per_second_max",
         kind: Kind::Maximum,
-        effect: "further DNS errors are not sent to the same network",
+        effect: "further DNS errors to the same network are not sent",
         counters: &[Counter::DnsErrorsLimited],
     },
     Limit {
         key: "dns_udp_replies_per_second_max",
         kind: Kind::Maximum,
-        effect: "further DNS replies that are alike are not sent to the same network, or truncated",
+        effect: "further similar DNS replies to the same network are truncated or not sent",
         counters: &[Counter::DnsRepliesLimited],
     },
     Limit {
@@ -86,9 +86,9 @@ const LIMITS: [Limit; 10] = [
 ];
 
 /// The effect of the limit of DNS replies in a dry run.
-const DRY_RUN_EFFECT: &str = "further DNS replies that are alike are sent and counted, because of `rate_limit_dry_run`";
+const DRY_RUN_EFFECT: &str = "further similar DNS replies are counted but sent, because of `rate_limit_dry_run`";
 
-/// What was logged about each of the limits.
+/// The last log line about each limit.
 #[derive(Debug, Default)]
 pub(crate) struct LimitLog([LimitState; LIMITS.len()]);
 
@@ -130,8 +130,8 @@ enum Event {
 impl Event {
     fn line(self, &Limit { key, kind, .. }: &Limit, effect: &str) -> String {
         let (begins, ends) = match kind {
-            Kind::Maximum => ("is reached", "is no longer reached: it was for"),
-            Kind::Minimum => ("is not reached", "is reached again: it was not for"),
+            Kind::Maximum => ("is reached", "is no longer reached: it was reached for"),
+            Kind::Minimum => ("is not reached", "is reached again: it was not reached for"),
         };
         match self {
             Event::Begins => format!("{key} {begins}: {effect}"),
@@ -180,7 +180,7 @@ mod tests {
         check(2, 9, &[]);
         check(31, 10, &[]);
         check(90, 10, &[]);
-        check(91, 10, &["http_connections_max is no longer reached: it was for 30 s, 10 times"]);
+        check(91, 10, &["http_connections_max is no longer reached: it was reached for 30 s, 10 times"]);
         check(92, 10, &[]);
         check(93, 11, &["http_connections_max is reached: new HTTP connections replace idle ones, or wait"]);
     }
@@ -192,11 +192,10 @@ mod tests {
             LimitLog::default().lines(Instant::now(), is_dry_run, sum).join("\n")
         };
         assert!(
-            lines(true).ends_with(
-                ": further DNS replies that are alike are sent and counted, because of `rate_limit_dry_run`"
-            )
+            lines(true)
+                .ends_with(": further similar DNS replies are counted but sent, because of `rate_limit_dry_run`")
         );
-        assert!(lines(false).ends_with("are not sent to the same network, or truncated"));
+        assert!(lines(false).ends_with("to the same network are truncated or not sent"));
     }
 
     #[test]
@@ -206,9 +205,8 @@ mod tests {
             let sum = |counter| if counter == Counter::HttpSlowResponses { slow } else { 0 };
             log.lines(start + Duration::from_secs(after_s), false, sum)
         };
-        let begins =
-            "http_send_rate_min is not reached: HTTP connections of clients that receive more slowly are reset";
+        let begins = "http_send_rate_min is not reached: HTTP connections of slower clients are reset";
         assert_eq!(lines(1, 2), [begins]);
-        assert_eq!(lines(61, 2), ["http_send_rate_min is reached again: it was not for 0 s, 2 times"]);
+        assert_eq!(lines(61, 2), ["http_send_rate_min is reached again: it was not reached for 0 s, 2 times"]);
     }
 }

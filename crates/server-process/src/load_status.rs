@@ -1,4 +1,4 @@
-//! The state of each site and zone, and what a reload has changed.
+//! The state of each site and zone, and the changes by a reload.
 
 use sanderling_config::{DomainName, ZoneFolder, ZoneOrigin};
 use sanderling_server::EarlierFiles;
@@ -21,7 +21,7 @@ pub(crate) struct LoadStatus {
     pub(crate) unknown_zone_count: usize,
 }
 
-/// The folder of zones.
+/// The zone folder.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct FolderState {
     /// Its path, with the pattern of the files.
@@ -42,15 +42,15 @@ pub(crate) struct SiteState {
     /// The hosts; empty for every host.
     pub(crate) hosts: Vec<String>,
     pub(crate) document_root: PathBuf,
-    /// What is served, if the document root is a link to a release.
+    /// The served release, if the document root is a link to one.
     pub(crate) release: Option<ReleaseState>,
     #[serde(skip)]
     pub(crate) service: SiteService,
-    /// The first error of its document root, its link targets or its files of users.
+    /// The first error of its document root, its link targets or its user files.
     pub(crate) problem: Option<String>,
 }
 
-/// What is served of a site.
+/// The served part of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SiteService {
     /// Its document root.
@@ -61,7 +61,7 @@ pub(crate) enum SiteService {
     Unreadable,
     /// Nothing: requests get status 503.
     Unavailable,
-    /// The same, for want of a descriptor. One problem is reported for all such sites.
+    /// The same, for lack of a descriptor. One problem is reported for all such sites.
     LeftOut,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct ReleaseState {
     /// When the link to it was made.
     #[serde(rename = "since_unix_s", serialize_with = "unix_s")]
     pub(crate) since: Option<SystemTime>,
-    /// What was served from the releases before.
+    /// The files served from earlier releases.
     #[serde(rename = "served_from_earlier_releases", serialize_with = "earlier_files")]
     pub(crate) earlier_files: Arc<EarlierFiles>,
 }
@@ -95,7 +95,7 @@ pub(crate) struct ZoneState {
     pub(crate) signatures_expire_at: Option<SystemTime>,
     /// Why the current zone file is not served.
     pub(crate) problem: Option<String>,
-    /// What the version in service has besides the records of its files.
+    /// The records of the version in service that are not in its files.
     #[serde(skip)]
     pub(crate) added: Arc<AddedRecords>,
     /// How the version differs from the file because of dynamic updates; `None` if the zone can have none.
@@ -121,7 +121,7 @@ fn earlier_files<S: serde::Serializer>(files: &Arc<EarlierFiles>, serializer: S)
     files.list(usize::MAX).1.serialize(serializer)
 }
 
-/// What a reload has changed.
+/// The changes by a reload.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     added: Vec<String>,
@@ -146,13 +146,15 @@ impl LoadStatus {
         self.unknown_zone_count + in_folder + sites + self.zones.iter().filter(|zone| zone.problem.is_some()).count()
     }
 
-    /// What is in service for each site and zone with a problem, a line each.
+    /// The version in service of each site and zone with a problem, a line each.
     pub(crate) fn problems_text(&self) -> String {
         let mut text = String::new();
         for site in self.sites.iter().filter(|site| site.problem.is_some() && site.service != SiteService::LeftOut) {
             let (root, hosts) = (site.document_root.display(), site.hosts_text());
             text += &match &site.service {
-                SiteService::Current => format!("site {root} for {hosts}: served, but not all of it could be loaded\n"),
+                SiteService::Current => {
+                    format!("site {root} for {hosts}: served, but parts of it could not be loaded\n")
+                }
                 SiteService::Kept(path) if *path == site.document_root => {
                     format!("site {root} for {hosts}: not reloaded, keeping the open directory\n")
                 }
@@ -160,10 +162,10 @@ impl LoadStatus {
                     format!("site {root} for {hosts}: not reloaded, keeping the directory {}\n", path.display())
                 }
                 SiteService::Unreadable => {
-                    format!("site {root} for {hosts}: cannot be read, answered with status 403 until it is corrected\n")
+                    format!("site {root} for {hosts}: cannot be read; requests get status 403 until it is corrected\n")
                 }
                 SiteService::Unavailable | SiteService::LeftOut => format!(
-                    "site {root} for {hosts}: unavailable, answered with status 503 until it is corrected and reloaded\n"
+                    "site {root} for {hosts}: unavailable; requests get status 503 until it is corrected and reloaded\n"
                 ),
             };
         }
@@ -177,7 +179,7 @@ impl LoadStatus {
             text += &match zone.serial {
                 Some(serial) => format!("zone {}: not reloaded, keeping serial {serial}\n", zone.name),
                 None => format!(
-                    "zone {}: unavailable, answered with SERVFAIL until it is corrected and reloaded\n",
+                    "zone {}: unavailable; queries get SERVFAIL until it is corrected and reloaded\n",
                     zone.name
                 ),
             };
@@ -194,7 +196,7 @@ impl SiteState {
 }
 
 impl Changes {
-    /// A zone was loaded, in the place of one with `old_serial`, if there was one.
+    /// A zone was loaded, replacing one with `old_serial`, if there was one.
     pub(crate) fn zone_loaded(&mut self, apex: &DomainName, old_serial: Option<u32>, serial: u32) {
         match old_serial {
             None => self.added.push(format!("{apex}: added, serial {serial}")),
@@ -211,12 +213,12 @@ impl Changes {
         }
     }
 
-    /// A zone with `old_serial`, if it had one, has no version any more.
+    /// A zone with `old_serial`, if it had one, no longer has a version.
     pub(crate) fn zone_withdrawn(&mut self, apex: &DomainName, old_serial: Option<u32>) {
         if let Some(old) = old_serial {
             self.changed.push(format!(
-                "{apex}: serial {old} is not served any more, since its stored version was removed or has expired; answered with \
-                 SERVFAIL until it is transferred"
+                "{apex}: serial {old} is no longer served, because its stored version was removed or has expired; \
+                    queries get SERVFAIL until it is transferred"
             ));
         }
     }
@@ -266,6 +268,6 @@ mod tests {
         let mut changes = Changes::default();
         changes.zone_withdrawn(&apex("a.example"), Some(7));
         let text = changes.to_text();
-        assert!(text.contains("1 changed") && text.contains("a.example: serial 7 is not served any more"), "{text}");
+        assert!(text.contains("1 changed") && text.contains("a.example: serial 7 is no longer served"), "{text}");
     }
 }

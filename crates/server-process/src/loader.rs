@@ -76,19 +76,19 @@ pub(crate) struct Loader {
     roots: HashMap<Option<DomainName>, ServedRoot>,
     /// The zones of the previous configuration.
     zones: HashMap<DomainName, LoadedZone>,
-    /// The folder of zones.
+    /// The zone folder.
     zone_folder: Option<PathBuf>,
     /// The state folder, if it has zones, or what belongs to zones.
     state: Option<PathBuf>,
     /// The state folder, whatever it has. The configuration may use none.
     state_folder: Option<PathBuf>,
-    /// The state folder of the configuration that is loaded, if it uses one.
+    /// The state folder of the loaded configuration, if it uses one.
     private_state: Option<PrivateState>,
     /// The zones that catalogs have brought.
     members: CatalogMembers,
     /// The user that the process has switched to.
     user: Option<String>,
-    /// What the agent has derived for zones.
+    /// The records that the agent has derived for zones.
     derived: Arc<DerivedSet>,
     /// The good versions for the next server process; `None` if there is none.
     kept: Option<KeptZones>,
@@ -113,15 +113,15 @@ struct ServedRoot {
 struct LoadedZone {
     /// The last good version.
     last_good: Option<Arc<Zone>>,
-    /// What is known of that version, or of that of an earlier process.
+    /// The facts about that version, or about that of an earlier process.
     info: Option<VersionInfo>,
-    /// Which of both.
+    /// Where that version comes from.
     provenance: Provenance,
     /// The files of that version; `None` if the zone must be read anyway.
     sources: Option<ZoneSources>,
-    /// What was derived for that version.
+    /// The derived records of that version.
     derivation: Arc<ZoneDerivation>,
-    /// What dynamic updates have made of that version; `None` if the zone can have none.
+    /// The changes by dynamic updates to that version; `None` if the zone can have none.
     updates: Option<ZoneUpdates>,
     state: Arc<ZoneState>,
     /// When the end of its first signature was searched for while it has changed, in seconds since 1970.
@@ -132,32 +132,32 @@ struct LoadedZone {
     load_count: u64,
 }
 
-/// What was loaded.
+/// The loaded state.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) snapshot: Snapshot,
     /// The state of each site and zone, in the order of the configuration.
     pub(crate) load_status: LoadStatus,
-    /// What differs from the configuration before.
+    /// The differences from the previous configuration.
     pub(crate) changes: Changes,
     pub(crate) warnings: Vec<Diagnostic>,
-    /// What is wrong with sites and zones.
+    /// The problems of sites and zones.
     pub(crate) errors: Vec<Diagnostic>,
     pub(crate) denial: Denial,
     /// The sites whose document root has files of rules, or may get some, or is a link to a release.
     pub(crate) watched_sites: Vec<WatchedSite>,
     /// Good versions that the supervisor must keep.
     pub(crate) kept: Option<NewSegment>,
-    /// What the agent must store.
+    /// The data that the agent must store.
     pub(crate) journals: ChangedJournals,
-    /// What the agent must store of dynamic updates.
+    /// The dynamic updates that the agent must store.
     pub(crate) updates: ChangedUpdates,
 }
 
-/// What the agent must store of dynamic updates, with the names of the zones.
+/// The dynamic updates that the agent must store, with the names of the zones.
 pub(crate) type ChangedUpdates = Vec<(DomainName, StoreRequest)>;
 
-/// What the state folder has of zones.
+/// The zones of the state folder.
 struct StoredParts<'c> {
     journals: ZoneJournals<'c>,
     updates: UpdateFiles<'c>,
@@ -177,7 +177,7 @@ struct ZoneContext<'l> {
     /// Zones that the guard does not refuse.
     forced_zones: &'l [DomainName],
     stored: &'l StoredParts<'l>,
-    /// What is derived for the zone.
+    /// The derived records of the zone.
     derivation: Arc<ZoneDerivation>,
 }
 
@@ -225,18 +225,18 @@ impl Loader {
         self.state_folder.as_deref()
     }
 
-    /// From the next load on, this is what the agent has derived.
+    /// From the next load on, these are the agent's derived records.
     pub(crate) fn set_derived(&mut self, derived: Arc<DerivedSet>) {
         self.derived = derived;
     }
 
-    /// What zones are loaded with.
+    /// The inputs for loading zones.
     pub(crate) fn derived(&self) -> &Arc<DerivedSet> {
         &self.derived
     }
 
     /// Opens the sites of `config` and reads those zones that are new or have changed. A zone that the guard refuses is
-    /// read all the same if it is one of `forced_zones`.
+    /// read nevertheless if it is one of `forced_zones`.
     pub(crate) fn load(&mut self, config: &Config, forced_zones: &[DomainName]) -> Loaded {
         let mut report = Report::default();
         self.private_state = self.state_folder.clone().filter(|_| config.uses_state_folder()).map(PrivateState::new);
@@ -297,7 +297,8 @@ impl Loader {
         };
         let zone = zone.zone(state);
         match config.signed_zone(&zone.apex) {
-            // Without signatures, it is not served. The version before stays, unless what was transferred has expired.
+            // Without signatures, it is not served. The previous version is kept, unless the transferred version has
+            // expired.
             Some(signed) => {
                 let file = state.join(signed.file());
                 let is_awaited = zone.file.exists() && !file.exists();
@@ -337,11 +338,11 @@ impl Loader {
         self.state.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// Ends the segment of good versions, without those of zones that are not served any more.
+    /// Ends the segment of good versions, without those of zones that are no longer served.
     fn seal_kept(&mut self, removed: &[DomainName]) -> Option<NewSegment> {
         let kept = self.kept.as_mut()?;
         let result = match self.load_count {
-            // Those of an earlier process may be of zones of another configuration.
+            // Versions of an earlier process may be for zones of another configuration.
             1 => kept.retain(|apex| self.zones.contains_key(apex)),
             _ => removed.iter().try_for_each(|apex| kept.remove(apex)),
         };
@@ -492,7 +493,7 @@ impl Loader {
         self.directories.open_count()
     }
 
-    /// From now on the sandbox of this process allows only the directories loaded so far, and what is below the
+    /// From now on the sandbox of this process allows only the directories loaded so far, and everything below the
     /// directories of releases.
     pub(crate) fn restrict_directories(&mut self) {
         self.is_restricted = true;
@@ -519,7 +520,7 @@ impl Loader {
         if let Some(index) = self.directories.position(&id) {
             return Some(index);
         }
-        // What the user may not enter, no other process can read either.
+        // No other process can read a directory that the user cannot enter.
         if self.is_restricted
             && directory.open_beneath(b".").is_err()
             && sanderling_os::file::is_permitted(directory.real_path())
@@ -581,7 +582,7 @@ fn protection_of(options: &sanderling_config::SiteOptions, report: &mut Report) 
     ProtectionRules::new(access.collect(), auth.collect(), &options.files)
 }
 
-/// What a site with these options does besides serving files.
+/// The other actions of a site with these options.
 fn rules_of(options: &sanderling_config::SiteOptions, report: &mut Report) -> Option<Box<SiteRules>> {
     let rules = SiteRules {
         answers_challenges: options.has_automatic_certificate,
@@ -634,10 +635,10 @@ impl LoadedZone {
         }
     }
 
-    /// Stops to serve the zone: nothing was transferred yet, or what was transferred has expired.
+    /// Stops serving the zone: nothing was transferred yet, or the transferred version has expired.
     fn withdraw(&mut self, zone: &ZoneConfig, context: &mut ZoneContext<'_>) {
         if let Some(Err(error)) = context.kept.as_mut().map(|kept| kept.remove(&zone.apex)) {
-            log_error(&format!("cannot forget the kept version of zone {}: {}", zone.apex, error_text(&error)));
+            log_error(&format!("cannot drop the kept version of zone {}: {}", zone.apex, error_text(&error)));
         }
         let load_count = self.load_count;
         *self = LoadedZone { load_count, ..LoadedZone::new(zone, context) };
@@ -692,7 +693,7 @@ impl LoadedZone {
                 let held = updates.as_ref().and_then(|updates| updates.merged.held());
                 self.take_updates(zone, updates, report);
                 context.stored.journals.give(&zone.apex, self.last_good.as_deref(), &mut good, &mut report.journals);
-                // The files of a version that has come in another way are read as well.
+                // The files of a version that came on another path are read as well.
                 if !self.last_good.as_ref().is_some_and(|before| good.has_same_records(before)) {
                     report.changes.zone_loaded(&zone.apex, self.state.serial, good.serial());
                 }
@@ -757,7 +758,7 @@ impl LoadedZone {
         let restore = |files| zone_files::restore(&zone.apex, derivation, prior, files, context.limits, context.seed);
         match files.map(restore) {
             Ok(Ok(ReadZone { zone: mut good, added, updates, .. })) => {
-                // What is stored is for the file, and changes with it.
+                // The stored updates belong to the file, and change with it.
                 self.updates = updates.map(|updates| updates.finish(good.apex()).0);
                 context.stored.journals.give(&zone.apex, None, &mut good, &mut Vec::new());
                 // More may be derived for it now.
@@ -804,14 +805,14 @@ fn check_sources(mut zones: Vec<&mut LoadedZone>) {
     let (own, others) = zones.split_at_mut(chunk_len);
     thread::scope(|scope| {
         for chunk in others.chunks_mut(chunk_len.max(1)) {
-            // A zone that is not checked, for want of a thread, is read.
+            // A zone that cannot be checked for lack of a thread is read.
             let _ = thread::Builder::new().name("loader".to_owned()).spawn_scoped(scope, move || check(chunk));
         }
         check(own);
     });
 }
 
-/// What is collected while a configuration is loaded.
+/// The results collected while a configuration is loaded.
 #[derive(Default)]
 struct Report {
     load_status: LoadStatus,
@@ -819,7 +820,7 @@ struct Report {
     warnings: Vec<Diagnostic>,
     errors: Vec<Diagnostic>,
     denial: Denial,
-    /// What is watched of sites, with their indexes.
+    /// The watched paths of sites, with their indexes.
     watched: Vec<(usize, Watched)>,
     /// Directories of sites for which there are no descriptors: one problem for all of them.
     left_out: LeftOut,
@@ -841,7 +842,7 @@ impl Watched {
     }
 }
 
-/// What distinguishes sites. Directories are given by their indexes.
+/// The identity of a site. Directories are given by their indexes.
 #[derive(Debug, PartialEq, Eq)]
 struct SiteKey {
     root: usize,

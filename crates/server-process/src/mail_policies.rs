@@ -6,7 +6,7 @@ use sanderling_server::MailPolicies;
 use sanderling_zone_files::served_mail_policies;
 use std::sync::Arc;
 
-/// What the hosts of policies serve; `None` if no domain has one.
+/// The policies, by their hosts; `None` if no domain has one.
 pub(crate) fn mail_policies(config: &Config, zones: &ZoneMap) -> Option<Arc<MailPolicies>> {
     let has_policies = config.derived.iter().any(|derived| derived.mail_policy.is_some());
     has_policies.then(|| Arc::new(served_mail_policies(config, zones).into_iter().collect()))

@@ -29,7 +29,7 @@ const PROCESS_STATES: [&str; 3] = ["starting", "serving", "draining"];
 /// The names of [`Supervision::reloads`].
 const RELOAD_RESULTS: [&str; 3] = ["success", "partial", "failure"];
 
-/// What metrics are made of.
+/// The inputs of metrics.
 pub(crate) struct Metrics<'m> {
     pub(crate) status: Status,
     /// Of each [`LogKind`]; `None` without that log.

@@ -22,12 +22,12 @@ pub(crate) struct OpenDirectories {
     limit: DescriptorLimit,
 }
 
-/// A limit of open descriptors, and what it is divided into.
+/// A limit of open descriptors, and its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DescriptorLimit(pub(crate) usize);
 
 impl DescriptorLimit {
-    /// That of this process, raised as far as it may be; without one if it cannot be read.
+    /// The limit of this process, raised as far as possible; without one if it cannot be read.
     pub(crate) fn of_process() -> DescriptorLimit {
         let limit = sanderling_os::rlimit::raise_nofile_limit().unwrap_or(u64::MAX);
         DescriptorLimit(usize::try_from(limit).unwrap_or(usize::MAX))
@@ -85,19 +85,19 @@ impl OpenDirectories {
         self.directories.iter().filter(|(_, directory)| directory.strong_count() > 0).count()
     }
 
-    /// That so many directories of sites had to be left out, `unserved_count` of them document roots. `location` is
-    /// that of the first.
+    /// That so many directories of sites had to be left out, `unserved_count` of them document roots. `location`
+    /// belongs to the first.
     pub(crate) fn problem(&self, (left_out_count, unserved_count): (usize, usize), location: Location) -> Diagnostic {
         let DescriptorLimit(limit) = self.limit;
         let open_count = self.open_count();
         let effect = match unserved_count {
-            0 => format!("{left_out_count} earlier releases and link targets are not served"),
-            1 => "this site is answered with status 503".to_owned(),
-            _ => format!("this site and {} more are answered with status 503", unserved_count - 1),
+            0 => format!("{left_out_count} earlier releases and link targets are not available"),
+            1 => "requests for this site get status 503".to_owned(),
+            _ => format!("requests for this site and {} more get status 503", unserved_count - 1),
         };
         let message = format!(
-            "the limit of {limit} file descriptors allows only {open_count} directories of sites, since clients need the \
-             others: {effect}"
+            "the limit of {limit} file descriptors allows only {open_count} site directories, because clients need \
+                the others: {effect}"
         );
         let needed = DescriptorLimit::needed_for(open_count + left_out_count);
         let remedy = format!("raise it to {needed} or more with LimitNOFILE= or `ulimit -n`, and restart");
@@ -105,7 +105,7 @@ impl OpenDirectories {
     }
 }
 
-/// No directory can be opened besides those that are open.
+/// No more directories can be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooManyOpen;
 

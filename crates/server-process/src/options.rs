@@ -100,13 +100,13 @@ pub(crate) fn open_files_options(limits: &Limits) -> OpenFilesOptions {
     }
 }
 
-/// What is counted in detail.
+/// The detailed counters.
 pub(crate) fn statistics_options(config: &Config) -> Option<StatisticsOptions> {
     let Limits { metrics_sites_max: sites_max, metrics_zones_max: zones_max, .. } = config.limits;
     config.metrics.as_ref().map(|_| StatisticsOptions { sites_max, zones_max })
 }
 
-/// Lowers the numbers of connections and files to what the limit of descriptors leaves besides the directories of
+/// Lowers the numbers of connections and files to fit into the limit of descriptors together with the directories of
 /// sites; a message if that was needed.
 pub(crate) fn fit_to_descriptor_limit(
     options: &mut Options,
@@ -126,8 +126,8 @@ pub(crate) fn fit_to_descriptor_limit(
     options.open_files.descriptors_max = part(options.open_files.descriptors_max);
     let beside = match directory_count {
         0 => String::new(),
-        1 => "besides the directory of a site ".to_owned(),
-        _ => format!("besides the directories of sites ({directory_count}) "),
+        1 => "in addition to the directory of a site ".to_owned(),
+        _ => format!("in addition to the directories of {directory_count} sites "),
     };
     let DescriptorLimit(limit) = limit;
     Some(format!(

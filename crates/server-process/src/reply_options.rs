@@ -6,7 +6,7 @@ use sanderling_ipc::secrets::SharedKeys;
 use sanderling_zone_files::wire_name;
 use std::sync::Arc;
 
-/// What replies have besides records.
+/// The parts of replies other than records.
 pub(crate) fn reply_options(config: &Config, keys: Option<&SharedKeys>, tsig_keys: TsigKeys) -> Arc<ReplyOptions> {
     let replies = &config.replies;
     let cookie_secrets = |keys: &SharedKeys| CookieSecrets {

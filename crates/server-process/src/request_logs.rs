@@ -38,7 +38,7 @@ pub(crate) fn set_targets(server: &Server, config: &Config, descriptors: Vec<(Lo
     }
 }
 
-/// What the operator was told of lines that could not be written.
+/// The state of messages about lines that could not be written.
 #[derive(Debug)]
 pub(crate) struct LostLines {
     kind: LogKind,
@@ -61,7 +61,7 @@ impl LostLines {
             }
             (None, Some(_)) => {
                 let count = status.dropped_count - self.dropped_before;
-                Some(format!("the {kind} can be written again; {count} of its {} were dropped", kind.records()))
+                Some(format!("the {kind} is writable again; {count} of its {} were dropped", kind.records()))
             }
             _ => None,
         };
@@ -88,7 +88,7 @@ mod tests {
         check(Some("full"), 9, Some("cannot write the access log: full; its lines are dropped"));
         check(Some("full"), 19, None);
         check(Some("other"), 20, Some("cannot write the access log: other; its lines are dropped"));
-        check(None, 22, Some("the access log can be written again; 15 of its lines were dropped"));
+        check(None, 22, Some("the access log is writable again; 15 of its lines were dropped"));
         check(None, 22, None);
     }
 }

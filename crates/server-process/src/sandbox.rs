@@ -1,5 +1,5 @@
-//! What a server process gives up before it serves: its user, its capabilities, and all files and system calls that
-//! serving does not need.
+//! The privileges that a server process drops before it serves: its user, its capabilities, and all files and system
+//! calls that serving does not need.
 
 use sanderling_config::{Config, ReleaseLink};
 use sanderling_os::directory::Directory;
@@ -49,7 +49,7 @@ impl Sandbox {
         seccomp: Layer,
     ) -> io::Result<sandbox::Sandbox> {
         // Directories instead of files, which an editor may replace by others. Each once: thousands of zones may be in
-        // one directory. One that cannot be opened concerns its own site or zones alone.
+        // one directory. One that cannot be opened affects only its own site or zones.
         let mut paths = zone_directories;
         paths.extend(config.sites.iter().map(|site| site.document_root.clone()));
         // A release that is published later is read by this process too.

@@ -1,5 +1,6 @@
-//! The state of what a server process serves, and of the processes that it needs. This is the only judgement of it:
-//! `status` and its exit status, `zone list`, `zone status`, the metrics, and so the alerts and `top` all have it.
+//! The state of the sites, zones and certificates of a server process, and of the processes that it needs. This is the
+//! only judgement of it: `status` and its exit status, `zone list`, `zone status`, the metrics, and so the alerts and
+//! `top` all have it.
 
 use crate::certificate_state::CertificateState;
 use crate::load_status::{LoadStatus, SiteService, SiteState, ZoneState};
@@ -11,7 +12,7 @@ use sanderling_tls::CertificateProblem;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime};
 
-/// A zone is to be signed again before its signatures expire within this time.
+/// A zone must be signed again before its signatures expire within this time.
 const SIGNATURE_WARNING: Duration = Duration::from_secs(3 * 24 * 3600);
 
 /// Makes an enum of conditions, from the best to the worst, with the name of each.
@@ -54,7 +55,7 @@ conditions! {
     SiteCondition {
         /// All of its document root.
         Served = "served",
-        /// The document root, but not all link targets, rules or files of users.
+        /// The document root, but not all link targets, rules or user files.
         Incomplete = "incomplete",
         /// An earlier directory.
         Kept = "kept",
@@ -68,14 +69,14 @@ conditions! {
 conditions! {
     /// How a zone is served.
     ZoneCondition {
-        /// In the newest version, signed if it is to be.
+        /// The newest version is served, signed if configured.
         Served = "served",
         /// An earlier version: the newest one cannot be loaded, signed or transferred, or dynamic updates stored. Or a
-        /// catalog that lists zones which this server does not have any more.
+        /// catalog that lists zones which this server no longer has.
         Kept = "kept",
         /// Signatures that should have been replaced expire soon.
         Expiring = "expiring",
-        /// Without signatures, although it is to be signed.
+        /// Without signatures, although it should be signed.
         Unsigned = "unsigned",
         /// Signatures have expired: validating resolvers refuse its answers.
         Bogus = "bogus",
@@ -109,12 +110,12 @@ conditions! {
         Served = "served",
         /// With an earlier one: the file cannot be used.
         Kept = "kept",
-        /// Not at all: what it signs is refused.
+        /// Not at all: messages signed with it are refused.
         Unavailable = "unavailable",
     }
 }
 
-/// What the agent reports of what is not as it should be, by name.
+/// The problems that the agent reports, by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AgentProblems {
     /// Why zones are not signed, or not with their newest records.
@@ -189,7 +190,7 @@ impl<'s> ServiceState<'s> {
         }
     }
 
-    /// What the agent reports.
+    /// The problems that the agent reports.
     pub(crate) fn agent_problems(&self) -> &'s AgentProblems {
         self.problems
     }
@@ -256,7 +257,7 @@ impl<'s> ServiceState<'s> {
         }
     }
 
-    /// The processes that are needed, and whether each runs.
+    /// The needed processes, and whether each runs.
     pub(crate) fn processes(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let Supervision { agent, keeper, .. } = self.supervision;
         let process = |name, process: &ProcessSupervision| {
@@ -267,7 +268,7 @@ impl<'s> ServiceState<'s> {
         [("supervisor", self.has_supervisor)].into_iter().chain(others.into_iter().flatten())
     }
 
-    /// What is not served as the configuration says, in a few words each, the worst first.
+    /// The deviations from the configuration, in a few words each, the worst first.
     pub(crate) fn problems(
         &self,
         load_status: &LoadStatus,

@@ -1,4 +1,4 @@
-//! What the operator should know of zones that are signed here, for `check`.
+//! Warnings of `check` about zones that this server signs.
 
 use sanderling_config::diagnostic::{Diagnostic, Problem};
 use sanderling_config::{Config, SignedZone};
@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 /// Seconds for which a signature is valid at least, since it is replaced before.
 const VALID_S_MIN: u32 = 7 * 24 * 3600;
-/// Where the numbers of a SOA have the time after which secondaries do not answer any more.
+/// The position of the expire time in the numbers of an SOA.
 const EXPIRE_AT: usize = 12;
 
 /// The warnings for all signed zones of `config` that could be loaded.
@@ -38,7 +38,8 @@ fn risks_of(signed: &SignedZone, zone: &Zone) -> Vec<Diagnostic> {
     // A zone with one name server has no secondaries.
     if expire_s > VALID_S_MIN && count(Rtype::NS) > 1 {
         let message = format!(
-            "the SOA record of {apex} lets secondary servers answer for {expire_s} s without a transfer, and signatures may expire in {VALID_S_MIN} s"
+            "the SOA record of {apex} lets secondaries answer for {expire_s} s without a transfer, but signatures may \
+                expire in {VALID_S_MIN} s"
         );
         let remedy = format!("write {VALID_S_MIN} or less as the expire time (RFC 6781 section 4.4.2.2)");
         risks.push(Problem::new(message, remedy));
@@ -52,21 +53,21 @@ fn risks_of(signed: &SignedZone, zone: &Zone) -> Vec<Diagnostic> {
     });
     if !left_out.is_empty() {
         let types: Vec<String> = left_out.iter().map(Rtype::to_string).collect();
-        let message = format!("the {} records of {apex} are left out: this server makes its own", types.join(", "));
-        let remedy = "give it the zone without signatures; its keys can be taken over by `sanderling dnssec import`";
+        let message = format!("the {} records of {apex} are ignored: this server creates its own", types.join(", "));
+        let remedy = "provide the unsigned zone; to keep its keys, use `sanderling dnssec import`";
         risks.push(Problem::new(message, remedy));
     }
     let of_keys = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY].into_iter().find(|&rtype| count(rtype) > 0);
     match of_keys {
         Some(rtype) if signed.signing.other_signers.is_empty() => {
             let message =
-                format!("{apex} has {rtype} records: unless all are of keys of this server, it will not be signed");
-            let remedy = "remove them, or name the servers of the other signer in `other_signers`";
+                format!("{apex} has {rtype} records: it will not be signed unless all are for keys of this server");
+            let remedy = "remove them, or add the servers of the other signer to `other_signers`";
             risks.push(Problem::new(message, remedy));
         }
         None if !signed.signing.other_signers.is_empty() => {
-            let message = format!("{apex} has `other_signers`, and no DNSKEY records of them");
-            let remedy = "add their DNSKEY, CDS and CDNSKEY records before resolvers ask their servers";
+            let message = format!("{apex} has `other_signers`, but no DNSKEY records of them");
+            let remedy = "add their DNSKEY, CDS and CDNSKEY records before resolvers query their servers";
             risks.push(Problem::new(message, remedy));
         }
         _ => {}

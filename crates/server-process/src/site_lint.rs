@@ -1,5 +1,5 @@
-//! What `check` finds in the files of a site: links that lead nowhere, names without a media type, and precompressed
-//! files that are not forms of their file. These are warnings: the site is served as it is.
+//! The findings of `check` in the files of a site: broken links, names without a media type, and precompressed files
+//! that do not match their uncompressed file. These are warnings: the site is served anyway.
 
 mod precompressed;
 mod reference_url;
@@ -75,7 +75,7 @@ struct Lint {
     ports: Vec<u16>,
     files: OpenFilesOptions,
     budget: ReadBudget,
-    /// Bytes that a precompressed file without a file beside it may become.
+    /// The largest decoded size of a precompressed file without an uncompressed one.
     decoded_bytes_max: u64,
     file_count: usize,
     next_progress: Instant,
@@ -102,7 +102,7 @@ enum Walk {
 }
 
 impl Lint {
-    /// Looks at all files that the site serves. Links to directories are not followed.
+    /// Checks all files that the site serves. Links to directories are not followed.
     fn walk(&mut self, files_max: usize) -> Walk {
         let mut directories = vec![Vec::new()];
         while let Some(directory) = directories.pop() {
@@ -198,7 +198,7 @@ impl Lint {
     fn collect(&mut self, path: &[u8], content: &[u8], page: PageReferences) {
         let end = path.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
         let site = SiteHosts { hosts: &self.site.hosts, ports: &self.ports };
-        // A percent sign in the name of a directory is one of the file system.
+        // A percent sign in the name of a directory is part of the name on disk.
         let own = format!("/{}", String::from_utf8_lossy(&path[..end]).replace('%', "%25"));
         let Some(directory) = page.base.map_or_else(|| Some(own.clone()), |base| site.base(&own, &base)) else {
             return;
@@ -223,12 +223,12 @@ impl Lint {
         self.warnings.push(Diagnostic::warning(location, Problem::new(message, remedy)));
     }
 
-    /// The warnings, when all files were looked at.
+    /// The warnings, when all files were checked.
     fn finish(mut self, walk: Walk, location: &Location) -> Vec<Diagnostic> {
         let mut warnings = limited(std::mem::take(&mut self.warnings), "files", location);
         let unknown = self.extensions.iter().map(|(extension, (file, count))| {
             let others = if *count > 1 { format!(", as {} other files", count - 1) } else { String::new() };
-            let message = format!("the extension {extension} has no media type{others}: browsers store the file");
+            let message = format!("the extension {extension} has no media type{others}: browsers download the file");
             let remedy = format!("add media_types = {{ {extension} = \"TYPE\" }} to the domain");
             Diagnostic::warning(Location::File(file.clone()), Problem::new(message, remedy))
         });
@@ -242,7 +242,7 @@ impl Lint {
                 LinkError::Status(status) => {
                     (format!("gets status {}", status.code()), format!("add the file of {}", link.0))
                 }
-                LinkError::Circle(_) => ("is redirected in a circle".to_owned(), "correct the redirects".to_owned()),
+                LinkError::Circle(_) => ("is in a redirect loop".to_owned(), "correct the redirects".to_owned()),
             };
             let message = format!("the link to `{}` {problem}{others}", place.reference);
             let remedy = format!("{remedy}, or correct the link");
@@ -258,7 +258,7 @@ impl Lint {
                 Some((format!("only {} files of the site were checked", self.file_count), "check_files_max"))
             }
             Walk::Complete if self.budget.unread_count > 0 => {
-                Some((format!("{} files of the site were not read", self.budget.unread_count), "check_read_max"))
+                Some((format!("skipped {} files of the site", self.budget.unread_count), "check_read_max"))
             }
             Walk::Complete => None,
         };
@@ -301,7 +301,7 @@ impl Lint {
             hosts.is_empty() || host.parse::<IpAddr>().is_ok() || hosts.iter().any(|own| own == host || is_below(own))
         };
         let warning = |host: &str, location: Location| {
-            let message = format!("a rule is for the host `{host}`, which the site does not have");
+            let message = format!("a rule is for the host `{host}`, which is not a host of the site");
             let remedy = format!("write one of its hosts, such as `{}`, or add it to `aliases`", hosts[0]);
             Diagnostic::warning(location, Problem::new(message, remedy))
         };
@@ -343,8 +343,8 @@ impl Lint {
             }
             let of_host = host.map_or(String::new(), |host| format!(" of the host `{host}`"));
             let problem = Problem::new(
-                format!("redirects{of_host} lead in a circle: {}", shown.join(" -> ")),
-                "correct one of the rules: browsers show an error after 20 redirects",
+                format!("redirects{of_host} form a loop: {}", shown.join(" -> ")),
+                "correct one of the rules: browsers give up after 20 redirects",
             );
             let location = line.map_or_else(
                 || location.clone(),

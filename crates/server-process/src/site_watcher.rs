@@ -1,8 +1,8 @@
 //! Notices changes of the files `_redirects` and `_headers`, and reads them again; and notices that a site has another
 //! release.
 //!
-//! A thread of its own looks at the sites once a second, or less often where that would take more than a hundredth of
-//! its time. It may wait for a disk, and nothing waits for it: it ends with the process.
+//! A separate thread checks the sites once a second, or less often where that would take more than a hundredth of its
+//! time. It may wait for a disk, and nothing waits for it: it ends with the process.
 
 use crate::rules_files::{self, LoadedRules, RulesVersion};
 use sanderling_config::{Limits, ReleaseLink};
@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the sites are looked at.
+/// How often the sites are checked.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The thread pauses for so many times the time that it was busy.
 const PAUSE_FACTOR: u32 = 100;
 
-/// What is watched of one site.
+/// The watched paths of one site.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchedSite {
     /// The index of the site in its [`Sites`].
@@ -104,7 +104,7 @@ impl SiteWatcher {
         self.changes.try_recv().ok()
     }
 
-    /// Goes on with the site of an applied change.
+    /// Continues with the site of an applied change.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -135,7 +135,7 @@ impl WatcherThread {
         }
     }
 
-    /// Looks at all sites; false if the control thread has ended.
+    /// Checks all sites; false if the control thread has ended.
     fn look(&self) -> bool {
         let sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for watched in sites {
@@ -159,7 +159,7 @@ impl WatcherThread {
         let (Root::Directory(root), Some(known)) = (&watched.site.root, &watched.rules) else { return None };
         let root: &Directory = root;
         let version = rules_files::version(root);
-        // A file that is being written has another version at the next look.
+        // A file that is being written has another version at the next check.
         if version == *known || rules_files::version(root) != version {
             return None;
         }

@@ -39,12 +39,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Time in which the supervisor must read the last event.
+/// Time for the supervisor to read the last event.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Serves with what the supervisor has passed on. A zone is loaded although it has lost records or its serial went back
-/// if it is one of `forced_zones`. `state_folder` has the zones that are transferred from primary servers, if there are
-/// some.
+/// Serves with the state inherited from the supervisor. A zone is loaded although it has lost records or its serial
+/// went back if it is one of `forced_zones`. `state_folder` has the zones that are transferred from primary servers, if
+/// there are some.
 pub fn serve(
     source: &ConfigSource,
     control_path: Option<PathBuf>,
@@ -90,15 +90,15 @@ impl From<io::Error> for StartupError {
     }
 }
 
-/// What the supervisor has passed on.
+/// The secrets from the supervisor.
 struct Inherited {
     supervisor: Connection,
     config_text: OwnedFd,
     kept_zones: Vec<Arc<OwnedFd>>,
     secrets: SecretDescriptors,
-    /// What the agent has derived for zones.
+    /// The records that the agent has derived for zones.
     derived: Arc<DerivedSet>,
-    /// What certificate authorities look for.
+    /// The challenges for certificate authorities.
     challenges: Vec<Challenge>,
     /// Where the lines of logs go.
     log_targets: Vec<(LogKind, OwnedFd)>,
@@ -247,7 +247,7 @@ impl Inherited {
         Ok(Prepared { state, snapshot, signals })
     }
 
-    /// Reports what the process serves with, in the log and to the client that has requested the reload.
+    /// Reports the limits with which the process serves, in the log and to the client that has requested the reload.
     fn report(&mut self, diagnostics: &[Diagnostic]) {
         report(diagnostics);
         self.send_diagnostics(diagnostics);
@@ -307,7 +307,7 @@ impl Prepared {
         server.run_and_report(&socket_sets, worker_count, control, |[supervisor, stop_client]| {
             let cut_off_count = server.status().sum(Counter::CutOff);
             if cut_off_count > 0 {
-                log_warning(&format!("responses cut off after `drain_timeout`: {cut_off_count}"));
+                log_warning(&format!("responses aborted after `drain_timeout`: {cut_off_count}"));
             }
             if let Some(mut supervisor) = supervisor {
                 // A supervisor that does not read has counted nothing; the log has the number.
@@ -315,7 +315,7 @@ impl Prepared {
                 let _ = supervisor.flush_until(Instant::now() + REPORT_TIMEOUT);
             }
             if let Some(mut client) = stop_client {
-                // A client that has gone away needs no answer.
+                // A client that has disconnected needs no answer.
                 let _ = client.send(&Message::Event(Event::Stdout(Text::new("stopped\n"))));
                 let _ = client.send(&Message::Event(Event::Done { is_success: true }));
             }

@@ -67,7 +67,7 @@ pub(crate) struct ProcessStatus<'d> {
     pid: u32,
     started_at_unix_s: u64,
     state: &'static str,
-    /// What is not served as the configuration says.
+    /// The deviations from the configuration.
     problems: Vec<String>,
     reloads_in_place: u64,
     /// Secrets that the process could read, although it needs none.
@@ -113,7 +113,7 @@ impl<'d, T> Listed<'d, T> {
     }
 }
 
-/// What a status is made of.
+/// The inputs of a status.
 pub(crate) struct StatusParts<'d> {
     pub(crate) server: &'d Server,
     pub(crate) sandbox: &'d Sandbox,
@@ -327,7 +327,7 @@ fn certificate_text(certificate: &CertificateState, service_state: &ServiceState
     let version = match (&certificate.in_service, &certificate.problem) {
         (Some(version), _) => version.text(),
         (None, Some(_)) => "UNAVAILABLE".to_owned(),
-        (None, None) => "none in service yet; see `sanderling certificates`".to_owned(),
+        (None, None) => "not in service yet; see `sanderling certificates`".to_owned(),
     };
     let problem = certificate.problem.as_deref().or(service_state.agent_problems().certificate(certificate.domain()));
     let problem = problem.map_or(String::new(), |problem| format!("; ERROR: {problem}"));
@@ -354,7 +354,7 @@ fn site_text(site: &SiteState) -> String {
     format!("  site          {} from {}{release}{problem}\n", site.hosts_text(), root.display())
 }
 
-/// What was served from earlier releases; nothing if nothing was.
+/// The files served from earlier releases; empty if there are none.
 fn earlier_files_text(files: &EarlierFiles) -> String {
     const SHOWN_MAX: usize = 3;
     let (count, shown) = files.list(SHOWN_MAX);
@@ -389,13 +389,13 @@ pub(crate) fn zone_text(zone: &ZoneState, service_state: &ServiceState<'_>) -> S
             };
             version + &signatures_text(zone, condition) + &with_problem
         }
-        _ if problem.is_some() => format!("UNAVAILABLE, answered with SERVFAIL{with_problem}"),
-        _ => format!("UNAVAILABLE, answered with SERVFAIL: {}", not_served_reason(zone.origin)),
+        _ if problem.is_some() => format!("UNAVAILABLE, queries get SERVFAIL{with_problem}"),
+        _ => format!("UNAVAILABLE, queries get SERVFAIL: {}", not_served_reason(zone.origin)),
     };
     format!("  zone          {name}: {version}\n")
 }
 
-/// Why a zone has no version, although nobody reports a problem.
+/// Why a zone has no version, although no problem is reported.
 pub(crate) fn not_served_reason(origin: ZoneOrigin) -> &'static str {
     match origin {
         ZoneOrigin::Signer => "not signed yet",
@@ -404,7 +404,7 @@ pub(crate) fn not_served_reason(origin: ZoneOrigin) -> &'static str {
     }
 }
 
-/// Until when the signatures of a zone are valid, and what that means.
+/// The expiry of the signatures of a zone, and its consequence.
 fn signatures_text(zone: &ZoneState, condition: ZoneCondition) -> String {
     let date = zone.signatures_expire_at.map(date_text).unwrap_or_default();
     let remedy = match zone.origin {
@@ -412,7 +412,7 @@ fn signatures_text(zone: &ZoneState, condition: ZoneCondition) -> String {
         _ => "sign it again",
     };
     match condition {
-        ZoneCondition::Unsigned => ", WITHOUT SIGNATURES, although it is to be signed".to_owned(),
+        ZoneCondition::Unsigned => ", WITHOUT SIGNATURES, although it should be signed".to_owned(),
         ZoneCondition::Expiring => format!("; WARNING: its signatures expire on {date}; {remedy}"),
         ZoneCondition::Bogus => format!("; ERROR: its signatures have expired on {date}; {remedy}"),
         _ if date.is_empty() => String::new(),

@@ -26,7 +26,7 @@ impl TsigSecrets {
     /// good secret; without one, it is unknown to clients.
     ///
     /// # Errors
-    /// The secrets are those of another configuration, or malformed.
+    /// The secrets belong to another configuration, or are malformed.
     pub(crate) fn load(
         &mut self,
         config: &Config,
@@ -50,7 +50,7 @@ impl TsigSecrets {
                             SecretInService::LastGood { problem: problem.clone() },
                         ),
                         None => {
-                            ("queries that it signs are refused", SecretInService::None { problem: problem.clone() })
+                            ("queries signed with it are refused", SecretInService::None { problem: problem.clone() })
                         }
                     };
                     let place = Location::Argument(format!("key {}", file.name));

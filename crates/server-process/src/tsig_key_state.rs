@@ -14,11 +14,11 @@ pub(crate) struct TsigKeyState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum SecretInService {
-    /// That of its file.
+    /// The key in its file.
     Current,
     /// The last good one.
     LastGood { problem: String },
-    /// None: what the key signs is refused.
+    /// None: messages signed with the key are refused.
     None { problem: String },
 }
 
@@ -27,8 +27,10 @@ impl TsigKeyState {
     pub(crate) fn text(&self) -> String {
         match &self.secret {
             SecretInService::Current => "in service".to_owned(),
-            SecretInService::LastGood { problem } => format!("its last good secret is in service; ERROR: {problem}"),
-            SecretInService::None { problem } => format!("UNAVAILABLE, what it signs is refused; ERROR: {problem}"),
+            SecretInService::LastGood { problem } => format!("the last good secret is in service; ERROR: {problem}"),
+            SecretInService::None { problem } => {
+                format!("UNAVAILABLE, messages signed with it are refused; ERROR: {problem}")
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the files of users that may log in to some paths.
+//! Reads the user files that may log in to some paths.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem, error_text};
 use sanderling_config::without_byte_order_mark;
@@ -19,14 +19,14 @@ pub(crate) fn load(
     let shown = rule.users_file.display();
     let content = read(&rule.users_file);
     if let Err(error) = &content {
-        let message = format!("cannot read the users `{shown}`: {}", error_text(error));
-        let remedy = format!("{}; until then no user can log in", remedy(error));
+        let message = format!("cannot read the user file `{shown}`: {}", error_text(error));
+        let remedy = format!("{}; until then, no user can log in", remedy(error));
         errors.push(Diagnostic::error(rule.location.clone(), Problem::new(message, remedy)));
     }
     let text = content.as_deref().map_or(&[][..], without_byte_order_mark);
     let (users, problems) = Users::parse(&rule.users_file, text);
     if content.is_ok() && users.count() == 0 && problems.is_empty() {
-        let message = format!("the file of users `{shown}` has no user, so no user can log in");
+        let message = format!("the user file `{shown}` has no users, so no user can log in");
         let remedy = format!("add one, for example with htpasswd -B {shown} NAME");
         warnings.push(Diagnostic::warning(rule.location.clone(), Problem::new(message, remedy)));
     }
@@ -37,17 +37,17 @@ pub(crate) fn load(
     AuthRule { realm: rule.realm.clone(), users: Arc::new(users) }
 }
 
-/// What to do about the error of reading a file of users.
+/// The remedy for an error of reading a user file.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "create the file, or correct its path",
         io::ErrorKind::PermissionDenied => "allow the user of the server to read it",
-        _ => "name a file of users, as htpasswd -B writes them",
+        _ => "name a user file as written by htpasswd -B",
     }
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Without blocking: a FIFO would block a reload for ever.
+    // Without blocking: a FIFO would block a reload forever.
     let file = sanderling_os::file::open_nonblocking(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));

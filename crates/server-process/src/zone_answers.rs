@@ -1,5 +1,5 @@
 //! Answers to the commands about single zones: `zone list`, `zone status`, `zone show`, `zone export`. Each is written
-//! by a thread of its own, as fast as the client reads.
+//! by its own thread, as fast as the client reads.
 
 use crate::load_status::ZoneState;
 use crate::loader::unknown_zone;
@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Time in which a client must read a part of the answer.
+/// Time for a client to read a part of the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a part of the answer.
 const PART_BYTES: usize = 32 * 1024;
@@ -62,13 +62,13 @@ impl ZoneClient {
         self.send(Event::Done { is_success: result.is_ok() });
     }
 
-    /// A client that has gone away needs no answer.
+    /// A client that has disconnected needs no answer.
     fn send(&mut self, event: Event) {
         let _ = self.0.send(&Message::Event(event));
     }
 }
 
-/// What an answer is made of: the zones that are served, and their states.
+/// The inputs of an answer: the served zones and their states.
 #[derive(Debug)]
 pub(crate) struct ZoneAnswers {
     /// Held as a whole: the control thread frees it, when it is replaced.
@@ -147,8 +147,7 @@ impl ZoneAnswers {
         });
     }
 
-    /// The answer to `zone status`; `sources` are the files of the version that is served, and `report` is what the
-    /// agent reports.
+    /// The answer to `zone status`; `sources` are the files of the served version, and `report` comes from the agent.
     pub(crate) fn status(
         &self,
         name: &DomainName,
@@ -175,7 +174,7 @@ impl ZoneAnswers {
         answer(client, |client| {
             let rtype = match rrtype.map(|text| Rtype::from_text(text.as_bytes()).ok_or(text)) {
                 Some(Err(text)) => {
-                    return Ok(Err(format!("`{text}` is not the type of a record; write for example MX or TYPE15")));
+                    return Ok(Err(format!("`{text}` is not a record type; write for example MX or TYPE15")));
                 }
                 Some(Ok(rtype)) => Some(rtype),
                 None => None,
@@ -203,7 +202,7 @@ impl ZoneAnswers {
         });
     }
 
-    /// The answer to `zone export`: what the zone file would have with the dynamic updates.
+    /// The answer to `zone export`: the zone file with the dynamic updates merged in.
     pub(crate) fn export(&self, name: &DomainName, client: ZoneClient) {
         answer(client, |client| {
             let zone = match self.served(name) {
@@ -234,7 +233,7 @@ impl ZoneAnswers {
         self.states.iter().map(|zone| &*zone.state).find(|zone| zone.name == name.as_str())
     }
 
-    /// The version of a zone that is served.
+    /// The served version of a zone.
     fn served(&self, name: &DomainName) -> Result<&Zone, String> {
         self.zone(name).ok_or_else(|| match self.state(name).is_some() {
             true => format!("the zone {name} is unavailable: see `sanderling zone status {name}`"),
@@ -283,8 +282,8 @@ fn write_zone<'c>(
     }
 }
 
-/// Has `write` send an answer, or return an error for the client, and ends the command. A client that has gone away, or
-/// does not read, gets no more.
+/// Has `write` send an answer, or return an error for the client, and ends the command. A client that has disconnected
+/// or does not read gets no more.
 fn answer(mut client: ZoneClient, write: impl FnOnce(&mut ZoneClient) -> io::Result<Result<(), String>>) {
     if let Ok(result) = write(&mut client) {
         if let Err(error) = &result {
@@ -313,7 +312,7 @@ fn status_text(judged: &JudgedZone, zone: Option<&Zone>, is_current: bool) -> St
             line("journal", format!("{changes} since serial {first_serial}, for IXFR"));
         }
     }
-    // Those of a signed zone come from the agent.
+    // The agent reports the updates of a signed zone.
     if let Some(updates) = &state.updates {
         line("updates", updates_text(updates));
     }
@@ -339,7 +338,7 @@ fn records(count: usize) -> String {
     if count == 1 { "1 record".to_owned() } else { format!("{count} records") }
 }
 
-/// To whom the zone was transferred last.
+/// The client to which the zone was transferred last.
 fn transfer_text(transfer: LastTransfer, now_unix_s: u64) -> String {
     let LastTransfer { client, serial, is_incremental, at_unix_s } = transfer;
     let protocol = if is_incremental { "IXFR" } else { "AXFR" };
@@ -355,7 +354,7 @@ fn ago(at_unix_s: u64, now_unix_s: u64) -> String {
     format!("{} ago", duration_text(now_unix_s.saturating_sub(at_unix_s)))
 }
 
-/// What other servers of the zone have, a line each.
+/// The state of other servers of the zone, a line each.
 fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| text += &status_line(name, &value);
@@ -372,7 +371,7 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
         if let Some(at) = transfer.checked_at_unix_s {
             line("checked", format!("confirmed by a primary {}", ago(at)));
         }
-        line("next", format!("primaries are asked {}", ahead(transfer.next_at_unix_s)));
+        line("next", format!("the primaries will be queried {}", ahead(transfer.next_at_unix_s)));
         if let Some(at) = transfer.expires_at_unix_s {
             line("expires", format!("{} without a primary", ahead(at)));
         }
@@ -392,7 +391,7 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
         let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
         let addresses = if addresses.is_empty() { "no addresses".to_owned() } else { addresses.join(" ") };
         let problem = problem.as_ref().map_or(String::new(), |problem| format!("; {problem}"));
-        line("alias", format!("{target}: {addresses}, asked {}{problem}", ahead(*next_at_unix_s)));
+        line("alias", format!("{target}: {addresses}, queried {}{problem}", ahead(*next_at_unix_s)));
     }
     if let Some(signing) = &report.signing {
         if let Some(serial) = signing.serial {
@@ -402,7 +401,7 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
             let again = signing.sign_again_at_unix_s.map_or(String::new(), |at| format!(", again {}", ahead(at)));
             line(
                 "signing",
-                format!("serial {serial} is signed here{again}; `sanderling dnssec status` shows the keys"),
+                format!("serial {serial}, signed by this server{again}; `sanderling dnssec status` shows the keys"),
             );
         }
         if let Some(problem) = &signing.problem {
@@ -422,52 +421,52 @@ fn report_text(report: &ZoneReport, now_unix_s: u64) -> String {
     text
 }
 
-/// What is served, and how it differs from the file.
+/// The served version, and its differences from the file.
 pub(crate) fn state_text(zone: &JudgedZone, is_current: bool) -> String {
     let JudgedZone { state, condition, reason } = zone;
     let ZoneState { name, file, origin, problem, .. } = &**state;
     let below = if reason.is_some() { ", because of the problem below" } else { "" };
     match (condition, problem, origin) {
         (ZoneCondition::Unavailable, Some(problem), _) => {
-            format!("UNAVAILABLE, answered with SERVFAIL, because the file was refused: {problem}")
+            format!("UNAVAILABLE, queries get SERVFAIL, because the file was refused: {problem}")
         }
-        (ZoneCondition::Unavailable, ..) if reason.is_some() => format!("UNAVAILABLE, answered with SERVFAIL{below}"),
+        (ZoneCondition::Unavailable, ..) if reason.is_some() => format!("UNAVAILABLE, queries get SERVFAIL{below}"),
         (ZoneCondition::Unavailable, _, origin) => {
-            format!("UNAVAILABLE, answered with SERVFAIL: {}", not_served_reason(*origin))
+            format!("UNAVAILABLE, queries get SERVFAIL: {}", not_served_reason(*origin))
         }
-        (ZoneCondition::Unsigned, ..) => format!("served as it is in the file, WITHOUT SIGNATURES{below}"),
+        (ZoneCondition::Unsigned, ..) => format!("served as in the file, WITHOUT SIGNATURES{below}"),
         (ZoneCondition::Bogus, ..) => {
-            format!("served with SIGNATURES THAT HAVE EXPIRED, which resolvers refuse{below}")
+            format!("served with EXPIRED SIGNATURES, which resolvers reject{below}")
         }
         (ZoneCondition::Expiring, ..) => format!("served with signatures that expire soon{below}"),
         (ZoneCondition::Kept, Some(problem), _) if state.updates.is_some_and(|updates| updates.is_held) => {
-            format!("served as it is in the file, with the dynamic updates, but {problem}")
+            format!("served as in the file, with the dynamic updates, but {problem}")
         }
         (ZoneCondition::Kept, Some(problem), _) => {
             format!("the last good version is served, because the file was refused: {problem}")
         }
         (ZoneCondition::Kept, None, ZoneOrigin::Primaries | ZoneOrigin::Catalog) => {
-            format!("the version that was transferred last is served{below}")
+            format!("the last transferred version is served{below}")
         }
         (ZoneCondition::Kept, None, ZoneOrigin::ProducedCatalog) => {
-            format!("the version that was written last is served{below}")
+            format!("the last written version is served{below}")
         }
         (ZoneCondition::Kept, None, ZoneOrigin::Operator) => {
             format!("the version with the last dynamic updates is served{below}")
         }
-        (ZoneCondition::Kept, None, _) => format!("the version that was signed last is served{below}"),
+        (ZoneCondition::Kept, None, _) => format!("the last signed version is served{below}"),
         // The agent changes the file, and has each version loaded.
-        (ZoneCondition::Served, _, ZoneOrigin::Signer) => "served as it was signed last".to_owned(),
-        (ZoneCondition::Served, _, ZoneOrigin::Primaries) => "served as it was transferred last".to_owned(),
+        (ZoneCondition::Served, _, ZoneOrigin::Signer) => "the last signed version is served".to_owned(),
+        (ZoneCondition::Served, _, ZoneOrigin::Primaries) => "the last transferred version is served".to_owned(),
         (ZoneCondition::Served, ..) if is_current && state.updates.is_some_and(|updates| !updates.is_none) => {
-            "served as it is in the file, with the dynamic updates".to_owned()
+            "served as in the file, with the dynamic updates".to_owned()
         }
-        (ZoneCondition::Served, ..) if is_current => "served as it is in the file".to_owned(),
+        (ZoneCondition::Served, ..) if is_current => "served as in the file".to_owned(),
         (ZoneCondition::Served, ..) if file.exists() => {
-            format!("served; the file has changed since then: run `sanderling reload {name}`")
+            format!("served; the file has changed since: run `sanderling reload {name}`")
         }
         (ZoneCondition::Served, ..) => {
-            "served; the file does not exist any more: a reload decides whether the zone does".to_owned()
+            "served; the file no longer exists: the next reload removes the zone or reports an error".to_owned()
         }
     }
 }

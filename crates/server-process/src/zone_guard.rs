@@ -14,11 +14,13 @@ pub(crate) fn refusal(zone: &Zone, old: &VersionInfo, new: &VersionInfo, limits:
     Some(Diagnostic::error(Location::File(zone.file.clone()), Problem::new(message, remedy)))
 }
 
-/// What the operator may want to know of `new`, which is served although it differs so from `old`: only an earlier
-/// process has loaded that one, and it may have been taken over.
+/// A warning about `new`, which is served despite these differences from `old`: only an earlier process has loaded
+/// `old`, and that process may be compromised.
 pub(crate) fn warning(zone: &Zone, old: &VersionInfo, new: &VersionInfo, limits: &Limits) -> Option<Diagnostic> {
-    let message =
-        format!("{}; it is served, since this process has not loaded another version", problem(old, new, limits)?);
+    let message = format!(
+        "{}; it is served anyway, because this process has not loaded another version",
+        problem(old, new, limits)?
+    );
     Some(Diagnostic::warning(
         Location::File(zone.file.clone()),
         Problem::new(message, "correct it if it is wrong, and reload"),
@@ -30,7 +32,8 @@ fn problem(old: &VersionInfo, new: &VersionInfo, limits: &Limits) -> Option<Stri
     let lost_count = old_count.saturating_sub(new_count);
     if lost_count > 0 && old.ends_with_newline && !new.ends_with_newline {
         return Some(format!(
-            "the zone seems to be cut off: {lost_count} of {old_count} records are missing, and the last line has no end"
+            "the zone seems to be truncated: {lost_count} of {old_count} records are missing, and the file ends \
+                without a newline"
         ));
     }
     let percent_max = limits.zone_lost_records_percent_max;
@@ -44,7 +47,7 @@ fn problem(old: &VersionInfo, new: &VersionInfo, limits: &Limits) -> Option<Stri
     // RFC 1982 section 3.2; the order of serials that are 2^31 apart is undefined.
     if new.serial.wrapping_sub(old.serial) > i32::MAX.cast_unsigned() {
         return Some(format!(
-            "the serial went back from {} to {} (RFC 1982), and secondary servers would not take it over",
+            "the serial went back from {} to {} (RFC 1982), and secondaries would not transfer it",
             old.serial, new.serial
         ));
     }
@@ -79,7 +82,7 @@ mod tests {
     #[test]
     fn zone_that_lost_its_last_line_end_with_records_is_cut_off() {
         let cut = VersionInfo { ends_with_newline: false, ..OLD };
-        check(OLD, VersionInfo { record_count: 999, ..cut }, Some("the zone seems to be cut off: 1 of 1000 records"));
+        check(OLD, VersionInfo { record_count: 999, ..cut }, Some("the zone seems to be truncated: 1 of 1000 records"));
         check(OLD, cut, None);
         check(cut, VersionInfo { record_count: 999, ..cut }, None);
     }

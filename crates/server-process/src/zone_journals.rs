@@ -16,7 +16,8 @@ pub(crate) struct ZoneJournals<'c> {
     state: Option<&'c Path>,
 }
 
-/// The journals that have changed, encoded, with the names of their zones. Without content, there is none any more.
+/// The journals that have changed, encoded, with the names of their zones. Without content, the journal no longer
+/// exists.
 pub(crate) type ChangedJournals = Vec<(String, Vec<u8>)>;
 
 impl<'c> ZoneJournals<'c> {
@@ -25,8 +26,8 @@ impl<'c> ZoneJournals<'c> {
         ZoneJournals { transfers: config.transfers_by_zone(), bytes_max, state }
     }
 
-    /// Gives `good` its journal: that of the version `before`, with what has changed, or the stored one. What the agent
-    /// is to store is added to `changed`.
+    /// Gives `good` its journal: that of the version `before` plus the changes, or the stored one. Adds the journals
+    /// that the agent must store to `changed`.
     pub(crate) fn give(
         &self,
         apex: &DomainName,

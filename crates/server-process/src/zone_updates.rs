@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which keys may change which zone; `None` if no zone may be changed. What is accepted is put into `inbox`.
+/// Which keys may change which zone; `None` if no zone may be changed. Accepted messages are put into `inbox`.
 pub(crate) fn update_policy(config: &Config, inbox: &Arc<UpdateInbox>) -> Option<Arc<UpdatePolicy>> {
     let zones = config.zone_updates.iter().map(|(apex, rules)| {
         let keys: Vec<NameBuf> = rules.iter().map(|rule| wire_name(&rule.key)).collect();
@@ -38,7 +38,7 @@ impl<'c> UpdateRules<'c> {
         UpdateRules { apex: wire_name(apex), rules: rules.map(with_types).collect() }
     }
 
-    /// Whether nobody may change the zone.
+    /// Whether no key can change the zone.
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -94,7 +94,7 @@ impl<'c> UpdateFiles<'c> {
     }
 }
 
-/// The folder with what is stored.
+/// The folder with the stored updates.
 pub(crate) fn folder(state: &Path) -> PathBuf {
     state.join(UPDATES)
 }

@@ -1,4 +1,4 @@
-//! The time of an iteration: read once, and the same for everything that is done in it.
+//! The time of an iteration: read once, and the same for all work in it.
 
 use sanderling_http::HttpDate;
 use sanderling_os::clock::monotonic_ms;
@@ -126,7 +126,7 @@ mod tests {
         check(0, 0, (0, 1_000));
         check(70, 1_700_000_000_000, (1_700_000_000, 1_070));
         check(70, 1_700_000_000_001, (1_700_000_000, 1_069));
-        // Never at once: a clock that was read a moment too early is read again a millisecond later.
+        // Never immediately: a clock that was read a moment too early is read again a millisecond later.
         check(70, 1_700_000_000_999, (1_700_000_000, 71));
     }
 

@@ -1,5 +1,5 @@
-//! What a connection and its protocol share with the worker, and with each other: buffers, input, and the result of a
-//! step.
+//! The data that a connection and its protocol share with the worker and with each other: buffers, input, and the
+//! result of a step.
 
 use crate::clock::{Clock, Milliseconds, ms};
 use crate::files::file_reads::FileReads;
@@ -27,9 +27,9 @@ use std::time::Duration;
 /// Buffers that all connections of a worker use one after another, so that an idle connection holds none.
 #[derive(Debug)]
 pub(crate) struct Buffers {
-    /// What is received.
+    /// The received bytes.
     pub(crate) input: Box<[u8]>,
-    /// What is to be sent.
+    /// The bytes to send.
     pub(crate) output: Vec<u8>,
     /// The pieces in which input and output are processed.
     pub(crate) limits: PieceLimits,
@@ -41,7 +41,7 @@ pub(crate) struct Buffers {
     pub(crate) http2_head: Vec<u8>,
 }
 
-/// Bytes that are received at once, at least.
+/// The least bytes that are received in one step.
 const RECEIVE_BYTES_MIN: usize = 16 * 1024;
 /// The longest DNS message, with its length before it.
 const DNS_MESSAGE_BYTES_MAX: usize = 2 + TCP_REPLY_BYTES_MAX;
@@ -60,7 +60,7 @@ impl Buffers {
     }
 }
 
-/// What is done with each request beside answering it.
+/// The records kept of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inspection {
     /// Nothing.
@@ -71,7 +71,7 @@ pub(crate) enum Inspection {
     Rules,
 }
 
-/// What a connection works with in one iteration of the event loop.
+/// The tools of a connection in one iteration of the event loop.
 pub(crate) struct Context<'w, 's> {
     pub(crate) snapshot: &'w Snapshot,
     pub(crate) files: &'w mut LocalFiles<'s>,
@@ -97,7 +97,7 @@ pub(crate) struct Context<'w, 's> {
 }
 
 impl Context<'_, '_> {
-    /// The output, and what else sending needs.
+    /// The output, and the other state for sending.
     #[inline]
     pub(crate) fn for_sending(&mut self) -> (&[u8], SendContext<'_>) {
         let Buffers { output, scratch, .. } = &mut *self.buffers;
@@ -128,7 +128,7 @@ impl<'i> Input<'i> {
         Input { bytes, consumed: 0 }
     }
 
-    /// What has not been processed.
+    /// The unprocessed input.
     #[inline]
     pub(crate) fn rest(&self) -> &'i [u8] {
         &self.bytes[self.consumed..]
@@ -164,13 +164,13 @@ impl<'i> Input<'i> {
 /// How a connection closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseMode {
-    /// At once, if all that the client sent was received.
+    /// Immediately, if everything that the client sent was received.
     AtOnce,
     /// After a wait for the client: something may still be arriving, for which the kernel would reset the connection.
     Linger,
 }
 
-/// What the protocol made of the input.
+/// The result of processing the input.
 #[derive(Debug)]
 pub(crate) enum Step<'s> {
     /// The rest of a request is missing.
@@ -190,19 +190,19 @@ pub(crate) enum Step<'s> {
 }
 
 impl ConnectionInfo<'_> {
-    /// What the access log has of the connection.
+    /// The data of the connection for the access log.
     pub(crate) fn peer(&self, version: sanderling_log_format::HttpVersion) -> Peer {
         Peer { client: *self.client, version, is_encrypted: self.transport.is_encrypted() }
     }
 
-    /// Whether the requests are those of a trusted proxy, which is named as the client if it names its clients by
+    /// Whether the requests come from a trusted proxy, which counts as the client if it names its clients in each
     /// request.
     pub(crate) fn is_from_trusted_proxy(&self, clients: &HttpClients) -> bool {
         self.transport.has_proxy_header() || clients.is_trusted(self.client.ip())
     }
 }
 
-/// What the protocol may know of the connection.
+/// The facts about the connection that the protocol needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionInfo<'c> {
     pub(crate) client: &'c SocketAddr,

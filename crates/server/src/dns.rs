@@ -1,4 +1,4 @@
-//! What DNS answers besides zones: transfers, NOTIFY and dynamic updates.
+//! DNS messages other than queries to zones: transfers, NOTIFY and dynamic updates.
 
 pub(crate) mod notify;
 pub(crate) mod transfers;

@@ -5,7 +5,7 @@ use sanderling_http::CanonicalUrl;
 /// Why a path leads to no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileError {
-    /// It is that of a directory, and lacks the final slash.
+    /// It names a directory, and lacks the final slash.
     IsDirectory,
     /// The file has another URL.
     Moved(CanonicalUrl),
@@ -24,7 +24,7 @@ pub(crate) enum FileError {
 }
 
 impl FileError {
-    /// Whether the path is that of a page that has a clean URL.
+    /// Whether the path belongs to a page that has a clean URL.
     pub(crate) fn has_clean_url(self) -> bool {
         matches!(self, FileError::Moved(CanonicalUrl::WithoutExtension | CanonicalUrl::OfDirectory))
     }

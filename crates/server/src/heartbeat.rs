@@ -36,7 +36,7 @@ impl Heartbeat {
         call()
     }
 
-    /// How many iterations have begun.
+    /// The number of iterations that have begun.
     pub(crate) fn iteration_count(&self) -> u64 {
         self.number().div_ceil(2)
     }
@@ -92,7 +92,7 @@ struct Seen {
 
 impl Watchdog {
     /// The first of `heartbeats` that has been in the same iteration for `limit`; one that waits for a disk only if
-    /// there is no other. Each check has the same threads as the one before, and possibly more after them.
+    /// there is no other. Each check has the same threads as the previous one, and possibly more after them.
     pub(crate) fn check<'h>(
         &mut self,
         now: Instant,
@@ -137,7 +137,7 @@ mod tests {
     const NOTHING: fn(&Heartbeat) = |_| {};
     const ITERATION: fn(&Heartbeat) = Heartbeat::begin_iteration;
 
-    /// After how many checks a thread that takes `steps`, one before each check, is reported as hung.
+    /// The number of checks after which a thread is reported as hung; it takes one of `steps` before each check.
     fn check(steps: &[fn(&Heartbeat)], gap: Duration) -> Option<usize> {
         let (heartbeat, mut watchdog, start) = (Heartbeat::default(), Watchdog::default(), Instant::now());
         steps.iter().enumerate().position(|(index, step)| {

@@ -13,7 +13,7 @@
 //! what to serve, whose parts can be replaced at any time.
 #![forbid(unsafe_code)]
 
-// The order is that of imports: a module uses those below it.
+// In the order of imports: a module uses only modules below it.
 mod server;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;

@@ -18,7 +18,7 @@ pub enum DrainMode {
 pub enum State {
     /// It accepts connections and answers.
     Serving,
-    /// It finishes what has begun.
+    /// It finishes the work in progress.
     Draining(DrainMode),
     /// All workers have ended.
     Ended,

@@ -1,4 +1,4 @@
-//! What a server has done, counted by each thread for itself and added up on request.
+//! The counters of a server, kept by each thread separately and added up on request.
 
 use crate::heartbeat::Heartbeat;
 use crate::options::StatisticsOptions;
@@ -29,37 +29,43 @@ counters! {
     HttpConnections = "http_connections": "HTTP connections accepted.";
     HttpClosed = "http_closed": "HTTP connections closed.";
     HttpEvicted = "http_evicted": "Idle HTTP connections closed to make room for new ones.";
-    HttpPartialEvicted = "http_partial_evicted": "HTTP connections with part of a request closed likewise.";
+    HttpPartialEvicted = "http_partial_evicted": "HTTP connections with part of a request closed to make room for new \
+                                                  ones.";
     HttpClientEvicted = "http_client_evicted": "Idle HTTP connections closed for a new one of the same client at its limit.";
-    HttpDelayed = "http_delayed": "HTTP connections that waited because the limit was reached and no other one was idle.";
+    HttpDelayed = "http_delayed": "HTTP connections that waited because the limit was reached and none was idle.";
     HttpOverClientLimit = "http_over_client_limit": "HTTP connections closed because their client had too many, and none idle.";
-    ProxyHeadersRefused = "proxy_headers_refused": "Connections of trusted proxies closed for want of a valid PROXY header.";
-    HttpOverRate = "http_over_rate": "HTTP requests of clients that made too many: answered with 429, or only counted.";
+    ProxyHeadersRefused = "proxy_headers_refused": "Connections of trusted proxies closed because of a missing or \
+                                                    invalid PROXY header.";
+    HttpOverRate = "http_over_rate": "HTTP requests beyond the rate limit of a client: answered with 429, or only \
+                                      counted.";
     HttpRequests = "http_requests": "HTTP requests answered.";
     HttpRefused = "http_refused": "Malformed HTTP requests, answered with an error and closed.";
     HttpTimeouts = "http_timeouts": "HTTP connections closed by a timeout.";
     HttpSlowRequests = "http_slow_requests": "Requests below http_receive_rate_min, answered with 408 and closed.";
     HttpSlowResponses = "http_slow_responses": "HTTP connections reset because a response was below http_send_rate_min.";
     HttpAborted = "http_aborted": "HTTP responses aborted because their file changed.";
-    BuffersScarce = "buffers_scarce": "Times a connection held bytes while the buffers of all were above their budget.";
-    BuffersRefused = "buffers_refused": "Connections closed because their request took too much memory then.";
+    BuffersScarce = "buffers_scarce": "Times a connection held bytes while the buffers exceeded their budget.";
+    BuffersRefused = "buffers_refused": "Connections closed because their request needed too much memory at such a \
+                                         time.";
     TlsHandshakes = "tls_handshakes": "TLS handshakes completed.";
-    TlsResumed = "tls_resumed": "Those that resumed an earlier session.";
-    TlsVersion12 = "tls_version_1_2": "Those of TLS 1.2; the others are of TLS 1.3.";
-    TlsFailed = "tls_failed": "TLS handshakes that failed; each is counted by its cause too.";
+    TlsResumed = "tls_resumed": "TLS handshakes that resumed an earlier session.";
+    TlsVersion12 = "tls_version_1_2": "TLS handshakes with TLS 1.2; the others use TLS 1.3.";
+    TlsFailed = "tls_failed": "TLS handshakes that failed; each is also counted by its cause.";
     TlsIncompatible = "tls_incompatible": "No version, cipher suite, key exchange or signature in common with the client.";
     TlsNoCommonProtocol = "tls_no_common_protocol": "No protocol (ALPN) in common with the client.";
     TlsUnknownName = "tls_unknown_name": "The client asked for a name without a certificate, or for none.";
-    TlsInvalid = "tls_invalid": "The client broke the protocol of TLS, or does not speak it.";
-    TlsClientAlert = "tls_client_alert": "The client ended the handshake by an alert: it may not trust the certificate.";
+    TlsInvalid = "tls_invalid": "The client violated the TLS protocol, or does not speak TLS.";
+    TlsClientAlert = "tls_client_alert": "The client ended the handshake with an alert: it may not trust the \
+                                          certificate.";
     TlsClientClosed = "tls_client_closed": "The client closed the connection.";
-    TlsInternal = "tls_internal": "The server could not go on: the key cannot sign, or there are no random numbers.";
+    TlsInternal = "tls_internal": "The server could not continue: the key cannot sign, or there are no random numbers.";
     TlsEvicted = "tls_evicted": "Unfinished TLS handshakes closed for a new one at tls_handshakes_max.";
     TlsTimeouts = "tls_timeouts": "TLS handshakes that took longer than tls_handshake_timeout_ms.";
     Http2Connections = "http2_connections": "HTTP connections on which the client chose HTTP/2.";
-    Http2Requests = "http2_requests": "Requests over HTTP/2, which http_requests and http_refused have too.";
-    Http2Refused = "http2_refused": "HTTP/2 connections closed because of an error or a flood of the client.";
-    Http2Errors = "http2_errors": "Those with an error of the protocol; the others are counted by the limit, as are refused requests.";
+    Http2Requests = "http2_requests": "Requests over HTTP/2, which are also counted in http_requests and http_refused.";
+    Http2Refused = "http2_refused": "HTTP/2 connections closed because of a client error or flood.";
+    Http2Errors = "http2_errors": "HTTP/2 connections closed because of a protocol error; others are counted by their \
+        limit, as are refused requests.";
     Http2OverStreams = "http2_over_streams": "HTTP/2 requests refused because of http2_streams_max.";
     Http2OverKeptRequestBytes = "http2_over_kept_request_bytes": "HTTP/2 requests refused because of http2_kept_request_bytes_max.";
     Http2OverHeaderBlockBytes = "http2_over_header_block_bytes": "HTTP/2 connections closed because of http2_header_block_bytes_max.";
@@ -76,24 +82,25 @@ counters! {
     DnsUdpQueries = "dns_udp_queries": "Datagrams received.";
     DnsTcpQueries = "dns_tcp_queries": "Queries received over TCP.";
     DnsHttpsQueries = "dns_https_queries": "Requests over HTTP at a path that answers DNS queries.";
-    DnsDropped = "dns_dropped": "Messages without a reply: no query, too long, from a port that gets none, or beyond a limit.";
-    DnsErrorsLimited = "dns_errors_limited": "Of those, errors to a network that had too many.";
+    DnsDropped = "dns_dropped": "Messages without a reply: not a query, too long, from a port that gets none, or \
+                                 beyond a limit.";
+    DnsErrorsLimited = "dns_errors_limited": "Dropped error replies to a network that had too many.";
     DnsRepliesLimited = "dns_replies_limited": "Replies to a network that had too many: not sent, sent truncated, or only counted.";
-    DnsRepliesSlipped = "dns_replies_slipped": "Of those, sent truncated.";
+    DnsRepliesSlipped = "dns_replies_slipped": "Replies beyond that limit that were sent truncated.";
     DnsTransfers = "dns_transfers": "Zone transfers begun.";
-    DnsTransfersIncremental = "dns_transfers_incremental": "IXFR queries answered with the changes alone.";
-    DnsTransfersDone = "dns_transfers_done": "Those that were written to their end.";
+    DnsTransfersIncremental = "dns_transfers_incremental": "IXFR queries answered with only the changes.";
+    DnsTransfersDone = "dns_transfers_done": "Zone transfers completed.";
     DnsTransfersUpToDate = "dns_transfers_up_to_date": "IXFR queries answered with the SOA: up to date, or over UDP.";
-    DnsTransfersRefused = "dns_transfers_refused": "Zone transfers that no rule allows.";
-    DnsUpdates = "dns_updates": "Dynamic updates that were accepted to be applied.";
-    DnsUpdatesRefused = "dns_updates_refused": "Dynamic updates that are malformed, or that no key allows.";
-    DnsUpdatesRepeated = "dns_updates_repeated": "Dynamic updates that were received before: not carried out again.";
+    DnsTransfersRefused = "dns_transfers_refused": "Zone transfers refused because no rule allows them.";
+    DnsUpdates = "dns_updates": "Dynamic updates accepted.";
+    DnsUpdatesRefused = "dns_updates_refused": "Dynamic updates that are malformed, or that no rule allows.";
+    DnsUpdatesRepeated = "dns_updates_repeated": "Repeated dynamic updates, which are not applied again.";
     DnsUpdatesOverLimit = "dns_updates_over_limit": "Dynamic updates refused because of dns_updates_waiting_max.";
     DnsTransfersOverLimit = "dns_transfers_over_limit": "Zone transfers refused because of dns_transfers_max.";
     DnsTransfersAborted = "dns_transfers_aborted": "Zone transfers with a record that fits into no message.";
     TsigBadKey = "tsig_bad_key": "DNS messages signed with an unknown key.";
-    TsigBadSig = "tsig_bad_sig": "DNS messages with a wrong or cut off signature.";
-    TsigBadTime = "tsig_bad_time": "DNS messages signed at another time.";
+    TsigBadSig = "tsig_bad_sig": "DNS messages with a wrong or truncated signature.";
+    TsigBadTime = "tsig_bad_time": "DNS messages with a signature whose time is wrong.";
     UdpReceiveErrors = "udp_receive_errors": "Failed calls to receive datagrams.";
     UdpRepliesLost = "udp_replies_lost": "UDP replies that the kernel refused.";
     AcceptErrors = "accept_errors": "Connections not accepted for lack of descriptors or memory.";

@@ -63,7 +63,7 @@ impl Options {
     }
 }
 
-/// What is counted by itself.
+/// The items that are counted separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatisticsOptions {
     /// Sites; further ones are counted together.
@@ -89,7 +89,7 @@ pub struct HttpOptions {
     pub connections_per_client_max: usize,
     /// Requests of one client in a second; 0 for any number.
     pub requests_per_second_max: u32,
-    /// Requests that such a client may make at once after a pause.
+    /// The burst of requests of such a client after a pause.
     pub requests_at_once_max: u32,
     /// Requests answered on one connection.
     pub requests_per_connection_max: u64,
@@ -114,7 +114,7 @@ pub struct DnsOptions {
     pub udp_errors_per_second_max: u32,
     /// Other replies over UDP of one class to one network in a second, of each thread; 0 for any number.
     pub udp_replies_per_second_max: u32,
-    /// Of the replies beyond that limit, every so many is sent truncated; 0 for none.
+    /// Of the replies beyond that limit, one in N is sent truncated; 0: none.
     pub udp_slip: u32,
     /// Open TCP connections, in the whole process.
     pub tcp_connections_max: usize,
@@ -181,7 +181,7 @@ pub struct OpenFilesOptions {
     pub small_file_bytes_max: u64,
     /// Files that are compressed on demand.
     pub compression: CompressionOptions,
-    /// Entries of a directory that are listed.
+    /// Listed entries of a directory.
     pub listing_entries_max: usize,
     /// Negative entries: paths without a file.
     pub negative_entries_max: usize,
@@ -226,9 +226,9 @@ pub struct PasswordOptions {
     pub queued_max: usize,
     /// The same for one IPv4 address or IPv6 /64.
     pub queued_per_client_max: usize,
-    /// How long a right password is remembered.
+    /// How long a correct password is remembered.
     pub granted_for: Duration,
-    /// How long a wrong one is.
+    /// How long a wrong password is remembered.
     pub denied_for: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What is spoken on a connection: HTTP/1.1, HTTP/2, and DNS over TCP.
+//! The protocol of a connection: HTTP/1.1, HTTP/2, and DNS over TCP.
 
 pub(crate) mod connection;
 pub(crate) mod http1;

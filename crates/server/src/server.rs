@@ -1,4 +1,4 @@
-//! The threads of a server, and what its owner can ask of it.
+//! The threads of a server, and its interface.
 
 use crate::dns::updates::{self, ReceivedUpdate, ReplyPlace};
 use crate::files::file_reads::FileReads;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 /// window.
 const DRAIN_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Time in which the access log is written at the end.
+/// Time for writing the access log at the end.
 const LOG_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A server.
@@ -59,7 +59,7 @@ enum ThreadWaker {
 }
 
 impl Server {
-    /// The zones that are served.
+    /// The served zones.
     pub fn zones(&self) -> Arc<ZoneMap> {
         Arc::clone(&self.shared.snapshot().0.zones)
     }
@@ -78,8 +78,8 @@ impl Server {
     /// and workers share a set where there are more. One set for each worker is best.
     ///
     /// # Errors
-    /// Those of the calls that set up the threads, and of waiting, without which no thread can go on. An error of a
-    /// client, a file or a datagram is never returned.
+    /// The errors of the calls that set up the threads, and of waiting, without which no thread can continue. An error
+    /// of a client, a file or a datagram is never returned.
     pub fn run<R>(
         &self,
         socket_sets: &[SocketSet],
@@ -89,8 +89,8 @@ impl Server {
         self.run_and_report(socket_sets, worker_count, control, |result| result)
     }
 
-    /// As [`Server::run`]; `report` is called with the result of `control` when nothing is served any more. After it
-    /// the server waits for threads that may wait for a disk.
+    /// As [`Server::run`]; `report` is called with the result of `control` when serving has ended. After it the server
+    /// waits for threads that may wait for a disk.
     ///
     /// # Errors
     /// As for [`Server::run`]; then `report` is not called.
@@ -179,8 +179,8 @@ impl Server {
         self.shared.log_queue(log).status()
     }
 
-    /// Frees zones that were replaced and that no thread answers from any more, which may take long. Called from time
-    /// to time by the thread that replaces them.
+    /// Frees replaced zones from which no thread answers, which may take long. Called from time to time by the thread
+    /// that replaces them.
     pub fn free_replaced_zones(&self) {
         self.shared.free_replaced_zones();
     }
@@ -189,8 +189,8 @@ impl Server {
     /// in progress are answered, and their connections close after the response; idle connections close after the grace
     /// of the options.
     ///
-    /// Returns when no thread accepts any more, which is when the owner of the sockets can shut them down if no process
-    /// serves them. A hung thread is waited for no longer than a second.
+    /// Returns when no thread accepts; then the owner of the sockets can shut them down if no process serves them. A
+    /// hung thread is waited for no longer than a second.
     pub fn drain(&self, mode: DrainMode) {
         self.shared.lifecycle.advance_to(State::Draining(mode));
         self.wake_all();
@@ -221,8 +221,8 @@ impl Server {
         Status::of(&self.shared)
     }
 
-    /// What the worker `index` of `worker_count` is created with, and the thread for datagrams beside it, if there are
-    /// sockets for it.
+    /// The parameters of the worker `index` of `worker_count`, and of the datagram thread with the same index, if there
+    /// are sockets for it.
     fn thread_params<'l>(
         &'l self,
         index: usize,

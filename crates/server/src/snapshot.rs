@@ -1,4 +1,4 @@
-//! What a server answers from at one moment. Each part is immutable and replaced independently.
+//! The data from which a server answers at one moment. Each part is immutable and replaced independently.
 
 use crate::dns::notify::NotifyPolicy;
 use crate::dns::transfers::TransferPolicy;
@@ -23,9 +23,9 @@ pub struct Snapshot {
     pub sites: Arc<Sites>,
     /// The zones.
     pub zones: Arc<ZoneMap>,
-    /// What new encrypted connections begin with; `None` if there is no certificate, and then they are closed at once.
+    /// The TLS settings of new connections; `None` if there is no certificate, and then they are closed immediately.
     pub tls: Option<Arc<Tls>>,
-    /// What replies of DNS have besides records.
+    /// The parts of DNS replies other than records.
     pub reply_options: Arc<ReplyOptions>,
     /// Exemptions from the limits of replies over UDP.
     pub rate_limit_policy: Arc<RateLimitPolicy>,
@@ -37,7 +37,7 @@ pub struct Snapshot {
     pub notify: Option<Arc<NotifyPolicy>>,
     /// Which keys may change which zone by dynamic update; `None` if no zone may be changed.
     pub updates: Option<Arc<UpdatePolicy>>,
-    /// What certificate authorities look for, if an order is in progress.
+    /// The challenges, if an order is in progress.
     pub challenges: Option<Arc<Challenges>>,
     /// Policies for mail servers; `None` if no domain has one.
     pub mail_policies: Option<Arc<MailPolicies>>,
@@ -45,13 +45,13 @@ pub struct Snapshot {
     pub access_log: Option<AccessLog>,
     /// The log of DNS queries; `None` if there is none.
     pub query_log: Option<QueryLog>,
-    /// What is passed on as dnstap messages; `None` if nothing is.
+    /// The dnstap messages to send; `None` if nothing is.
     pub dnstap: Option<Arc<Dnstap>>,
     /// Where its sites and zones are counted, which the server sets.
     pub slots: Arc<Slots>,
 }
 
-/// What encrypted connections of each protocol begin with.
+/// The TLS settings of encrypted connections of each protocol.
 #[derive(Clone, Debug)]
 pub struct Tls {
     /// HTTPS.

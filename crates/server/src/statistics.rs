@@ -64,7 +64,7 @@ const RCODE_NUMBERS: [u16; 9] = [0, 1, 2, 3, 4, 5, 6, 9, 16];
 /// The upper bounds of the sizes of replies, in bytes.
 pub const SIZE_BOUNDS_BYTES: [u64; 11] = [64, 128, 256, 512, 1_024, 1_232, 2_048, 4_096, 8_192, 16_384, 65_535];
 
-/// The slot of what belongs to no site or zone.
+/// The slot for requests and queries outside all sites and zones.
 const SLOT_NONE: u16 = 0;
 /// The slot of the sites or zones beyond the limit.
 const SLOT_OTHER: u16 = 1;
@@ -83,8 +83,8 @@ pub enum Series {
         /// Of [`STATUS_CLASSES`].
         class: usize,
     },
-    /// Responses of a version by their time: those up to a bound of [`DURATION_BOUNDS_MS`] and above the one before; at
-    /// the end those above all bounds.
+    /// Responses of a version by their time: those up to a bound of [`DURATION_BOUNDS_MS`] and above the previous one;
+    /// at the end those above all bounds.
     Durations(usize, usize),
     /// The sum of the times, in milliseconds.
     DurationSum(usize),
@@ -288,7 +288,7 @@ struct Names {
 }
 
 impl SlotNames {
-    /// Gives each of `sites` and `zones` a slot, as far as there are some.
+    /// Gives each of `sites` and `zones` a slot, while there are free ones.
     pub(crate) fn assign<'n>(
         &mut self,
         sites: impl Iterator<Item = &'n str>,
@@ -350,7 +350,7 @@ pub struct Statistics {
     sums: Vec<u64>,
     /// The names of sites; the index is that of [`Series`].
     pub sites: Vec<String>,
-    /// The names of zones, likewise.
+    /// The same for the names of zones.
     pub zones: Vec<String>,
 }
 

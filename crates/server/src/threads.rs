@@ -1,4 +1,4 @@
-//! The threads that serve, and what they share.
+//! The threads that serve, and their shared state.
 
 pub(crate) mod worker;
 pub(crate) mod listener_state;

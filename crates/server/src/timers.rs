@@ -1,5 +1,4 @@
-//! When a worker must look at which connection: a queue that learns of a later deadline only when an earlier one
-//! passes.
+//! When a worker must check which connection: a queue that learns of a later deadline only when an earlier one passes.
 //!
 //! A busy connection moves its deadline without touching the queue: when the old deadline passes, the worker takes the
 //! new one from the connection. So a request costs one store, and a long-lived connection costs the
@@ -44,7 +43,7 @@ impl Timers {
         self.0.peek().map(|Reverse((at_ms, _))| *at_ms)
     }
 
-    /// The next connection whose queued time has come.
+    /// The next connection whose queued time is over.
     pub(crate) fn pop_due(&mut self, now_ms: Milliseconds) -> Option<(Milliseconds, Key)> {
         if self.next_ms()? > now_ms {
             return None;

@@ -1,4 +1,4 @@
-//! The request that waits for another thread, and what it waits for.
+//! The request that waits for another thread, and the event that it waits for.
 
 use crate::file_error::FileError;
 use crate::slab::Key;
@@ -12,7 +12,7 @@ pub(crate) struct Waiter {
     pub(crate) stream: u32,
 }
 
-/// What a request has waited for.
+/// The event for which a request has waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A file was looked up: the cache has the answer now, unless there is an error that it does not keep.

@@ -20,7 +20,7 @@ pub fn ascii_form(host: &str) -> Option<String> {
     let labels = host.split('.').map(|label| {
         let label: String = label.chars().flat_map(char::to_lowercase).collect();
         let is_allowed = |character: char| character == '-' || character == '_' || character.is_alphanumeric();
-        // Others have a form of their own only after a normalization: combining and full-width characters.
+        // Others have an ASCII form only after normalization: combining and full-width characters.
         let is_composed = |character: char| !('\u{300}'..='\u{36F}').contains(&character) && character < '\u{FB00}';
         if !label.chars().all(|character| is_allowed(character) && is_composed(character)) {
             return None;

@@ -11,7 +11,7 @@ pub enum Cors {
     Origins(Vec<String>),
 }
 
-/// Fields that scripts may read besides those that all may.
+/// Fields that scripts can read in addition to the safelisted ones.
 const EXPOSED: &[u8] = b"Accept-Ranges, Content-Range, ETag";
 
 impl Cors {

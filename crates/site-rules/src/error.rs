@@ -1,4 +1,4 @@
-//! What is wrong with a rule, and with the lines of a file of rules.
+//! The problem of a rule, and those of the lines of a rules file.
 
 /// Problems of one file that are reported; the others are counted. A report shows 100 of all files.
 pub(crate) const PROBLEMS_MAX: usize = 40;
@@ -8,7 +8,7 @@ pub(crate) const PROBLEMS_MAX: usize = 40;
 pub struct RuleError {
     /// The problem.
     pub message: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -18,7 +18,7 @@ impl RuleError {
     }
 }
 
-/// What is wrong with a line of a file of rules, which is skipped, or with the lines from it on.
+/// The problem of a skipped line of a rules file, or of the lines from it on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineProblem {
     /// The line, from 1.

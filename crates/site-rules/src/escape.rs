@@ -1,4 +1,4 @@
-//! Percent-encoding (RFC 3986 §2.1) of what a rule inserts into a URL or a field.
+//! Percent-encoding (RFC 3986 §2.1) of text that a rule inserts into a URL or a field.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ pub(crate) enum Place {
     Query,
 }
 
-/// Appends `text`, with all bytes encoded that could end or divide what it is inserted into.
+/// Appends `text`, with all bytes encoded that could end or divide the surrounding URL or field.
 pub(crate) fn put_encoded(text: &[u8], place: Place, out: &mut Vec<u8>) {
     for &byte in text {
         let is_plain = match byte {
@@ -29,7 +29,7 @@ pub(crate) fn put_encoded(text: &[u8], place: Place, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what an operator has written as a part of a URL: bytes that no URL may have are encoded.
+/// Appends text of the operator as a part of a URL: bytes that no URL may have are encoded.
 pub(crate) fn put_url_text(text: &str, out: &mut Vec<u8>) {
     for &byte in text.as_bytes() {
         let is_plain = byte.is_ascii_graphic() && !b"\"<>\\^`{|}".contains(&byte);
@@ -37,7 +37,7 @@ pub(crate) fn put_url_text(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the query of a request. Bytes that no URL has, and clients send all the same, are encoded.
+/// Appends the query of a request. Bytes that a URL cannot have, but clients send, are encoded.
 pub(crate) fn put_query(query: &[u8], out: &mut Vec<u8>) {
     for &byte in query {
         if byte.is_ascii_graphic() && !b"#\"<>".contains(&byte) { out.push(byte) } else { put_byte(byte, out) }
@@ -71,7 +71,7 @@ pub(crate) fn decode(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(decoded))
 }
 
-/// Decodes a name or a value in a query, in which `+` is a space; as it is if an encoding is invalid.
+/// Decodes a name or a value in a query, in which `+` is a space; unchanged if an encoding is invalid.
 pub(crate) fn decode_query(text: &[u8]) -> Cow<'_, [u8]> {
     let decoded = decode(text).unwrap_or(Cow::Borrowed(text));
     if memchr::memchr(b'+', text).is_none() {

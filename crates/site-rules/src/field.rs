@@ -75,7 +75,7 @@ impl Field {
     /// A field that replaces that of earlier rules.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem.
     pub fn set(name: &str, value: &str, pattern: &Pattern) -> Result<Field, RuleError> {
         let value = checked_value(name, value)?;
         Ok(Field { name: checked_name(name)?, action: FieldAction::Set(Template::parse_field(value, pattern)) })
@@ -84,7 +84,7 @@ impl Field {
     /// A field whose value follows those of earlier rules.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem.
     pub fn join(name: &str, value: &str, pattern: &Pattern) -> Result<Field, RuleError> {
         let value = checked_value(name, value)?;
         Ok(Field { name: checked_name(name)?, action: FieldAction::Join(Template::parse_field(value, pattern)) })
@@ -117,7 +117,7 @@ fn checked_name(name: &str) -> Result<Box<str>, RuleError> {
         let remedy = match name.to_ascii_lowercase().as_str() {
             "location" => "remove it; a redirect sends it",
             "www-authenticate" => "remove it; the table `auth` of the domain sends it",
-            "content-encoding" => "remove it; a file name.br, name.zst or name.gz beside the file sends it",
+            "content-encoding" => "remove it; a precompressed file name.br, name.zst or name.gz sends it",
             _ => "remove it; the server writes it for each response",
         };
         return Err(RuleError::new(format!("`{name}` cannot be set by a rule"), remedy));
@@ -157,25 +157,25 @@ struct FieldEdit<'r> {
     is_default: bool,
 }
 
-/// What the content of a response is of.
+/// The kind of a response's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentOf {
     /// The path of the request, or of no file.
     Path,
     /// The same; and that path has had other content before, whatever its name says.
     ReusedPath,
-    /// Another file, since there is none at the path.
+    /// Another file, because there is none at the path.
     OtherPath,
 }
 
-/// What responses of a status may have.
+/// The fields that responses of a status can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
     /// 200 and 206: all fields.
     Content,
     /// 304: no field that describes the content (RFC 9110 §15.4.5).
     NotModified,
-    /// Others: neither such fields nor those for caches, since what the rules say is true of the file.
+    /// Others: neither such fields nor those for caches, because the rules describe the file.
     Other,
 }
 
@@ -190,7 +190,7 @@ impl<'r> FieldEdits<'r> {
         self.edits.iter().any(|edit| edit.name.eq_ignore_ascii_case(name))
     }
 
-    /// Whether the content must be sent as it is (RFC 9111 §5.2.2.6).
+    /// Whether the content must be sent unchanged (RFC 9111 §5.2.2.6).
     pub fn forbids_transformation(&self) -> bool {
         let names_it = |value: &[u8]| value.to_ascii_lowercase().windows(12).any(|text| text == b"no-transform");
         let is_cache_control = |edit: &&FieldEdit<'_>| edit.name.eq_ignore_ascii_case("cache-control");
@@ -236,7 +236,7 @@ impl<'r> FieldEdits<'r> {
     }
 
     fn put(&mut self, name: &'r str, value: Option<Vec<u8>>) {
-        // What a response depends on is a sum (RFC 9110 §12.5.5).
+        // `Vary` fields add up (RFC 9110 §12.5.5).
         if !name.eq_ignore_ascii_case("vary") {
             self.edits.retain(|edit| !edit.name.eq_ignore_ascii_case(name));
         }
@@ -274,7 +274,7 @@ impl<'r> FieldEdits<'r> {
                 ContentOf::ReusedPath if is_immutable && *is_default => value = Some(&b"no-cache"[..]),
                 _ => {}
             }
-            // What the server says of its choice stays (RFC 9110 §12.5.5).
+            // The server's own `Vary` is kept (RFC 9110 §12.5.5).
             if !name.eq_ignore_ascii_case("vary") && !name.eq_ignore_ascii_case("set-cookie") {
                 while let Some((line_start, line_end)) = find_line(&out[start..], name.as_bytes()) {
                     out.drain(start + line_start..start + line_end);

@@ -1,15 +1,15 @@
 //! Names of files that change with their content: `app.3f2a1b4c.js`, `index-BvZ1XKq2.css`.
 //!
 //! A name only looks like one: `INV-AB23CD45.pdf` and `user-64f1a2b3c4d5e6f7a8b9c0d1.json` do as well, and an address,
-//! an identifier or a date may look like a hash. What follows from the name, that browsers keep a file for a year, or
-//! that a file of an earlier release is still served, cannot be taken back. So the hash is not enough: the file is also
-//! one that build tools make, by its extension or its folder. A date (`report-20260131`), a number and a word with a
-//! number (`June2024`) are no hash at all.
+//! an identifier or a date may look like a hash. The effects of such a name cannot be undone: browsers cache a file for
+//! a year, or a file of an earlier release is still served. So the hash is not enough: the file is also one that build
+//! tools make, by its extension or its folder. A date (`report-20260131`), a number and a word with a number
+//! (`June2024`) are not hashes.
 
-/// Extensions of what a page loads and nobody downloads: scripts, styles, fonts, programs. Without source maps, which
-/// no page needs, and which may be removed on purpose.
+/// Extensions of files that pages load and users do not download: scripts, styles, fonts, programs. Without source
+/// maps, which no page needs, and which may be removed on purpose.
 const CODE: [&[u8]; 8] = [b"js", b"mjs", b"css", b"wasm", b"woff2", b"woff", b"ttf", b"otf"];
-/// Folders that build tools alone make.
+/// Folders that only build tools make.
 const BUILD_FOLDERS: [&[u8]; 4] = [b"_next", b"_nuxt", b"_astro", b"_app"];
 
 /// Bytes of the shortest hash.
@@ -36,13 +36,13 @@ pub fn changes_with_content(path: &[u8]) -> bool {
 fn has_fingerprint(file_name: &[u8]) -> bool {
     let mut parts = file_name.split(|&byte| byte == b'.').peekable();
     while let Some(part) = parts.next() {
-        // What follows the last dot is the extension; a name needs one.
+        // The part after the last dot is the extension; a name needs one.
         if parts.peek().is_none() {
             return false;
         }
         let is_separator = |byte: &u8| matches!(byte, b'-' | b'_');
         let pieces = part.split(is_separator);
-        // A hash of the URL-safe alphabet may have separators itself; those of eight characters are usual.
+        // A hash in the URL-safe alphabet can contain separators; hashes of eight characters are common.
         let last = part.len().checked_sub(HASH_BYTES_MIN).map(|start| part.split_at(start));
         let last = last.filter(|(before, _)| before.is_empty() || before.last().is_some_and(is_separator));
         if pieces.chain(last.map(|(_, last)| last)).any(is_hash) {

@@ -1,4 +1,4 @@
-//! Options of sites and of clients that the configuration has and the server follows as they are.
+//! Options of sites and of clients that the server takes unchanged from the configuration.
 
 /// How the file of a request is found.
 #[derive(Clone, Debug, PartialEq, Eq)]

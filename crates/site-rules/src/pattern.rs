@@ -12,12 +12,12 @@ const PATTERN_BYTES_MAX: usize = 1_024;
 /// Conditions on the query of one rule.
 const QUERY_CONDITIONS_MAX: usize = 8;
 
-/// What a request is for, decoded and normalized as for the look-up of a file.
+/// The target of a request, decoded and normalized as for the look-up of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestPath<'r> {
     /// Whether it is requested with HTTPS.
     pub is_https: bool,
-    /// The host, in any case; `None` if the request has none.
+    /// The host, in any letter case; `None` if the request has none.
     pub host: Option<&'r [u8]>,
     /// The decoded path, without a slash at its start or end, and without empty segments.
     pub path: &'r [u8],
@@ -29,7 +29,8 @@ pub struct RequestPath<'r> {
 
 /// A pattern of paths, perhaps of one host, perhaps with conditions on the query.
 ///
-/// `*` stands for any bytes, at most once; `:name` for a part of one segment. A slash at the end makes no difference.
+/// `*` matches any bytes, and occurs at most once; `:name` for a part of one segment. A slash at the end makes no
+/// difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// The only host, in lower case; `None` for every one.
@@ -81,7 +82,7 @@ struct QueryCondition {
 /// The parts of a request that a pattern names.
 #[derive(Debug, Default)]
 pub(crate) struct Captures<'r> {
-    /// What `*` stands for.
+    /// The part that `*` matches.
     pub(crate) splat: &'r [u8],
     /// Whether a slash follows it.
     pub(crate) splat_has_slash: bool,
@@ -111,7 +112,7 @@ impl Pattern {
     /// Parses a pattern. `query` has the conditions on the query, each with its value.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem.
     pub fn parse(text: &str, query: &[(&str, &str)]) -> Result<Pattern, RuleError> {
         if text.len() > PATTERN_BYTES_MAX {
             let message = format!("the pattern is longer than {PATTERN_BYTES_MAX} bytes");
@@ -119,7 +120,8 @@ impl Pattern {
         }
         if is_regular_expression(text) {
             let message = format!("the pattern `{}` looks like a regular expression", text.escape_debug());
-            let remedy = "write a path, in which `*` stands for any rest and `:name` for a segment, as in \"/old/*\", and percent-encode \
+            let remedy = "write a path, in which `*` matches any rest and `:name` a segment, as in \"/old/*\", and \
+                percent-encode \
                           other characters that are meant";
             return Err(RuleError::new(message, remedy));
         }
@@ -155,7 +157,7 @@ impl Pattern {
             if let Some((prefix, suffix)) = segment.split_once('*') {
                 if self.splat.is_some() || suffix.contains('*') {
                     let message = format!("the pattern `{text}` has more than one `*`");
-                    return Err(RuleError::new(message, "leave one; `:name` stands for a segment"));
+                    return Err(RuleError::new(message, "leave one; `:name` matches a segment"));
                 }
                 if placeholder(prefix).is_some() || placeholder(suffix).is_some() {
                     let message = format!("`*` and a placeholder are in one segment of `{text}`");
@@ -251,12 +253,12 @@ impl Pattern {
         !self.query.is_empty()
     }
 
-    /// Whether it is for one host alone.
+    /// Whether it is only for one host.
     pub fn has_host(&self) -> bool {
         self.host.is_some()
     }
 
-    /// The host, if it is for one alone.
+    /// The host, if it is only for one.
     pub(crate) fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
@@ -288,7 +290,7 @@ impl Pattern {
         self.matches(request).is_some()
     }
 
-    /// What the pattern names in `request`; `None` if it does not match.
+    /// The named parts of the pattern in `request`; `None` if it does not match.
     pub(crate) fn matches<'r>(&self, request: &RequestPath<'r>) -> Option<Captures<'r>> {
         if let Some(own) = &self.host
             && !request.host.is_some_and(|host| is_host(host, own.as_bytes()))
@@ -393,7 +395,7 @@ fn is_regular_expression(text: &str) -> bool {
     text.starts_with('^') || text.ends_with('$') || PARTS.iter().any(|part| text.contains(part))
 }
 
-/// The first segment of a path that is not empty, and what follows it.
+/// The first segment of a nonempty path, and the rest.
 fn take_first(path: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b'/', path) {
         Some(at) => (&path[..at], Some(&path[at + 1..])),
@@ -435,7 +437,7 @@ pub(crate) fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
     Some((&text[..at], &text[at + 1..at + 1 + name_bytes], &text[at + 1 + name_bytes..]))
 }
 
-/// The bytes that a part of a pattern stands for.
+/// The bytes that a part of a pattern matches.
 fn literal(text: &str, part: &str) -> Result<Box<[u8]>, RuleError> {
     let Some(bytes) = decode(part.as_bytes()) else {
         let message = format!("the pattern `{text}` has an invalid percent-encoding");

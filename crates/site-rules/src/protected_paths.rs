@@ -19,7 +19,7 @@ pub struct ProtectedPaths {
     forms: Forms,
 }
 
-/// What makes several paths lead to the same file.
+/// The settings by which several paths lead to the same file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Forms {
     /// The names of the files that answer for their directory.
@@ -30,12 +30,12 @@ struct Forms {
     clean_urls: bool,
 }
 
-/// What is known of a path that rules are looked for.
+/// The facts about a path whose rules are looked up.
 #[derive(Clone, Copy)]
 enum Subject {
-    /// It is that of a file, or of a request that is not looked up yet.
+    /// The path of a file, or of a request that is not looked up yet.
     File,
-    /// It is that of a request for which there is no file; of a directory, if it ends with a slash.
+    /// It belongs to a request without a file; to a directory, if it ends with a slash.
     Missing { ends_with_slash: bool },
 }
 
@@ -99,8 +99,8 @@ impl Forms {
         Forms { index_names, index_stems, clean_urls: files.clean_urls }
     }
 
-    /// What all forms of a path have in common: what is left of it without extensions and the names of indexes. Other
-    /// paths may have it too.
+    /// The common part of all forms of a path: the path without extensions and index names. Other paths may have it
+    /// too.
     fn key<'p>(&self, mut path: &'p [u8]) -> &'p [u8] {
         loop {
             let shorter = without_coding(path)

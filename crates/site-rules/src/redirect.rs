@@ -23,11 +23,11 @@ pub struct RedirectText<'t> {
     pub to: Option<&'t str>,
     /// The status; 301 by default.
     pub status: Option<u64>,
-    /// Whether it applies where a file exists too. By default redirects do, and errors without a page of their own.
+    /// Whether it applies where a file exists too. By default redirects do, and errors without their own page.
     pub force: Option<bool>,
 }
 
-/// What is done with the requests for some paths.
+/// The action for requests for some paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     pub(crate) pattern: Pattern,
@@ -37,7 +37,7 @@ pub struct Redirect {
     line: Option<u32>,
 }
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The client is sent to another URL.
@@ -78,7 +78,7 @@ pub enum PageStatus {
     ServiceUnavailable,
 }
 
-/// Where a rule leads to.
+/// The destination of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// The URL without its fragment.
@@ -90,7 +90,7 @@ pub struct Destination {
     has_query: bool,
 }
 
-/// What a rule makes of a request.
+/// The result of a rule for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The client is redirected.
@@ -109,7 +109,7 @@ impl Redirect {
     /// Checks a rule.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem.
     pub fn new(text: &RedirectText<'_>) -> Result<Redirect, RuleError> {
         let mut pattern = Pattern::parse(text.from, text.query)?;
         let status = text.status.unwrap_or(STATUS_DEFAULT);
@@ -147,7 +147,7 @@ impl Redirect {
             let ends_with_slash = next.is_empty() || next.ends_with(b"/");
             let next = RequestPath { path: next.strip_suffix(b"/").unwrap_or(&next), ends_with_slash, ..request };
             if self.pattern.matches(&next).is_some() {
-                let message = format!("the rule `{from}` redirects to itself again and again");
+                let message = format!("the rule `{from}` redirects to itself in a loop");
                 return Err(RuleError::new(message, "write a destination that the pattern does not match"));
             }
         }
@@ -174,16 +174,16 @@ impl Redirect {
         self.is_forced
     }
 
-    /// What it does.
+    /// Its action.
     pub fn action(&self) -> &Action {
         &self.action
     }
 
-    /// What it makes of a request with this query.
+    /// Its result for a request with this query.
     pub(crate) fn outcome(&self, captures: &Captures<'_>, query: Option<&[u8]>) -> Outcome {
         let outcome = match &self.action {
             Action::Redirect(status, to) => {
-                // What a rule takes out of the query is not passed on as well.
+                // Parameters that a rule takes out of the query are not passed on.
                 let query = query.filter(|_| !self.pattern.has_query());
                 to.expand(captures, query).map(|location| Outcome::Redirect(*status, location))
             }
@@ -310,7 +310,7 @@ impl Destination {
     /// The path of a file with the parts of a request, none of which has more than one segment.
     ///
     /// # Errors
-    /// What is done without a destination.
+    /// The action needs a destination.
     fn expand_file(&self, captures: &Captures<'_>) -> Result<Vec<u8>, Outcome> {
         let path = self.expand(captures, None)?;
         // No file has a name with a slash, and the look-up of a file decodes it.
@@ -323,7 +323,7 @@ impl Destination {
     /// The URL with the parts of a request, and with its query unless the destination has one.
     ///
     /// # Errors
-    /// What is done without a destination.
+    /// The action needs a destination.
     fn expand(&self, captures: &Captures<'_>, query: Option<&[u8]>) -> Result<Vec<u8>, Outcome> {
         let mut out = Vec::new();
         self.url.put(captures, &mut out);
@@ -373,8 +373,8 @@ fn has_valid_authority(start: &str) -> bool {
     !host.is_empty() && (port.is_empty() || is_number(&port[1..]))
 }
 
-/// Whether a segment of the path at the start of `url` is `.` or `..`, as it is or for a server that decodes `%2F` too.
-/// Encoding the dots would make no difference (URL Standard, "double-dot URL path segment").
+/// Whether a segment of the path at the start of `url` is `.` or `..`, literally or for a server that decodes `%2F`
+/// too. Encoding the dots would make no difference (URL Standard, "double-dot URL path segment").
 fn has_dot_segment(url: &[u8]) -> bool {
     let is_dots = |part: &[u8]| matches!(part, b"." | b"..");
     let has_dots = |segment: &[u8]| segment.split(|byte| b"/\\".contains(byte)).any(is_dots);
@@ -506,7 +506,7 @@ mod tests {
         }
     }
 
-    /// `expected`: what is done with a request for `path` that has `id` in its query, by a rule with the `status`.
+    /// `expected`: the action for a request for `path` that has `id` in its query, by a rule with the `status`.
     #[track_caller]
     fn check_outcome(from: &str, to: &str, status: u64, path: &str, id: &str, expected: &Outcome) {
         let query = [("id", ":id")];

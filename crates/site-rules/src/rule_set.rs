@@ -12,7 +12,7 @@ use crate::redirect::{Action, Outcome, Redirect};
 pub struct RuleLimits {
     /// Rules.
     pub rules_max: usize,
-    /// Those of them that match more than one path.
+    /// The rules that match more than one path.
     pub patterns_max: usize,
 }
 
@@ -52,7 +52,7 @@ pub struct RuleSet {
 pub struct RedirectExample<'s> {
     /// The line of the redirect, if it is in a file of rules.
     pub line: Option<u32>,
-    /// The host, if the redirect is for one alone.
+    /// The host, if the redirect is only for one.
     pub host: Option<&'s str>,
     /// The path, percent-encoded.
     pub path: Vec<u8>,
@@ -72,7 +72,7 @@ impl Match<'_, '_> {
         self.rule.is_forced()
     }
 
-    /// What is done with the request.
+    /// The action for the request.
     pub fn outcome(&self) -> Outcome {
         self.rule.outcome(&self.captures, self.query)
     }
@@ -104,7 +104,7 @@ impl RuleSet {
         self.redirects.iter().filter_map(|rule| rule.action().fixed_file())
     }
 
-    /// The rules that are for one host alone: the host, and the line of a redirect in a file of rules.
+    /// The rules for only one host: the host, and the line of a redirect in a rules file.
     pub fn hosts(&self) -> impl Iterator<Item = (&str, Option<u32>)> {
         let redirects = self.redirects.iter().map(|rule| (&rule.pattern, rule.line()));
         let fields = self.fields.iter().map(|rule| (&rule.pattern, None));

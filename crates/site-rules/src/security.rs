@@ -8,7 +8,7 @@ use crate::pattern::Pattern;
 pub enum SecurityHeaders {
     /// Those that hardly any site misses.
     Basic,
-    /// Those of a site whose pages have all they need in the site itself.
+    /// The fields for a site whose pages load nothing from other hosts.
     Strict,
 }
 
@@ -45,7 +45,7 @@ impl SecurityHeaders {
         }
     }
 
-    /// What follows for the pages of a site.
+    /// The effects on the pages of a site.
     pub fn effect(self) -> &'static str {
         match self {
             SecurityHeaders::Basic => {

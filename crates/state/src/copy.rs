@@ -1,7 +1,7 @@
 //! A copy of the state folder that is as it was at one moment, although another process changes it meanwhile.
 //!
-//! Every change of the folder makes a new file, folder or link, and renames it. So the copy is that of one moment if
-//! the folder has the same ones before and after it.
+//! Every change of the folder makes a new file, folder or link, and renames it. So the copy is consistent if the folder
+//! has the same ones before and after it.
 //!
 //! The process may be root, and another user may write the folder at any moment: everything is opened relative to the
 //! folder, and no link is followed.
@@ -21,10 +21,10 @@ const ATTEMPTS_MAX: u32 = 20;
 
 /// Entries of a folder; more are an error.
 const ENTRIES_MAX: usize = 1 << 20;
-/// Bytes that are copied at once.
+/// Bytes that are copied in one step.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A file, folder or link of the folder, and what distinguishes it from one that takes its place.
+/// A file, folder or link of the folder, and the metadata that distinguishes it from a replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Item {
     /// Below the folder.
@@ -35,7 +35,7 @@ struct Item {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Folder,
-    /// What of its metadata is another when it is replaced, is part of them.
+    /// Some of its metadata differs after a replacement.
     File(Metadata),
     Link(PathBuf),
 }

@@ -2,7 +2,7 @@
 //!
 //! One process owns it, which holds a lock, except for the folder with the private keys of zones, which another process
 //! has. A change is durable when the call returns, and a crash at any moment leaves the content before or after it,
-//! never a part: a file is written beside the old one, flushed, and renamed, and its folder is flushed. Only the owner
+//! never a part: a file is written next to the old one, flushed, and renamed, and its folder is flushed. Only the owner
 //! may read files and folders (0600, 0700).
 //!
 //! ```text
@@ -34,8 +34,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The form of the folder. A program reads no folder of a later one.
 const VERSION: u32 = 1;
-/// The folders of the process that owns the state folder. Its sandbox allows these, and no other one: the private keys
-/// of zones are beside them.
+/// The folders of the process that owns the state folder. Its sandbox allows these and no others: the private keys of
+/// zones are next to them.
 pub const FOLDERS: [&str; 12] = [
     CERTIFICATES,
     GENERATIONS,
@@ -52,7 +52,7 @@ pub const FOLDERS: [&str; 12] = [
 ];
 const VERSION_FILE: &str = "version";
 const LOCK_FILE: &str = "lock";
-/// What is in the state folder besides [`FOLDERS`]. The keeper owns the keys of zones.
+/// The contents of the state folder other than [`FOLDERS`]. The keeper owns the keys of zones.
 const OTHERS: [&str; 3] = [VERSION_FILE, LOCK_FILE, "keys"];
 /// Where other programs find certificates, below the folder.
 pub const CERTIFICATES: &str = "certificates";
@@ -69,10 +69,10 @@ const CHECKED_ENTRIES_MAX: usize = 1_000_000;
 const NAMED_ENTRIES_MAX: usize = 3;
 /// Bytes of a file that shows whether one can be written.
 const PROBE_BYTES: usize = 4096;
-/// What is written until it is renamed begins so.
+/// The prefix of files that are written before they are renamed.
 const TEMPORARY: &str = ".new-";
 
-/// Why the folder cannot be used, and what to do.
+/// Why the folder cannot be used, and the remedy.
 #[derive(Debug)]
 pub struct StateError {
     problem: String,
@@ -89,12 +89,12 @@ impl fmt::Display for StateError {
 impl std::error::Error for StateError {}
 
 impl StateError {
-    /// What is wrong.
+    /// The problem.
     pub fn problem(&self) -> &str {
         &self.problem
     }
 
-    /// What to do; empty if that is unknown.
+    /// The remedy; empty if unknown.
     pub fn remedy(&self) -> &str {
         &self.remedy
     }
@@ -108,7 +108,7 @@ fn problem(problem: String, remedy: impl Into<String>) -> StateError {
 fn failed(action: &str, path: &Path, error: &io::Error) -> StateError {
     let remedy = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "free some space; what is in service stays, and the change is tried again"
+            "free some space; serving continues, and the change will be retried"
         }
         ErrorKind::PermissionDenied => "give the folder to the user that serves (chown -R), with mode 0700",
         ErrorKind::ReadOnlyFilesystem => "set `state` to a folder that can be written",
@@ -145,13 +145,13 @@ pub fn prepare(path: &Path, owner: Option<(u32, u32)>) -> Result<(), StateError>
     Ok(())
 }
 
-/// Whether the folder at `path` and its folders are of `user` and of this version: a restored copy may not be. A folder
-/// that cannot be reached or written is another matter: it may be there and writable later. Returns what is wrong
-/// below, with which the server can start: the agent may have written it on purpose, and it concerns single zones and
+/// Whether the folder at `path` and its folders belong to `user` and this version: those of a restored copy may not. A
+/// folder that cannot be reached or written is another matter: it may be there and writable later. Returns problems
+/// below with which the server can start: the agent may have written it on purpose, and it concerns single zones and
 /// certificates.
 ///
 /// # Errors
-/// What is wrong, and what to do.
+/// The problem and its remedy.
 pub fn check(path: &Path, user: u32) -> Result<Option<StateError>, StateError> {
     if !fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()) {
         return Ok(None);
@@ -194,12 +194,12 @@ fn what_is_wrong(path: &Path, user: u32) -> Option<String> {
     is_closed.then(|| "lacks the permissions rwx of its owner".to_owned())
 }
 
-/// What `user` cannot use below the folders of the state folder `root`: how much, and the first ones.
+/// The files below the folders of the state folder `root` that `user` cannot use: their number, and the first ones.
 fn unusable_entries(root: &Path, user: u32) -> Option<StateError> {
     let (mut named, mut count, mut left) = (Vec::new(), 0_usize, CHECKED_ENTRIES_MAX);
     let mut folders: Vec<PathBuf> = FOLDERS.into_iter().chain(OTHERS).map(|name| root.join(name)).collect();
     while let Some(folder) = folders.pop() {
-        // It is not a folder, its owner alone can read it, or it was counted.
+        // It is not a folder, only its owner can read it, or it was counted.
         let Ok(found) = fs::read_dir(&folder) else { continue };
         for entry in found.flatten().take(left) {
             left = left.saturating_sub(1);
@@ -247,10 +247,10 @@ pub struct StateFolder {
 }
 
 impl StateFolder {
-    /// Opens the folder at `path`, which exists, and locks it. What a crash has left unfinished is removed.
+    /// Opens the folder at `path`, which exists, and locks it. Unfinished files after a crash are removed.
     ///
     /// # Errors
-    /// Another process owns the folder, it is of a later version, or cannot be written.
+    /// Another process owns the folder, it has a later version, or cannot be written.
     pub fn open(path: &Path) -> Result<StateFolder, StateError> {
         let metadata = fs::metadata(path).map_err(|error| failed("reach the state folder", path, &error))?;
         if metadata.mode() & 0o077 != 0 {
@@ -265,7 +265,7 @@ impl StateFolder {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let message = format!("another process uses the state folder {}", path.display());
-                return Err(problem(message, "stop the other server, or set `state` to a folder of its own"));
+                return Err(problem(message, "stop the other server, or set `state` to a separate folder"));
             }
             Err(TryLockError::Error(error)) => return Err(failed("lock", &lock_path, &error)),
         }
@@ -337,8 +337,8 @@ impl StateFolder {
         file.finish(&path).map_err(|error| failed("write", &path, &error))
     }
 
-    /// Writes `content` after the first `length` bytes of the file `name`, which has them, in the place of what a crash
-    /// has left there. After a crash, the file may have a part of it.
+    /// Writes `content` after the first `length` bytes of the file `name`, which has them, in place of data that a
+    /// crash has left there. After a crash, the file may have a part of it.
     pub fn append(&self, name: &str, length: u64, content: &[u8]) -> Result<(), StateError> {
         let path = self.path_of(name)?;
         let append = || {
@@ -354,7 +354,7 @@ impl StateFolder {
         append().map_err(|error| failed("write", &path, &error))
     }
 
-    /// Whether a file beside `name` can be written at this moment. It is removed again.
+    /// Whether a file next to `name` can be written at this moment. It is removed again.
     pub fn check_writable(&self, name: &str) -> Result<(), StateError> {
         let path = self.path_of(name)?;
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -374,7 +374,7 @@ impl StateFolder {
         }
     }
 
-    /// Stores the chain and the key of a certificate, both at once, in the place of those before.
+    /// Stores the chain and the key of a certificate atomically, in place of the previous ones.
     pub fn store_certificate(&self, name: &str, chain: &[u8], key: &[u8]) -> Result<(), StateError> {
         let link = self.path_of(&format!("{CERTIFICATES}/{name}"))?;
         let before = fs::read_link(&link).ok();
@@ -394,7 +394,7 @@ impl StateFolder {
             .and_then(|()| fs::rename(&temporary, &link))
             .and_then(|()| flush_folder(&self.root.join(CERTIFICATES)));
         switched.map_err(|error| failed("write", &link, &error))?;
-        // The one before the last stays for readers that have just followed the link.
+        // The last but one is kept for readers that have just followed the link.
         if let Some(old) = number.checked_sub(2).filter(|old| *old > 0) {
             let old = self.root.join(GENERATIONS).join(format!("{name}-{old}"));
             remove_folder(&old).map_err(|error| failed("remove", &old, &error))?;
@@ -402,7 +402,7 @@ impl StateFolder {
         Ok(())
     }
 
-    /// The chain of a certificate that was stored; `None` if there is none.
+    /// The chain of a stored certificate; `None` if there is none.
     pub fn chain(&self, name: &str) -> Result<Option<Vec<u8>>, StateError> {
         self.read(&format!("{CERTIFICATES}/{name}/{CHAIN_FILE}"))
     }
@@ -424,8 +424,8 @@ impl StateFolder {
         create_folder(path).map_err(|error| failed("create", path, &error))
     }
 
-    /// Removes generations that no link leads to, except the one before: the switch to later ones was not reached, and
-    /// the removal of older ones.
+    /// Removes generations that no link leads to, except the previous one: the switch to later ones was not reached,
+    /// and the removal of older ones.
     fn remove_unused_generations(&self) -> Result<(), StateError> {
         let generations = self.root.join(GENERATIONS);
         for (path, _) in entries(&generations).map_err(|error| failed("read", &generations, &error))? {
@@ -440,11 +440,10 @@ impl StateFolder {
     }
 }
 
-/// Removes what a crash has left of files that were written in the folder at `path`, and in folders below with these
-/// names.
+/// Removes unfinished files that a crash has left in the folder at `path`, and in folders below with these names.
 pub fn remove_unfinished(path: &Path, is_own: fn(&str) -> bool) -> Result<(), StateError> {
     let found = match entries(path) {
-        // One of another user, or with a mode without its rights, concerns only what is in it.
+        // A folder of another user, or without the mode bits of its owner, affects only its own content.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
         found => found.map_err(|error| failed("read", path, &error))?,
     };
@@ -481,7 +480,7 @@ pub fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Removes the file at `path`, if it is there, so that it stays removed after a crash.
+/// Removes the file at `path`, if it exists, so that it stays removed after a crash.
 pub fn remove_durably(path: &Path) -> io::Result<()> {
     remove_file(path)?;
     flush_folder(path.parent().unwrap_or(Path::new(".")))

@@ -1,4 +1,4 @@
-//! A file that is written piece by piece, and has its name when all of it is there.
+//! A file that is written piece by piece, and gets its name when it is complete.
 
 use super::{StateError, failed, flush_folder, remove_file};
 use std::fs::{self, File, OpenOptions};
@@ -30,7 +30,7 @@ impl UnfinishedFile {
         self.file.write_all(content).map_err(|error| failed("write", &self.path, &error))
     }
 
-    /// Goes back to the start, from which [`Read`] gives what was written.
+    /// Goes back to the start, from which [`Read`] returns the written data.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -42,7 +42,7 @@ impl UnfinishedFile {
         self.file.write_all(content)
     }
 
-    /// Has the file take the place of that at `path` in the same folder, so that a crash leaves one or the other.
+    /// Replaces the file at `path` in the same folder with this one, so that a crash leaves one or the other.
     pub(crate) fn finish(mut self, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.path, path)?;

@@ -1,4 +1,4 @@
-//! When a process that has exited is restarted: at once, unless it exited right after its start.
+//! When a process that has exited is restarted: immediately, unless it exited right after its start.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Backoff {
         Backoff { quick_exit_max, delay_max, ..Backoff::default() }
     }
 
-    /// The next exit is the first one: what has led to those before may have been corrected.
+    /// The next exit counts as the first one: the cause of earlier ones may have been corrected.
     pub(super) fn forget_exits(&mut self) {
         self.quick_exit_count = 0;
     }

@@ -15,8 +15,8 @@ pub(crate) const MODE: u32 = 0o640;
 /// Of files that are compressed.
 const SUFFIX: &str = ".gz";
 
-/// Renames the log `name` and the earlier ones, and removes those beyond `keep`. Nothing is renamed if somebody has
-/// removed the log. The name of a file that is to be compressed.
+/// Renames the log `name` and the earlier ones, and removes those beyond `keep`. Nothing is renamed if the log was
+/// removed. The name of a file to compress.
 ///
 /// # Errors
 /// The log itself cannot be renamed.
@@ -43,7 +43,7 @@ pub(crate) fn rotate(directory: &LogDirectory, name: &OsStr, keep: u32) -> io::R
 /// Replaces a file by a compressed one.
 ///
 /// # Errors
-/// The file stays as it is.
+/// The file is not changed.
 pub(crate) fn compress(directory: &LogDirectory, name: &OsStr) -> io::Result<()> {
     let compressed = with_suffix(name, SUFFIX);
     let mut source = directory.open_to_read(name)?;
@@ -104,12 +104,12 @@ mod tests {
             (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
         let (log, victim) = (directory.path().join("access.log"), outside.path().join("victim"));
         fs::write(&victim, "secret").expect("written");
-        // An earlier file is a link: what it leads to is not compressed.
+        // An earlier file is a link: its target is not compressed.
         fs::write(&log, "first").expect("written");
         symlink(&victim, directory.path().join("access.log.1")).expect("linked");
         rotate_in(directory.path(), 3).expect("renamed");
         assert_eq!(names(directory.path()), ["(access.log.2)", "access.log.1"]);
-        // The name of the compressed file is a link: what it leads to is not overwritten.
+        // The name of the compressed file is a link: its target is not overwritten.
         fs::write(&log, "second").expect("written");
         fs::remove_file(directory.path().join("access.log.2")).expect("ours");
         let (opened, name) = LogDirectory::of(&log).expect("opened");

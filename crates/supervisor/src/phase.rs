@@ -4,29 +4,29 @@ use sanderling_ipc::Command;
 use sanderling_os::signals::{SIGABRT, SIGKILL, Signal};
 use std::time::{Duration, Instant};
 
-/// Time in which an aborted process may write a core dump.
+/// Time for an aborted process to write a core dump.
 const CORE_DUMP_TIME: Duration = Duration::from_secs(1);
-/// Time in which a process exits that has reported its end, or was killed. One that takes longer has a thread that the
+/// Time for a process to exit after it reported its end or was killed. One that takes longer has a thread that the
 /// kernel does not end, since it waits for a disk.
 const EXIT_TIME: Duration = Duration::from_secs(2);
 
-/// What a server process does.
+/// The phase of a server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It is not ready yet.
     Starting,
     /// It is the one that serves.
     Serving,
-    /// It finishes what is in progress.
+    /// It finishes the work in progress.
     Draining,
 }
 
-/// What changes the phase.
+/// An input that changes the phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PhaseInput {
     /// The process has reported that it serves.
     Ready,
-    /// Another process serves in its place.
+    /// Another process has replaced it.
     Replaced,
     /// The process has reported that it has failed.
     Failed,
@@ -36,7 +36,7 @@ pub(crate) enum PhaseInput {
     StopNow,
 }
 
-/// What the supervisor does to the process when the phase changes.
+/// The action of the supervisor when the phase changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PhaseAction {
     Nothing,
@@ -45,7 +45,7 @@ pub(crate) enum PhaseAction {
 }
 
 impl Phase {
-    /// The next phase, and what to do; `None` if the input changes nothing.
+    /// The next phase, and the action; `None` if the input changes nothing.
     pub(crate) fn next(self, input: PhaseInput) -> Option<(Phase, PhaseAction)> {
         use PhaseAction::{Kill, Nothing, Send};
         Some(match (self, input) {
@@ -70,7 +70,7 @@ impl Phase {
     }
 }
 
-/// How far the supervisor has gone to end a process by force.
+/// The stage of ending a process by force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Termination {
     #[default]

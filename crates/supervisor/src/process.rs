@@ -65,7 +65,7 @@ impl Process {
         self.role.phase
     }
 
-    /// What another supervisor needs to adopt it.
+    /// The data that another supervisor needs to adopt it.
     pub(super) fn handover_fds(&self) -> [(FdKind, BorrowedFd<'_>); 2] {
         [(FdKind::Process(self.info()), self.handle.as_fd()), (FdKind::Connection, self.connection.as_fd())]
     }
@@ -96,7 +96,7 @@ impl Process {
         self.abort_after(sent);
     }
 
-    /// Sends what the process had no room for.
+    /// Sends the messages for which the process had no room.
     pub(super) fn flush(&mut self) {
         let sent = self.connection.flush();
         self.abort_after(sent);
@@ -111,7 +111,8 @@ impl Process {
         self.terminate(Termination::abort);
     }
 
-    /// Sends what the process had no room for, and waits until it has room; an error if it has none at `deadline`.
+    /// Sends the messages for which the process had no room, and waits until it has room; an error if it has none at
+    /// `deadline`.
     pub(super) fn flush_until(&mut self, deadline: Instant) -> io::Result<()> {
         self.connection.flush_until(deadline).or_else(|error| if is_closed(&error) { Ok(()) } else { Err(error) })
     }
@@ -189,7 +190,7 @@ mod tests {
             let (mut process, other) = process_in(phase);
             assert!(other.send(b"SDLG\xffwhat a later version may send", &[]).expect("sent"));
             let Some((Event::Stderr(reason), _)) = process.next_event() else { panic!("no reason") };
-            assert!(reason.contains("version 255 of the protocol, and this program has version 2; "), "{reason}");
+            assert!(reason.contains("protocol version 255, and this program version 2; "), "{reason}");
             assert!(process.next_event().is_none());
             if phase == Phase::Draining {
                 assert_eq!(process.handle.try_wait().expect("no error"), None);

@@ -1,4 +1,4 @@
-//! The start of a server process: a table of its transitions, and of what follows a failure. It knows no process.
+//! The start of a server process: a table of its transitions, and of the reactions to a failure. It knows no process.
 
 /// Why a server process is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,14 +9,14 @@ pub(crate) enum StartReason {
     Restart,
     /// The serving process cannot apply the new configuration.
     Reload { why: String, forced_zones: Vec<String> },
-    /// It is of the newly installed program.
+    /// It runs the newly installed program.
     Upgrade,
     /// A failed start has bound new sockets. Clients may already be in their listen queues, so a process with the
     /// current configuration must serve them.
     RecoverNewSockets,
 }
 
-/// How far the start has come.
+/// The stage of the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartState {
     Pending,
@@ -26,7 +26,7 @@ pub(crate) enum StartState {
     TimedOut,
 }
 
-/// What happens during a start.
+/// An event during a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartInput {
     Ready,
@@ -35,7 +35,7 @@ pub(crate) enum StartInput {
     Exited,
 }
 
-/// What the supervisor does next.
+/// The next action of the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartStep {
     Wait(StartState),
@@ -54,7 +54,7 @@ impl StartState {
     /// The next step.
     pub(crate) fn next(self, input: StartInput) -> StartStep {
         match (self, input) {
-            // The process was killed: what it reports meanwhile comes too late.
+            // The process was killed: its reports come too late.
             (StartState::TimedOut, StartInput::Ready | StartInput::Refused | StartInput::DeadlinePassed) => {
                 StartStep::Wait(StartState::TimedOut)
             }
@@ -66,21 +66,21 @@ impl StartState {
     }
 }
 
-/// What follows a failed start.
+/// The reaction to a failed start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterFailure {
     /// The supervisor exits: nothing has been served yet.
     Exit,
     /// A process with the current configuration serves the new sockets ([`StartReason::RecoverNewSockets`]).
     ServeNewSockets,
-    /// The start is tried again later.
+    /// The start is retried later.
     RestartLater,
     /// The serving process is kept.
     Keep,
 }
 
 impl AfterFailure {
-    /// What follows the failure of a start for this `reason`.
+    /// The reaction to the failure of a start for this `reason`.
     pub(crate) fn of(reason: &StartReason, has_serving_process: bool, has_new_sockets: bool) -> AfterFailure {
         match reason {
             StartReason::First => AfterFailure::Exit,
@@ -96,7 +96,7 @@ impl AfterFailure {
 /// may have run foreign code: further starts are without them.
 const FAILURES_WITH_KEPT_MAX: u32 = 2;
 
-/// What a server process gets of the good versions of zones and certificates that one before it has kept.
+/// The good versions of zones and certificates from earlier processes that a server process gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeptVersions {
     /// There are none.
@@ -108,7 +108,8 @@ pub(crate) enum KeptVersions {
 }
 
 impl KeptVersions {
-    /// What a process gets if there are some, and so many processes that got them have exited before they were ready.
+    /// The versions that a process gets if there are some, after this number of processes with them have exited before
+    /// they were ready.
     pub(crate) fn after(failure_count: u32) -> KeptVersions {
         if failure_count < FAILURES_WITH_KEPT_MAX { KeptVersions::Passed } else { KeptVersions::Withheld }
     }

@@ -1,4 +1,4 @@
-//! What a process was started with of the configuration.
+//! The part of the configuration with which a process was started.
 
 use sanderling_config::Config;
 use std::sync::Arc;

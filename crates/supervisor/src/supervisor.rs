@@ -52,7 +52,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const QUEUE_MAX: usize = 64;
 /// Time beyond `drain_timeout_ms` after which a draining process is killed.
 const DRAIN_MARGIN: Duration = Duration::from_secs(5);
-/// Pause after a failure to poll, such as for want of memory.
+/// Pause after a failure to poll, such as for lack of memory.
 const POLL_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The supervisor.
@@ -86,15 +86,15 @@ struct Supervisor {
     status_requests: VecDeque<StatusRequest>,
     backoff: Backoff,
     restart_at: Option<Instant>,
-    /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
+    /// Responses that replaced server processes have aborted after `drain_timeout_ms`.
     cut_off_count: u64,
     /// When a server process was replaced last because it has asked for that.
     replaced_itself_at: Option<Instant>,
     /// Reloads that are in effect, that are in part, and that have failed.
     reload_counts: [u64; 3],
-    /// What processes can have logged again and again.
+    /// Messages that processes can cause repeatedly.
     limited_log: LimitedLog,
-    /// What the serving process, of this generation, has for its metrics.
+    /// The data for metrics that the serving process, of this generation, has.
     sent_supervision: Option<(u64, Supervision)>,
     lifecycle: Lifecycle,
     next_watchdog: Option<Instant>,
@@ -136,7 +136,7 @@ enum QueuedRequest {
     ReloadSite(Requester, Option<String>),
     /// One that waits for the process that is to load the zone.
     Zone(Requester, ZoneCommand),
-    /// The process of this generation asks for another one in its place, for this reason.
+    /// The process of this generation asks to be replaced, for this reason.
     Replace(u64, String),
 }
 
@@ -228,7 +228,7 @@ enum Lifecycle {
     Stopping {
         /// The clients that wait for it.
         waiting: Vec<ClientId>,
-        /// Whether a signal was a reason: a second one stops at once.
+        /// Whether a signal was a reason: a second one stops immediately.
         is_by_signal: bool,
     },
 }
@@ -238,7 +238,7 @@ impl Lifecycle {
         *self != Lifecycle::Running
     }
 
-    /// Begins to stop, or stops at once on a second signal: the input for the server processes.
+    /// Begins to stop, or stops immediately on a second signal: the input for the server processes.
     fn stop(&mut self, requester: Requester) -> PhaseInput {
         if *self == Lifecycle::Running {
             *self = Lifecycle::Stopping { waiting: Vec::new(), is_by_signal: false };
@@ -317,8 +317,8 @@ impl Supervisor {
             [heartbeat, retry, process.drain_deadline(drain_limit), process.termination.deadline()]
         });
         let task = self.task.as_ref().and_then(Task::deadline);
-        // What waits for the end of the task, or for a serving process, is looked at then: its time may be over
-        // meanwhile.
+        // Requests that wait for the end of the task, or for a serving process, are checked then: their time may be
+        // over meanwhile.
         let is_idle = self.task.is_none();
         let is_serving = self.processes.iter().any(|process| process.phase() == Phase::Serving);
         let control = self.control.as_ref().and_then(ControlSocket::deadline);
@@ -425,7 +425,7 @@ impl Supervisor {
         }
     }
 
-    /// Begins the next task if there is none.
+    /// Begins the next task if none is in progress.
     fn begin_next(&mut self) {
         while self.task.is_none() && !self.lifecycle.is_stopping() {
             // Requests come first: the current configuration may fail to start, and the requested one may not.
@@ -477,7 +477,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops all server processes gracefully; at once on a second signal.
+    /// Stops all server processes gracefully; immediately on a second signal.
     fn stop(&mut self, requester: Requester) {
         self.notify(&[State::Stopping]);
         if !self.lifecycle.is_stopping() {

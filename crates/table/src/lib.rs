@@ -1,7 +1,7 @@
 //! A concurrent table of shared values: look-ups take no lock, never wait, and never see a dropped value.
 //!
 //! [`Table::get`] returns a [`Ref`], a counted reference to a value. A worker that looks up the same keys repeatedly
-//! uses a [`LocalCache`] of such references. An invalidated entry is not found any more; its value is dropped with the
+//! uses a [`LocalCache`] of such references. An invalidated entry is no longer found; its value is dropped with the
 //! last reference, and never later.
 //!
 //! ```
@@ -59,7 +59,7 @@
 //!
 //! The reasons for this design are in `docs/decisions/0008-local-caches.md`. Tests check it: `tests/loom.rs` checks all
 //! interleavings of each race and that injected faults are found, `tests/model.rs` compares with a map,
-//! `tests/stress.rs` runs all operations at once, also under Miri and ThreadSanitizer.
+//! `tests/stress.rs` runs all operations concurrently, also under Miri and ThreadSanitizer.
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 // Each module imports only from those below it.

@@ -93,7 +93,7 @@ impl<K, V> Slots<K, V> {
     /// allocated.
     ///
     /// # Safety
-    /// The caller owns a reference to the entry in this slot of this table and does not use it any more.
+    /// The caller owns a reference to the entry in this slot of this table and no longer uses it.
     #[inline]
     pub(crate) unsafe fn release(&self, slot: &Slot<K, V>) {
         if slot.release() {

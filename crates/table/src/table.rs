@@ -155,7 +155,7 @@ impl<K, V> Table<K, V> {
         invalidated.is_some()
     }
 
-    /// Asserts the invariants of the table, for tests. Look-ups and local caches may go on meanwhile.
+    /// Asserts the invariants of the table, for tests. Look-ups and local caches may continue in the meantime.
     ///
     /// Returns the number of invalidated entries that still have references. An entry whose last reference is dropped
     /// meanwhile may still count.

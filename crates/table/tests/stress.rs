@@ -57,7 +57,7 @@ impl Drop for Value<'_> {
 }
 
 fn from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| text.parse().expect("a whole number"))
+    std::env::var(name).map_or(default, |text| text.parse().expect("an integer"))
 }
 
 /// One worker: mostly cached look-ups, some references that it keeps longer, and some changes.

@@ -7,7 +7,7 @@ pub enum Alpn {
     H2,
     /// HTTP/1.1 (RFC 9112).
     Http1,
-    /// HTTP/1.0, for clients that ask for it alone (RFC 9112 Appendix C.2). The connection is one of HTTP/1.1.
+    /// HTTP/1.0, for clients that ask only for it (RFC 9112 Appendix C.2). The connection uses HTTP/1.1.
     Http10,
     /// DNS over TLS (RFC 9103 §7.1).
     Dot,

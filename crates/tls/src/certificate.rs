@@ -22,7 +22,7 @@ pub struct Certificate {
     facts: Arc<Facts>,
 }
 
-/// What the first certificate says.
+/// The contents of the first certificate.
 #[derive(Debug)]
 struct Facts {
     dns_names: Vec<String>,
@@ -31,7 +31,7 @@ struct Facts {
     unusable_names: Vec<String>,
     /// The name of its subject.
     subject: String,
-    /// What it may be used for does not include servers.
+    /// Its permitted uses do not include servers.
     is_for_clients_only: bool,
     /// It demands that the server sends a stapled response about its revocation.
     must_staple: bool,
@@ -115,8 +115,8 @@ impl Certificate {
         !self.facts.addresses.is_empty()
     }
 
-    /// Whether it is valid for `host`: a name in any case with or without a dot at its end, a wildcard that it has, or
-    /// an address, IPv6 perhaps in brackets. A wildcard holds for one label (RFC 9525 §6.3).
+    /// Whether it is valid for `host`: a name in any letter case, with or without a dot at its end, a wildcard that it
+    /// has, or an address, IPv6 perhaps in brackets. A wildcard holds for one label (RFC 9525 §6.3).
     pub fn is_valid_for_host(&self, host: &[u8]) -> bool {
         let name = host.strip_suffix(b".").unwrap_or(host);
         let first_label_bytes = name.iter().position(|&byte| byte == b'.').filter(|&bytes| bytes > 0);
@@ -204,7 +204,7 @@ impl Certificate {
         (!is_supported).then_some(CertificateProblem::UnsupportedByBrowsers { key_type })
     }
 
-    /// What is wrong with its time at `now_unix_s`.
+    /// The problem of its validity at `now_unix_s`.
     pub fn time_problem(&self, now_unix_s: u64) -> Option<CertificateProblem> {
         time_problem(self.facts.not_before_unix_s, self.facts.not_after_unix_s, now_unix_s)
     }
@@ -214,8 +214,8 @@ impl Certificate {
     }
 }
 
-/// What is wrong at `now_unix_s` with a certificate of this time. It expires soon in the last third of its lifetime, or
-/// the last half of a short one, in which most clients of authorities renew it.
+/// The problem at `now_unix_s` of a certificate with this validity. "Soon" is the last third of its lifetime, or the
+/// last half of a short one: most ACME clients renew it then.
 pub fn time_problem(not_before_unix_s: u64, not_after_unix_s: u64, now_unix_s: u64) -> Option<CertificateProblem> {
     if now_unix_s < not_before_unix_s {
         return Some(CertificateProblem::NotYetValid { in_s: not_before_unix_s - now_unix_s });
@@ -249,7 +249,7 @@ fn chain_problem(chain: &[CertificateDer<'_>]) -> Option<CertificateProblem> {
     None
 }
 
-/// The first certificate, but for a root, whose signature clients do not accept any more.
+/// The first certificate, other than a root, whose signature clients no longer accept.
 fn weak_signature(chain: &[CertificateDer<'_>]) -> Option<CertificateProblem> {
     chain.iter().enumerate().find_map(|(index, certificate)| {
         // The signature of a root is not verified.
@@ -306,7 +306,7 @@ impl<'d> Fields<'d> {
         names.filter(|(tag, _)| *tag == der::IP_ADDRESS).filter_map(|(_, bytes)| address(bytes)).collect()
     }
 
-    /// The alternative names but for addresses and `dns_names`.
+    /// The alternative names other than addresses and `dns_names`.
     fn other_names(&self, dns_names: &[String]) -> Vec<String> {
         let names = self.extension(der::SUBJECT_ALTERNATIVE_NAME).filter_map(|(tag, bytes)| match tag {
             der::DNS_NAME => {

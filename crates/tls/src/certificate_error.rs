@@ -1,4 +1,4 @@
-//! Why a certificate cannot be used, or clients may refuse it, and what to do.
+//! Why a certificate cannot be used, or clients may refuse it, and the remedy.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ impl fmt::Display for PemFile {
     }
 }
 
-/// What a file has instead of what it should have.
+/// The unexpected content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileContent {
     /// Nothing.
@@ -105,7 +105,7 @@ pub enum CertificateError {
         /// Its place in the chain, from 1.
         number: usize,
     },
-    /// The key is that of another certificate.
+    /// The key belongs to another certificate.
     #[error("the private key does not match the certificate")]
     KeyMismatch,
 }
@@ -161,7 +161,7 @@ pub enum CertificateProblem {
     /// Its time is over.
     #[error("the certificate expired {} ago", Days(*.since_s))]
     Expired {
-        /// For how long.
+        /// Seconds since it expired.
         since_s: u64,
     },
     /// Its time has not begun.
@@ -190,7 +190,7 @@ pub enum CertificateProblem {
         /// The issuer's name.
         issuer: String,
     },
-    /// It has no name, but for that of its subject.
+    /// It has no name except that of its subject.
     #[error("the certificate has no subject alternative name, and clients ignore its common name, {subject}")]
     NoAlternativeName {
         /// The name of its subject.
@@ -235,7 +235,7 @@ impl CertificateProblem {
         matches!(self, CertificateProblem::MissingName(_))
     }
 
-    /// Whether it follows from the time of the certificate alone, and so comes and goes.
+    /// Whether it depends only on the validity of the certificate, and so can appear and disappear.
     pub fn is_of_time(&self) -> bool {
         matches!(
             self,
@@ -268,10 +268,11 @@ impl CertificateProblem {
     pub fn remedy(&self) -> &'static str {
         match self {
             CertificateProblem::Expired { .. } => "renew the certificate",
-            CertificateProblem::ExpiresSoon { .. } => "renew the certificate, and see why it was not renewed by itself",
-            CertificateProblem::NotYetValid { .. } => {
-                "check the clock of this machine, or use the previous certificate"
+            CertificateProblem::ExpiresSoon { .. } => {
+                "renew the certificate, and find out why it was not renewed \
+                automatically"
             }
+            CertificateProblem::NotYetValid { .. } => "check the system clock, or use the previous certificate",
             CertificateProblem::ChainOutOfOrder { .. } => "put each certificate before that of its issuer",
             CertificateProblem::ChainIncomplete { .. } => {
                 "add the intermediate certificates of the certificate authority (often called fullchain), unless all clients \
@@ -282,8 +283,8 @@ impl CertificateProblem {
                  -addext subjectAltName=DNS:NAME)"
             }
             CertificateProblem::UnusableNames { .. } => {
-                "request a certificate with the host names, without a dot at their end; `*` stands for the first label of \
-                 a name that has two more"
+                "request a certificate with the host names, without a dot at their end; `*` matches the first label \
+                    of a name that has two more"
             }
             CertificateProblem::NotForServers => "request a certificate for a server",
             CertificateProblem::MustStaple => "request a certificate without the TLS feature status_request",

@@ -17,10 +17,10 @@ pub struct CertificateStore {
     wildcard: HashMap<Box<str>, Alternatives>,
     /// For other names. If it is empty, the handshake is refused.
     for_unknown_names: Alternatives,
-    /// For clients that ask for none, likewise.
+    /// The same for clients that send no server name.
     for_no_name: Alternatives,
-    /// Those of names that are valid for an address as well: a client that asks for no name has mostly connected to
-    /// one.
+    /// The certificates that are also valid for an address: a client that asks for no name has usually connected to an
+    /// address.
     for_addresses: Alternatives,
 }
 
@@ -28,7 +28,7 @@ pub struct CertificateStore {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Candidates {
     pub(crate) certificates: Alternatives,
-    /// The client asks for no name, or for one without a certificate of its own.
+    /// The client sends no server name, or one without its own certificate.
     pub(crate) are_default: bool,
 }
 

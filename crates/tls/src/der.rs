@@ -26,7 +26,8 @@ pub(crate) const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 29, 37];
 /// Purposes of a key (RFC 5280 §4.2.1.12): of servers, and any.
 pub(crate) const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
 pub(crate) const ANY_PURPOSE: &[u8] = &[0x55, 29, 37, 0];
-/// What a server must do (RFC 7633), and the number of the extension that asks for a stapled OCSP response.
+/// The TLS features that a server must support (RFC 7633), and the number of the extension that asks for a stapled OCSP
+/// response.
 pub(crate) const TLS_FEATURE: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 1, 24];
 pub(crate) const STATUS_REQUEST: &[u8] = &[5];
 /// Signatures with a hash that has been broken, each with its name: of RSA with MD5 and SHA-1, and of ECDSA with SHA-1.
@@ -100,7 +101,7 @@ pub(crate) fn unix_s(tag: u8, text: &[u8]) -> Option<u64> {
         Some(digits.get(range)?.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
     };
     let (year, rest) = match tag {
-        // A year of 50 or more is one of the 20th century.
+        // A year of 50 or more is in the 20th century.
         UTC_TIME => ((number(0..2)? + 50) % 100 + 1950, 2),
         GENERALIZED_TIME => (number(0..4)?, 4),
         _ => return None,

@@ -11,14 +11,14 @@ use rustls::server::{AcceptedAlert, Acceptor, ServerConnection};
 const HEADER_BYTES: usize = 5;
 const HANDSHAKE: u8 = 22;
 
-/// What a session keeps of it.
+/// The part of it that a session keeps.
 #[derive(Debug)]
 pub(crate) enum Hello {
-    /// What has arrived of it.
+    /// The received part of it.
     Arriving(Vec<u8>),
     /// Nothing: the server's first messages are signed, or failed.
     Taken,
-    /// The client was asked for another one (HelloRetryRequest): the first one, and what has arrived after it.
+    /// The client was asked for another one (HelloRetryRequest): the first one, and the data received after it.
     AskedAgain(Vec<u8>),
     /// The key cannot sign now: all that has arrived.
     AwaitsKey {
@@ -34,7 +34,7 @@ pub(crate) struct Refused {
     pub(crate) alert: Vec<u8>,
 }
 
-/// Whether the first record has arrived whole, or is none of a handshake, which rustls refuses then.
+/// Whether the first record has arrived whole, or is not a handshake record, which rustls then refuses.
 pub(crate) fn has_whole_record(bytes: &[u8]) -> bool {
     let Some(&[kind, major_version, _, high, low]) = bytes.first_chunk() else { return false };
     let record_bytes = HEADER_BYTES + usize::from(u16::from_be_bytes([high, low]));

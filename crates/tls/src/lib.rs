@@ -1,8 +1,7 @@
 //! TLS for a server (RFC 8446, RFC 5246): sessions, certificates and ticket keys.
 //!
 //! It does no I/O, starts no thread, and takes the time as an argument, except that rustls reads the clock for the age
-//! of tickets, and that the certificate is chosen by it where a name has several. What the server gives to it and takes
-//! from it:
+//! of tickets, and that the certificate is chosen by it where a name has several. The input and output of the crate:
 //!
 //! ```text
 //! PEM ── Certificate ── CertificateStore ─┐
@@ -20,11 +19,11 @@
 //!   vectored write of up to 128 KiB. If the socket takes less, the rest stays in the session, and nothing more is
 //!   written before it has left. So a request for content in memory needs two system calls, as without encryption; a
 //!   file of 100 KiB needs the reads in addition.
-//! - **Handshake:** while the state is [`State::Handshaking`], feed what arrives and send what is unsent after each
-//!   time. When it becomes [`State::Open`], the ticket is unsent: it leaves with the first response, or at the latest
-//!   before the worker waits. A handshake costs as much as many requests, so a worker does a few of them in an
-//!   iteration. It has a deadline of the server's. A handshake whose key cannot sign now ([`Session::awaits_key`])
-//!   goes on by [`Session::try_key_again`].
+//! - **Handshake:** while the state is [`State::Handshaking`], feed received data, and send the unsent output after
+//!   each call. When it becomes [`State::Open`], the ticket is unsent: it leaves with the first response, or at the
+//!   latest before the worker waits. A handshake costs as much as many requests, so a worker does a few of them in an
+//!   iteration. It has a deadline of the server's. A handshake whose key cannot sign now ([`Session::awaits_key`]) goes
+//!   on by [`Session::try_key_again`].
 //! - **End:** [`Session::close`] and [`Session::send`] before the socket is closed, but only after a complete response:
 //!   the client takes `close_notify` for the proof that nothing is missing. When the client has closed its side
 //!   ([`State::ClientClosed`]), it can still receive. After an error, the unsent bytes are the alert.
@@ -32,9 +31,9 @@
 //!
 //! # Changes
 //!
-//! [`ServerTls`] is immutable. A reload makes another one for new connections, with the same [`TicketKeys`] and what
-//! has changed; connections that are open go on. A rotation makes other ticket keys. Before the first connection is
-//! accepted, [`ServerTls::warm_up`] draws a random number.
+//! [`ServerTls`] is immutable. A reload makes another one for new connections, with the same [`TicketKeys`] and the
+//! changes; open connections continue. A rotation makes other ticket keys. Before the first connection is accepted,
+//! [`ServerTls::warm_up`] draws a random number.
 //!
 //! # Keys
 //!
@@ -46,7 +45,7 @@
 #[cfg(not(any(feature = "aws-lc-rs", feature = "ring")))]
 compile_error!("choose a library with the cryptography: the feature `aws-lc-rs` or `ring`");
 
-// The order is that of imports: a module uses those below it.
+// In the order of imports: a module uses only modules below it.
 mod session;
 mod hello;
 mod record_boundary;

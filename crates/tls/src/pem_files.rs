@@ -1,4 +1,4 @@
-//! Reads the PEM files of a certificate, and says what is wrong with them.
+//! Reads the PEM files of a certificate, and reports their problems.
 
 use crate::certificate_error::{CertificateError, FileContent, PemFile};
 use crate::der::{self, Elements};

@@ -24,7 +24,7 @@ struct Shared {
 }
 
 impl ServerTls {
-    /// `alpn`: the protocols of the listener, the preferred one first. A client that asks for others alone is refused;
+    /// `alpn`: the protocols of the listener, the preferred one first. A client that asks only for others is refused;
     /// one that asks for none is served.
     #[expect(clippy::needless_pass_by_value, reason = "the configurations keep the parts")]
     pub fn new(certificates: Arc<CertificateStore>, tickets: Arc<TicketKeys>, alpn: &[Alpn]) -> ServerTls {

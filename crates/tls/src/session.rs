@@ -11,28 +11,29 @@ use rustls::{AlertDescription, HandshakeKind, ProtocolVersion};
 use std::io::{self, IoSlice, Read, Write};
 use std::mem;
 
-/// Plaintext that a session takes before it must send: enough for one system call to be cheap beside encryption.
+/// Plaintext that a session takes before it must send: enough to make one system call cheap in comparison to
+/// encryption.
 pub const UNSENT_BYTES_MAX: usize = 128 * 1024;
-/// Slices that [`Session::write`] takes at once.
+/// Slices that [`Session::write`] takes in one call.
 pub const WRITE_PARTS_MAX: usize = 8;
 /// The longest plaintext of a record (RFC 8446 §5.1).
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
-/// What a record has besides its plaintext, at most (RFC 8446 §5.2).
+/// The largest overhead of a record over its plaintext (RFC 8446 §5.2).
 const RECORD_OVERHEAD_BYTES_MAX: usize = 5 + 256;
 /// The plaintext of a record that fits into one segment.
 const SHORT_RECORD_BYTES: usize = 1_300;
 /// After so long without sending, the congestion window may be small again.
 const IDLE_MS: u64 = 1_000;
-/// What the records of [`UNSENT_BYTES_MAX`] and of a handshake need besides their plaintext, at most.
+/// The largest overhead of the records of [`UNSENT_BYTES_MAX`] and of a handshake over their plaintext.
 const OVERHEAD_BYTES_MAX: usize = 16 * 1024;
-/// What a client sends in a handshake, at most; rustls would keep messages of up to 64 KiB. A ClientHello with a key
+/// The most bytes of a client in a handshake; rustls would keep messages of up to 64 KiB. A ClientHello with a key
 /// share of X25519MLKEM768 has some 1.8 KiB.
 const HANDSHAKE_BYTES_MAX: usize = 16 * 1024;
 /// The messages that answer a ClientHello, with a usual chain of certificates.
 const HANDSHAKE_UNSENT_BYTES: usize = 4 * 1024;
 /// The alert `access_denied` (RFC 8446 §6), before encryption begins.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
-/// The alerts that it stands for.
+/// The alerts that it represents.
 const UNRECOGNIZED_NAME: u8 = 112;
 const HANDSHAKE_FAILURE: u8 = 40;
 const INTERNAL_ERROR: u8 = 80;
@@ -48,7 +49,7 @@ pub enum Version {
     Tls13,
 }
 
-/// What a session can do.
+/// The next step of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing can be read or written yet.
@@ -57,7 +58,7 @@ pub enum State {
     Open,
     /// The client sends no more (`close_notify`), and can still receive.
     ClientClosed,
-    /// The session has failed. What is unsent is the alert for the client; then the connection closes.
+    /// The session has failed. The unsent output is the alert for the client; then the connection closes.
     Failed,
 }
 
@@ -79,7 +80,7 @@ pub enum SessionError {
     /// The client has broken the protocol.
     #[error("the client has broken the protocol: {0}")]
     Invalid(rustls::Error),
-    /// The server cannot go on: the key cannot sign, or there are no random numbers.
+    /// The server cannot continue: the key cannot sign, or there are no random numbers.
     #[error("TLS has failed: {0}")]
     Internal(rustls::Error),
 }
@@ -106,15 +107,15 @@ pub struct Session {
     next_record: NextRecord,
     /// Plaintext that was decrypted and not taken.
     readable_bytes: usize,
-    /// What has arrived of a record or of a message of the handshake that is not complete: after plaintext, of the
-    /// record after it; otherwise all that has arrived since the last plaintext.
+    /// The received part of an incomplete record or handshake message: after plaintext, of the next record; otherwise
+    /// everything received since the last plaintext.
     partial_bytes: usize,
     boundary: RecordBoundary,
     /// Plaintext that was written since nothing was unsent.
     unsent_bytes: usize,
     /// Its limit.
     unsent_bytes_max: usize,
-    /// What is sent instead of what rustls would send, after a failure.
+    /// The alert that replaces the one of rustls after a failure.
     last_words: Vec<u8>,
     /// The certificates among which that of the connection was chosen, once the handshake is complete.
     chosen_from: Candidates,
@@ -139,7 +140,7 @@ impl Session {
         }
     }
 
-    /// What the session can do.
+    /// The next step of the session.
     #[inline]
     pub fn state(&self) -> State {
         self.state
@@ -157,7 +158,7 @@ impl Session {
         !self.last_words.is_empty() || self.connection.as_ref().is_some_and(|connection| connection.wants_write())
     }
 
-    /// Whether the handshake waits until its key can sign: then [`Session::try_key_again`] goes on with it.
+    /// Whether the handshake waits until its key can sign: then [`Session::try_key_again`] continues it.
     #[inline]
     pub fn awaits_key(&self) -> bool {
         matches!(self.hello, Hello::AwaitsKey { .. })
@@ -177,7 +178,7 @@ impl Session {
         self.unsent_bytes_max = bytes.min(UNSENT_BYTES_MAX);
     }
 
-    /// Bytes that the session holds because they have not arrived whole, were not taken, or are unsent. Beside them it
+    /// Bytes that the session holds because they have not arrived whole, were not taken, or are unsent. In addition it
     /// needs some KiB.
     pub fn held_bytes(&self) -> usize {
         let unsent_bytes = match self.state {
@@ -200,13 +201,13 @@ impl Session {
         self.connection.as_ref()?.alpn_protocol().and_then(Alpn::from_id)
     }
 
-    /// Whether the client has got a certificate that is valid for `host`, a name in any case. `false` before the
+    /// Whether the client has got a certificate that is valid for `host`, a name in any letter case. `false` before the
     /// handshake is complete.
     pub fn has_certificate_for(&self, host: &[u8]) -> bool {
         self.chosen_from.certificates.are_valid_for_host(host)
     }
 
-    /// Whether the client has asked for no name, or for one without a certificate of its own.
+    /// Whether the client has sent no server name, or one without its own certificate.
     pub fn has_default_certificate(&self) -> bool {
         self.chosen_from.are_default
     }
@@ -216,7 +217,7 @@ impl Session {
         self.connection.as_ref()?.server_name()
     }
 
-    /// Whether the session goes on from an earlier one, by a ticket.
+    /// Whether the session resumes an earlier one, by a ticket.
     pub fn is_resumed(&self) -> bool {
         self.connection.as_ref().is_some_and(|it| it.handshake_kind() == Some(HandshakeKind::Resumed))
     }
@@ -252,7 +253,7 @@ impl Session {
         taken
     }
 
-    /// Replaces the bytes of the network at the start of `buffer` by what is decrypted, and returns its length.
+    /// Replaces the received bytes at the start of `buffer` with the plaintext, and returns its length.
     ///
     /// All plaintext must have been taken before ([`Session::is_readable`]). Afterwards some can be left, if the buffer
     /// is full.
@@ -260,8 +261,8 @@ impl Session {
         debug_assert!(!self.is_readable());
         let (mut fed, mut taken) = (0, 0);
         while fed < ciphertext_bytes {
-            // At most one incomplete record, and what was fed, can have been decrypted. So either it fits into the
-            // space of what was fed, or no more than a record is left, which does not prevent feeding.
+            // At most one incomplete record, and the fed data, can have been decrypted. So either it fits into the
+            // space of the fed data, or no more than a record is left, which does not prevent feeding.
             fed += self.feed_some(&buffer[fed..ciphertext_bytes])?;
             taken += self.take(&mut buffer[taken..fed]);
         }
@@ -292,7 +293,7 @@ impl Session {
         written
     }
 
-    /// Sends what is unsent by one vectored write, and returns how much left. Errors are those of `sink`.
+    /// Sends the unsent output with one vectored write, and returns the amount written. Errors come from `sink`.
     pub fn send(&mut self, sink: &mut dyn Write) -> io::Result<usize> {
         if !self.last_words.is_empty() {
             let sent = sink.write(&self.last_words)?;
@@ -307,7 +308,7 @@ impl Session {
         Ok(sent)
     }
 
-    /// Goes on with a handshake that [awaits its key](Session::awaits_key), if the key can sign now.
+    /// Continues a handshake that [awaits its key](Session::awaits_key), if the key can sign now.
     pub fn try_key_again(&mut self) -> Result<(), SessionError> {
         match mem::replace(&mut self.hello, Hello::Taken) {
             Hello::AwaitsKey { bytes, was_asked_again } => self.begin(&bytes, was_asked_again).map(|_| ()),
@@ -359,7 +360,7 @@ impl Session {
                 return self.check_handshake_bytes();
             }
             Hello::Arriving(bytes) if bytes.is_empty() => {
-                // Mostly it arrives at once, and is not copied.
+                // Usually it arrives whole, and is not copied.
                 if hello::has_whole_record(arrived) && self.begin(arrived, false)? {
                     return Ok(());
                 }
@@ -380,7 +381,7 @@ impl Session {
         self.check_handshake_bytes()
     }
 
-    /// Begins the connection with what has arrived; `false` if that is no whole ClientHello. `was_asked_again`: its
+    /// Begins the connection with the received data; `false` if that is not a whole ClientHello. `was_asked_again`: its
     /// answer was sent before, and is the same now.
     fn begin(&mut self, arrived: &[u8], was_asked_again: bool) -> Result<bool, SessionError> {
         let (mut connection, mut rest) = match hello::begin(&self.tls, arrived) {

@@ -1,9 +1,9 @@
-//! `sanderling top`: a page on the terminal with what a running server does now, from its metrics.
+//! `sanderling top`: a live view of a running server in the terminal, from its metrics.
 //!
-//! The caller fetches the metrics; here they are parsed, compared with those before, and drawn.
+//! The caller fetches the metrics; here they are parsed, compared with the previous ones, and drawn.
 #![forbid(unsafe_code)]
 
-// The order is that of imports: a module uses those below it.
+// In the order of imports: a module uses only modules below it.
 mod terminal;
 mod page;
 mod view;

@@ -1,4 +1,4 @@
-//! Draws the page. It fits into 80 columns and 24 lines; in a smaller terminal its end is cut off.
+//! Draws the page. It fits into 80 columns and 24 lines; in a smaller terminal its end is not shown.
 
 use crate::quantities::{at_most, bytes, count, duration, rate, share};
 use crate::view::{View, ZoneRow};
@@ -15,7 +15,7 @@ const CERTIFICATE_LINES: u16 = 5;
 /// Seconds before the end of a certificate from which it is a problem.
 const SOON_S: f64 = 14.0 * 86_400.0;
 
-/// What the terminal has beside the view.
+/// The parts of the terminal around the view.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Controls {
     pub(crate) is_paused: bool,
@@ -59,7 +59,7 @@ pub(crate) fn draw(view: &View, controls: Option<&Controls>, frame: &mut Frame<'
     }
 }
 
-/// How parts of the page look. What a colour says, the text says too.
+/// How parts of the page look. The text repeats the meaning of each colour.
 #[derive(Clone, Copy, Debug)]
 struct Styles {
     has_colour: bool,

@@ -78,7 +78,7 @@ fn parse_line(line: &str) -> Option<(&str, Sample)> {
     Some((name, Sample { labels, value }))
 }
 
-/// A value of a label up to its quotation mark, and what follows.
+/// A value of a label up to its quotation mark, and the rest.
 fn parse_value(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.char_indices();

@@ -19,7 +19,7 @@ const INPUT: usize = 1;
 /// How long a key may wait, if the terminal is not the standard input.
 const WAIT_MAX: Duration = Duration::from_millis(250);
 
-/// What a key asks for.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     Quit,
@@ -36,7 +36,7 @@ pub(crate) fn show(interval: Duration, fetch: &mut impl FnMut() -> Result<Sample
     let on_terminal = |error: io::Error| format!("cannot use the terminal: {}; try --once", error_text(&error));
     let first = fetch()?;
     let signals = Signals::register(&[SIGINT, SIGTERM, SIGHUP]).map_err(on_terminal)?;
-    // It restores the terminal after a panic, too.
+    // It also restores the terminal after a panic.
     let mut terminal = ratatui::try_init().map_err(on_terminal)?;
     let result = run(&mut terminal, &signals, interval, first, fetch);
     if ratatui::try_restore().and_then(|()| terminal.show_cursor()).is_err() {

@@ -1,9 +1,9 @@
-//! What the page shows: rates between two moments, and the state of the later one.
+//! The content of the page: rates between two moments, and the state of the later one.
 
 use crate::samples::{Sample, Samples};
 use std::time::Duration;
 
-/// What has states: the families of their numbers, and the nouns of one.
+/// The kinds of things with states: the families of their numbers, and their singular nouns.
 const CONTENT: [(&str, &str); 4] = [
     ("sanderling_sites", "site"),
     ("sanderling_zones", "zone"),
@@ -85,12 +85,12 @@ pub(crate) struct View {
     pub(crate) resumed: f64,
     pub(crate) failed_handshakes: f64,
     pub(crate) dropped_log_lines: f64,
-    /// What limits have done, most first.
+    /// The effects of limits, most frequent first.
     pub(crate) limits: Vec<(String, f64)>,
     pub(crate) sites: Vec<SiteRow>,
     pub(crate) zones: Vec<ZoneRow>,
     pub(crate) certificates: Vec<CertificateRow>,
-    /// What is not served as the configuration says, one and several, with its number: `zones unavailable`.
+    /// The deviations from the configuration, in singular and plural, with their number: `zones unavailable`.
     pub(crate) problems: Vec<([String; 2], f64)>,
     /// Processes that are needed and do not run.
     pub(crate) stopped_processes: Vec<String>,
@@ -266,7 +266,7 @@ fn open(now: &Samples, protocol: &str) -> f64 {
     (now.sum("sanderling_connections_accepted_total", &labels) - closed).max(0.0)
 }
 
-/// Whether the name is that of what belongs to no site or zone, or to one without metrics of its own.
+/// Whether the name stands for requests outside all sites or zones, or for those without their own metrics.
 fn is_rest(name: &str) -> bool {
     name.starts_with('_')
 }
@@ -284,7 +284,7 @@ fn distinct<'s>(samples: &'s [Sample], label: &str) -> Vec<&'s str> {
     values
 }
 
-/// What limits have done: of the time between the moments if there is something, most first.
+/// The effects of limits, between the two moments if there are any, most frequent first.
 fn limits(rates: &Rates<'_>) -> Vec<(String, f64)> {
     let name = "sanderling_limit_reached_total";
     let rate_of = |sample: &Sample| {

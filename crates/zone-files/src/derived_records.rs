@@ -1,5 +1,5 @@
-//! Adds the records that follow the server to a zone: after its file was read, and before it is built. What is added
-//! comes from the agent, except for addresses, which are those of the file.
+//! Adds the records that follow the server to a zone: after its file was read, and before it is built. The added
+//! records come from the agent, except for addresses, which come from the file.
 //!
 //! A record of the file has precedence: where the file has the type at the name, or a CNAME, nothing is added. Where
 //! the file has an `ALIAS`, the addresses of its target are added.
@@ -22,12 +22,12 @@ use std::sync::Arc;
 /// Bytes of a SOA after its serial (RFC 1035 §3.3.13).
 const SOA_BYTES_AFTER_SERIAL: usize = 16;
 
-/// What is derived for one zone.
+/// The derived records of one zone.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ZoneDerivation {
-    /// What the configuration has.
+    /// The part from the configuration.
     rrsets: Vec<DerivedRrset>,
-    /// What the agent has made of it.
+    /// The agent's records for it.
     records: Vec<DerivedRecord>,
     /// It is added to the serial of the file.
     change_count: u32,
@@ -58,7 +58,7 @@ impl ZoneDerivation {
         self.rrsets.is_empty() && self.change_count == 0
     }
 
-    /// What authorities look for.
+    /// The challenges for authorities.
     fn challenges(&self) -> impl Iterator<Item = &DerivedRecord> {
         self.records.iter().filter(|record| record.kind == DerivedKind::Challenge)
     }
@@ -70,7 +70,7 @@ fn is_challenge(record: &DerivedRecord, names: &ChallengeNames<'_>) -> bool {
     names.has(&record.owner) && text.is_some_and(is_challenge_token)
 }
 
-/// What is derived for the zones of a server process.
+/// The derived records of the zones of a server process.
 pub struct Derivations<'c> {
     config: &'c Config,
     set: &'c DerivedSet,
@@ -84,7 +84,7 @@ impl<'c> Derivations<'c> {
         Derivations { config, set, by_zone: config.derived_rrsets(), challenge_names: ChallengeNames::new(config) }
     }
 
-    /// What is derived for `zone`. One that is signed is without: its signed version has the records. Nothing is
+    /// The derived records of `zone`. One that is signed is without: its signed version has the records. Nothing is
     /// derived for zones that the agent writes.
     pub fn of(&self, zone: &ZoneConfig) -> Arc<ZoneDerivation> {
         let resolves_aliases = self.config.resolves_aliases();
@@ -99,7 +99,7 @@ impl<'c> Derivations<'c> {
     }
 }
 
-/// What is derived for the zones of `config` that are signed, of which the agent has made `set`.
+/// The derived records of the signed zones of `config`, from the agent's `set`.
 pub fn signed_derivations(config: &Config, set: &DerivedSet) -> HashMap<DomainName, Arc<ZoneDerivation>> {
     let (mut by_zone, challenge_names) = (config.derived_rrsets(), ChallengeNames::new(config));
     let of_zone = |zone: &ZoneConfig| {
@@ -133,7 +133,7 @@ impl Alias {
     }
 }
 
-/// What was added to a zone.
+/// The records added to a zone.
 #[derive(Debug, Default)]
 pub struct AddedRecords {
     /// The serial of the file, if the zone has a higher one.
@@ -176,7 +176,7 @@ impl AddedRecords {
 pub(crate) struct RecordMerge<'d> {
     derivation: &'d ZoneDerivation,
     apex: NameBuf,
-    /// What the file has at the names that matter, which are in lower case.
+    /// The records of the file at the relevant names, which are in lower case.
     names: HashMap<Vec<u8>, NameInFile>,
     /// The SOA, whose serial will be raised: its position, TTL and data.
     soa: Option<(Position, u32, Vec<u8>)>,
@@ -219,7 +219,7 @@ impl<'d> RecordMerge<'d> {
         Some(RecordMerge { derivation, apex, names, soa: None })
     }
 
-    /// Sees a record of the file; whether it is to be left out for now.
+    /// Sees a record of the file; whether it must be left out for now.
     pub(crate) fn holds_back(&mut self, record: &Record<'_>) -> bool {
         let owner = record.owner.to_lowercase();
         let Some(name) = self.names.get_mut(owner.as_name().as_bytes()) else { return false };
@@ -237,8 +237,8 @@ impl<'d> RecordMerge<'d> {
         false
     }
 
-    /// Adds the addresses of `aliases`, what is derived, and the SOA. `location` is that of a position in the file, and
-    /// `notes` gets what follows for the operator.
+    /// Adds the addresses of `aliases`, the derived records, and the SOA. `location` is that of a position in the file,
+    /// and `notes` gets what follows for the operator.
     pub(crate) fn finish(
         mut self,
         sink: &mut RecordSink<'_>,
@@ -377,7 +377,7 @@ impl<'d> RecordMerge<'d> {
             let Some(data) = complete_data(record, host) else {
                 if rrset.kind == DerivedKind::MtaSts {
                     let message =
-                        format!("no policy for mail servers is derived for {}, which has no MX record", rrset.host);
+                        format!("cannot derive a policy for mail servers for {}, which has no MX record", rrset.host);
                     let remedy = "add one, or list the mail servers: mta_sts = { mx = [\"mail.example.com\"] }";
                     notes.push(Diagnostic::warning(rrset.location.clone(), Problem::new(message, remedy)));
                 }
@@ -394,8 +394,8 @@ impl<'d> RecordMerge<'d> {
         }
     }
 
-    /// Adds what an authority looks for, beside other records of the name, unless the name is an alias or other servers
-    /// have it.
+    /// Adds the challenge for an authority to the other records of the name, unless the name is an alias or other
+    /// servers have it.
     fn add_challenge(&self, record: &DerivedRecord, sink: &mut RecordSink<'_>, added: &mut AddedRecords) {
         let Some(owner) = wire_name_of(&record.owner).filter(|owner| !self.is_elsewhere(owner.as_name())) else {
             return;
@@ -428,8 +428,8 @@ impl<'d> RecordMerge<'d> {
     }
 }
 
-/// The types and the data of what `record` becomes, with what the file has for its `host`; `None` if that lacks what is
-/// needed.
+/// The types and the data of the records for `record`, with the records of the file for its `host`; `None` if that
+/// lacks the needed data.
 fn complete_data(record: &DerivedRecord, host: Option<&NameInFile>) -> Option<Vec<(Rtype, String)>> {
     let host_with_address = host.filter(|host| !host.v4.is_empty() || !host.v6.is_empty());
     Some(match record.kind {

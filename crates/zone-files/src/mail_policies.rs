@@ -1,5 +1,5 @@
-//! Policies for mail servers (MTA-STS, RFC 8461): their mail servers are those of the zone, unless the configuration
-//! lists them. What is served and what the record of the zone says follow from the same text.
+//! Policies for mail servers (MTA-STS, RFC 8461): their mail servers come from the zone, unless the configuration lists
+//! them. The served policy and the record of the zone are made from the same text.
 
 use crate::wire_name::wire_name;
 use data_encoding::HEXLOWER;

@@ -13,19 +13,19 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What updates have made of a zone.
+/// The changes by updates to a zone.
 #[derive(Clone, Debug)]
 pub struct ZoneUpdates {
-    /// By what the version in service differs from the zone file.
+    /// The differences of the version in service from the zone file.
     pub difference: ZoneDifference,
     /// The digest of the records of the zone file.
     pub digest: u64,
-    /// The SHA-256 at the end of what is stored; `None` if nothing is.
+    /// The SHA-256 at the end of the stored content; `None` if nothing is.
     pub stored: Option<[u8; HASH_BYTES]>,
 }
 
 impl ZoneUpdates {
-    /// What is to be stored.
+    /// The content to store.
     pub fn encode(&self, apex: Name<'_>) -> Vec<u8> {
         self.difference.encode(apex, self.digest)
     }
@@ -40,14 +40,14 @@ impl ZoneUpdates {
 /// How the version of a zone differs from its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct UpdateState {
-    /// Records that it has besides.
+    /// Records that it adds.
     pub added: usize,
     /// Records of the file that it does not have.
     pub removed: usize,
     /// There were no updates since the file was written.
     #[serde(skip)]
     pub is_none: bool,
-    /// The file has a later serial, and the updates are applied to it since it lacks what they have made.
+    /// The file has a later serial, and the updates are applied to it because it lacks their changes.
     #[serde(skip)]
     pub is_held: bool,
 }
@@ -80,16 +80,16 @@ pub fn read_updates(apex: &DomainName, file: &Path) -> Result<PriorUpdates, Diag
 /// The updates of a zone whose file is read.
 #[derive(Debug)]
 pub struct PriorUpdates {
-    /// What was stored.
+    /// The stored content.
     pub updates: ZoneUpdates,
     /// Where they are stored.
     pub file: PathBuf,
-    /// What a file with a later serial does.
+    /// The effect of a file with a later serial.
     pub later_file: LaterFile,
 }
 
-/// What is wrong with the file of the zone `apex`, whose serial is later than that of the version with the updates, but
-/// which lacks what they have made.
+/// The problem of the file of the zone `apex`, whose serial is later than that of the version with the updates, but
+/// which lacks their changes.
 pub fn held_updates(apex: &DomainName, file: &Path, later: LaterSerial) -> Diagnostic {
     let LaterSerial { of_file, of_version, lost_count } = later;
     let message = format!(
@@ -116,24 +116,23 @@ fn changes(count: usize) -> String {
 /// Something for the agent to store.
 #[derive(Debug)]
 pub struct StoreRequest {
-    /// Empty if nothing is to be stored any more.
+    /// Empty if nothing more must be stored.
     pub content: Vec<u8>,
-    /// The SHA-256 at the end of what is stored before.
+    /// The SHA-256 at the end of the previously stored content.
     pub replaces: Option<[u8; HASH_BYTES]>,
 }
 
-/// What has become of the updates when the zone file was read.
+/// The outcome for the updates when the zone file was read.
 #[derive(Debug)]
 pub struct MergedUpdates {
-    /// What has become of them.
+    /// Their outcome.
     pub merged: Merged,
-    /// What was stored before.
+    /// The previously stored content.
     pub replaces: Option<[u8; HASH_BYTES]>,
 }
 
 impl MergedUpdates {
-    /// The updates of the version that was read, and what is to be stored of them, if that is something else than
-    /// before.
+    /// The updates of the version that was read, and the content to store for them, if it has changed.
     pub fn finish(self, apex: Name<'_>) -> (ZoneUpdates, Option<StoreRequest>) {
         let MergedUpdates { merged: Merged { difference, digest, outcome, .. }, replaces } = self;
         let mut updates = ZoneUpdates { difference, digest, stored: replaces };
@@ -172,7 +171,7 @@ impl<'b> RecordSink<'b> {
         self.builder.add_alias_record(alias);
     }
 
-    /// What is wrong with `ALIAS`, before records are added that the file does not have.
+    /// The problems of `ALIAS`, before records are added that the file does not have.
     pub(crate) fn check_alias_records(&mut self) -> Vec<ZoneDiagnostic> {
         self.builder.check_alias_records()
     }

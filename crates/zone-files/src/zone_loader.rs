@@ -1,4 +1,4 @@
-//! Reads zone files, with the files that they include, and builds the zones that are served.
+//! Reads zone files, with the files that they include, and builds the served zones.
 
 use crate::derived_records::{AddedRecords, Alias, RecordMerge, ZoneDerivation};
 use crate::record_sink::{MergedUpdates, PriorUpdates, RecordSink};
@@ -21,7 +21,7 @@ use std::vec;
 pub struct Failure {
     /// All errors, with the warnings.
     pub diagnostics: Vec<Diagnostic>,
-    /// What has denied to read it, if that is why.
+    /// The cause of a denied access, if that is the problem.
     pub denial: Denial,
 }
 
@@ -40,11 +40,11 @@ pub enum Denial {
 /// A zone that was read.
 #[derive(Debug)]
 pub struct ReadZone {
-    /// The zone, as it is answered.
+    /// The zone, as it is served.
     pub zone: Zone,
-    /// What the zone has besides the records of its files.
+    /// The records of the zone that are not in its files.
     pub added: AddedRecords,
-    /// What has become of dynamic updates; `None` if the zone has none.
+    /// The outcome for dynamic updates; `None` if the zone has none.
     pub updates: Option<MergedUpdates>,
     /// Its files.
     pub sources: ZoneSources,
@@ -52,7 +52,7 @@ pub struct ReadZone {
     pub text: ZoneText,
 }
 
-/// Loads the zone of `config` with what is derived for it, and keeps the text of its files if it has at most
+/// Loads the zone of `config` with its derived records, and keeps the text of its files if it has at most
 /// `text_bytes_max`.
 ///
 /// # Errors
@@ -107,7 +107,7 @@ pub fn parse(
     }
 }
 
-/// The zone of a version whose `files` were kept, the main file first, with what is derived for it now.
+/// The zone of a version whose `files` were kept, the main file first, with its current derived records.
 ///
 /// # Errors
 /// All errors, with the warnings.
@@ -154,9 +154,9 @@ struct ZoneLoader<'l> {
     diagnostics: Vec<Diagnostic>,
     aliases: Vec<Alias>,
     sources: ZoneSourcesBuilder,
-    /// What has changed since the file was written.
+    /// The changes since the file was written.
     patch: Option<ZonePatch>,
-    /// The included files of a version that was kept, in the order in which they were read, instead of those on disk.
+    /// The included files of a kept version, in the order in which they were read, instead of those on disk.
     kept_includes: Option<vec::IntoIter<(PathBuf, Vec<u8>)>>,
     denial: Denial,
     /// Bytes that further files may have.
@@ -261,7 +261,7 @@ impl<'l> ZoneLoader<'l> {
         end
     }
 
-    /// Reports what is wrong with `ALIAS`.
+    /// Reports problems of `ALIAS`.
     fn check_aliases(&mut self, sink: &mut RecordSink<'_>, derivation: &ZoneDerivation) {
         let Some(first) = self.aliases.first() else { return };
         if !derivation.resolves_aliases() {
@@ -276,7 +276,7 @@ impl<'l> ZoneLoader<'l> {
 
     fn add_patch_error(&mut self, error: &PatchError) {
         let message = format!("the changes since this version do not fit: {error}");
-        let problem = Problem::new(message, "run `sanderling reload` with the name of the zone: it is signed anew");
+        let problem = Problem::new(message, "run `sanderling reload` with the name of the zone, which signs it again");
         self.diagnostics.push(Diagnostic::error(Location::File(self.files[0].clone()), problem));
     }
 
@@ -362,7 +362,7 @@ fn read(
     sources: &mut ZoneSourcesBuilder,
     limits: &Limits,
 ) -> Result<Vec<u8>, ReadError> {
-    // Without blocking: a FIFO at the path of a zone file would block a reload for ever.
+    // Without blocking: a FIFO at the path of a zone file would block a reload forever.
     let read_error = |error| ReadError::new(path, &error);
     let open = || {
         let file = sanderling_os::file::open_nonblocking(path)?;
@@ -374,7 +374,7 @@ fn read(
         return Err(Problem::new("not a regular file", "name a zone file").into());
     }
     let mut text = Vec::with_capacity(metadata.len().min(*budget_bytes) as usize + 1);
-    // What was read before an error is kept, so the second try goes on after it.
+    // The files read before an error are kept, so the second try continues after it.
     let mut rest = file.take(*budget_bytes + 1);
     with_second_try(|| rest.read_to_end(&mut text)).map_err(read_error)?;
     *budget_bytes = budget_bytes.checked_sub(text.len() as u64).ok_or_else(|| {

@@ -22,7 +22,7 @@ pub struct ZoneSources {
     hash: u64,
 }
 
-/// What `stat` says about a version of a file.
+/// The metadata by `stat` of a version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileStat {
     device: u64,

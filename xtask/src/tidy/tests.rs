@@ -78,7 +78,7 @@ fn dependency_on_a_crate_above_is_reported() {
 fn root_without_its_attributes_is_reported() {
     check("roots", &[(LIB, "#![no_std]\n#![forbid(unsafe_code)]\n#[cfg(test)]\nextern crate std;\n")], &[]);
     check("roots", &[("crates/os/src/lib.rs", "")], &[]);
-    let no_std = "`#![no_std]` is missing, or undone by `extern crate std` outside of tests";
+    let no_std = "`#![no_std]` is missing, or undone by `extern crate std` outside tests";
     let expected = [
         "crates/dns/src/lib.rs:0: `#![forbid(unsafe_code)]` is missing",
         &format!("crates/dns/src/lib.rs:0: {no_std}"),
@@ -156,4 +156,23 @@ fn dead_links_are_reported() {
         "docs/a.md:1: `docs/b.md` does not exist",
     ];
     check("links", &files, &expected);
+}
+
+#[test]
+fn phrase_with_a_plain_form_is_reported() {
+    let page = ("docs/a.md", "It waits for\never.\n```\nfor ever\n```\nA folder of its own.\n");
+    let code = concat!(
+        "//! It is there.\n\n/// What is read.\nfn f() {\n    // Somebody waits: \"x\"\n",
+        "    g(\"the version \\\n        before\", anew, '\"', \"[a] on a line of its own\");\n}\n",
+        "#[cfg(test)]\nmod tests {\n    // anew\n}\n",
+    );
+    let expected = [
+        "crates/a/src/b.rs:3: the comment begins with a clause; begin with a noun",
+        "crates/a/src/b.rs:5: `somebody`; write someone, or the process or client",
+        "crates/a/src/b.rs:6: `the version before`; write the previous version",
+        "docs/a.md:1: `for ever`; write forever, or always",
+        "docs/a.md:6: `of its own`; write its own, or separate",
+    ];
+    check("phrases", &[page, ("crates/a/src/b.rs", code)], &expected);
+    check("phrases", &[("crates/a/tests/b.rs", "// anew\n")], &[]);
 }

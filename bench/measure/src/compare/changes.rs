@@ -106,7 +106,7 @@ impl Drop for Nsupdate {
     }
 }
 
-/// Changes the address of one name again and again; the time in ms until it is answered.
+/// Changes the address of one name repeatedly; the time in ms until it is answered.
 pub(crate) fn update(server: SocketAddr, cpus: &str) -> anyhow::Result<Vec<f64>> {
     let mut command = pinned(OsStr::new("nsupdate"), cpus);
     command.args(["-y", &format!("hmac-sha256:update:{SECRET}")]);

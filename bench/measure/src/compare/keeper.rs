@@ -43,7 +43,7 @@ pub(crate) fn run(rounds: &mut Rounds) -> anyhow::Result<String> {
     let head = ["", "keys = \"keeper\", µs", "keys = \"in-process\", µs", "ratio"];
     let row = [TITLE.to_owned(), keeper_us.to_string(), in_process_us.to_string(), ratio.to_string()];
     Ok(format!(
-        "Processor time of all processes for a full handshake with one request; the ratio is to be 1.12 at most.\n\n{}",
+        "Processor time of all processes for a full handshake with one request; the ratio must be 1.12 at most.\n\n{}",
         page::table(&head, &[row.to_vec()])
     ))
 }

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Connections at once of the load.
+/// Concurrent connections of the load.
 const THREAD_COUNT: usize = 8;
 const ERROR_PAUSE: Duration = Duration::from_millis(10);
 /// Frames of HTTP/2 (RFC 9113 §6).

@@ -10,7 +10,7 @@ const OCCURRENCES_MAX: u32 = 8;
 /// The time by which a call is delayed instead of failing.
 const DELAY_US: u32 = 300_000;
 const DELAY: &str = "DELAY";
-/// Calls without which a program cannot go on.
+/// Calls without which a program cannot continue.
 const MEMORY_CALLS: [&str; 4] = ["mmap", "brk", "mremap", "mprotect"];
 
 /// A process of the service.

@@ -76,7 +76,7 @@ impl Strace {
 
     fn detach(&mut self) {
         let _ = send_signal(self.child.id(), Signal::TERM);
-        // It may wait for ever for a process whose threads have exited. Its death detaches it as well.
+        // It may wait forever for a process whose threads have exited. Its death detaches it as well.
         if !becomes_true(DETACH_LIMIT, || !matches!(self.child.try_wait(), Ok(None))) {
             let _ = self.child.kill();
             let _ = self.child.wait();

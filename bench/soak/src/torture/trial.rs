@@ -60,7 +60,7 @@ pub(crate) enum Defect {
     DoubleService,
     /// A request or command failed after the fault.
     Failure,
-    /// A process died for want of memory, or before its `main`, in the dynamic loader. This is no failure.
+    /// A process died for lack of memory, or before its `main`, in the dynamic loader. This is no failure.
     ExcusedDeath,
 }
 
@@ -263,7 +263,7 @@ fn upgrade(service: &mut Service, _: &[String]) -> anyhow::Result<Option<String>
     command(service, &["upgrade"])
 }
 
-/// A stop whose command was not received is tried again.
+/// A stop whose command was not received is retried.
 fn stop(service: &mut Service, _: &[String]) -> anyhow::Result<Option<String>> {
     let problem = command(service, &["stop"])?;
     if problem.is_some() && !becomes_true(LOST_AFTER, || server_processes(&service.site.folder).is_empty()) {

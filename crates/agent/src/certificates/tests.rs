@@ -138,7 +138,7 @@ fn revocation_is_not_forgotten_and_not_of_another_certificate() {
     let mut certificate = with(1);
     (0..2).for_each(|_| certificate.begin_revocation(true, &state).expect("stored"));
     let (at, why) = certificate.next_order();
-    assert_eq!((at, why.as_str()), (0, "the certificate is to be revoked"));
+    assert_eq!((at, why.as_str()), (0, "the certificate will be revoked"));
     // The next certificate, and another agent.
     let read = || read_json::<Record>(&state, "renewals/example.com.json").expect("read").expect("stored");
     let mut certificate = with(2);
@@ -202,7 +202,7 @@ fn names_that_have_failed_do_not_delay_the_others() {
     certificate.issued = Some(of_two);
     certificate.on_new("https://ca.example/dir", &state);
     let (at, why) = certificate.next_order();
-    assert!(at <= unix_s() + 66 && why == "attempt 2 for gone.test, which has failed", "{at} {why}");
+    assert!(at <= unix_s() + 66 && why == "attempt 2 for gone.test, which failed", "{at} {why}");
     let expected = ", but not for gone.test: gone.test is refused";
     assert_eq!(
         (certificate.lacking_text().as_str(), certificate.report("ca", None).failing_names.len()),
@@ -245,7 +245,7 @@ fn name_that_the_authority_does_not_tell_is_found() {
     let mut certificate = with_aliases(Some(of_two));
     assert_eq!(certificate.on_failure(&failure, &names, 1, &state), AfterFailure::WithoutFailed);
     assert_eq!(certificate.names_to_order(false), names[..2]);
-    // None is new: all are tried again.
+    // None is new: all are retried.
     let mut certificate = with_aliases(Some(issued_at(unix_s(), 90 * DAY_S)));
     fail(&mut certificate, &failure, 1, &state);
 }

@@ -1,4 +1,4 @@
-//! What the rest of the agent knows of the task of a zone that is signed, and what it tells it.
+//! The handle of the rest of the agent to the task of a signed zone.
 
 use super::{SigningContext, SigningTask};
 use crate::command_answer::CommandAnswer;
@@ -21,27 +21,27 @@ pub(crate) struct SigningHandle {
     task: AbortHandle,
 }
 
-/// What the task and the rest of the agent tell each other.
+/// The messages between the task and the rest of the agent.
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) wake: Rc<Notify>,
     /// The serial that the server process answers with.
     pub(super) served: Cell<Option<u32>>,
-    /// Whether the records are to be read again.
+    /// Whether the records must be read again.
     pub(super) reread: RefCell<Option<Reread>>,
-    /// Dynamic updates that are to be signed and stored.
+    /// Dynamic updates to sign and store.
     pub(super) updates: RefCell<Vec<WaitingUpdates>>,
     /// Rollovers that are to start.
     pub(super) rollovers: RefCell<Vec<(Rollover, CommandAnswer)>>,
-    /// Clients that have the zone signed with new keys, whatever the parent zone has.
+    /// Clients that request signing with new keys, regardless of the parent zone.
     pub(super) new_keys: RefCell<Vec<CommandAnswer>>,
-    /// What is shown of the keys; `None` as long as their state cannot be read.
+    /// The displayed state of the keys; `None` as long as their state cannot be read.
     pub(super) keys: RefCell<Option<ZoneKeys>>,
     /// The keys of other signers, for the operator.
     pub(super) others: RefCell<Vec<String>>,
     /// Why it is not known what name servers and the parent zone have.
     pub(super) unknown: RefCell<Vec<String>>,
-    /// Whether what is stored was read since the start, and `report` has it.
+    /// Whether the stored state was read since the start and is in `report`.
     pub(super) is_restored: Cell<bool>,
     pub(super) report: RefCell<SigningReport>,
 }
@@ -49,7 +49,7 @@ pub(super) struct Shared {
 /// Updates that wait to be signed. A server process has one of a zone stored at a time.
 const UPDATES_MAX: usize = 64;
 
-/// Dynamic updates that are to be signed and stored, with their change.
+/// Dynamic updates to sign and store, with their change.
 pub(super) struct WaitingUpdates {
     pub(super) updates: UpdatesToStore,
     pub(super) change: Option<OwnedFd>,
@@ -61,7 +61,7 @@ pub(super) struct WaitingUpdates {
 #[derive(Clone, Default)]
 pub(super) struct Reread {
     pub(super) answers: Vec<Rc<CommandAnswer>>,
-    /// The command names the zone: its client is told also of a zone that is unchanged.
+    /// The command names the zone: its client is told also of an unchanged zone.
     pub(super) is_named: bool,
     /// The server process is to load the zone even if it has lost records or its serial went back.
     pub(super) is_forced: bool,
@@ -94,8 +94,7 @@ impl Drop for SigningHandle {
 }
 
 impl SigningHandle {
-    /// Starts the task of `zone`, whose records are in the file of `source`. To be called in a
-    /// [`tokio::task::LocalSet`].
+    /// Starts the task of `zone`, whose records are in the file of `source`. Call this in a [`tokio::task::LocalSet`].
     pub(crate) fn start(zone: &SignedZoneConfig, source: Zone, context: Rc<SigningContext>) -> SigningHandle {
         let shared = Rc::new(Shared { reread: RefCell::new(Some(Reread::default())), ..Shared::default() });
         let task = SigningTask::new(zone, source, context, Rc::clone(&shared));
@@ -124,7 +123,7 @@ impl SigningHandle {
         self.shared.wake.notify_one();
     }
 
-    /// Whether updates are to be signed: there is a signed version, or it was not looked for yet.
+    /// Whether updates must be signed: there is a signed version, or it was not searched for yet.
     pub(crate) fn signs_updates(&self) -> bool {
         !self.shared.is_restored.get() || self.shared.report.borrow().serial.is_some()
     }
@@ -157,12 +156,12 @@ impl SigningHandle {
         self.shared.report.borrow().clone()
     }
 
-    /// What tells the task that the file with its records has changed.
+    /// The signal that the file with its records has changed.
     pub(crate) fn source_changed(&self) -> SourceChanged {
         SourceChanged(Rc::clone(&self.shared))
     }
 
-    /// For the operator: the keys, what the registrar is to be given, and what waits for what.
+    /// For the operator: the keys, the records for the registrar, and the pending step.
     pub(crate) fn status(&self, name: &DomainName, now_unix_s: u64) -> String {
         let apex = wire_name(name);
         let keys = self.shared.keys.borrow();
@@ -183,7 +182,7 @@ impl SigningHandle {
                 seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
                 seconds => format!("{} days", seconds / 86_400),
             };
-            text += &format!("  signatures are made again in {time}\n");
+            text += &format!("  signatures will be renewed in {time}\n");
         }
         problem.into_iter().for_each(|problem| text += &format!("  problem: {problem}\n"));
         let Some(keys) = &*keys else { return text + "  the keys of the zone are not known\n" };
@@ -193,8 +192,8 @@ impl SigningHandle {
         if keys.keys_for_registrar().next().is_none() {
             return text;
         }
-        text += "  the parent zone is to have a DS record of each key here; give the registrar the one with SHA-256 (2) or SHA-384 (4), or the \
-                 DNSKEY record, whichever it asks for:\n";
+        text += "  submit a record of each key to the parent zone; give the registrar the DS record with SHA-256 (2) \
+            or SHA-384 (4), or the DNSKEY record, whichever it asks for:\n";
         for key in keys.keys_for_registrar() {
             for ds in [key.ds(apex.as_name()), key.ds_sha384(apex.as_name())] {
                 text += &format!("    {name}. IN DS {}\n", PresentationFormat::new(Rtype::DS, &ds.rdata()));

@@ -1,4 +1,4 @@
-//! Signs what has changed, and stores it in the log of the signed version.
+//! Signs the changes, and stores them in the log of the signed version.
 
 use super::handle::WaitingUpdates;
 use super::{CANNOT_SIGN, NOT_STORED, Restored, Signed, SigningTask, parameters};
@@ -27,16 +27,16 @@ const UPDATE_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Why an update is not stored.
 enum NotStored {
-    /// What is stored is as before.
+    /// The stored version is unchanged.
     Refused(String),
-    /// What is in memory may differ from what is stored.
+    /// The version in memory may differ from the stored one.
     WriteFailed(String),
 }
 
 /// Changes that were signed and stored.
 #[derive(Default)]
 struct SignedInPart {
-    /// As the log has them.
+    /// In the form of the log.
     changes: Vec<u8>,
     made_count: usize,
     kept_count: usize,
@@ -93,17 +93,17 @@ impl SigningTask {
         Some(match (&self.problem, &self.file_problem) {
             (Some(problem), _) => format!("the zone cannot be signed: {problem}"),
             (None, Some(problem)) => format!("its zone file was refused: {problem}"),
-            (None, None) => "its current version is not signed yet".to_owned(),
+            (None, None) => "the current version is not signed yet".to_owned(),
         })
     }
 
-    /// Signs a change of the unsigned records, as a log has it, and stores it: first what the zone file lacks, then the
-    /// signed version.
+    /// Signs a change of the unsigned records, in the form of a log, and stores it: first the difference from the zone
+    /// file, then the signed version.
     ///
     /// # Errors
     /// Why it is not stored.
     async fn sign_update(&mut self, change: &[u8]) -> Result<StoreResult, NotStored> {
-        let not_ready = || NotStored::Refused("its current version is not signed yet".to_owned());
+        let not_ready = || NotStored::Refused("the current version is not signed yet".to_owned());
         let mut updates = self.unsigned.as_ref().and_then(|unsigned| unsigned.updates.clone()).ok_or_else(not_ready)?;
         let mut signed = self.signed.take().ok_or_else(not_ready)?;
         let content = [&change_log::HEAD[..], change].concat();
@@ -182,8 +182,8 @@ impl SigningTask {
         }
     }
 
-    /// Signs what has changed in the records, and signatures that end soon, and stores that; whether it was possible.
-    /// With other keys, after a start, and with a clock that was ahead, all signatures are looked at.
+    /// Signs changed records and renews signatures that expire soon, and stores the result; whether this was possible.
+    /// With other keys, after a start, and with a clock that was ahead, all signatures are checked.
     pub(super) async fn sign_in_part(&mut self, unsigned: Arc<Records>) -> Result<bool, String> {
         let has_changed = self.keys.has_changed() || self.is_behind();
         let is_known = |signed: &mut Signed| {
@@ -225,7 +225,7 @@ impl SigningTask {
             return Ok(true);
         }
         log(&format!(
-            "zone {}: serial {before} -> {serial} signed in part, {made_count} new signatures, {kept_count} kept beside them",
+            "zone {}: serial {before} -> {serial} signed incrementally, {made_count} new signatures, {kept_count} kept",
             self.zone.apex
         ));
         self.changes.append(&mut changes);
@@ -245,7 +245,8 @@ struct PartSigning<'p> {
 }
 
 impl PartSigning<'_> {
-    /// Signs what leads to `unsigned`, and signatures that end soon; `None` if the zone is to be signed as a whole.
+    /// Signs the changes up to `unsigned`, and renews signatures that expire soon; `None` if the whole zone must be
+    /// signed.
     fn sign(&mut self, signed: &mut Signed, unsigned: &Records) -> Result<Option<SignedInPart>, NotStored> {
         let (apex, policy) = (self.files.apex(), self.parameters.serial_policy);
         let mut done = SignedInPart { sign_again_at_unix_s: signed.sign_again_at_unix_s, ..SignedInPart::default() };
@@ -280,7 +281,7 @@ impl PartSigning<'_> {
         let job = ChangeJob { apex: apex.as_name(), changes, renewed, keys, parameters, now_unix_s: unix_s() };
         let change = sanderling_dnssec::sign_change(&mut signed.stored.version, &job, &mut self.signer);
         let Some(change) = change.map_err(|error| NotStored::Refused(error.to_string()))? else { return Ok(false) };
-        // `signed` is later than what is stored from here on.
+        // From here on `signed` is later than the stored version.
         let mut append = || self.files.append(self.state, &mut signed.stored, &change);
         let mut changes = store_before().and_then(|()| append()).map_err(NotStored::WriteFailed)?;
         done.changes.append(&mut changes);

@@ -1,24 +1,24 @@
-//! What is checked of the keys of a zone: before the first one is made, that no DS record of the parent zone is of a
-//! key that was lost; and for each keeper, that it has all private keys.
+//! Checks of the keys of a zone: before the first key is created, that no DS record of the parent zone belongs to a
+//! lost key; and for each keeper, that it has all private keys.
 
 use super::{SigningTask, WAIT_MAX};
 use crate::command_answer::CommandAnswer;
 use sanderling_config::log::{log, log_error};
 use sanderling_dns::Rtype;
 
-/// What was found out.
+/// The result.
 #[derive(Default)]
 pub(super) struct KeyChecks {
-    /// What is wrong with a private key.
+    /// The problem of a private key.
     problem: Option<String>,
-    /// When the keeper has looked for them last; `None` if this one has not.
+    /// When the keeper last searched for them; `None` if this one has not.
     looked_at: Option<tokio::time::Instant>,
     /// Whether the operator has allowed new keys, whatever the parent zone has.
     are_new_allowed: bool,
 }
 
 impl KeyChecks {
-    /// What is wrong with a private key.
+    /// The problem of a private key.
     pub(super) fn problem(&self) -> &Option<String> {
         &self.problem
     }
@@ -30,7 +30,7 @@ impl KeyChecks {
 }
 
 impl SigningTask {
-    /// Has the keeper look for all private keys, once, and again as long as one cannot be used. The version that is
+    /// Makes the keeper search for all private keys, once, and again as long as one cannot be used. The version that is
     /// signed stays in service meanwhile, so that nothing else would tell.
     pub(super) async fn look_for_keys(&mut self) {
         let KeyChecks { problem, looked_at, .. } = &self.key_checks;
@@ -57,17 +57,17 @@ impl SigningTask {
         let apex = &self.zone.apex;
         for answer in answers {
             answer.fail(&format!(
-                "sanderling: zone {apex}: it has keys; `sanderling dnssec rollover {apex}` replaces them"
+                "sanderling: zone {apex}: it already has keys; `sanderling dnssec rollover {apex}` replaces them"
             ));
         }
         Vec::new()
     }
 
-    /// Whether keys can be made or are there already; not as long as the parent zone is being asked. A first key would
-    /// make all answers bogus if the parent zone had a DS record of another one, as after the loss of the state folder.
+    /// Whether keys can be made or exist already; not while the parent zone is being asked. A first key would make all
+    /// answers bogus if the parent zone had a DS record of another one, as after the loss of the state folder.
     ///
     /// # Errors
-    /// Why there must be no new key, and what to do.
+    /// Why there must be no new key, and the remedy.
     pub(super) async fn may_make_first_key(&mut self) -> Result<bool, String> {
         if !self.keys.needs_first_key() || self.key_checks.are_new_allowed {
             self.key_checks.are_new_allowed &= self.keys.needs_first_key();
@@ -76,7 +76,8 @@ impl SigningTask {
         let apex = &self.zone.apex;
         if self.context.config.has_no_resolvers && self.zone.signing.parent_servers.is_empty() {
             log(&format!(
-                "zone {apex}: its first key is made without asking the parent zone for DS records, since `resolvers` in [dns] is empty"
+                "zone {apex}: creating its first key without checking the parent zone for DS records, because \
+                    `resolvers` in [dns] is empty"
             ));
             return Ok(true);
         }
@@ -85,9 +86,10 @@ impl SigningTask {
             Some(Ok(ds)) => ds,
             Some(Err(problem)) => {
                 return Err(format!(
-                    "it has no key, and it is not known whether the parent zone has a DS record of an earlier one, with which a new key would \
-                     make resolvers refuse all answers: {problem}; have it reached by `resolvers` in [dns] or `parent_servers`, write \
-                     resolvers = [] in a network of its own, or, if the parent zone has no DS record, run `sanderling dnssec new-keys {apex}`"
+                    "it has no key, and cannot check whether the parent zone has a DS record of an earlier one, in \
+                        which case a new key would make resolvers reject all answers: {problem}; set `resolvers` in \
+                        [dns] or `parent_servers`, write resolvers = [] in an isolated network, or, if the parent \
+                        zone has no DS record, run `sanderling dnssec new-keys {apex}`"
                 ));
             }
         };
@@ -97,9 +99,10 @@ impl SigningTask {
         }
         let tags: Vec<String> = ds.iter().map(|ds| ds.key_tag.to_string()).collect();
         Err(format!(
-            "the parent zone has DS records (key tags {}), and their private key is not here: with a new key, resolvers would refuse all answers; \
-             restore the state folder from a backup, or have the registrar remove the DS records, and wait for their TTL; `sanderling dnssec \
-             new-keys {}` makes a new key nevertheless",
+            "the parent zone has DS records (key tags {}), and this server lacks their private keys: with a new key, \
+                resolvers would reject all answers; restore the state folder from a backup, or have the registrar \
+                remove the DS records, and wait for their TTL; `sanderling dnssec new-keys {}` creates a new key \
+                anyway",
             tags.join(", "),
             self.zone.apex
         ))

@@ -1,4 +1,4 @@
-//! Reads the records that are to be signed.
+//! Reads the records to sign.
 
 use sanderling_config::diagnostic::{Diagnostic, Location, Problem};
 use sanderling_config::{Limits, Zone, update_file};
@@ -21,7 +21,7 @@ pub(super) struct ReadRecords {
     pub(super) warnings: Vec<Diagnostic>,
     /// The updates are dropped, since the file has a later serial.
     pub(super) dropped: Option<Diagnostic>,
-    /// They are applied although the file has a later serial, since that lacks what they have made.
+    /// They are applied although the file has a later serial, because it lacks their changes.
     pub(super) held: Option<Diagnostic>,
     /// The targets of `ALIAS`.
     pub(super) alias_targets: Vec<String>,
@@ -40,7 +40,7 @@ impl From<Vec<Diagnostic>> for ReadFailure {
     }
 }
 
-/// What becomes of dynamic updates if the file has a later serial and lacks what they have made.
+/// The treatment of dynamic updates if the file has a later serial and lacks their changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LaterUpdates {
     /// They are dropped.
@@ -122,7 +122,7 @@ fn split_files(text: ZoneText) -> Option<Vec<(PathBuf, Vec<u8>)>> {
     text.files.into_iter().map(split).collect()
 }
 
-/// The records but for those that come with keys of this signer.
+/// The records except those that come with keys of this signer.
 pub(super) fn without_own_keys<'r>(
     records: impl Iterator<Item = Record<'r>>,
     apex: Name<'_>,

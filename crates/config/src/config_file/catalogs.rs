@@ -35,9 +35,8 @@ impl ConfigBuilder<'_, '_> {
             self.add_apex(&apex, catalog.offset);
             let role = match (primaries, groups, secondaries) {
                 (Some(_), _, Some((offset, _))) => {
-                    let message =
-                        format!("the catalog {apex} has primaries, from which it is transferred, and secondaries");
-                    self.error(offset, message, "remove one of both; `secondaries` in [dns] may transfer its zones");
+                    let message = format!("the catalog {apex} has both `primaries` and `secondaries`");
+                    self.error(offset, message, "remove one of the two; `secondaries` in [dns] can transfer its zones");
                     continue;
                 }
                 (Some(primaries), groups, None) => CatalogRole::Consumer {
@@ -46,7 +45,7 @@ impl ConfigBuilder<'_, '_> {
                     members_below: members_below.map(|(_, names)| names),
                 },
                 (None, ..) if let Some((offset, _)) = members_below => {
-                    let message = format!("the catalog {apex} has `members_below`, and no primaries that it is from");
+                    let message = format!("the catalog {apex} has `members_below`, but no `primaries`");
                     self.error(offset, message, "remove it: this server lists its own zones in the catalog");
                     continue;
                 }
@@ -93,7 +92,7 @@ impl ConfigBuilder<'_, '_> {
         groups
     }
 
-    /// Allows the secondaries of a catalog what they need: to transfer it, and the zones without rules of their own.
+    /// Allows the secondaries of a catalog what they need: to transfer it, and the zones without their own rules.
     pub(super) fn add_catalog_transfers(&mut self) {
         let default = self.config.transfers.secondaries.clone();
         let offsets = std::mem::take(&mut self.catalog_uses);
@@ -112,8 +111,8 @@ impl ConfigBuilder<'_, '_> {
             let (apex, is_empty) = (apex.clone(), secondaries.is_empty());
             self.config.zone_transfers.push((apex.clone(), transfers));
             if is_empty {
-                let message = format!("the catalog {apex} has no secondaries that transfer it");
-                self.error(offset, message, format!("write {EXAMPLE}, or primaries if another server has it"));
+                let message = format!("the catalog {apex} has no `secondaries`");
+                self.error(offset, message, format!("write {EXAMPLE}, or `primaries` if another server produces it"));
             }
         }
     }
@@ -169,7 +168,7 @@ mod tests {
         let of = |name: &str| shown(&transfers.of(&DomainName::parse(name).unwrap()).secondaries);
         assert_eq!(of("of.dns"), ["192.0.2.1"]);
         assert_eq!(of("own.example"), ["192.0.2.2", "192.0.2.1"]);
-        // Its zones are transferred to the same servers, unless they have rules of their own.
+        // Its zones are transferred to the same servers, unless they have their own rules.
         assert_eq!(of("a.example"), ["192.0.2.1", "192.0.2.2"]);
         assert_eq!(of("b.example"), ["192.0.2.1"]);
         let lists = |catalog: usize, zone: &str| {
@@ -209,13 +208,14 @@ mod tests {
         for (lines, expected) in [
             (
                 "[catalog.\"c.example\"]",
-                "1:10: the catalog c.example has no secondaries that transfer it; write [catalog.\"catalog.example\"] with \
-                 secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }], or primaries if another server has it",
+                "1:10: the catalog c.example has no `secondaries`; write [catalog.\"catalog.example\"] with \
+                 secondaries = [{ address = \"192.0.2.5\", key = \"transfer\" }], or `primaries` if another server \
+                 produces it",
             ),
             (
                 "[catalog.\"c.example\"]\nprimaries = [{ address = \"192.0.2.7\" }]\nsecondaries = [{ address = \"192.0.2.5\" }]",
-                "3:1: the catalog c.example has primaries, from which it is transferred, and secondaries; remove one of both; \
-                 `secondaries` in [dns] may transfer its zones",
+                "3:1: the catalog c.example has both `primaries` and `secondaries`; remove one of the two; \
+                    `secondaries` in [dns] can transfer its zones",
             ),
             (
                 "[catalog.\"c.example\"]\ngroups.a = [{ address = \"192.0.2.7\" }]",
@@ -231,7 +231,7 @@ mod tests {
             ),
             (
                 "[catalog.\"c.example\"]\nmembers_below = [\"a.test\"]\nsecondaries = [{ address = \"192.0.2.5\" }]",
-                "2:1: the catalog c.example has `members_below`, and no primaries that it is from; remove it: this server lists its \
+                "2:1: the catalog c.example has `members_below`, but no `primaries`; remove it: this server lists its \
                  own zones in the catalog",
             ),
             (

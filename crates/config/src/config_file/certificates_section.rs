@@ -24,7 +24,7 @@ impl ConfigBuilder<'_, '_> {
         if !agrees {
             self.error(
                 section.offset,
-                "an authority issues certificates only to those that agree to its terms",
+                "an authority issues certificates only to accounts that agree to its terms",
                 AGREE_REMEDY,
             );
         }
@@ -70,7 +70,7 @@ impl ConfigBuilder<'_, '_> {
             _ => self.read_authority_table(entry)?,
         };
         if authority.needs_external_account() && authority.external_account.is_none() {
-            let message = format!("`{}` issues certificates only to those that have an account there", authority.name);
+            let message = format!("`{}` issues certificates only to registered accounts", authority.name);
             let remedy = format!("write {{ name = \"{}\", {EXTERNAL_ACCOUNT_EXAMPLE} }}", authority.name);
             self.error(offset, message, remedy);
         }
@@ -85,7 +85,7 @@ impl ConfigBuilder<'_, '_> {
                 || format!("give its directory: {AUTHORITY_EXAMPLE}"),
                 |similar| format!("did you mean `{similar}`?"),
             );
-            self.error(offset, format!("the authority `{name}` is not known"), remedy);
+            self.error(offset, format!("unknown authority `{name}`"), remedy);
         }
         known
     }
@@ -215,14 +215,14 @@ mod tests {
         let of_section = |text: &str, expected: &[&str]| check(&format!("[certificates]\n{text}\n{DOMAIN}"), expected);
         of_section(
             "",
-            &[
-                "1:2: an authority issues certificates only to those that agree to its terms; read the terms of your authorities, \
-               for Let's Encrypt at https://letsencrypt.org/repository, and write agree_to_terms = true",
-            ],
+            &["1:2: an authority issues certificates only to accounts that agree to its terms; read the terms of \
+                 your \
+                    authorities, for Let's Encrypt at https://letsencrypt.org/repository, and write agree_to_terms = \
+                    true"],
         );
         of_section(
             "agree_to_terms = true\nauthorities = [\"letsencript\"]",
-            &["3:16: the authority `letsencript` is not known; did you mean `letsencrypt`?"],
+            &["3:16: unknown authority `letsencript`; did you mean `letsencrypt`?"],
         );
         of_section(
             "agree_to_terms = true\nauthorities = [{ directory = \"http://ca.example\" }]",
@@ -231,8 +231,8 @@ mod tests {
         );
         of_section(
             "agree_to_terms = true\nauthorities = [\"google\"]",
-            &["3:16: `google` issues certificates only to those that have an account there; \
-               write { name = \"google\", external_account = { id = \"KEY-ID\", key_file = \"account.key\" } }"],
+            &["3:16: `google` issues certificates only to registered accounts; write { name = \"google\", \
+               external_account = { id = \"KEY-ID\", key_file = \"account.key\" } }"],
         );
         of_section(
             "agree_to_terms = true\nauthorities = [{ profile = \"x\" }]",

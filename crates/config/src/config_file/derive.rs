@@ -88,7 +88,7 @@ impl ConfigBuilder<'_, '_> {
             match DomainName::parse(text) {
                 Ok(name) if name.can_be_host() => mx.push(name),
                 Ok(name) => {
-                    let message = format!("{name} is no mail server");
+                    let message = format!("{name} is not the name of a mail server");
                     self.error(
                         offset,
                         message,
@@ -99,7 +99,7 @@ impl ConfigBuilder<'_, '_> {
             }
         }
         if mx.is_empty() {
-            let remedy = format!("write {}, or remove it for those of the zone", entry.example);
+            let remedy = format!("write {}, or remove it to use the MX records of the zone", entry.example);
             self.error(entry.offset, "`mx` is empty", remedy);
         }
         mx
@@ -113,13 +113,13 @@ impl ConfigBuilder<'_, '_> {
                 let names = DerivedKind::ALL.map(DerivedKind::name);
                 let remedy = match most_similar(text, names.into_iter()) {
                     Some(similar) => format!("did you mean \"{similar}\"?"),
-                    None => format!("write some of \"{}\"", names.join("\", \"")),
+                    None => format!("write one or more of \"{}\"", names.join("\", \"")),
                 };
                 self.error(offset, format!("no records \"{text}\" can be derived"), remedy);
                 continue;
             };
             if kind == DerivedKind::MtaSts && matches!(certificate, CertificateChoice::None) {
-                let message = "\"mta-sts\" is a policy that is served over HTTPS, and the domain has no certificate";
+                let message = "the policy of \"mta-sts\" is served over HTTPS, but the domain has no certificate";
                 self.error(offset, message, "remove it, or write certificate = \"auto\"");
             }
             let source = match kind {
@@ -182,7 +182,7 @@ impl ConfigBuilder<'_, '_> {
                 problems.push((*offset, message, remedy));
             } else if !is_in_zone {
                 let remedy = "add zone = \"FILE\", or remove `derive`";
-                problems.push((*offset, format!("{domain} is in no zone of this file, and has `derive`"), remedy));
+                problems.push((*offset, format!("{domain} has `derive`, but is not in a zone of this file"), remedy));
             } else if derived.kinds.iter().any(unnamed) {
                 let message = "\"caa\" needs the name that each authority has in CAA records".to_owned();
                 problems.push((*offset, message, "add caa = \"ca.example\" to the table of the authority"));
@@ -257,7 +257,7 @@ mod tests {
     fn owner_of_https_has_the_port_unless_it_is_the_default_one() {
         let text = format!("{HTTPS}{ACME}{DOMAIN}derive = [\"https\"]\n");
         assert_eq!(derived(&text.replace(":443", ":8443")), ["example.com https _8443._https.example.com"]);
-        // The kernel chooses it, and nobody knows it beforehand.
+        // The kernel chooses it, so it is not known beforehand.
         assert!(
             config(&text.replace(":443", ":0").replace("derive", "#"))
                 .derived_rrsets()
@@ -301,7 +301,7 @@ mod tests {
         );
         check(
             &text("mta_sts = { mx = [] }"),
-            &["9:13: `mx` is empty; write mx = [\"mail.example.com\"], or remove it for those of the zone"],
+            &["9:13: `mx` is empty; write mx = [\"mail.example.com\"], or remove it to use the MX records of the zone"],
         );
         check(
             &text("mta_sts = { id = \"1\" }"),
@@ -309,7 +309,7 @@ mod tests {
         );
         check(
             &text("mta_sts = { max_age = \"2y\" }"),
-            &["9:23: \"2y\" is not a whole number with one of the units ms, s, min, h or d; write \"0s\" to \"8766h\""],
+            &["9:23: \"2y\" is not an integer with one of the units ms, s, min, h or d; write \"0s\" to \"8766h\""],
         );
         check(
             &text("mta_sts = {}").replace("\"mta-sts\"", "\"https\""),
@@ -318,8 +318,9 @@ mod tests {
         );
         check(
             &text("certificate = \"none\""),
-            &["8:11: \"mta-sts\" is a policy that is served over HTTPS, and the domain has no certificate; \
-               remove it, or write certificate = \"auto\""],
+            &["8:11: the policy of \"mta-sts\" is served over HTTPS, but the domain has no certificate; remove it, \
+                 or \
+               write certificate = \"auto\""],
         );
         let updated = "update = [{ key = \"k\", names = [\"www\"], types = [\"A\"] }]\n[tsig.\"k\"]\nalgorithm = \"hmac-sha256\"\nsecret_file = \"k\"\n";
         check(
@@ -352,7 +353,8 @@ mod tests {
         );
         check(
             &text("derive = [\"caa\"]").replace("zone = \"a.zone\"\n", ""),
-            &["7:1: example.com is in no zone of this file, and has `derive`; add zone = \"FILE\", or remove `derive`"],
+            &["7:1: example.com has `derive`, but is not in a zone of this file; add zone = \"FILE\", or remove \
+                 `derive`"],
         );
         check(
             &text("derive = [\"https\"]").replace(HTTPS, ""),

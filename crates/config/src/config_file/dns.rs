@@ -49,7 +49,7 @@ impl ConfigBuilder<'_, '_> {
         let location = self.reader.location(offset);
         self.config.zone_folder = ZoneFolder::parse(text, self.directory, location);
         if self.config.zone_folder.is_none() {
-            let message = format!("`{text}` does not say which files of a folder are zones");
+            let message = format!("`{text}` does not select the zone files of a folder");
             self.error(offset, message, format!("write the folder and the extension of the files: {}", entry.example));
         }
     }

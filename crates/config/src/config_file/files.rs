@@ -33,7 +33,7 @@ impl ConfigBuilder<'_, '_> {
         let (offset, path) = self.reader.string(entry)?;
         if path.len() > PATH_BYTES_MAX || !path.split('/').all(is_file_name) {
             let example = entry.example;
-            let remedy = format!("write the path of a file in the site, without a slash at its start: {example}");
+            let remedy = format!("write the path of a file in the site, without a leading slash: {example}");
             self.error(offset, format!("\"{path}\" is not a path in the site"), remedy);
             return None;
         }
@@ -74,8 +74,8 @@ mod tests {
         assert_eq!(config(&of("app/index.html")).sites[0].options.files.fallback.as_deref(), Some("app/index.html"));
         for path in ["", "/index.html", "a/", "a//b", "../a", "."] {
             let message = format!(
-                "3:12: \"{path}\" is not a path in the site; write the path of a file in the site, without a slash at its start: \
-                 fallback = \"index.html\""
+                "3:12: \"{path}\" is not a path in the site; write the path of a file in the site, without a leading \
+                    slash: fallback = \"index.html\""
             );
             check(&of(path), &[&message]);
         }

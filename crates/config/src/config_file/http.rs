@@ -48,7 +48,7 @@ impl ConfigBuilder<'_, '_> {
                     "forwarded" => ClientFrom::Forwarded,
                     "x-forwarded-for" => ClientFrom::XForwardedFor,
                     _ => {
-                        let message = format!("\"{text}\" is no way in which proxies name the client");
+                        let message = format!("unknown method \"{text}\" for proxies to name the client");
                         return self.error(offset, message, format!("write {}", client_from.example));
                     }
                 };
@@ -76,20 +76,20 @@ impl ConfigBuilder<'_, '_> {
 /// An address with the bits of its prefix, which has no others; all of its bits without them.
 pub(super) fn parse_network(text: &str) -> Result<(IpAddr, u8), Problem> {
     let no_network = |remedy: String| Problem::new(format!("`{text}` is not a network"), remedy);
-    let malformed = || no_network("write an address and the bits of its prefix, such as 192.0.2.0/24".to_owned());
+    let malformed = || no_network("write an address and a prefix length, such as 192.0.2.0/24".to_owned());
     let (address, prefix_bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
     let address: IpAddr = address.parse().map_err(|_| malformed())?;
     let all_bits = if address.is_ipv4() { 32 } else { 128 };
     let prefix_bits = prefix_bits.map_or(Some(all_bits), |bits| bits.parse().ok()).ok_or_else(malformed)?;
     if prefix_bits > all_bits {
-        return Err(no_network(format!("write at most /{all_bits}, the bits of the address")));
+        return Err(no_network(format!("write at most /{all_bits}, the length of the address")));
     }
     let network = network_of(address, prefix_bits);
     if network != address {
-        let message = format!("`{text}` is an address in a network, not the network");
+        let message = format!("`{text}` is an address with host bits, not a network");
         return Err(Problem::new(
             message,
-            format!("write {network}/{prefix_bits}, or {address} for this address alone"),
+            format!("write {network}/{prefix_bits}, or {address} for this address only"),
         ));
     }
     Ok((address, prefix_bits))
@@ -148,8 +148,8 @@ mod tests {
             ),
             (
                 "trusted_proxies = [\"192.0.2.1\"]\nclient_from = \"x-real-ip\"",
-                "3:15: \"x-real-ip\" is no way in which proxies name the client; \
-                 write client_from = \"proxy-protocol\", \"forwarded\" or \"x-forwarded-for\"",
+                "3:15: unknown method \"x-real-ip\" for proxies to name the client; write client_from = \
+                 \"proxy-protocol\", \"forwarded\" or \"x-forwarded-for\"",
             ),
         ] {
             check_before_domain(&format!("[http]\n{keys}"), &[expected]);
@@ -158,16 +158,22 @@ mod tests {
 
     #[test]
     fn what_is_not_a_network_has_a_remedy() {
-        const MALFORMED: &str = "is not a network; write an address and the bits of its prefix, such as 192.0.2.0/24";
+        const MALFORMED: &str = "is not a network; write an address and a prefix length, such as 192.0.2.0/24";
         for (text, expected) in [
             ("192.0.2.0", ""),
             ("0.0.0.0/0", ""),
             ("2001:db8::/32", ""),
-            ("192.0.2.1/24", "in a network, not the network; write 192.0.2.0/24, or 192.0.2.1 for this address alone"),
-            ("10.0.0.1/0", "in a network, not the network; write 0.0.0.0/0, or 10.0.0.1 for this address alone"),
-            ("2001:db8::1/32", "not the network; write 2001:db8::/32, or 2001:db8::1 for this address alone"),
-            ("192.0.2.0/33", "is not a network; write at most /32, the bits of the address"),
-            ("2001:db8::/129", "is not a network; write at most /128, the bits of the address"),
+            (
+                "192.0.2.1/24",
+                "is an address with host bits, not a network; write 192.0.2.0/24, or 192.0.2.1 for this address only",
+            ),
+            (
+                "10.0.0.1/0",
+                "is an address with host bits, not a network; write 0.0.0.0/0, or 10.0.0.1 for this address only",
+            ),
+            ("2001:db8::1/32", "not a network; write 2001:db8::/32, or 2001:db8::1 for this address only"),
+            ("192.0.2.0/33", "is not a network; write at most /32, the length of the address"),
+            ("2001:db8::/129", "is not a network; write at most /128, the length of the address"),
             ("192.0.2.0/a", MALFORMED),
             ("192.0.2.0/255.255.255.0", MALFORMED),
             ("example.com", MALFORMED),

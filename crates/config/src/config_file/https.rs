@@ -13,10 +13,10 @@ use toml::de::DeValue;
 const CERTIFICATE_EXAMPLE: &str = "certificate = { chain = \"fullchain.pem\", key = \"privkey.pem\" }";
 /// Ten years.
 const MAX_AGE_S_MAX: u64 = 315_360_000;
-/// What https://hstspreload.org demands.
+/// The requirements of https://hstspreload.org.
 const PRELOAD_MAX_AGE_S_MIN: u64 = 31_536_000;
 
-/// What a domain has for TLS.
+/// The TLS settings of a domain.
 #[derive(Clone, Copy)]
 pub(super) enum CertificateChoice<'n, 't> {
     None,
@@ -77,7 +77,7 @@ impl ConfigBuilder<'_, '_> {
         let range = format!("write \"0s\" to {:?}", Quantity::Duration.format(max_s * 1_000));
         let Some(max_age_ms) = Quantity::Duration.parse(text) else {
             let units = Quantity::Duration.unit_names();
-            self.error(offset, format!("{text:?} is not a whole number with one of the units {units}"), range);
+            self.error(offset, format!("{text:?} is not an integer with one of the units {units}"), range);
             return None;
         };
         if max_age_ms > max_s * 1_000 {
@@ -87,7 +87,7 @@ impl ConfigBuilder<'_, '_> {
         Some(max_age_ms / 1_000)
     }
 
-    /// What `certificate` chooses. By default a domain with a site has an automatic one if there are authorities.
+    /// The choice of `certificate`. By default a domain with a site has an automatic one if there are authorities.
     pub(super) fn certificate_choice<'n, 't>(
         &mut self,
         certificate: Option<Entry<'n, 't>>,
@@ -130,12 +130,12 @@ impl ConfigBuilder<'_, '_> {
             None => self.error(entry.offset, "`on_renew` has no command", format!("write {}", entry.example)),
         }
         if let Some((offset, _)) = strings.iter().find(|(_, text)| text.contains('\0')) {
-            self.error(*offset, "an argument has a zero byte", "remove it");
+            self.error(*offset, "an argument contains a NUL byte", "remove it");
         }
         strings.into_iter().map(|(_, text)| text.to_owned()).collect()
     }
 
-    /// Adds the certificate that the server requests for `names`, the first of which is that of the domain.
+    /// Adds the certificate that the server requests for `names`, of which the first is the domain itself.
     pub(super) fn add_automatic_certificate(&mut self, names: Vec<DomainName>, on_renew: Vec<String>, offset: usize) {
         let Some(first) = names.first() else { return };
         if let Some(name) = names.iter().find(|name| !name.can_be_host() || !name.as_str().contains('.')) {
@@ -204,7 +204,8 @@ mod tests {
         assert_eq!(read.sites[0].options.doh.as_ref().map(|doh| doh.path.as_str()), Some("/dns-query"));
         for path in ["", "/", "dns-query", "/dns query", "/dns?a", "/d%20"] {
             let expected = format!(
-                "3:7: \"{path}\" is no path for DNS queries; write a path of letters, digits and /-._~ as in doh = \"/dns-query\""
+                "3:7: \"{path}\" is not a valid path for DNS queries; write a path of letters, digits and /-._~ as in \
+                    doh = \"/dns-query\""
             );
             check(&format!("{site}doh = \"{path}\"\n"), &[&expected]);
         }
@@ -226,11 +227,12 @@ mod tests {
         };
         let doh = "doh = \"/dns-query\"\n";
         let plain = format!("[domain.\"a.example\"]\nsite = \"public\"\n{doh}");
-        let warning = "a.example answers DNS queries without encryption alone, but clients of DNS over HTTPS need TLS; add a \
-                       `certificate` to the domain and `listen` to [https], or name the proxy that ends TLS in `trusted_proxies`";
+        let warning = "a.example answers DNS queries only without encryption, but clients of DNS over HTTPS need TLS; \
+                       add a `certificate` to the domain and `listen` to [https], or add the proxy that terminates \
+                       TLS to `trusted_proxies`";
         check(&plain, &[&format!("3:7: warning: {warning}")]);
         check(&format!("{HTTPS_SITE}{doh}"), &[]);
-        // The certificate is that of another domain.
+        // The certificate belongs to another domain.
         let two = format!("{HTTPS_SITE}[domain.\"b.example\"]\nsite = \"other\"\n{doh}");
         check(&two, &[&format!("8:7: warning: {}", warning.replacen("a.example", "b.example", 1))]);
         let proxy = "[http]\ntrusted_proxies = [\"192.0.2.1\"]\nclient_from = \"forwarded\"\n";
@@ -309,12 +311,12 @@ mod tests {
         assert!(risks("max_age_s = 1").contains(": note: `hsts`"), "{}", risks("max_age_s = 1"));
         let (hour, days) = (risks("max_age_s = 3600"), risks("max_age_s = 864000, subdomains = true"));
         assert!(
-            hour.contains(":6:1: note: `hsts`: a browser that has been here refuses this site for 3600 s "),
+            hour.contains(":6:1: note: `hsts`: browsers that have visited it refuse this site for 3600 s "),
             "{hour}"
         );
         assert!(days.contains("this site and all names below it for 10 days over HTTP"), "{days}");
         assert!(
-            days.ends_with("to take it back, set `max_age = \"0s\"` for 10 days before you remove the key"),
+            days.ends_with("to withdraw it, set `max_age = \"0s\"` for 10 days before you remove the key"),
             "{days}"
         );
         assert!(risks("max_age_s = 31536000, subdomains = true, preload = true").contains("https://hstspreload.org"));
@@ -335,7 +337,7 @@ mod tests {
         }
         check_hsts(
             "{ max_age = \"1 day\" }",
-            "6:20: \"1 day\" is not a whole number with one of the units ms, s, min, h or d; write \"0s\" to \"3650d\"",
+            "6:20: \"1 day\" is not an integer with one of the units ms, s, min, h or d; write \"0s\" to \"3650d\"",
         );
         check_hsts(
             "{ max_age = \"1d\", max_age_s = 1 }",

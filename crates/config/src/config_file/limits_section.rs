@@ -47,12 +47,12 @@ impl ConfigBuilder<'_, '_> {
                 let (message, remedy) = match value {
                     Some(_) if has_unit => (format!("`{}` is out of range: {text:?}", entry.key), limit.range()),
                     Some(_) => (
-                        format!("`{}` is for a number without unit", entry.key),
+                        format!("`{}` takes a number without a unit", entry.key),
                         format!("{key_without_unit} = {text:?}"),
                     ),
                     None => {
                         let units = quantity.unit_names();
-                        (format!("{text:?} is not a whole number with one of the units {units}"), limit.range())
+                        (format!("{text:?} is not an integer with one of the units {units}"), limit.range())
                     }
                 };
                 self.error(entry.value.span().start, message, format!("write {remedy}{or}"));
@@ -119,17 +119,18 @@ mod tests {
             ),
             (
                 "http_head_max = \"16KB\"",
-                "2:17: \"16KB\" is not a whole number with one of the units B, KiB, MiB, GiB or TiB; \
-                 write \"1KiB\" to \"1MiB\"",
+                "2:17: \"16KB\" is not an integer with one of the units B, KiB, MiB, GiB or TiB; write \"1KiB\" to \
+                 \"1MiB\"",
             ),
             (
                 "drain_timeout_ms = \"30s\"",
-                "2:20: `drain_timeout_ms` is for a number without unit; write drain_timeout = \"30s\" or \"unlimited\"",
+                "2:20: `drain_timeout_ms` takes a number without a unit; write drain_timeout = \"30s\" or \
+                 \"unlimited\"",
             ),
             (
                 "http_idle_timeout_ms = \"60\"",
-                "2:24: `http_idle_timeout_ms` must be a whole number, not the string \"60\"; \
-                 write http_idle_timeout_ms = 60000",
+                "2:24: `http_idle_timeout_ms` must be an integer, not the string \"60\"; write http_idle_timeout_ms = \
+                 60000",
             ),
             (
                 "http_head_max = \"16KiB\"\nhttp_head_bytes_max = 16384",

@@ -35,7 +35,8 @@ impl ConfigBuilder<'_, '_> {
         let Some(keys) = self.reader.keys(section, Section::Log) else { return };
         let [access, queries, dnstap] = ["access", "queries", "dnstap"].map(|key| keys.get(key));
         if access.is_none() && queries.is_none() && dnstap.is_none() {
-            let remedy = "write access = \"access.log\", queries = \"queries.log\" or dnstap = { socket = \"/run/dnstap.sock\" }";
+            let remedy = "write access = \"access.log\", queries = \"queries.log\" or dnstap = { socket = \
+                          \"/run/dnstap.sock\" }";
             self.error(section.offset, "[log] has none of `access`, `queries` and `dnstap`", remedy);
             return;
         }
@@ -52,12 +53,12 @@ impl ConfigBuilder<'_, '_> {
             self.error(rotate.offset, "only a file can be rotated", "remove `rotate`");
         }
         if let (true, Some(queries)) = (has_one_file, queries) {
-            self.error(queries.offset, "both logs have the same file", format!("write {}", queries.example));
+            self.error(queries.offset, "both logs use the same file", format!("write {}", queries.example));
         }
         for [log, other] in [[LogKind::Access, LogKind::Queries], [LogKind::Queries, LogKind::Access]] {
             let [Some(log), Some(other)] = [log, other].map(|kind| self.config.log_output(kind)) else { continue };
             if let (true, Some(queries)) = (is_earlier_file(log, other), queries) {
-                let message = "one log has a name that `rotate` gives to an earlier file of the other";
+                let message = "one log has a name that `rotate` would use for a rotated file of the other";
                 self.error(queries.offset, message, format!("write {}", queries.example));
             }
         }
@@ -121,7 +122,9 @@ impl ConfigBuilder<'_, '_> {
             match text {
                 "query" => queries = true,
                 "response" => replies = true,
-                _ => self.error(offset, format!("{text:?} is no kind of messages"), format!("write {}", entry.example)),
+                _ => {
+                    self.error(offset, format!("{text:?} is not a kind of message"), format!("write {}", entry.example))
+                }
             }
         }
         if !queries && !replies && !self.reader.has_problems() {
@@ -171,8 +174,7 @@ impl ConfigBuilder<'_, '_> {
     }
 }
 
-/// Whether the file of `log` would have the name that a rotation gives to an earlier file of `other`: `access.log.1` or
-/// `access.log.1.gz`.
+/// Whether the file of `log` would have the name of a rotated file of `other`: `access.log.1` or `access.log.1.gz`.
 fn is_earlier_file(log: &LogOutput, other: &LogOutput) -> bool {
     let (LogTarget::File(log), LogTarget::File(rotated), Some(_)) = (&log.target, &other.target, other.rotation) else {
         return false;
@@ -262,20 +264,20 @@ mod tests {
             ),
             (
                 "dnstap = { socket = \"a\", messages = [\"queries\"] }",
-                "\"queries\" is no kind of messages; write messages = ",
+                "\"queries\" is not a kind of message; write messages = ",
             ),
             ("dnstap = { socket = \"a\", identity = \"\" }", "`identity` has 0 bytes; write 1 to 255 bytes"),
             ("dnstap = { socket = \"a\", name = \"b\" }", "unknown key `name` in `dnstap`; the keys are `socket`"),
             ("queries = \"q\"\nformat = \"json\"", "`format` is set, but `access` is not"),
             ("access = \"a\"\nqueries_one_of = 2", "`queries_one_of` is set, but `queries` is not"),
-            ("access = \"a\"\nqueries = \"a\"", "both logs have the same file; write queries = \"queries.log\""),
+            ("access = \"a\"\nqueries = \"a\"", "both logs use the same file; write queries = \"queries.log\""),
             (
                 "access = \"a.log\"\nqueries = \"a.log.1\"\nrotate = \"1KiB\"",
-                "a name that `rotate` gives to an earlier file of the other; write queries = \"queries.log\"",
+                "a name that `rotate` would use for a rotated file of the other; write queries = \"queries.log\"",
             ),
             (
                 "access = \"q.log.12.gz\"\nqueries = \"q.log\"\nrotate = \"daily\"",
-                "a name that `rotate` gives to an earlier file of the other",
+                "a name that `rotate` would use for a rotated file of the other",
             ),
             ("queries = \"q\"\nqueries_format = \"combined\"", "`queries_format` is not a log format"),
             (
@@ -283,7 +285,7 @@ mod tests {
                 "there is no variable $status; write \"text\", \"json\", or",
             ),
             ("access = \"a\"\nformat = \"$statuss\"", "there is no variable $statuss"),
-            ("access = \"a\"\nformat = \"combined \"", "neither a preset nor contains a variable"),
+            ("access = \"a\"\nformat = \"combined \"", "not a preset and contains no variable"),
             (
                 "access = \"a\"\nrotate = \"100MB\"",
                 "`rotate` must be \"daily\" or a size from \"1KiB\" to \"1TiB\", not \"100MB\"",

@@ -13,7 +13,7 @@ use toml::de::DeValue;
 
 const REDIRECT_EXAMPLE: &str = "\"/old/*\" = { to = \"/new/:splat\", status = 301 }";
 const FIELDS_EXAMPLE: &str = "\"/assets/*\" = { \"Cache-Control\" = \"max-age=3600\" }";
-/// What a client is told to log in to.
+/// The realm shown to clients.
 const DEFAULT_REALM: &str = "private";
 
 impl ConfigBuilder<'_, '_> {
@@ -72,8 +72,12 @@ impl ConfigBuilder<'_, '_> {
     fn read_protected_paths(&mut self, rule: Entry<'_, '_>, limits: &mut RuleLimits) -> Option<Pattern> {
         match Pattern::parse(rule.key, &[]).and_then(|pattern| limits.take(&pattern).map(|()| pattern)) {
             Ok(pattern) if pattern.has_host() => {
-                let message = format!("the path `{}` is one of a single host", rule.key);
-                self.error(rule.offset, message, "write it without the host: it would not be protected at others");
+                let message = format!("the path `{}` is for a single host", rule.key);
+                self.error(
+                    rule.offset,
+                    message,
+                    "write it without the host, because other hosts would not be protected",
+                );
                 None
             }
             Ok(pattern) => Some(pattern),
@@ -103,7 +107,7 @@ impl ConfigBuilder<'_, '_> {
         let (offset, text) = self.reader.string(entry)?;
         // It is sent between quotes (RFC 9110 §5.6.4).
         if text.is_empty() || !text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !b"\"\\".contains(&byte)) {
-            let message = "`realm` is empty, or has a quote or a character beyond ASCII";
+            let message = "`realm` is empty, or has a quote or a non-ASCII character";
             self.error(offset, message, format!("write {}", entry.example));
             return None;
         }
@@ -115,7 +119,7 @@ impl ConfigBuilder<'_, '_> {
             Some((_, "fingerprinted")) => true,
             Some((offset, text)) => {
                 let remedy = format!("write {}; `headers` sends other fields by path", entry.example);
-                self.error(offset, format!("\"{text}\" is no value of `cache`"), remedy);
+                self.error(offset, format!("\"{text}\" is not a value of `cache`"), remedy);
                 false
             }
             None => false,
@@ -125,7 +129,7 @@ impl ConfigBuilder<'_, '_> {
     fn read_security_headers(&mut self, entry: Entry<'_, '_>) -> Option<(SecurityHeaders, ValueLocation)> {
         let (offset, name) = self.reader.string(entry)?;
         let Some(set) = SecurityHeaders::from_name(name) else {
-            self.error(offset, format!("there is no set \"{name}\" of fields"), "write \"basic\" or \"strict\"");
+            self.error(offset, format!("unknown set of security headers \"{name}\""), "write \"basic\" or \"strict\"");
             return None;
         };
         Some((set, self.reader.location(entry.offset)))
@@ -213,7 +217,7 @@ impl ConfigBuilder<'_, '_> {
                 DeValue::Boolean(false) => Field::remove(entry.key),
                 _ => {
                     let message = format!("the value of `{}` is neither a string nor false", entry.key);
-                    let remedy = format!("write {FIELDS_EXAMPLE}; false takes the field away");
+                    let remedy = format!("write {FIELDS_EXAMPLE}; false removes the field");
                     self.error(entry.value.span().start, message, remedy);
                     continue;
                 }
@@ -264,8 +268,9 @@ mod tests {
             ),
             (
                 "redirects = { \"^/old/(.*)$\" = \"/new/$1\" }",
-                "3:15: the pattern `^/old/(.*)$` looks like a regular expression; write a path, in which `*` stands for any \
-                 rest and `:name` for a segment, as in \"/old/*\", and percent-encode other characters that are meant",
+                "3:15: the pattern `^/old/(.*)$` looks like a regular expression; write a path, in which `*` matches \
+                    any rest and `:name` a segment, as in \"/old/*\", and percent-encode other characters that are \
+                        meant",
             ),
             (
                 "redirects = { \"/a\" = 1 }",
@@ -293,7 +298,7 @@ mod tests {
             (
                 "headers = { \"/a\" = { X-A = true } }",
                 "3:28: the value of `X-A` is neither a string nor false; write \"/assets/*\" = { \"Cache-Control\" = \
-                 \"max-age=3600\" }; false takes the field away",
+                 \"max-age=3600\" }; false removes the field",
             ),
             (
                 "auth = { \"/a/*\" = { realm = \"a\" } }",
@@ -301,8 +306,8 @@ mod tests {
             ),
             (
                 "auth = { \"https://example.com/a\" = { users_file = \"u\" } }",
-                "3:10: the path `https://example.com/a` is one of a single host; write it without the host: it would not be \
-                 protected at others",
+                "3:10: the path `https://example.com/a` is for a single host; write it without the host, because \
+                    other hosts would not be protected",
             ),
             (
                 "access = { \"/a\" = {} }",
@@ -310,7 +315,8 @@ mod tests {
             ),
             (
                 "access = { \"/a\" = { allow = [\"192.0.2.1/24\"] } }",
-                "3:30: `192.0.2.1/24` is an address in a network, not the network; write 192.0.2.0/24, or 192.0.2.1 for this address alone",
+                "3:30: `192.0.2.1/24` is an address with host bits, not a network; write 192.0.2.0/24, or 192.0.2.1 \
+                 for this address only",
             ),
             (
                 "access = { \"/a\" = { only = [\"192.0.2.0/24\"] } }",
@@ -318,23 +324,27 @@ mod tests {
             ),
             (
                 "access = { \"http://example.com/a\" = { deny = [\"192.0.2.0/24\"] } }",
-                "3:12: the path `http://example.com/a` is one of a single host; write it without the host: it would not be \
-                 protected at others",
+                "3:12: the path `http://example.com/a` is for a single host; write it without the host, because other \
+                    hosts would not be protected",
             ),
             (
                 "auth = { \"/a\" = { users_file = \"u\", realm = \"\\\"\" } }",
-                "3:45: `realm` is empty, or has a quote or a character beyond ASCII; write realm = \"private\"",
+                "3:45: `realm` is empty, or has a quote or a non-ASCII character; write realm = \"private\"",
             ),
             (
                 "cache = \"yes\"",
-                "3:9: \"yes\" is no value of `cache`; write cache = \"fingerprinted\"; `headers` sends other fields by path",
+                "3:9: \"yes\" is not a value of `cache`; write cache = \"fingerprinted\"; `headers` sends other \
+                 fields by path",
             ),
             (
                 "cors = [\"https://app.example/\"]",
                 "3:9: \"https://app.example/\" is not an origin; write a scheme and a host in lower case, and no path: cors = \
                  [\"https://app.example\"] or cors = \"*\"",
             ),
-            ("security_headers = \"all\"", "3:20: there is no set \"all\" of fields; write \"basic\" or \"strict\""),
+            (
+                "security_headers = \"all\"",
+                "3:20: unknown set of security headers \"all\"; write \"basic\" or \"strict\"",
+            ),
             (
                 "rules_files = 1",
                 "3:15: `rules_files` must be true or false, not the number 1; write rules_files = true",

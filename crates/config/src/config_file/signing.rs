@@ -34,7 +34,8 @@ impl ConfigBuilder<'_, '_> {
             return self.error(entry.offset, message, "add zone = \"FILE\" or `primaries`");
         }
         if is_leaving && !signing.other_signers.is_empty() {
-            let message = format!("{name} has other signers, and cannot be unsigned: resolvers expect signatures");
+            let message =
+                format!("{name} has other signers, so it cannot become unsigned: resolvers expect signatures");
             let remedy = "remove the keys of the other signers and `other_signers` first; or remove this server from the NS records, and then \
                           the domain";
             return self.error(entry.offset, message, remedy);
@@ -43,7 +44,7 @@ impl ConfigBuilder<'_, '_> {
         self.config.signed_zones.push(SignedZone { apex: name.clone(), signing, is_leaving, location });
     }
 
-    /// How the zone is signed, and whether it is to be unsigned.
+    /// How the zone is signed, and whether it should become unsigned.
     fn read_signing(&mut self, section: Entry<'_, '_>) -> (Signing, bool) {
         let Some(keys) = self.reader.keys(section, Section::Dnssec) else { return (Signing::default(), false) };
         let algorithms = [
@@ -81,11 +82,11 @@ impl ConfigBuilder<'_, '_> {
             signing.other_signers = self.read_other_signers(entry);
         }
         if let (Some(entry), ZoneKeyLayout::Csk) = (keys.get("zsk_lifetime"), signing.keys) {
-            let message = "`zsk_lifetime` has no effect: the zone has a CSK, and no ZSK";
+            let message = "`zsk_lifetime` has no effect: the zone has a CSK and no ZSK";
             self.error(
                 entry.offset,
                 message,
-                "write `ksk_lifetime`, which is that of a CSK too; or keys = \"ksk-zsk\"",
+                "write `ksk_lifetime`, which also applies to a CSK, or keys = \"ksk-zsk\"",
             );
         }
         (signing, !self.reader.boolean(&keys, "signed"))
@@ -93,7 +94,7 @@ impl ConfigBuilder<'_, '_> {
 
     fn read_parent_servers(&mut self, entry: Entry<'_, '_>) -> Vec<SocketAddr> {
         if matches!(entry.value.get_ref(), DeValue::Array(items) if items.is_empty()) {
-            let remedy = format!("remove it to have resolvers asked, or write {}", entry.example);
+            let remedy = format!("remove it to use the resolvers, or write {}", entry.example);
             self.error(entry.offset, "`parent_servers` has no address", remedy);
         }
         let mut servers = Vec::new();
@@ -128,7 +129,7 @@ impl ConfigBuilder<'_, '_> {
         let range = format!("write {min:?} to {max:?}");
         let Some(time_ms) = Quantity::Duration.parse(text) else {
             let units = Quantity::Duration.unit_names();
-            self.error(offset, format!("{text:?} is not a whole number with one of the units {units}"), range);
+            self.error(offset, format!("{text:?} is not an integer with one of the units {units}"), range);
             return None;
         };
         let time_s = time_ms / 1_000;
@@ -213,7 +214,7 @@ mod tests {
             let config = config(&format!("[domain.\"a.test\"]\nzone = \"a.zone\"\n{line}\n"));
             config.signed_zones[0].risk_with_secondaries().map(|risk| risk.to_string()).unwrap_or_default()
         };
-        assert!(risk("dnssec = { serial = \"keep\" }").contains("they do not notice new signatures"));
+        assert!(risk("dnssec = { serial = \"keep\" }").contains("they would not notice new signatures"));
         assert_eq!(risk("dnssec = true"), "");
     }
 
@@ -233,8 +234,9 @@ mod tests {
         );
         check(
             "dnssec = { signed = false, other_signers = [\"ns1.example.net\"] }",
-            "3:1: a.test has other signers, and cannot be unsigned: resolvers expect signatures; remove the keys of the other signers and \
-             `other_signers` first; or remove this server from the NS records, and then the domain",
+            "3:1: a.test has other signers, so it cannot become unsigned: resolvers expect signatures; remove the \
+             keys of the other signers and `other_signers` first; or remove this server from the NS records, and then \
+             the domain",
         );
         check(
             "dnssec = { other_signers = [\"ns1..net\"] }",
@@ -242,16 +244,17 @@ mod tests {
         );
         check(
             "dnssec = { zsk_lifetime = \"90d\" }",
-            "3:12: `zsk_lifetime` has no effect: the zone has a CSK, and no ZSK; write `ksk_lifetime`, which is that of a CSK too; or keys = \
-             \"ksk-zsk\"",
+            "3:12: `zsk_lifetime` has no effect: the zone has a CSK and no ZSK; write `ksk_lifetime`, which also \
+                applies to a CSK, or keys = \"ksk-zsk\"",
         );
         check(
             "dnssec = { dnskey_ttl = \"long\" }",
-            "3:25: \"long\" is not a whole number with one of the units ms, s, min, h or d; write \"1s\" to \"7d\"",
+            "3:25: \"long\" is not an integer with one of the units ms, s, min, h or d; write \"1s\" to \"7d\"",
         );
         check(
             "dnssec = { parent_servers = [] }",
-            "3:12: `parent_servers` has no address; remove it to have resolvers asked, or write parent_servers = [\"192.0.2.53\"]",
+            "3:12: `parent_servers` has no address; remove it to use the resolvers, or write parent_servers = \
+             [\"192.0.2.53\"]",
         );
         check(
             "dnssec = { parent_servers = [\"ns\"] }",

@@ -216,7 +216,7 @@ fn wrong_type_names_the_value_and_an_example() {
         ("control = \"\"", "1:11: `control` is empty; write control = \"control.sock\""),
         ("keys = \"file\"", "1:8: `keys` must be \"keeper\" or \"in-process\"; write keys = \"keeper\""),
         ("keys = true", "1:8: `keys` must be a string, not true; write keys = \"keeper\""),
-        ("workers = \"2\"", "1:11: `workers` must be a whole number, not the string \"2\"; write workers = 4"),
+        ("workers = \"2\"", "1:11: `workers` must be an integer, not the string \"2\"; write workers = 4"),
         ("[http]\nhttp2 = \"yes\"", "2:9: `http2` must be true or false, not the string \"yes\"; write http2 = true"),
         ("http = true", "1:8: `http` must be a table, not true; write [http] on a line of its own"),
         (
@@ -229,7 +229,7 @@ fn wrong_type_names_the_value_and_an_example() {
         ),
         (
             "[limits]\ndrain_timeout_ms = 1979-05-27",
-            "2:20: `drain_timeout_ms` must be a whole number, not a date; write drain_timeout_ms = 30000 or \"unlimited\"",
+            "2:20: `drain_timeout_ms` must be an integer, not a date; write drain_timeout_ms = 30000 or \"unlimited\"",
         ),
         (
             "[domain.\"a.example\"]\nsite = [\"public\"]",
@@ -293,10 +293,10 @@ fn drain_timeout_may_be_unlimited() {
     check_before_domain(
         "[limits]\ndrain_timeout_ms = \"never\"\nhttp_idle_timeout_ms = \"unlimited\"",
         &[
-            "2:20: `drain_timeout_ms` must be a whole number, not the string \"never\"; \
-             write drain_timeout_ms = 30000 or \"unlimited\"",
-            "3:24: `http_idle_timeout_ms` must be a whole number, not the string \"unlimited\"; \
-             write http_idle_timeout_ms = 60000",
+            "2:20: `drain_timeout_ms` must be an integer, not the string \"never\"; write drain_timeout_ms = 30000 or \
+             \"unlimited\"",
+            "3:24: `http_idle_timeout_ms` must be an integer, not the string \"unlimited\"; write \
+             http_idle_timeout_ms = 60000",
         ],
     );
 }
@@ -365,13 +365,13 @@ fn invalid_domain_names_are_errors() {
         (".example", "it has an empty label; remove the extra dot"),
         ("", "it is empty; write a name such as example.com"),
         ("a*.example", "the character `*` is not allowed; write a name such as example.com"),
-        ("bücher.example", "it has characters beyond ASCII; write its ASCII form: xn--bcher-kva.example"),
+        ("bücher.example", "it has non-ASCII characters; write its ASCII form: xn--bcher-kva.example"),
         (&long_label, "it has a label of 64 characters; a label has at most 63 characters"),
         (&long_name, "it has 255 characters; a name has at most 253 characters"),
         (
             "192.0.2.1",
-            "it is an IP address; the site that `default` in [http] names, else the first site, answers requests for \
-             addresses",
+            "it is an IP address; requests for addresses are answered by the site that `default` in [http] names, \
+                else by the first site",
         ),
     ] {
         let shown = name.escape_debug();
@@ -476,15 +476,15 @@ fn missing_and_wrong_paths_concern_their_own_site_or_zone() {
     check_paths(
         "[domain.\"a.example\"]\nsite = \"a.zone\"\nzone = \"public\"",
         &[
-            "2:8: the site `a.zone` is not a directory; give a directory, not a file",
-            "3:8: the zone file `public` is a directory; give a file in it",
+            "2:8: the site `a.zone` is not a directory; name a directory, not a file",
+            "3:8: the zone file `public` is a directory; name a file in it",
         ],
     );
     check(
         "[domain.\"a.example\"]\nsite = \"\"\nzone = \"/dev/null\"",
         &[
             "2:8: `site` is empty; write site = \"public\"",
-            "3:8: the zone file `/dev/null` is not a regular file; give a regular file",
+            "3:8: the zone file `/dev/null` is not a regular file; name a regular file",
         ],
     );
 }
@@ -494,8 +494,8 @@ fn control_must_be_a_path_where_a_socket_can_be_created() {
     for (control, expected) in [
         ("a.sock", None),
         ("run/a.sock", None),
-        ("public", Some("`control`: public exists and is not a socket; name another path")),
-        ("a.zone", Some("`control`: a.zone exists and is not a socket; name another path")),
+        ("public", Some("`control`: public exists but is not a socket; name another path")),
+        ("a.zone", Some("`control`: a.zone exists but is not a socket; name another path")),
         ("a/b/c", Some("`control`: the directory a does not exist; create it or name another path")),
         ("\\u0000", Some("without NUL")),
         (&"a".repeat(108), Some("write a path of at most 107 bytes")),
@@ -561,7 +561,7 @@ fn private_keys_have_a_keeper_unless_the_server_process_is_to_have_them() {
 fn default_must_be_a_host_of_a_site() {
     check_before_domain(
         "[http]\ndefault = \"b.example\"",
-        &["2:11: no site has the host b.example; write a domain that has a `site`"],
+        &["2:11: b.example is not a host of any site; write a domain that has a `site`"],
     );
     check_paths(
         "[http]\ndefault = \"a.example\"\n[domain.\"a.example\"]\nsite = \"publik\"",
@@ -683,7 +683,7 @@ fn check_any(content: &[u8]) {
         assert!(!shown.contains(char::is_control), "{shown:?}");
         let Location::Position { line, column, .. } = diagnostic.location else { panic!("{shown} has no position") };
         let source_line = lines.get(line as usize - 1).unwrap_or_else(|| panic!("{shown} is after the end"));
-        assert!((1..=source_line.len() + 1).contains(&(column as usize)), "{shown} is outside of its line");
+        assert!((1..=source_line.len() + 1).contains(&(column as usize)), "{shown} is outside its line");
         diagnostic.to_snippet(Some(source_line), crate::diagnostic::Colour::Off);
     }
 }

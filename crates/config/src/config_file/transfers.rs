@@ -37,7 +37,7 @@ impl ConfigBuilder<'_, '_> {
         let algorithm = TsigAlgorithm::parse(text);
         if algorithm.is_none() {
             let remedy = "write hmac-sha256, hmac-sha384 or hmac-sha512; the others are obsolete";
-            self.error(offset, format!("`{text}` is not an algorithm of keys"), remedy);
+            self.error(offset, format!("`{text}` is not a supported algorithm"), remedy);
         }
         algorithm
     }
@@ -99,7 +99,7 @@ impl ConfigBuilder<'_, '_> {
         parse_network(text).map_err(|problem| self.reader.error(offset, problem)).ok()
     }
 
-    /// The items of `list`, each of which is to be a table.
+    /// The items of `list`, each of which must be a table.
     fn tables_of<'n, 't>(&mut self, list: Entry<'n, 't>) -> Vec<Entry<'n, 't>> {
         let DeValue::Array(items) = list.value.get_ref() else {
             let message = format!("`{}` must be a list of tables", list.key);
@@ -124,7 +124,7 @@ impl ConfigBuilder<'_, '_> {
         self.config.secondary_zones.push(SecondaryZone { apex: name.clone(), primaries, location });
     }
 
-    /// The servers of `list`, `primaries` or a group of a catalog; `remedy` is what to do if there is none.
+    /// The servers of `list`, `primaries` or a group of a catalog; `remedy` is for a missing one.
     pub(super) fn read_primary_list(&mut self, list: Entry<'_, '_>, remedy: &str) -> Vec<Primary> {
         let list = list.with_example(PRIMARIES_EXAMPLE);
         let mut primaries = Vec::new();
@@ -251,7 +251,8 @@ mod tests {
             ("[dns]\ntransfer_allow = [{ key = \"k\" }]", "2:27: there is no key k; add [tsig.\"k\"] with secret_file"),
             (
                 "[tsig.k]\nalgorithm = \"hmac-md5\"\nsecret_file = \"s\"",
-                "2:13: `hmac-md5` is not an algorithm of keys; write hmac-sha256, hmac-sha384 or hmac-sha512; the others are obsolete",
+                "2:13: `hmac-md5` is not a supported algorithm; write hmac-sha256, hmac-sha384 or hmac-sha512; the \
+                 others are obsolete",
             ),
             (
                 "[tsig.k]",
@@ -271,7 +272,8 @@ mod tests {
             ),
             (
                 "[dns]\ntransfer_allow = [{ network = \"1.2.3.4/8\" }]",
-                "2:31: `1.2.3.4/8` is an address in a network, not the network; write 1.0.0.0/8, or 1.2.3.4 for this address alone",
+                "2:31: `1.2.3.4/8` is an address with host bits, not a network; write 1.0.0.0/8, or 1.2.3.4 for this \
+                 address only",
             ),
             (
                 "[dns]\nsecondaries = [{ address = \"ns2\" }]",
@@ -291,7 +293,7 @@ mod tests {
             ),
             (
                 "[domain.\"a.example\"]\nzone = \"a.zone\"\nprimaries = [{ address = \"192.0.2.7\" }]",
-                "2:1: a.example has a zone file, and primaries from which the zone is transferred; remove one of both",
+                "2:1: a.example has both a zone file and `primaries`; remove one of the two",
             ),
             (
                 "[domain.\"a.example\"]\ncertificate = { chain = \"c\", key = \"k\" }\nsecondaries = [{ address = \"::1\" }]",
@@ -316,7 +318,7 @@ mod tests {
         assert_eq!(read("c2VjcmV0\n"), Ok(b"secret".to_vec()));
         assert_eq!(read("\u{feff}c2VjcmV0\r\n"), Ok(b"secret".to_vec()), "of an editor of Windows");
         for content in ["", "\n", "c2VjcmV", "c2Vj cmV0", "key c2VjcmV0"] {
-            assert!(read(content).is_err_and(|error| error.contains("is not one line of base64")), "{content}");
+            assert!(read(content).is_err_and(|error| error.contains("is not a single line of base64")), "{content}");
         }
         let problems = |content: &str| {
             std::fs::write(&path, content).unwrap();

@@ -62,16 +62,16 @@ impl ConfigBuilder<'_, '_> {
                 .and_then(|below| below.strip_suffix('.').or(below.is_empty().then_some("@")));
             match (below, NamePattern::parse(text)) {
                 (Some(below), _) => {
-                    let message = format!("`{text}` ends with the name of the zone, which is added to it");
+                    let message = format!("`{text}` ends with the name of the zone, which is appended anyway");
                     self.error(offset, message, format!("write \"{below}\""));
                 }
                 (None, Ok(pattern)) => patterns.push(pattern),
                 (None, Err(problem)) => {
-                    let message = format!("`{text}` is no pattern of names: {problem}");
+                    let message = format!("`{text}` is not a name pattern: {problem}");
                     self.error(
                         offset,
                         message,
-                        "write for example \"www\", \"*.dyn\", \"_acme-challenge.**\", or \"@\" for the zone itself",
+                        "write for example \"www\", \"*.dyn\", \"_acme-challenge.**\", or \"@\" for the apex",
                     );
                 }
             }
@@ -92,7 +92,7 @@ impl ConfigBuilder<'_, '_> {
                 types.push(name);
             } else {
                 let remedy = "write for example \"TXT\", \"TYPE65280\", or \"ANY\" for all";
-                self.error(offset, format!("`{text}` is no type of records that an update may change"), remedy);
+                self.error(offset, format!("`{text}` is not a record type that an update can change"), remedy);
             }
         }
         (!has_all).then_some(types)
@@ -104,7 +104,7 @@ impl ConfigBuilder<'_, '_> {
             let is_secondary = self.config.secondary_zones.iter().any(|zone| zone.apex == name);
             if is_secondary {
                 let message = format!("{name} has `update`, but is transferred from its primaries");
-                self.error(offset, message, "write `update` at the primary server");
+                self.error(offset, message, "configure updates at the primary server");
             } else if self.config.zone_folder.is_none() && !self.apexes.contains_key(&name) {
                 self.error(offset, format!("{name} has `update`, but no zone"), "add zone = \"FILE\"");
             }
@@ -152,17 +152,19 @@ mod tests {
             ),
             (
                 "[{ key = \"acme\", names = [\"_a.Example.com.\"], types = [\"A\"] }]",
-                "5:36: `_a.Example.com.` ends with the name of the zone, which is added to it; write \"_a\"".to_owned(),
+                "5:36: `_a.Example.com.` ends with the name of the zone, which is appended anyway; write \"_a\""
+                    .to_owned(),
             ),
             (
                 "[{ key = \"acme\", names = [\"a..b\"], types = [\"A\"] }]",
-                "5:36: `a..b` is no pattern of names: it has an empty label; write for example \"www\", \"*.dyn\", \
-                 \"_acme-challenge.**\", or \"@\" for the zone itself"
+                "5:36: `a..b` is not a name pattern: it has an empty label; write for example \"www\", \"*.dyn\", \
+                    \"_acme-challenge.**\", or \"@\" for the apex"
                     .to_owned(),
             ),
             (
                 "[{ key = \"acme\", names = [\"a\"], types = [\"OPENPGPKEYS\"] }]",
-                "5:51: `OPENPGPKEYS` is no type of records that an update may change; write for example \"TXT\", \"TYPE65280\", or \"ANY\" for all"
+                "5:51: `OPENPGPKEYS` is not a record type that an update can change; write for example \"TXT\", \
+                 \"TYPE65280\", or \"ANY\" for all"
                     .to_owned(),
             ),
         ] {
@@ -172,9 +174,9 @@ mod tests {
         let rule = "update = [{ key = \"acme\", names = [\"a\"], types = [\"A\"] }]\n";
         check(
             &format!("{KEY}[domain.\"example.com\"]\nprimaries = [{{ address = \"192.0.2.7\" }}]\n{rule}"),
-            &[
-                "5:1: example.com has `update`, but is transferred from its primaries; write `update` at the primary server",
-            ],
+            &["5:1: example.com has `update`, but is transferred from its primaries; configure updates at the \
+                 primary \
+                    server"],
         );
         check(
             &format!("{KEY}[domain.\"example.com\"]\nsite = \"public\"\n{rule}"),

@@ -1,5 +1,5 @@
-//! Answers that are written record by record: chains of aliases, and what has proofs between its answer and additional
-//! sections.
+//! Answers that are written record by record: chains of aliases, and answers with proofs between their answer and
+//! additional sections.
 
 use crate::answers::proofs::{PROOFS_OF_LOOKUP_MAX, Proofs};
 use crate::messages::compression::NameOffsets;
@@ -58,7 +58,7 @@ pub(crate) struct ChainWriter<'a, 'z, 'o> {
     proofs: Option<Proofs<'z, PROOFS_MAX>>,
 }
 
-/// What is at the end of a chain.
+/// The end of a chain.
 enum ChainEnd<'z> {
     /// Nothing that is written: the target is in no zone, or the chain ends for the sake of its length.
     Open(Rcode),
@@ -119,10 +119,10 @@ impl<'z> ChainWriter<'_, 'z, '_> {
                 let name = self.name;
                 self.name = match &lookup {
                     Lookup::Dname(dname) => match self.put_dname(dname, name.as_name(), is_written)? {
-                        // QTYPE CNAME: the synthesized CNAME is the answer. RFC 6672 §3.2 would go on, but no server
+                        // QTYPE CNAME: the synthesized CNAME is the answer. RFC 6672 §3.2 would continue, but no server
                         // does, and NXDOMAIN for the target would deny the record in the answer section.
                         Some(_) if self.qtype == Rtype::CNAME => return Ok(ChainEnd::Open(Rcode::NoError)),
-                        // The same DNAME would apply again and again, to longer and longer names.
+                        // The same DNAME would apply repeatedly, to ever longer names.
                         Some(_) if dname.alias_target().1.as_name().is_at_or_below(dname.owner) => {
                             return Ok(ChainEnd::Open(Rcode::NoError));
                         }
@@ -157,7 +157,7 @@ impl<'z> ChainWriter<'_, 'z, '_> {
             {
                 ChainEnd::Open(Rcode::NoError)
             }
-            // QTYPE RRSIG likewise: the signature of the DNAME is written already.
+            // The same for QTYPE RRSIG: the signature of the DNAME is written already.
             Lookup::Answer(found)
                 if self.qtype == Rtype::RRSIG && self.proofs.is_some() && self.chain.contains_owner(zone, found) =>
             {
@@ -172,7 +172,7 @@ impl<'z> ChainWriter<'_, 'z, '_> {
         }
     }
 
-    /// Writes what is at the end of the chain, and the proofs of all its aliases.
+    /// Writes the end of the chain, and the proofs of all its aliases.
     fn put_end(&mut self, end: &ChainEnd<'z>) -> Result<(), MessageFull> {
         let name = self.name;
         let (section, found, owner) = match end {

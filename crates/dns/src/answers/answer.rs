@@ -31,7 +31,7 @@ pub enum DnsTransport {
     Tcp,
     /// An encrypted stream, whose replies are padded for clients that ask for it (RFC 7830).
     Tls,
-    /// HTTP, which has its own idle timeout. Replies are padded likewise.
+    /// HTTP, which has its own idle timeout. Replies are padded as well.
     Https,
 }
 

@@ -1,4 +1,4 @@
-//! How long a reply may be kept, for transports with caches of their own.
+//! How long a reply may be kept, for transports with their own caches.
 
 use crate::zones::packed_rrset::HEADER_BYTES;
 
@@ -60,7 +60,7 @@ mod tests {
             reply.extend_from_slice(&ttl.to_be_bytes());
             reply.extend_from_slice(b"\0\x04\xC0\0\x02\x01");
         }
-        // The TTL of an OPT is none.
+        // The TTL field of an OPT is not a TTL.
         reply.extend_from_slice(b"\0\0\x29\x04\xD0\0\0\0\0\0\0");
         reply
     }

@@ -8,7 +8,7 @@ use crate::messages::zone_map::FoundZone;
 use crate::zones::layout::Form;
 use crate::zones::zone::Lookup;
 
-/// Writes all sections. What is not ready in packed form is written by [`ChainWriter`].
+/// Writes all sections. [`ChainWriter`] writes answers that are not ready in packed form.
 pub(crate) fn put<'z>(
     query: &ParsedQuery<'z, '_>,
     found: &FoundZone<'z>,

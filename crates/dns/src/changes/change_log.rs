@@ -14,17 +14,17 @@ pub const HEAD: [u8; 8] = *b"SDLC\0\0\0\x01";
 const LENGTH_BYTES: usize = 4;
 const HASH_BYTES: usize = 32;
 
-/// The changes of a log that lead on from a version.
+/// The changes of a log that continue from a version.
 #[derive(Debug, Default)]
 pub struct ChangeLog {
-    /// Each leads to the version from which the next one leads on.
+    /// Each leads to the version from which the next one continues.
     pub changes: Vec<ZoneChange>,
     /// Bytes of the log without a part of a change at its end.
     pub whole_bytes: usize,
 }
 
 impl ChangeLog {
-    /// The changes in `log` that lead on from the version of the zone at `apex` with this serial. Changes before are
+    /// The changes in `log` that continue from the version of the zone at `apex` with this serial. Changes before are
     /// left out: the version may be stored and the log not be shortened yet.
     pub fn read(log: &[u8], apex: Name<'_>, serial: u32) -> ChangeLog {
         let mut read = ChangeLog::default();
@@ -43,7 +43,7 @@ impl ChangeLog {
         read
     }
 
-    /// What the changes do together.
+    /// The combined effect of the changes.
     pub fn patch(&self) -> ZonePatch {
         let mut patch = ZonePatch::default();
         self.changes.iter().for_each(|change| change.each_record(|role, record| patch.add(role, record)));
@@ -64,7 +64,7 @@ pub struct ChangeCollector {
     /// The change that is not complete.
     change: ZoneChangeBuilder,
     last_role: RecordRole,
-    /// The complete ones, as a log has them; `None` if one is none.
+    /// The complete ones, in the form of a log; `None` if one is malformed.
     log: Option<Vec<u8>>,
 }
 
@@ -111,7 +111,7 @@ pub fn put_change(change: &ZoneChange, log: &mut Vec<u8>) {
     log.extend_from_slice(&Sha256::digest(records));
 }
 
-/// The change at the start of `bytes`, and what follows.
+/// The change at the start of `bytes`, and the rest.
 fn read_change<'b>(bytes: &'b [u8], apex: Name<'_>) -> Option<(ZoneChange, &'b [u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_BYTES>()?;
     let (records, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;

@@ -62,7 +62,7 @@ impl Differing {
 
     fn put(&self, out: &mut Vec<u8>) {
         let owner = Name::parse(&self.owner).expect("of a record");
-        // As an update has them (RFC 2136 §2.5): those that go have the class NONE.
+        // In the form of an update (RFC 2136 §2.5): removed records have the class NONE.
         for (class, ttl_s) in [(CLASS_NONE, self.file_ttl_s), (CLASS_IN, self.ttl_s)] {
             if let Some(ttl_s) = ttl_s {
                 put_record(out, owner, self.rtype, class, ttl_s.to_be_bytes(), &self.rdata);
@@ -72,7 +72,7 @@ impl Differing {
 }
 
 impl ZoneDifference {
-    /// Whether the version is that of the file.
+    /// Whether the version equals the file.
     pub fn is_empty(&self) -> bool {
         self.soa.is_none()
     }
@@ -82,8 +82,8 @@ impl ZoneDifference {
         serial_of(&self.soa.as_ref()?.1)
     }
 
-    /// The records that the version has besides those of the file, and those of the file that it does not have, without
-    /// the SOA. One with another TTL is both.
+    /// The records of the version that are not in the file, and those of the file that it lacks, without the SOA. One
+    /// with another TTL is both.
     pub fn counts(&self) -> [usize; 2] {
         let count = |has: fn(&Differing) -> bool| self.records.values().filter(|record| has(record)).count();
         [count(|record| record.ttl_s.is_some()), count(|record| record.file_ttl_s.is_some())]
@@ -94,7 +94,7 @@ impl ZoneDifference {
         update.each_change(|role, record| self.add(role, record));
     }
 
-    /// Adds a record by which the version differs from the one before.
+    /// Adds a record that differs from the previous version.
     pub fn add(&mut self, role: RecordRole, record: &Record<'_>) {
         let ttl_s = (role != RecordRole::Removed).then_some(record.ttl_s);
         if record.rtype == Rtype::SOA {
@@ -140,7 +140,7 @@ impl ZoneDifference {
         out
     }
 
-    /// What [`ZoneDifference::encode`] has made for the zone at `apex`, and the digest.
+    /// The output of [`ZoneDifference::encode`] for the zone at `apex`, and the digest.
     ///
     /// # Errors
     /// It is damaged.
@@ -175,7 +175,7 @@ impl ZoneDifference {
     }
 }
 
-/// A sum of the records of a zone file, in any order. It tells versions of an operator apart, and is no protection
+/// A sum of the records of a zone file, in any order. It distinguishes versions of an operator, and does not protect
 /// against forged ones.
 #[derive(Debug, Default)]
 struct RecordsDigest {
@@ -194,10 +194,10 @@ impl RecordsDigest {
     }
 }
 
-/// What a file does that has a later serial than the version with the updates.
+/// The effect of a file with a later serial than the version with the updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaterFile {
-    /// It takes the place of the version, and what updates have made is dropped.
+    /// It replaces the version, and the updates are dropped.
     Replaces,
     /// The same, but only if it has all that updates have made. Otherwise the difference is applied to it as to any
     /// other file.
@@ -215,13 +215,13 @@ pub struct LaterSerial {
     pub lost_count: usize,
 }
 
-/// What has become of a stored difference.
+/// The outcome for a stored difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeOutcome {
-    /// There is none, or the file is that which it was made for.
+    /// There is none, or the file is the one for which it was made.
     Unchanged,
-    /// The file has changed: the difference was applied as far as it fits, and the version has a later serial than the
-    /// one before.
+    /// The file has changed: the parts of the difference that fit were applied, and the version has a later serial than
+    /// the previous one.
     Applied,
     /// The file takes the place of the version: nothing was applied.
     Superseded,
@@ -243,16 +243,16 @@ pub struct DifferenceMerge {
     key: Vec<u8>,
 }
 
-/// What a [`DifferenceMerge`] has found.
+/// The result of a [`DifferenceMerge`].
 #[derive(Debug)]
 pub struct Merged {
     /// The difference to the file that was read.
     pub difference: ZoneDifference,
     /// The digest of its records.
     pub digest: u64,
-    /// What has become of the difference before.
+    /// The outcome for the previous difference.
     pub outcome: MergeOutcome,
-    /// The serial of the file, if it is later than that of the version before. If that is not superseded, the
+    /// The serial of the file, if it is later than that of the previous version. If that is not superseded, the
     /// difference was applied although the operator has raised the serial.
     pub later: Option<LaterSerial>,
 }
@@ -271,7 +271,7 @@ impl DifferenceMerge {
         DifferenceMerge { apex: apex.to_owned(), difference, made_for, later_file, digest, soa: None, found, key }
     }
 
-    /// Sees a record of the file; whether it is to be left out for now.
+    /// Sees a record of the file; whether it must be left out for now.
     pub fn holds_back(&mut self, record: &Record<'_>) -> bool {
         self.digest.add(record);
         if record.rtype == Rtype::SOA && self.soa.is_none() && record.owner.eq_ignore_case(self.apex.as_name()) {
@@ -289,9 +289,8 @@ impl DifferenceMerge {
         differs
     }
 
-    /// Calls `add` with the records that were left out, as the version has them, and with those that the file does not
-    /// have, whose position is `of_updates`. `file_serial` is the serial that the operator has written, if it was
-    /// raised since.
+    /// Calls `add` with the omitted records, in the form of the version, and with those missing in the file, whose
+    /// position is `of_updates`. `file_serial` is the serial that the operator has written, if it was raised since.
     pub fn finish(self, file_serial: Option<u32>, of_updates: Position, mut add: impl FnMut(&Record<'_>)) -> Merged {
         let DifferenceMerge { apex, mut difference, made_for, later_file, digest, soa, found, .. } = self;
         let digest = digest.sum;

@@ -5,7 +5,7 @@
 //! query → UpdateMessage → verify → ZoneUpdate::apply, message by message → ZoneUpdate::finish → Zone
 //! ```
 //!
-//! Section numbers without another RFC are those of RFC 2136. Nothing is changed by a message that is not carried out
+//! Section numbers without an RFC refer to RFC 2136. Nothing is changed by a message that is not carried out
 //! as a whole.
 
 use crate::messages::message::Rcode;
@@ -27,7 +27,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 const OPCODE_UPDATE: u8 = 5;
-/// QR, beside the opcode.
+/// QR, next to the opcode.
 const FLAGS: u8 = 0x80 | OPCODE_UPDATE << 3;
 pub(crate) const CLASS_NONE: u16 = 254;
 const CLASS_ANY: u16 = 255;
@@ -68,7 +68,7 @@ pub enum UpdateRefusal {
     NoRrset,
     /// NOTAUTH: the server is not the primary of the zone.
     NotAuthoritative,
-    /// NOTZONE: a name is outside of the zone.
+    /// NOTZONE: a name is outside the zone.
     NotInZone,
 }
 
@@ -186,7 +186,7 @@ impl<'q> UpdateMessage<'q> {
         self.class == CLASS_IN
     }
 
-    /// Whether the version of EDNS is one that is known.
+    /// Whether the EDNS version is supported.
     pub fn has_known_edns(&self) -> bool {
         self.edns_version.is_none_or(|version| version == 0)
     }
@@ -208,7 +208,7 @@ impl<'q> UpdateMessage<'q> {
         result
     }
 
-    /// The name of the key of a signature that was accepted, in lower case.
+    /// The name of the key of an accepted signature, in lower case.
     pub fn key(&self) -> Option<Name<'_>> {
         self.signer.as_ref().map(|signer| signer.key().name())
     }
@@ -269,14 +269,15 @@ impl<'q> UpdateMessage<'q> {
     }
 }
 
-/// What tells a signed message from all others, and for how long.
+/// The identity of a signed message, and how long it is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateSignature {
-    /// The first bytes of the MAC, which is not cut off.
+    /// The first bytes of the MAC, which is not truncated.
     pub mac: [u8; UpdateSignature::MAC_BYTES],
     /// The last second at which the signature is accepted.
     pub expires_at_unix_s: u64,
-    /// How far the clocks of client and server may differ, and for how long the signature is accepted.
+    /// The allowed difference between the clocks of client and server, and so the time for which the signature is
+    /// accepted.
     pub fudge_s: u16,
 }
 
@@ -302,7 +303,7 @@ struct OwnRecord {
 struct OwnRrset {
     /// By their RDATA in canonical form, by which records are compared.
     records: BTreeMap<Vec<u8>, OwnRecord>,
-    /// The TTL of all records, if one was added (RFC 2181 §5.2): so no update goes through all of them.
+    /// The TTL of all records, if one was added (RFC 2181 §5.2): so that an update need not change them all.
     ttl_s: Option<u32>,
 }
 
@@ -311,7 +312,7 @@ impl OwnRrset {
         self.ttl_s.unwrap_or(record.ttl_s)
     }
 
-    /// Adds a record, or gives the one that is there its TTL; whether anything has changed.
+    /// Adds a record, or gives the existing one its TTL; whether anything has changed.
     fn add(&mut self, rtype: Rtype, record: OwnRecord) -> bool {
         let ttl_s = record.ttl_s;
         let has_other_ttl = match self.ttl_s {
@@ -360,7 +361,7 @@ type Names = BTreeMap<Vec<u8>, Rrsets>;
 #[derive(Debug)]
 pub struct ZoneUpdate<'z> {
     zone: &'z Zone,
-    /// Whether another process adds the signatures to what the updates make.
+    /// Whether another process adds the signatures to the result of the updates.
     is_signed_elsewhere: bool,
     /// Whether updates may change the keys of other signers.
     has_other_signers: bool,
@@ -459,8 +460,8 @@ impl<'z> ZoneUpdate<'z> {
         Some(edit.finish(limits))
     }
 
-    /// Calls `change` with each record that the next version does not have, and with each that it has besides. One with
-    /// another TTL is removed and added.
+    /// Calls `change` with each record that the next version removes, and with each that it adds. One with another TTL
+    /// is removed and added.
     pub fn each_change(&self, mut change: impl FnMut(RecordRole, &Record<'_>)) {
         let position = Position { file_index: 0, line: 0, column: 1 };
         for (name, after) in &self.names {
@@ -507,7 +508,7 @@ impl<'z> ZoneUpdate<'z> {
             }
     }
 
-    /// The RRsets that the version before has at `owner`, which is in lower case.
+    /// The RRsets of the previous version at `owner`, which is in lower case.
     fn stored_rrsets(&self, owner: Name<'_>) -> Rrsets {
         let mut rrsets = stored_rrsets(self.zone, owner);
         rrsets.retain(|&rtype, _| !self.is_of_signer(owner, Rtype(rtype)));
@@ -662,7 +663,7 @@ struct Change {
     action: Action,
 }
 
-/// What an update does (§2.5).
+/// The kinds of changes in an update (§2.5).
 enum Action {
     Add(OwnRecord),
     DeleteName,
@@ -670,7 +671,7 @@ enum Action {
     DeleteRecord(OwnRecord),
 }
 
-/// §3.4.2.2: adds a record, unless it cannot be beside others; whether anything has changed.
+/// §3.4.2.2: adds a record, unless it cannot coexist with others; whether anything has changed.
 fn add(rrsets: &mut Rrsets, rtype: Rtype, record: OwnRecord) -> bool {
     let beside_alias = |rtype: u16| Rtype(rtype).may_be_beside_cname();
     let has_alias = rrsets.contains_key(&Rtype::CNAME.0);
@@ -682,7 +683,7 @@ fn add(rrsets: &mut Rrsets, rtype: Rtype, record: OwnRecord) -> bool {
         return false;
     }
     if rtype == Rtype::SOA {
-        // A SOA is that of the zone, and an earlier one is ignored.
+        // A SOA belongs to the zone, and an earlier one is ignored.
         let Some(soa) = rrsets.get(&Rtype::SOA.0).and_then(|rrset| rrset.records.values().next()) else { return false };
         let is_earlier = match (serial_of(&record.rdata), serial_of(&soa.rdata)) {
             (Some(new), Some(old)) => new != old && !is_later(new, old),

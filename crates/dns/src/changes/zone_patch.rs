@@ -25,10 +25,10 @@ impl fmt::Display for PatchError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PatchError::NotThere(owner, rtype) => {
-                write!(out, "its changes remove the record {owner} {rtype}, which the stored version does not have")
+                write!(out, "its changes remove the record {owner} {rtype}, which is not in the stored version")
             }
             PatchError::AlreadyThere(owner, rtype) => {
-                write!(out, "its changes add the record {owner} {rtype}, which the stored version has")
+                write!(out, "its changes add the record {owner} {rtype}, which is already in the stored version")
             }
         }
     }
@@ -54,7 +54,7 @@ struct Patched {
     is_stored: bool,
     /// It was in the stored version.
     was_found: bool,
-    /// Its TTL after the changes; `None` if it is not there any more.
+    /// Its TTL after the changes; `None` if it is no longer there.
     ttl_s: Option<u32>,
 }
 
@@ -90,7 +90,7 @@ impl ZonePatch {
         known.ttl_s = ttl_s;
     }
 
-    /// The TTL of a record of the stored version after the changes; `None` if it is not there any more.
+    /// The TTL of a record of the stored version after the changes; `None` if it is no longer there.
     ///
     /// # Errors
     /// The changes are not those of this version.

@@ -24,7 +24,7 @@ const OPCODE_QUERY: u8 = 0;
 pub struct ParsedQuery<'z, 'q> {
     /// The whole message.
     pub(crate) message: &'q [u8],
-    /// The question, as far as `reply_kind` says that it was parsed.
+    /// The question, if `reply_kind` says that it was parsed.
     pub(crate) question: Question<'q>,
     pub(crate) reply_kind: ReplyKind<'z>,
     /// The map that was searched, if it was.
@@ -48,7 +48,7 @@ pub(crate) enum ReplyKind<'z> {
     Truncated,
 }
 
-/// What replies have in common that a rate limit counts together, with a number that tells those of one kind apart.
+/// The class of replies that a rate limit counts together, with a number that distinguishes those of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReplyClass {
     /// An error, without data of a zone.
@@ -64,7 +64,7 @@ pub enum ReplyClass {
 }
 
 impl<'z, 'q> ParsedQuery<'z, 'q> {
-    /// Takes the place of a message that is dropped.
+    /// Takes the place of a dropped message.
     pub const EMPTY: ParsedQuery<'z, 'q> = ParsedQuery::without_question(&[], ReplyKind::NoReply);
 
     const fn without_question(message: &'q [u8], reply_kind: ReplyKind<'z>) -> ParsedQuery<'z, 'q> {
@@ -100,7 +100,7 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         ParsedQuery { message, question, reply_kind, zones: Some(zones), slot: Slot::EMPTY }
     }
 
-    /// The whole message; nothing of one that is dropped.
+    /// The whole message; nothing of a dropped one.
     pub fn message(&self) -> &'q [u8] {
         self.message
     }
@@ -248,12 +248,12 @@ impl<'z, 'q> ParsedQuery<'z, 'q> {
         query
     }
 
-    /// Has the query answered with the flag TC and nothing else.
+    /// Requests a reply with the TC flag and nothing else.
     pub fn truncate_reply(&mut self) {
         self.reply_kind = ReplyKind::Truncated;
     }
 
-    /// Whether the query asks for nothing but what an OPT has: without a question and without further records.
+    /// Whether the query asks only for the contents of an OPT: without a question and without further records.
     pub(crate) fn is_of_edns_alone(&self) -> bool {
         matches!(self.reply_kind, ReplyKind::HeaderOnly(Rcode::FormErr))
             && self.message[4..12] == [0, 0, 0, 0, 0, 0, 0, 1]

@@ -1,4 +1,5 @@
-//! What replies have besides records: options of EDNS that clients ask for, extended errors, and the server's identity.
+//! The parts of replies other than records: EDNS options that clients ask for, extended errors, and the server's
+//! identity.
 
 use crate::messages::cookie::{CLIENT_COOKIE_BYTES, COOKIE_BYTES, CookieSecrets, SERVER_COOKIE_BYTES};
 use crate::messages::question::FormErr;
@@ -79,7 +80,7 @@ impl ReplyOptions {
     }
 }
 
-/// The bytes of `text`, as far as they are allowed.
+/// The allowed bytes of `text`.
 fn text_bytes(text: &str) -> &[u8] {
     &text.as_bytes()[..text.len().min(TEXT_BYTES_MAX)]
 }

@@ -19,7 +19,7 @@ const TIME_BYTES: usize = 8;
 const TIME_SIGNED_BYTES: usize = 6;
 /// Bytes of the longest MAC, that of HMAC-SHA-512.
 const MAC_BYTES_MAX: usize = 64;
-/// Bytes of a TSIG record besides the names and the MAC: type, class, TTL, length; time, fudge, MAC size, original ID,
+/// Bytes of a TSIG record without the names and the MAC: type, class, TTL, length; time, fudge, MAC size, original ID,
 /// error, other length.
 const FIXED_BYTES: usize = 10 + TIME_BYTES + 2 + 2 + 2 + 2;
 /// The fudge of signed replies (RFC 8945 §10).
@@ -175,7 +175,7 @@ pub enum TsigError {
     BadSig,
     /// BADTIME: the message was signed too long ago, or the clocks differ.
     BadTime,
-    /// BADTRUNC: the MAC is cut off, which is not accepted.
+    /// BADTRUNC: the MAC is truncated, which is not accepted.
     BadTrunc,
 }
 
@@ -408,7 +408,7 @@ fn add_to_additional_count(message: &mut [u8], count: u16) {
 }
 
 /// Appends the record that answers `error`, without a MAC, to the reply at the start of `out`. Returns the new length;
-/// without space the reply stays as it is.
+/// without space the reply is not changed.
 #[cold]
 pub(crate) fn append_unsigned(out: &mut [u8], length_bytes: usize, tsig: &Tsig<'_>, error: TsigError) -> usize {
     let id = [out[0], out[1]];

@@ -30,7 +30,7 @@ pub struct ZoneMap {
     cname_chain_max: usize,
 }
 
-/// What a server has for a zone of its configuration.
+/// The content of a server for a zone of its configuration.
 #[derive(Clone, Debug)]
 pub enum ZoneEntry {
     /// The zone.
@@ -102,7 +102,7 @@ impl ZoneMap {
         self.entries.push(entry);
     }
 
-    /// This map with `entry` added, or in the place of the entry with the same apex. The other zones are shared.
+    /// This map with `entry` added, or in place of the entry with the same apex. The other zones are shared.
     #[must_use]
     pub fn with_entry(&self, entry: ZoneEntry) -> ZoneMap {
         let entries = self.entries.iter().cloned().chain([entry]);

@@ -87,7 +87,7 @@ impl<'a> Name<'a> {
         (first != 0).then(|| Name(&self.0[1 + first..]))
     }
 
-    /// Whether the first label is `*` alone (RFC 4592 §2.1.1).
+    /// Whether the first label is just `*` (RFC 4592 §2.1.1).
     pub fn is_wildcard(self) -> bool {
         self.0.starts_with(b"\x01*")
     }
@@ -171,7 +171,7 @@ pub(crate) struct IndexedLabels<'n> {
 }
 
 impl<'n> IndexedLabels<'n> {
-    /// Those of `bytes`, up to the root label or the end.
+    /// The labels of `bytes`, up to the root label or the end.
     pub(crate) fn of(bytes: &'n [u8]) -> IndexedLabels<'n> {
         let mut labels = IndexedLabels { bytes, starts: [0; LABEL_COUNT_MAX], count: 0 };
         let mut at = 0;

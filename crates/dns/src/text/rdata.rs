@@ -216,7 +216,7 @@ pub fn fields(rtype: Rtype) -> Option<&'static [Field]> {
 pub struct MalformedRdata {
     /// The field at fault, or `RDATA` if it has bytes after the last field.
     pub field: &'static str,
-    /// What is wrong, for a message: `the data ends too early`.
+    /// The problem, for a message: `the data ends too early`.
     pub problem: &'static str,
 }
 

@@ -6,7 +6,7 @@
 //! A6, ATMA, NXT and SINK (the form of RFC 3597 is accepted), flags and protocols of keys as words, the SvcParamKey
 //! 65535, an empty `ech`, and coordinates of GPOS that are not numbers.
 //!
-//! Checks that need more than one record (a missing SOA, data beside a CNAME) are those of
+//! Checks that need more than one record (a missing SOA, other data with a CNAME) are in
 //! [`crate::zones::zone_builder`].
 
 mod entry;
@@ -48,8 +48,7 @@ pub enum Severity {
     Error,
     /// There are more than [`ParserLimits::errors_max`] errors. The rest of the zone was not read.
     Incomplete,
-    /// The text is valid but probably not intended: records outside of the zone are omitted, a TTL over the limit
-    /// becomes
+    /// The text is valid but probably not intended: records outside the zone are omitted, a TTL over the limit becomes
     /// 0. BIND loads such a zone.
     Warning,
 }
@@ -61,7 +60,7 @@ pub struct Diagnostic {
     pub position: Position,
     /// Whether the zone can be served.
     pub severity: Severity,
-    /// What is wrong, without a final period: `"3x" is not a TTL`.
+    /// The problem, without a final period: `"3x" is not a TTL`.
     pub problem: String,
     /// How to fix it: `write seconds`.
     pub remedy: String,
@@ -95,7 +94,7 @@ pub struct Record<'p> {
     pub rdata: &'p [u8],
 }
 
-/// An `ALIAS` of a zone file: its owner is to have the addresses of another name. No such record exists in the DNS.
+/// An `ALIAS` of a zone file: its owner gets the addresses of another name. No such record exists in the DNS.
 #[derive(Clone, Copy, Debug)]
 pub struct AliasRecord<'p> {
     /// The position of the word `ALIAS` or, for a line of `$GENERATE`, of the directive.
@@ -106,7 +105,7 @@ pub struct AliasRecord<'p> {
     pub target: Name<'p>,
 }
 
-/// What the parser returns for an entry (RFC 1035 §5.1).
+/// The result of parsing an entry (RFC 1035 §5.1).
 #[derive(Debug)]
 pub enum Entry<'p> {
     /// A record.
@@ -148,7 +147,7 @@ impl Default for ParserLimits {
 pub struct Parser {
     limits: ParserLimits,
     file_names: Vec<String>,
-    /// The open files, each included by the one before it.
+    /// The open files, each included by its predecessor.
     files: Vec<OpenFile>,
     context: Context,
     generate: Option<Generate>,

@@ -36,12 +36,12 @@ pub enum CatalogError {
 impl fmt::Display for CatalogError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CatalogError::NoVersion => write!(out, "it has no version"),
+            CatalogError::NoVersion => write!(out, "it has no version record"),
             CatalogError::SeveralVersions => write!(out, "it has several versions"),
-            CatalogError::OtherVersion(version) => write!(out, "it has the version {version}, and only \"2\" is known"),
+            CatalogError::OtherVersion(version) => write!(out, "it has version {version}, but only \"2\" is supported"),
             CatalogError::SeveralZones(label) => write!(out, "its member {label} has several zones"),
             CatalogError::SeveralOwners(label) => write!(out, "its member {label} has several `coo`"),
-            CatalogError::SameZone(zone) => write!(out, "two of its members are the zone {zone}"),
+            CatalogError::SameZone(zone) => write!(out, "it lists the zone {zone} twice"),
             CatalogError::ManyMembers(max) => write!(out, "it has more than {max} members (`catalog_members_max`)"),
         }
     }
@@ -73,7 +73,7 @@ pub struct CatalogReader {
     error: Option<CatalogError>,
 }
 
-/// What was read of a member.
+/// The records of a member that were read so far.
 #[derive(Debug, Default)]
 struct MemberNode {
     zone: Option<NameBuf>,
@@ -81,7 +81,7 @@ struct MemberNode {
     groups: Vec<Vec<u8>>,
 }
 
-/// What a PTR record names.
+/// The target of a PTR record.
 #[derive(Clone, Copy)]
 enum NameOf {
     Zone,
@@ -209,7 +209,7 @@ fn shown(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
 
-/// The label of `zone` in catalogs of this server: the same for ever, so that no secondary drops the zone's state.
+/// The label of `zone` in catalogs of this server: it never changes, so that no secondary drops the zone's state.
 pub fn member_label(zone: Name<'_>) -> String {
     const { assert!(2 * LABEL_DIGEST_BYTES <= LABEL_BYTES_MAX) };
     let digest = Sha256::digest(zone.as_bytes().to_ascii_lowercase());
@@ -227,8 +227,8 @@ pub fn catalog_text<'g>(
     serial: u32,
     zones: impl IntoIterator<Item = (NameBuf, &'g [Vec<u8>])>,
 ) -> String {
-    // RFC 9432 §4.1: the NS record and the names of the SOA are not used. Secondaries ask each hour beside NOTIFY, and
-    // the catalog expires as late as possible.
+    // RFC 9432 §4.1: the NS record and the names of the SOA are not used. Secondaries ask every hour in addition to
+    // NOTIFY, and the catalog expires as late as possible.
     let mut text = String::new();
     let _ = write!(
         text,
@@ -294,7 +294,7 @@ mod tests {
         check("B.Zones PTR B.Example.\na.ZONES PTR a.example.\n", &["a a.example.", "b b.example."]);
         check("a.zones PTR a.example.\ncoo.A.zones PTR Other.\n", &["a a.example. -> other."]);
         check("a.zones PTR a.example.\ngroup.a.zones TXT \"one\"\ngroup.a.zones TXT t wo\n", &["a a.example. one two"]);
-        // What has no meaning is ignored: other properties and names, and properties without a zone.
+        // Unknown properties and names, and properties without a zone, are ignored.
         check(
             "a.zones TXT x\nx.ext.a.zones TXT x\nprimaries.ext A 192.0.2.1\nzones PTR x.\na PTR x.\nversion PTR x.\n\
              group.b.zones TXT x\na.zones PTR .\nother.a.zones PTR x.\n",

@@ -23,7 +23,7 @@ const OPCODE_NOTIFY: u8 = 4;
 const EDNS_PAYLOAD_BYTES: u16 = 1232;
 /// CNAME records that are followed in one reply.
 const CNAME_CHAIN_MAX: usize = 16;
-/// Where the opcode is in the flags.
+/// The position of the opcode in the flags.
 const OPCODE_SHIFT: u8 = 3;
 /// AA, TC and RD.
 const AUTHORITATIVE: u8 = 0x04;
@@ -36,14 +36,14 @@ const RCODES: [&str; 11] = [
     "NOTZONE",
 ];
 
-/// What is asked for, or told.
+/// The kind of message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryKind {
     /// The SOA of the zone.
     Soa,
     /// The whole zone.
     Axfr,
-    /// What has changed since the version with this serial.
+    /// The changes since the version with this serial.
     Ixfr(u32),
     /// The zone has changed.
     Notify,
@@ -81,7 +81,7 @@ pub enum ReplyError {
     Refused(u8),
     /// The signature is not accepted.
     Signature(SignatureError),
-    /// The reply is malformed, or has what it must not have.
+    /// The reply is malformed, or has forbidden contents.
     Malformed(&'static str),
 }
 
@@ -111,12 +111,12 @@ pub struct SoaTimers {
     pub refresh_s: u32,
     /// Seconds until it tries again.
     pub retry_s: u32,
-    /// Seconds after which it does not answer any more.
+    /// Seconds after which it no longer answers.
     pub expire_s: u32,
 }
 
 impl SoaTimers {
-    /// Those of a SOA with this RDATA, whose names are not compressed.
+    /// The timers of a SOA with this RDATA, whose names are not compressed.
     pub(crate) fn of_rdata(rdata: &[u8]) -> Option<SoaTimers> {
         let numbers = rdata.len().checked_sub(20).map(|at| &rdata[at..])?;
         let number = |index: usize| numbers[4 * index..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
@@ -124,7 +124,7 @@ impl SoaTimers {
     }
 }
 
-/// Makes the query of `kind` for the zone or the records at `name`, signed with `key`. What is returned reads the
+/// Makes the query of `kind` for the zone or the records at `name`, signed with `key`. The returned value reads the
 /// replies.
 pub fn query(
     kind: QueryKind,
@@ -159,7 +159,7 @@ pub fn query(
     (message, ReplyReader { kind, name: name.to_lowercase(), id, verifier, is_first: true })
 }
 
-/// Appends the SOA that says which version the sender has (RFC 1995 §3). Servers look at its serial alone.
+/// Appends the SOA that says which version the sender has (RFC 1995 §3). Servers look only at its serial.
 fn put_version(message: &mut Vec<u8>, serial: u32) {
     const NAMES: [u8; 2] = [0, 0];
     let mut rdata = NAMES.to_vec();
@@ -218,7 +218,7 @@ impl ReplyReader {
 
     /// The offset after the question, which later messages of a transfer may not have (RFC 5936 §2.2.2).
     fn read_question(&self, header: Header<'_>, message: &[u8]) -> Result<usize, ReplyError> {
-        const MALFORMED: ReplyError = ReplyError::Malformed("the question is cut off");
+        const MALFORMED: ReplyError = ReplyError::Malformed("the question is truncated");
         match header.record_count(0) {
             // A server that cannot read the query may leave the question out.
             0 if !self.is_first || message[3] & 0x0f != 0 => return Ok(HEADER_BYTES),
@@ -241,7 +241,7 @@ impl ReplyReader {
         reply: &Reply<'_>,
         now_unix_s: u64,
     ) -> Result<(), ReplyError> {
-        const MALFORMED: ReplyError = ReplyError::Malformed("a record is cut off");
+        const MALFORMED: ReplyError = ReplyError::Malformed("a record is truncated");
         let mut at = reply.start;
         let counts = [1, 2, 3].map(|section| header.record_count(section));
         let count = counts.iter().map(|&count| u32::from(count)).sum::<u32>();
@@ -264,7 +264,7 @@ impl ReplyReader {
     }
 }
 
-/// A reply that was accepted.
+/// An accepted reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'m> {
     message: &'m [u8],
@@ -398,7 +398,8 @@ impl<'m> Reply<'m> {
     ) -> impl Iterator<Item = Result<MessageRecord<'m>, ReplyError>> + use<'m> {
         let message = self.message;
         (0..count).map(move |_| {
-            let record = MessageRecord::parse(message, at).map_err(|_| ReplyError::Malformed("a record is cut off"))?;
+            let record =
+                MessageRecord::parse(message, at).map_err(|_| ReplyError::Malformed("a record is truncated"))?;
             at = record.end;
             Ok(record)
         })
@@ -410,7 +411,7 @@ impl<'m> Reply<'m> {
 /// # Errors
 /// It does not have the form of its type.
 pub(crate) fn put_rdata(message: &[u8], record: &MessageRecord<'_>, out: &mut Vec<u8>) -> Result<(), ReplyError> {
-    const MALFORMED: ReplyError = ReplyError::Malformed("a record does not have the form of its type");
+    const MALFORMED: ReplyError = ReplyError::Malformed("a record is malformed for its type");
     let Some(fields) = fields(record.rtype()) else {
         out.extend_from_slice(record.rdata);
         return Ok(());

@@ -12,7 +12,7 @@ use crate::zones::packed_rrset::{CLASS_IN, HEADER_BYTES, OPT_BYTES, QUESTION_TAI
 use alloc::vec::Vec;
 
 const OPCODE_NOTIFY: u8 = 4;
-/// QR and AA, beside the opcode (RFC 1996 §4).
+/// QR and AA, next to the opcode (RFC 1996 §4).
 const FLAGS: u8 = 0x84 | OPCODE_NOTIFY << 3;
 /// Records of a message: the SOA, an OPT, a signature, and a few unknown ones.
 const RECORDS_MAX: u32 = 16;
@@ -107,7 +107,7 @@ impl<'q> NotifyRequest<'q> {
         result
     }
 
-    /// The name of the key of a signature that was accepted, in lower case.
+    /// The name of the key of an accepted signature, in lower case.
     pub fn key(&self) -> Option<Name<'_>> {
         self.signer.as_ref().map(|signer| signer.key().name())
     }

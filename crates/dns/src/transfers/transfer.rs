@@ -57,7 +57,7 @@ pub struct TransferRequest<'z, 'q> {
 }
 
 impl<'z, 'q> TransferRequest<'z, 'q> {
-    /// The request of `query`; `None` if it is none.
+    /// The request of `query`; `None` if it is not one.
     pub fn new(query: &ParsedQuery<'z, 'q>) -> Option<TransferRequest<'z, 'q>> {
         query.is_for_transfer().then_some(TransferRequest { query: *query, signer: None })
     }
@@ -78,12 +78,12 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         result
     }
 
-    /// The name of the key of a signature that was accepted, in lower case.
+    /// The name of the key of an accepted signature, in lower case.
     pub fn key(&self) -> Option<Name<'_>> {
         self.signer.as_ref().map(|signer| signer.key().name())
     }
 
-    /// Whether the client asks for changes alone, and has the version of `zone` or a later one.
+    /// Whether the client asks only for changes, and has the version of `zone` or a later one.
     ///
     /// # Errors
     /// The query does not have the version of the client.
@@ -100,7 +100,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
         self.query.question.qtype == Rtype::IXFR
     }
 
-    /// Writes the reply that the client is up to date, or is to ask over TCP: the SOA alone (RFC 1995 §4). Its length;
+    /// Writes the reply that the client is up to date, or must ask over TCP: only the SOA (RFC 1995 §4). Its length;
     /// `None` if it does not fit.
     pub fn put_soa(mut self, zone: &Zone, now_unix_s: u64, out: &mut [u8]) -> Option<usize> {
         let mut writer = MessageWriter::start(out, &self.query, 0);
@@ -172,7 +172,7 @@ impl<'z, 'q> TransferRequest<'z, 'q> {
     }
 }
 
-/// What a transfer writes next.
+/// The next part of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Record(Position),
@@ -214,7 +214,7 @@ impl ZoneTransfer {
         self.sign(length_bytes, now_unix_s, out).map(Some)
     }
 
-    /// Whether it has changes instead of the whole zone. To be called before the first message is written.
+    /// Whether it has changes instead of the whole zone. Call this before the first message is written.
     pub fn is_incremental(&self) -> bool {
         matches!(self.next, Next::FirstSoa(_))
     }
@@ -338,7 +338,7 @@ impl<'o> MessageWriter<'o> {
         MessageWriter { out, at, limit, record_count: 0, is_authoritative, apex: None, qname_bytes, last_owner: None }
     }
 
-    /// Names are compressed against the question if it has the apex as it is in the zone.
+    /// Names are compressed against the question if it has the apex in the same case as the zone.
     fn set_apex(&mut self, apex: Name<'o>) {
         let is_same = self.out[HEADER_BYTES..HEADER_BYTES + self.qname_bytes] == *apex.as_bytes();
         self.apex = is_same.then_some(apex);
@@ -483,7 +483,7 @@ impl<'o> MessageWriter<'o> {
     }
 }
 
-/// Whether `name` is at `offset` of `message`, as it is written: another case would change it. Each pointer refers to
+/// Whether `name` is at `offset` of `message`, in the same case: another case would change it. Each pointer refers to
 /// an earlier offset.
 fn is_at(message: &[u8], offset: usize, name: Name<'_>) -> bool {
     let mut at = offset;

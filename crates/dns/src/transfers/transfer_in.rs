@@ -1,6 +1,6 @@
-//! Receives a zone by AXFR (RFC 5936), or what has changed in it by IXFR (RFC 1995), message by message. What it
-//! returns as complete is whole: it begins and ends with the SOA, and all of it is signed if a key is given. Records
-//! outside of the zone are left out, as those of a zone file.
+//! Receives a zone by AXFR (RFC 5936), or its changes by IXFR (RFC 1995), message by message. A complete result is
+//! whole: it begins and ends with the SOA, and all of it is signed if a key is given. Records outside the zone are left
+//! out, as those of a zone file.
 
 use crate::messages::question::MessageRecord;
 use crate::messages::tsig::{SignatureError, TsigKey};
@@ -29,7 +29,7 @@ pub enum TransferError {
     ForeignRecord(String, Rtype),
     /// Another SOA ends the transfer than has begun it.
     OtherSoa,
-    /// A change does not lead on from the version before, or to no later one.
+    /// A change does not continue from the previous version, or does not lead to a later one.
     BrokenChange,
     /// Records follow the SOA that ends the transfer.
     AfterEnd,
@@ -48,12 +48,12 @@ pub struct SizeLimit {
     pub key: &'static str,
 }
 
-/// What a server may send.
+/// The permitted size of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransferLimits {
     /// Bytes of all messages.
     pub size: SizeLimit,
-    /// Messages without records, which are of no use: none brings the end of the transfer nearer.
+    /// Messages without records, which are useless: they bring the end of the transfer no nearer.
     pub empty_messages_max: u32,
 }
 
@@ -65,8 +65,8 @@ impl fmt::Display for TransferError {
             TransferError::ForeignRecord(owner, rtype) => {
                 write!(out, "its transfer has the record {owner} {rtype}, which cannot be in the zone")
             }
-            TransferError::OtherSoa => write!(out, "its transfer ends with another SOA than it began with"),
-            TransferError::BrokenChange => write!(out, "its changes do not lead from one version to the next"),
+            TransferError::OtherSoa => write!(out, "its transfer begins and ends with different SOA records"),
+            TransferError::BrokenChange => write!(out, "its changes do not follow on from each other"),
             TransferError::AfterEnd => write!(out, "its transfer has records after the SOA that ends it"),
             TransferError::TooLarge(SizeLimit { bytes_max, key }) => {
                 write!(out, "its transfer has more than {bytes_max} bytes (`{key}`)")
@@ -96,10 +96,10 @@ pub enum Progress {
     UpToDate,
 }
 
-/// Records that a transfer has, and that were left out, since their owners are outside of the zone.
+/// Records that a transfer has, and that were left out, since their owners are outside the zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    /// How many there are.
+    /// The number of records.
     pub count: u64,
     /// The owner and the type of the first one.
     pub first: Option<(String, Rtype)>,
@@ -116,22 +116,22 @@ impl fmt::Display for LeftOut {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((owner, rtype)) = &self.first else { return write!(out, "no records") };
         match self.count {
-            1 => write!(out, "the record {owner} {rtype}, which is outside of the zone"),
-            count => write!(out, "{count} records that are outside of the zone, the first one {owner} {rtype}"),
+            1 => write!(out, "the record {owner} {rtype}, which is outside the zone"),
+            count => write!(out, "{count} records outside the zone, the first one {owner} {rtype}"),
         }
     }
 }
 
-/// What the records that come next are.
+/// The kind of the next records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The SOA of the version that is transferred.
+    /// The SOA of the transferred version.
     Start,
-    /// What tells whether changes follow.
+    /// The record that shows whether changes follow.
     Second,
-    /// Those of the whole zone.
+    /// The records of the whole zone.
     Zone,
-    /// Those that a change removes from the version with this serial.
+    /// The records that a change removes from the version with this serial.
     Removed(u32),
     /// Those that it adds, which lead to the version with this serial.
     Added(u32),
@@ -159,7 +159,7 @@ pub struct TransferReceiver {
 
 impl TransferReceiver {
     /// Makes the query for the zone at `apex`, signed with `key`, and the receiver of its replies. With
-    /// `stored_serial`, the query is for what has changed since then; the answer may be the whole zone all the same.
+    /// `stored_serial`, the query is for the changes since then; the answer may still be the whole zone.
     pub fn new(
         apex: Name<'_>,
         stored_serial: Option<u32>,
@@ -190,7 +190,7 @@ impl TransferReceiver {
         SoaTimers::of_rdata(&self.soa.as_ref()?.1)
     }
 
-    /// What was left out so far.
+    /// The records ignored so far.
     pub fn left_out(&self) -> &LeftOut {
         &self.left_out
     }
@@ -198,7 +198,7 @@ impl TransferReceiver {
     /// Takes the next message, and passes its records to `add`. The SOA of the whole zone is one of them, once.
     ///
     /// # Errors
-    /// The transfer is not accepted; what was added must not be used.
+    /// The transfer is not accepted; the added records must not be used.
     pub fn receive(
         &mut self,
         message: &[u8],
@@ -293,8 +293,7 @@ impl TransferReceiver {
 }
 
 impl Stage {
-    /// What a record is, with which the transfer goes on; `soa` if it is the SOA of the zone. `first` has begun the
-    /// transfer.
+    /// The role of a record in the transfer; `soa` if it is the SOA of the zone. `first` has begun the transfer.
     fn next(self, soa: Option<SoaTimers>, first: SoaTimers) -> Result<Stage, TransferError> {
         let Some(soa) = soa else { return Ok(self) };
         match self {

@@ -34,7 +34,7 @@ impl<'z> Nodes<'z> {
 pub(crate) struct Delta {
     /// Nodes, also those of earlier versions. Only the last chunk is written to.
     chunks: Vec<Arc<Vec<u8>>>,
-    /// The node of each name that has one here.
+    /// The nodes by name.
     slots: HashSlots,
     slot_count: usize,
     /// Which names may have a slot.
@@ -70,7 +70,7 @@ impl Delta {
         }
     }
 
-    /// Whether there may be a node of the name with this hash: there is none for nine of ten names that are not here.
+    /// Whether there may be a node of the name with this hash: for nine in ten absent names there is none.
     #[inline(always)]
     pub(crate) fn may_have(&self, hash: NameHash) -> bool {
         self.filter.may_have(hash)
@@ -149,7 +149,7 @@ impl Delta {
         (bytes, offset)
     }
 
-    /// Removes a node that the version before has had.
+    /// Removes a node of the previous version.
     pub(crate) fn hide(&mut self, before: NodeIndex) {
         match before.chunk() {
             Some(_) => self.nodes.remove(before),
@@ -157,7 +157,7 @@ impl Delta {
         }
     }
 
-    /// Adds a node that was appended, as that of its name if queries find it.
+    /// Adds an appended node, as that of its name if queries find it.
     pub(crate) fn show(&mut self, seed: HashSeed, name: Name<'_>, after: NodeIndex, is_found: bool) {
         self.nodes.insert(after);
         if is_found {
@@ -165,7 +165,7 @@ impl Delta {
         }
     }
 
-    /// Queries do not find `name` any more. `None` if there is no room.
+    /// Queries no longer find `name`. `None` if there is no room.
     pub(crate) fn remove(&mut self, seed: HashSeed, name: Name<'_>) -> Option<()> {
         let removed = self.push(|chunk| NodeWriter::start(chunk, name, 0, false).0)?;
         let (chunk, offset) = self.chunk_mut(removed);

@@ -27,7 +27,7 @@ pub(crate) enum DenialChain {
 }
 
 impl DenialChain {
-    /// Bytes of memory beside the value itself.
+    /// Bytes of memory in addition to the value itself.
     pub(crate) fn memory_bytes(&self) -> usize {
         match self {
             DenialChain::None => 0,
@@ -38,7 +38,7 @@ impl DenialChain {
 }
 
 impl DenialChain {
-    /// The node of the record for `proof` of `node`, which is no owner of NSEC3 records alone.
+    /// The node of the record for `proof` of `node`, which is not an owner of only NSEC3 records.
     pub(crate) fn proof_of(&self, nodes: Nodes<'_>, node: &Node<'_>, proof: Proof) -> Option<NodeIndex> {
         let name = node.name();
         let of_wildcard = || NameBuf::child(b"*", name).ok();
@@ -74,7 +74,7 @@ pub(crate) struct NsecChain {
 
 #[derive(Clone, Copy, Debug)]
 struct NsecOwner {
-    /// Mostly enough to tell two names apart, without a look at the nodes.
+    /// Mostly enough to tell two names apart, without reading the nodes.
     prefix: NamePrefix,
     node: NodeIndex,
 }
@@ -107,7 +107,7 @@ impl NsecChain {
         self.owners.insert_at(NsecOwner { prefix, node }, is_before);
     }
 
-    /// Removes a node, if it is there.
+    /// Removes a node, if it exists.
     pub(crate) fn remove(&mut self, nodes: Nodes<'_>, node: NodeIndex) {
         let name = nodes.get(node).name();
         if self.covering(nodes, name) == Some(node) {
@@ -163,7 +163,7 @@ pub(crate) struct Nsec3Chain {
 
 #[derive(Clone, Copy, Debug)]
 struct Nsec3Owner {
-    /// The first bytes of the hash in base 32: almost always enough to tell two hashes apart, without a look at the
+    /// The first bytes of the hash in base 32: almost always enough to tell two hashes apart, without reading the
     /// nodes.
     prefix: u32,
     node: NodeIndex,
@@ -213,7 +213,7 @@ impl Nsec3Chain {
         self.owners.insert_at(owner, |other| nodes.get(other.node).hash_label() < label);
     }
 
-    /// Removes a node, if it is there.
+    /// Removes a node, if it exists.
     pub(crate) fn remove(&mut self, nodes: Nodes<'_>, owner: NodeIndex) {
         let label = nodes.get(owner).hash_label();
         if self.last_up_to(nodes, label) == Some(owner) {
@@ -231,7 +231,7 @@ impl Nsec3Chain {
     }
 }
 
-/// The first four bytes of a label as a number, whose order is that of the labels.
+/// The first four bytes of a label as a number, which has the order of the labels.
 fn prefix_of(label: &[u8]) -> u32 {
     label.first_chunk().map_or(0, |&bytes| u32::from_be_bytes(bytes))
 }

@@ -1,8 +1,8 @@
 //! The journal of a zone: the changes that have led to its version, oldest first, for secondary servers with an earlier
 //! one (RFC 1995). It is immutable, and versions share its changes.
 //!
-//! A change has the records of RFC 1995 §4, in wire form without compression: the SOA before, the records that were
-//! removed, the SOA after, the records that were added.
+//! A change has the records of RFC 1995 §4, in wire form without compression: the SOA before, the removed records, the
+//! SOA after, the added records.
 
 use crate::text::name::{Name, NameBuf};
 use crate::text::rdata;
@@ -34,7 +34,7 @@ pub fn is_later(serial: u32, other: u32) -> bool {
 /// is written as 0 stays so without a step.
 pub fn raised_serial(serial: u32, steps: u32) -> u32 {
     let raised = serial.wrapping_add(steps);
-    // Less than before, it has come past 0.
+    // Less than before: it has wrapped around.
     if raised < serial { raised.wrapping_add(1) } else { raised }
 }
 
@@ -96,18 +96,18 @@ pub(crate) fn put_record(out: &mut Vec<u8>, owner: Name<'_>, rtype: Rtype, class
     out.extend_from_slice(rdata);
 }
 
-/// What a record of a transfer or of a change is.
+/// The role of a record in a transfer or change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordRole {
-    /// One of the whole zone.
+    /// A record of the whole zone.
     OfZone,
-    /// One that a change removes.
+    /// A record that a change removes.
     Removed,
     /// One that a change adds.
     Added,
 }
 
-/// What has led from one version to the next one.
+/// The changes from one version to the next.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ZoneChange {
     from_serial: u32,
@@ -142,7 +142,7 @@ impl ZoneChange {
         is_later(to_serial, from_serial).then_some(ZoneChange { from_serial, to_serial, records })
     }
 
-    /// The serial of the version that it leads on from.
+    /// The serial of the version from which it continues.
     pub fn from_serial(&self) -> u32 {
         self.from_serial
     }
@@ -152,7 +152,7 @@ impl ZoneChange {
         self.to_serial
     }
 
-    /// Calls `take` with each record that is removed, and then with each that is added.
+    /// Calls `take` with each removed record, and then with each that is added.
     pub fn each_record(&self, mut take: impl FnMut(RecordRole, &Record<'_>)) {
         let (mut at, mut soa_count) = (0, 0);
         while let Some(record) = self.record_at(at) {
@@ -208,7 +208,7 @@ impl ZoneChangeBuilder {
 /// Why an encoded journal is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalError {
-    /// It is cut off, or was changed.
+    /// It is truncated, or was changed.
     Damaged,
     /// It has led to another version of the zone.
     OtherVersion,
@@ -218,7 +218,7 @@ impl fmt::Display for JournalError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             JournalError::Damaged => "it is damaged",
-            JournalError::OtherVersion => "it leads to another version of the zone",
+            JournalError::OtherVersion => "it is for another version of the zone",
         })
     }
 }
@@ -226,7 +226,7 @@ impl fmt::Display for JournalError {
 /// The changes that have led to a version of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ZoneJournal {
-    /// Each one leads to the version from which the next one leads on.
+    /// Each one leads to the version from which the next one continues.
     changes: Vec<Arc<ZoneChange>>,
     /// Another version had the same serial. Secondaries may have that one, so the next change is not for them.
     has_ambiguous_end: bool,
@@ -243,7 +243,7 @@ impl ZoneJournal {
         self.changes.is_empty()
     }
 
-    /// The serial of the version from which the first change leads on, and the number of changes.
+    /// The serial of the version from which the first change continues, and the number of changes.
     pub fn first_change(&self) -> Option<(u32, usize)> {
         self.changes.first().map(|change| (change.from_serial, self.changes.len()))
     }
@@ -263,7 +263,7 @@ impl ZoneJournal {
         let fits = |change: &&Arc<ZoneChange>| {
             let remaining = rest_bytes.checked_sub(change.encoded_bytes());
             rest_bytes = remaining.unwrap_or(0);
-            // Also no serial is there twice, after a wrap.
+            // A serial does not occur twice either, after a wrap.
             remaining.is_some() && is_later(to_serial, change.from_serial)
         };
         let count = journal.changes.iter().rev().take_while(fits).count();
@@ -271,7 +271,7 @@ impl ZoneJournal {
         journal
     }
 
-    /// The index of the change that leads on from the version with `serial`.
+    /// The index of the change that continues from the version with `serial`.
     pub(crate) fn index_of(&self, serial: u32) -> Option<usize> {
         self.changes.iter().position(|change| change.from_serial == serial)
     }

@@ -14,7 +14,7 @@
 //!                     packed RRsets
 //! ```
 //!
-//! Numbers of nodes are of one version of a zone and of all those that share its store.
+//! Node numbers belong to one version of a zone and to all versions that share its store.
 
 use crate::text::name::Name;
 use crate::text::rtype::Rtype;
@@ -82,7 +82,7 @@ impl NodeIndex {
     }
 }
 
-/// What the reference of a node is to. A node has at most one: only a node without the others has a wildcard child.
+/// The target of a node's reference. A node has at most one: only a node without the others has a wildcard child.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 pub(crate) enum NodeRef {
@@ -94,7 +94,7 @@ pub(crate) enum NodeRef {
     WildcardChild = 8,
 }
 
-/// What an NSEC or NSEC3 record proves about a node, which refers to the node of the record.
+/// The statement of an NSEC or NSEC3 record about a node, which refers to the node of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {
     /// The types that the name has.
@@ -106,7 +106,7 @@ pub(crate) enum Proof {
 /// Which of its packed forms an RRset is read in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// The records alone.
+    /// Only the records.
     Plain,
     /// The records and their signatures. That of the NS RRset of a delegation point has DS or NSEC records as well.
     Signed,
@@ -127,7 +127,7 @@ impl<'z> Node<'z> {
         Node::read_at(arena, index.offset(), index)
     }
 
-    /// The node at `offset` of `arena`, which is that of `index`.
+    /// The node at `offset` of `arena`, which has the number `index`.
     #[inline]
     pub(crate) fn read_at(arena: &'z [u8], offset: usize, index: NodeIndex) -> Node<'z> {
         let bytes = &arena[offset..];

@@ -24,7 +24,7 @@ pub(crate) const HEADER_BYTES: usize = 12;
 pub(crate) const QUESTION_TAIL_BYTES: usize = 4;
 /// Bytes of an OPT record without options, as replies carry it (RFC 6891 §6.1.2).
 pub(crate) const OPT_BYTES: usize = 11;
-/// Bytes of the longest reply besides its records: header, question and OPT.
+/// Bytes of the longest reply without its records: header, question and OPT.
 const OVERHEAD_BYTES_MAX: usize = HEADER_BYTES + NAME_BYTES_MAX + QUESTION_TAIL_BYTES + OPT_BYTES;
 /// Bytes that the records of a reply may have: a message has at most 65,535 (RFC 1035 §4.2.2).
 const RECORDS_BYTES_MAX: usize = 65_535 - OVERHEAD_BYTES_MAX;
@@ -164,7 +164,7 @@ impl<'z> PackedRrset<'z> {
         PackedRecords { owner, bytes: self.bytes, at: 0 }
     }
 
-    /// The records of the RRset itself, as they are packed.
+    /// The records of the RRset itself, in packed form.
     pub(crate) fn answer_bytes(&self) -> &'z [u8] {
         &self.bytes[..self.answer_length]
     }

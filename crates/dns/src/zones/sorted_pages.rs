@@ -102,7 +102,7 @@ impl<T: Copy + Ord> SortedPages<T> {
         self.range_from_place(move |other| *other < item)
     }
 
-    /// Adds an item. Nothing changes if it is there.
+    /// Adds an item. Nothing changes if it exists.
     pub(crate) fn insert(&mut self, item: T) {
         if !self.contains(item) {
             self.insert_at(item, |other| *other < item);

@@ -36,16 +36,16 @@ pub struct Zone {
     pub(crate) name_count: usize,
     pub(crate) seed: HashSeed,
     pub(crate) store: Arc<ZoneStore>,
-    /// What the version has in place of nodes of the store, unless the store is all of it.
+    /// The nodes of the version that replace nodes of the store, unless the version is the whole store.
     pub(crate) delta: Option<Box<Delta>>,
     pub(crate) apex_node: NodeIndex,
     /// The packed SOA RRset for negative answers.
     pub(crate) negative_soa: Box<[u8]>,
     /// If the zone is changed while it is served.
     pub(crate) links: Option<Box<ZoneLinks>>,
-    /// What has led to this version.
+    /// The changes that led to this version.
     pub(crate) journal: ZoneJournal,
-    /// What answers with signatures need, if the zone is signed.
+    /// The data for answers with signatures, if the zone is signed.
     pub(crate) signed: Option<SignedZone>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct ZoneStore {
     pub(crate) arena: Box<[u8]>,
 }
 
-/// What answers with signatures need.
+/// The data for answers with signatures.
 #[derive(Debug)]
 pub(crate) struct SignedZone {
     /// The packed SOA RRset with its signatures for negative answers.
@@ -198,7 +198,7 @@ impl Zone {
         match &self.delta {
             None => stored,
             Some(delta) if stored.is_some_and(|index| delta.has(index)) => stored,
-            // The record is another one in this version.
+            // The record differs in this version.
             Some(_) => self.denial().proof_of(self.nodes(), node, proof),
         }
     }
@@ -307,8 +307,7 @@ impl Zone {
         if qtype == Rtype::ANY {
             return node.first_rrset(form).map_or(Lookup::Nodata, |rrset| Lookup::Answer(found(&node, rrset)));
         }
-        // RFC 4034 §3 and §4: a CNAME may have RRSIG and NSEC records beside it, so questions for these concern the
-        // alias.
+        // RFC 4034 §3 and §4: a CNAME can coexist with RRSIG and NSEC records, so queries for these concern the alias.
         match node.rrset_in(Rtype::CNAME, form) {
             Some(rrset) if !matches!(qtype, Rtype::RRSIG | Rtype::NSEC) => Lookup::Cname(found(&node, rrset)),
             _ => Lookup::Nodata,
@@ -320,7 +319,7 @@ impl Zone {
         self.exact(name.as_bytes(), hashes.name).is_some()
     }
 
-    /// Whether queries for `name`, which is in lower case and at or below the apex, find a node of its own.
+    /// Whether queries for `name`, which is in lower case and at or below the apex, find its own node.
     pub(crate) fn has_exactly(&self, name: Name<'_>) -> bool {
         self.exact(name.as_bytes(), IndexedName::of(name).hash(self.seed)).is_some()
     }

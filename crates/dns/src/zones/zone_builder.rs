@@ -1,4 +1,4 @@
-//! Builds a zone from its records and reports what is wrong with them as a zone.
+//! Builds a zone from its records and reports problems of the zone.
 
 mod checks;
 mod alias_records;
@@ -68,7 +68,7 @@ pub struct ZoneBuilder {
     authority: Vec<Authority>,
 }
 
-/// A record that was added.
+/// An added record.
 #[derive(Clone, Copy, Debug)]
 struct StagedRecord {
     name: NameId,
@@ -156,7 +156,7 @@ impl ZoneBuilder {
     pub fn finish(mut self, end: Position) -> BuildOutcome {
         let mut diagnostics = Vec::new();
         if let Some(position) = self.overflow {
-            let problem = "the zone has more than 4 GB of names or of data up to this record";
+            let problem = "the zone has more than 4 GB of names or data up to this record";
             diagnostics.push(Diagnostic::error(position, problem, "split it into several zones"));
         }
         self.arrange(&mut diagnostics);
@@ -529,7 +529,7 @@ enum NodeField {
 }
 
 impl NodeField {
-    /// Writes the field of the node at `offset` of `arena`; `nodes` are those of all names.
+    /// Writes the field of the node at `offset` of `arena`; `nodes` has the nodes of all names.
     fn write(self, arena: &mut [u8], offset: usize, nodes: &[NodeIndex]) {
         match self {
             NodeField::Ref(kind, to) => layout::set_node_ref(arena, offset, kind, nodes[to.index()]),

@@ -1,4 +1,4 @@
-//! Compares two versions of a zone, and continues the journal by what has changed.
+//! Compares two versions of a zone, and adds the changes to the journal.
 
 use crate::text::name::Name;
 use crate::text::rtype::Rtype;
@@ -57,7 +57,7 @@ fn has_same_records(before: &Zone, after: &Zone) -> bool {
     }
 }
 
-/// What leads from `before` to `after`; `None` if it has more than `bytes_max`.
+/// The changes from `before` to `after`; `None` if it has more than `bytes_max`.
 fn change_between(before: &Zone, after: &Zone, bytes_max: usize) -> Option<ZoneChange> {
     let mut records = put_soa(before);
     put_missing(before, after, bytes_max, &mut records)?;
@@ -75,8 +75,7 @@ fn put_soa(zone: &Zone) -> Vec<u8> {
     out
 }
 
-/// Appends the records of `zone`, besides its SOA, that `other` does not have; `None` if `out` has more than
-/// `bytes_max` then.
+/// Appends the records of `zone`, except its SOA, that `other` lacks; `None` if `out` has more than `bytes_max` then.
 fn put_missing(zone: &Zone, other: &Zone, bytes_max: usize, out: &mut Vec<u8>) -> Option<()> {
     if let Some(nodes) = zone.nodes_beside(other) {
         return nodes.iter().try_for_each(|node| {

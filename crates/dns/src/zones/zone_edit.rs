@@ -83,8 +83,8 @@ impl Zone {
         self.delta.as_ref().map_or(0, |delta| delta.name_count())
     }
 
-    /// The same version with a store of its own, so that no look-up has a delta to go through. It takes time and memory
-    /// in proportion to the zone. `None` if the zone has errors with these limits.
+    /// The same version with its own store, so that no look-up has to search a delta. It takes time and memory in
+    /// proportion to the zone. `None` if the zone has errors with these limits.
     pub fn merged(&self, limits: ZoneLimits) -> Option<Zone> {
         let mut merged = ZoneEdit::new(self).finish_whole(limits).zone?;
         merged.journal = self.journal.clone();
@@ -163,8 +163,8 @@ impl<'z> ZoneEdit<'z> {
         is_removed
     }
 
-    /// Applies a change that leads on from this version. Returns whether it fits: each record that it removes is there,
-    /// none that it adds, and the records of each RRset that it adds to have one TTL.
+    /// Applies a change that continues from this version. Returns whether it fits: each record that it removes is
+    /// there, none that it adds, and the records of each RRset that it adds to have one TTL.
     pub fn apply(&mut self, change: &ZoneChange) -> bool {
         let mut fits = true;
         change.each_record(|role, record| {
@@ -177,7 +177,7 @@ impl<'z> ZoneEdit<'z> {
         fits
     }
 
-    /// Adds a record, unless it is there or its RRset has another TTL. Returns whether it was added.
+    /// Adds a record, unless it exists or its RRset has another TTL. Returns whether it was added.
     fn add_new(&mut self, record: &Record<'_>) -> bool {
         let has_same_ttl = |other: &RecordData| other.ttl_s == record.ttl_s || record.rtype == Rtype::RRSIG;
         let records = self.rrsets(record.owner).get(&record.rtype.0);
@@ -212,7 +212,7 @@ impl<'z> ZoneEdit<'z> {
             || rrsets.contains_key(&Rtype::NSEC3PARAM.0) && !matches!(self.zone.denial(), DenialChain::Nsec3(_))
     }
 
-    /// The next version, with a store of its own.
+    /// The next version, with its own store.
     fn finish_whole(&self, limits: ZoneLimits) -> BuildOutcome {
         let mut builder = ZoneBuilder::new(self.zone.apex(), self.zone.seed, limits);
         let mut rdata = Vec::new();
@@ -246,11 +246,11 @@ struct Plan<'e, 'z> {
     links: &'e ZoneLinks,
     /// Names, also empty non-terminals, that only the next version has.
     created: BTreeSet<NameKey>,
-    /// Names that it does not have any more.
+    /// Names that it no longer has.
     removed: BTreeSet<NameKey>,
-    /// Names with another node, or none any more.
+    /// Names whose node was replaced or removed.
     touched: BTreeSet<NameKey>,
-    /// Those of them whose effect on other names is not known yet.
+    /// The names whose effect on other names is not known yet.
     pending: Vec<NameKey>,
 }
 
@@ -288,7 +288,7 @@ impl<'e, 'z> Plan<'e, 'z> {
         IndexedName::of(name).hash(self.zone.seed)
     }
 
-    /// The node of `name` in the version before.
+    /// The node of `name` in the previous version.
     fn node(&self, name: Name<'_>) -> Option<Node<'z>> {
         self.zone.node_named(name)
     }
@@ -350,7 +350,7 @@ impl<'e, 'z> Plan<'e, 'z> {
         }
     }
 
-    /// The nodes of the names one label below `name` in the version before.
+    /// The nodes of the names one label below `name` in the previous version.
     fn children(&self, name: Name<'_>) -> impl Iterator<Item = Node<'z>> {
         let nodes = self.links.children.of(self.hash(name)).map(|index| self.zone.node(index));
         nodes.filter(move |node| node.name().parent() == Some(name))
@@ -398,7 +398,7 @@ impl<'e, 'z> Plan<'e, 'z> {
         }
     }
 
-    /// Whether what additional sections have of a name is another one.
+    /// Whether the records of a name in additional sections have changed.
     fn is_additional_data_changed(&self, before: Option<&Node<'_>>, after: Option<&Rrsets>) -> bool {
         let Some(after) = after else { return false };
         let before = before.map_or_else(Rrsets::new, rrsets_of);
@@ -406,8 +406,8 @@ impl<'e, 'z> Plan<'e, 'z> {
         additional.into_iter().any(|rtype| before.get(&rtype.0) != after.get(&rtype.0))
     }
 
-    /// Touches all names below `name`, and what refers to them if it `is_authority_changed` that decides what answers
-    /// have of them.
+    /// Touches all names below `name`, and the nodes that refer to them if `is_authority_changed`, which changes their
+    /// records in answers.
     fn touch_below(&mut self, name: Name<'_>, is_authority_changed: bool) {
         let mut parents = alloc::vec![name.as_bytes().to_vec()];
         while let Some(parent) = parents.pop() {

@@ -1,4 +1,4 @@
-//! What a change of a name has an effect on: for each name of a zone, the nodes of the names below it, and those of
+//! The nodes that a change of a name affects: for each name of a zone, the nodes of the names below it, and those of
 //! RRsets that refer to it. Only zones that are changed while they are served have them.
 
 use crate::zones::layout::NodeIndex;

@@ -20,7 +20,7 @@ pub struct ZoneTextWriter {
 /// How the records of an RRset are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineForm<'c> {
-    /// As they are.
+    /// The plain form.
     Plain,
     /// With a comment: `www.example.com. 3600 IN A 192.0.2.1 ; text`.
     Commented(&'c str),
@@ -78,11 +78,11 @@ fn ttl_of(record: &AnswerRecord<'_>) -> u32 {
 }
 
 impl ZoneTextWriter {
-    /// Records that one call looks at: those of another type take time, too.
+    /// Records that one call examines: records of another type take time as well.
     const RECORDS_PER_CALL_MAX: usize = 10_000;
 
     /// Appends the next records to `out`, only those of `rtype` if there is one, until it has `bytes_min` bytes or many
-    /// were looked at; whether there may be more. Each call is for the same zone.
+    /// were examined; whether there may be more. Each call is for the same zone.
     pub fn write(&mut self, zone: &Zone, rtype: Option<Rtype>, out: &mut String, bytes_min: usize) -> bool {
         self.write_with_forms(zone, rtype, out, bytes_min, |_, _| LineForm::Plain)
     }

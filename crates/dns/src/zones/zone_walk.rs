@@ -16,7 +16,7 @@ pub(crate) enum Position {
     End,
 }
 
-/// What a visitor of records wants next.
+/// The next step that a visitor of records requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
     Next,

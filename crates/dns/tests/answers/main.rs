@@ -1,6 +1,6 @@
 //! Tests of answers: by RFC, against a reference implementation, and for malformed queries.
 //!
-//! Cases that need no program are in the text files beside this one: lines of zones, and after them `! ` and a
+//! Cases that need no program are in the text files next to this one: lines of zones, and after them `! ` and a
 //! diagnostic of the zone, `? ` and a question, `> ` and a line of the reply to the questions before it.
 
 mod aliases;

@@ -168,7 +168,7 @@ fn transfer_of_a_lying_server_is_refused() {
     );
     check(&[message(&[a, begin])], "its transfer does not begin with the SOA of the zone");
     check(&[message(&[(b"\x07another\0", 6, 1, &seven)])], "its transfer does not begin with the SOA of the zone");
-    check(&[message(&[begin, (APEX, 6, 1, &eight)])], "its transfer ends with another SOA than it began with");
+    check(&[message(&[begin, (APEX, 6, 1, &eight)])], "its transfer begins and ends with different SOA records");
     check(&[message(&[begin, ns, begin, a])], "its transfer has records after the SOA that ends it");
     for (owner, rtype, class, text) in [
         (&b"\x03com\0"[..], 1, 3, "com. A"),
@@ -187,7 +187,7 @@ fn transfer_of_a_lying_server_is_refused() {
     }
     check(
         &[message(&[begin, (APEX, 1, 1, &[1, 2, 3])])],
-        "it sends a malformed reply: a record does not have the form of its type",
+        "it sends a malformed reply: a record is malformed for its type",
     );
     let mut refused = message(&[]);
     refused[3] = 5;
@@ -213,10 +213,10 @@ fn records_outside_of_the_zone_are_left_out_and_counted() {
         assert_eq!(types, expected);
     };
     check(&[&[begin, inside, begin]], &["SOA", "A"], "no records");
-    let one = "the record Com. A, which is outside of the zone";
+    let one = "the record Com. A, which is outside the zone";
     check(&[&[begin, outside], &[inside, begin]], &["SOA", "A"], one);
     check(&[&[begin, inside, outside, begin]], &["SOA", "A"], one);
-    let two = "2 records that are outside of the zone, the first one Com. A";
+    let two = "2 records outside the zone, the first one Com. A";
     check(&[&[begin, outside, outside, begin]], &["SOA"], two);
 }
 

@@ -382,7 +382,7 @@ fn second_opt_is_malformed_and_another_version_is_badvers() {
 }
 
 /// The lines of the zone file `text`, or of a version that differs from it by `encoded`; the difference to it, encoded;
-/// and what has become of the one before.
+/// and what has become of the previous one.
 fn merged(text: &str, encoded: &[u8]) -> (Zone, Vec<u8>, MergeOutcome) {
     let (zone, difference, outcome, _) = merged_with(text, encoded, LaterFile::Replaces);
     (zone, difference, outcome)

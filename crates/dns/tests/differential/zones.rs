@@ -111,7 +111,7 @@ fn data(random: &mut Rng, others: &[String; 3]) -> (&'static str, String) {
     }
 }
 
-/// Questions of every type for every owner, every name between an owner and its apex, and names below and beside them.
+/// Questions of every type for every owner, every name between an owner and its apex, and names below and next to them.
 pub(crate) fn questions(random: &mut Rng, text: &str) -> Vec<Question> {
     let mut names = BTreeSet::new();
     for (apex, records) in records_of_zones(text) {

@@ -191,7 +191,7 @@ impl Answer<'_> {
                         None => return YXDOMAIN,
                         // Not in RFC 6672 §3.2, but in all servers: the answer is complete.
                         Some(_) if self.rtype == Rtype::CNAME => return NOERROR,
-                        // As NSD: the DNAME would apply again and again.
+                        // As NSD: the DNAME would apply repeatedly.
                         Some(target) if target[name.len() - owner.len()..].ends_with(&owner) => return NOERROR,
                         Some(target) => name = target,
                     }

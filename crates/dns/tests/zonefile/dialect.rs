@@ -31,7 +31,7 @@ fn owners_are_relative_absolute_escaped_or_repeated() {
     check("a\\000 A 192.0.2.1\n", &["a\\000.example. 300 A 192.0.2.1"]);
     check("a A 192.0.2.1\n  A 192.0.2.2\n", &["a.example. 300 A 192.0.2.1", "a.example. 300 A 192.0.2.2"]);
     check("a A 192.0.2.1\n\n;\n\tA 192.0.2.2", &["a.example. 300 A 192.0.2.1", "a.example. 300 A 192.0.2.2"]);
-    // Types and classes are owners in the place of an owner.
+    // Types and classes are owners in place of an owner.
     check("NS A 192.0.2.1\nIN A 192.0.2.1\n", &["NS.example. 300 A 192.0.2.1", "IN.example. 300 A 192.0.2.1"]);
     check("1h A 192.0.2.1\n", &["1h.example. 300 A 192.0.2.1"]);
 }

@@ -93,8 +93,8 @@ fn what_other_servers_read_differently_gets_a_warning() {
     for (text, expected) in [
         (
             "@ SOA a b 1 2 3 4 300\na A 192.0.2.1\n".to_owned(),
-            "1:3: warning: the record has no TTL, and there is no $TTL before it: it and later ones get the minimum of \
-             the SOA record, 300 (RFC 2308 section 4); put $TTL 3600 at the start of the file",
+            "1:3: warning: the record has no TTL, and there is no $TTL before it: it and later records get the \
+                minimum of the SOA record, 300 (RFC 2308 section 4); put $TTL 3600 at the start of the file",
         ),
         (
             format!("a 5 TXT b {long}\na 5 TXT c\n"),
@@ -103,8 +103,8 @@ fn what_other_servers_read_differently_gets_a_warning() {
         ),
         (
             "b\u{fc} 5 A 192.0.2.1\na 5 TXT \u{fc}\n".to_owned(),
-            "1:1: warning: the owner b\\195\\188.example. has bytes beyond ASCII, which resolvers do not ask for; write \
-             its ASCII form, which starts with xn--",
+            "1:1: warning: the owner name b\\195\\188.example. has non-ASCII bytes, which resolvers do not query; \
+             write its ASCII form, which starts with xn--",
         ),
     ] {
         let found = lines(text.as_bytes());

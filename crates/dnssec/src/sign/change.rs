@@ -3,12 +3,12 @@
 //! The names with other records in the next version are
 //!
 //! - those that the changes are about, and the apex, for the SOA;
-//! - the names below one that becomes a delegation point or the owner of a DNAME, or is none any more;
+//! - the names below one that becomes a delegation point or the owner of a DNAME, or ceases to be one;
 //! - in the NSEC chain, the name before one that comes or goes;
 //! - in the NSEC3 chain, the owners for these names and for the empty non-terminals above them, and the owner before
 //!   one that comes or goes.
 //!
-//! They are made by the code that makes whole versions, with the signatures that they have, as far as these are right.
+//! They are made by the code that makes whole versions, with their signatures, where these are right.
 
 use super::signatures::Signatures;
 use super::version::{Authority, KEY_RECORDS, Soa, is_made, listed_types};
@@ -31,8 +31,8 @@ const WHOLE_SHARE: usize = 8;
 /// Names that may change in a small zone.
 const NAMES_MIN: usize = 64;
 
-/// Makes the next version of `version`; `None` if that is to be made as a whole. Then, and after an error, `version` is
-/// as before.
+/// Makes the next version of `version`; `None` if the whole version must be made. Then, and after an error, `version`
+/// is as before.
 pub(super) fn make(
     version: &mut ZoneVersion,
     job: &ChangeJob<'_>,
@@ -46,16 +46,17 @@ pub(super) fn make(
     made
 }
 
-/// A change that is being made. The version has, until it is complete, the changed names without what is made of them.
+/// A change that is being made. Until it is complete, the version has the changed names without the records made for
+/// them.
 struct Change<'v, 'j> {
     version: &'v mut ZoneVersion,
     job: &'j ChangeJob<'j>,
     apex_key: Vec<u8>,
-    /// The names that were replaced, as they were.
+    /// The replaced names in their previous form.
     before: BTreeMap<NameKey, Option<NodeRef>>,
     /// The names that have other records, or may have, by their keys.
     touched: BTreeMap<NameKey, NameBuf>,
-    /// Owners of NSEC3 records, which are touched as well; `None` if the owner has none any more.
+    /// Owners of NSEC3 records, which are touched as well; `None` if the owner no longer has any.
     nsec3: BTreeMap<NameKey, Option<Nsec3>>,
     /// The new SOA of the unsigned records.
     soa: Option<Soa>,
@@ -367,7 +368,7 @@ impl<'v, 'j> Change<'v, 'j> {
                 Some(bitmap)
             }
             None => {
-                // What hides names below would be shown. No owner of an NSEC3 record is below.
+                // Hidden names below would become visible. No owner of an NSEC3 record is below.
                 let next = self.version.nodes_from(Bound::Excluded(key)).next();
                 next.filter(|node| is_below(node.key(), key)).map(|_| bitmap)
             }
@@ -479,7 +480,7 @@ impl<'v, 'j> Change<'v, 'j> {
         Ok(())
     }
 
-    /// The records that the next version does not have any more, and those that it has besides.
+    /// The records that the next version removes, and those that it adds.
     fn difference(&self) -> (Records, Records) {
         let (mut removed, mut added) = (RecordsBuilder::default(), RecordsBuilder::default());
         for (key, before) in &self.before {
@@ -497,8 +498,8 @@ impl<'v, 'j> Change<'v, 'j> {
     }
 }
 
-/// What leads from the unsigned records of `version` to `unsigned`; `None` if the zone is to be signed as a whole. It
-/// takes time in proportion to the zone.
+/// The changes from the unsigned records of `version` to `unsigned`; `None` if the whole zone must be signed. It takes
+/// time in proportion to the zone.
 pub(super) fn difference(
     version: &ZoneVersion,
     unsigned: &Records,
@@ -561,7 +562,7 @@ fn has_key_records(signed: Option<Node<'_>>, unsigned: Option<Node<'_>>, keys: &
     of(signed) == wanted
 }
 
-/// The RRsets of a name that the unsigned records have, besides the SOA.
+/// The RRsets of a name in the unsigned records, except the SOA.
 fn compared<'r>(node: Node<'r>, apex: Name<'_>) -> Vec<Rrset<'r>> {
     let is_apex = node.owner().eq_ignore_case(apex);
     let is_compared = |rrset: &Rrset<'_>| {
@@ -577,7 +578,7 @@ fn is_content(rtype: Rtype, is_apex: bool) -> bool {
     !is_made(rtype, is_apex) || rtype == Rtype::NSEC3PARAM
 }
 
-/// Whether the name has other records than those that a signed version has by itself. The apex always does.
+/// Whether the name has other records than those that a signed version adds. The apex always does.
 fn has_content(node: Node<'_>) -> bool {
     node.rrsets().any(|rrset| is_content(rrset.rtype(), false))
 }

@@ -1,4 +1,4 @@
-//! Random zones that change again and again have what they have when they are signed as a whole.
+//! Random zones that change repeatedly have what they have when they are signed as a whole.
 
 use super::*;
 use crate::key::{Algorithm, KeyRole};

@@ -1,5 +1,4 @@
-//! The RRSIG records of a version: those of the version before, as far as they are right, and new ones, signed in
-//! batches.
+//! The RRSIG records of a version: those of the previous version that are still right, and new ones, signed in batches.
 
 use super::{
     BATCH_COUNT_MAX, INCEPTION_OFFSET_S, KeyInUse, KeysInUse, SignError, SigningInput, SigningParameters, ZoneSigner,
@@ -14,7 +13,7 @@ use std::ops::Range;
 /// Bytes of inputs after which a batch is signed.
 const BATCH_BYTES_MIN: usize = 1 << 17;
 
-/// What signs the RRsets of a version.
+/// Signs the RRsets of a version.
 pub(super) struct Signatures<'j, 's, S> {
     apex: Name<'j>,
     parameters: &'j SigningParameters,
@@ -88,7 +87,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
     }
 
     /// Adds the signatures of an RRset to `out`, at once or with [`Signatures::flush`]. `previous` is its name in the
-    /// version before. The RDATA are in canonical order.
+    /// previous version. The RDATA are in canonical order.
     pub(super) fn put<'r>(
         &mut self,
         name: NameIndex,
@@ -149,8 +148,8 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         heads.any(|head| self.kept(previous, head).is_none())
     }
 
-    /// The signature of a name in the version before that can take the place of one with the fields `head`, and how
-    /// long it is valid.
+    /// The signature of a name in the previous version that can be used for the fields `head`, and how long it is
+    /// valid.
     fn kept<'p>(&self, previous: Node<'p>, head: RrsigHead) -> Option<(&'p [u8], u32)> {
         let mut rdatas = previous.rrset(Rtype::RRSIG)?.rdatas();
         rdatas.find_map(|rdata| Some((rdata, self.seconds_left(rdata, head)?)))
@@ -193,7 +192,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
             let inputs: Vec<SigningInput<'_>> = batch.iter().map(input).collect();
             let signatures = self.signer.sign(&inputs).map_err(SignError::Signer)?;
             if signatures.len() != inputs.len() {
-                return Err(SignError::Signer("the signer has not made all signatures".into()));
+                return Err(SignError::Signer("the signer did not make all signatures".into()));
             }
             for ((pending, input), signature) in batch.iter().zip(inputs).zip(signatures) {
                 let (_, rest) = RrsigHead::read(input.bytes).expect("the input begins with these fields");
@@ -208,7 +207,7 @@ impl<'j, 's, S: ZoneSigner> Signatures<'j, 's, S> {
         Ok(())
     }
 
-    /// When the first signatures are to be replaced.
+    /// When the first signatures must be replaced.
     pub(super) fn sign_again_at_unix_s(&self) -> Option<u64> {
         let seconds_left = self.seconds_left?;
         Some(self.now_unix_s + u64::from(seconds_left.saturating_sub(self.parameters.refresh_s)))

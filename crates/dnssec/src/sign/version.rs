@@ -88,10 +88,10 @@ impl Authority {
     }
 }
 
-/// Types of records of the apex that come with the keys, beside those of other signers.
+/// Record types of the apex that come with the keys, together with those of other signers.
 pub(super) const KEY_RECORDS: [Rtype; 3] = [Rtype::DNSKEY, Rtype::CDS, Rtype::CDNSKEY];
 
-/// Whether a signed version has records of this type at the apex, or at another name, by itself: those of the unsigned
+/// Whether a signed version has records of this type at the apex, or at another name, on its own: those of the unsigned
 /// records are left out.
 pub(super) fn is_made(rtype: Rtype, is_apex: bool) -> bool {
     RecordSource::of(rtype, is_apex) == RecordSource::Version
@@ -151,7 +151,7 @@ pub(super) fn make(job: &SigningJob<'_>, signer: &mut impl ZoneSigner) -> Result
     })
 }
 
-/// The version before.
+/// The previous version.
 struct Before<'j> {
     records: &'j Records,
     apex: Node<'j>,
@@ -326,7 +326,7 @@ struct HashedNames {
 }
 
 impl HashedNames {
-    /// Adds a name, and the empty non-terminals between it and the names before. Names are added in canonical order.
+    /// Adds a name, and the empty non-terminals between it and the previous names. Names are added in canonical order.
     fn add(&mut self, owner: Name<'_>, apex: Name<'_>, types: &[Rtype]) {
         let mut ancestor = owner.parent();
         while let Some(name) = ancestor.filter(|name| name.length_bytes() > apex.length_bytes())

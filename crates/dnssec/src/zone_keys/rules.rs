@@ -7,7 +7,7 @@
 use super::{Goal, Presence, ZoneKey};
 use crate::key::Algorithm;
 
-/// Applies the rules until nothing changes any more. Each change is to something that nobody waits for yet.
+/// Applies the rules until nothing changes. Each change affects only state for which no wait has begun.
 pub(super) fn apply(keys: &mut [ZoneKey]) {
     // Each presence changes at most twice before servers or caches must follow.
     for _ in 0..=6 * keys.len() {
@@ -35,7 +35,7 @@ fn of_algorithm(keys: &[ZoneKey], algorithm: Algorithm) -> impl Iterator<Item = 
 }
 
 /// Whether each signed RRset in a cache has a signature of this algorithm: by one key, or by either of two that are
-/// exchanged. A key that was replaced before its DNSKEY record was published does not count: nobody can verify its
+/// exchanged. A key that was replaced before its DNSKEY record was published does not count: no resolver can verify its
 /// signatures.
 fn is_signed_everywhere(keys: &[ZoneKey], algorithm: Algorithm) -> bool {
     let counts = |key: &&ZoneKey| !key.is_retired() || key.dnskey.is_wanted();
@@ -51,12 +51,12 @@ fn introduce(keys: &mut [ZoneKey], index: usize) {
     if role.signs_zone() && keys[index].signatures == Presence::Absent {
         let signs = |key: &ZoneKey| key.signatures != Presence::Absent;
         if !is_secure || of_algorithm(keys, algorithm).all(|key| key.dnskey == Presence::Absent) {
-            // Nobody expects signatures yet, or a new algorithm signs before anybody knows that it does.
+            // No resolver expects signatures yet, or a new algorithm signs before any resolver knows it.
             keys[index].signatures = Presence::ADDED;
         } else if keys[index].dnskey == Presence::Everywhere
             && of_algorithm(keys, algorithm).all(|key| !signs(key) || key.signatures == Presence::Everywhere)
         {
-            // Everybody has the new key. Those with signatures of the old key have that one as well.
+            // All servers and caches have the new key. Those with signatures of the old key have that one as well.
             for key in keys.iter_mut().filter(|key| key.public.algorithm == algorithm && key.is_retired()) {
                 if key.signatures == Presence::Everywhere {
                     key.signatures = Presence::REMOVED;
@@ -73,7 +73,7 @@ fn introduce(keys: &mut [ZoneKey], index: usize) {
             .all(|key| key.signatures == Presence::Absent || key.dnskey == Presence::Everywhere);
     let has_dnskey = keys[index].dnskey == Presence::Everywhere;
     if role.signs_keys() && keys[index].ds == Presence::Absent && has_dnskey && is_chain_complete {
-        // The parent exchanges the DS records at once.
+        // The parent replaces the DS records immediately.
         for key in keys.iter_mut().filter(|key| key.is_retired()) {
             key.ds = key.ds.without_ds();
         }
@@ -84,7 +84,7 @@ fn introduce(keys: &mut [ZoneKey], index: usize) {
 fn remove(keys: &mut [ZoneKey], index: usize) {
     let algorithm = keys[index].public.algorithm;
     if keys.iter().all(ZoneKey::is_retired) {
-        // The zone is to be unsigned.
+        // The zone is becoming unsigned.
         keys[index].ds = keys[index].ds.without_ds();
     }
     let is_secure = is_secure(keys);
@@ -95,7 +95,7 @@ fn remove(keys: &mut [ZoneKey], index: usize) {
         // All keys of an algorithm go together, and their signatures after them.
         false => all(|key| key.ds == Presence::Absent),
     };
-    // Without its DNSKEY record, nobody can verify them.
+    // Without its DNSKEY record, no resolver can verify them.
     let may_remove_signatures = keys[index].dnskey == Presence::Absent;
     if keys[index].dnskey.is_wanted() && (!is_secure || may_remove_dnskey) {
         keys[index].dnskey = Presence::REMOVED;

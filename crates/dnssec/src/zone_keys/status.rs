@@ -7,7 +7,7 @@ use sanderling_dns::rdata::PresentationFormat;
 use sanderling_dns::{Name, Rtype};
 
 impl ZoneKeys {
-    /// The keys, and what waits for what and until when: a sentence each.
+    /// The keys and the pending steps, with their reasons and times: a sentence each.
     pub fn status(&self, apex: Name<'_>) -> Vec<String> {
         let has_new_ds = self.keys.iter().any(|key| matches!(key.ds, Presence::Added(_)));
         let mut out: Vec<String> = self.keys.iter().flat_map(|key| of_key(key, apex, has_new_ds)).collect();
@@ -27,7 +27,8 @@ pub fn status_of_others<'r>(keys: &ZoneKeys, apex: Name<'_>, dnskeys: impl Itera
     let is_ours = |number| keys.keys.iter().any(|key| key.public.algorithm.number() == number);
     let of_other = |rdata: &[u8]| {
         let (tag, number) = (key_tag(rdata), *rdata.get(3)?);
-        let advice = "some resolvers refuse answers that are not signed with each algorithm of the keys: have all signers use the same one";
+        let advice = "some resolvers reject answers that are not signed with the algorithm of each key: use the same \
+            algorithm on all signers";
         Some(match is_ours(number) {
             true => format!("another signer has the key {tag}, with the algorithm {number}"),
             false => format!("another signer has the key {tag}, with another algorithm, {number}; {advice}"),
@@ -57,27 +58,27 @@ fn of_key(key: &ZoneKey, apex: Name<'_>, has_new_ds: bool) -> Vec<String> {
     out.extend(of_zone(key.signatures, &format!("the signatures of the {role} {tag}")));
     let ds = format!("the DS record of the {role} {tag}");
     out.extend(match key.ds {
-        Presence::Added(_) if key.is_retired() => Some(format!(
-            "the parent zone does not have {ds} yet: wait for that of the next key, which takes its place"
-        )),
+        Presence::Added(_) if key.is_retired() => {
+            Some(format!("the parent zone does not have {ds} yet: wait for that of the next key, which replaces it"))
+        }
         Presence::Added(_) => {
             let rdata = key.public.ds(apex).rdata();
             let rdata = PresentationFormat::new(Rtype::DS, &rdata);
-            Some(format!("the parent zone does not have {ds} yet: give the registrar \"{apex} DS {rdata}\""))
+            Some(format!("the parent zone does not have {ds} yet: submit \"{apex} DS {rdata}\" to the registrar"))
         }
         Presence::Withdrawn => Some(format!(
-            "the parent zone does not have {ds}, and is not to have it any more: do not give it to the registrar"
+            "the parent zone does not have {ds}, and no longer needs it: do not submit it to the registrar"
         )),
-        Presence::Removed(_) if has_new_ds => Some(format!(
-            "the parent zone still has {ds}: have the registrar remove it, but not before the new one is there"
-        )),
+        Presence::Removed(_) if has_new_ds => {
+            Some(format!("the parent zone still has {ds}: have the registrar remove it once the new one is published"))
+        }
         Presence::Removed(_) => Some(format!("the parent zone still has {ds}: have the registrar remove it")),
         other => of_caches(other, &ds),
     });
     out
 }
 
-/// What something in the zone waits for.
+/// The reason for which a record of the zone waits.
 fn of_zone(presence: Presence, subject: &str) -> Option<String> {
     let version = presence.awaited_version().map(|version| version.serial);
     match (presence, version) {

@@ -669,7 +669,7 @@ fn first_signing_waits_for_name_servers_caches_and_parent_and_says_so() {
     assert_eq!(keys.keys_in_use(apex).cds, [wanted[0].rdata()]);
     let status = keys.status(apex);
     assert!(status[1].starts_with(
-        "the parent zone does not have the DS record of the CSK 9519 yet: give the registrar \"example. DS 9519 13 2 "
+        "the parent zone does not have the DS record of the CSK 9519 yet: submit \"example. DS 9519 13 2 "
     ));
     let advanced = advance(&mut keys, apex, None, Some(wanted.clone()), START + 10_000);
     // The TTL of the answer before is unknown.
@@ -725,7 +725,7 @@ fn the_old_ds_record_is_removed_after_the_new_one_is_there() {
     };
     let status = (1..10).map(status_after).find(|status| status.contains("have the registrar remove it"));
     let status = status.expect("the old one is to go");
-    assert!(status.contains("remove it, but not before the new one is there"), "{status}");
+    assert!(status.contains("remove it once the new one is published"), "{status}");
 }
 
 #[test]
@@ -776,7 +776,7 @@ fn ds_record_of_a_compromised_key_that_the_parent_does_not_have_yet_is_not_asked
     keys.start(Rollover { keys: RolloverKeys::All, is_compromised: true }).expect("it starts");
     let status = run_until(&mut keys, "wait for that of the next key");
     assert!(!status.contains("give the registrar") && keys.keys_for_registrar().count() == 0, "{status}");
-    let status = run_until(&mut keys, "do not give it to the registrar");
+    let status = run_until(&mut keys, "do not submit it to the registrar");
     assert!(status.contains("give the registrar") && keys.keys_for_registrar().count() == 1, "{status}");
 }
 

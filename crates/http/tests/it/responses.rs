@@ -244,7 +244,7 @@ fn entity_tag_of_a_large_file_depends_on_length_time_and_coding() {
         coded(ContentCoding::Brotli),
     ];
     assert_eq!(tag_count(&versions), versions.len());
-    // A copy with its times, a chmod, a hard link, a compressed file beside it.
+    // A copy with its times, a chmod, a hard link, a compressed file next to it.
     let same = [
         plain(base),
         plain(FileMetadata { changed: later, device: 1, inode: 2, ..base }),

@@ -7,7 +7,7 @@ use super::Field;
 
 /// The bytes of all entries, by the count of RFC 7541 §4.1: the default of SETTINGS_HEADER_TABLE_SIZE.
 pub(super) const TABLE_BYTES_MAX: usize = 4096;
-/// What an entry counts beside its name and value.
+/// The overhead of an entry, in addition to its name and value.
 const ENTRY_OVERHEAD_BYTES: usize = 32;
 /// Bytes of present and evicted entries, above which the latter are removed.
 const LOG_BYTES_MAX: usize = TABLE_BYTES_MAX + TABLE_BYTES_MAX / 2;
@@ -63,8 +63,8 @@ impl DynamicTable {
         self.evict_to(size_bytes_max);
     }
 
-    /// Inserts an entry; evicts the oldest ones that there is no room for. An entry larger than the table only empties
-    /// it (RFC 7541 §4.4).
+    /// Inserts an entry; evicts the oldest ones to make room. An entry larger than the table only empties it (RFC 7541
+    /// §4.4).
     pub(super) fn insert(&mut self, field: Field<'_>) {
         let (name, value) = (field.name, field.value);
         let size_bytes = name.len() + value.len() + ENTRY_OVERHEAD_BYTES;

@@ -84,7 +84,7 @@ const fn tables() -> Tables {
     tables
 }
 
-/// Appends the text that `coded` stands for to `out`: at most 8 / 5 of its length.
+/// Appends the decoded text of `coded` to `out`: at most 8 / 5 of its length.
 pub(super) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), CompressionError> {
     // The next bits, from the most significant one on; the bits after `bit_count` are 0.
     let (mut bits, mut bit_count) = (0u64, 0u32);
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn all_bytes_are_decoded() {
-        // Each code by itself, as the tables say, padded with ones.
+        // Each code separately, as the tables say, padded with ones.
         for (symbol, &bits) in CODE_BITS[..256].iter().enumerate() {
             let bits = usize::from(bits);
             let range = TABLES.ranges[bits];

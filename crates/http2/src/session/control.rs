@@ -1,4 +1,4 @@
-//! Frames that are no requests and have no content.
+//! Frames that are not requests and have no content.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use crate::streams::Work;
 const SETTINGS_MAX: usize = 32;
 
 impl<B> Session<B> {
-    /// A frame that is no request and has no content.
+    /// A frame that is not a request and has no content.
     pub(super) fn take_control(&mut self, header: FrameHeader, payload: &[u8], out: &mut Vec<u8>) -> Outcome<()> {
         if header.kind != kind::RST_STREAM {
             self.budgets.take_control()?;

@@ -16,7 +16,7 @@ const WINDOW_UPDATE_BYTES: u32 = INITIAL_WINDOW / 2;
 /// Shorter pieces of content, but the last, count as control frames.
 const SMALL_CONTENT_BYTES: usize = 256;
 
-/// What becomes of content that has arrived.
+/// The treatment of received content.
 #[derive(Clone, Copy)]
 enum Arrival {
     /// The response depends on it.
@@ -44,7 +44,7 @@ impl<B> Session<B> {
         }
         let mut bytes = without_padding(header, payload)?;
         if header.has(flag::PRIORITY) {
-            // A deprecated hint, which is ignored but for what RFC 7540 §5.3.1 forbids.
+            // A deprecated hint, which is ignored except for the error of RFC 7540 §5.3.1.
             let (dependency, rest) = bytes.split_at_checked(5).ok_or(ErrorCode::FrameSizeError)?;
             if frame::u32_at_start(dependency) & U31_MAX == header.stream {
                 return Err(ErrorCode::ProtocolError.into());

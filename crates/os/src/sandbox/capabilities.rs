@@ -8,8 +8,9 @@ use rustix::thread::{
 };
 use std::io;
 
-/// What the supervisor of a system service does with the rights of root: it binds ports below 1024, reads and writes
-/// files of its operator, raises its limit of open files, starts server processes as another user, and signals them.
+/// The actions that the supervisor of a system service does with the privileges of root: it binds ports below 1024,
+/// reads and writes files of its operator, raises its limit of open files, starts server processes as another user, and
+/// signals them.
 const SUPERVISING: CapabilitySet = CapabilitySet::NET_BIND_SERVICE
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)

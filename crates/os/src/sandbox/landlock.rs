@@ -1,6 +1,6 @@
 //! Restricts this process to reading the given files and directories (landlock(7)).
 //!
-//! Denied, as far as the kernel's version of Landlock supports it: writing, creating, removing, renaming and executing
+//! Denied, where the kernel's version of Landlock supports it: writing, creating, removing, renaming and executing
 //! files, ioctls of devices, binding and connecting TCP sockets, and signals and abstract Unix sockets of processes
 //! outside. Open descriptors stay usable.
 
@@ -37,7 +37,7 @@ impl fmt::Display for Landlock {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Landlock::Enforced { version } => write!(out, "enforced, version {version}"),
-            Landlock::NotEnabled => out.write_str("unavailable: the kernel was started without it (lsm=landlock,…)"),
+            Landlock::NotEnabled => out.write_str("unavailable: the kernel was booted without it (lsm=landlock,…)"),
             Landlock::NotSupported => {
                 out.write_str("unavailable: the kernel does not have it (Linux 5.13), or a filter hides it")
             }

@@ -36,7 +36,7 @@ impl Socket {
         Socket::bind_as(address, ReusePort::AfterBind)
     }
 
-    /// Binds to `address` beside the sockets of this user that are bound already (`SO_REUSEPORT`).
+    /// Binds to `address` together with other sockets of this user (`SO_REUSEPORT`).
     pub fn bind_reuseport(address: SocketAddr) -> io::Result<Socket> {
         Socket::bind_as(address, ReusePort::BeforeBind)
     }
@@ -125,7 +125,8 @@ impl Socket {
         Ok(batch.received_count)
     }
 
-    /// Whether to receive again at once after a call that returned `received_count` datagrams; otherwise wait first.
+    /// Whether to receive again immediately after a call that returned `received_count` datagrams; otherwise wait
+    /// first.
     pub fn may_have_more(received_count: usize) -> bool {
         match UDP_IO.selected() {
             BY_POLL_RECVMSG => false,
@@ -217,7 +218,7 @@ impl Socket {
         }
     }
 
-    /// Sends replies from `first` on and returns their number; an error is that of the first reply. Waits for space in
+    /// Sends replies from `first` on and returns their number; an error concerns the first reply. Waits for space in
     /// the send buffer at most once per batch.
     fn send_some(&self, batch: &mut Batch, first: usize, has_waited: &mut bool) -> io::Result<usize> {
         loop {

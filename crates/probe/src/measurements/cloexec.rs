@@ -35,7 +35,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
         }),
     ];
     let group = bench.calls(Heading::new(NAME, "Setting close-on-exec at creation", "open and close"), rows);
-    group.notes.push("the server sets it at creation, and by a call only on inherited descriptors".to_owned());
+    group.notes.push("the server sets it at creation, and by a separate call only on inherited descriptors".to_owned());
     Ok(())
 }
 

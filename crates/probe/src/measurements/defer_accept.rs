@@ -1,4 +1,4 @@
-//! Connections whose clients send a request at once: accepted with the request (TCP_DEFER_ACCEPT), or before it.
+//! Connections whose clients send a request immediately: accepted with the request (TCP_DEFER_ACCEPT), or before it.
 
 use super::{Bench, Heading};
 use crate::clients::{Client, any_address};
@@ -26,7 +26,7 @@ struct Server {
     listener: Listener,
     poller: Poller,
     events: Events,
-    /// Those of this slice; a token is an index.
+    /// The connections of this slice; a token is an index.
     streams: Vec<Stream>,
 }
 
@@ -58,7 +58,7 @@ impl Server {
         Ok(Slice::of_one_thread(&stopwatch, request_count as u64, (CONNECTION_COUNT - request_count) as u64))
     }
 
-    /// Accepts and receives what has arrived, and returns the number of requests.
+    /// Accepts and receives the arrived requests, and returns their number.
     fn run_once(&mut self) -> io::Result<usize> {
         self.poller.wait(&mut self.events, Some(Duration::ZERO))?;
         let ready: Vec<Token> = self.events.iter().map(|(token, _)| token).collect();

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 pub(crate) const NAME: &str = "floor";
 const SYSTEM_CALL: &str = "getppid";
-/// A higher cost has a cause outside of the program.
+/// A higher cost has a cause outside the program.
 const SLOW_NS: f64 = 250.0;
 
 pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
@@ -22,7 +22,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
             Ok(())
         }),
     ];
-    let group = bench.calls(Heading::new(NAME, "A system call that does almost nothing", "call"), candidates);
+    let group = bench.calls(Heading::new(NAME, "A minimal system call", "call"), candidates);
     let measured = group.row(SYSTEM_CALL).and_then(|row| row.measured);
     if measured.is_some_and(|measured| measured.cpu_ns.median > SLOW_NS) {
         group.notes.push(format!(

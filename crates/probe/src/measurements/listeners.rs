@@ -22,7 +22,7 @@ const WORKER_COUNTS: [usize; 2] = [2, 4];
 const CONNECTION_COUNT: usize = 480;
 /// Threads that connect.
 const CLIENT_COUNT: usize = 2;
-/// Connections that each of them has open at once.
+/// Open connections of each of them.
 const OPEN_COUNT: usize = 16;
 /// Connections that a worker accepts before it waits again.
 const ACCEPTED_PER_WAIT_MAX: usize = 16;

@@ -23,7 +23,7 @@ const LOOKUPS_PER_ITERATION: usize = 64;
 
 type Key = Box<[u8]>;
 
-/// What a request reads of an open file.
+/// The data of an open file that a request reads.
 struct Entry {
     descriptor: u64,
     length_bytes: u64,

@@ -45,7 +45,7 @@ pub(crate) fn measure(bench: &mut Bench<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Each call reads into a buffer of its own.
+/// Each call reads into its own buffer.
 fn candidate<'c>(
     name: &'static str,
     call_count: u32,

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// A command about a zone that the server signs.
 #[derive(Debug, Subcommand)]
 pub(super) enum DnssecArgs {
-    /// Show the keys of a zone, the DS records for the registrar, and what waits for what
+    /// Show the keys of a zone, the DS records for the registrar, and the pending step
     Status {
         /// The zone
         #[arg(value_name = "NAME", value_parser = parse_zone_name)]
@@ -24,10 +24,10 @@ pub(super) enum DnssecArgs {
     },
     /// Replace the keys of a zone
     ///
-    /// New keys are introduced, and the old ones removed and erased, in steps of which none breaks the zone for any
-    /// resolver. Steps wait for all name servers of the zone, for the parent zone and for caches; `sanderling dnssec
-    /// status` says for which. Without an option, all keys are replaced. As long as a rollover has not ended, another
-    /// one is refused, except with `--compromised`.
+    /// New keys are introduced, and the old ones removed and erased, in steps that never break the zone for any
+    /// resolver. Steps wait for all name servers of the zone, for the parent zone and for caches;
+    /// `sanderling dnssec status` shows the current wait. Without an option, all keys are replaced. During a rollover,
+    /// another one is refused, except with `--compromised`.
     #[command(after_help = "Examples:
   sanderling dnssec rollover example.com
   sanderling dnssec rollover example.com --zsk    the parent zone is not involved
@@ -43,7 +43,7 @@ Exit status: 0 if the rollover has begun, 1 if it has not, 2 for a wrong command
         /// Only the ZSK, or the CSK
         #[arg(long, conflicts_with = "ksk")]
         zsk: bool,
-        /// Others may know the private keys: replace also those that are just being introduced
+        /// The private keys may have leaked: also replace those that are being introduced
         #[arg(long)]
         compromised: bool,
         #[command(flatten)]
@@ -51,10 +51,11 @@ Exit status: 0 if the rollover has begun, 1 if it has not, 2 for a wrong command
     },
     /// Sign a zone with new keys, whatever DS records the parent zone has
     ///
-    /// Before the first key of a zone is made, the server asks the parent zone for DS records. If it has some of
-    /// another key, as after the loss of the state folder, or cannot be asked, the zone is not signed. This command
-    /// signs it all the same. As long as the parent zone has other DS records, or resolvers have them in their caches,
-    /// these refuse all answers: use it if the DS records are gone, or if the parent zone has none.
+    /// Before it creates the first key of a zone, the server queries the parent zone for DS records. If these belong to
+    /// another key, for example after the loss of the state folder, or the query fails, the zone is not signed. This
+    /// command signs it anyway. As long as the parent zone has other DS records, or resolvers have them in their
+    /// caches, resolvers reject all answers: use the command only if the parent zone has no DS records, or if they have
+    /// expired from caches.
     #[command(after_help = "Example:
   sanderling dnssec new-keys example.com
 
@@ -68,12 +69,12 @@ Exit status: 0 if the zone is signed with new keys, 1 if it is not, 2 for a wron
     },
     /// Write the private keys of a zone for another program
     ///
-    /// To the files `KNAME.+ALGORITHM+TAG.private` and `.key` of BIND. Private keys can be read by this user alone. The
-    /// server need not run.
+    /// To BIND's files `KNAME.+ALGORITHM+TAG.private` and `.key`. Only this user can read the private keys. The server
+    /// does not need to run.
     #[command(after_help = "Examples:
   sanderling dnssec export example.com keys
 
-Exit status: 0 if the files are written, 1 if not, 2 for a wrong command line.")]
+Exit status: 0 if the files were written, 1 if not, 2 for a wrong command line.")]
     Export {
         /// The zone
         #[arg(value_name = "NAME", value_parser = parse_zone_name)]
@@ -84,10 +85,10 @@ Exit status: 0 if the files are written, 1 if not, 2 for a wrong command line.")
         #[command(flatten)]
         arguments: StateArgs,
     },
-    /// Take the keys of a zone that another program has signed
+    /// Import the keys of a zone that another program has signed
     ///
-    /// For a zone that this server has not signed yet: import its keys, then add `dnssec`. Each file `.private` of BIND
-    /// needs its file `.key` beside it. Give all keys of the zone at once. The server need not run.
+    /// For a zone that this server has not signed yet: import its keys, then add `dnssec`. Each `.private` file of BIND
+    /// needs its `.key` file next to it. Import all keys of the zone with one command. The server does not need to run.
     #[command(after_help = "Examples:
   sanderling dnssec import example.com Kexample.com.+013+12345.private
 

@@ -18,7 +18,7 @@ const TIMEOUT_S_MAX: u64 = 86_400;
 /// Which configuration has the domain, and which server serves it.
 #[derive(Debug, Args)]
 pub(super) struct DomainArgs {
-    /// The configuration file with the domain
+    /// The configuration file that contains the domain
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -26,7 +26,7 @@ pub(super) struct DomainArgs {
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 
-    /// Time to wait for the answer of the server
+    /// Time to wait for the server's answer
     #[arg(long, value_name = "SECONDS", default_value_t = CHANGE_TIMEOUT_S, value_parser = |text: &str| parse_number(text, TIMEOUT_S_MAX))]
     timeout: u64,
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
   sanderling generate man --into /usr/local/share/man/man1
   sanderling generate completions bash > ~/.local/share/bash-completion/completions/sanderling
 
-Exit status: 0 if everything is written, 1 if it cannot be, 2 for a wrong command line.")]
+Exit status: 0 if everything was written, 1 if not, 2 for a wrong command line.")]
 pub(crate) struct GenerateArgs {
     #[command(subcommand)]
     output: Output,
@@ -22,7 +22,7 @@ pub(crate) struct GenerateArgs {
 enum Output {
     /// Write a page for the program and one for each command
     Man {
-        /// The directory for them, which must exist
+        /// The directory to write to, which must exist
         #[arg(long, value_name = "FOLDER")]
         into: PathBuf,
     },
@@ -31,7 +31,7 @@ enum Output {
         /// The shell
         shell: Shell,
 
-        /// A directory for them, under the name that the shell expects, instead of standard output
+        /// A directory to write to, under the name that the shell expects, instead of standard output
         #[arg(long, value_name = "FOLDER")]
         into: Option<PathBuf>,
     },

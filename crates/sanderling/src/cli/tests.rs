@@ -150,7 +150,7 @@ fn control_commands_have_a_socket_and_a_timeout() {
     ] {
         assert_eq!(control_request(line), (request, "s".to_owned(), timeout_s), "{line}");
     }
-    check_refused("sanderling stop --control s --timeout 0", "write a whole number from 1 to 604800");
+    check_refused("sanderling stop --control s --timeout 0", "write an integer from 1 to 604800");
     check_refused(
         "sanderling reload --control s --config x",
         "'--control <PATH>' cannot be used with '--config <FILE>'",
@@ -246,8 +246,8 @@ fn wrong_arguments_have_a_remedy() {
         ("serve --zone a.example=", "the zone file is missing"),
         ("serve --zone a..b=c", "it has an empty label"),
         ("serve --zone a\\.b=c", "invalid domain name `a\\.b`: the character `\\` is not allowed"),
-        ("serve x --workers 0", "write a whole number from 1 to 1024"),
-        ("serve x --workers 1025", "write a whole number from 1 to 1024"),
+        ("serve x --workers 0", "write an integer from 1 to 1024"),
+        ("serve x --workers 1025", "write an integer from 1 to 1024"),
         ("serv", "a similar subcommand exists: 'serve'"),
         ("serve --http 127.0.0.1:80", "`--http` needs a FOLDER to serve"),
         ("serve --http 127.0.0.1:80 --zone a=b", "`--http` needs a FOLDER to serve"),

@@ -16,9 +16,9 @@ use std::path::PathBuf;
 pub(super) enum ZoneArgs {
     /// List all zones: name, serial, number of records, state, file
     ///
-    /// The state is `served`; `kept` if an earlier version is served, since the newest one cannot be loaded, signed or
-    /// transferred; `expiring` if signatures should have been replaced; `unsigned` if it is to be signed and is not;
-    /// `bogus` if signatures have expired; or `unavailable` if queries are answered with SERVFAIL.
+    /// The state is `served`; `kept` if an earlier version is served because the newest one cannot be loaded, signed or
+    /// transferred; `expiring` if signatures should have been replaced; `unsigned` if it should be signed but is not;
+    /// `bogus` if signatures have expired; or `unavailable` if queries get SERVFAIL.
     List {
         /// Write JSON instead of text
         #[arg(long)]
@@ -26,7 +26,7 @@ pub(super) enum ZoneArgs {
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Show the state of one zone, and whether its file differs from what is served
+    /// Show the state of one zone, and whether its file differs from the served version
     Status {
         /// The zone
         #[arg(value_name = "NAME", value_parser = parse_zone_name)]
@@ -34,7 +34,7 @@ pub(super) enum ZoneArgs {
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Print the records of a zone as they are answered, as a zone file
+    /// Print the records of a zone as they are served, as a zone file
     #[command(after_help = "Examples:
   sanderling zone show example.com
   sanderling zone show example.com --rrtype MX
@@ -52,10 +52,10 @@ Exit status: 0 if all records were printed, 1 if there is no such zone or the se
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Print a zone as its file would be with the dynamic updates
+    /// Print the zone file with the dynamic updates merged in
     ///
-    /// Without the records that the server derives. Put it into the file, with a later serial, and reload the zone: the
-    /// file then takes the place of the updates.
+    /// Derived records are not included. Replace the file with the output, raise its serial, and reload the zone: the
+    /// file then replaces the updates.
     #[command(after_help = "Examples:
   sanderling zone export example.com
   sanderling zone export example.com > example.com.zone
@@ -69,10 +69,10 @@ Exit status: 0 if all records were printed, 1 if there is no such zone or the se
         #[command(flatten)]
         control: ControlArgs,
     },
-    /// Put a zone file into the folder of zones, and serve the zone
+    /// Copy a zone file into the zone folder, and serve the zone
     ///
-    /// For a configuration with a folder of zones, such as `zones = "zones/*.zone"` in `[dns]`. FILE is copied into it,
-    /// as NAME.zone, unless it has errors or the server refuses it. The server need not run.
+    /// For a configuration with a zone folder, such as `zones = "zones/*.zone"` in `[dns]`. FILE is copied into it as
+    /// NAME.zone, unless it has errors or the server refuses it. The server does not need to run.
     #[command(after_help = "Examples:
   sanderling zone add example.com example.com.zone
   sanderling zone add example.com example.com.zone --config /etc/sanderling/sanderling.toml
@@ -89,14 +89,14 @@ Exit status: 0 if the zone is served, or the file is in the folder and no server
         #[command(flatten)]
         arguments: DomainArgs,
     },
-    /// Take a zone out of the folder of zones, and keep its file
+    /// Take a zone out of the zone folder, and keep its file
     ///
-    /// Its file stays in the folder as NAME.zone.removed, which is no zone. Dynamic updates are not in it: `sanderling
-    /// zone export NAME` prints the zone with them. The server need not run.
+    /// Its file stays in the folder as NAME.zone.removed, which the server ignores. It does not contain dynamic
+    /// updates: `sanderling zone export NAME` prints the zone with them. The server does not need to run.
     #[command(after_help = "Examples:
   sanderling zone remove example.com
 
-Exit status: 0 if the zone is not served any more, or no server could be reached; 1 if not; 2 for a
+Exit status: 0 if the zone is no longer served, or no server could be reached; 1 if not; 2 for a
 wrong command line.")]
     Remove {
         /// The zone

@@ -188,7 +188,7 @@ fn log_is_rotated_after_a_reload_that_failed() {
 fn log_that_cannot_be_opened_is_opened_later() {
     let directory = site("[log]\naccess = \"logs/access.log\"\n");
     let server = TestServer::start_command(directory.serve_command(), HTTP);
-    server.wait_for_error("until it can be opened, lines go to the target before, or are dropped if there is none");
+    server.wait_for_error("until it can be opened, lines go to the previous target, or are dropped if there is none");
     let mut client = HttpClient::connect(server.http());
     assert_eq!(client.get("/other").text(), "1234567");
     fs::create_dir(directory.path().join("logs")).unwrap();

@@ -188,16 +188,16 @@ fn zone_that_is_held_back_in_the_catalog_is_shown() {
         command.args(["zone", "status", CATALOG, "--control", &directory.argument("control")]);
         run_to_end(command, DEADLINE).text()
     };
-    wait_until("the catalog is as it should be", || zone_status().contains("served as it is in the file"));
+    wait_until("the catalog is as it should be", || zone_status().contains("served as in the file"));
     directory.replace("zones/z0.test.zone", b"what is this");
     let zones = directory.path().join("zones");
     std::fs::rename(zones.join("z1.test.zone"), zones.join("renamed.test.zone")).unwrap();
     assert_eq!(directory.control("reload").code(), Some(1));
-    let problem = "it lists zones that this server does not have any more (z1.test), until the errors in the zone \
-                   files are corrected (z0.test)";
+    let problem = "it still lists zones that this server no longer has (z1.test), until the errors in the zone files \
+                   are corrected (z0.test)";
     wait_until("the status of the zone says so", || zone_status().contains(&format!("problem  {problem}")));
     let state = zone_status();
-    assert!(state.contains("the version that was written last is served, because of the problem below"), "{state}");
+    assert!(state.contains("the last written version is served, because of the problem below"), "{state}");
     let status = directory.control("status");
     assert!(status.text().contains("2 zones kept") && status.text().contains(problem), "{status}");
     server.wait_for_error(&format!("warning: catalog {CATALOG}: {problem}"));
@@ -405,20 +405,21 @@ fn zones_are_added_removed_reset_and_handed_over() {
     for (serial, broken, problem) in [
         (3, "version TXT 1\n", "it has several versions"),
         (4, "m1.zones PTR c.test.\n", "its member m1 has several zones"),
-        (5, "m9.zones PTR a.test.\n", "two of its members are the zone a.test."),
+        (5, "m9.zones PTR a.test.\n", "it lists the zone a.test. twice"),
         (6, "m3.zones PTR c.test.\nm4.zones PTR d.test.\n", "it has more than 3 members (`catalog_members_max`)"),
     ] {
         primary.replace("one", &catalog_text(serial, &(members(["m1", "m2"]) + broken)));
-        let message = format!("not used: {problem}; its zones stay as they are");
+        let message = format!("not used: {problem}; its zones do not change");
         wait_until(problem, || directory.control("status").text().contains(&message));
         check("a.test", Some("a"));
     }
     primary.replace("one", &catalog_text(7, &members(["m1", "m2"])).replace("version TXT 2\n", ""));
-    server.wait_for_error("catalog one.catalog: not used: it has no version; its zones stay as they are");
+    server.wait_for_error("catalog one.catalog: not used: it has no version record; its zones do not change");
     check("a.test", Some("a"));
     // The root zone is a zone as others if it is allowed: it comes, and leaves with the next version.
     primary.replace("two", &catalog_text(2, "m1.zones PTR .\n"));
-    let refused = "catalog two.catalog: ignoring the zone .: it is the root; if the catalog may bring it, add it to `members_below`";
+    let refused = "catalog two.catalog: ignoring the zone .: it is the root; to accept it from the catalog, add it to \
+                   `members_below`";
     server.wait_for_error(refused);
     wait_until("the status names it", || directory.control("status").text().contains(refused));
     primary.replace("one", &catalog_text(8, &(members(["m1", "m2"]) + "m3.zones PTR .\n")));
@@ -434,7 +435,7 @@ fn zones_are_added_removed_reset_and_handed_over() {
     // A zone of two catalogs stays with the first one, until that gives it away.
     primary.replace("two", &catalog_text(3, "m2.zones PTR b.test.\nm3.zones PTR c.test.\n"));
     check("c.test", Some("c"));
-    server.wait_for_error("catalog two.catalog: ignoring the zone b.test, which the catalog one.catalog has brought");
+    server.wait_for_error("catalog two.catalog: ignoring the zone b.test, which belongs to the catalog one.catalog");
     primary.replace("one", &catalog_text(10, &(members(["m8", "m2"]) + "coo.m2.zones PTR two.catalog.\n")));
     let owner = |zone: &str| {
         let list = std::fs::read_to_string(directory.path().join("state/zones/members")).unwrap();

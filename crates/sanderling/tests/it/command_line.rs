@@ -81,9 +81,9 @@ fn check_is_strict_and_prints_json_if_asked() {
         let ended = check("zone", options);
         assert_eq!((ended.code(), ended.errors.as_str()), (Some(code), ""), "{ended}");
         let expected = format!(
-            "{{\"errors\":0,\"warnings\":1,\"notes\":0,\"problems\":[{{\"severity\":\"warning\",\"place\":\"{}\",\"line\":4,\
-             \"column\":12,\"problem\":\"the CNAME record of www.example.com. refers to gone.example.com., which is not in the \
-             zone\",\"remedy\":\"write the name that is meant; an absolute name ends with a dot\"}}]}}\n",
+            "{{\"errors\":0,\"warnings\":1,\"notes\":0,\"problems\":[{{\"severity\":\"warning\",\"place\":\"{}\",\"line\":4,\"column\":12,\"problem\":\"the \
+             CNAME record of www.example.com. refers to gone.example.com., which is not in the \
+             zone\",\"remedy\":\"correct the name; an absolute name ends with a dot\"}}]}}\n",
             directory.argument("zone")
         );
         assert_eq!(ended.text(), expected);
@@ -114,7 +114,7 @@ fn wrong_configuration_is_reported_by_check_and_serve() {
     }
 }
 
-/// A FIFO without a writer would block for ever.
+/// A FIFO without a writer would block forever.
 #[test]
 fn unusable_configuration_or_zone_file_is_refused_at_once() {
     let directory = TestDirectory::new();

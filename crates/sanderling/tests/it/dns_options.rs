@@ -99,7 +99,7 @@ fn servers_with_the_same_secret_accept_the_cookies_of_each_other() {
     assert!(ended.status.success(), "{}", ended.errors);
     directory.replace("secret", b"nonsense");
     let ended = check();
-    assert!(!ended.status.success() && ended.errors.contains("has a line of another length"), "{}", ended.errors);
+    assert!(!ended.status.success() && ended.errors.contains("has a line of the wrong length"), "{}", ended.errors);
     // The secrets that the server has stay.
     directory.control("reload");
     assert_eq!(hex(&cookie(other.dns(), made)), made);

@@ -4,7 +4,7 @@ use sanderling_testkit::http::response_to;
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run, run_program, sanderling};
 
 const ZONE: &[u8] = b"@ 60 SOA ns.example.com. a.example.com. 1 60 60 60 60\n@ NS ns.example.com.\nns A 192.0.2.1\n";
-const REMEDY: &str = "move it, or serve a folder that has only what clients may see";
+const REMEDY: &str = "move it, or serve a folder that contains only public files";
 
 /// The warnings of `check` that a file is served, without the path of the directory.
 fn warnings(directory: &TestDirectory) -> Vec<String> {
@@ -76,7 +76,7 @@ fn each_private_file_in_the_document_root_is_reported_with_both_paths_and_its_li
         ("sanderling.toml:14:8", is_in("configuration file", "private/sites/more.toml")),
         ("sanderling.toml:11:10", is_in("access log", "private/access.log")),
         ("sanderling.toml:12:11", is_in("query log", "private/queries.log")),
-        ("sanderling.toml:18:31", is_in("file of users", "private/users.htpasswd")),
+        ("sanderling.toml:18:31", is_in("user file", "private/users.htpasswd")),
         ("sanderling.toml:16:25", is_in("private key", "private/key.pem")),
         ("private/sites/more.toml:3:15", is_in("TSIG secret file", "private/tsig.secret")),
         ("sanderling.toml:9:22", is_in("cookie secret file", "private/cookies.secret")),
@@ -172,24 +172,24 @@ fn site_in_the_state_folder_or_around_it_is_an_error() {
         let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
         assert_eq!(ended.code(), Some(expected.map_or(0, |_| 1)), "{text}{ended}");
         let expected = expected.map_or(String::new(), |expected| {
-            format!(": {expected}; it is not served; set `state` to a folder that no site has")
+            format!(": {expected}; it is not served; set `state` to a folder outside all sites")
         });
         let errors = ended.errors.replace(&directory.argument(""), "");
         assert!(errors.contains(&expected), "{text}{ended}");
     };
-    let state = |path: &str| format!("the state folder `{path}`, which has private keys, is in the site ");
+    let state = |path: &str| format!("the state folder `{path}`, which contains private keys, is in the site ");
     // Whether the folder exists or not, and whether it is hidden or not.
     check(&with_state("public", "public/state"), Some(&format!("{}`public`", state("public/state"))));
     check(&with_state(".", "state"), Some(&format!("{}`.`", state("state"))));
     check(&with_state("public", "public/.state"), Some(&format!("{}`public`", state("public/.state"))));
     directory.write("public/state/keys/key.pem", b"");
     check(&with_state("current", "other/link"), Some(&format!("{}`current`", state("other/link"))));
-    let itself = "the site `public/state` is the state folder `other/link`, which has private keys";
+    let itself = "the site `public/state` is the state folder `other/link`, which contains private keys";
     check(&with_state("public/state", "other/link"), Some(itself));
-    let inside = "the site `public/state/keys` is in the state folder `public/state`, which has private keys";
+    let inside = "the site `public/state/keys` is in the state folder `public/state`, which contains private keys";
     check(&with_state("public/state/keys", "public/state"), Some(inside));
     let targets = format!("{}link_targets = [\"public\"]\n", with_state("other", "public/state"));
-    let target = "the state folder `public/state`, which has private keys, is in the link target `public`";
+    let target = "the state folder `public/state`, which contains private keys, is in the link target `public`";
     check(&targets, Some(target));
     check(&with_state("public", "public-state"), None);
 }

@@ -5,7 +5,7 @@ use super::name_servers::SECRET;
 use sanderling_testkit::{ListenerCounts, TestDirectory, TestServer, run};
 
 const ZONE: &[u8] = b"$TTL 60\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n";
-const PROBLEM: &str = "the process that serves clients can read ";
+const PROBLEM: &str = "the server process can read ";
 
 /// The zone is in `zones`; the secret and the state folder are in these folders.
 fn configure(directory: &TestDirectory, secret: &str, state: &str) {

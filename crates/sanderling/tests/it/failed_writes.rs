@@ -96,7 +96,7 @@ fn zones_take_updates_again_when_a_full_disk_has_space_again() {
     assert_eq!(update(&server, &directory, "full"), [false; 2]);
     for zone in ZONES {
         wait_until("the status says it", || {
-            command(&directory, &["zone", "status", zone]).text().contains(" cannot be stored: ")
+            command(&directory, &["zone", "status", zone]).text().contains("cannot store dynamic updates")
         });
     }
     let status = command(&directory, &["status"]);

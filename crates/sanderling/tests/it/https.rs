@@ -448,7 +448,7 @@ fn check_reports_what_is_wrong_with_certificates() {
         ("all users can read the private key", "key.pem`; run chmod o-r"),
         ("c.pem`", "the certificate is not valid for www.c.example; request a certificate with this name"),
         ("none.pem`", "does not exist; create it or correct the path"),
-        ("key.pem`; put it into a folder of its own", "the process that serves clients can read the private key"),
+        ("key.pem`; move it to a separate folder", "the server process can read the private key"),
     ];
     assert!(wrong.errors.ends_with("2 errors, 3 warnings\n"), "{wrong}");
     for (file, problem) in expected {
@@ -504,7 +504,7 @@ fn site_is_redirected_to_https_and_kept_there() {
     let check = |option| run(&["check", "--config", &directory.argument("sanderling.toml"), option]);
     let checked = check("--strict");
     assert_eq!(checked.code(), Some(0), "{checked}");
-    assert!(checked.errors.contains("note: `hsts`: a browser that has been here refuses this site for a day"));
+    assert!(checked.errors.contains("note: `hsts`: browsers that have visited it refuse this site for a day"));
     let json = check("--json").text();
     assert!(json.contains("\"warnings\":0,\"notes\":1,\"problems\":[{\"severity\":\"note\""), "{json}");
     let mut server = TestServer::start_command(directory.serve_command(), BOTH);
@@ -551,5 +551,5 @@ fn directory_is_served_with_a_certificate_or_a_self_signed_one() {
     assert_eq!(page.text(), "hi\n", "{page}");
     let refused = run(&[&common[..], &["0.0.0.0:0"]].concat());
     assert_eq!(refused.code(), Some(78), "{refused}");
-    assert!(refused.errors.contains("needs a certificate that clients trust; give one with"), "{refused}");
+    assert!(refused.errors.contains("needs a trusted certificate; specify one with"), "{refused}");
 }

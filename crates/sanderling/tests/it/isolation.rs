@@ -109,8 +109,8 @@ fn a_file_of_users_that_was_removed_makes_a_reload_fail() {
     assert_eq!(directory.control("reload").code(), Some(0));
     fs::remove_file(directory.path().join("users")).expect("ours");
     let ended = directory.control("reload");
-    assert!(ended.code() == Some(1) && ended.errors.contains("cannot read the users `"), "{ended}");
-    assert!(ended.text().contains("public for a.example: served, but not all of it could be loaded\n"), "{ended}");
+    assert!(ended.code() == Some(1) && ended.errors.contains("cannot read the user file `"), "{ended}");
+    assert!(ended.text().contains("public for a.example: served, but parts of it could not be loaded\n"), "{ended}");
     assert_eq!(http_status(&server, "a.example"), "200");
 }
 
@@ -233,7 +233,7 @@ fn last_good_version_of_a_zone_survives_the_server_process() {
     check(&server, "after an upgrade and a crash");
     // Without the supervisor, and with the next one.
     server.signal("KILL");
-    server.wait_for_error("lost supervisor");
+    server.wait_for_error("lost the supervisor");
     let next = TestServer::start_command(directory.serve_command(), BOTH);
     check(&next, "after an adoption");
     crash(&next);
@@ -271,7 +271,7 @@ fn zone_that_lost_records_or_whose_serial_went_back_is_refused_unless_forced() {
     reload(&["--force-zone", "b.example"], "997 of 1001 records are missing", "5");
     let cut = zone_of(7, 1_000);
     directory.write("a.zone", &cut.as_bytes()[..cut.len() - 22]);
-    reload(&[], "the zone seems to be cut off: 1 of 1001 records are missing", "5");
+    reload(&[], "the zone seems to be truncated: 1 of 1001 records are missing", "5");
     directory.write("a.zone", zone_of(4, 1_000).as_bytes());
     reload(&[], "the serial went back from 5 to 4", "5");
     reload(&["--force-zone", "A.Example."], "", "4");

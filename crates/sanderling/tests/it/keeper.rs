@@ -262,7 +262,7 @@ fn keeper_outlives_the_supervisor_and_not_the_server_process() {
     let (server, https) = start(&directory);
     let (pid, supervisor) = (keeper(&server), server.process_id());
     assert!(send_signal("KILL", &supervisor.to_string()));
-    server.wait_for_error("lost supervisor; still serving");
+    server.wait_for_error("lost the supervisor; still serving");
     assert!(is_served(&directory, https, &[]));
     let adopting = TestServer::start_command(directory.serve_command(), HTTP);
     wait_until("the new keeper signs", || is_served(&directory, https, &[]));
@@ -288,7 +288,7 @@ fn supervisor_that_adopts_a_server_process_uses_no_version_without_its_key() {
     directory.replace("ecdsa-chain.pem", b"nonsense");
     server.wait_for_error("the chain has no certificate: it is not PEM");
     assert!(send_signal("KILL", &server.process_id().to_string()));
-    server.wait_for_error("lost supervisor; still serving");
+    server.wait_for_error("lost the supervisor; still serving");
     let (adopting, https) = start(&directory);
     wait_until("the certificate with a key is served", || is_served(&directory, https, &[]));
     let status = directory.control("status").text();

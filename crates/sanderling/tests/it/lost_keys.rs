@@ -106,7 +106,7 @@ fn no_new_key_takes_the_place_of_one_that_the_parent_zone_has_a_ds_record_of() {
     assert_eq!(fixture.dnskeys(), "");
     fixture.check_metric("sanderling_zones{state=\"unsigned\"} 1\n");
     let status = fixture.directory.control("status").text();
-    assert!(status.contains("WITHOUT SIGNATURES, although it is to be signed"), "{status}");
+    assert!(status.contains("WITHOUT SIGNATURES, although it should be signed"), "{status}");
     let tag = ds.split_whitespace().nth(3).expect("a key tag");
     assert!(server.errors().contains(&format!("it cannot be signed: the parent zone has DS records (key tags {tag})")));
     drop(server);
@@ -124,7 +124,7 @@ fn no_new_key_takes_the_place_of_one_that_the_parent_zone_has_a_ds_record_of() {
     let server = fixture.start();
     assert_eq!(fixture.wait_until_signed(), keys);
     let refused = fixture.dnssec("new-keys");
-    assert!(refused.code() == Some(1) && refused.errors.contains("it has keys"), "{refused}");
+    assert!(refused.code() == Some(1) && refused.errors.contains("it already has keys"), "{refused}");
     drop(server);
 
     // The operator knows better.
@@ -140,7 +140,7 @@ fn no_new_key_takes_the_place_of_one_that_the_parent_zone_has_a_ds_record_of() {
 fn zone_whose_parent_zone_cannot_be_asked_is_signed_by_a_command() {
     let fixture = Fixture::new(Some(free_address()));
     let _server = fixture.start();
-    fixture.wait_for_problem("it is not known whether the parent zone has a DS record");
+    fixture.wait_for_problem("cannot check whether the parent zone has a DS record");
     assert_eq!(fixture.dnskeys(), "");
     let allowed = fixture.dnssec("new-keys");
     assert_eq!(allowed.code(), Some(0), "{allowed}");
@@ -162,7 +162,7 @@ fn lost_private_key_is_noticed_at_the_next_start() {
         command.args(["check", "--config", &directory.argument("sanderling.toml")]).current_dir(directory.path());
         run_to_end(command, DEADLINE)
     };
-    let problem = "has no file with the private key ";
+    let problem = "is missing from ";
     let checked = check(&fixture.directory);
     assert!(checked.code() == Some(1) && checked.errors.contains(problem), "{checked}");
 

@@ -59,11 +59,11 @@ fn as_many_sites_as_there_are_descriptors_for_are_served() {
         drop(clients);
     };
     check();
-    let message = format!("the limit of {LIMIT} file descriptors allows only {SERVED} directories of sites");
+    let message = format!("the limit of {LIMIT} file descriptors allows only {SERVED} site directories");
     let remedy = "raise it to 528 or more with LimitNOFILE=";
     let errors = server.errors();
     assert_eq!((errors.matches(&message).count(), errors.matches(remedy).count()), (1, 1), "{errors}");
-    assert!(errors.contains(&format!("this site and {} more are answered with status 503", SITES - SERVED - 1)));
+    assert!(errors.contains(&format!("requests for this site and {} more get status 503", SITES - SERVED - 1)));
     assert!(errors.lines().count() < 20, "{errors}");
     let shown = directory.control("status");
     assert!(shown.text().contains("there are not enough file descriptors"), "{shown}");

@@ -321,9 +321,9 @@ fn folder_that_cannot_be_a_release_is_refused_with_a_remedy() {
         ("empty", "empty is empty"),
         ("pages", "pages has no index.html, which the current release has"),
         ("linked", "linked has no index.html, which the current release has"),
-        ("../outside", "where the server may read releases; copy it there"),
-        ("elsewhere", "where the server may read releases; copy it there"),
-        (".", "where the server may read releases; copy it there"),
+        ("../outside", "where the server can read releases; copy it there"),
+        ("elsewhere", "where the server can read releases; copy it there"),
+        (".", "where the server can read releases; copy it there"),
     ] {
         fixture.publish_in_vain(Some(folder), expected);
     }
@@ -345,7 +345,7 @@ fn release_that_the_server_cannot_read_is_taken_back() {
     let real = fs::canonicalize(fixture.path("2")).unwrap();
     fixture.publish_in_vain(Some("2"), &format!("chmod -R o+rX {}\n", real.display()));
     fs::set_permissions(fixture.path("3"), fs::Permissions::from_mode(0o700)).unwrap();
-    fixture.publish_in_vain(Some("3"), "3 was not published; the link leads where it led before");
+    fixture.publish_in_vain(Some("3"), "3 was not published; the link is unchanged");
     assert_eq!((fixture.served(), fixture.link("current.previous-1").as_str()), (1, ""));
 }
 

@@ -83,7 +83,7 @@ fn check_tells_a_state_folder_that_the_user_cannot_write_and_reaches_the_control
     fs::create_dir_all(directory.path().join("private/state")).expect("ours");
     for (mode, expected) in [
         (0o700, "private/state` cannot be reached: the user `nobody` cannot enter"),
-        (0o755, "the user `nobody` may not write the state folder"),
+        (0o755, "the user `nobody` cannot write to the state folder"),
     ] {
         set_mode(&directory, "private", mode);
         let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
@@ -111,7 +111,7 @@ fn reload_reports_a_site_that_the_user_cannot_read() {
     set_mode(&directory, "public", 0o700);
     let ended = directory.control("reload");
     assert!(ended.code() == Some(1) && ended.errors.contains("the user `nobody` cannot read the site `"), "{ended}");
-    assert!(ended.text().contains("public for a.example: cannot be read, answered with status 403 until"), "{ended}");
+    assert!(ended.text().contains("public for a.example: cannot be read; requests get status 403 until"), "{ended}");
     // A directory that cannot be read does not replace one that can.
     let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
     directory.replace("sanderling.toml", config.replace("closed/site", "public").as_bytes());
@@ -191,7 +191,7 @@ fn root_without_a_user_serves_as_another_user_with_a_clean_environment() {
     let config = fs::read_to_string(directory.path().join("sanderling.toml")).expect("written");
     directory.replace("sanderling.toml", config.replace("user = \"nobody\"\n", "").as_bytes());
     let ended = run(&["check", "--config", &directory.argument("sanderling.toml")]);
-    assert!(ended.text().contains(", since root does not serve; set `user`"), "{ended}");
+    assert!(ended.text().contains(", because root does not serve; set `user`"), "{ended}");
     set_mode(&directory, "public/index.html", 0o600);
     let mut command = directory.serve_command();
     command.env("SECRET_TOKEN", "1").env("NO_COLOR", "1");
@@ -251,8 +251,8 @@ fn root_without_a_user_of_its_own_serves_neither_secrets_nor_a_state_folder() {
     let served = served.replace("user = \"nobody\"\n", "");
     let (config, control) = (directory.argument("sanderling.toml"), directory.argument("control"));
     let serve = ["serve", "--config", &config, "--control", &control];
-    let refused = "root does not serve as `nobody`, which other services use too, where there are secrets or a state \
-                   folder, and there is no user `sanderling`; create it (useradd --system sanderling), or set `user`";
+    let refused = "refusing to serve as `nobody`, which other services use too, with secrets or a state folder, and \
+                   there is no user `sanderling`; create it (useradd --system sanderling), or set `user`";
     let owning = [
         format!("state = \"state\"\n{served}"),
         format!("{served}dnssec = true\n"),
@@ -274,7 +274,7 @@ fn root_without_a_user_of_its_own_serves_neither_secrets_nor_a_state_folder() {
     directory.replace("sanderling.toml", owning[0].as_bytes());
     let ended = run_to_end(without_own_user(&directory, &serve).expect("as before"), DEADLINE);
     let state = directory.path().join("state");
-    let chown = format!("give the state folder to that user (chown -R sanderling: {})", state.display());
+    let chown = format!("change the owner of the state folder to that user (chown -R sanderling: {})", state.display());
     assert!(ended.code() == Some(78) && ended.errors.contains(&chown), "{ended}");
     // Without anything to own it serves as nobody, and a reload does not change that.
     directory.replace("sanderling.toml", served.as_bytes());

@@ -267,7 +267,7 @@ fn csk_and_its_algorithm_are_replaced_without_a_bogus_answer() {
         let begun = domains.dnssec(&["rollover", CHILD]);
         assert!(begun.contains("the rollover has begun"), "{begun}");
         let again = domains.dnssec(&["rollover", CHILD]);
-        assert!(again.contains("wait until that has ended"), "{again}");
+        assert!(again.contains("wait for the end of this rollover"), "{again}");
     });
     domains.run_rollover("two CSKs, one before the other is in use", 0, |domains| {
         domains.dnssec(&["rollover", CHILD]);
@@ -453,7 +453,7 @@ fn rollover_waits_for_another_signer_to_take_over_the_keys() {
         domains.configure("signed = false, other_signers = [\"ns2.child.parent.test\"], ");
         domains.directory.control("reload")
     };
-    assert!(refused.errors.contains("cannot be unsigned"), "{refused}");
+    assert!(refused.errors.contains("cannot become unsigned"), "{refused}");
 }
 
 /// The value of a variable of the environment for long runs.

@@ -81,7 +81,7 @@ fn check_secondary_of(program: Program) {
     // The agent reports it after the server process serves it.
     let transferred = format!("primary  serial 1 transferred from {address}");
     wait_until("the status has the transfer", || zone_status(&directory).contains(&transferred));
-    assert!(zone_status(&directory).contains("served as it was transferred last"), "{}", zone_status(&directory));
+    assert!(zone_status(&directory).contains("the last transferred version is served"), "{}", zone_status(&directory));
     let before = served(&server);
     // A new start without the primary.
     primary.kill();
@@ -160,7 +160,7 @@ fn changes_of_a_large_zone_are_appended_to_a_log() {
     std::fs::write(&file, text.replace("serial.example.com. 300 IN TXT \"1\"", "serial.example.com. 300 IN TXT \"9\""))
         .unwrap();
     let server = start(&directory);
-    server.wait_for_error("zone example.com: the server process does not load it: ");
+    server.wait_for_error("zone example.com: the server process cannot load it: ");
     wait_for_same(&server, 4);
     assert!(!log.exists());
 }
@@ -373,13 +373,13 @@ fn old_version_stays_while_the_primary_lies() {
         wait_until("the primary confirms the version", || !directory.control("status").text().contains(&line));
     };
     check(Behaviour::Transfers(6, 6), "it has serial 6, which is before 7 (RFC 1982)");
-    check(Behaviour::Transfers(9, 8), "it announces serial 9 and transfers serial 8");
+    check(Behaviour::Transfers(9, 8), "it announced serial 9 but transferred serial 8");
     check(Behaviour::Refuses, "it answers REFUSED");
     check(Behaviour::NoSoa, "its transfer does not begin with the SOA of the zone");
-    check(Behaviour::CutOff, "it closes the connection before the end");
+    check(Behaviour::CutOff, "it closed the connection before the end");
     check(Behaviour::BrokenZone, "its zone has an error: ");
-    check(Behaviour::Stalls, "it has sent no further message in 0.4 s (`zone_transfer_in_idle_timeout`)");
-    check(Behaviour::Trickles, "it has not sent all in 1 s (`zone_transfer_in_timeout`)");
+    check(Behaviour::Stalls, "it sent no further message within 0.4 s (`zone_transfer_in_idle_timeout`)");
+    check(Behaviour::Trickles, "it did not send everything within 1 s (`zone_transfer_in_timeout`)");
     check(Behaviour::Endless, "its transfer has more than 200000 bytes (`transferred_zone_max`)");
     let empty = "its transfer has more than 5 messages without records (`zone_transfer_in_empty_messages_max`)";
     check(Behaviour::Empty, empty);
@@ -398,7 +398,7 @@ fn old_version_stays_while_the_primary_lies() {
     primary.behave(Behaviour::Silent);
     std::fs::remove_file(directory.path().join("state/zones/example.com.zone")).unwrap();
     let reload = directory.control_with("reload", &["example.com"]);
-    let has_reason = reload.errors.contains("answered with SERVFAIL until it is transferred");
+    let has_reason = reload.errors.contains("queries get SERVFAIL until it is transferred");
     assert!(reload.code() == Some(1) && has_reason, "{reload}");
     primary.behave(Behaviour::Transfers(6, 6));
     wait_until("the earlier version is served", || data(server.dns(), "example.com", TXT).as_deref() == Some("6"));
@@ -441,7 +441,7 @@ fn zone_is_transferred_as_a_whole_if_its_changes_cannot_be_applied() {
     check_whole_transfer(
         first,
         Behaviour::WrongChanges,
-        "its changes remove the record example.com. TXT, which the stored version does not have",
+        "its changes remove the record example.com. TXT, which is not in the stored version",
     );
     check_whole_transfer(first, Behaviour::EndlessChanges, "its changes have more than the 65536 bytes of the zone");
     let problem = "its changes have more than 65536 bytes (`zone_transfer_in_changes_max`)";
@@ -486,7 +486,10 @@ fn unsigned_transfer_is_refused_if_there_is_a_key() {
     let primary = LyingPrimary::start(Behaviour::Transfers(7, 7));
     let directory = configure(primary.address, ", key = \"transfer\"", "");
     let server = start(&directory);
-    server.wait_for_error(&format!("no primary gives it: {}: it sends a message without a signature", primary.address));
+    server.wait_for_error(&format!(
+        "no primary provides it: {}: it sends a message without a signature",
+        primary.address
+    ));
     let answer = dig(server.dns(), &["example.com", "TXT"]);
     assert!(answer.text().contains("SERVFAIL"), "{answer}");
 }

@@ -153,8 +153,8 @@ fn zone_is_signed_by_one_line_and_follows_its_file() {
         let mut command = sanderling();
         command.args(["zone", "status", "example.com", "--control", &directory.argument("control")]);
         let status = run_to_end(command, DEADLINE).text();
-        status.contains("  signing  serial 9 is signed here, again in ")
-            && status.contains("  state    the version that was signed last is served, because of the problem below\n")
+        status.contains("  signing  serial 9, signed by this server, again in ")
+            && status.contains("  state    the last signed version is served, because of the problem below\n")
             && status.contains("  problem  ")
     });
     let status = directory.control("status").text();
@@ -190,10 +190,14 @@ fn check_warns_of_what_is_wrong_with_a_zone_to_be_signed() {
     };
     let others = "dnssec = { other_signers = [\"ns2.example.net\"] }";
     check("dnssec = true", "", None);
-    check("dnssec = true", "", Some("the process that serves clients can read the state folder "));
-    check("dnssec = true", KEY, Some("example.com has DNSKEY records: unless all are of keys of this server"));
+    check("dnssec = true", "", Some("the server process can read the state folder "));
+    check(
+        "dnssec = true",
+        KEY,
+        Some("example.com has DNSKEY records: it will not be signed unless all are for keys of this server"),
+    );
     check(others, KEY, None);
-    check(others, "", Some("example.com has `other_signers`, and no DNSKEY records of them"));
+    check(others, "", Some("example.com has `other_signers`, but no DNSKEY records of them"));
     let soa = "@ SOA ns1 host 7 3600 600 1209600 60\n@ NS ns1\n@ NS ns2.example.net.\n";
     let directory = configure("dnssec = true");
     directory.replace("example.com.zone", format!("$TTL 300\n{soa}ns1 A 192.0.2.1\n").as_bytes());
@@ -208,7 +212,7 @@ fn removed_line_of_a_signed_zone_is_warned_of() {
     wait_until_signed(&server, &directory);
     let text = fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
     directory.replace("sanderling.toml", text.replace("dnssec = true", "").as_bytes());
-    let warning = "example.com was signed here, and is served without signatures since it has no `dnssec`";
+    let warning = "example.com was signed by this server, but is served unsigned because it has no `dnssec`";
     let checked = sanderling_testkit::run(&["check", "--config", &directory.argument("sanderling.toml")]);
     assert!(checked.errors.contains(warning), "{checked}");
     // The guard against lost records counts signatures as well.
@@ -360,8 +364,8 @@ fn zone_with_a_key_of_another_is_served_unsigned_and_check_and_status_say_so() {
     check.args(["check", "--config", &directory.argument("sanderling.toml")]);
     let checked = run_to_end(check, DEADLINE).to_string();
     for expected in [
-        "the NSEC3PARAM records of example.com are left out",
-        "example.com has DNSKEY records: unless all are of keys of this server, it will not be signed",
+        "the NSEC3PARAM records of example.com are ignored",
+        "example.com has DNSKEY records: it will not be signed unless all are for keys of this server",
     ] {
         assert!(checked.contains(expected), "{checked}");
     }
@@ -397,7 +401,7 @@ fn missing_private_key_is_named_with_what_to_do() {
     let server = start(&directory);
     wait_until("it is missed", || status(&directory).contains("problem: "));
     let problem = status(&directory);
-    assert!(problem.contains("has no file with the private key") && problem.contains("from a backup"), "{problem}");
+    assert!(problem.contains("is missing from") && problem.contains("from a backup"), "{problem}");
     assert_eq!(serial(&server), 8);
     fs::write(&key, content).unwrap();
     wait_until("it is signed again", || serial(&server) == 20);

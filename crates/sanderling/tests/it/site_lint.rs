@@ -122,7 +122,7 @@ fn a_broken_link_of_many_pages_is_one_warning() {
 fn extension_without_a_media_type_is_reported_once() {
     let names = ["public/a.Foo", "public/b.foo", "public/c.bar", "public/d.exe", "public/LICENSE", "public/index.html"];
     let directory = directory("media_types = { bar = \"text/x-bar\" }\n", &names.map(|name| (name, &b""[..])));
-    let expected = "a.Foo: warning: the extension foo has no media type, as 1 other files: browsers store the file";
+    let expected = "a.Foo: warning: the extension foo has no media type, as 1 other files: browsers download the file";
     assert_eq!(warnings(&directory), [expected]);
 }
 
@@ -133,8 +133,8 @@ fn precompressed_file_that_is_not_used_is_reported() {
         directory.write(&format!("public/{name}"), b"longer than the file");
     }
     let expected = [
-        "app.js.br: warning: this file is not shorter than the file that it is a form of, and is not used",
-        "gone.css.gz: warning: this file is not in the coding of its name, and is not used",
+        "app.js.br: warning: this file is not shorter than its uncompressed file, and is not used",
+        "gone.css.gz: warning: this file does not have the coding that its name says, and is not used",
     ];
     assert_eq!(warnings(&directory), expected);
 }
@@ -162,11 +162,11 @@ fn limits_of_the_check_are_noted() {
         ("check_files_max = 1", &["/none", "only 1 files of the site were checked"]),
         ("check_files_max = 0", &["only 0 files of the site were checked"]),
         ("check_read_bytes_max = 31", &["/missing", "/none"]),
-        ("check_read_max = \"30B\"", &["/none", "1 files of the site were not read"]),
+        ("check_read_max = \"30B\"", &["/none", "skipped 1 files of the site"]),
     ] {
         let directory = directory(&format!("[limits]\n{limit}\n"), files);
         let errors = check(&directory, &[]).errors;
-        for text in ["/missing", "/none", "only ", "were not read"] {
+        for text in ["/missing", "/none", "only ", "skipped "] {
             let is_expected = expected.iter().any(|expected| expected.contains(text));
             assert_eq!(errors.contains(text), is_expected, "{limit}: {text}\n{errors}");
         }
@@ -208,14 +208,14 @@ fn rules_for_hosts_that_the_site_does_not_have_are_reported() {
     ];
     let errors = check(&directory(section, files), &[]).errors;
     for expected in [
-        "sanderling.toml:4:8: warning: a rule is for the host `other.example`, which the site does not have; \
-         write one of its hosts, such as `example.com`, or add it to `aliases`",
+        "sanderling.toml:4:8: warning: a rule is for the host `other.example`, which is not a host of the site; write \
+         one of its hosts, such as `example.com`, or add it to `aliases`",
         "public/_redirects:2:1: warning: a rule is for the host `example.net`, ",
         "public/_headers: warning: a rule is for the host `third.example`, ",
     ] {
         assert!(errors.contains(expected), "{expected}: {errors}");
     }
-    assert_eq!(errors.matches("which the site does not have").count(), 3, "{errors}");
+    assert_eq!(errors.matches("which is not a host of the site").count(), 3, "{errors}");
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn circle_of_redirects_is_reported_with_its_locations() {
     ];
     let directory = directory(section, files);
     let errors = check(&directory, &[]).errors;
-    let start = "warning: redirects lead in a circle: ";
+    let start = "warning: redirects form a loop: ";
     let circles: Vec<&str> = errors
         .lines()
         .filter_map(|line| line.split_once(start)?.1.split_once("; correct one of the rules"))
@@ -247,9 +247,8 @@ fn circle_of_redirects_is_reported_with_its_locations() {
         "/about -> /about.html -> /about",
     ];
     assert_eq!(circles, expected, "{errors}");
-    let rule =
-        "public/_redirects:2:1: warning: redirects of the host `www.example.com` lead in a circle: /r -> /s -> /r; ";
+    let rule = "public/_redirects:2:1: warning: redirects of the host `www.example.com` form a loop: /r -> /s -> /r; ";
     assert!(errors.contains(rule), "{errors}");
-    assert!(errors.contains("index.html:1:9: warning: the link to `/into` is redirected in a circle"), "{errors}");
+    assert!(errors.contains("index.html:1:9: warning: the link to `/into` is in a redirect loop"), "{errors}");
     assert_eq!(errors.matches("the link to").count(), 1, "{errors}");
 }

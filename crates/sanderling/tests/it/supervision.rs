@@ -499,7 +499,7 @@ fn download_is_cut_off_after_the_drain_timeout_and_survives_an_upgrade_without_o
         client.read_until(b"\r\n\r\n");
         assert_eq!(directory.control("upgrade").code(), Some(0));
         if cut_off_count > 0 {
-            server.wait_for_error("responses cut off after `drain_timeout`: 1");
+            server.wait_for_error("responses aborted after `drain_timeout`: 1");
             // The replaced process has exited.
             server.server_process_id();
         }
@@ -508,7 +508,7 @@ fn download_is_cut_off_after_the_drain_timeout_and_survives_an_upgrade_without_o
         // The end of the drain, after which the process exits.
         server.server_process_id();
         let status = directory.control("status").text();
-        assert!(status.contains(&format!("responses cut off by replacing it: {cut_off_count}\n")), "{status}");
+        assert!(status.contains(&format!("responses aborted by replacing it: {cut_off_count}\n")), "{status}");
     }
 }
 
@@ -521,17 +521,14 @@ fn process_without_supervisor_refuses_one_of_another_version_and_serves() {
     let server = TestServer::start_command(directory.serve_command(), BOTH);
     let pid = server.server_process_id();
     server.signal("KILL");
-    server.wait_for_error("lost supervisor");
+    server.wait_for_error("lost the supervisor");
     let supervisor = SeqpacketSocket::connect(&directory.path().join("control")).expect("connected");
     assert!(supervisor.send(LATER, &[]).expect("sent"));
     PollSet::new([supervisor.as_fd()]).wait(Some(DEADLINE)).expect("waited");
     let mut buffer = [0; MESSAGE_BYTES_MAX];
     supervisor.receive(&mut buffer).expect("an answer");
     let answer = String::from_utf8_lossy(&buffer);
-    assert!(
-        answer.contains("version 255 of the protocol, and this program has version 2; use the version"),
-        "{answer}"
-    );
+    assert!(answer.contains("protocol version 255, and this program version 2; use the version"), "{answer}");
     HttpClient::connect(server.http()).get("/");
     let ended = directory.control("stop");
     assert_eq!((ended.code(), ended.text().as_str()), (Some(0), "stopped\n"), "{ended}");
@@ -580,7 +577,7 @@ fn supervisor_refuses_a_process_of_another_version() {
         supervisor
     });
     let ended = run_to_end(directory.serve_command(), DEADLINE);
-    let expected = "this program has version 2; stop the running server with the version that it was started with";
+    let expected = "this program version 2; stop the running server with the version that it was started with";
     assert!(ended.code() == Some(1) && ended.errors.contains(expected), "{ended}");
     process.join().expect("no panic");
 }

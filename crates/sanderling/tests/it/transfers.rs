@@ -108,7 +108,7 @@ fn journal_outlives_the_processes_and_a_damaged_one_is_not_used() {
     // Another version with the same serial: what secondaries have is not known.
     directory.replace("example.com.zone", zone(11, 5_000).as_bytes());
     kill_server_process(&server);
-    server.wait_for_error("example.com.journal: it leads to another version of the zone");
+    server.wait_for_error("example.com.journal: it is for another version of the zone");
     assert!(changes_since(&server, 10) > WHOLE);
 }
 
@@ -220,7 +220,7 @@ fn changed_secret_is_used_without_a_reload_and_a_broken_one_keeps_the_last() {
     wait_until("the new secret is in use", || count(new) == whole);
     assert_eq!(count(TSIG), 0);
     directory.replace("transfer.key", b"not base64");
-    server.wait_for_error("is not one line of base64");
+    server.wait_for_error("is not a single line of base64");
     server.wait_for_error("its last good secret stays in service");
     assert_eq!(count(new), whole);
     // Also a signed query for something else gets a signed reply.
@@ -243,11 +243,11 @@ fn broken_secret_is_a_problem_of_the_reload_and_the_status() {
     let reload = directory.control("reload");
     assert!(reload.code() == Some(1) && reload.errors.contains("its last good secret stays in service"), "{reload}");
     assert!(reload.errors.contains("1 of the sites, zones, certificates and TSIG keys could not be"), "{reload}");
-    check("1 TSIG key kept", "its last good secret is in service", "kept");
+    check("1 TSIG key kept", "the last good secret is in service", "kept");
     drop(server);
     std::fs::remove_file(directory.path().join("transfer.key")).unwrap();
     let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 });
-    check("1 TSIG key unavailable", "UNAVAILABLE, what it signs is refused", "unavailable");
+    check("1 TSIG key unavailable", "UNAVAILABLE, messages signed with it are refused", "unavailable");
     directory.write("transfer.key", format!("{SECRET}\n").as_bytes());
     wait_until("the secret is in use", || directory.control("status").code() == Some(0));
     drop(server);

@@ -166,7 +166,7 @@ fn updates_are_answered_as_rfc_2136_says() {
     assert_eq!((ended.code(), data(&server, "_acme-challenge.www", "TXT")), (Some(0), "\"token\"".into()), "{ended}");
     server.wait_for_error("zone example.com: a dynamic update of 127.0.0.1 with the key transfer gets SERVFAIL: ");
     server.wait_for_error(
-        "with the key acme gets REFUSED: no rule in `update` allows it to change TXT records at x.example.com.",
+        "with the key acme gets REFUSED: no rule in `update` allows this key to change TXT records at x.example.com.",
     );
     // What is not an update at all.
     let malformed = dig(server.dns(), &["+opcode=update", "+noedns", "example.com", "A"]);
@@ -285,7 +285,7 @@ fn updates_outlive_processes_and_are_applied_to_changed_files() {
     assert_eq!(directory.control_with("reload", &["example.com"]).code(), Some(0));
     has_all(&server, 4);
     assert_eq!(serial(&server), 17);
-    server.wait_for_error("the file, whose serial is later, has all that dynamic updates have changed");
+    server.wait_for_error("the file has a later serial and includes all dynamic updates");
     let status = zone_command(&directory, "status");
     assert!(status.contains("updates  none since the file was written"), "{status}");
     let file = directory.path().join("state/updates/example.com.update");
@@ -312,7 +312,7 @@ fn file_with_a_later_serial_drops_updates_only_if_that_is_forced() {
         let has_status = |line: &str| zone_command(&directory, "status").contains(line);
         wait_until("the status counts it", || has_status("  updates  1 record that the file does not have\n"));
         if dnssec.is_empty() {
-            assert!(has_status("  state    served as it is in the file, with the dynamic updates\n"));
+            assert!(has_status("  state    served as in the file, with the dynamic updates\n"));
         }
         let later = ZONE.replace(" 10 3600", " 50 3600") + "later TXT later\n";
         directory.replace("example.com.zone", later.as_bytes());
@@ -423,8 +423,8 @@ fn first_rules_may_come_with_a_reload() {
     assert_eq!(data(&server, "new", "A"), "192.0.2.9");
 }
 
-/// Asks for an alias and its missing target again and again. Each update replaces the alias, so that all answers with
-/// the same serial have the same one. Returns how many serials and how many answers there were.
+/// Asks for an alias and its missing target repeatedly. Each update replaces the alias, so that all answers with the
+/// same serial have the same one. Returns how many serials and how many answers there were.
 fn ask_for_alias(server: SocketAddr, ends: &AtomicBool) -> (usize, usize) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -456,7 +456,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// Names that one client changes again and again, so that the difference to the file is bounded.
+/// Names that one client changes repeatedly, so that the difference to the file is bounded.
 const NAMES_OF_CLIENT: usize = 32;
 
 /// Makes updates, some by each run of nsupdate, until `count` of all clients are acknowledged. Returns what each name
@@ -611,7 +611,7 @@ fn updates_of_a_signed_zone_are_signed_before_they_are_acknowledged() {
             }
         }
         let status = zone_command(&directory, "status");
-        assert!(status.contains("  state    served as it was signed last\n"), "{status}");
+        assert!(status.contains("  state    the last signed version is served\n"), "{status}");
         // What comes with the signatures is not for updates.
         for refused in [
             "add x RRSIG A 13 3 60 20261207142553 20261123185630 1 example.com. AAAA",

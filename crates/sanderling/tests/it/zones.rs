@@ -1,4 +1,4 @@
-//! The folder of zones, the reload of one zone, and the commands that show zones.
+//! The zone folder, the reload of one zone, and the commands that show zones.
 
 use crate::domain::{Domain, ZONE};
 use sanderling_testkit::dns::{A, Question};
@@ -92,7 +92,7 @@ fn folder_command(directory: &TestDirectory, arguments: &[&str]) -> Ended {
     zone_command(directory, &[arguments, &["--config", &directory.argument("sanderling.toml")]].concat())
 }
 
-/// The names of the files in the folder of zones.
+/// The names of the files in the zone folder.
 fn folder_files(directory: &TestDirectory) -> Vec<String> {
     let entries = std::fs::read_dir(directory.path().join("zones")).unwrap();
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -108,12 +108,13 @@ fn zone_is_added_to_the_folder_and_removed_from_it() {
     let added = folder_command(&directory, &["add", "C.example", &new]);
     check(&added, 0, &["zone c.example: added, serial 3, 5 records", "its file is ", "/zones/c.example.zone"]);
     check_answer(&server, "h1.c.example", 1);
-    check(&folder_command(&directory, &["add", "c.example", &new]), 1, &["the zone c.example is there already, in "]);
+    check(&folder_command(&directory, &["add", "c.example", &new]), 1, &["the zone c.example already exists in "]);
     check(&directory.control("status"), 0, &["zones/*.zone, 3 zones"]);
     check(&directory.control("reload"), 0, &["zones: 0 added, 0 changed, 0 removed"]);
 
     let removed = folder_command(&directory, &["remove", "c.example"]);
-    let parts = ["its file is kept as ", "/zones/c.example.zone.removed\n", "zone c.example: removed, since its file"];
+    let parts =
+        ["its file is kept as ", "/zones/c.example.zone.removed\n", "zone c.example: removed, because its file"];
     check(&removed, 0, &parts);
     assert_ne!(Question::new("h1.c.example", A).query_udp(server.dns()).rcode, 0);
     check(&directory.control("status"), 0, &["zones/*.zone, 2 zones"]);
@@ -133,13 +134,17 @@ fn zone_is_added_to_the_folder_and_removed_from_it() {
     // Without a server.
     check(&directory.control("stop"), 0, &["stopped"]);
     server.end();
-    let unreachable = "A server that starts, or reloads, ";
+    let unreachable = " the zone after its next start or reload.";
     check(
         &folder_command(&directory, &["add", "c.example", &new]),
         0,
-        &[unreachable, "serves the zone", "its file is "],
+        &[unreachable, "The server will serve the zone", "its file is "],
     );
-    check(&folder_command(&directory, &["remove", "a.example"]), 0, &[unreachable, "does not serve the zone"]);
+    check(
+        &folder_command(&directory, &["remove", "a.example"]),
+        0,
+        &[unreachable, "The server will not serve the zone"],
+    );
     let server = TestServer::start_command(directory.serve_command(), ListenerCounts { http: 0, dns: 1 });
     check_answer(&server, "h1.c.example", 1);
     assert_ne!(Question::new("h0.a.example", A).query_udp(server.dns()).rcode, 0);
@@ -174,11 +179,7 @@ fn zone_that_cannot_be_added_changes_nothing() {
     check(&refused, 1, &["there is no zone c.example", "the zone c.example was not added"]);
     assert!(!directory.path().join("others/c.example.zone").exists());
     directory.write("sanderling.toml", config.replace("zones = \"zones/*.zone\"\n", "").as_bytes());
-    check(
-        &folder_command(&directory, &["add", "c.example", &new]),
-        1,
-        &["the configuration has no folder of zones; set "],
-    );
+    check(&folder_command(&directory, &["add", "c.example", &new]), 1, &["the configuration has no zone folder; set "]);
     assert_eq!(folder_files(&directory), before);
     check_answer(&server, "h0.a.example", 1);
     // A zone whose folder is gone stays in service.
@@ -204,7 +205,7 @@ fn zone_of_primaries_or_of_a_catalog_is_neither_added_nor_removed() {
     for (name, expected) in [
         ("s.example", "the zone s.example is transferred from its primaries, at "),
         ("catalog.example", "catalog.example is a catalog; remove its section"),
-        ("m.example", "the catalog catalog.example has brought the zone m.example; remove it there"),
+        ("m.example", "the zone m.example comes from the catalog catalog.example; remove it from the catalog"),
     ] {
         check(&folder_command(&directory, &["remove", name]), 1, &[expected]);
         check(&folder_command(&directory, &["add", name, &file]), 1, &[expected]);
@@ -241,9 +242,9 @@ fn zones_are_listed_with_their_states() {
 fn status_of_a_zone_says_how_it_differs_from_its_file() {
     let (directory, _server) = served();
     let status = |name: &str| zone_command(&directory, &["status", name]);
-    check(&status("own.example"), 0, &["5, loaded ", "5 of 4 names", " bytes\n", "served as it is in the file"]);
+    check(&status("own.example"), 0, &["5, loaded ", "5 of 4 names", " bytes\n", "served as in the file"]);
     directory.write("own", zone(6, 3).as_bytes());
-    check(&status("own.example"), 0, &["the file has changed since then: run `sanderling reload own.example`"]);
+    check(&status("own.example"), 0, &["the file has changed since: run `sanderling reload own.example`"]);
     directory.write("own", b"broken\n");
     check(&directory.control_with("reload", &["own.example"]), 1, &["not reloaded, keeping serial 5"]);
     check(&status("own.example"), 0, &["the last good version is served, because the file was refused: ", "own:1:"]);
@@ -260,11 +261,7 @@ fn zone_is_shown_as_it_is_answered() {
     assert_eq!(shown.text().lines().count(), 5, "{shown}");
     let addresses = zone_command(&directory, &["show", "own.example", "--rrtype", "ns"]);
     assert_eq!(addresses.text(), "own.example. 60 IN NS ns.own.example.\n");
-    check(
-        &zone_command(&directory, &["show", "own.example", "--rrtype", "X"]),
-        1,
-        &["`X` is not the type of a record"],
-    );
+    check(&zone_command(&directory, &["show", "own.example", "--rrtype", "X"]), 1, &["`X` is not a record type"]);
     // The text is a zone file, also of a large zone.
     directory.write("own", zone(6, 200).as_bytes());
     check(&directory.control_with("reload", &["own.example"]), 0, &[]);

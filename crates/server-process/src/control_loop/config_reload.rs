@@ -1,5 +1,5 @@
-//! Loads configurations with their sites, zones and certificates, puts them into service, and keeps what is good of
-//! them for the next process.
+//! Loads configurations with their sites, zones and certificates, puts them into service, and keeps their good versions
+//! for the next process.
 
 use super::{ControlLoop, Finished, LoadResult};
 use crate::access;
@@ -80,7 +80,7 @@ impl ControlLoop<'_> {
         F: FnOnce(Loader, Option<T>) -> Finished + Send + 'static,
     {
         let (sender, finished) = (self.results.0.clone(), Arc::clone(&self.load_finished));
-        // A thread that does not start would drop what it was given.
+        // A thread that does not start would drop its arguments.
         let (to_thread, given) = mpsc::channel::<(Loader, F)>();
         let run = move || {
             let Ok((mut loader, finish)) = given.recv() else { return };
@@ -99,7 +99,7 @@ impl ControlLoop<'_> {
         Ok(())
     }
 
-    /// Applies what was loaded, if there is something.
+    /// Applies the loaded configuration, if there is one.
     pub(super) fn handle_loaded(&mut self) {
         while let Ok(finished) = self.results.1.try_recv() {
             match finished {
@@ -143,7 +143,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Has the supervisor keep good versions of zones.
+    /// Makes the supervisor keep good versions of zones.
     pub(super) fn keep_zones(&mut self, segment: Option<NewSegment>) {
         let Some(NewSegment { descriptor, replaces_all }) = segment else { return };
         if let Ok(copy) = descriptor.try_clone() {
@@ -155,7 +155,7 @@ impl ControlLoop<'_> {
         self.state.kept_zones.push(descriptor);
     }
 
-    /// Has the supervisor keep the good versions of certificates.
+    /// Makes the supervisor keep the good versions of certificates.
     pub(super) fn keep_certificates(&mut self) {
         if let Some(Ok(copy)) = self.state.certificates.kept.as_ref().map(OwnedFd::try_clone) {
             self.send_with(Event::CertificatesKept, FdKind::KeptCertificates, copy);

@@ -48,7 +48,7 @@ impl ControlLoop<'_> {
     ) {
         let started = self.start_load(loader, load, |loader, zones| {
             let zones = zones.unwrap_or_else(|| {
-                log_error("building zones again panicked; this is a bug in sanderling: report it");
+                log_error("rebuilding zones panicked; this is a bug in sanderling: report it");
                 Vec::new()
             });
             Finished::DerivedZones(Box::new(DerivedResult { loader, zones }))
@@ -74,7 +74,10 @@ impl ControlLoop<'_> {
             if errors.is_empty()
                 && let Some(serial) = state.serial.filter(|_| state.serial != serial_before)
             {
-                let text = format!("zone {}: other derived records or dynamic updates, serial {serial}", state.name);
+                let text = format!(
+                    "zone {}: rebuilt with changed derived records or dynamic updates, serial {serial}",
+                    state.name
+                );
                 self.log_version(&state, before.as_deref(), &text);
             }
             self.put_into_service(entry, &state);
@@ -89,7 +92,10 @@ impl ControlLoop<'_> {
         match served_certificates_to_memfd(&self.state.certificates.served) {
             Ok(file) => self.send_with(Event::CertificatesServed, FdKind::ServedCertificates, file),
             Err(error) => {
-                log_error(&format!("cannot tell the agent which certificates are in service: {}", error_text(&error)));
+                log_error(&format!(
+                    "cannot send the agent the list of certificates in service: {}",
+                    error_text(&error)
+                ));
             }
         }
     }

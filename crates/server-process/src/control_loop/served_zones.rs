@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Time between two deliveries of NOTIFY: a flood of them does not keep the supervisor busy.
 const NOTIFY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What primaries have sent, until it is forwarded.
+/// NOTIFY messages of primaries, until they are forwarded.
 #[derive(Debug)]
 pub(super) struct NotifyForwarding {
     inbox: Arc<NotifyInbox>,
@@ -29,7 +29,7 @@ impl NotifyForwarding {
         NotifyForwarding { inbox, next_at: Instant::now() }
     }
 
-    /// When something is to be forwarded.
+    /// When to forward them.
     pub(super) fn deadline(&self) -> Option<Instant> {
         (!self.inbox.is_empty()).then_some(self.next_at)
     }
@@ -68,7 +68,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Has the agent store journals, if the configuration needs one for zones.
+    /// Makes the agent store journals, if the configuration needs one for zones.
     pub(super) fn report_journals(&mut self, journals: &[(String, Vec<u8>)]) {
         if !self.state.config.has_stored_zones() {
             return;
@@ -77,7 +77,7 @@ impl ControlLoop<'_> {
             match file {
                 Ok(file) => self.send_with(Event::JournalsChanged, FdKind::Journals, file),
                 Err(error) => {
-                    log_error(&format!("cannot have the agent store journals: {}", error_text(&error)));
+                    log_error(&format!("cannot send journals to the agent: {}", error_text(&error)));
                 }
             }
         }

@@ -29,7 +29,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Loads the site of the domain `name` on a new thread, when the loader is there.
+    /// Loads the site of the domain `name` on a new thread, when the loader exists.
     pub(super) fn reload_site(&mut self, name: Option<String>) {
         let Some(index) = self.state.config.sites.iter().position(|site| name_of(site) == name) else {
             let name = name.unwrap_or_default();
@@ -85,7 +85,7 @@ impl ControlLoop<'_> {
     }
 }
 
-/// How messages name a site: by its domain, unless it is that of `serve FOLDER`.
+/// How messages name a site: by its domain, unless it is the site of `serve FOLDER`.
 fn name_of(site: &Site) -> Option<String> {
     site.hosts.first().map(|host| host.as_str().to_owned())
 }

@@ -12,7 +12,7 @@ use std::time::{Instant, UNIX_EPOCH};
 impl ControlLoop<'_> {
     pub(super) fn on_supervisor_lost(&mut self) {
         self.state.supervisor = None;
-        log_error(&format!("lost supervisor; still serving; {}", self.remedy()));
+        log_error(&format!("lost the supervisor; still serving; {}", self.remedy()));
     }
 
     /// Answers at the control socket what can be answered without a supervisor.
@@ -85,7 +85,7 @@ impl ControlLoop<'_> {
                 }
             }
             Command::HandOver if self.state.supervisor.is_some() => {
-                control.send_stderr(client, "sanderling: another supervisor has adopted the process already\n");
+                control.send_stderr(client, "sanderling: another supervisor has already adopted the process\n");
                 control.finish(client, false);
             }
             Command::HandOver => {

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const GROUP_MAX: usize = 256;
 /// Time after the last update of a zone until its version is built as a whole.
 const MERGE_AFTER: Duration = Duration::from_secs(60);
-/// The same after the first update, of a zone whose updates go on.
+/// The same after the first update, for a zone whose updates continue.
 const MERGE_AT_LATEST_AFTER: Duration = Duration::from_secs(300);
 const FAILED: UpdateResult = UpdateResult::Refused(UpdateRefusal::Failed);
 
@@ -37,12 +37,12 @@ pub(super) struct UpdateQueue {
     inbox: Arc<UpdateInbox>,
     storing: Option<Box<Storing>>,
     last_number: u64,
-    /// Zones of which something else is stored than what is served: another process has stored updates, or the agent
-    /// was late.
+    /// Zones whose stored version differs from the served one: another process has stored updates, or the agent was
+    /// late.
     outdated: BTreeSet<DomainName>,
-    /// Those of versions that are stored and not in service yet.
+    /// The updates of versions that are stored and not in service yet.
     awaited: Vec<AwaitedUpdates>,
-    /// The serials that the process serves which has replaced this one.
+    /// The serials that the successor of this process serves.
     served_by_next: HashMap<String, Option<u32>>,
     /// The number of the last version that was not stored in time.
     given_up: u64,
@@ -61,7 +61,7 @@ struct ChangeTimes {
     last: Instant,
 }
 
-/// A version that is built as a whole while updates go on.
+/// A version that is built as a whole while updates continue.
 enum Merge {
     None,
     /// A thread builds it.
@@ -92,8 +92,8 @@ struct AwaitedUpdates {
 
 /// A version that the agent is to store.
 struct Storing {
-    /// Here, so that nothing else is loaded; `None` of a version that the agent signs, which hands over others
-    /// meanwhile.
+    /// Here, so that nothing else is loaded; `None` for a version that the agent signs; the agent may hand over others
+    /// in the meantime.
     loader: Option<Loader>,
     apex: DomainName,
     version: UpdatedVersion,
@@ -148,7 +148,7 @@ impl UpdateQueue {
         self.changed.entry(apex).or_insert(ChangeTimes { first: now, last: now }).last = now;
     }
 
-    /// Takes a zone whose version is to be built as a whole.
+    /// Takes a zone whose version must be built as a whole.
     fn take_due(&mut self, now: Instant) -> Option<DomainName> {
         let is_due = |(_, times): &(&DomainName, &ChangeTimes)| {
             let since = |time| now.saturating_duration_since(time);
@@ -176,7 +176,7 @@ impl ControlLoop<'_> {
         if let Some(storing) = self.updates.storing.take_if(|storing| storing.deadline <= now) {
             let apex = &storing.apex;
             let message =
-                format!("zone {apex}: the agent has not stored the dynamic updates in time (`dns_update_timeout`)");
+                format!("zone {apex}: the agent did not store the dynamic updates in time (`dns_update_timeout`)");
             self.updates.failures.warning(apex.as_str(), &message);
             self.give_up(*storing);
         }
@@ -199,7 +199,7 @@ impl ControlLoop<'_> {
             }
             self.answer_updates(expired.into_iter().map(|update| (update, FAILED)));
         }
-        // After updates, what has waited for the loader comes first.
+        // After updates, the work that has waited for the loader comes first.
         self.load_derived();
         self.handle_waiting();
         // The next updates are for that version.
@@ -249,7 +249,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Answers the updates that change nothing, or has the agent store what they make.
+    /// Answers the updates that change nothing, or makes the agent store the result.
     pub(super) fn finish_updates(&mut self, application: UpdateApplication) {
         let UpdateApplication { loader, apex, mut updates, updated } = application;
         let Some(UpdatedZone { results, version, problem, denied }) = updated else {
@@ -270,7 +270,7 @@ impl ControlLoop<'_> {
         if let Some(DeniedChange { index, owner, rtype }) = denied
             && let Some(update) = updates.get(index)
         {
-            let problem = format!("no rule in `update` allows it to change {rtype} records at {owner}");
+            let problem = format!("no rule in `update` allows this key to change {rtype} records at {owner}");
             self.updates.refusals.warning(apex.as_str(), &text(update, "REFUSED", &problem));
         }
         let rest = updates.split_off(results.len().min(updates.len()));
@@ -295,7 +295,7 @@ impl ControlLoop<'_> {
         self.updates.storing = Some(Box::new(Storing { loader, apex, version, updates, number, deadline }));
     }
 
-    /// Has the agent store what it may have lost: it is another one.
+    /// Makes the agent store data that the previous agent may have lost.
     pub(super) fn store_updates_again(&mut self) {
         let Some(storing) = self.updates.storing.take() else { return };
         let id = UpdatesId { pid: std::process::id(), number: storing.number };
@@ -303,7 +303,7 @@ impl ControlLoop<'_> {
         self.updates.storing = Some(storing);
     }
 
-    /// Has the agent store what has become of updates when zone files were read.
+    /// Makes the agent store the result for updates after zone files were read.
     pub(super) fn report_updates(&mut self, updates: &ChangedUpdates) {
         for (apex, to_store) in updates {
             let id = self.updates.next_id();
@@ -316,7 +316,7 @@ impl ControlLoop<'_> {
         let file = match updates_to_memfd(content) {
             Ok(file) => file,
             Err(error) => {
-                return log_error(&format!("cannot have the agent store dynamic updates: {}", error_text(&error)));
+                return log_error(&format!("cannot send dynamic updates to the agent: {}", error_text(&error)));
             }
         };
         let updates = UpdatesToStore { zone: apex.as_str().to_owned(), id, replaces: *replaces };
@@ -332,11 +332,11 @@ impl ControlLoop<'_> {
             (Some(storing), result) if storing.version.is_signed_by_agent() => {
                 self.wait_for_signed(*storing, *result, *serial);
             }
-            // Each process serves what the agent hands over.
+            // Each process serves the versions that the agent hands over.
             (None, _) if serial.is_some() => {}
             (Some(storing), StoreResult::Stored) => self.serve_updated(*storing),
             (Some(storing), StoreResult::Outdated) => {
-                // They are applied again to what another process has stored.
+                // They are applied again to the version that another process has stored.
                 let Storing { loader, apex, updates, .. } = *storing;
                 self.apply_again(updates);
                 self.updates.outdated.insert(apex);
@@ -344,7 +344,7 @@ impl ControlLoop<'_> {
             }
             (Some(storing), StoreResult::Failed) => self.give_up(*storing),
             (None, StoreResult::Failed) => {}
-            // What was found when a zone file was read, or what is served already.
+            // The result of reading a zone file, or the served version.
             (None, StoreResult::Stored) if is_own && id.number != self.updates.given_up => {}
             (None, StoreResult::Stored | StoreResult::Outdated) => {
                 self.updates.outdated.extend(DomainName::parse(zone));
@@ -356,8 +356,7 @@ impl ControlLoop<'_> {
     fn wait_for_signed(&mut self, storing: Storing, result: StoreResult, serial: Option<u32>) {
         let Some(serial) = serial.filter(|_| result != StoreResult::Failed) else {
             let apex = &storing.apex;
-            let message =
-                format!("zone {apex}: a dynamic update gets SERVFAIL: the agent has not signed and stored it");
+            let message = format!("zone {apex}: a dynamic update gets SERVFAIL: the agent did not sign and store it");
             self.updates.failures.warning(apex.as_str(), &message);
             return self.give_up(storing);
         };
@@ -372,7 +371,7 @@ impl ControlLoop<'_> {
         self.await_service(AwaitedUpdates { apex, serial, has_updates, updates, deadline });
     }
 
-    /// Puts updates back that are to be applied to another version.
+    /// Puts back updates to apply to another version.
     fn apply_again(&self, updates: Vec<(ReceivedUpdate, UpdateResult)>) {
         self.updates.inbox.put_back(updates.into_iter().map(|(update, _)| update).collect());
     }
@@ -425,13 +424,13 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Whether another process serves in place of this one: an update that is answered is to be seen there.
+    /// Whether another process serves in place of this one: an answered update must be visible there.
     pub(super) fn is_replaced(&self) -> bool {
         self.ordered_end == Some(DrainMode::Replaced)
     }
 
-    /// Answers the updates of the version that is in service now, or applies them to it. All those of a zone that is
-    /// not served any more are answered.
+    /// Answers the updates of the version that is in service now, or applies them to it. All those of a zone that is no
+    /// longer served are answered.
     fn answer_awaited(&mut self, name: &str, served: Option<u32>) {
         let is_of_version = |awaited: &mut AwaitedUpdates| {
             awaited.apex.as_str() == name && !served.is_some_and(|served| is_later(awaited.serial, served))
@@ -458,8 +457,8 @@ impl ControlLoop<'_> {
         self.answer_when_served(apex, updates, deadline);
     }
 
-    /// Begins to build a zone as a whole that updates have changed, on a thread of its own: updates go on meanwhile. It
-    /// is looked for at each heartbeat, at least.
+    /// Begins to build an updated zone as a whole, on a separate thread: updates continue meanwhile. It is searched for
+    /// at each heartbeat, at least.
     fn begin_merge(&mut self, now: Instant) {
         let Some(apex) = self.updates.take_due(now) else { return };
         let Some(base) = self.state.loader.as_ref().and_then(|loader| loader.version_to_merge(&apex)) else { return };
@@ -481,7 +480,7 @@ impl ControlLoop<'_> {
         self.updates.merge = if built.merged.is_some() { Merge::Built(built) } else { Merge::None };
     }
 
-    /// Has the loader add to a version that was built as a whole what has changed meanwhile.
+    /// Makes the loader add the changes since then to a version that was built as a whole.
     fn take_built(&mut self, built: BuiltVersion) {
         let BuiltVersion { apex, base, merged: Some(merged) } = built else { return };
         let Some(loader) = self.state.loader.take() else { return };
@@ -519,7 +518,7 @@ impl ControlLoop<'_> {
         self.loads_one = false;
     }
 
-    /// Builds a zone again with the updates that are stored.
+    /// Builds a zone again with the stored updates.
     fn load_stored_updates(&mut self, apex: DomainName) {
         let Some(loader) = self.state.loader.take() else { return };
         let config = Arc::clone(&self.state.config);

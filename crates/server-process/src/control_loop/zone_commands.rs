@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-/// Answers that are written at once.
+/// Answers that are written concurrently.
 const ANSWERS_MAX: usize = 8;
 /// Commands that wait for the loader.
 const WAITING_MAX: usize = 64;
@@ -55,7 +55,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// `changes` come with the command to load a zone, and what the agent reports with that for the status of a zone.
+    /// `changes` come with the command to load a zone, and the agent's report for the status of a zone.
     pub(super) fn answer_zone_command(
         &mut self,
         command: ZoneCommand,
@@ -79,8 +79,8 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Loads a zone, or applies `changes` that lead on from the version in service, on a new thread, when the loader is
-    /// there.
+    /// Loads a zone, or applies `changes` that continue from the version in service, on a new thread, when the loader
+    /// exists.
     fn reload_zone(&mut self, name: DomainName, is_forced: bool, changes: Option<OwnedFd>, client: ZoneClient) {
         let Some(mut loader) = self.state.loader.take() else {
             if self.waiting.len() == WAITING_MAX {
@@ -119,7 +119,7 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Goes on with the commands that have waited for the loader.
+    /// Continues with the commands that waited for the loader.
     pub(super) fn handle_waiting(&mut self) {
         while self.state.loader.is_some()
             && let Some((command, descriptors)) = self.waiting.pop_front()
@@ -195,9 +195,9 @@ impl ControlLoop<'_> {
         }
     }
 
-    /// Asks for another process in the place of this one if the sandbox denies a file of the state folder: the folder
-    /// was made after the process has entered the sandbox, and the agent, which has written the file, cannot reload.
-    /// What the agent is told, if so.
+    /// Asks for another process to replace this one if the sandbox denies a file of the state folder: the folder was
+    /// created after the process entered the sandbox, and the agent, which wrote the file, cannot reload. The answer to
+    /// the agent in that case.
     fn ask_for_replacement(&mut self, denial: &Denial) -> Option<String> {
         let Denial::Sandbox(path) = denial else { return None };
         let state = self.state.loader.as_ref().and_then(Loader::state_folder);
@@ -207,7 +207,7 @@ impl ControlLoop<'_> {
         }
         let reason = denied_text(path);
         self.send_new_process_needed(&reason);
-        Some(format!("{reason}; another process takes its place, at most once a minute"))
+        Some(format!("{reason}; replacing this process, at most once a minute"))
     }
 
     /// Logs another version of a zone: one a minute, unless it is not as it should be.
@@ -248,13 +248,13 @@ impl ControlLoop<'_> {
         let RemovedZone { name, kept, journals } = removed;
         self.keep_zones(kept);
         self.report_journals(&journals);
-        let text = format!("zone {name}: removed, since its file is not in the folder of zones any more");
+        let text = format!("zone {name}: removed, because its file is no longer in the zone folder");
         self.change_zones(Vec::new(), &[name]);
         log(&text);
         client.finish(Ok(&format!("{text}\n")));
     }
 
-    /// Serves what catalogs have brought, and no longer what they have removed.
+    /// Serves the zones that catalogs have added, and no longer those that they have removed.
     fn serve_members(&mut self, members: MemberChanges) {
         let MemberChanges { added, removed } = members;
         log(&format!("zones of catalogs: {} added, {} removed", added.len(), removed.len()));
@@ -283,7 +283,7 @@ impl ControlLoop<'_> {
         report: Option<ZoneReport>,
         client: ZoneClient,
     ) {
-        // One reference is that of this thread.
+        // One reference belongs to this thread.
         if Arc::strong_count(&self.answers) > ANSWERS_MAX {
             return client.finish(Err("too many answers are being written; try again later"));
         }
@@ -314,11 +314,11 @@ impl ControlLoop<'_> {
     }
 }
 
-/// What a zone that was loaded again has, compared with what it had.
+/// The differences of a reloaded zone from its previous version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ZoneContent {
     SameFiles,
-    /// Its files are others: the agent has written them again, or comments have changed.
+    /// Its files have changed: the agent has written them again, or comments have changed.
     SameRecords,
     Changed,
 }
@@ -338,17 +338,15 @@ fn outcome_text(
     let old = before.and_then(|before| Some((before.serial?, before.record_count)));
     match (serial, problem, old) {
         (None, None, Some((old, _))) => format!(
-            "zone {name}: serial {old} is not served any more, since its stored version was removed or has expired; answered with \
-             SERVFAIL until it is transferred"
+            "zone {name}: serial {old} is no longer served, because its stored version was removed or has expired; \
+                queries get SERVFAIL until it is transferred"
         ),
         (None, None, None) => {
             let cause =
                 transfer_problem.map_or(String::new(), |problem| format!("; the last attempt failed: {problem}"));
-            format!(
-                "zone {name}: not transferred yet, or expired; answered with SERVFAIL until it is transferred{cause}"
-            )
+            format!("zone {name}: not transferred yet, or expired; queries get SERVFAIL until it is transferred{cause}")
         }
-        (None, ..) => format!("zone {name}: unavailable, answered with SERVFAIL until it is corrected and reloaded"),
+        (None, ..) => format!("zone {name}: unavailable; queries get SERVFAIL until it is corrected and reloaded"),
         (Some(serial), Some(_), _) => format!("zone {name}: not reloaded, keeping serial {serial}"),
         (Some(serial), None, _) if content != ZoneContent::Changed => {
             let what = if content == ZoneContent::SameFiles { "files" } else { "records" };

@@ -14,7 +14,7 @@ use std::cell::LazyCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What catalogs have changed.
+/// The changes by catalogs.
 #[derive(Debug, Default)]
 pub(crate) struct MemberChanges {
     pub(crate) added: Vec<(ZoneEntry, Arc<ZoneState>)>,
@@ -58,7 +58,7 @@ impl Loader {
         MemberChanges { added, removed }
     }
 
-    /// The zones that catalogs of `config` have brought, and may bring beside the zones of the folder, `of_folder`, and
+    /// The zones from catalogs of `config` that are permitted together with the zones of the folder, `of_folder`, and
     /// for which `is_wanted`. The agent has listed them, which is not believed.
     pub(super) fn member_zones<'z>(
         &'z self,

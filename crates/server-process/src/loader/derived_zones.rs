@@ -78,19 +78,19 @@ impl Loader {
         }
         let (entry, state) = (loaded.entry(zone), Arc::clone(&loaded.state));
         let kept = self.seal_kept(&[]);
-        // No client waits for the zone that could be told what the sandbox denies.
+        // No client waits for the zone and could get the denial of the sandbox.
         Some(OneZone { denial: Denial::None, ..OneZone::new(entry, state, before, kept, report) })
     }
 }
 
 impl LoadedZone {
-    /// Builds the version in service from the text that was kept of it: by this process, unless the version in service
-    /// is that of an earlier one.
+    /// Builds the version in service from its kept text: kept by this process, unless the version in service comes from
+    /// an earlier one.
     ///
     /// # Errors
     /// Why that is not possible.
     fn rebuild(&mut self, zone: &ZoneConfig, context: &ZoneContext<'_>, report: &mut Report) -> Result<(), String> {
-        let unkept = || "the text of the version in service was not kept (`kept_zones_max`)".to_owned();
+        let unkept = || "the text of the current version was not kept (`kept_zones_max`)".to_owned();
         let (kept, info) = context.kept.as_ref().zip(self.info).ok_or_else(unkept)?;
         if self.provenance == Provenance::Files && !kept.is_own(&zone.apex) {
             return Err(unkept());
@@ -109,7 +109,7 @@ impl LoadedZone {
         let (serial, record_count) = (good.serial(), good.record_count() as u64);
         let problem = self.state.problem.clone();
         self.serve(zone, good, added, VersionInfo { serial, record_count, ..info });
-        // That of a file which was refused.
+        // The problem of a refused file.
         self.state = Arc::new(ZoneState { problem, ..ZoneState::clone(&self.state) });
         self.derivation = Arc::clone(derivation);
         Ok(())

@@ -43,12 +43,12 @@ impl OneSite {
         sites.with_site(self.index, self.site.clone())
     }
 
-    /// What is watched of it, after it became one of `sites`.
+    /// Its watched paths, after it became one of `sites`.
     pub(crate) fn watched(self, sites: &Sites) -> Option<WatchedSite> {
         Some(self.watched?.of_site(self.index, &sites.all()[self.index]))
     }
 
-    /// What is served now.
+    /// The release that is served now.
     pub(crate) fn text(&self) -> String {
         let root = self.state.document_root.display();
         match &self.site.root {

@@ -14,20 +14,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What has become of a zone that was to be loaded again.
+/// The result of reloading a zone.
 #[derive(Debug)]
 pub(crate) enum Reloaded {
     Loaded(Box<OneZone>),
     Removed(RemovedZone),
 }
 
-/// A zone whose file is not in the folder of zones any more.
+/// A zone whose file is no longer in the zone folder.
 #[derive(Debug)]
 pub(crate) struct RemovedZone {
     pub(crate) name: DomainName,
     /// Good versions that the supervisor must keep.
     pub(crate) kept: Option<NewSegment>,
-    /// What the agent must store.
+    /// The data that the agent must store.
     pub(crate) journals: ChangedJournals,
 }
 
@@ -47,16 +47,16 @@ pub(crate) struct OneZone {
     pub(crate) denial: Denial,
     /// Good versions that the supervisor must keep.
     pub(crate) kept: Option<NewSegment>,
-    /// What the agent must store.
+    /// The data that the agent must store.
     pub(crate) journals: ChangedJournals,
-    /// What the agent must store of dynamic updates.
+    /// The dynamic updates that the agent must store.
     pub(crate) updates: ChangedUpdates,
     /// If it is a catalog, the zones that it has brought or removed since.
     pub(crate) members: MemberChanges,
 }
 
 impl OneZone {
-    /// A zone with other content than before, which is no catalog.
+    /// A zone with changed content, which is not a catalog.
     pub(super) fn new(
         entry: ZoneEntry,
         state: Arc<ZoneState>,
@@ -84,8 +84,8 @@ impl OneZone {
 
 impl Loader {
     /// Loads the zone `name` of `config` again, unless its files are unchanged; always if it is forced, and then
-    /// although it has lost records or its serial went back. A zone whose file is not in the folder of zones any more
-    /// is removed.
+    /// although it has lost records or its serial went back. A zone whose file is no longer in the zone folder is
+    /// removed.
     ///
     /// # Errors
     /// There is no such zone.
@@ -141,7 +141,7 @@ impl Loader {
         self.zones.get(name)?.sources.as_ref()
     }
 
-    /// The zone of a section of its own, or of a file in the folder, which may be new, or of a catalog.
+    /// The zone of its own section, or of a file in the folder, which may be new, or of a catalog.
     pub(super) fn zone_named(&self, config: &Config, name: &DomainName) -> Option<ZoneConfig> {
         if let Some(zone) = config.zones.iter().find(|zone| zone.apex == *name) {
             return Some(self.in_service(config, zone));
@@ -167,7 +167,7 @@ impl Loader {
         self.zones.get(name).map(|loaded| &loaded.state.file).filter(|file| folder.has(file))
     }
 
-    /// Removes the zone `name`, which was loaded from the folder, and whose file is gone.
+    /// Removes the zone `name`, which was loaded from the folder and whose file no longer exists.
     fn remove_of_folder(&mut self, config: &Config, name: &DomainName) -> Option<RemovedZone> {
         self.loaded_of_folder(config.zone_folder.as_ref()?, name)?;
         self.zones.remove(name);
@@ -176,13 +176,13 @@ impl Loader {
     }
 }
 
-/// Whether `file` is not in the folder any more, which can be listed.
+/// Whether `file` is no longer in the folder, which can be listed.
 fn is_removed(file: &Path, folder: &ZoneFolder) -> bool {
     let metadata = fs::symlink_metadata(file);
     metadata.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) && folder.check().is_ok()
 }
 
-/// The message that there is no zone `name`, with a suggestion out of those that are `known`.
+/// The message that there is no zone `name`, with a suggestion from `known`.
 pub(crate) fn unknown_zone<'k>(name: &DomainName, known: impl Iterator<Item = &'k str>) -> String {
     match most_similar(name.as_str(), known) {
         Some(similar) => format!("there is no zone {name}; did you mean {similar}?"),

@@ -1,4 +1,4 @@
-//! Whether a version of a zone may take the place of the one before.
+//! Whether a version of a zone can replace the previous one.
 
 use super::{LoadedZone, Report, ZoneContext};
 use crate::kept_zones::VersionInfo;
@@ -10,17 +10,17 @@ use sanderling_zone_files::{self as zone_files, Denial, Failure, MergedUpdates};
 /// Where a version of a zone comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Provenance {
-    /// An earlier process has kept it, which may have been taken over: it is served where the files cannot be loaded,
-    /// and says nothing about what they may be.
+    /// A version kept by an earlier process, which may be compromised: it is served where the files cannot be loaded,
+    /// and does not restrict them.
     Kept,
-    /// This process has loaded the files, or what the agent has made of them. A version that has lost records does not
+    /// This process has loaded the files, or the agent's version of them. A version that has lost records does not
     /// replace it.
     Files,
 }
 
 impl LoadedZone {
-    /// Why a version with `info` must not replace the last good one. What differs from a version that only an earlier
-    /// process knows is a warning.
+    /// Why a version with `info` must not replace the last good one. Differences from a version that only an earlier
+    /// process knows are warnings.
     pub(super) fn refusal(
         &self,
         zone: &ZoneConfig,
@@ -29,7 +29,7 @@ impl LoadedZone {
         context: &ZoneContext<'_>,
         report: &mut Report,
     ) -> Option<Failure> {
-        // What a primary has, a secondary has.
+        // A secondary follows its primary.
         if zone.origin.is_agent() || context.forced_zones.contains(&zone.apex) {
             return None;
         }

@@ -1,5 +1,5 @@
-//! Opens the directories that a site serves: its document root, earlier releases, and where symbolic links may lead to.
-//! None of them is within the state folder, or around it.
+//! Opens the directories that a site serves: its document root, earlier releases, and the link targets. None of them is
+//! within the state folder, or around it.
 
 use super::{Loader, Report, ServedRoot, open_directory};
 use crate::access;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(super) struct LeftOut {
     pub(super) count: usize,
-    /// Those of them that are document roots, so that the sites are not served.
+    /// Those that are document roots, so that the sites are not served.
     pub(super) root_count: usize,
     /// Of the first site that has one, if possible of one that is not served.
     pub(super) location: Option<Location>,
@@ -51,7 +51,7 @@ impl Loader {
         report.errors.extend(location.map(|location| self.directories.problem((count, root_count), location)));
     }
 
-    /// The directory that was opened, unless it must be left out for want of a descriptor.
+    /// The opened directory, unless it must be left out for lack of a descriptor.
     fn keep_open(
         &mut self,
         index: usize,
@@ -119,7 +119,7 @@ impl Loader {
         let is_apart =
             |root: &&ServedRoot| self.check_apart("site", &root.path, &root.directory, &site.location).is_ok();
         match (opened, last_good.filter(is_apart)) {
-            // The last good directory is this one, which cannot be read any more.
+            // The last good directory is this one, which can no longer be read.
             (Some(opened), Some(last_good)) if last_good.index == opened.index => {
                 (Some(opened), SiteService::Unreadable)
             }

@@ -123,7 +123,7 @@ fn a_broken_zone_keeps_its_last_good_version_and_affects_no_other_one() {
     check(&fixture.load(), 0, Some(3), Some("does not exist"));
 }
 
-/// What a process that was taken over has the supervisor keep: a zone of 64 records with a high serial.
+/// The zone that a compromised process makes the supervisor keep: a zone of 64 records with a high serial.
 fn kept_by_a_taken_process() -> KeptZones {
     let hosts = (0..60).map(|number| format!("f{number} 60 A 192.0.2.6\n"));
     let text = format!("@ 60 SOA ns host 4000 1 1 1 1\n@ 60 NS ns\nns 60 A 192.0.2.6\n{}", hosts.collect::<String>());
@@ -221,7 +221,7 @@ fn one_broken_file_of_the_folder_stops_no_other_one() {
     check(&loaded, 1, Some(1), None);
     assert_eq!(loaded.load_status.problem_count(), 2);
     let errors: Vec<String> = loaded.errors.iter().map(ToString::to_string).collect();
-    assert!(errors[0].contains("zones/a..b.zone: the name of the file is not that of a zone"), "{errors:?}");
+    assert!(errors[0].contains("zones/a..b.zone: the file name is not the name of a zone"), "{errors:?}");
 }
 
 #[test]

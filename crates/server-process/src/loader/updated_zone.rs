@@ -29,10 +29,10 @@ const EXPIRATION_INTERVAL_S: u64 = 3600;
 /// answers.
 const MERGED_NAMES_MIN: usize = 256;
 
-/// What has become of updates.
+/// The outcome for updates.
 #[derive(Debug)]
 pub(crate) struct UpdatedZone {
-    /// Of the first updates. The others are to be applied to the version that these make.
+    /// Of the first updates. The others must be applied to the resulting version.
     pub(crate) results: Vec<UpdateResult>,
     /// The version that they make; `None` if nothing changes.
     pub(crate) version: Option<UpdatedVersion>,
@@ -55,7 +55,7 @@ pub(crate) struct DeniedChange {
 #[derive(Debug)]
 pub(crate) struct UpdatedVersion {
     apex: DomainName,
-    /// What the agent must store before it is served.
+    /// The updates that the agent must store before it is served.
     pub(crate) to_store: StoreRequest,
     /// `None` if the agent signs the zone: it makes the version, and hands it over.
     made: Option<MadeVersion>,
@@ -88,7 +88,7 @@ impl Loader {
         loop {
             match self.try_apply(config, apex, &messages[..count]) {
                 Ok(updated) => return updated,
-                // One of them makes a zone that cannot be served: it is found by halving.
+                // One update makes a zone that cannot be served: it is found by halving.
                 Err(_) if count > 1 => count /= 2,
                 Err(problem) => return UpdatedZone::refused(count, UpdateRefusal::Failed, Some(problem)),
             }
@@ -96,7 +96,7 @@ impl Loader {
     }
 
     /// # Errors
-    /// No version can be made of them: why.
+    /// The reason why no version can be made of them.
     fn try_apply(
         &mut self,
         config: &Config,
@@ -175,7 +175,7 @@ impl Loader {
     }
 
     /// Takes `merged`, the version `base` of the zone `apex` that was built as a whole, with the changes that have been
-    /// made meanwhile; `None` if the version in service stays, since another one does not lead on from `base`.
+    /// made meanwhile; `None` if the version in service stays, because another one does not continue from `base`.
     pub(crate) fn take_merged(
         &mut self,
         config: &Config,
@@ -195,7 +195,7 @@ impl Loader {
         Some((ZoneEntry::Served(merged), Arc::clone(&loaded.state)))
     }
 
-    /// Applies changes of a log that lead on from the version in service; `None` if they do not.
+    /// Applies changes of a log that continue from the version in service; `None` if they do not.
     pub(crate) fn apply_changes(&mut self, config: &Config, apex: &DomainName, changes: &[u8]) -> Option<OneZone> {
         let loaded = self.zones.get_mut(apex).filter(|loaded| loaded.state.problem.is_none())?;
         let served = Arc::clone(loaded.last_good.as_ref()?);
@@ -215,7 +215,7 @@ impl Loader {
         let is_loaded_whole = match zone_config.origin {
             // It also says which zones there are.
             ZoneOrigin::Catalog => true,
-            // What a primary has, a secondary has; and a catalog of this server has its zones.
+            // A secondary follows its primary, and a catalog of this server follows its zones.
             ZoneOrigin::Primaries | ZoneOrigin::ProducedCatalog => false,
             // One that the guard refuses is refused then.
             ZoneOrigin::Operator | ZoneOrigin::Signer => {
@@ -237,7 +237,7 @@ impl Loader {
         Some(OneZone::changed(entry, state, before, journals))
     }
 
-    /// Takes a version that is stored; `None` if there is no such zone any more.
+    /// Takes a stored version; `None` if the zone no longer exists.
     pub(crate) fn take_updated(&mut self, version: UpdatedVersion) -> Option<OneZone> {
         let UpdatedVersion { apex, made, .. } = version;
         let MadeVersion { zone, updates, journals } = made?;
@@ -256,10 +256,10 @@ impl UpdatedVersion {
     }
 }
 
-/// What `update` changes in a signed zone, for the agent to sign.
+/// The changes by `update` to a signed zone, for the agent to sign.
 ///
 /// # Errors
-/// The changed zone cannot be served: why.
+/// The reason why the changed zone cannot be served.
 fn changes_to_sign(
     apex: &DomainName,
     served: &Zone,
@@ -270,7 +270,7 @@ fn changes_to_sign(
     let mut change = ZoneChangeBuilder::new(served.apex());
     update.each_change(|role, record| change.add(role, record));
     let limits = ZoneLimits { records_per_rrset_max: config.limits.zone_records_per_rrset_max };
-    // With signatures that are not right any more: it shows whether the zone can be served.
+    // With signatures that are no longer right: it shows whether the zone can be served.
     let Some(built) = update.finish(limits) else {
         return Ok(UpdatedZone { results, version: None, problem: None, denied: None });
     };
@@ -278,7 +278,7 @@ fn changes_to_sign(
         let error = built.diagnostics.into_iter().find(|diagnostic| diagnostic.severity == Severity::Error);
         return Err(error.map_or_else(String::new, |error| error.problem));
     }
-    let change = change.finish().ok_or("the serial of the zone does not rise")?;
+    let change = change.finish().ok_or("the serial of the zone would not increase")?;
     let mut content = Vec::new();
     change_log::put_change(&change, &mut content);
     let to_store = StoreRequest { replaces: None, content };
@@ -287,7 +287,7 @@ fn changes_to_sign(
 }
 
 impl OneZone {
-    /// A zone that was changed, without its files.
+    /// A changed zone, without its files.
     fn changed(
         entry: ZoneEntry,
         state: Arc<ZoneState>,
@@ -299,8 +299,8 @@ impl OneZone {
 }
 
 impl LoadedZone {
-    /// Takes a version that the agent has stored. The version that is kept for another process stays the earlier one:
-    /// that process reads what is stored.
+    /// Takes a version that the agent has stored. The version kept for another process remains the earlier one: that
+    /// process reads the stored one.
     fn take_stored_version(&mut self, zone: Zone) -> Option<ZoneEntry> {
         let (serial, record_count) = (zone.serial(), zone.record_count() as u64);
         let now = unix_seconds();
@@ -351,7 +351,7 @@ impl LoadedZone {
         }
     }
 
-    /// Takes what has become of the updates when the file was read.
+    /// Takes the outcome for the updates after the file was read.
     pub(super) fn take_updates(&mut self, zone: &ZoneConfig, updates: Option<MergedUpdates>, report: &mut Report) {
         let outcome = updates.as_ref().map(|updates| (updates.merged.outcome, updates.merged.later));
         let (updates, to_store) = updates.map(|updates| updates.finish(wire_name(&zone.apex).as_name())).unzip();
@@ -359,7 +359,7 @@ impl LoadedZone {
         let stored = updates.as_ref().filter(|_| self.updates.is_none()).map(ZoneUpdates::state);
         if let Some(UpdateState { added, removed, is_none: false, .. }) = stored {
             log(&format!(
-                "zone {}: stored dynamic updates are applied, with {added} records that the file does not have, and without {removed} of it",
+                "zone {}: applied stored dynamic updates, which add {added} records to the file and remove {removed}",
                 zone.apex
             ));
         }
@@ -371,12 +371,13 @@ impl LoadedZone {
                 report.warnings.push(dropped_updates(apex, &zone.file, later));
             }
             Some((MergeOutcome::Superseded, _)) => {
-                log(&format!(
-                    "zone {apex}: the file, whose serial is later, has all that dynamic updates have changed"
-                ));
+                log(&format!("zone {apex}: the file has a later serial and includes all dynamic updates"));
             }
             Some((MergeOutcome::Applied, _)) => {
-                log(&format!("zone {apex}: the dynamic updates are applied to the changed file, as far as they fit"));
+                log(&format!(
+                    "zone {apex}: reapplied the dynamic updates to the changed zone file; conflicting records were \
+                     skipped"
+                ));
             }
             None | Some((MergeOutcome::Unchanged, _)) => {}
         }

@@ -1,4 +1,4 @@
-//! The table of all metric families, for the text, the manual and the tests of what uses metrics.
+//! The table of all metric families, for the text, the manual, and the tests of the dashboard and alerts.
 
 /// A metric family.
 #[derive(Debug, PartialEq, Eq)]
@@ -9,13 +9,13 @@ pub(crate) struct Family {
     /// The end of the name, if the samples have a unit.
     pub(crate) unit: &'static str,
     pub(crate) labels: &'static [&'static str],
-    /// What it has, in one sentence.
+    /// Its description, in one sentence.
     pub(crate) help: &'static str,
     /// Whether it needs the section `[metrics]`.
     pub(crate) is_detailed: bool,
 }
 
-/// What the samples of a family are.
+/// The kinds of samples of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Counter,
@@ -76,16 +76,20 @@ families! {
     Gauge sanderling_processes [state]: "Server processes that start, serve, and drain.";
     Gauge sanderling_workers []: "Workers of the server process.";
     Counter sanderling_restarts []: "Restarts of the server process after it had exited or hung.";
-    Gauge sanderling_process_running [process]: "1 if the supervisor, and the agent and the keeper of private keys where the configuration needs them, run; otherwise 0.";
+    Gauge sanderling_process_running [process]: "1 if the process runs, otherwise 0: the supervisor, and the agent \
+        and the keeper if the configuration needs them.";
     Counter sanderling_agent_restarts []: "Restarts of the agent.";
-    Counter sanderling_keeper_restarts []: "Restarts of the keeper of private keys.";
-    Counter sanderling_keeper_signatures []: "Signatures of handshakes by the keeper of private keys.";
-    Counter sanderling_keeper_zone_signatures []: "Signatures of records of zones by the keeper of private keys.";
-    Counter sanderling_keeper_refused [reason]: "What the keeper of private keys refused to sign: server processes never ask for it.";
-    Counter sanderling_reloads [result]: "Reloads of the configuration: in effect, in effect but for some sites, zones, certificates or TSIG keys, and failed.";
+    Counter sanderling_keeper_restarts []: "Restarts of the keeper.";
+    Counter sanderling_keeper_signatures []: "Handshake signatures by the keeper.";
+    Counter sanderling_keeper_zone_signatures []: "Zone record signatures by the keeper.";
+    Counter sanderling_keeper_refused [reason]: "Signatures that the keeper refused; an intact server process never \
+                                                 requests them.";
+    Counter sanderling_reloads [result]: "Reloads of the configuration: in effect, in effect except for some sites, \
+        zones, certificates or TSIG keys, and failed.";
     Counter sanderling_panics []: "Connections and queries ended by a bug in the server.";
     Counter sanderling_system_calls [call]: "System calls of the threads that serve clients.";
-    Counter sanderling_limit_reached [limit, effect]: "What was closed, refused, delayed or dropped because of a limit of the configuration.";
+    Counter sanderling_limit_reached [limit, effect]: "Times that a configured limit closed, refused, delayed or \
+                                                       dropped something.";
 
     Counter sanderling_connections_accepted [protocol]: "Connections accepted.";
     Counter sanderling_connections_closed [protocol]: "Connections closed.";
@@ -99,20 +103,24 @@ families! {
     Counter sanderling_http_timeouts []: "HTTP connections closed by a timeout.";
     Counter sanderling_http_responses_aborted [reason]: "HTTP responses aborted because their file changed, or when the drain timeout passed.";
     Counter sanderling_http_responses [version, tls, status] "*": "HTTP responses by version, encryption and class of the status.";
-    Histogram sanderling_http_response_duration_seconds ("seconds") [version] "*": "Time from the first bytes of a request to the last of its response; 0 if both are in one iteration of the event loop.";
+    Histogram sanderling_http_response_duration_seconds ("seconds") [version] "*": "Time from the first byte of a \
+        request to the last of its response; 0 within one iteration of the event loop.";
     Counter sanderling_site_responses [site, status] "*": "HTTP responses by site and class of the status.";
-    Counter sanderling_site_content_bytes ("bytes") [site] "*": "Bytes of content in HTTP responses, without heads and encryption.";
-    Counter sanderling_proxy_headers_refused []: "Connections of trusted proxies closed for want of a valid header of the PROXY protocol.";
+    Counter sanderling_site_content_bytes ("bytes") [site] "*": "Content bytes in HTTP responses, without heads and \
+        encryption.";
+    Counter sanderling_proxy_headers_refused []: "Connections of trusted proxies closed because of a missing or \
+                                                  invalid PROXY header.";
     Counter sanderling_http2_connections []: "HTTP connections on which the client chose HTTP/2.";
     Counter sanderling_http2_requests []: "Requests over HTTP/2.";
-    Counter sanderling_http2_connections_refused []: "HTTP/2 connections closed because of an error or a flood of the client.";
-    Counter sanderling_http2_protocol_errors []: "Those with an error of the protocol.";
+    Counter sanderling_http2_connections_refused []: "HTTP/2 connections closed because of a client error or flood.";
+    Counter sanderling_http2_protocol_errors []: "HTTP/2 connections closed because of a protocol error.";
 
     Counter sanderling_tls_handshakes [version]: "TLS handshakes completed.";
-    Counter sanderling_tls_handshakes_resumed []: "Those that resumed an earlier session.";
+    Counter sanderling_tls_handshakes_resumed []: "TLS handshakes that resumed an earlier session.";
     Counter sanderling_tls_handshakes_failed [cause]: "TLS handshakes not completed.";
 
-    Counter sanderling_file_cache_lookups [result] "*": "Look-ups in the open-file cache: files that were open and valid, files that were opened or checked, and paths without a file.";
+    Counter sanderling_file_cache_lookups [result] "*": "Look-ups in the open-file cache: files that were open and \
+        valid, files that were opened or checked, and paths without a file.";
     Gauge sanderling_file_cache_entries [kind]: "Entries of the open-file cache: files, and paths without a file.";
     Gauge sanderling_file_cache_descriptors []: "Descriptors in the open-file cache.";
     Gauge sanderling_file_cache_content_bytes ("bytes") []: "Bytes of content in the open-file cache.";
@@ -122,14 +130,16 @@ families! {
     Counter sanderling_dns_messages [transport]: "DNS messages received over UDP, over TCP with and without TLS, and over HTTPS.";
     Counter sanderling_dns_transfers [result]: "Queries for a zone transfer, and transfers written to their end.";
     Counter sanderling_dns_tsig_errors [error]: "DNS messages whose signature (TSIG) was not accepted.";
-    Counter sanderling_dns_updates [result]: "Dynamic updates that were accepted to be applied, refused at once, or received before.";
-    Counter sanderling_dns_messages_dropped []: "DNS messages without a reply: no query, too long, from a port that gets none, or beyond a limit.";
+    Counter sanderling_dns_updates [result]: "Dynamic updates that were accepted, refused, or repeated.";
+    Counter sanderling_dns_messages_dropped []: "DNS messages without a reply: not a query, too long, from a port \
+                                                 that gets none, or beyond a limit.";
     Counter sanderling_dns_replies_slipped []: "Replies beyond dns_udp_replies_per_second_max that were sent truncated.";
     Counter sanderling_udp_receive_errors []: "Failed calls to receive datagrams.";
     Counter sanderling_udp_replies_lost []: "UDP replies that the kernel refused.";
-    Counter sanderling_dns_queries [transport, type] "*": "DNS queries that were answered, by type; other for types without their own, none without a question.";
+    Counter sanderling_dns_queries [transport, type] "*": "DNS queries that were answered, by type; other for the \
+                                                           remaining types, none without a question.";
     Counter sanderling_dns_replies [transport, rcode] "*": "DNS replies by RCODE.";
-    Counter sanderling_dns_replies_truncated [transport] "*": "DNS replies with the flag TC.";
+    Counter sanderling_dns_replies_truncated [transport] "*": "DNS replies with the TC flag.";
     Histogram sanderling_dns_reply_size_bytes ("bytes") [transport] "*": "Sizes of DNS replies.";
     Counter sanderling_zone_queries [zone] "*": "DNS queries that were answered from a zone.";
 
@@ -140,12 +150,15 @@ families! {
     Gauge sanderling_zone_serial [zone]: "The serial of the zone in service.";
     Gauge sanderling_zone_records [zone]: "Records of the zone in service.";
     Gauge sanderling_zone_loaded_timestamp_seconds ("seconds") [zone]: "When the zone in service was loaded, in seconds since 1970.";
-    Gauge sanderling_zone_signatures_expire_timestamp_seconds ("seconds") [zone]: "When the first signature of the zone in service expires, in seconds since 1970; only of signed zones.";
-    Gauge sanderling_zone_problem [zone]: "1 if the zone is in another state than served.";
+    Gauge sanderling_zone_signatures_expire_timestamp_seconds ("seconds") [zone]: "When the first signature of the \
+        zone in service expires, in seconds since 1970; only for signed zones.";
+    Gauge sanderling_zone_problem [zone]: "1 if the state of the zone is not served.";
     Gauge sanderling_certificate_not_after_timestamp_seconds ("seconds") [domain, file]: "When the certificate in service expires, in seconds since 1970.";
-    Gauge sanderling_certificate_problem [domain, file]: "1 if the certificate is in another state than served.";
-    Gauge sanderling_certificate_name_missing [domain, file, name]: "1 for each name of the domain that no certificate of it in service is valid for.";
-    Counter sanderling_log_lines [log, result]: "Lines of the logs of requests, and dnstap messages, that were written, and dropped.";
+    Gauge sanderling_certificate_problem [domain, file]: "1 if the state of the certificate is not served.";
+    Gauge sanderling_certificate_name_missing [domain, file, name]: "1 for each name of the domain that none of its \
+        certificates in service covers.";
+    Counter sanderling_log_lines [log, result]: "Lines of request logs, and dnstap messages, that were written or \
+                                                 dropped.";
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const CONNECTIONS_MAX: usize = 8;
 const REQUEST_BYTES_MAX: usize = 8 * 1024;
 /// From the accept of a connection to its end.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(5);
-/// After an accept has failed for want of a descriptor or memory.
+/// After an accept has failed for lack of a descriptor or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 const PATH: &[u8] = b"/metrics";
@@ -45,11 +45,11 @@ enum State {
     Receiving(Vec<u8>),
     /// So many bytes of a response have been sent.
     Sending { response: Vec<u8>, sent: usize },
-    /// All was sent. The client closes the connection: otherwise the kernel would reset it for what it still sends.
+    /// All was sent. The client closes the connection: otherwise the kernel would reset it because of unread data.
     Closing,
 }
 
-/// What a connection needs.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Wait,
@@ -79,7 +79,7 @@ impl MetricsListener {
         }
     }
 
-    /// When something is to be done without an event.
+    /// When to act without an event.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.connections.iter().map(|connection| connection.deadline).chain(self.paused_until).min()
     }
@@ -91,7 +91,7 @@ impl MetricsListener {
         self.accept(now);
         self.connections.retain_mut(|connection| {
             let advance = || connection.advance(&text);
-            // A bug costs the one connection. An error means that the client is gone.
+            // A bug costs the one connection. An error means that the client has disconnected.
             let next = catch_unwind(AssertUnwindSafe(advance)).unwrap_or(Ok(Next::Close));
             matches!(next, Ok(Next::Wait)) && now < connection.deadline
         });
@@ -149,7 +149,7 @@ impl Connection {
                 State::Closing => {
                     let mut buffer = [0; 2048];
                     match self.stream.receive(&mut buffer) {
-                        // A client that goes on sending is cut off.
+                        // A client that continues to send is disconnected.
                         Ok(_) => return Ok(Next::Close),
                         Err(error) => return wait_if_blocked(error),
                     }

@@ -8,7 +8,7 @@ use std::fmt::{Display, Write};
 pub(crate) enum TextFormat {
     /// OpenMetrics 1.0.
     OpenMetrics,
-    /// That of Prometheus before it.
+    /// The older format of Prometheus.
     Prometheus,
 }
 

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 const AGAIN: &str = "compress the file again";
 /// The largest window of zstd, as a power of two (RFC 9659 §3).
 const ZSTD_WINDOW_BITS_MAX: u32 = 23;
-/// Bytes that are compared at once.
+/// Bytes that are compared in one step.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Types of what pages consist of: a compressed file of another type may be for a download.
+/// Types of the parts of pages: a compressed file of another type may be a download.
 const PAGE_TYPES: [&str; 5] = ["text/html", "text/css", "text/javascript", "image/svg+xml", "application/wasm"];
 
 /// Bytes that may still be read.
@@ -43,7 +43,7 @@ impl ReadBudget {
 #[derive(Debug)]
 pub(super) struct CodedFile<'p> {
     coding: ContentCoding,
-    /// The path of the file that it is a form of.
+    /// The path of the uncompressed file.
     pub(super) base: &'p [u8],
     /// Whether it is a part of a page, and no download by its own name.
     is_of_page: bool,
@@ -62,8 +62,8 @@ pub(super) fn coded_file<'p, 't>(path: &'p [u8], media_type: impl Fn(&[u8]) -> &
     is_compressible(media_type).then_some(CodedFile { coding, base, is_of_page })
 }
 
-/// Why the precompressed file at `path` is not used, or must not be, and what to do. Without a budget for it and the
-/// file at `base`, their content is not compared. `decoded_bytes_max`: what it may become if there is no file at
+/// Why the precompressed file at `path` is not used, or must not be, and the remedy. Without a budget for it and the
+/// file at `base`, their content is not compared. `decoded_bytes_max`: its largest decoded size if there is no file at
 /// `base`.
 pub(super) fn problem(
     file: &CodedFile<'_>,
@@ -86,10 +86,10 @@ pub(super) fn problem(
         Err(error) => return Err(error),
     };
     if is_older(&metadata, &base_metadata)? {
-        return Ok(Some(("is older than the file that it is a form of, and is not used", AGAIN)));
+        return Ok(Some(("is older than its uncompressed file, and is not used", AGAIN)));
     }
     if metadata.len() >= base_metadata.len() {
-        return Ok(Some(("is not shorter than the file that it is a form of, and is not used", "remove it")));
+        return Ok(Some(("is not shorter than its uncompressed file, and is not used", "remove it")));
     }
     if let Some(fault) = fault(file.coding, path, &metadata, Some(base_metadata.len()))? {
         return Ok(Some(problem_of_fault(fault)));
@@ -99,7 +99,7 @@ pub(super) fn problem(
     }
     Ok(match is_same(Decoder::new(file.coding, path)?, File::open(base)?) {
         Ok(true) => None,
-        Ok(false) => Some(("has other content than the file that it is a form of", AGAIN)),
+        Ok(false) => Some(("does not decompress to its uncompressed file", AGAIN)),
         Err(_) => Some(("cannot be decoded by browsers", AGAIN)),
     })
 }
@@ -120,34 +120,32 @@ fn fault(
 
 fn problem_of_fault(fault: CodingFault) -> (&'static str, &'static str) {
     match fault {
-        CodingFault::Malformed => ("is not in the coding of its name, and is not used", AGAIN),
+        CodingFault::Malformed => ("does not have the coding that its name says, and is not used", AGAIN),
         CodingFault::WindowTooLarge => (
-            "needs a larger window than browsers have, and is not used",
-            "compress the file again, by zstd with --zstd=wlog=23 or without --ultra and --long, by brotli without \
-             --large_window",
+            "needs a larger window than browsers support, and is not used",
+            "compress the file again, with zstd --zstd=wlog=23 or without --ultra and --long, with brotli without \
+                --large_window",
         ),
         CodingFault::NeedsDictionary => {
-            ("needs a dictionary, which browsers do not have, and is not used", "compress the file again without it")
+            ("needs a dictionary, which browsers lack, and is not used", "compress the file again without it")
         }
         CodingFault::OtherLength => (
-            "has other content than the file that it is a form of, or several gzip members, of which browsers decode \
-             the first alone, and is not used",
+            "does not decompress to its uncompressed file, or has several gzip members, of which browsers decode only \
+                the first, and is not used",
             AGAIN,
         ),
     }
 }
 
-/// The same of a file without another one beside it, which the server decodes.
+/// The same for a file without an uncompressed one, which the server decodes.
 fn problem_alone(decoder: impl Read, decoded_bytes_max: u64) -> Option<(&'static str, &'static str)> {
     match io::copy(&mut decoder.take(decoded_bytes_max.saturating_add(1)), &mut io::sink()) {
         Ok(bytes) if bytes <= decoded_bytes_max => None,
         Ok(_) => {
-            let remedy = "add the file without a coding, or raise `compressed_file_max` in [limits]";
-            Some(("has no uncompressed original beside it, is too large once decoded, and is not used", remedy))
+            let remedy = "add the uncompressed file, or raise `compressed_file_max` in [limits]";
+            Some(("has no uncompressed file, is too large when decoded, and is not used", remedy))
         }
-        Err(_) => {
-            Some(("has no uncompressed original beside it, cannot be decoded by browsers, and is not used", AGAIN))
-        }
+        Err(_) => Some(("has no uncompressed file, cannot be decoded by browsers, and is not used", AGAIN)),
     }
 }
 
@@ -159,7 +157,7 @@ fn is_older(precompressed: &Metadata, base: &Metadata) -> io::Result<bool> {
     Ok(if own.1 == 0 { own.0 < base.0 } else { own < base })
 }
 
-/// Decodes as browsers do: what they refuse, or would cut short, is an error.
+/// Decodes as browsers do: data that they refuse, or would truncate, is an error.
 enum Decoder {
     Brotli(Box<brotli::Decompressor<BufReader<File>>>),
     Zstd(zstd::Decoder<'static, BufReader<File>>),
@@ -192,7 +190,7 @@ impl Read for Decoder {
             Decoder::Gzip(decoder) => {
                 let count = decoder.read(into)?;
                 if count == 0 && !into.is_empty() && !decoder.get_mut().fill_buf()?.is_empty() {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "something follows the first member"));
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "more data follows the first gzip member"));
                 }
                 Ok(count)
             }
@@ -245,10 +243,10 @@ mod tests {
         coded
     }
 
-    const OTHER_LENGTH: &str = "has other content than the file that it is a form of, or several gzip members, of which \
-                                browsers decode the first alone, and is not used";
+    const OTHER_LENGTH: &str = "does not decompress to its uncompressed file, or has several gzip members, of which \
+        browsers decode only the first, and is not used";
 
-    /// What tools decode, and browsers refuse or cut short; beside the file, and without it.
+    /// Files that tools decode, but browsers refuse or truncate; with the uncompressed file, and without it.
     #[test]
     fn coding_that_browsers_do_not_decode_whole_is_reported() {
         let folder = tempfile::tempdir().expect("created");
@@ -272,13 +270,13 @@ mod tests {
         encoder.window_log(24).expect("a window");
         encoder.write_all(&content).expect("in memory");
         let large = encoder.finish().expect("in memory");
-        check(ContentCoding::Zstd, &large, "needs a larger window than browsers have");
+        check(ContentCoding::Zstd, &large, "needs a larger window than browsers support");
         let small = zstd::encode_all(&content[..0], 1).expect("in memory");
         check(ContentCoding::Zstd, &[small, large].concat(), "cannot be decoded by browsers");
         let parameters = brotli::enc::BrotliEncoderParams { large_window: true, lgwin: 25, ..Default::default() };
         let mut large = Vec::new();
         brotli::BrotliCompress(&mut &content[..], &mut large, &parameters).expect("in memory");
-        check(ContentCoding::Brotli, &large, "needs a larger window than browsers have");
+        check(ContentCoding::Brotli, &large, "needs a larger window than browsers support");
         let (first, second) = content.split_at(100);
         let members = [encode(ContentCoding::Gzip, first), encode(ContentCoding::Gzip, second)].concat();
         check(ContentCoding::Gzip, &members, "browsers");
@@ -308,8 +306,8 @@ mod tests {
             let coded = encode(coding, &content);
             let _ = fs::remove_file(&base_path);
             check(&coded, now, u64::MAX, None);
-            let alone = "has no uncompressed original beside it, cannot be decoded by browsers, and is not used";
-            let malformed = "is not in the coding of its name, and is not used";
+            let alone = "has no uncompressed file, cannot be decoded by browsers, and is not used";
+            let malformed = "does not have the coding that its name says, and is not used";
             let nonsense = if coding == ContentCoding::Brotli { alone } else { malformed };
             check(b"nonsense", now, u64::MAX, Some(nonsense));
             check(&coded[..coded.len() / 2], now, u64::MAX, Some(alone));
@@ -319,7 +317,7 @@ mod tests {
             check(&coded, now, u64::MAX, None);
             // Whole seconds, as some compressors set.
             check(&coded, now - Duration::from_millis(500), u64::MAX, None);
-            let older = "is older than the file that it is a form of, and is not used";
+            let older = "is older than its uncompressed file, and is not used";
             check(&coded, now - Duration::from_millis(400), u64::MAX, Some(older));
             let cut = match coding {
                 ContentCoding::Gzip => OTHER_LENGTH,
@@ -328,7 +326,7 @@ mod tests {
             check(&coded[..coded.len() / 2], now, u64::MAX, Some(cut));
             let nonsense = if coding == ContentCoding::Brotli { cut } else { malformed };
             check(b"nonsense", now, u64::MAX, Some(nonsense));
-            let other = "has other content than the file that it is a form of";
+            let other = "does not decompress to its uncompressed file";
             let upper_case = content.to_ascii_uppercase();
             check(&encode(coding, &upper_case), now, u64::MAX, Some(other));
             check(&encode(coding, &upper_case), now, content.len() as u64, None);
@@ -337,7 +335,7 @@ mod tests {
                 let other = if coding == ContentCoding::Gzip { OTHER_LENGTH } else { other };
                 check(&encode(coding, changed), now, u64::MAX, Some(other));
             }
-            check(&content, now, u64::MAX, Some("is not shorter than the file that it is a form of, and is not used"));
+            check(&content, now, u64::MAX, Some("is not shorter than its uncompressed file, and is not used"));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use sanderling_server::is_own_authority;
 
-/// The site of references, as URLs have it.
+/// The site of references, in the form of URLs.
 #[derive(Debug)]
 pub(super) struct SiteHosts<'s> {
     pub(super) hosts: &'s [String],

@@ -163,7 +163,7 @@ fn starts_with_ignoring_case(text: &[u8], prefix: &[u8]) -> bool {
     text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
-/// What is between the quotes at the start of `text`.
+/// The text between the quotes at the start of `text`.
 fn quoted(text: &[u8]) -> &[u8] {
     let mut end = 1;
     while end < text.len() && text[end] != text[0] && text[end] != b'\n' {

@@ -20,14 +20,14 @@ pub struct NotifyPolicy {
     inbox: Arc<NotifyInbox>,
 }
 
-/// What was received: the last of each zone, so that no flood fills it.
+/// The last received message of each zone, so that no flood fills it.
 #[derive(Debug)]
 pub struct NotifyInbox {
     received: Mutex<HashMap<Vec<u8>, ReceivedNotify>>,
     wakeup: Arc<EventFd>,
 }
 
-/// A NOTIFY that was accepted.
+/// An accepted NOTIFY.
 #[derive(Clone, Debug)]
 pub struct ReceivedNotify {
     /// The name of the zone.
@@ -39,7 +39,7 @@ pub struct ReceivedNotify {
 }
 
 impl NotifyInbox {
-    /// An empty inbox, which signals `wakeup` when it is not empty any more.
+    /// An empty inbox, which signals `wakeup` when it is no longer empty.
     pub fn new(wakeup: Arc<EventFd>) -> NotifyInbox {
         NotifyInbox { received: Mutex::default(), wakeup }
     }
@@ -66,7 +66,7 @@ impl NotifyInbox {
 
 impl NotifyPolicy {
     /// A policy of these zones, each with its primaries, and of all other zones, which may have the primaries
-    /// `members`. What is accepted is put into `inbox`.
+    /// `members`. Accepted messages are put into `inbox`.
     pub fn new(
         zones: impl IntoIterator<Item = (NameBuf, Vec<TransferRule>)>,
         members: Vec<TransferRule>,
@@ -76,7 +76,7 @@ impl NotifyPolicy {
         NotifyPolicy { zones: zones.into_iter().map(by_name).collect(), members, inbox }
     }
 
-    /// The rules for a zone, which is one of `zones` unless it has rules of its own: no flood of names fills the inbox.
+    /// The rules for a zone, which is one of `zones` unless it has its own rules: no flood of names fills the inbox.
     fn rules(&self, apex: Name<'_>, zones: &ZoneMap) -> Option<&[TransferRule]> {
         let of_member = || (!self.members.is_empty() && zones.get(apex).is_some()).then_some(&self.members[..]);
         self.zones.get(&lowercase(apex)).map(Vec::as_slice).or_else(of_member)

@@ -1,10 +1,10 @@
-//! The signatures of the updates that were received, until they expire: a message that its client or an attacker sends
-//! again is not carried out again. Other processes do not know them.
+//! The signatures of the received updates, until they expire: a message that its client or an attacker sends again is
+//! not carried out again. Other processes do not know them.
 
 use sanderling_dns::update::{UpdateRefusal, UpdateResult, UpdateSignature};
 use std::collections::{BTreeSet, HashMap};
 
-/// The updates that were received.
+/// The received updates.
 #[derive(Debug)]
 pub(crate) struct ReceivedUpdates {
     by_mac: HashMap<MacStart, State>,
@@ -15,7 +15,7 @@ pub(crate) struct ReceivedUpdates {
 /// The first bytes of a whole MAC.
 type MacStart = [u8; UpdateSignature::MAC_BYTES];
 
-/// What is known of an update that was received.
+/// The state of a received update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It is being carried out, and is answered then.
@@ -30,7 +30,7 @@ impl ReceivedUpdates {
         ReceivedUpdates { by_mac: HashMap::new(), by_expiry: BTreeSet::new(), count_max }
     }
 
-    /// Notes an update that is to be carried out. Returns its state if it was received before.
+    /// Notes an update to carry out. Returns its state if it was received before.
     pub(crate) fn receive(&mut self, signature: &UpdateSignature, now_unix_s: u64) -> Option<State> {
         while let Some(&(expires_at, mac)) = self.by_expiry.first()
             && (expires_at < now_unix_s || self.by_mac.len() > self.count_max)

@@ -1,4 +1,4 @@
-//! Zone transfers out: which client may have which zone, and how many at once.
+//! Zone transfers out: which client can have which zone, and how many concurrently.
 
 use crate::limits::rate_limit_policy::IpNetwork;
 use crate::metrics::{Counter, ThreadMetrics};
@@ -30,14 +30,14 @@ impl TransferRule {
 /// Which client may transfer which zone: none, unless a rule allows it.
 #[derive(Debug, Default)]
 pub struct TransferPolicy {
-    /// For zones without rules of their own.
+    /// For zones without their own rules.
     default: Vec<TransferRule>,
     /// By the wire form of their names, in lower case.
     zones: HashMap<Vec<u8>, Vec<TransferRule>>,
     outgoing: Arc<OutgoingTransfers>,
 }
 
-/// The transfers of this process: how many there may be at once, and the last one of each zone.
+/// The transfers of this process: the limit of concurrent ones, and the last one of each zone.
 #[derive(Debug, Default)]
 pub struct OutgoingTransfers {
     used: AtomicUsize,
@@ -53,14 +53,14 @@ pub struct LastTransfer {
     pub client: IpAddr,
     /// The serial that the client has since then.
     pub serial: u32,
-    /// Whether it had the changes alone (RFC 1995).
+    /// Whether it had only the changes (RFC 1995).
     pub is_incremental: bool,
     /// When it ended, in seconds since 1970.
     pub at_unix_s: u64,
 }
 
 impl OutgoingTransfers {
-    /// At most `count_max` at once.
+    /// At most `count_max` concurrently.
     pub fn new(count_max: usize) -> OutgoingTransfers {
         OutgoingTransfers { count_max, ..OutgoingTransfers::default() }
     }
@@ -165,7 +165,7 @@ impl Transfer {
     }
 }
 
-/// What follows a query for a transfer.
+/// The consequence of a query for a transfer.
 pub(crate) enum Begun {
     /// A reply of this length, or none if it does not fit.
     Reply(Option<usize>),
@@ -182,7 +182,7 @@ pub(crate) enum Channel {
     OtherEncryption,
 }
 
-/// What a transfer is decided by.
+/// The inputs of the decision about a transfer.
 #[derive(Clone, Copy)]
 pub(crate) struct TransferContext<'c> {
     pub(crate) zones: &'c Arc<ZoneMap>,
@@ -255,7 +255,7 @@ pub(crate) fn answer_restricted(
 }
 
 enum Decision {
-    /// The SOA alone.
+    /// Only the SOA.
     Soa(Arc<Zone>),
     /// The changes, if they fit into a datagram.
     Datagram(Arc<Zone>),

@@ -24,7 +24,7 @@ pub struct UpdatePolicy {
     inbox: Arc<UpdateInbox>,
 }
 
-/// What was received and waits for the control thread.
+/// The received updates that wait for the control thread.
 #[derive(Debug)]
 pub struct UpdateInbox {
     waiting: Mutex<Waiting>,
@@ -37,7 +37,7 @@ struct Waiting {
     updates: VecDeque<ReceivedUpdate>,
     /// Those that wait, and those that were answered.
     received: ReceivedUpdates,
-    /// How many were put in and not answered yet: those that wait, and those that were taken.
+    /// The number of unanswered updates: those that wait, and those that were taken.
     unanswered_count: usize,
     /// The control thread takes no more.
     is_closed: bool,
@@ -95,8 +95,8 @@ impl LateReply {
 }
 
 impl UpdateInbox {
-    /// An inbox for `count_max` updates, which signals `wakeup` when it is not empty any more. It knows the signatures
-    /// of the last updates, at most `signatures_max`.
+    /// An inbox for `count_max` updates, which signals `wakeup` when it is no longer empty. It knows the signatures of
+    /// the last updates, at most `signatures_max`.
     pub fn new(wakeup: Arc<EventFd>, count_max: usize, signatures_max: usize) -> UpdateInbox {
         let received = ReceivedUpdates::new(signatures_max);
         let waiting = Mutex::new(Waiting { updates: VecDeque::new(), received, unanswered_count: 0, is_closed: false });
@@ -112,12 +112,12 @@ impl UpdateInbox {
         }
     }
 
-    /// How many were put in and not answered yet.
+    /// The number of unanswered updates.
     pub fn unanswered_count(&self) -> usize {
         self.lock().unanswered_count
     }
 
-    /// When the update that waits for longest has come.
+    /// The arrival of the update that has waited longest.
     pub fn oldest(&self) -> Option<Instant> {
         self.lock().updates.front().map(|update| update.received_at)
     }
@@ -185,7 +185,7 @@ impl UpdateInbox {
     }
 }
 
-/// What an update is decided by.
+/// The inputs of the decision about an update.
 #[derive(Clone, Copy)]
 pub(crate) struct UpdateContext<'c> {
     pub(crate) zones: &'c ZoneMap,
@@ -194,7 +194,7 @@ pub(crate) struct UpdateContext<'c> {
     pub(crate) metrics: &'c ThreadMetrics,
 }
 
-/// What follows an update.
+/// The consequence of an update.
 pub(crate) enum Received {
     /// A reply of this length, or none if it does not fit.
     Reply(Option<usize>),
@@ -203,7 +203,7 @@ pub(crate) enum Received {
 }
 
 impl UpdatePolicy {
-    /// A policy of these zones, each with the keys of its rules. What is accepted is put into `inbox`.
+    /// A policy of these zones, each with the keys of its rules. Accepted messages are put into `inbox`.
     pub fn new(zones: impl IntoIterator<Item = (NameBuf, Vec<NameBuf>)>, inbox: Arc<UpdateInbox>) -> UpdatePolicy {
         let by_name = |(apex, keys): (NameBuf, _)| (lowercase(apex.as_name()), keys);
         UpdatePolicy { zones: zones.into_iter().map(by_name).collect(), inbox }
@@ -219,7 +219,7 @@ impl UpdatePolicy {
         })
     }
 
-    /// Whether a rule of the zone is for the key of a signature that was accepted.
+    /// Whether a rule of the zone is for the key of an accepted signature.
     fn is_allowed_key(&self, update: &UpdateMessage<'_>) -> bool {
         update.key().is_some_and(|key| self.is_key_of(update.apex(), key).unwrap_or(false))
     }
@@ -230,7 +230,7 @@ impl UpdatePolicy {
         Some(keys.iter().any(|known| known.as_name().eq_ignore_case(key)))
     }
 
-    /// Receives the update `message`, whose reply goes to `place` if it is not written to `out` at once.
+    /// Receives the update `message`, whose reply goes to `place` if it is not written to `out` immediately.
     #[cold]
     #[inline(never)]
     pub(crate) fn receive(

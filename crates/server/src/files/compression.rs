@@ -1,10 +1,10 @@
 //! Variants of files that are compressed when a client first accepts them: by one thread, while the client gets the
-//! file as it is.
+//! uncompressed file.
 //!
 //! The variants belong to the entry of the open-file cache, which is one version of the file, and are freed with it.
-//! What they use together is bounded by evicting entries ([`FileCache`](crate::files::file_cache::FileCache)).
-//! The thread has the lowest priority, and one queue with a bound, so that clients that ask for many files cannot
-//! occupy the machine with it.
+//! Evicting entries bounds their total size ([`FileCache`](crate::files::file_cache::FileCache)). The thread has the
+//! lowest priority, and one queue with a bound, so that clients that ask for many files cannot occupy the machine with
+//! it.
 
 use crate::files::disk_file::DiskFile;
 use crate::files::file_variant::{FileContent, FileVariant, Gauges, http_metadata};
@@ -35,7 +35,7 @@ const BROTLI_QUALITY: i32 = 5;
 /// The window of brotli, as a power of two: larger than any file that is compressed.
 const BROTLI_WINDOW_BITS: i32 = 22;
 
-/// Raised with each change of what the compressors make of the same content: the entity tags of variants follow from
+/// Raised with each change of the compressors' output for the same content: the entity tags of variants follow from
 /// that of the file and from this number, so that they are known before a variant is made. The test
 /// `compressors_make_the_bytes_of_their_version` notices such a change.
 pub(crate) const COMPRESSORS: CompressorVersion = CompressorVersion(1);
@@ -50,7 +50,7 @@ pub(crate) struct OnDemand {
     media_type: String,
     field_lines: &'static [u8],
     metadata: Metadata,
-    /// That of the file, from which those of the variants follow.
+    /// The validator of the file, from which those of the variants follow.
     validator: Validator,
     unix_s: u64,
     gauges: Arc<Gauges>,
@@ -118,7 +118,7 @@ impl CompressionQueue {
         true
     }
 
-    /// Compresses what is queued until the queue is closed; calls `on_made` after each new variant.
+    /// Compresses queued files until the queue is closed; calls `on_made` after each new variant.
     pub(crate) fn run_thread(&self, on_made: impl Fn()) {
         // Without it the thread has the same priority as the others.
         let _ = lower_thread_priority(NICE_MAX);
@@ -187,7 +187,7 @@ impl OnDemand {
         }
     }
 
-    /// The coding for `request` of those that are made; one that the client would prefer is asked for. `uncompressed`
+    /// The coding for `request` among those that exist; one that the client would prefer is asked for. `uncompressed`
     /// is the file.
     pub(crate) fn coding_for(self: &Arc<Self>, request: &Request<'_>, uncompressed: &FileVariant) -> ContentCoding {
         let fields = &request.fields;
@@ -204,7 +204,7 @@ impl OnDemand {
         }
         let made = ContentCoding::COMPRESSED.into_iter().filter(|&coding| self.variant(coding).is_some());
         let coding = negotiate_coding(fields, made);
-        // The client has the file as it is, or a part of it, and goes on with that: what was not made when it began
+        // The client has the uncompressed file, or a part of it, and continues with that: a variant that was made later
         // must not replace it.
         let names = |field, etag: &[u8]| fields.values(field).any(|tags| memchr::memmem::find(tags, etag).is_some());
         let etag = uncompressed.representation.etag();
@@ -262,7 +262,7 @@ fn index_of(coding: ContentCoding) -> Option<usize> {
 impl Compression {
     /// Makes the variant; `false` if there is none.
     fn run(&self) -> bool {
-        // The entry was evicted meanwhile: nobody would get the variant.
+        // The entry was evicted meanwhile: no client would get the variant.
         if Arc::strong_count(&self.on_demand) == 1 {
             return false;
         }
@@ -299,7 +299,7 @@ pub(crate) fn read_whole(file: &DiskFile, length_bytes: u64) -> io::Result<Vec<u
     if is_whole { Ok(content) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Compresses `content`. A panic of a compressor concerns this file alone.
+/// Compresses `content`. A panic of a compressor affects only this file.
 pub(crate) fn compress(content: &[u8], coding: ContentCoding) -> io::Result<Vec<u8>> {
     catch_unwind(|| compress_by(content, coding)).unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
@@ -359,7 +359,7 @@ mod tests {
         }
     }
 
-    /// An update of a compressor, or another level, may change what it makes of the same content. Then a client with a
+    /// An update of a compressor, or another level, may change the output for the same content. Then a client with a
     /// part of the former bytes must not be sent the rest of the new ones.
     #[test]
     fn compressors_make_the_bytes_of_their_version() {

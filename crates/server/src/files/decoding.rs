@@ -1,19 +1,18 @@
-//! Decodes a precompressed file that has no file without a coding beside it, for clients that do not accept its coding.
+//! Decodes a precompressed file without an uncompressed one, for clients that do not accept its coding.
 //!
-//! Called by the look-up of a file, in a job thread. The content is the operator's; what it becomes is bounded all the
-//! same.
+//! Called by the look-up of a file, in a job thread. The content is the operator's; its decoded size is bounded anyway.
 
 use sanderling_http::{CODED_HEAD_BYTES, CODED_TAIL_BYTES, ContentCoding, coding_fault};
 use std::io::{self, Read};
 use std::panic::catch_unwind;
 
-/// Bytes that the decoder of brotli reads at once.
+/// Bytes that the brotli decoder reads in one step.
 const BUFFER_BYTES: usize = 16 * 1024;
 /// The largest window of zstd, as a power of two: more than 8 MiB may not be sent (RFC 9659 §3).
 const ZSTD_WINDOW_BITS_MAX: u32 = 23;
 
-/// Decodes `content`, to at most `length_max` bytes, if it may be sent in this coding too. A panic of a decoder
-/// concerns this file alone.
+/// Decodes `content`, to at most `length_max` bytes, if it may be sent in this coding too. A panic of a decoder affects
+/// only this file.
 pub(crate) fn decode(content: &[u8], coding: ContentCoding, length_max: u64) -> io::Result<Vec<u8>> {
     catch_unwind(|| decode_by(content, coding, length_max)).unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
@@ -37,13 +36,13 @@ fn decode_by(content: &[u8], coding: ContentCoding, length_max: u64) -> io::Resu
     read_decoded(decoder, length_max)
 }
 
-/// Browsers decode the first member alone (RFC 1952 §2.2), and skip what follows it.
+/// Browsers decode only the first member (RFC 1952 §2.2), and skip the rest.
 fn decode_gzip(content: &[u8], length_max: u64) -> io::Result<Vec<u8>> {
     let mut decoder = flate2::bufread::GzDecoder::new(content);
     let decoded = read_decoded(&mut decoder, length_max)?;
     match decoder.into_inner() {
         [] => Ok(decoded),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "something follows the first member")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "more data follows the first gzip member")),
     }
 }
 
@@ -78,7 +77,7 @@ mod tests {
         }
     }
 
-    /// What tools decode, and browsers refuse or cut short.
+    /// Files that tools decode, but browsers refuse or truncate.
     #[test]
     fn content_that_browsers_do_not_decode_whole_is_an_error() {
         let half = b"a line of text\n".repeat(1_000);

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const WINDOW_BYTES: u64 = CHECKED_BYTES_MAX as u64;
 /// How long content that was found in the page cache is taken to be there still.
 const CACHED_FOR_MS: Milliseconds = 5_000;
-/// Bytes at the end of a file that are compared when it has grown. A file that was written again differs there: what is
-/// inserted or removed before them moves them.
+/// Bytes at the end of a file that are compared when it has grown. A rewritten file differs there: insertions or
+/// removals before them move them.
 const TAIL_BYTES_MAX: usize = 1024;
-/// Bytes that are read at once in order to bring them into the page cache.
+/// Bytes that are read in one step to bring them into the page cache.
 const READ_BYTES: usize = 64 * 1024;
 
 /// An open file. Workers touch only content that [`DiskFile::cached_bytes`] reports; the rest is read by a thread that
@@ -31,21 +31,21 @@ pub(crate) struct DiskFile {
     is_remote: bool,
 }
 
-/// What a read by a thread that may wait has found.
+/// The result of a read by a thread that may wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadResult {
     /// The window is in the page cache now.
     Cached,
     /// The content itself: the page cache of this file system does not prevent a wait.
     Bytes(Vec<u8>),
-    /// The file is another version.
+    /// The file has changed.
     FileChanged,
 }
 
 #[cfg(any(test, feature = "simulation"))]
 std::thread_local! {
-    /// Whether nothing is in the page cache of a simulation: what is in that of the machine depends on everything that
-    /// runs there.
+    /// Whether the page cache of a simulation is empty: the content of the machine's page cache depends on everything
+    /// that runs there.
     pub(crate) static HAS_EMPTY_PAGE_CACHE: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
@@ -143,7 +143,7 @@ impl DiskFile {
         !self.tail.is_empty() && cached_tail(&self.file, self.metadata.length_bytes).is_some_and(|now| now == self.tail)
     }
 
-    /// Whether the file was unlinked, as far as that is known without a wait.
+    /// Whether the file was unlinked, if that is known without a wait.
     pub(crate) fn is_deleted(&self) -> bool {
         !self.is_remote && self.file.metadata().is_ok_and(|now| now.link_count == 0)
     }

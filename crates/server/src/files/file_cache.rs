@@ -3,15 +3,15 @@
 //! ```text
 //! hit     the worker has a reference                             no call, no lock
 //! miss    another worker has opened the file                     no call
-//!         it is opened at once, if its directory is watched and  openat2, fstat, readlink, preadv2, fstat; and three
+//!         it is opened now, if its directory is watched and  openat2, fstat, readlink, preadv2, fstat; and three
 //!         no disk has to be waited for                           openat2 for the precompressed files
 //!         otherwise by a job, while the worker serves others     and the connection receives an event
 //! stale   the kernel reports a change (inotify)                  the entry is invalidated
 //!         its time has passed                                    openat2, fstat, and the same for precompressed files
 //! ```
 //!
-//! A response that is being sent from an invalidated entry goes on with the version it began with. Paths without a file
-//! are cached apart from files (negative entries), so that a flood of them evicts no file.
+//! A response that is being sent from an invalidated entry continues with the version with which it began. Paths
+//! without a file are cached apart from files (negative entries), so that a flood of them evicts no file.
 
 mod watcher;
 
@@ -317,7 +317,7 @@ impl FileCache {
         })?;
         self.keep_limits(&published);
         if replaces_another {
-            // Sleeping workers may have references to the version that was replaced.
+            // Sleeping workers may have references to the replaced version.
             self.jobs.wake_workers();
         }
         Ok(published)
@@ -453,7 +453,7 @@ impl FileCache {
         LookupContext { now_ms, unix_s, limits, attempt_count: 0, sendfile_after: self.options.sendfile_after }
     }
 
-    /// What the cache holds.
+    /// The entries of the cache.
     pub(crate) fn stats(&self) -> CacheStats {
         CacheStats {
             file_count: self.files.len(),
@@ -466,7 +466,7 @@ impl FileCache {
     }
 }
 
-/// What the open-file cache holds.
+/// The entries of the open-file cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheStats {
     /// Files.

@@ -1,4 +1,4 @@
-//! The look-up of a requested path on disk: the file, and the precompressed files beside it.
+//! The look-up of a requested path on disk: the file and its precompressed files.
 
 mod listing;
 mod precompressed;
@@ -33,14 +33,14 @@ use std::sync::Arc;
 const USUAL_INDEX: &str = "index.html";
 /// The extension that a clean URL lacks.
 const PAGE_EXTENSION: &[u8] = b".html";
-/// The page for what is not found, in its directory or one above.
+/// The page for missing files, in its directory or one above.
 pub(crate) const NOT_FOUND_PAGE: &[u8] = b"404.html";
-/// That of files of unknown content, most of which cannot be made smaller.
+/// The media type of files of unknown content, most of which cannot be made smaller.
 const UNKNOWN_MEDIA_TYPE: &str = "application/octet-stream";
-/// Directories in which it is looked for, the nearest ones and the root.
+/// Directories in which it is searched for: the nearest ones and the root.
 const PAGE_DIRECTORIES_MAX: usize = 16;
-/// How often in turn a file has grown between two attempts until it is one that is appended to. A file that is written
-/// again does not grow each time.
+/// The number of successive attempts in which a file has grown until it is considered a file that is appended to. A
+/// file that is written again does not grow each time.
 const GROWTHS_MIN: u8 = 3;
 /// Attempts after which a precompressed file that is being written is left out.
 const RECENT_CHANGE_ATTEMPTS_MAX: u8 = 3;
@@ -50,7 +50,7 @@ const RECENT_CHANGE_ATTEMPTS_MAX: u8 = 3;
 pub(crate) struct FileLookup {
     pub(crate) site: Arc<Site>,
     pub(crate) key: FileKey,
-    /// What earlier attempts have seen of the file.
+    /// The observations of the file in earlier attempts.
     growth: RefCell<Growth>,
 }
 
@@ -77,11 +77,11 @@ impl Growth {
 
 /// The result of a look-up.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it moves from the stack into the table at once")]
+#[expect(clippy::large_enum_variant, reason = "it moves from the stack into the table immediately")]
 pub(crate) enum LookupResult {
     /// The file is the cached version, in the same codings; nothing was read.
     Unchanged,
-    /// The file is another version, or was not cached.
+    /// The file has changed, or was not cached.
     New(OpenFile),
 }
 
@@ -214,7 +214,7 @@ impl FileLookup {
             if self.is_index(path) {
                 return Err(FileError::Moved(CanonicalUrl::OfDirectory).into());
             }
-            // Otherwise the clean URL is that of another file.
+            // Otherwise the clean URL belongs to another file.
             if !self.is_file(clean, attempt)? {
                 return Err(FileError::Moved(CanonicalUrl::WithoutExtension).into());
             }
@@ -362,8 +362,8 @@ impl FileLookup {
         Ok(LookupResult::New(OpenFile::new(uncompressed, alternatives, protection, is_unwatchable, context)))
     }
 
-    /// What the heads of the file have besides: in a site with a fallback, what paths without a file get depends on
-    /// these fields.
+    /// The additional fields in the heads of the file: in a site with a fallback, what paths without a file get depends
+    /// on these fields.
     fn field_lines(&self) -> &'static [u8] {
         let has_fallback = || self.site.options.files.fallback.is_some();
         if self.key.site.purpose() == Purpose::Exact && has_fallback() {
@@ -373,7 +373,7 @@ impl FileLookup {
     }
 
     /// The file, once it can be read. A file that has grown again at each of some attempts is appended to all the time,
-    /// as a log is, and is read all the same: what was written stays.
+    /// as a log is, and is read anyway: its written content does not change.
     fn settled(&self, file: UnreadFile) -> Result<UnreadFile, OpenError> {
         let Some(wait) = file.wait_after_change() else { return Ok(file) };
         let mut growth = self.growth.borrow_mut();
@@ -440,9 +440,9 @@ fn open_beneath<'p>(
     Ok(OpenedFile { file: UnreadFile::new(file)?, path })
 }
 
-/// Opens the file at `path`, on which a symbolic link is absolute or leads out of the root, if it is beneath the root
-/// all the same or beneath a link target. It is opened by its real path beneath that directory, so that no link can
-/// change meanwhile.
+/// Opens the file at `path`, on which a symbolic link is absolute or leads out of the root, if its target is beneath
+/// the root or a link target. It is opened by its real path beneath that directory, so that no link can change
+/// meanwhile.
 #[cold]
 fn open_linked(root: &Directory, link_targets: &[Arc<Directory>], path: &[u8]) -> Result<File, FileError> {
     let Ok(real_path) = root.resolve(path) else { return Err(FileError::NotFound) };
@@ -451,7 +451,7 @@ fn open_linked(root: &Directory, link_targets: &[Arc<Directory>], path: &[u8]) -
         directories.filter_map(|directory| Some((directory, real_path.strip_prefix(directory.real_path()).ok()?)));
     if let Some((directory, rest)) = found.next() {
         let rest = rest.as_os_str().as_bytes();
-        // What is not readable is not there: clients learn nothing of what is outside.
+        // An unreadable file is treated as missing: clients learn nothing of files outside.
         let rest = if rest.is_empty() { b"." } else { rest };
         return directory.open_beneath(rest).map_err(|_| FileError::NotFound);
     }

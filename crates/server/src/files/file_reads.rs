@@ -1,5 +1,5 @@
-//! Reads of file content that may wait for a disk, done by threads of their own, so that no worker waits and no look-up
-//! is held up.
+//! Reads of file content that may wait for a disk, done by separate threads, so that no worker waits and no look-up is
+//! held up.
 //!
 //! At most one read of a file is in progress: a file that does not answer occupies one thread, and a file system that
 //! does not answer a part of the threads that there may be.
@@ -83,7 +83,7 @@ impl FileReads {
     /// Adds a thread by `start`, which runs [`FileReads::run_thread`].
     ///
     /// # Errors
-    /// Those of `start`.
+    /// The errors of `start`.
     pub(crate) fn add_thread(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.queue.add_thread(start)
     }
@@ -183,7 +183,7 @@ impl FileRead {
         self.lock_result().take()
     }
 
-    /// Whether no connection waits for it any more. Called with its one reference in the queue.
+    /// Whether no connection waits for it. Called with its one reference in the queue.
     fn is_given_up(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) == 1
     }

@@ -48,7 +48,7 @@ impl FileContent {
     }
 }
 
-/// What all open files use together.
+/// The total use of all open files.
 #[derive(Debug, Default)]
 pub(crate) struct Gauges {
     pub(crate) descriptors: AtomicU64,
@@ -58,7 +58,7 @@ pub(crate) struct Gauges {
 }
 
 impl FileVariant {
-    /// A file on disk. `media_type` is that of the content without a coding; its head gets `field_lines`.
+    /// A file on disk. `media_type` describes the content without a coding; its head gets `field_lines`.
     pub(crate) fn new(
         version: FileVersion,
         (media_type, field_lines): (&str, &[u8]),
@@ -77,7 +77,7 @@ impl FileVariant {
         FileVariant { representation, content, metadata: Some(metadata), usage }
     }
 
-    /// What was made of a directory with this metadata.
+    /// The listing of a directory with this metadata.
     pub(crate) fn generated(
         content: Vec<u8>,
         (media_type, field_lines): (&str, &[u8]),
@@ -101,7 +101,7 @@ impl FileVariant {
         FileVariant { representation, content, metadata: Some(metadata), usage }
     }
 
-    /// What was made by compressing or decoding the file with this metadata.
+    /// The result of compressing or decoding the file with this metadata.
     pub(crate) fn recoded(
         content: Vec<u8>,
         representation: Representation,
@@ -145,7 +145,7 @@ impl FileVariant {
     }
 }
 
-/// What one variant uses, counted in the gauges as long as it exists.
+/// The use of one variant, counted in the gauges as long as it exists.
 #[derive(Debug)]
 pub(crate) struct Usage {
     gauges: Arc<Gauges>,

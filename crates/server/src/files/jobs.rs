@@ -101,7 +101,7 @@ impl JobQueue {
     /// Adds a thread by `start`, which runs [`JobQueue::run_thread`].
     ///
     /// # Errors
-    /// Those of `start`.
+    /// The errors of `start`.
     pub(crate) fn add_thread(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         self.queue.add_thread(start)
     }
@@ -137,7 +137,7 @@ impl JobQueue {
         }
     }
 
-    /// Wakes all workers; each then looks at all shared state.
+    /// Wakes all workers; each then checks all shared state.
     pub(crate) fn wake_workers(&self) {
         self.inboxes.get().into_iter().flatten().for_each(|inbox| inbox.wake());
     }

@@ -69,9 +69,9 @@ impl<'s> LocalFiles<'s> {
         self.shared.look_up(site, &self.key, context, waiter, has_waited)
     }
 
-    /// What answers a request whose path leads to no file because of `error`: the fallback of the site, or a page that
-    /// says so. `is_of_rule`: a rule leads to the path. The client does not know it, so that the file is served,
-    /// whatever its URL is.
+    /// The answer to a request whose path has no file because of `error`: the fallback of the site, or a page that says
+    /// so. `is_of_rule`: a rule leads to the path. The client does not know it, so that the file is served, whatever
+    /// its URL is.
     #[cold]
     #[inline(never)]
     pub(crate) fn open_instead(
@@ -91,7 +91,7 @@ impl<'s> LocalFiles<'s> {
         }
         let (directory, has_page) = match error {
             FileError::NotFoundWithPage(bytes) => (&path.as_bytes()[..usize::from(bytes)], true),
-            // Whether there is a page was not asked for a path that is refused.
+            // Whether there is a page was not asked for a refused path.
             FileError::NotFound => (&b""[..], path.traits().intersects(site.options.refused_paths)),
             _ => return Lookup::Failed(error),
         };

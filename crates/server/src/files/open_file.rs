@@ -23,9 +23,9 @@ use std::time::{Duration, SystemTime};
 /// How long after a change a file is not read. Its times change when a write begins, and a program that has written
 /// once will probably write again. That the last write has ended is made sure of by [`UnreadFile::read`].
 const RECENT_CHANGE: Duration = Duration::from_millis(20);
-/// Bytes of the longest file that is read for its entity tag alone.
+/// Bytes of the longest file that is read only for its entity tag.
 const HASHED_BYTES_MAX: u64 = 4 << 20;
-/// Bytes that are read for it at once.
+/// Bytes that are read for it in one step.
 const HASHED_PART_BYTES: usize = 64 << 10;
 const _: () = assert!(HASHED_PART_BYTES.is_multiple_of(ContentHash::PART_BYTES));
 
@@ -37,16 +37,16 @@ pub(crate) struct FileKey {
     pub(crate) site: KeySite,
 }
 
-/// A site, and what the path is: one word, since each request compares it.
+/// A site, and the kind of the path: one word, because each request compares it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeySite(u32);
 
-/// What the path of a key is.
+/// The kind of a key's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// That of a request.
+    /// The path of a request.
     Request,
-    /// That of the file itself, whatever the URL of a file is: of a page for errors, or of the fallback.
+    /// The path of the file itself, whatever its URL is: of an error page, or of the fallback.
     Exact,
 }
 
@@ -80,7 +80,8 @@ impl Hash for FileKey {
 }
 
 impl FileKey {
-    /// Becomes the key of `path` in the site, without an allocation if the path fits into the one before.
+    /// Becomes the key of `path` in the site, without an allocation if the path fits into the space of the previous
+    /// one.
     #[inline]
     pub(crate) fn set(&mut self, site_id: u32, path: &SitePath<'_>) {
         self.site = KeySite::new(site_id, Purpose::Request);
@@ -102,7 +103,7 @@ impl FileKey {
 pub(crate) struct OpenFile {
     uncompressed: FileVariant,
     alternatives: Alternatives,
-    /// What protects the file, whatever path it was found for.
+    /// The rules that protect the file, whatever path it was found for.
     pub(crate) protection: Protection,
     /// When the file system was last asked.
     checked_ms: AtomicU64,
@@ -115,11 +116,11 @@ pub(crate) struct OpenFile {
     pub(crate) has_reused_name: bool,
 }
 
-/// The variants of a file besides the uncompressed one.
+/// The variants of a file other than the uncompressed one.
 #[derive(Debug)]
 pub(crate) enum Alternatives {
     None,
-    /// The precompressed files beside it, in their codings.
+    /// Its precompressed files, in their codings.
     Precompressed(Box<[(ContentCoding, FileVariant)]>),
     /// Those that are made when a client first accepts them.
     OnDemand(Arc<OnDemand>),
@@ -144,7 +145,7 @@ pub(crate) struct UnreadFile {
     pub(crate) is_growing: bool,
 }
 
-/// Where the content of a file is to be kept.
+/// Where to keep the content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
     /// In memory.
@@ -153,16 +154,16 @@ pub(crate) enum Storage {
     Descriptor,
 }
 
-/// What the entity tag of a file that is not kept in memory is made of.
+/// The input of the entity tag of a file that is not kept in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TagBasis {
     /// Its content, if that is not too long to be read for it.
     Content,
-    /// Its metadata, unless its times may be those of other versions: then its content all the same.
+    /// Its metadata, unless its times may be those of other versions: then its content anyway.
     Metadata,
 }
 
-/// What one entry may use; [`EntryLimits::allocate`] leaves the rest.
+/// The limits of one entry; [`EntryLimits::allocate`] leaves the rest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryLimits {
     /// Bytes of the largest file that is kept in memory.
@@ -170,7 +171,7 @@ pub(crate) struct EntryLimits {
     /// Bytes of content in memory.
     pub(crate) content_bytes: u64,
     pub(crate) descriptors: u64,
-    /// Entries of a directory that is listed.
+    /// Entries of a listed directory.
     pub(crate) listed_entries: usize,
 }
 
@@ -261,7 +262,7 @@ impl OpenFile {
         }
     }
 
-    /// The same of a file that has several variants, or may have.
+    /// The same for a file that has several variants, or may have.
     #[inline(never)]
     fn alternative_for(&self, request: &Request<'_>, may_transform: impl Fn() -> bool) -> VariantId {
         match &self.alternatives {
@@ -359,7 +360,7 @@ impl OpenFile {
         }
     }
 
-    /// Whether the entry has this version of a precompressed file, beside this version of the file without a coding.
+    /// Whether the entry has this version of a precompressed file, together with this version of the uncompressed file.
     pub(crate) fn has_precompressed(
         &self,
         uncompressed: Option<&Metadata>,
@@ -424,8 +425,8 @@ impl UnreadFile {
     }
 
     /// Reads the version that `fstat` has seen, or keeps its descriptor. A write that has begun before ends first: the
-    /// times of the file do not show it, and what is read before it ends may be a mixture. One that begins later
-    /// changes the times.
+    /// times of the file do not show it, and data read before it ends may be a mixture. One that begins later changes
+    /// the times.
     pub(crate) fn read(
         self,
         storage: Storage,
@@ -450,7 +451,7 @@ impl UnreadFile {
         }
     }
 
-    /// What the entity tag of the file is made of, if it is not kept in memory.
+    /// The input of the entity tag of the file, if it is not kept in memory.
     fn validator(&self, tag_basis: TagBasis, blocking: Blocking) -> Result<Validator, OpenError> {
         let metadata = http_metadata(&self.metadata);
         let is_of_content = tag_basis == TagBasis::Content || metadata.modified.may_be_set();
@@ -480,7 +481,7 @@ impl UnreadFile {
         }
     }
 
-    /// Reads the file whole. `fstat` has the same result after the read as before it, so that what was read is one
+    /// Reads the file whole. `fstat` has the same result after the read as before it, so that the read content is one
     /// version.
     fn read_whole(self, blocking: Blocking) -> Result<FileVersion, OpenError> {
         let UnreadFile { file, metadata, is_growing } = self;
@@ -501,7 +502,7 @@ impl UnreadFile {
             return Err(OpenError::Retry(RetryAfter::RecentChange(RECENT_CHANGE)));
         }
         if read != content.len() {
-            // A file such as in /proc, whose `st_size` is not the length of what a read returns.
+            // A file such as in /proc, whose `st_size` is not the length that a read returns.
             return Err(FileError::Failed.into());
         }
         let validator = Validator::of_content(&content);
@@ -522,7 +523,7 @@ impl EntryLimits {
     }
 }
 
-/// What a failed call means for the request.
+/// The meaning of a failed call for the request.
 pub(crate) fn file_error(error: &io::Error) -> FileError {
     match sanderling_os::error::classify(error) {
         ErrorClass::NotFound => FileError::NotFound,

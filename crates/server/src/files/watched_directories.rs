@@ -114,7 +114,7 @@ impl WatchedDirectories {
         })
     }
 
-    /// Reads the events since the last call and reports to `invalidate` what they make out of date.
+    /// Reads the events since the last call and reports outdated entries to `invalidate`.
     pub(crate) fn read_events(&self, mut invalidate: impl FnMut(Invalidation)) {
         let Some(inotify) = &self.inotify else { return };
         let read = inotify.read_events(|event| {
@@ -234,12 +234,12 @@ impl Invalidation {
         }
     }
 
-    /// Whether more than [`Invalidation::keys`] is out of date, so that every entry must be looked at.
+    /// Whether more than [`Invalidation::keys`] is out of date, so that every entry must be checked.
     pub(crate) fn is_recursive(&self) -> bool {
         !matches!(self, Invalidation::Path { is_directory: false, .. })
     }
 
-    /// Whether the entry of `key` is below what is out of date.
+    /// Whether the entry of `key` is below an outdated path.
     pub(crate) fn contains(&self, key: &FileKey) -> bool {
         let Invalidation::Path { site_id, path, .. } = self else { return true };
         let is_below = || key.path.strip_prefix(path.as_slice()).is_some_and(|rest| rest.starts_with(b"/"));

@@ -1,8 +1,9 @@
 //! A queue of work that may wait for a disk without a limit, and its threads: there are as many as wait, so that other
-//! work goes on.
+//! work continues.
 //!
 //! One thread always waits for work, as long as there are fewer than [`THREADS_MAX`]: a thread that takes work while no
-//! other one waits starts another thread first. A thread that has waited for long beside another one ends.
+//! other one waits starts another thread first. A thread that has waited for a long time together with another one
+//! ends.
 
 use std::io;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Threads of one queue.
 pub(crate) const THREADS_MAX: usize = 64;
-/// How long a thread waits beside another one before it ends.
+/// How long a thread waits together with another one before it ends.
 const IDLE_TIME: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(10) };
 
 /// The order of the work.
@@ -61,7 +62,7 @@ impl<Q: Queue> WorkQueue<Q> {
     /// Adds a thread by `start`, unless there are as many as there may be. The thread calls [`WorkQueue::run_thread`].
     ///
     /// # Errors
-    /// Those of `start`.
+    /// The errors of `start`.
     pub(crate) fn add_thread(&self, start: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         {
             let mut state = self.lock();
@@ -96,7 +97,7 @@ impl<Q: Queue> WorkQueue<Q> {
             let next_at = match state.queue.take(now) {
                 Ok(work) => {
                     if has_others && state.queue.has_more() {
-                        // The other threads may not wait for the time of what remains.
+                        // The other threads may not wait for the time of the remaining work.
                         self.changed.notify_one();
                     }
                     return Some(Taken { work, is_last: !has_others });

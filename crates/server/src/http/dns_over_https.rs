@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 /// A request for the path at which DNS queries are answered.
 pub(crate) struct DnsRequest<'r> {
     pub(crate) request: &'r Request<'r>,
-    /// What was kept of its body.
+    /// The kept part of its body.
     pub(crate) content: &'r [u8],
     pub(crate) client: SocketAddr,
     pub(crate) now_unix_ms: u64,
@@ -48,7 +48,7 @@ pub(crate) fn answer<'r, 'b>(
                 }
                 Ok(length_bytes)
             }
-            // It is no query.
+            // It is not a query.
             Answer::NoReply => {
                 if let Some(log) = query_log {
                     log.log_query(&info, message, now_unix_ms);

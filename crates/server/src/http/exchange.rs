@@ -1,4 +1,5 @@
-//! One exchange: what answers a request, what it waits for, and its response, whichever version of HTTP frames them.
+//! One exchange: the source of the answer to a request, its waits, and its response, whichever version of HTTP frames
+//! them.
 
 use crate::clock::{Clock, Milliseconds};
 use crate::context::{Buffers, ConnectionInfo, Context, Inspection};
@@ -23,21 +24,21 @@ use std::sync::Arc;
 /// files are requested and few may be open.
 const WAITS_MAX: u8 = 16;
 
-/// A request that is to be answered.
+/// A request to answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) request: &'a Request<'a>,
     /// Its content; `None` if that has not arrived whole.
     pub(crate) content: Option<&'a [u8]>,
     pub(crate) connection: &'a ConnectionInfo<'a>,
-    /// Where the event goes that it waits for.
+    /// The receiver of the event that it waits for.
     pub(crate) waiter: Waiter,
 }
 
 /// How a version of HTTP carries out the decision about one request.
 pub(crate) trait Framing<'s>: Sized {
     const VERSION: HttpVersion;
-    /// How the connection goes on.
+    /// How the connection continues.
     type Step;
 
     /// Whether the connection can keep a request that waits.
@@ -63,7 +64,7 @@ pub(crate) trait Framing<'s>: Sized {
     fn need_body(self, context: &mut Context<'_, 's>) -> Self::Step;
 }
 
-/// How far a request has come that cannot be answered at once.
+/// The progress of a request that cannot be answered immediately.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
     /// The lower half of the time at which its first bytes were received, if that was in an earlier iteration; else 0.
@@ -75,7 +76,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Notes when the request began, which goes on in a later iteration.
+    /// Notes when the request began, which continues in a later iteration.
     pub(crate) fn note_begin(&mut self, now_ms: Milliseconds) {
         if self.since_ms == 0 {
             self.since_ms = now_ms as u32;
@@ -133,7 +134,7 @@ pub(crate) fn begin<'s, F: Framing<'s>>(
     }
 }
 
-/// Refuses what is no request, or none that has arrived in time.
+/// Refuses input that is not a request, or has not arrived in time.
 #[cold]
 pub(crate) fn refuse<'s, F: Framing<'s>>(
     status: Status,
@@ -242,9 +243,8 @@ fn answer_dns<'s, F: Framing<'s>>(
     step
 }
 
-/// Answers with the file that the request is for, or with the status that there is none. `ruling`: if the site may have
-/// rules. `MAY_LOG`: whether there may be a log or detailed counts; a constant, so that the path without them stays
-/// short.
+/// Answers with the requested file, or with the status for a missing one. `ruling`: if the site may have rules.
+/// `MAY_LOG`: whether there may be a log or detailed counts; a constant, so that the path without them stays short.
 #[inline(always)]
 fn answer_with_file<'s, F: Framing<'s>, const MAY_LOG: bool>(
     asked: &Asked<'_>,
@@ -326,14 +326,14 @@ fn write_other<'s, F: Framing<'s>>(
     write(parts, content, framing, log, output)
 }
 
-/// A response, and what its head gets besides.
+/// A response, and the additional fields of its head.
 struct Parts<'p> {
     response: Response<'p>,
     fields: Option<&'p ResponseFields<'p>>,
     content_of: ContentOf,
 }
 
-/// Where a response is logged, of which connection, and what; `None` if there is no log.
+/// Where and how a response is logged, and its connection; `None` if there is no log.
 type Log<'l> = Option<(&'l Rc<WorkerLog>, &'l ConnectionInfo<'l>, Logged<'l>)>;
 
 /// The request that a response is logged with.
@@ -343,14 +343,14 @@ enum Logged<'l> {
         request: &'l Request<'l>,
         origin: Origin,
     },
-    /// What was received is no request.
+    /// The received bytes are not a request.
     Refused {
         received: &'l [u8],
         since_ms: Milliseconds,
     },
 }
 
-/// What writing a response needs besides the response.
+/// The other inputs of writing a response.
 struct Output<'w> {
     clock: &'w Clock,
     options: &'w Options,

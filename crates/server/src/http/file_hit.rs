@@ -69,7 +69,7 @@ impl<'l, 's> FileHit<'l, 's> {
         self.variant.may_use_sendfile(clock.unix_s(), options.open_files.sendfile_after)
     }
 
-    /// The source of several ranges. By itself, so that the path of other responses stays short.
+    /// The source of several ranges. Separate, so that the path of other responses stays short.
     #[cold]
     #[inline(never)]
     pub(crate) fn multipart(
@@ -118,7 +118,7 @@ impl<'l, 's> FileHit<'l, 's> {
     }
 }
 
-/// What the content of a response is of, which has this file. `is_substitute`: it is not at the path of the request.
+/// The kind of content of a response with this file. `is_substitute`: it is not at the path of the request.
 pub(crate) fn content_of(hit: Option<&FileHit<'_, '_>>, is_substitute: bool) -> ContentOf {
     match hit {
         _ if is_substitute => ContentOf::OtherPath,

@@ -1,6 +1,6 @@
-//! What a site answers to a request for a path, found without a server: for `check`, which follows the links of pages.
+//! The answer of a site to a request for a path, found without a server: for `check`, which follows the links of pages.
 //!
-//! The look-up is that of requests, so that the two cannot differ. It reads no content, and waits for the disk.
+//! The look-up is the same as for requests, so that the two cannot differ. It reads no content, and waits for the disk.
 
 use crate::file_error::FileError;
 use crate::files::compression::CompressionQueue;
@@ -19,7 +19,7 @@ const REDIRECTS_MAX: usize = 20;
 /// Descriptors of one file: that of itself, and those of its precompressed files.
 const DESCRIPTORS: u64 = 8;
 
-/// What follows a link.
+/// The target of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkUse {
     /// A person: a page is opened.
@@ -28,7 +28,7 @@ pub enum LinkUse {
     Resource,
 }
 
-/// What is served, and where.
+/// The served sites, and their addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Served<'o> {
     /// Which files are served.
@@ -37,11 +37,11 @@ pub struct Served<'o> {
     pub ports: &'o [u16],
 }
 
-/// What a link is for, and which files are served.
+/// The context of a link, and the served files.
 type LinkOptions<'o> = (LinkUse, &'o OpenFilesOptions);
 
-/// Whether `authority` of a URL, a host and perhaps a port, is one of a site with these hosts. At a port that is none
-/// of its `ports`, and not the usual one, another server of the same host answers.
+/// Whether `authority` of a URL, a host and perhaps a port, is one of a site with these hosts. At a port outside its
+/// `ports` that is not the usual one, another server of the same host answers.
 pub fn is_own_authority(authority: &[u8], hosts: &[String], ports: &[u16]) -> bool {
     let (host, port) = match memchr::memchr(b':', authority) {
         Some(at) => (&authority[..at], &authority[at + 1..]),
@@ -60,12 +60,12 @@ pub enum LinkError {
     /// A request gets an error.
     Status(Status),
     /// Redirects lead to one of these locations after the other, and never to a file. Those of the same host are paths.
-    /// The last one is among those before, unless there are more than browsers follow.
+    /// The last one is among the previous ones, unless there are more than browsers follow.
     Circle(Vec<Vec<u8>>),
 }
 
-/// What is wrong with a link to `target`, a path and perhaps a query, within `site`: `None` if it leads to a file,
-/// perhaps by redirects, or to another site. `host` is that of the request.
+/// The problem of a link to `target`, a path and perhaps a query, within `site`: `None` if it leads to a file, perhaps
+/// by redirects, or to another site. `host` is the host of the request.
 pub fn link_error(
     site: &Arc<Site>,
     host: Option<&[u8]>,
@@ -92,7 +92,7 @@ pub fn link_error(
     }
 }
 
-/// What a client requests.
+/// The request of a client.
 #[derive(Clone, PartialEq, Eq)]
 struct Url {
     is_https: bool,
@@ -101,7 +101,7 @@ struct Url {
     target: Vec<u8>,
 }
 
-/// What a client requests that was redirected from `url` to `location`; `None` if it is of another site.
+/// The next request of a client that was redirected from `url` to `location`; `None` if it belongs to another site.
 fn redirected(site: &Site, ports: &[u16], url: Url, location: &[u8]) -> Option<Url> {
     let location = location.split(|&byte| byte == b'#').next().unwrap_or_default();
     if location.starts_with(b"/") && !location.starts_with(b"//") {

@@ -1,4 +1,4 @@
-//! What is done with a request besides serving a file: redirecting it, refusing it because the connection is not for
+//! The actions for a request other than serving a file: redirecting it, refusing it because the connection is not for
 //! its host, answering a DNS query, serving another file, and adding fields to the response.
 
 use crate::clock::Clock;
@@ -30,14 +30,14 @@ use std::sync::Arc;
 const KEPT: &[u8] = b"public, max-age=31536000, immutable";
 const REVALIDATED: &[u8] = b"no-cache";
 
-/// What is done with a request.
+/// The action for a request.
 pub(crate) struct Ruling<'r> {
     pub(crate) action: Action<'r>,
     pub(crate) fields: ResponseFields<'r>,
     /// The rules that protect paths of the site; `None` if it has none.
     protection_rules: Option<&'r ProtectionRules>,
-    /// What protects the path of the request, that of another file, the file that was found, and the path without a
-    /// file. Nothing is answered before it is satisfied.
+    /// The protection of the path of the request, of the path of another file, of the found file, and of a path without
+    /// a file. Nothing is answered before it is satisfied.
     protections: [Protection; 4],
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum Action<'r> {
     Page(Status),
 }
 
-/// What the head of a response gets besides.
+/// The additional fields of the head of a response.
 #[derive(Default)]
 pub(crate) struct ResponseFields<'r> {
     /// Field lines of responses over HTTPS.
@@ -107,8 +107,8 @@ impl<'r> Ruling<'r> {
         }
     }
 
-    /// Of what is no request that can be answered. Over HTTPS it counts as one for the host that the client has asked
-    /// for in the handshake; otherwise its host is unknown.
+    /// For input that is not a request that can be answered. Over HTTPS it counts as one for the host that the client
+    /// has asked for in the handshake; otherwise its host is unknown.
     #[cold]
     pub(crate) fn of_refusal(transport: &Transport, snapshot: &'r Snapshot, files: &mut LocalFiles<'_>) -> Ruling<'r> {
         let name = transport.server_name().map(str::as_bytes).filter(|name| transport.has_certificate_for(name));
@@ -132,7 +132,7 @@ impl<'r> Ruling<'r> {
         let without_fields = |action| Ruling { action, ..Ruling::of_file() };
         let rules = site.and_then(|site| site.options.rules.as_deref());
         let mut fields = ResponseFields::default();
-        // RFC 9110 §7.4: what the client's connection to a trusted proxy was is known to the proxy alone.
+        // RFC 9110 §7.4: only a trusted proxy knows the scheme of the client's connection to it.
         if !request.fits(transport.scheme()) && !connection.is_from_trusted_proxy(&snapshot.http_clients) {
             return without_fields(Action::Respond(Response::misdirected(request)));
         }
@@ -221,8 +221,8 @@ impl<'r> Ruling<'r> {
     }
 }
 
-/// The field lines of responses over HTTPS for `host`, whose site has the `rules`. What they promise for `localhost`
-/// would concern other servers, and for an address browsers ignore it.
+/// The field lines of responses over HTTPS for `host`, whose site has the `rules`. Their promise for `localhost` would
+/// affect other servers, and browsers ignore it for an address.
 fn https_lines<'r>(rules: Option<&'r SiteRules>, host: Option<Host<'_>>) -> &'r [u8] {
     match (rules, host) {
         (Some(rules), Some(host)) if !is_address(host.name) => rules.https_field_lines.as_bytes(),
@@ -230,7 +230,8 @@ fn https_lines<'r>(rules: Option<&'r SiteRules>, host: Option<Host<'_>>) -> &'r 
     }
 }
 
-/// The fields of a response to what has no path that rules could match: those that the site has on all its responses.
+/// The fields of a response to a request without a path that rules could match: those that the site has on all its
+/// responses.
 fn edits_without_path(rules: &SiteRules) -> FieldEdits<'_> {
     let mut edits = FieldEdits::default();
     let root = RequestPath { is_https: false, host: None, path: b"", ends_with_slash: true, query: None };
@@ -251,7 +252,7 @@ fn edits_of<'r>(rules: &'r SiteRules, request: &Request<'_>, path: &RequestPath<
     }
     rules.default_fields.add_fields(path, &mut edits);
     edits.end_defaults();
-    // Those of the operator take precedence.
+    // The fields of the operator take precedence.
     rules.file_rules.add_fields(path, &mut edits);
     rules.own_rules.add_fields(path, &mut edits);
     edits
@@ -269,7 +270,7 @@ fn credentials_of(request: &Request<'_>) -> Option<Credentials> {
     Some(Credentials { name: decoded[..at].to_vec(), password: decoded[at + 1..].to_vec() })
 }
 
-/// A request whose client has to satisfy rules, and what decides that.
+/// A request whose client has to satisfy rules, and the inputs of that decision.
 #[derive(Clone, Copy)]
 pub(crate) struct Applicant<'a> {
     pub(crate) request: &'a Request<'a>,
@@ -339,7 +340,7 @@ impl Ruling<'_> {
         matches!(self.admit(&rest, applicant), Admission::Pending)
     }
 
-    /// Finds what protects the file that is served, whichever way leads to it, and the path if there is none; true if
+    /// Finds the protection of the served file, whichever way leads to it, or of the path if there is none; true if
     /// `waiter` receives an event.
     fn is_look_up_pending(
         &mut self,
@@ -366,14 +367,14 @@ impl Ruling<'_> {
             Lookup::NotFoundPage(_) => {}
             found => self.protections[2] = found.file().map(|file| file.protection).unwrap_or_default(),
         }
-        // What is opened instead is the page at another path than its URL.
+        // The page is opened at another path than its URL.
         if is_missing && !matches!(found, Lookup::Opened(_)) {
             self.protections[3] = self.of_missing(&path);
         }
         false
     }
 
-    /// What would protect a file at this path, of which there is none.
+    /// The protection of a missing file at this path.
     fn of_missing(&self, path: &SitePath<'_>) -> Protection {
         self.protection_rules.map(|rules| rules.of_missing(path.as_bytes(), path.ends_with_slash())).unwrap_or_default()
     }
@@ -412,7 +413,7 @@ impl Ruling<'_> {
         Admission::Granted
     }
 
-    /// What was found for the response. The client must have satisfied what protects it: another file may be there
+    /// The file found for the response. The client must have satisfied what protects it: another file may be there
     /// since [`Ruling::has_to_wait`], and a page that other rules protect than the path is left out. Without a ruling
     /// the site has no rules.
     #[inline(always)]
@@ -486,7 +487,7 @@ impl<'r> Action<'r> {
         }
     }
 
-    /// The path of the file that is served, as in a request.
+    /// The path of the served file, as in a request.
     pub(crate) fn path<'p>(&'p self, request: &Request<'p>) -> Option<&'p [u8]> {
         match self {
             Action::OtherFile(path, _) => Some(path),
@@ -494,7 +495,7 @@ impl<'r> Action<'r> {
         }
     }
 
-    /// Whether the file is another one than that at the path of the request.
+    /// Whether the file is not the one at the path of the request.
     pub(crate) fn is_substitute(&self) -> bool {
         matches!(self, Action::OtherFile(..))
     }
@@ -539,7 +540,7 @@ fn is_misdirected(request: &Request<'_>, transport: &Transport, snapshot: &Snaps
 }
 
 /// Whether HTTPS answers for the host of `request`, and the request need not be answered without encryption. That of a
-/// proxy's client with `https` has been encrypted as far as the proxy.
+/// proxy's client with `https` was encrypted up to the proxy.
 fn is_redirected(request: &Request<'_>, snapshot: &Snapshot) -> bool {
     let (Some(host), Target::Path { path, .. }, true) = (request.host, request.target, request.fits(Scheme::Http))
     else {
@@ -557,7 +558,7 @@ fn is_redirected(request: &Request<'_>, snapshot: &Snapshot) -> bool {
         })
 }
 
-/// What a certificate authority looks for with this request.
+/// The challenge that this request asks for.
 fn challenge<'s>(request: &Request<'_>, snapshot: &'s Snapshot) -> Option<&'s [u8]> {
     let challenges = snapshot.challenges.as_ref().filter(|_| matches!(request.method, Method::Get | Method::Head))?;
     challenges.find(request.path()?.strip_prefix(b"/")?)

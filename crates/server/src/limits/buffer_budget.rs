@@ -2,12 +2,12 @@
 //! taken.
 //!
 //! Up to the budget, a connection may hold its share: a pipeline is received, answered and sent in large pieces. Beyond
-//! it, buffers are scarce: a connection is served in pieces so small that it can go on without more than a few KiB, and
-//! its further requests stay in the socket until the client has taken the answers before.
+//! it, buffers are scarce: a connection is served in pieces so small that it can continue without more than a few KiB,
+//! and its further requests stay in the socket until the client has taken the previous answers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a connection may hold while buffers are scarce: the usual request.
+/// The bytes that a connection can hold while buffers are scarce: a usual request.
 pub(crate) const SCARCE_BYTES_MAX: usize = 2 * 1024;
 /// Content in memory up to this size is copied after its head, which is cheaper than a second part of the send.
 const COPIED_BYTES_MAX: u64 = 16 * 1024;

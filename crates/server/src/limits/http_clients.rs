@@ -5,7 +5,7 @@ use sanderling_http::{ForwardedField, Request, forwarded_client};
 use sanderling_site_rules::ClientFrom;
 use std::net::{IpAddr, SocketAddr};
 
-/// What the operator says of the clients of HTTP, which a reload may change.
+/// The configuration of HTTP clients, which a reload can change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpClients {
     /// Proxies in front of the server, which name their clients.

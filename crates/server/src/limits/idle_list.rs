@@ -103,7 +103,7 @@ impl Handshakes {
         self.list.oldest().filter(|_| self.count() >= count_max)
     }
 
-    /// The number of them.
+    /// The number of connections.
     pub(crate) fn count(&self) -> usize {
         self.list.count()
     }
@@ -146,7 +146,7 @@ impl Links {
     #[inline(always)]
     fn touch(&mut self, ends: &mut Ends, key: Key, used: u64) -> bool {
         match self.0.get_mut(key.index()) {
-            // A closed connection was removed, so that a link in the slot is that of `key`.
+            // A closed connection was removed, so that a link in the slot belongs to `key`.
             Some(link) if link.key.is_some() && (link.used == used || link.newer == NONE) => {
                 link.used = used;
                 false

@@ -14,13 +14,13 @@ const LENGTH_MIN: usize = 1_024;
 #[derive(Debug, Default)]
 pub(crate) struct KeyQueue {
     keys: VecDeque<Key>,
-    /// The length at which those that do not wait any more are removed.
+    /// The length at which those that no longer wait are removed.
     checked_length: usize,
     next_try_ms: Milliseconds,
 }
 
 impl KeyQueue {
-    /// When the first one is tried again; `None` if there is none.
+    /// When the first one is retried; `None` if there is none.
     #[inline]
     pub(crate) fn next_try_ms(&self) -> Option<Milliseconds> {
         if self.keys.is_empty() { None } else { Some(self.next_try_ms) }

@@ -36,7 +36,8 @@ pub(crate) enum PermitError {
     ClientLimit,
 }
 
-/// What counts as one client: an IPv4 address, or a /64 of IPv6, which is the usual assignment to one site (RFC 6177).
+/// The unit that counts as one client: an IPv4 address, or a /64 of IPv6, which is the usual assignment to one site
+/// (RFC 6177).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientPrefix(u64);
 
@@ -112,7 +113,7 @@ impl Permits {
 }
 
 impl Permit<'_> {
-    /// Counts the permit for `client`, for whom a proxy has taken it.
+    /// Counts the permit for `client`, for which a proxy has taken it.
     ///
     /// # Errors
     /// The client has as many as one client may have; the permit still counts for the proxy.

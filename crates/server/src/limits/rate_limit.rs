@@ -1,4 +1,4 @@
-//! Limits the replies over UDP to the network of a client: its address may be forged, in order to flood somebody else.
+//! Limits the replies over UDP to the network of a client: its address may be forged, to flood someone else.
 //!
 //! Each thread counts for itself, in a table of fixed size. Replies are counted by the network and their class
 //! ([`ReplyClass`]): a resolver asks for one name seldom, since it keeps the answer.
@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Accounts of errors alone, which have one per network. Of two that share a slot, each may get more than the limit.
+/// Accounts only for errors, which have one per network. Of two that share a slot, each may get more than the limit.
 const ERROR_SLOT_COUNT: usize = 4_096;
 /// Accounts of all replies, which have one per network and class.
 const SLOT_COUNT: usize = 65_536;
@@ -28,7 +28,7 @@ pub(crate) fn is_answered(port: u16) -> bool {
     u32::from(port) >= u64::BITS || PORTS_NOT_ANSWERED >> port & 1 == 0
 }
 
-/// What becomes of a reply.
+/// The treatment of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Send,
@@ -44,10 +44,10 @@ pub(crate) struct RateLimit {
     /// 0 for any number.
     replies_per_second_max: u32,
     slip: u32,
-    /// Its keys are random, so that nobody can choose networks that share a slot.
+    /// Its keys are random, so that attackers cannot choose networks that share a slot.
     hashes: RandomState,
     slots: Box<[Account]>,
-    /// Replies that were not sent as they are.
+    /// Replies that were not sent unchanged.
     limited_count: u32,
     metrics: Arc<ThreadMetrics>,
 }
@@ -160,7 +160,7 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    /// What becomes of `count` replies of `class` to 192.0.2.1 in the second `unix_s`: those sent, truncated and
+    /// The treatment of `count` replies of `class` to 192.0.2.1 in the second `unix_s`: those sent, truncated and
     /// dropped.
     fn take(limit: &mut RateLimit, class: ReplyClass, count: usize, unix_s: u64) -> [usize; 3] {
         let mut counts = [0; 3];

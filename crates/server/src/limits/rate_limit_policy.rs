@@ -1,4 +1,4 @@
-//! What the operator exempts from the limits of clients, which a reload may change.
+//! The exemptions from the limits of clients, which a reload can change.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 pub struct RateLimitPolicy {
     /// Clients without a limit.
     pub exempt: Vec<IpNetwork>,
-    /// Whether what is beyond the limit is answered as if there were none, and only counted.
+    /// Whether requests beyond the limit are answered as if there were none, and only counted.
     pub is_dry_run: bool,
 }
 
@@ -22,8 +22,8 @@ pub struct IpNetwork {
 const MAPPED_BITS: u8 = 96;
 
 impl IpNetwork {
-    /// The network of `address` with a prefix of so many bits. One of IPv4-mapped addresses is that of IPv4, as clients
-    /// have such addresses nowhere.
+    /// The network of `address` with a prefix of so many bits. A network of IPv4-mapped addresses is converted to IPv4,
+    /// because clients never have such addresses.
     pub fn new(address: IpAddr, prefix_bits: u8) -> IpNetwork {
         match (address.to_canonical(), prefix_bits.checked_sub(MAPPED_BITS)) {
             (IpAddr::V4(of_v4), Some(bits)) if address.is_ipv6() => {

@@ -1,7 +1,7 @@
 //! The least rates at which a client must receive a response and send a request.
 //!
-//! A rate is measured at the deadlines of a connection and nowhere else: a response that the transport takes at once,
-//! and a request that arrives whole, are never measured.
+//! A rate is measured at the deadlines of a connection and nowhere else: a response that the transport takes in one
+//! step, and a request that arrives whole, are never measured.
 
 use crate::clock::Milliseconds;
 
@@ -29,7 +29,7 @@ pub(crate) struct Window {
     deadline_ms: Milliseconds,
 }
 
-/// What a deadline that has passed means.
+/// The meaning of a passed deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expiry {
     /// The time of the connection is over.

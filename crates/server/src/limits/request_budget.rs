@@ -3,7 +3,7 @@
 //!
 //! All workers share one table of fixed size, without locks. Two clients share a place only by a collision of their
 //! hashes; in a set of which all places are in use, the client that has used least of its budget loses its place, and
-//! begins anew.
+//! starts again.
 
 use crate::clock::Milliseconds;
 use crate::limits::permits::ClientPrefix;
@@ -18,8 +18,8 @@ const PLACE_COUNT: usize = 8;
 /// around. The others are a part of the client's hash.
 const TIME_BITS: u32 = 40;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
-/// Microseconds from now to the latest time that a place can have. A later one was not touched for long, and has
-/// wrapped around.
+/// Microseconds from now to the latest time that a place can have. A later time means that the entry was not used for a
+/// long time, and the clock of entries has wrapped around.
 const AHEAD_MAX: u64 = 1 << (TIME_BITS - 1);
 
 /// The requests that each client may make.
@@ -29,7 +29,7 @@ pub(crate) struct RequestBudget {
     interval: u64,
     /// Microseconds that a request may come before the time at which it is expected.
     tolerance: u64,
-    /// Its keys are random, so that nobody can choose addresses that share a set.
+    /// Its keys are random, so that attackers cannot choose addresses that share a set.
     hashes: RandomState,
     sets: Box<[Set]>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct RequestBudget {
 struct Set([AtomicU64; PLACE_COUNT]);
 
 impl RequestBudget {
-    /// Each client has `per_second_max` requests a second, and `burst_max` at once after a pause. `None` if
+    /// Each client has `per_second_max` requests a second, and a burst of `burst_max` after a pause. `None` if
     /// `per_second_max` is 0: there is no limit.
     pub(crate) fn new(per_second_max: u32, burst_max: u32) -> Option<RequestBudget> {
         let interval = 1_000_000u64.checked_div(per_second_max.into())?.max(1);
@@ -57,11 +57,11 @@ impl RequestBudget {
         let hash = self.hashes.hash_one(client);
         let set = &self.sets[hash as usize % SET_COUNT];
         let tag = hash & !TIME_MASK;
-        // A place is never 0, which is that of no client.
+        // A place is never 0, which means no client.
         let now = (now_ms * 1_000 + 1) & TIME_MASK;
         loop {
             let (place, before) = set.place_of(tag, now);
-            // What is left of the interval of the last request, and of those before it.
+            // The rest of the interval of the last request, and of those before it.
             let ahead = if before & !TIME_MASK == tag { ahead_of(before, now) } else { 0 };
             if ahead > self.tolerance {
                 return Err((ahead - self.tolerance).div_ceil(1_000_000));
@@ -131,7 +131,7 @@ mod tests {
     fn the_client_is_told_when_to_come_again() {
         let budget = RequestBudget::new(1, 3).expect("a limit");
         assert_eq!(take(&budget, 1, 0), (3, Some(1)));
-        // Slower than one a second is not a limit of its own: the interval is rounded, never 0.
+        // A rate below one per second is not a separate case: the interval is rounded, never 0.
         assert_eq!(RequestBudget::new(u32::MAX, 1).expect("a limit").interval, 1);
     }
 

@@ -1,4 +1,4 @@
-//! What a worker records of each response: a line of the access log, and detailed counts.
+//! The records of a worker for each response: a line of the access log, and detailed counts.
 //!
 //! The line of a response that is written whole into the output is written with it. A response with a part of a file
 //! takes a [`PendingLine`] along, which is written when the part has been sent, or however else the response ends.
@@ -20,7 +20,7 @@ pub type AccessLog = RequestLog<HttpVariable>;
 /// The lines of a worker.
 type Lines = LogLines<HttpVariable>;
 
-/// What a worker records of its responses: lines of the access log, and detailed counts.
+/// The records of a worker for its responses: lines of the access log, and detailed counts.
 #[derive(Debug)]
 pub(crate) struct WorkerLog {
     metrics: Arc<ThreadMetrics>,
@@ -54,7 +54,7 @@ pub(crate) struct Origin {
     pub(crate) since_ms: Milliseconds,
 }
 
-/// A request whose response was written, and what was written of its content.
+/// A request whose response was written, and the amount of content written.
 #[derive(Clone, Copy, Debug)]
 struct LoggedRequest<'r> {
     peer: Peer,
@@ -99,7 +99,7 @@ impl WorkerLog {
 
     /// Logs and counts the response to `request`, of whose content `content_bytes` were written. If it has a rest,
     /// which is sent later, the line is returned instead.
-    // By itself, so that the path of a request without a log stays short.
+    // Separate, so that the path of a request without a log stays short.
     #[inline(never)]
     pub(crate) fn log_response(
         self: &Rc<Self>,
@@ -147,7 +147,7 @@ impl WorkerLog {
         self.log(&refused, false);
     }
 
-    /// What is to be done at the end, if there is a rest.
+    /// The action at the end, if there is a rest.
     fn log(self: &Rc<Self>, request: &LoggedRequest<'_>, has_rest: bool) -> Option<PendingLine> {
         let mut state = self.state.borrow_mut();
         let is_logged = state.lines.as_mut().is_some_and(|lines| request.status >= 400 || lines.takes_next());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Bytes that a thread passes on before the end of an iteration, so that it holds no more with replies of 64 KiB.
 const UNSENT_BYTES_MAX: usize = 256 * 1024;
 
-/// What is passed on as dnstap messages.
+/// The dnstap messages to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dnstap {
     /// Whether queries are.

@@ -10,11 +10,11 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Before a full target is tried again, if it does not block.
+/// Pause before a full target is retried, if it does not block.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// Time for the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of the longest answer, and of what may follow it in one call.
+/// Bytes of the longest answer, and of data that may follow it in one call.
 const ANSWER_BYTES_MAX: usize = 1_024;
 
 /// A connection to a program that reads dnstap.
@@ -70,7 +70,7 @@ impl FrameStream {
     }
 }
 
-/// The reader learns that nothing was cut off. It is not waited for.
+/// The reader learns that nothing was truncated. It is not waited for.
 impl Drop for FrameStream {
     fn drop(&mut self) {
         if self.is_open {

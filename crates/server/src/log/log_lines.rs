@@ -13,7 +13,7 @@ pub struct RequestLog<V> {
     pub one_of: u32,
 }
 
-/// What one thread has written for a log and not passed on.
+/// The lines of one thread for a log that were not passed on yet.
 #[derive(Debug)]
 pub(crate) struct Unsent {
     queue: Arc<LogQueue>,
@@ -91,7 +91,7 @@ impl<V> LogLines<V> {
 }
 
 impl LogLines<HttpVariable> {
-    /// What must be kept of the fields of `record` until its line is written.
+    /// The parts of the fields of `record` that must be kept until its line is written.
     pub(crate) fn needed_fields(&self, record: &HttpRecord<'_>) -> Vec<u8> {
         self.writer.needed_fields(record)
     }

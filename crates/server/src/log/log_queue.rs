@@ -1,6 +1,6 @@
 //! Lines of a log, or dnstap messages, on their way from the threads that serve to a thread that writes them.
 //!
-//! A thread that serves never waits. It gathers lines by itself and passes them on after an iteration, unless the
+//! A thread that serves never waits. It gathers lines separately and passes them on after an iteration, unless the
 //! writer takes earlier ones at this moment; then it keeps them until the next iteration. If the target takes nothing,
 //! lines beyond a limit are dropped and counted.
 
@@ -22,7 +22,7 @@ const GATHER_TIME: Duration = Duration::from_millis(100);
 const GATHERED_BYTES_MAX: usize = 256 * 1024;
 /// Attempts to take the lock that the writer holds for the time of an exchange.
 const LOCK_ATTEMPTS_MAX: usize = 100;
-/// What precedes a line in a datagram to syslog: facility `local0`, severity `info` (RFC 5424 §6.2.1), and the program.
+/// The prefix of a line in a datagram to syslog: facility `local0`, severity `info` (RFC 5424 §6.2.1), and the program.
 const SYSLOG_PREFIX: &[u8] = b"<134>sanderling: ";
 
 /// Where the lines of a log go.
@@ -163,8 +163,8 @@ impl LogQueue {
         slot
     }
 
-    /// Writes later lines to `target`. The first call starts the writer: it is not joined, since a target may take
-    /// nothing for ever.
+    /// Writes later lines to `target`. The first call starts the writer: it is not joined, because a target may block
+    /// it forever.
     ///
     /// # Errors
     /// The system has no thread for it.
@@ -194,7 +194,7 @@ impl LogQueue {
         })
     }
 
-    /// Writes what has been passed on, and ends the writer; waits at most for `limit`.
+    /// Writes the lines that were passed on, and ends the writer; waits at most for `limit`.
     pub(crate) fn close(&self, limit: Duration) {
         self.is_closing.store(true, Ordering::Relaxed);
         if self.writer.get().is_some() {
@@ -267,7 +267,7 @@ impl LogQueue {
             self.is_gathering.store(false, Ordering::Relaxed);
             self.write_waiting(&mut target, &mut lines);
         }
-        // What was passed on before the end of the last thread that serves.
+        // The lines that were passed on before the end of the last serving thread.
         self.write_waiting(&mut target, &mut lines);
         *lock(&self.has_ended.0) = true;
         self.has_ended.1.notify_all();
@@ -379,7 +379,7 @@ mod tests {
             queue.pass_on(&slot, &mut text.clone());
             passed_on += 1;
         }
-        // Nobody reads: more than the pipe and the slot hold was dropped.
+        // Without a reader, lines beyond the capacity of pipe and slot were dropped.
         queue.close(Duration::ZERO);
         assert!(passed_on > 40, "the slot holds 40 lines");
         assert_eq!(read_line(&mut reader).len(), 100);
@@ -446,7 +446,7 @@ mod tests {
         queue.pass_on(&slot, &mut b"later\n".to_vec());
         let mut line = read_line(&mut new);
         if line.starts_with('x') {
-            // The writer has taken both at once.
+            // The writer has taken both together.
             line = read_line(&mut new);
         }
         assert_eq!(line, "later\n");

@@ -1,4 +1,4 @@
-//! What one thread records of DNS queries and their replies: the lines of the query log, and dnstap messages.
+//! The records of one thread for DNS queries and their replies: the lines of the query log, and dnstap messages.
 
 use crate::log::dnstap::{Dnstap, ThreadDnstap};
 use crate::log::log_lines::{LogLines, RequestLog};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// The log of DNS queries.
 pub type QueryLog = RequestLog<QueryVariable>;
 
-/// What a thread records of the queries that it answers. There is one only if there is a query log, or dnstap, so that
-/// the path of a query without both has one test.
+/// The records of a thread for the queries that it answers. There is one only if there is a query log, or dnstap, so
+/// that the path of a query without both has one test.
 #[derive(Debug)]
 pub(crate) struct ThreadQueryLog(RefCell<Logs>);
 
@@ -61,7 +61,7 @@ impl ThreadQueryLog {
     }
 
     /// Records `query` and its `reply` at this time.
-    // By itself, so that the path of a query without a log stays short.
+    // Separate, so that the path of a query without a log stays short.
     #[cold]
     #[inline(never)]
     pub(crate) fn log_reply(&self, info: &RequestInfo, query: &ParsedQuery<'_, '_>, reply: &[u8], time_unix_ms: u64) {
@@ -90,7 +90,7 @@ impl ThreadQueryLog {
         }
     }
 
-    /// Passes what was recorded in an iteration on.
+    /// Passes on the records of an iteration.
     pub(crate) fn pass_on(&self) {
         let logs = &mut *self.0.borrow_mut();
         logs.lines.iter_mut().for_each(LogLines::pass_on);

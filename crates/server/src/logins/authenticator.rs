@@ -1,8 +1,8 @@
-//! Checks names and passwords (RFC 7617) by threads of their own, since a check takes as long as thousands of requests,
+//! Checks names and passwords (RFC 7617) in separate threads, because a check takes as long as thousands of requests,
 //! and remembers the results for a short time.
 //!
-//! The threads are at most as many as [`PasswordOptions`] says and have less priority than those that serve. What waits
-//! for them is bounded, and [`LoginQueue`] decides what is checked next and what is refused.
+//! The threads are at most as many as [`PasswordOptions`] says and have less priority than those that serve. The number
+//! of waiting checks is bounded, and [`LoginQueue`] decides which one is next and which is refused.
 
 use crate::clock::{Milliseconds, ms};
 use crate::files::jobs::JobQueue;
@@ -23,7 +23,7 @@ use std::thread;
 const RESULTS_MAX: usize = 4_096;
 /// Bytes of a name with its password.
 pub(crate) const CREDENTIALS_BYTES_MAX: usize = 1_024;
-/// Time in which the workers answer the requests whose check was refused after it had waited.
+/// Time for the workers to answer requests whose check was refused after a wait.
 const REFUSED_MS: Milliseconds = 250;
 /// The nice value of the threads: while all processors are busy, they get a quarter of the time.
 const NICE: i32 = 5;
@@ -99,8 +99,7 @@ impl Authenticator {
         Authenticator { state: Mutex::default(), has_work: Condvar::new(), jobs, keys, options }
     }
 
-    /// Whether `credentials` are those of a user. Without a result yet, `waiter` receives an event when there is
-    /// one.
+    /// Whether `credentials` belong to a user. Without a result yet, `waiter` receives an event when there is one.
     pub(crate) fn check(
         self: &Arc<Self>,
         users: &Arc<Users>,
@@ -210,7 +209,7 @@ impl Authenticator {
 }
 
 impl State {
-    /// Those of a check that waits or is being made.
+    /// The waiters of a pending or running check.
     fn waiters_of(&mut self, id: CheckId) -> Option<&mut Vec<Waiter>> {
         let running = self.running.iter_mut().find(|running| running.id == id).map(|running| &mut running.waiters);
         running.or_else(|| self.queue.iter_mut().find(|check| check.id == id).map(|check| &mut check.waiters))
@@ -234,7 +233,7 @@ impl State {
             self.results.retain(|_, (_, until_ms)| now_ms < *until_ms);
         }
         if self.results.len() >= RESULTS_MAX {
-            // What clients guess must not push out what is right.
+            // Guesses of clients must not push out correct passwords.
             self.results.retain(|_, (result, _)| *result == CheckResult::Right);
         }
         if self.results.len() >= RESULTS_MAX {

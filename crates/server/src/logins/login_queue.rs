@@ -1,12 +1,12 @@
 //! The order in which passwords are checked: one check takes as long as thousands of requests, so a client that guesses
 //! could keep others waiting for as long as it likes.
 //!
-//! Networks in which a right password of the same file of users was given come first, while few wrong ones come from
-//! them, then those from which fewer wrong ones came. So a flood delays others only as long as it comes from networks
-//! that were not seen before. Every fourth check is one of an unknown network, if there is one: users of one site with
-//! right passwords cannot keep those of another out. Every other check is chosen by the name instead, so that guesses
-//! for one name from many networks do not delay other names. Names that are in no file are treated as all others: how
-//! long a client waits does not show which ones are.
+//! Networks that sent a correct password for the same user file come first, while few wrong ones come from them, then
+//! those from which fewer wrong ones came. So a flood delays others only as long as it comes from networks that were
+//! not seen before. Every fourth check is one of an unknown network, if there is one: users of one site with right
+//! passwords cannot keep those of another out. Every other check is chosen by the name instead, so that guesses for one
+//! name from many networks do not delay other names. Names that are in no file are treated like all others, so that the
+//! waiting time does not reveal which names exist.
 
 use crate::clock::Milliseconds;
 use std::cmp::Reverse;
@@ -17,13 +17,13 @@ use std::net::IpAddr;
 const STANDINGS_MAX: usize = 65_536;
 /// Time after which half of the wrong passwords of a network or a name are forgotten.
 const HALF_LIFE_MS: Milliseconds = 10 * 60 * 1_000;
-/// Time for which a right password makes a network known.
+/// Time for which a correct password makes a network known.
 const KNOWN_MS: Milliseconds = 7 * 24 * 60 * 60 * 1_000;
 /// Wrong passwords from a known network, of those that are not forgotten yet: with more, it does not count as known.
 const WRONG_FROM_KNOWN_MAX: u32 = 8;
 /// Of so many checks, and places in a full queue, one is for unknown networks.
 const UNKNOWN_SHARE: usize = 4;
-/// Time that a check waits; later its client does not wait any more.
+/// Time that a check waits; later its client no longer waits.
 const WAIT_MS_MAX: Milliseconds = 10_000;
 
 /// The checks that wait.
@@ -46,7 +46,7 @@ struct Entry<T> {
     item: T,
 }
 
-/// Where a name and a password come from, the name, and the file of users.
+/// Where a name and a password come from, the name, and the user file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// The /16, /24 and address of IPv4, or the /48, /56 and /64 of IPv6.
@@ -63,14 +63,14 @@ enum Network {
     Ipv6 { bits: u64, length: u8 },
 }
 
-/// What passwords are counted for.
+/// The sources for which passwords are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Subject {
     /// Wrong ones.
     Network(Network),
     /// Wrong ones.
     Name(u64),
-    /// Right ones of a file of users.
+    /// Right ones of a user file.
     Users { file: u64, network: Network },
 }
 
@@ -88,7 +88,7 @@ impl Origin {
         Origin { networks, name, users_file }
     }
 
-    /// The network that is known to the file of users after a right password: the /24 or /56.
+    /// The network that is known to the user file after a correct password: the /24 or /56.
     fn known_as(&self) -> Subject {
         Subject::Users { file: self.users_file, network: self.networks[1] }
     }
@@ -99,7 +99,7 @@ impl Origin {
     }
 }
 
-/// What decides which check is the next: the lowest is.
+/// The priority of a check: the lowest is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_unknown: bool,
@@ -118,7 +118,7 @@ impl<T> LoginQueue<T> {
         self.waiting.iter_mut().map(|entry| &mut entry.item)
     }
 
-    /// Those of the same client.
+    /// The waiting logins of the same client.
     pub(crate) fn count_of_client(&self, origin: &Origin) -> usize {
         self.waiting.iter().filter(|entry| entry.origin.has_same_client(origin)).count()
     }
@@ -205,7 +205,7 @@ impl<T> Default for LoginQueue<T> {
     }
 }
 
-/// What is known of networks and names.
+/// The history of networks and names.
 #[derive(Debug, Default)]
 struct Standings(HashMap<Subject, Standing>);
 
@@ -215,7 +215,7 @@ struct Standing {
     count: u32,
     /// When it last changed.
     counted_at_ms: Milliseconds,
-    /// A right password makes a network known.
+    /// A correct password makes a network known.
     known_until_ms: Milliseconds,
 }
 
@@ -248,7 +248,7 @@ impl Standings {
             self.0.retain(|_, it| it.count(now_ms) > 0 || now_ms < it.known_until_ms);
         }
         if self.0.len() >= STANDINGS_MAX && !self.0.contains_key(&subject) {
-            // What clients guess must not push out what is right.
+            // Guesses of clients must not push out correct passwords.
             self.0.retain(|_, it| now_ms < it.known_until_ms);
         }
         if self.0.len() >= STANDINGS_MAX && !self.0.contains_key(&subject) {
@@ -342,13 +342,13 @@ mod tests {
         assert_eq!(rank(&last, 20_000 + HALF_LIFE_MS).from_networks, 0);
     }
 
-    /// What is known of clients that guess.
+    /// The history of clients that guess.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Guesser {
         Stranger,
         /// A user of another site, which has given a right password before.
         User,
-        /// One with as many right passwords of its own site as it likes.
+        /// One with any number of correct passwords of its own site.
         Owner,
     }
 
@@ -365,7 +365,7 @@ mod tests {
     }
 
     /// Simulates 40 s on two processors, in which a check takes 50 ms. The share of the others, two a second from
-    /// networks of their own, that were answered within two seconds in the second half.
+    /// separate networks, that were answered within two seconds in the second half.
     fn served_share(attack: &Attack) -> f64 {
         const CHECK_MS: u64 = 50;
         let mut random = fastrand::Rng::with_seed(seed());

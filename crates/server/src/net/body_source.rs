@@ -1,4 +1,4 @@
-//! Where the content of a response comes from, and what of it is sent after the head.
+//! The source of the content of a response that is sent after the head.
 
 use crate::clock::Milliseconds;
 use crate::files::file_reads::FileReads;
@@ -22,10 +22,10 @@ pub(crate) enum Content<'c, 's> {
     },
 }
 
-/// What is sent after the head, as far as there is room.
+/// The content sent after the head, if there is room.
 #[derive(Debug)]
 pub(crate) enum BodySource<'s> {
-    /// What is left of a page.
+    /// The rest of a page.
     Page(&'static [u8]),
     Bytes {
         bytes: Vec<u8>,
@@ -39,7 +39,7 @@ impl<'s> BodySource<'s> {
         BodySource::Bytes { bytes: bytes.to_vec(), sent: 0 }
     }
 
-    /// What is left of bytes that are in memory, other than those of a file.
+    /// The rest of bytes in memory, other than those of a file.
     fn rest(&self) -> &[u8] {
         match self {
             BodySource::Page(page) => page,
@@ -48,7 +48,7 @@ impl<'s> BodySource<'s> {
         }
     }
 
-    /// What is sent, if it is in memory as a whole.
+    /// The content, if it is in memory as a whole.
     pub(crate) fn whole(&self) -> Option<&[u8]> {
         match self {
             BodySource::File(file) => file.whole(),
@@ -56,7 +56,7 @@ impl<'s> BodySource<'s> {
         }
     }
 
-    /// What remains of such a source after `sent_bytes` more; `None` at the end.
+    /// The rest of such a source after `sent_bytes` more; `None` at the end.
     pub(crate) fn after(mut self, sent_bytes: usize) -> Option<Self> {
         if let BodySource::File(file) = self {
             return file.after(sent_bytes as u64).map(BodySource::File);
@@ -77,7 +77,7 @@ impl<'s> BodySource<'s> {
         Ok(if count == rest_bytes { Sent::All } else { Sent::Blocked })
     }
 
-    /// Copies the next bytes into `room`, which is no longer than what is left.
+    /// Copies the next bytes into `room`, which is no longer than the rest.
     pub(crate) fn fill(
         &mut self,
         room: &mut [u8],
@@ -127,7 +127,7 @@ impl<'s> BodySource<'s> {
 }
 
 impl<'s> Content<'_, 's> {
-    /// The bytes that are counted at once, and the part of a file that counts its bytes as they are sent.
+    /// The bytes that are counted immediately, and the part of a file that counts its bytes as they are sent.
     pub(crate) fn counted(&mut self) -> (usize, Option<&mut FileChunk<'s>>) {
         match self {
             Content::Empty => (0, None),

@@ -22,10 +22,10 @@ const TAIL_BYTES: u64 = 16 * 1024;
 /// How long a transport may take nothing until the rest of the file is copied: pages that wait in the socket of a slow
 /// client may be changed after the last comparison of the file's version.
 const SLOW_CLIENT_MS: Milliseconds = 100;
-/// Bytes of a file that are read at once where the page cache does not prevent a wait.
+/// Bytes of a file that are read in one step where the page cache does not prevent a wait.
 const READ_BYTES_MAX: u64 = 64 * 1024;
 
-/// How far sending came.
+/// How much was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// Everything was sent.
@@ -48,7 +48,7 @@ pub(crate) enum Piece {
     FileChanged,
 }
 
-/// What sending a file needs.
+/// The state for sending a file.
 pub(crate) struct SendContext<'c> {
     /// For pieces of the file.
     pub(crate) scratch: &'c mut [u8],
@@ -74,14 +74,14 @@ pub(crate) struct FileChunk<'s> {
     /// Since when the transport has taken nothing.
     blocked_since_ms: Option<Milliseconds>,
     read: PieceRead,
-    /// By itself, since few responses have it and each moves the chunk.
+    /// Separate, because few responses have it and each moves the chunk.
     extras: Option<Box<Extras>>,
 }
 
-/// What few responses have.
+/// The parts that few responses have.
 #[derive(Debug, Default)]
 struct Extras {
-    /// What precedes the part, and how much of it was sent.
+    /// The text before the part, and how much of it was sent.
     text: Vec<u8>,
     text_sent: usize,
     /// Further parts of the file in the same response, the next one last.
@@ -93,7 +93,7 @@ struct Extras {
 /// A further part of a file in a response with several ranges.
 #[derive(Debug)]
 pub(crate) struct NextPart {
-    /// What precedes it.
+    /// The text before it.
     pub(crate) text: Vec<u8>,
     pub(crate) offset: u64,
     /// 0 after the last part, where the text is all.
@@ -118,8 +118,8 @@ enum PieceRead {
 enum SendMethod {
     /// By reference to its pages, without a copy (`sendfile(2)`), unless it must be encrypted.
     Sendfile,
-    /// By a copy, since another process may be writing the file, or the client is slow: what was read does not change
-    /// any more.
+    /// By a copy, because another process may be writing the file, or the client is slow: the copied data does not
+    /// change.
     ReadAndSend,
 }
 
@@ -160,17 +160,17 @@ impl<'s> FileChunk<'s> {
         self
     }
 
-    /// What precedes the part, which is sent otherwise.
+    /// The text before the part, which is sent separately.
     pub(crate) fn take_text(&mut self) -> Vec<u8> {
         self.extras.as_mut().map(|extras| std::mem::take(&mut extras.text)).unwrap_or_default()
     }
 
-    /// Bytes of what precedes the part.
+    /// Bytes of the text before the part.
     pub(crate) fn text_bytes(&self) -> usize {
         self.extras.as_ref().map_or(0, |extras| extras.text.len())
     }
 
-    /// What is left of the text before the part.
+    /// The rest of the text before the part.
     fn unsent_text(&self) -> &[u8] {
         self.extras.as_ref().map_or(&[], |extras| &extras.text[extras.text_sent..])
     }
@@ -183,7 +183,7 @@ impl<'s> FileChunk<'s> {
         }
     }
 
-    /// Goes on to the next part of the file; whether there is one.
+    /// Continues with the next part of the file; whether there is one.
     fn begin_next_part(&mut self) -> bool {
         let Some(extras) = &mut self.extras else { return false };
         let Some(NextPart { text, offset, length_bytes }) = extras.next_parts.pop() else { return false };
@@ -221,21 +221,21 @@ impl<'s> FileChunk<'s> {
         self.file.variant(self.variant_id)
     }
 
-    /// What is sent, if it is one part of a file in memory.
+    /// The content, if it is one part of a file in memory.
     pub(crate) fn whole(&self) -> Option<&[u8]> {
         let is_single =
             self.extras.as_ref().is_none_or(|extras| extras.next_parts.is_empty() && extras.text.is_empty());
         self.in_memory().filter(|_| is_single)
     }
 
-    /// What remains of the part, if the file is in memory.
+    /// The rest of the part, if the file is in memory.
     fn in_memory(&self) -> Option<&[u8]> {
         let start = self.offset as usize;
         let part = start..start + self.remaining_bytes as usize;
         self.variant().content.in_memory().map(|content| &content[part])
     }
 
-    /// What remains after `sent_bytes` more; `None` at the end.
+    /// The rest after `sent_bytes` more; `None` at the end.
     pub(crate) fn after(mut self, sent_bytes: u64) -> Option<Self> {
         self.advance(sent_bytes);
         (self.remaining_bytes > 0).then_some(self)
@@ -457,7 +457,7 @@ pub(crate) fn copy_start(from: &[u8], room: &mut [u8]) -> usize {
 }
 
 impl PieceRead {
-    /// Takes the result of a read in progress; `None` if what was read, or the file itself, comes next.
+    /// Takes the result of a read in progress; `None` if the read data, or the file itself, comes next.
     #[inline]
     fn poll(&mut self, file: &DiskFile, offset: u64, now_ms: Milliseconds) -> io::Result<Option<Piece>> {
         let PieceRead::InProgress(read) = self else { return Ok(None) };
@@ -475,7 +475,7 @@ impl PieceRead {
         Ok(None)
     }
 
-    /// Sends what was read; `None` if the file itself comes next.
+    /// Sends the read data; `None` if the file itself comes next.
     #[inline]
     fn send(
         &mut self,

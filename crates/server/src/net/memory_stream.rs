@@ -32,7 +32,7 @@ pub enum Ending {
 }
 
 impl MemoryStream {
-    /// The server's side: what the client has sent.
+    /// The server's side: the data from the client.
     pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
         let mut state = self.lock();
         if state.is_broken {
@@ -48,7 +48,7 @@ impl MemoryStream {
         Ok(count)
     }
 
-    /// The server's side: what has arrived, without taking it.
+    /// The server's side: the arrived data, without taking it.
     pub(crate) fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
         let state = self.lock();
         if state.arrived.is_empty() && !state.has_client_closed {
@@ -129,7 +129,7 @@ impl MemoryStream {
         state.window_bytes = state.window_bytes.saturating_add(bytes);
     }
 
-    /// Takes what the server has sent.
+    /// Takes the data from the server.
     pub(crate) fn take_sent(&self) -> Vec<u8> {
         std::mem::take(&mut self.lock().sent)
     }

@@ -1,8 +1,8 @@
 //! The PROXY protocol, versions 1 and 2 (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>): a proxy says
 //! in front of the bytes of a connection from which client they are.
 //!
-//! Of version 2 only the addresses are read. What follows them, up to 64 KiB, is skipped without being kept: proxies
-//! may add the certificate of the client.
+//! Of version 2 only the addresses are read. Data after them, up to 64 KiB, is skipped and not stored: proxies may add
+//! the certificate of the client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -22,14 +22,14 @@ const LINE_BYTES_MAX: usize = 107;
 pub(crate) enum Parsed {
     /// The rest is missing.
     Partial,
-    /// The client is known. The rest of the header may be missing, and is to be skipped.
+    /// The client is known. The rest of the header may be missing, and must be skipped.
     Client {
         /// `None` if the proxy itself speaks, for example to see whether the server is alive.
         client: Option<SocketAddr>,
         /// Bytes of the whole header.
         header_bytes: usize,
     },
-    /// It is no such header.
+    /// It is not such a header.
     Invalid,
 }
 
@@ -79,11 +79,11 @@ fn parse_binary(bytes: &[u8]) -> Option<Parsed> {
         return None;
     }
     let rest_bytes = usize::from(u16::from_be_bytes([high, low]));
-    // The lengths of the addresses are those of the family; what follows them is for other uses.
+    // The family determines the lengths of the addresses; the rest is for other uses.
     let address_bytes = match (version_and_command & 0xf, family_and_protocol) {
         (1, 0x11) => 12,
         (1, 0x21) => 36,
-        // Section 2.2: other families are those of a proxy that hides its client.
+        // Section 2.2: other families come from a proxy that hides its client.
         (0, _) | (1, 0x00 | 0x31) => 0,
         _ => return None,
     };
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// A header that is complete was no error before its last byte arrived, and what follows it changes nothing.
+    /// A complete header was not an error before its last byte arrived, and the data after it changes nothing.
     #[test]
     fn any_bytes_are_parsed_alike_in_pieces() {
         let seed = sanderling_testkit::seed();

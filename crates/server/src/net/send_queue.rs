@@ -1,4 +1,4 @@
-//! What a connection still has to send: bytes that the transport did not take yet, and parts of files.
+//! The unsent output of a connection: bytes that the transport did not take yet, and parts of files.
 
 use crate::files::open_file::{FileKey, OpenFile};
 use crate::net::body_source::BodySource;
@@ -78,7 +78,7 @@ impl<'s> SendQueue<'s> {
         if self.sources.is_empty() { Sent::All } else { Sent::Blocked }
     }
 
-    /// Sends what is queued, as far as the transport takes it.
+    /// Sends as much of the queue as the transport takes.
     pub(crate) fn resume(&mut self, transport: &mut Transport, context: &mut SendContext<'_>) -> io::Result<Sent> {
         while let Some(source) = self.sources.front_mut() {
             match source.send(transport, context)? {
@@ -101,7 +101,7 @@ impl<'s> SendQueue<'s> {
         self.sources.capacity() * size_of::<BodySource<'_>>() + of_sources
     }
 
-    /// The files that are queued.
+    /// The queued files.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Ref<'s, FileKey, OpenFile>> {
         self.sources.iter().filter_map(BodySource::file)
     }

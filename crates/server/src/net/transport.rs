@@ -45,7 +45,7 @@ enum ByteStream {
     Memory(crate::net::memory_stream::MemoryStream),
 }
 
-/// What was received of a header of the PROXY protocol.
+/// The received part of a PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProxyHeader {
     /// The client, if the header names it and this was not known before.
@@ -102,8 +102,8 @@ impl Transport {
         self.proxy_header == ProxyHeaderState::Received
     }
 
-    /// Receives what has arrived of the header of the PROXY protocol by means of `room`.
-    /// [`Transport::awaits_proxy_header`]: whether some of it is missing.
+    /// Receives the arrived part of the PROXY header by means of `room`. [`Transport::awaits_proxy_header`]: whether
+    /// some of it is missing.
     pub(crate) fn receive_proxy_header(&mut self, room: &mut [u8]) -> io::Result<ProxyHeader> {
         if let ProxyHeaderState::Skipped(missing_bytes) = self.proxy_header {
             self.skip_proxy_header(missing_bytes, room)?;
@@ -123,7 +123,7 @@ impl Transport {
             peeked => peeked?,
         };
         match proxy_protocol::parse(&start[..count]) {
-            // What has arrived is not received, so a further event means that there is more.
+            // The arrived data is not received yet, so a further event means that there is more.
             Parsed::Partial if count > 0 && self.read_state != ReadState::ReadableToEnd => {
                 self.read_state = ReadState::Drained;
                 Ok(ProxyHeader { client: None })
@@ -137,7 +137,7 @@ impl Transport {
         }
     }
 
-    /// Discards the rest of the header, as far as it has arrived.
+    /// Discards the received part of the rest of the header.
     fn skip_proxy_header(&mut self, mut missing_bytes: usize, room: &mut [u8]) -> io::Result<()> {
         while missing_bytes > 0 && self.is_readable() {
             let length = room.len().min(missing_bytes);
@@ -197,7 +197,7 @@ impl Transport {
         self.is_writable
     }
 
-    /// Receives what has arrived, up to the length of `into`. Returns 0 if nothing has, or at the end
+    /// Receives the arrived data, up to the length of `into`. Returns 0 if nothing has, or at the end
     /// ([`Transport::has_ended`]).
     #[inline]
     pub(crate) fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
@@ -207,7 +207,8 @@ impl Transport {
         self.receive_bytes(into)
     }
 
-    /// Receives what has arrived, up to the length of `room`, and discards it; how much arrived, with the encryption.
+    /// Receives the arrived data, up to the length of `room`, and discards it; returns its amount, including the
+    /// encryption.
     pub(crate) fn discard(&mut self, room: &mut [u8]) -> io::Result<usize> {
         if self.tls.is_some() {
             return self.discard_encrypted(room);
@@ -315,7 +316,7 @@ impl Transport {
         }
     }
 
-    /// Whether what is sent has to be encrypted, so that a file must be copied.
+    /// Whether the output is encrypted, so that a file must be copied.
     #[inline]
     pub(crate) fn is_encrypted(&self) -> bool {
         self.tls.is_some()
@@ -326,7 +327,7 @@ impl Transport {
         if self.is_encrypted() { Scheme::Https } else { Scheme::Http }
     }
 
-    /// How much is worth to be read from a file before it is sent: what an encrypted stream takes, and 0 if it is full.
+    /// How much of a file to read before it is sent: the room of an encrypted stream, and 0 if it is full.
     #[inline]
     pub(crate) fn room_bytes(&mut self) -> io::Result<usize> {
         if self.tls.is_some() {
@@ -335,13 +336,13 @@ impl Transport {
         Ok(usize::MAX)
     }
 
-    /// Bytes of memory that the encryption holds: of records that have not arrived whole, and of what is unsent.
+    /// Bytes of memory that the encryption holds: incomplete records and unsent output.
     #[inline]
     pub(crate) fn held_bytes(&self) -> usize {
         self.tls.as_ref().map_or(0, |tls| tls.held_bytes())
     }
 
-    /// Those of records that have not arrived whole.
+    /// The bytes of incomplete records.
     pub(crate) fn partial_bytes(&self) -> usize {
         self.tls.as_ref().map_or(0, |tls| tls.partial_bytes())
     }
@@ -404,7 +405,7 @@ impl Transport {
     }
 }
 
-/// How much of a head, and of the body after it, are `sent_bytes` of both.
+/// Splits `sent_bytes` into bytes of the head and of the body after it.
 pub(crate) fn split(sent_bytes: usize, head_bytes: usize) -> (usize, usize) {
     (sent_bytes.min(head_bytes), sent_bytes.saturating_sub(head_bytes))
 }

@@ -29,7 +29,7 @@ use sanderling_tls::{Alpn, SessionError};
 use std::io;
 
 /// Bytes that are discarded from a client after the last response: more than its send buffer and our receive buffer
-/// usually hold, so that a client that sends content before it reads gets the response, and no reset in its place.
+/// usually hold, so that a client that sends content before it reads gets the response, and not a reset.
 const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How many of them in one iteration.
 const LINGER_BYTES_PER_ITERATION: usize = 128 * 1024;
@@ -62,7 +62,7 @@ pub(crate) struct Connection<'s> {
     unprocessed: Vec<u8>,
     queue: SendQueue<'s>,
     protocol_state: ProtocolState<'s>,
-    /// What the budget of all buffers has been charged for this connection.
+    /// The bytes charged to the budget of all buffers for this connection.
     charged_bytes: usize,
 }
 
@@ -81,7 +81,7 @@ enum State {
     Handshaking,
     /// No part of a request has been received that is not answered.
     Idle,
-    /// There is something to do without a further event: the budget is used up, or an event has come.
+    /// There is work without a further event: the budget is used up, or an event has come.
     Ready,
     /// Part of a request has been received.
     Receiving,
@@ -93,17 +93,17 @@ enum State {
     Sending,
     /// The same, and the connection closes after it.
     Closing(CloseMode),
-    /// All is sent, our side is closed, and what the client still sends is discarded, so that it can read to the end of
-    /// the last response before the connection is reset (RFC 9112 §9.6).
+    /// All is sent, our side is closed, and further data from the client is discarded, so that it can read to the end
+    /// of the last response before the connection is reset (RFC 9112 §9.6).
     Lingering { remaining_bytes: usize },
 }
 
-/// What a connection asks of its worker.
+/// The next step that a connection requests from its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// To be called when the transport is ready, an event comes, or the deadline passes.
+    /// Call this when the transport is ready, an event comes, or the deadline passes.
     Wait,
-    /// To be called again in the next iteration: the budget of this one is used up.
+    /// Call this again in the next iteration: the budget of this one is used up.
     Again,
     /// To be closed.
     Close,
@@ -176,7 +176,7 @@ impl<'s> Connection<'s> {
         (is_partial && self.protocol() == Protocol::Http).then_some(self.last_used)
     }
 
-    /// Whether the connection has been answered and is over, but for what the client may still send.
+    /// Whether the connection has been answered and only waits for the client to stop sending.
     pub(crate) fn is_lingering(&self) -> bool {
         matches!(self.state, State::Lingering { .. })
     }
@@ -192,7 +192,7 @@ impl<'s> Connection<'s> {
         !self.queue.is_empty() || self.transport.has_unsent()
     }
 
-    /// Responses that have begun and are not sent whole: what is queued counts as one, if no stream waits for the
+    /// Responses that have begun and are not completely sent: the queue counts as one, if no stream waits for the
     /// client.
     pub(crate) fn unsent_response_count(&self) -> usize {
         self.unsent_response_count_of_streams().max(usize::from(self.has_unsent()))
@@ -206,8 +206,8 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Charges `budget` with what the connection holds; whether that has changed, or is too much while buffers are
-    /// scarce.
+    /// Charges `budget` with the memory that the connection holds; whether that has changed, or is too much while
+    /// buffers are scarce.
     #[inline]
     pub(crate) fn charge(&mut self, budget: &BufferBudget) -> bool {
         let holds_nothing = self.unprocessed.capacity() == 0
@@ -227,12 +227,13 @@ impl<'s> Connection<'s> {
         true
     }
 
-    /// Returns to `budget` what it was charged.
+    /// Returns its charge to `budget`.
     pub(crate) fn release(&mut self, budget: &BufferBudget) {
         budget.change(std::mem::take(&mut self.charged_bytes), 0);
     }
 
-    /// Whether the connection cannot go on while buffers are scarce: what it has received of a request takes too much.
+    /// Whether the connection cannot continue while buffers are scarce: the received part of a request takes too much
+    /// memory.
     pub(crate) fn holds_too_much_of_a_request(&self) -> bool {
         // The rest of a record that has arrived is received in the next iteration.
         let of_record = if self.transport.is_readable() { 0 } else { self.transport.partial_bytes() };
@@ -272,7 +273,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Does what can be done now, within the budget of an iteration. An error means that the client is gone.
+    /// Does what can be done now, within the budget of an iteration. An error means that the client has disconnected.
     #[inline(always)]
     pub(crate) fn advance(&mut self, context: &mut Context<'_, 's>) -> io::Result<Next> {
         if (!self.is_plain || !self.queue.is_empty())
@@ -287,7 +288,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Goes on with a handshake, or with sending; `None` if what is to be received follows.
+    /// Continues a handshake, or sending; `None` if more input must be received.
     #[inline(never)]
     fn resume(&mut self, context: &mut Context<'_, 's>) -> io::Result<Option<Next>> {
         self.transport.begin(context.clock.now_ms(), &context.buffers.limits);
@@ -409,7 +410,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Receives what has arrived into the worker's buffer; the count, or `None` if there is nothing new to process.
+    /// Receives the arrived data into the worker's buffer; the count, or `None` if there is nothing new to process.
     fn receive(&mut self, context: &mut Context<'_, 's>) -> io::Result<Option<usize>> {
         let (has_unprocessed_request, is_draining) = (self.has_unprocessed_request(), context.is_draining());
         let buffer = &mut context.buffers.input;
@@ -418,7 +419,7 @@ impl<'s> Connection<'s> {
         let room = buffer.len().saturating_sub(self.unprocessed.len()).min(piece);
         let mut received = 0;
         // One call fills the buffer; an unprocessed request comes first. While the server drains, all that the client
-        // has sent is received as far as there is room, so that the last answer can say that the connection closes.
+        // has sent is received while there is room, so that the last answer can say that the connection closes.
         let mut wants_more = is_draining || !has_unprocessed_request || self.receives_while_sending();
         let mut receive_count = 0;
         while wants_more && self.transport.is_readable() && received < room {

@@ -24,7 +24,7 @@ pub(crate) struct DnsStream {
     task: Option<Task>,
 }
 
-/// What goes on for a query. Between two other messages there is no state.
+/// The pending work for a query. Between two other messages there is no state.
 #[derive(Debug)]
 enum Task {
     /// A zone transfer is being written.
@@ -39,7 +39,7 @@ impl DnsStream {
         self.task.is_some()
     }
 
-    /// Time in which the client must take something of an answer, or in which an update is applied.
+    /// Time for the client to take some bytes of an answer, or for an update to be applied.
     pub(crate) fn send_timeout(&self, options: &DnsOptions) -> Duration {
         match self.task {
             None => options.tcp_idle_timeout,
@@ -204,8 +204,7 @@ impl DnsStream {
         match &mut self.task {
             None => return Step::Partial,
             Some(Task::Update(reply)) => {
-                // Without a reply in time the connection closes: the client does not know what has become of the
-                // update.
+                // Without a reply in time the connection closes: the client does not know the outcome of the update.
                 let Some(reply) = reply.get() else { return Step::Invalid };
                 let output = &mut context.buffers.output;
                 output.extend_from_slice(&(reply.len() as u16).to_be_bytes());

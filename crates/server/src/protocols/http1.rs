@@ -22,11 +22,11 @@ pub(crate) struct Http1 {
     scanned_bytes: usize,
     /// A request whose body has not arrived whole.
     pending: Option<Box<Pending>>,
-    /// How far the current request has come.
+    /// The progress of the current request.
     progress: Progress,
 }
 
-/// How much of a body was skipped.
+/// The progress of skipping a body.
 #[derive(Debug)]
 struct Pending {
     skipper: BodySkipper,
@@ -36,7 +36,7 @@ struct Pending {
     received_bytes: u64,
 }
 
-/// A request with a DNS query, as far as it has arrived.
+/// The received part of a request with a DNS query.
 #[derive(Debug)]
 struct PendingQuery {
     head: Vec<u8>,
@@ -65,7 +65,7 @@ impl Http1 {
     }
 
     /// Writes the response to a client that did not send its request in time (RFC 9110 §15.5.9), unless it was answered
-    /// before its body had arrived. `unprocessed`: what has been received of it.
+    /// before its body had arrived. `unprocessed`: the received part of it.
     pub(crate) fn write_timeout_response(
         &mut self,
         is_receiving: bool,
@@ -177,7 +177,7 @@ impl Http1 {
         Step::Partial
     }
 
-    /// Goes on skipping the body, and answers its request at the end, unless it is answered.
+    /// Continues skipping the body, and answers its request at the end, unless it is answered.
     fn continue_body<'s>(
         &mut self,
         mut pending: Box<Pending>,
@@ -214,8 +214,8 @@ impl Http1 {
         step
     }
 
-    /// Answers a request without a body, which ends where `input` goes on.
-    // By itself, so that what it calls becomes part of it.
+    /// Answers a request without a body, which ends where the rest of `input` begins.
+    // Separate, so that the called functions are inlined into it.
     #[inline(never)]
     fn answer<'s>(
         &mut self,
@@ -246,8 +246,8 @@ impl Http1 {
     }
 
     /// Whether no further request is answered. While the server drains, all requests that have certainly been sent
-    /// still are: a client may not repeat what it sent after the response that says `Connection: close` (RFC 9112
-    /// §9.6). A look-up that has failed may still end, and no other request may take its event for its own.
+    /// still are: a client may not repeat requests that it sent after the response that says `Connection: close` (RFC
+    /// 9112 §9.6). A look-up that has failed may still end, and no other request may take its event for its own.
     #[inline(always)]
     fn is_last(&self, input: &Input<'_>, connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> bool {
         connection.answered_count + 1 >= context.options.http.requests_per_connection_max
@@ -335,7 +335,7 @@ impl<'s> Framing<'s> for Http1Framing {
     }
 }
 
-/// Skips what has arrived of a body, and keeps its content as far as a DNS message may be long.
+/// Skips the arrived part of a body, and keeps its content up to the length of a DNS message.
 fn skip(skipper: &mut BodySkipper, bytes: &[u8], content: Option<&mut Vec<u8>>) -> Result<Skipped, RequestError> {
     let Some(content) = content else { return skipper.advance(bytes) };
     skipper.advance_with(bytes, |piece| {
@@ -345,8 +345,8 @@ fn skip(skipper: &mut BodySkipper, bytes: &[u8], content: Option<&mut Vec<u8>>) 
     })
 }
 
-/// Whether what is no request may be the start of a connection of HTTP/2, by a client that knows that the server speaks
-/// it (RFC 9113 §3.3). With encryption a client chooses it in the handshake.
+/// Whether invalid input may be the start of an HTTP/2 connection, by a client that knows that the server speaks it
+/// (RFC 9113 §3.3). With encryption a client chooses it in the handshake.
 #[cold]
 fn may_be_http2(connection: &ConnectionInfo<'_>, context: &Context<'_, '_>) -> bool {
     context.options.http.accepts_http2 && connection.answered_count == 0 && !connection.transport.is_encrypted()

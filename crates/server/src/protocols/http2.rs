@@ -1,4 +1,4 @@
-//! HTTP/2 on a connection: many requests at once, whose responses are sent in turns.
+//! HTTP/2 on a connection: concurrent requests, whose responses are sent in turns.
 
 use crate::clock::Milliseconds;
 use crate::context::{Buffers, ConnectionInfo, Context, Input};
@@ -35,7 +35,7 @@ pub(crate) struct Http2<'s> {
     pub(crate) idle_deadline_ms: Milliseconds,
 }
 
-/// What has arrived in part.
+/// The request that has arrived in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Incoming {
     Nothing,
@@ -56,7 +56,7 @@ struct WaitingStream {
     is_ready: bool,
 }
 
-/// What was made of the input.
+/// The result of processing the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamStep {
     /// The rest of a frame is missing.
@@ -84,8 +84,7 @@ impl<'s> Http2<'s> {
         }
     }
 
-    /// Notes what is incoming after the input was processed, of which perhaps `is_frame_partial`; whether that is
-    /// something else than before, so that it gets a deadline.
+    /// Notes the incoming data after the input was processed; whether it has changed, so that it gets a deadline.
     pub(crate) fn note_incoming(&mut self, is_frame_partial: bool) -> bool {
         let incoming = match self.session.oldest_partial() {
             Some((stream, _)) => Incoming::Request(stream),
@@ -95,8 +94,7 @@ impl<'s> Http2<'s> {
         std::mem::replace(&mut self.incoming, incoming) != incoming
     }
 
-    /// The deadline of what is incoming has passed, or it arrives too slowly; `false` if it cannot be refused by
-    /// itself.
+    /// The deadline of incoming data has passed, or it arrives too slowly; `false` if it cannot be refused separately.
     pub(crate) fn end_incoming(&mut self) -> bool {
         let is_request = matches!(self.incoming, Incoming::Request(_));
         if is_request {
@@ -105,18 +103,18 @@ impl<'s> Http2<'s> {
         is_request
     }
 
-    /// Bytes of what is incoming that have left the input; `None` if they are discarded.
+    /// Bytes of incoming data that have left the input; `None` if they are discarded.
     pub(crate) fn received_bytes(&self) -> Option<u64> {
         self.session.oldest_partial().map_or(Some(0), |(_, bytes)| bytes)
     }
 
-    /// What the connection waits for.
+    /// The reason for which the connection waits.
     #[inline(never)]
     pub(crate) fn activity(&self) -> Activity {
         self.session.activity()
     }
 
-    /// Whether a stream can go on without further input.
+    /// Whether a stream can continue without further input.
     #[inline(never)]
     pub(crate) fn has_work(&self) -> bool {
         let has_event = self.waiting.iter().any(|waiting| waiting.is_ready);
@@ -151,7 +149,7 @@ impl<'s> Http2<'s> {
         self.session.held_bytes(BodySource::held_bytes) + self.waiting.capacity() * size_of::<WaitingStream>()
     }
 
-    /// Those of requests that have not arrived whole.
+    /// The bytes of incomplete requests.
     pub(crate) fn partial_bytes(&self) -> usize {
         self.session.partial_bytes()
     }
@@ -192,7 +190,7 @@ impl<'s> Http2<'s> {
     }
 
     /// Answers one request, or writes one piece of content.
-    // By itself, so that the path of HTTP/1.1 through the connection stays short.
+    // Separate, so that the path of HTTP/1.1 through the connection stays short.
     #[inline(never)]
     pub(crate) fn step(
         &mut self,
@@ -262,8 +260,8 @@ impl<'s> Http2<'s> {
         true
     }
 
-    /// Refuses the request that has been arriving for longest, or ends the connection, if the stream cannot be ended by
-    /// itself.
+    /// Refuses the request that has been arriving for longest, or ends the connection, if the stream cannot be ended
+    /// separately.
     #[cold]
     fn refuse_overdue(&mut self, connection: &ConnectionInfo<'_>, context: &mut Context<'_, 's>) -> StreamStep {
         self.incoming = Incoming::Nothing;
@@ -324,7 +322,7 @@ impl<'s> Http2<'s> {
             Ok(Parsed::Complete { request, head_bytes }) => (request, *head_bytes),
             refused => {
                 context.metrics.add(Counter::HttpRefused, 1);
-                // A head whose end is cut off exceeds its limit.
+                // A head whose end is missing exceeds its limit.
                 let error = refused.as_ref().err().copied().unwrap_or(RequestError::HeadTooLong);
                 return exchange::refuse(error.status(), received, &progress, framing, connection, context);
             }

@@ -579,7 +579,7 @@ fn a_listing_is_bounded_and_follows_changes() {
         browser.wait_until_stale();
         assert_eq!(names(browser).len(), 3);
         assert!(browser.get("/", JSON).text().ends_with("\"truncated\":true}\n"));
-        assert!(browser.get("/", "").text().contains("There are more"));
+        assert!(browser.get("/", "").text().contains("The list is incomplete"));
         std::fs::remove_file(browser.root.join("a")).expect("removed");
         browser.write("b", "12345");
         browser.wait_until_stale();

@@ -1,4 +1,5 @@
-//! Answers to certificate authorities, which look at the web site for what only its server can know (RFC 8555 §8.3).
+//! Answers to certificate authorities, which ask the web site for a value that only its server can know (RFC 8555
+//! §8.3).
 
 use std::collections::HashMap;
 

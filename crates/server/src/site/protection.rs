@@ -15,14 +15,14 @@ use std::sync::Arc;
 pub struct AccessRule {
     /// The clients that may; `None`: all.
     pub allow: Option<Vec<IpNetwork>>,
-    /// Those of them that may not.
+    /// The networks that have no access, even if `allow` has them.
     pub deny: Vec<IpNetwork>,
 }
 
 /// A password that some paths need.
 #[derive(Clone, Debug)]
 pub struct AuthRule {
-    /// What the client is told to log in to.
+    /// The realm shown to the client.
     pub realm: String,
     /// Those that may log in.
     pub users: Arc<Users>,
@@ -83,12 +83,12 @@ impl ProtectionRules {
         [&self.access_paths, &self.auth_paths]
     }
 
-    /// What protects the file at this path, or a request for it that is not looked up yet.
+    /// The protection of the file at this path, or of a request for it that is not looked up yet.
     pub(crate) fn of_file(&self, path: &[u8]) -> Protection {
         self.find(|paths| paths.find_for_file(path))
     }
 
-    /// What would protect a file for this path of a request, of which there is none: nothing must show that.
+    /// The protection of a missing file for this path of a request: nothing must reveal that it is missing.
     pub(crate) fn of_missing(&self, path: &[u8], ends_with_slash: bool) -> Protection {
         self.find(|paths| paths.find_for_missing(path, ends_with_slash))
     }

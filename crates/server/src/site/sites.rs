@@ -39,15 +39,15 @@ pub struct Site {
 /// How the files of a site are served.
 #[derive(Clone, Debug)]
 pub struct SiteOptions {
-    /// Directories that symbolic links out of the document root may lead to.
+    /// Directories that symbolic links out of the document root can lead to.
     pub link_targets: Vec<Arc<Directory>>,
-    /// The document roots of earlier releases, the last one first: what a page of theirs needs is still served, if its
-    /// name changes with its content.
+    /// The document roots of earlier releases, the last one first: files that their pages need are still served, if
+    /// their names change with their content.
     pub previous_roots: Vec<Arc<Directory>>,
-    /// What was served from them.
+    /// The files served from them.
     pub earlier_files: Arc<EarlierFiles>,
     /// Extensions, in lower case and without their dot, each with a media type that takes precedence over the built-in
-    /// one. The empty extension is that of names without one.
+    /// one. Names without an extension have the empty one.
     pub media_types: Vec<(String, String)>,
     /// How files are found.
     pub files: FileOptions,
@@ -55,18 +55,18 @@ pub struct SiteOptions {
     pub refused_paths: PathTraits,
     /// The files `_redirects` and `_headers` of the document root are not served.
     pub hides_rules_files: bool,
-    /// What else it does; `None` if nothing, so that the path of a request has one test for all of it.
+    /// Its other actions; `None` if nothing, so that the path of a request has one test for all of it.
     pub rules: Option<Box<SiteRules>>,
 }
 
-/// What a site does besides serving files.
+/// The actions of a site other than serving files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteRules {
     /// Requests that arrive without encryption are redirected to HTTPS.
     pub redirects_to_https: bool,
-    /// Certificate authorities may look here for what an order needs ([`Challenges`](crate::Challenges)).
+    /// Certificate authorities can request challenges here ([`Challenges`](crate::Challenges)).
     pub answers_challenges: bool,
-    /// Lines that the heads of responses over HTTPS have besides, each with its CRLF.
+    /// Additional lines in the heads of responses over HTTPS, each with its CRLF.
     pub https_field_lines: String,
     /// The path at which DNS queries are answered (RFC 8484), as in a request.
     pub doh_path: Option<String>,
@@ -145,7 +145,7 @@ impl SiteOptions {
         self.rules.as_ref().is_some_and(|rules| rules.caches_fingerprinted)
     }
 
-    /// What protects the file at this path.
+    /// The protection of the file at this path.
     pub(crate) fn protection_of_file(&self, path: &[u8]) -> Protection {
         self.protection().map_or_else(Protection::default, |rules| rules.of_file(path))
     }
@@ -264,13 +264,13 @@ impl Sites {
         if self.by_suffix.is_empty() {
             return None;
         }
-        // What the asterisk stands for is not empty: the name of the domain itself is not below it.
+        // The asterisk does not match an empty label: the name of the domain itself is not below it.
         let mut suffixes = (1..name.len()).filter(|&at| name[at] == b'.').map(|at| &name[at..]);
         suffixes.find_map(|suffix| self.by_suffix.get(suffix).copied())
     }
 }
 
-/// The last site that a worker looked up: most requests are for the same host as the one before.
+/// The last site that a worker looked up: most requests are for the same host as the previous one.
 #[derive(Debug, Default)]
 pub(crate) struct SiteCache {
     /// The [`Sites`] of the look-up; `None` before the first.

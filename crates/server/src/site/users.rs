@@ -16,12 +16,12 @@ const ARGON2_PASSES_MAX: u32 = 16;
 /// The users of a file.
 #[derive(Debug)]
 pub struct Users {
-    /// Distinguishes what is cached from that of other files, and of earlier versions of this one.
+    /// Distinguishes cached results from those of other files, and of earlier versions of this one.
     pub(crate) id: u64,
     /// Its path, which later versions have too.
     pub(crate) file: PathBuf,
     by_name: HashMap<Vec<u8>, Hash>,
-    /// What a password is compared with for a name that is none, so that the time shows nothing.
+    /// The hash that is checked for an unknown name, so that the time reveals nothing.
     decoy: Option<Hash>,
 }
 
@@ -31,7 +31,7 @@ enum Hash {
     Argon2(String),
 }
 
-/// A line that is skipped: its number from 1, the problem and the remedy.
+/// A skipped line: its number from 1, the problem and the remedy.
 pub type UsersProblem = (u32, String, &'static str);
 
 const REMEDY: &str = "write NAME:HASH with a hash of bcrypt (htpasswd -B) or Argon2 (argon2 -e)";

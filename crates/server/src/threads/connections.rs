@@ -31,10 +31,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Handshakes that go on in one iteration: each costs as much as many requests.
+/// Handshakes that continue in one iteration: each costs as much as many requests.
 const HANDSHAKES_PER_ITERATION_MAX: usize = 8;
 
-/// Connections of the ready list that are served in one iteration: a worker looks at its listeners again soon, however
+/// Connections of the ready list that are served in one iteration: a worker checks its listeners again soon, however
 /// many connections have work left.
 const READY_PER_ITERATION_MAX: usize = 16;
 
@@ -70,7 +70,7 @@ pub(crate) struct Connections<'s> {
     drain_grace: Option<Duration>,
     /// A connection has closed since [`Connections::take_closed`].
     has_closed: bool,
-    /// Handshakes that can go on in this iteration.
+    /// Handshakes that can continue in this iteration.
     handshakes_left: usize,
 }
 
@@ -128,7 +128,7 @@ impl<'s> Connections<'s> {
         self.snapshot.http_clients.sends_proxy_header(client.ip())
     }
 
-    /// What a new encrypted connection of `protocol` begins with.
+    /// The TLS settings of a new encrypted connection of `protocol`.
     pub(crate) fn tls(&self, protocol: Protocol) -> Option<&ServerTls> {
         let tls = self.snapshot.tls.as_ref()?;
         Some(match protocol {
@@ -187,7 +187,7 @@ impl<'s> Connections<'s> {
         }
     }
 
-    // By itself, so that an iteration without detailed counts stays short.
+    // Separate, so that an iteration without detailed counts stays short.
     #[cold]
     #[inline(never)]
     fn count_states(&self) {
@@ -207,7 +207,7 @@ impl<'s> Connections<'s> {
         self.slab.get_mut(key)
     }
 
-    /// When the next connection expires, at the earliest, or handshakes that wait for their key are tried again.
+    /// When the next connection expires, at the earliest, or handshakes that wait for their key are retried.
     pub(crate) fn next_deadline_ms(&self) -> Option<Milliseconds> {
         let next_ms = self.timers.next_ms();
         self.key_queue.next_try_ms().map_or(next_ms, |try_ms| Some(next_ms.map_or(try_ms, |next| next.min(try_ms))))
@@ -236,8 +236,8 @@ impl<'s> Connections<'s> {
         taken
     }
 
-    /// Adds a connection and serves it at once, since its first request has mostly arrived with it. `None`: it was
-    /// served whole and is closed already.
+    /// Adds a connection and serves it immediately, because its first request has usually arrived with it. `None`: it
+    /// was served whole and is closed already.
     pub(crate) fn insert(&mut self, protocol: Protocol, transport: Transport, permit: Permit<'s>) -> Option<Key> {
         self.metrics.add([Counter::HttpConnections, Counter::DnsStreams][protocol as usize], 1);
         let now_ms = self.clock.now_ms();
@@ -325,7 +325,7 @@ impl<'s> Connections<'s> {
         }
     }
 
-    /// Whether a handshake can go on in this iteration; otherwise it does in the next one.
+    /// Whether a handshake can continue in this iteration; otherwise it continues in the next one.
     fn may_handshake(&mut self, key: Key) -> bool {
         if let Some(left) = self.handshakes_left.checked_sub(1) {
             self.handshakes_left = left;
@@ -356,7 +356,7 @@ impl<'s> Connections<'s> {
         self.advance(key, None);
     }
 
-    /// Serves a connection to which an event has come.
+    /// Serves a connection that has received an event.
     pub(crate) fn note_event(&mut self, sent: SentEvent) {
         self.with_connection(sent.connection, |connection, context| {
             connection.note_event(sent.stream, sent.event);
@@ -471,8 +471,8 @@ impl<'s> Connections<'s> {
         self.files.clear();
     }
 
-    /// Lets `act` work on a connection, and does what the connection then asks for.
-    // By itself: together with its callers it takes more instructions for each request.
+    /// Lets `act` work on a connection, and takes the step that the connection then requests.
+    // Separate: inlined into its callers it takes more instructions for each request.
     #[inline(never)]
     fn with_connection(
         &mut self,
@@ -500,7 +500,7 @@ impl<'s> Connections<'s> {
         };
         let next = match catch_unwind(AssertUnwindSafe(|| act(connection, &mut context))) {
             Ok(Ok(next)) => next,
-            // An error of the transport means that the client is gone.
+            // An error of the transport means that the client has disconnected.
             Ok(Err(_)) => return self.close(key),
             Err(_) => {
                 self.metrics.add(Counter::Panics, 1);

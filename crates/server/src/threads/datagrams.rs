@@ -31,7 +31,7 @@ const ERRORS_PER_ITERATION_MAX: usize = 8;
 /// Iterations after the server has stopped: more than a socket's buffer holds, with one datagram in each.
 const FINAL_ITERATIONS_MAX: usize = 512;
 
-/// What an iteration found in a socket.
+/// The findings of an iteration in a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Received {
     Nothing,
@@ -41,7 +41,7 @@ enum Received {
     MaybeMore,
 }
 
-/// What the thread is created with.
+/// The parameters of the thread.
 pub(crate) struct DatagramParams<'s> {
     /// Several threads may serve one socket: a datagram wakes all that wait, and the first one receives it. That costs
     /// little, as no thread waits under load.
@@ -51,7 +51,7 @@ pub(crate) struct DatagramParams<'s> {
     pub(crate) accept_guard: AcceptGuard<'s>,
 }
 
-/// The thread's sockets, and what it answers from.
+/// The thread's sockets, and the data from which it answers.
 pub(crate) struct Datagrams<'s> {
     shared: &'s Shared,
     sockets: Vec<&'s Arc<Socket>>,
@@ -89,8 +89,8 @@ impl<'s> Datagrams<'s> {
         datagrams
     }
 
-    /// Serves until the server drains. What was received is answered, and if the server stops, so is what waits in the
-    /// sockets.
+    /// Serves until the server drains. Received datagrams are answered, and if the server stops, so are those that wait
+    /// in the sockets.
     pub(crate) fn run(mut self) {
         let (sockets, wakeup) = (self.sockets.clone(), Arc::clone(&self.wakeup));
         let descriptors = sockets.iter().map(AsFd::as_fd).chain([wakeup.as_fd()]);
@@ -103,7 +103,7 @@ impl<'s> Datagrams<'s> {
             }
             if self.run_once() != Received::MaybeMore {
                 self.metrics.heartbeat.begin_waiting();
-                // After an error and its pause the sockets are looked at all the same.
+                // After an error and its pause the sockets are checked anyway.
                 let _ = waiting.wait(None);
                 if waiting.is_ready(sockets.len()) {
                     self.wakeup.drain();
@@ -119,7 +119,7 @@ impl<'s> Datagrams<'s> {
         }
     }
 
-    /// Begins or ends what the snapshot has for all queries.
+    /// Enables or disables the settings of the snapshot for all queries.
     fn follow_snapshot(&mut self) {
         self.shared.update_query_log(&mut self.query_log, &self.snapshot);
         self.concerns_all = self.rate_limit.limits_replies()
@@ -147,7 +147,7 @@ impl<'s> Datagrams<'s> {
             let received = match socket.receive(&mut self.batch) {
                 Ok(received) => received,
                 Err(_) => {
-                    // The error of an earlier send (an ICMP message) is reported once and is gone.
+                    // The error of an earlier send (an ICMP message) is reported only once.
                     self.metrics.add(Counter::UdpReceiveErrors, 1);
                     error_count += 1;
                     if error_count == ERRORS_PER_ITERATION_MAX {
@@ -278,7 +278,7 @@ impl Limiter<'_> {
     }
 
     /// The class of the reply to NOTIFY, or to a query for a transfer, that a rule allows to the address of the client:
-    /// it is no error, and a primary sends one for each of its zones at once.
+    /// it is not an error, and a primary sends many of them together, one for each of its zones.
     #[cold]
     fn class_of_allowed(&self, query: &ParsedQuery<'_, '_>, client: IpAddr) -> Option<ReplyClass> {
         let Snapshot { notify, transfers, zones, .. } = self.snapshot;
@@ -293,8 +293,8 @@ impl Limiter<'_> {
 }
 
 impl Limiter<'_> {
-    /// Whether a query, an update or NOTIFY has a signature that is accepted: only then its sender is the one that has
-    /// the key.
+    /// Whether a query, an update or NOTIFY has an accepted signature: only then its sender is the one that has the
+    /// key.
     fn is_signed(&self, index: usize, query: &ParsedQuery<'_, '_>) -> bool {
         let (options, now_unix_s) = (&*self.snapshot.reply_options, self.now_unix_s);
         if options.tsig_keys.is_empty() {
@@ -311,7 +311,7 @@ impl Limiter<'_> {
     }
 }
 
-/// What the queries of a batch have in common.
+/// The common state of the queries of a batch.
 #[derive(Clone, Copy)]
 struct QueryBatch<'b> {
     /// The socket that has received them.
@@ -368,7 +368,7 @@ impl QueryBatch<'_> {
 
 impl QueryBatch<'_> {
     /// The answer to a query for a transfer, to an update, to NOTIFY, or to a query for a restricted zone; `None` if
-    /// `query` is none of them.
+    /// `query` is not one of them.
     #[cold]
     #[inline(never)]
     fn answer_other_server(
@@ -430,8 +430,8 @@ impl QueryBatch<'_> {
     }
 }
 
-/// Datagrams of a batch, by their indexes. What is counted of a batch is the difference of such sets, so that no order
-/// of panics and replies makes a count wrong.
+/// Datagrams of a batch, by their indexes. The counts of a batch are the difference of such sets, so that no order of
+/// panics and replies makes a count wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Marks(u32);
 
@@ -458,7 +458,7 @@ fn each<T>(items: &mut [T], mut step: impl FnMut(usize, &mut T)) -> Marks {
     while next < items.len() {
         let rest = catch_unwind(AssertUnwindSafe(|| {
             while let Some(item) = items.get_mut(next) {
-                // Counted before the step: an item that panics is not tried again.
+                // Counted before the step: an item that panics is not retried.
                 next += 1;
                 step(next - 1, item);
             }

@@ -6,7 +6,7 @@ use crate::statistics::{Slots, ThreadStatistics};
 use sanderling_dns::{ParsedQuery, RequestInfo};
 use sanderling_os::clock::unix_ms;
 
-/// What is recorded of late replies. The thread that sends them uses it alone.
+/// The records of late replies. Only the thread that sends them uses it.
 #[derive(Debug, Default)]
 pub(crate) struct LateReplies {
     pub(crate) log: Option<ThreadQueryLog>,
@@ -16,7 +16,7 @@ pub(crate) struct LateReplies {
 }
 
 impl LateReplies {
-    /// Counts and logs a `reply`. The query has been logged; only its opcode tells what it has asked for.
+    /// Counts and logs a `reply`. The query has been logged; only its opcode tells its kind.
     pub(crate) fn record(&self, info: &RequestInfo, reply: &[u8], slots: &Slots) {
         let query = ParsedQuery::EMPTY;
         if let Some(statistics) = &self.statistics {

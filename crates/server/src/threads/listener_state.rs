@@ -50,7 +50,7 @@ impl<'s> ListenerState<'s> {
         }
     }
 
-    /// Ends a pause at once.
+    /// Ends a pause immediately.
     pub(crate) fn end_pause(&mut self) {
         if let Accepting::Paused { until_ms } = &mut self.accepting {
             *until_ms = 0;

@@ -1,4 +1,4 @@
-//! What all threads of a server share.
+//! The state that all threads of a server share.
 
 use crate::clock::{Clock, Milliseconds};
 use crate::files::file_cache::FileCache;
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     /// For each [`Protocol`]: a worker asks the others to close an idle connection, since it has none itself.
     eviction_wanted: [AtomicBool; 2],
     snapshot: Mutex<Snapshot>,
-    /// The names of what is counted by itself.
+    /// The names of the items that are counted separately.
     slot_names: Mutex<SlotNames>,
     /// Zones that were replaced, until no thread answers from them: freeing a large zone takes too long for a worker.
     replaced_zones: Mutex<Vec<Arc<ZoneMap>>>,
@@ -159,7 +159,7 @@ impl Shared {
         self.snapshot_version.fetch_add(1, Ordering::Release);
     }
 
-    /// Frees replaced zones that no thread answers from any more.
+    /// Frees replaced zones from which no thread answers.
     pub(crate) fn free_replaced_zones(&self) {
         self.lock_replaced_zones().retain(|zones| Arc::strong_count(zones) > 1);
     }

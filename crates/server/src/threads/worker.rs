@@ -26,7 +26,7 @@ const WAIT_MS_MAX: Milliseconds = 24 * 60 * 60 * 1000;
 /// Sources that one wait reports. With the budget of each it bounds an iteration.
 const EVENTS_PER_WAIT_MAX: usize = 64;
 
-/// What a worker is created with.
+/// The parameters of a worker.
 pub(crate) struct WorkerParams<'s> {
     pub(crate) poller: Poller,
     pub(crate) listeners: Vec<ListenerState<'s>>,
@@ -76,7 +76,7 @@ enum DrainState<'s> {
 enum Source {
     Connection(Key),
     Listener(usize),
-    /// Another thread wants the worker to look at shared state.
+    /// Another thread wants the worker to check shared state.
     Wakeup,
 }
 
@@ -111,7 +111,7 @@ impl<'s> Worker<'s> {
         let WorkerParams { poller, mut listeners, inbox, metrics, accept_guard } = params;
         for (index, listener) in listeners.iter_mut().enumerate() {
             if listener.register(Source::Listener(index).token(), &poller).is_err() {
-                // No memory for it now: it is tried again in the first iteration.
+                // No memory for it now: it is retried in the first iteration.
                 listener.accepting = Accepting::Paused { until_ms: 0 };
             }
         }
@@ -153,7 +153,7 @@ impl<'s> Worker<'s> {
         ready.into_iter().for_each(|key| self.connections.advance_ready(key));
         ready_listeners.into_iter().for_each(|index| self.accept(index));
         self.connections.expire();
-        // After everything that closes connections: new ones get their permits at once.
+        // After everything that closes connections: new ones get their permits immediately.
         self.resume_accepting();
         self.end_final_window()?;
         self.connections.end_iteration();
@@ -167,7 +167,8 @@ impl<'s> Worker<'s> {
         }
         let paused = self.listeners.iter().filter_map(ListenerState::paused_until_ms);
         let next_ms = paused.chain(self.connections.next_deadline_ms()).chain(self.drain_state.next_ms()).min()?;
-        // One more than the difference: a clock of milliseconds that is short of the deadline would wait in vain.
+        // One more than the difference: with a clock of milliseconds, a wait that ends just before the deadline would
+        // be useless.
         Some(Duration::from_millis(next_ms.saturating_sub(self.connections.clock().now_ms()).min(WAIT_MS_MAX) + 1))
     }
 

@@ -1,5 +1,5 @@
-//! One server replaces another on the same sockets, again and again, while clients that never retry send requests: none
-//! is lost. `SANDERLING_CHANGES=100` makes it long.
+//! One server replaces another on the same sockets, repeatedly, while clients that never retry send requests: none is
+//! lost. `SANDERLING_CHANGES=100` makes it long.
 
 use crate::support::{QUERY, bind, builtin, unlimited_errors};
 use sanderling_server::{DrainMode, Options, Server, SocketSet};

@@ -1,9 +1,9 @@
 //! The agent: the process that requests certificates and notifies secondary servers. It is started when the
-//! configuration needs it, started again when it has exited, and killed when it is not needed any more: all that it has
+//! configuration needs it, started again when it has exited, and killed when it is no longer needed: all that it has
 //! promised is in the state folder.
 //!
-//! What certificate authorities look for goes through here to the serving process, unread, and the list of the zones
-//! that are served to the agent; the agent's report is kept for the operator.
+//! Challenges for certificate authorities pass through here, unread, to the serving process, and the list of served
+//! zones to the agent; the agent's report is kept for the operator.
 
 use super::{Requester, Supervisor};
 use crate::backoff::Backoff;
@@ -49,13 +49,13 @@ pub(super) struct Agent {
     /// The last challenges and their number, for the next server process.
     challenges: Option<(u64, OwnedFd)>,
     pub(super) report: Option<AgentReport>,
-    /// What of the report is not as it should be.
+    /// The problems in the report.
     problems: AgentReport,
     /// Whether the serving process has `problems`.
     are_problems_sent: bool,
     /// Why there is no agent that works.
     problem: Option<String>,
-    /// What of it is in the log: the same is not written again until an agent has worked.
+    /// The logged problem: it is not logged again until an agent has worked.
     logged_problem: Option<String>,
     /// The process ID of the agent that has sent the report.
     reporter: Option<i32>,
@@ -104,13 +104,13 @@ impl Agent {
         let refusal = format!("sanderling: {}; signed zones are reloaded when the agent starts\n", self.refusal());
         let waiting = std::mem::take(&mut self.waiting).into_iter().flat_map(|(_, descriptors)| descriptors);
         for mut client in waiting.filter_map(|(_, client)| Connection::from_fd(client).ok()) {
-            // It may have gone away.
+            // It may have disconnected.
             let parts = Text::parts(&refusal).map(Event::Stderr).chain([Event::Done { is_success: false }]);
             let _ = parts.map(Message::Event).try_for_each(|message| client.send(&message));
         }
     }
 
-    /// Whether the report is of an agent that has ended, while the next one has not reported yet.
+    /// Whether the report comes from an agent that has exited, while the next one has not reported yet.
     pub(super) fn is_report_old(&self) -> bool {
         self.report.is_some() && self.reporter != self.process.pid()
     }
@@ -127,8 +127,8 @@ impl Agent {
         (self.report, self.problems) = (report, problems);
     }
 
-    /// What of the report is not as it should be, for the serving process, unless it has that already. `is_new` is
-    /// whether the process has nothing yet.
+    /// The problems in the report, for the serving process, unless it already has them. `is_new` is whether the process
+    /// has nothing yet.
     pub(super) fn problems_to_send(&mut self, is_new: bool) -> Option<&AgentReport> {
         let is_sent = std::mem::replace(&mut self.are_problems_sent, true) && !is_new;
         (!is_sent).then_some(&self.problems)
@@ -139,7 +139,7 @@ impl Agent {
         self.problem.as_deref()
     }
 
-    /// What a client gets whose command needs the agent.
+    /// The answer to a client whose command needs the agent.
     fn refusal(&self) -> String {
         match &self.problem {
             Some(problem) => format!("the agent does not run: {problem}"),
@@ -175,13 +175,13 @@ impl Agent {
         }
     }
 
-    /// What certificate authorities look for, for a server process that starts.
+    /// The challenges for certificate authorities, for a server process that starts.
     pub(super) fn challenges(&self) -> io::Result<Option<(FdKind, OwnedFd)>> {
         let file = self.challenges.as_ref().map(|(_, file)| file.try_clone()).transpose()?;
         Ok(file.map(|file| (FdKind::Challenges, file)))
     }
 
-    /// Whether it has not received so much that the sender of more must not go on.
+    /// Whether it can receive more; if it has too much, the sender must wait.
     pub(super) fn is_full(&self) -> bool {
         self.process.get().is_some_and(|process| process.connection.is_full())
     }
@@ -267,7 +267,7 @@ impl Supervisor {
             let mut descriptors = descriptors.into_iter();
             let descriptor = descriptors.next().map(|(_, descriptor)| descriptor);
             match (event, descriptor) {
-                // What its sender can still change, another process must not trust.
+                // Another process must not trust memory that its sender can still change.
                 (Event::ChallengesChanged { number }, Some(file)) if memfd::is_sealed(&file) => {
                     self.agent.challenges = Some((number, file));
                     self.pass_on_challenges();
@@ -305,7 +305,7 @@ impl Supervisor {
                 }
                 (Event::ZoneStored { zone, is_forced }, Some(requester)) => {
                     let command = Command::Zone(ZoneCommand::Reload { zone, is_forced });
-                    // Without a serving process, the agent notices that nobody answers, and the next one loads the
+                    // Without a serving process, the agent notices the missing answer, and the next process loads the
                     // zone.
                     if self.serving_process().is_some_and(|process| process.connection.is_full()) {
                         self.agent.process.end_for(FLOOD);
@@ -315,8 +315,8 @@ impl Supervisor {
                     }
                 }
                 (Event::UpdatesStored(outcome), None) => {
-                    // One that starts may have read what was stored before, one that serves may not have made it, and
-                    // one that drains answers its last updates.
+                    // One that starts may have read the previous content, one that serves may not have made it, and one
+                    // that drains answers its last updates.
                     let (full, others): (Vec<_>, Vec<_>) =
                         self.processes.iter_mut().partition(|process| process.connection.is_full());
                     for process in others {
@@ -331,7 +331,7 @@ impl Supervisor {
         }
     }
 
-    /// Has the serving process answer what certificate authorities look for.
+    /// Makes the serving process answer challenges.
     pub(super) fn pass_on_challenges(&mut self) {
         let Some((number, file)) = &self.agent.challenges else { return };
         let (number, file) = (*number, file.try_clone());
@@ -367,7 +367,7 @@ impl Supervisor {
         self.handle_agent_events();
         let has_worked = self.agent.has_reported();
         let Some(process) = self.agent.process.take() else { return };
-        // What it had published is not looked for any more; an order that goes on publishes it again.
+        // Its challenges are no longer needed; a continued order publishes them again.
         if let Ok(none) = sanderling_ipc::agent::challenges_to_memfd(&[])
             && self.agent.challenges.take().is_some()
         {
@@ -403,7 +403,7 @@ impl Supervisor {
         self.agent.process.kill();
     }
 
-    /// Has the agent read zones that it signs, with the current configuration, and answer the client itself.
+    /// Makes the agent read zones that it signs, with the current configuration, and answer the client itself.
     pub(super) fn have_zones_read(&mut self, requester: Requester, command: Command) {
         if self.agent.waiting.len() >= WAITING_MAX {
             return self
@@ -420,7 +420,7 @@ impl Supervisor {
         self.update_agent();
     }
 
-    /// Has the agent carry out a command, and answer the client itself.
+    /// Makes the agent carry out a command, and answer the client itself.
     pub(super) fn pass_to_agent(&mut self, requester: Requester, command: Command) {
         let (Requester::Client(id), Some(control)) = (requester, &mut self.control) else { return };
         let client = control.client_fd(id).map(|fd| fd.try_clone_to_owned());
@@ -452,7 +452,7 @@ impl Supervisor {
     }
 }
 
-/// Why no certificates are requested with this configuration, and what to do.
+/// Why no certificates are requested with this configuration, and the remedy.
 pub(super) fn no_request_reason(config: &Config) -> &'static str {
     match config.acme {
         None => "no certificates are requested; add [certificates] to the configuration file",
@@ -462,14 +462,14 @@ pub(super) fn no_request_reason(config: &Config) -> &'static str {
     }
 }
 
-/// That the state folder `state` is of another user than that of `config`, which needs it, or of another version of the
-/// program. Asked before anything is served: signed zones would get SERVFAIL, and certificates not be renewed. Only a
-/// warning if it concerns single files below.
+/// Reports that the state folder `state` belongs to another user than that of `config`, which needs it, or to another
+/// version of the program. Asked before anything is served: signed zones would get SERVFAIL, and certificates not be
+/// renewed. Only a warning if it concerns single files below.
 pub fn state_problem(config: &Config, state: &Path) -> Option<Diagnostic> {
     if !config.needs_agent() {
         return None;
     }
-    // An unknown user is another error.
+    // An unknown user is reported elsewhere.
     let user = lookup_user(config).ok()?.filter(|_| effective_uid() == 0).map_or(effective_uid(), |user| user.uid);
     let found = sanderling_state::check(state, user);
     let location = config.state_location.clone().map_or_else(|| Location::File(state.to_owned()), Location::from);

@@ -96,7 +96,7 @@ fn text_of(certificate: &CertificateReport, schedule: &[ScheduledTask], now_unix
         let plural = if *failure_count == 1 { "" } else { "s" };
         let next = when(*next_attempt_unix_s, now_unix_s);
         text += &format!(
-            "  requested without {name}, which is tried again {next}, after {failure_count} failure{plural}: {last_error}\n"
+            "  requested without {name}, which is retried {next}, after {failure_count} failure{plural}: {last_error}\n"
         );
     }
     text
@@ -157,7 +157,7 @@ mod tests {
         }];
         let text = text_of(&CertificateReport { failing_names, ..certificate.clone() }, &schedule, NOW);
         let expected =
-            "  requested without gone.test, which is tried again in 10 min, after 2 failures: not this; remove it\n";
+            "  requested without gone.test, which is retried in 10 min, after 2 failures: not this; remove it\n";
         assert!(text.ends_with(expected), "{text}");
         let first = CertificateReport { is_in_progress: true, issued: None, last_error: None, ..certificate };
         let text = text_of(&first, &schedule, NOW);

@@ -1,8 +1,8 @@
 //! The keeper of private keys: started when the configuration has certificates or signed zones, given the keys of
 //! certificates, restarted when it has exited.
 //!
-//! Each set of certificates for a server process comes with its own sockets to the keeper. A keeper that is replaced
-//! goes on for server processes that still have sockets to it, and exits by itself after them.
+//! Each set of certificates for a server process comes with its own sockets to the keeper. A replaced keeper continues
+//! for server processes that still have sockets to it, and exits after them.
 
 use super::agent::prepare_state;
 use super::{ActiveConfig, Supervisor};
@@ -41,11 +41,10 @@ const SIGNATURE_TIME: Duration = Duration::from_millis(500);
 const ZONE_ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Sockets of a server process, one for each worker; more workers share them.
 const SOCKETS_MAX: usize = 64;
-/// Time after which keys are erased that the serving process does not need any more: a worker may be signing with one
-/// of them.
+/// Time after which keys are erased that the serving process no longer needs: a worker may be signing with one of them.
 const ERASE_DELAY: Duration = Duration::from_secs(10);
 
-/// What is known of the keeper.
+/// The state of the keeper.
 #[derive(Debug, Default)]
 pub(super) struct Keeper {
     pub(super) process: OnlyChild<KeeperProcess>,
@@ -53,11 +52,11 @@ pub(super) struct Keeper {
     replaced: Vec<ProcessHandle>,
     /// The keys for the next keeper.
     held_keys: Option<OwnedFd>,
-    /// When it may erase the keys that are not needed any more.
+    /// When it may erase the keys that are no longer needed.
     erase_at: Option<Instant>,
     /// The number of the last set of keys.
     last_number: u64,
-    /// What keepers that have ended have done.
+    /// The counters of earlier keepers.
     counts_before: SigningCounts,
 }
 
@@ -98,7 +97,7 @@ impl Keeper {
         self.held_keys = held_keys;
     }
 
-    /// What the next supervisor needs.
+    /// The data for the next supervisor.
     pub(super) fn handover_fds(&self) -> impl Iterator<Item = (FdKind, BorrowedFd<'_>)> {
         let handles = self.process.get().map(|process| &process.handle).into_iter().chain(&self.replaced);
         let processes = handles.map(|handle| (FdKind::KeeperProcess { pid: handle.pid() }, handle.as_fd()));
@@ -110,7 +109,7 @@ impl Keeper {
         self.process.get().into_iter().flat_map(Child::poll_fds).chain(self.replaced.iter().map(AsFd::as_fd))
     }
 
-    /// When keys are to be erased. Afterwards the exit of a draining process is what is waited for.
+    /// When to erase keys. Afterwards it waits for the exit of a draining process.
     pub(super) fn next_erasure(&self) -> Option<Instant> {
         self.erase_at.filter(|at| Instant::now() < *at)
     }
@@ -126,8 +125,8 @@ impl Keeper {
         KeeperSupervision { process, counts: self.counts_before.plus(&counts) }
     }
 
-    /// Has the keeper hold the keys of `certificates`, and starts it if it does not run. What a server process gets:
-    /// the certificates without their keys, and sockets to the keeper. Without a keeper these are errors.
+    /// Makes the keeper hold the keys of `certificates`, and starts it if it does not run. The secrets for a server
+    /// process: the certificates without their keys, and sockets to the keeper. Without a keeper these are errors.
     pub(super) fn pass_on(
         &mut self,
         certificates: &[PassedCertificate],
@@ -185,7 +184,7 @@ impl Keeper {
             }
             match self.process.receive().map_err(io::Error::other)? {
                 Some((Event::KeysHeld { number }, descriptors)) if number == self.last_number => {
-                    // What the keeper can still change, another process must not trust.
+                    // Another process must not trust memory that the keeper can still change.
                     let certificates = descriptors.into_iter().next().map(|(_, certificates)| certificates);
                     let malformed = || io::Error::other("it has sent no certificates in sealed memory");
                     return certificates.filter(|file| memfd::is_sealed(file)).ok_or_else(malformed);
@@ -208,7 +207,7 @@ impl Keeper {
         self.erase_at = Some(Instant::now() + ERASE_DELAY);
     }
 
-    /// Has the keeper erase all keys but those of the last set of certificates and of the good versions `kept`.
+    /// Makes the keeper erase all keys but those of the last set of certificates and of the good versions `kept`.
     fn erase_all_but(&mut self, kept: BorrowedFd<'_>) {
         self.erase_at = None;
         if let Ok(kept) = kept.try_clone_to_owned() {
@@ -234,14 +233,14 @@ impl Keeper {
                 }
             }
             (Event::KeysKept, Some((FdKind::HeldKeys, keys))) if memfd::is_sealed(&keys) => self.held_keys = Some(keys),
-            // Of a set for which nobody waits any more.
+            // For a set that is no longer awaited.
             (Event::KeysHeld { .. }, _) => {}
             _ => return Err("it has sent what the keeper does not send"),
         }
         Ok(())
     }
 
-    /// Lets the keeper go on for the server processes that have sockets to it.
+    /// Keeps the keeper running for the server processes that have sockets to it.
     fn replace(&mut self) {
         if let Some(process) = self.process.take() {
             self.counts_before = self.counts_before.plus(&process.role.counts);
@@ -256,7 +255,7 @@ impl Keeper {
         }
     }
 
-    /// Kills all keepers, and waits for their exit. No server process needs them any more.
+    /// Kills all keepers, and waits for their exit. No server process still needs them.
     pub(super) fn end(&mut self) {
         self.replace();
         self.replaced.drain(..).for_each(|handle| kill_and_wait(&handle));
@@ -300,7 +299,7 @@ impl KeeperProcess {
 }
 
 impl Supervisor {
-    /// What a server process with the configuration `next` needs: certificates and keys.
+    /// The secrets for a server process with the configuration `next`: certificates and keys.
     pub(super) fn secrets_for(&mut self, next: &ActiveConfig) -> io::Result<IncomingFds> {
         let ActiveConfig { config, text } = next;
         let state = self.state_path(config);
@@ -330,8 +329,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills a keeper that does not report any more, lets one go that is not needed, and has it erase keys that nobody
-    /// uses.
+    /// Kills a keeper that no longer reports, releases one that is not needed, and makes it erase unused keys.
     pub(super) fn update_keeper(&mut self, hang_limit: Duration) {
         if !self.active.config.has_keeper() && self.task.is_none() {
             self.keeper.replace();

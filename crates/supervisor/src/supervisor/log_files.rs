@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Time between two checks whether the log was removed, is to be rotated, or can be opened at last.
+/// Time between two checks whether the log was removed, must be rotated, or can be opened again.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const SYSLOG_PATH: &str = "/dev/log";
 const S_PER_DAY: u64 = 86_400;
@@ -28,7 +28,7 @@ const S_PER_DAY: u64 = 86_400;
 #[derive(Debug)]
 pub(super) struct LogFiles([LogFile; LogKind::ALL.len()]);
 
-/// What is known of one log.
+/// The state of one log.
 #[derive(Debug)]
 struct LogFile {
     kind: LogKind,
@@ -48,8 +48,8 @@ enum State {
     File { file: File, rotation: Option<Rotation>, first_day: u64 },
     /// It is another target.
     Open,
-    /// It could not be written, or not be opened, for the reason in `problem`. `was_removed`: lines go to a file that
-    /// was removed.
+    /// It could not be written, or not be opened, for the reason in `problem`. `was_removed`: lines go to a removed
+    /// file.
     Failed { problem: Option<String>, was_removed: bool },
 }
 
@@ -62,7 +62,7 @@ impl LogFiles {
         self.0.iter().filter_map(|log_file| log_file.next_check).min()
     }
 
-    /// Has the target opened again soon: a syslog daemon that was restarted has another socket.
+    /// Lets the target be opened again soon: a syslog daemon that was restarted has another socket.
     pub(super) fn on_write_failure(&mut self, kind: LogKind) {
         let log_file = &mut self.0[kind as usize];
         if matches!(log_file.state, State::Open | State::File { rotation: None, .. }) {
@@ -71,7 +71,7 @@ impl LogFiles {
         }
     }
 
-    /// What the operator is told of a log that could not be opened. A program that reads dnstap may be absent.
+    /// The message about a log that could not be opened. A program that reads dnstap may be absent.
     pub(super) fn problem(&self) -> Option<String> {
         self.0.iter().filter(|log_file| log_file.kind != LogKind::Dnstap).find_map(LogFile::problem)
     }
@@ -81,7 +81,7 @@ impl LogFiles {
         self.0.iter().filter_map(LogFile::problem)
     }
 
-    /// What a server process with `config` needs: nothing of a log that cannot be opened.
+    /// The logs for a server process with `config`: none for a log that cannot be opened.
     pub(super) fn descriptors(&mut self, config: &Config) -> IncomingFds {
         self.0.iter_mut().filter_map(|log_file| log_file.descriptor(config)).collect()
     }
@@ -119,7 +119,7 @@ impl LogFile {
         }
     }
 
-    /// Whether somebody has removed the file, perhaps with its directory. One that was renamed is still there.
+    /// Whether the file was removed, perhaps with its directory. One that was renamed is still there.
     fn was_removed(&self) -> bool {
         match &self.state {
             State::File { file, .. } => file.metadata().is_ok_and(|metadata| metadata.nlink() == 0),
@@ -140,7 +140,7 @@ impl LogFile {
             }
             LogTarget::Dnstap(path) => connect_to_path(path),
             LogTarget::File(path) => {
-                // Without blocking: the path may be a FIFO that nobody reads.
+                // Without blocking: the path may be a FIFO without a reader.
                 let (directory, name) = LogDirectory::of(path)?;
                 let opened = directory.open_for_append(name, MODE);
                 let file = opened.map_err(|error| with_context("open", path.display(), &error))?;
@@ -154,7 +154,7 @@ impl LogFile {
         }
     }
 
-    /// Whether the log is to be opened now, since it was removed or rotated, or could not be opened before.
+    /// Whether the log must be opened now, because it was removed or rotated, or could not be opened before.
     fn is_to_be_opened(&mut self, config: &Config) -> bool {
         let now = Instant::now();
         if self.next_check.is_none_or(|at| now < at) {
@@ -176,7 +176,7 @@ impl LogFile {
         rotated.is_ok()
     }
 
-    /// When the log is to be rotated now: how.
+    /// How to rotate the log now, if it must be.
     fn is_due(&mut self) -> Option<Rotation> {
         let State::File { file, rotation: Some(rotation), first_day } = &mut self.state else { return None };
         if self.compression.as_ref().is_some_and(|thread| !thread.is_finished()) {
@@ -210,7 +210,7 @@ impl LogFile {
     }
 }
 
-/// What the operator is told of a log that cannot be opened.
+/// The message about a log that cannot be opened.
 fn open_problem(kind: LogKind, output: &LogOutput, error: &io::Error, was_removed: bool) -> String {
     let mut text = match was_removed {
         true => format!("the {kind} was removed, and cannot be created again: {}", error_text(error)),
@@ -223,7 +223,7 @@ fn open_problem(kind: LogKind, output: &LogOutput, error: &io::Error, was_remove
     let lines = match output.target {
         LogTarget::Dnstap(_) => "are dropped",
         _ if was_removed => "are lost",
-        _ => "go to the target before, or are dropped if there is none",
+        _ => "go to the previous target, or are dropped if there is none",
     };
     format!("{text}; until it can be opened, {} {lines}", kind.records())
 }
@@ -274,7 +274,7 @@ impl Supervisor {
         for process in &mut self.processes {
             let descriptor = match (dnstap.map(|dnstap| &dnstap.output.target), opened.take()) {
                 (Some(LogTarget::Dnstap(path)), None) => connect_to_path(path),
-                // Frames of two processes must not be mixed: the next one gets a connection of its own.
+                // Frames of two processes must not be mixed: the next one gets its own connection.
                 (Some(_), Some(descriptor)) => Ok(descriptor),
                 (None, Some(descriptor)) => descriptor.try_clone().inspect(|_| opened = Some(descriptor)),
                 (_, None) => return,

@@ -1,4 +1,4 @@
-//! What server processes report, and their ends.
+//! The reports and exits of server processes.
 
 use super::{QueuedRequest, Requester, Supervisor};
 use crate::phase::{Phase, PhaseInput, Termination};
@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Bytes of all segments of kept zones beside the texts: their indexes.
+/// Bytes of all segments of kept zones without the texts: their indexes.
 const KEPT_INDEXES_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Events of one process that are handled before signals and deadlines are.
 const EVENTS_PER_ITERATION_MAX: usize = 256;
@@ -85,7 +85,7 @@ impl Supervisor {
             Event::ChallengesServed { number } if process.phase() == Phase::Serving => {
                 self.pass_to_agent_of(index, Command::ChallengesServed { number }, Vec::new());
             }
-            // Those of a process that drains are not served any more.
+            // The zones of a draining process are no longer served.
             Event::ZonesServed if process.phase() == Phase::Serving => {
                 self.pass_to_draining(&Command::ZonesServed, &descriptors);
                 self.pass_to_agent_of(index, Command::ZonesServed, descriptors);
@@ -137,8 +137,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells processes that have been replaced what is served: they answer their last dynamic updates then. One that
-    /// does not receive it lets those fail.
+    /// Tells replaced processes which zones are served: they answer their last dynamic updates then. One that does not
+    /// receive it lets those fail.
     fn pass_to_draining(&mut self, command: &Command, descriptors: &IncomingFds) {
         let is_concerned = |process: &&mut Process| process.phase() == Phase::Draining && !process.connection.is_full();
         for process in self.processes.iter_mut().filter(is_concerned) {
@@ -151,8 +151,8 @@ impl Supervisor {
         }
     }
 
-    /// Tells the agent what the process at `index` has reported. One that reports more than the agent can receive is
-    /// ended, but for NOTIFY, which clients cause.
+    /// Passes the report of the process at `index` to the agent. A process that reports more than the agent can receive
+    /// is ended, except for NOTIFY, which clients cause.
     fn pass_to_agent_of(&mut self, index: usize, command: Command, descriptors: IncomingFds) {
         if !self.agent.is_full() {
             self.agent.send(command, descriptors);
@@ -179,7 +179,7 @@ impl Supervisor {
     /// The sender is not to be trusted.
     pub(super) fn keep_zones(&mut self, descriptors: IncomingFds, replaces_all: bool) -> Result<(), &'static str> {
         for (kind, zones) in descriptors {
-            // What its sender can still change, another process must not trust.
+            // Another process must not trust memory that its sender can still change.
             if kind != FdKind::Zones || !memfd::is_sealed(&zones) {
                 return Err("it has sent zones to keep in memory that is not sealed");
             }
@@ -225,7 +225,7 @@ impl Supervisor {
                     continue;
                 }
             };
-            // Its last events still count, except that it cannot serve any more.
+            // Its last events still count, except that it can no longer serve.
             while let Some((event, descriptors)) = self.processes[index].next_event() {
                 if !matches!(event, Event::Ready { .. }) {
                     self.handle_event(index, event, descriptors);

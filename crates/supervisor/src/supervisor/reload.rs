@@ -61,7 +61,7 @@ impl Supervisor {
         }
     }
 
-    /// Has the serving process load a site again, with the current configuration.
+    /// Makes the serving process load a site again, with the current configuration.
     pub(super) fn begin_site_reload(&mut self, requester: Requester, name: Option<String>) {
         let next = match self.active.try_clone() {
             Ok(next) => next,
@@ -172,7 +172,7 @@ impl Supervisor {
         }
     }
 
-    /// Goes on with a configuration that a server process has.
+    /// Continues with the configuration of a server process.
     pub(super) fn activate(&mut self, next: ActiveConfig, requester: Requester) {
         self.active = next;
         self.secrets.keep_only_for(&self.active.config);
@@ -224,7 +224,7 @@ impl Supervisor {
     }
 
     /// Replaces the serving process with one of the same configuration if it is still that of `generation`. It may ask
-    /// for that again and again.
+    /// for that repeatedly.
     pub(super) fn replace_serving(&mut self, generation: u64, why: &str) {
         let is_serving = self.serving_process().is_some_and(|process| process.generation() == generation);
         if !is_serving || self.replaced_itself_at.is_some_and(|at| at.elapsed() < REPLACEMENT_INTERVAL) {

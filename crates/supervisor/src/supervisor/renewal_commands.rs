@@ -1,6 +1,6 @@
 //! The commands `on_renew` of domains: run one after the other when the agent has stored another certificate, each in a
-//! process of its own that waits for it (`internal-on-renew`). They have the rights of this process, so that the word
-//! of the agent alone starts none: the chain must be another one, and a command is run once in `on_renew_interval`.
+//! separate process that waits for it (`internal-on-renew`). They have the privileges of this process, so a message of
+//! the agent is not enough to start one: the chain must have changed, and a command is run once in `on_renew_interval`.
 
 use super::Supervisor;
 use crate::program::{self, RUNNING};
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What `ps` shows of the process before its arguments.
+/// The name of the process in `ps`, before its arguments.
 const PROCESS_NAME: &str = "sanderling: on_renew";
 
 /// The commands that wait, by their domains, and the process of the one that runs.
@@ -58,7 +58,7 @@ impl Supervisor {
     pub(super) fn add_renewal_command(&mut self, domain: String) {
         let has_command = self.renewed(&domain).is_some_and(|files| !files.on_renew.is_empty());
         let waiting = &mut self.renewal_commands.waiting;
-        // A command that waits is for this certificate, too.
+        // A waiting command is also for this certificate.
         if has_command && !waiting.contains(&domain) {
             waiting.push_back(domain);
         }
@@ -87,7 +87,7 @@ impl Supervisor {
         }
     }
 
-    /// Seconds between two runs of the command of a domain at the least.
+    /// The shortest time between two runs of the command of a domain.
     pub(super) fn renewal_interval(&self) -> Duration {
         Duration::from_millis(self.active.config.limits.on_renew_interval_ms)
     }
@@ -116,7 +116,7 @@ impl Supervisor {
         read_issued(&state, files).map(|(chain, _)| chain.to_vec())
     }
 
-    /// `None` if the configuration does not have it any more, or the certificate is the one before.
+    /// `None` if it is no longer in the configuration, or the certificate has not changed.
     fn start_renewal_command(&mut self, domain: &str) -> io::Result<Option<ProcessHandle>> {
         let config = &self.active.config;
         let (Some(files), Some(state)) = (self.renewed(domain), self.state_path(config)) else { return Ok(None) };

@@ -31,10 +31,10 @@ const KEY_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// change.
 const UNSETTLED_CHECKS_MAX: u32 = 3;
 
-/// What is known of the files with secrets, and the shared keys.
+/// The state of the files with secrets, and the shared keys.
 #[derive(Debug, Default)]
 pub(super) struct Secrets {
-    /// The files when they were passed on last; `None` if that has failed, and all is to be passed on again.
+    /// The files when they were passed on last; `None` if that has failed, and everything must be passed on again.
     versions: Option<Vec<Option<FileVersion>>>,
     /// Versions that differ from them, seen in the last check.
     changed: Option<UnsettledVersions>,
@@ -79,7 +79,7 @@ impl FileVersion {
 #[derive(Debug)]
 struct UnsettledVersions {
     versions: Vec<Option<FileVersion>>,
-    /// Checks in a row that have seen other versions than the one before.
+    /// Checks in a row that have seen other versions than the previous check.
     check_count: u32,
 }
 
@@ -124,8 +124,7 @@ impl Secrets {
         self.kept = None;
     }
 
-    /// Forgets good versions if their private keys are not with them: they were in the keeper of a supervisor that is
-    /// gone.
+    /// Forgets good versions if their private keys are not with them: they were in the keeper of an earlier supervisor.
     pub(super) fn forget_versions_without_keys(&mut self) {
         let has_key = |kept: &KeptCertificate| kept.content.held().is_none();
         let have_keys = |file: &OwnedFd| kept_certificates_from_memfd(file).is_ok_and(|all| all.iter().all(has_key));
@@ -146,8 +145,8 @@ impl Secrets {
         Ok(())
     }
 
-    /// The good versions that a server process with `config` needs. None with private keys goes to a server process
-    /// beside a keeper, and none without to another one.
+    /// The good versions that a server process with `config` needs. Sets with private keys go only to server processes
+    /// without a keeper, and sets without keys only to those with one.
     pub(super) fn kept_for(&self, config: &Config) -> Option<BorrowedFd<'_>> {
         let kept = self.kept().filter(|_| config.has_tls())?;
         let is_for = |kept: &KeptCertificate| kept.content.held().is_some() == config.keeps_certificates();
@@ -170,7 +169,7 @@ impl Secrets {
         self.next_check
     }
 
-    /// What a server process with `config` needs; nothing if it has neither certificates nor cookies. `to_keeper`
+    /// The secrets for a server process with `config`; none if it has neither certificates nor cookies. `to_keeper`
     /// exchanges certificates for those without keys, and sockets, if there is a keeper.
     pub(super) fn descriptors(
         &mut self,
@@ -241,8 +240,8 @@ impl Secrets {
         false
     }
 
-    /// Reads the file with the secrets of cookies, if there is one. After an error, its secrets stay as they are. Those
-    /// of a file that the configuration does not have any more are replaced at once.
+    /// Reads the file with the secrets of cookies, if there is one. After an error, its secrets are kept. Those of a
+    /// file that is no longer in the configuration are replaced immediately.
     fn read_cookie_secrets(&mut self, config: &Config) -> io::Result<()> {
         let file = config.replies.cookie_secret_file.as_ref();
         let is_other = |(path, _): &mut (PathBuf, _)| file.is_none_or(|file| file.path != *path);
@@ -263,7 +262,7 @@ impl Secrets {
         Ok(())
     }
 
-    /// Makes keys if there are none, or if the current ones are too old, or if the secrets of the file are other ones.
+    /// Makes keys if there are none, or if the current ones are too old, or if the secrets in the file have changed.
     fn rotate(&mut self, now_unix_s: u64) -> io::Result<()> {
         let current = self.shared_keys.as_ref().map(|(keys, _)| keys);
         let mut keys = current.cloned().unwrap_or_default();
@@ -361,7 +360,7 @@ impl Supervisor {
     }
 }
 
-/// Whether a server process with `config` needs something of what is passed on here.
+/// Whether a server process with `config` needs any of these secrets.
 fn has_secrets(config: &Config) -> bool {
     has_keys(config) || !config.tsig_keys.is_empty() || config.has_derived_records()
 }
@@ -554,7 +553,7 @@ mod tests {
         let both = (vec![0x22; 2], Some(0x11));
         assert_eq!(read(file, &format!("{second}\n{first}\n"), START), both);
         assert_eq!(read(file, "nonsense", START + KEY_LIFETIME_S), both, "the last good ones stay");
-        // Of another file that cannot be used, and without a file, the secrets are other ones at once.
+        // For another file that cannot be used, and without a file, the secrets are replaced immediately.
         for other in [Some("other.secret"), None] {
             assert_eq!(read(file, &first, START + KEY_LIFETIME_S).0, vec![0x11; 2]);
             let (current, previous) = read(other, "nonsense", START + KEY_LIFETIME_S);

@@ -43,7 +43,7 @@ impl Supervisor {
         }
     }
 
-    /// Binds listeners again that a server process has shut down. To be called before another one gets them.
+    /// Binds listeners again that a server process has shut down. Call this before another one gets them.
     pub(super) fn restore_listeners(&mut self) {
         let (listeners, report) = self.listeners.restored(&self.active.config);
         for (role, bound, result) in report {
@@ -150,7 +150,7 @@ impl Supervisor {
         }
     }
 
-    /// The new process serves: the one before drains.
+    /// The new process serves: the previous one drains.
     pub(super) fn on_ready(&mut self, generation: u64, problem_count: usize) {
         if self.step_start(generation, StartInput::Ready) != Some(StartStep::Serve) {
             return;
@@ -174,7 +174,7 @@ impl Supervisor {
         self.restart_at = None;
         print(&start.listeners.announcement_except(&self.announced));
         self.announced = start.listeners.clone();
-        // Clients of an address that is no longer served are refused instead of waiting for ever.
+        // Clients of an address that is no longer served are refused instead of waiting forever.
         if let Err(error) = self.listeners.shut_down_except(&start.listeners) {
             log_error(&format!("cannot shut down a listener: {}", error_text(&error)));
         }

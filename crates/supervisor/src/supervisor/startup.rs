@@ -63,11 +63,11 @@ pub fn serve(
     }
 }
 
-/// Starts this program again without what it has inherited from the program before, since it could not take over: it
-/// adopts the server process instead, which goes on serving. Returns only on failure.
+/// Starts this program again without the state inherited from the previous program, because it could not take over: it
+/// adopts the server process instead, which continues to serve. Returns only on failure.
 fn adopt_instead() -> io::Error {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    // Without a control socket the server process would not be found, and a second one would serve beside it.
+    // Without a control socket the server process would not be found, and a second one would serve at the same time.
     if !arguments.iter().any(|argument| argument == "--control") {
         return io::Error::other("the server process goes on serving without a supervisor; stop it");
     }
@@ -80,7 +80,7 @@ fn adopt_instead() -> io::Error {
     sanderling_os::process::exec(&program::installed_path(), &arguments, &environment, &[])
 }
 
-/// What the operator does without a control socket.
+/// The remedy without a control socket.
 const WITHOUT_CONTROL: &str = "the server runs without it; use SIGHUP, SIGUSR2 and SIGTERM";
 
 /// Why the supervisor does not start.
@@ -119,7 +119,7 @@ fn start(
             return Err(StartupError::BadConfiguration(problems));
         }
     }
-    // Before anything is created that would belong to root or to nobody.
+    // Before any file is created that would belong to root or to the user `nobody`.
     if let Some(problem) = shared_user_problem(&config) {
         return Err(StartupError::BadConfiguration(vec![problem]));
     }
@@ -176,7 +176,7 @@ fn start(
     Ok(supervisor)
 }
 
-/// What the supervisor inherits.
+/// The inherited state of the supervisor.
 #[derive(Default)]
 struct Inherited {
     listeners: Listeners,

@@ -28,7 +28,7 @@ struct SupervisorStatus {
     configuration: Option<String>,
     loaded_at_unix_s: u64,
     restarts: u64,
-    /// Responses that replaced server processes have cut off after `drain_timeout_ms`.
+    /// Responses that replaced server processes have aborted after `drain_timeout_ms`.
     cut_off: u64,
     listeners: Vec<ListenerStatus>,
     /// Why logs could not be opened.
@@ -54,7 +54,7 @@ struct KeeperStatus {
     refused: BTreeMap<&'static str, u64>,
 }
 
-/// The agent, and what it does when.
+/// The agent and its schedule.
 #[derive(Serialize)]
 struct AgentStatus {
     /// `None` while it does not run.
@@ -63,7 +63,7 @@ struct AgentStatus {
     /// Why there is no agent that works, if it has failed.
     problem: Option<String>,
     report: Option<AgentReport>,
-    /// The report is of an agent that has ended.
+    /// The report comes from an agent that has exited.
     is_report_old: bool,
 }
 
@@ -83,9 +83,9 @@ struct ProcessSummary {
 }
 
 impl Supervisor {
-    /// Sends a client the status of the supervisor, and has the serving process send its own.
+    /// Sends a client the status of the supervisor, and makes the serving process send its own.
     pub(super) fn begin_status(&mut self, client: ClientId, format: StatusFormat) {
-        // What the process judges is what this status says.
+        // The process judges the same facts that this status shows.
         self.send_supervision();
         let status = self.status();
         let text = match format {
@@ -94,7 +94,7 @@ impl Supervisor {
                 let status = serde_json::to_string(&status).expect("a status has no map");
                 format!("{{\"supervisor\":{status},\"process\":")
             }
-            // The process has what the supervisor has counted.
+            // The process has the counters of the supervisor.
             StatusFormat::Metrics => String::new(),
         };
         if let Some(control) = &mut self.control {
@@ -184,7 +184,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells the serving process what has changed of what it has for its status and metrics.
+    /// Tells the serving process about changes of the data for its status and metrics.
     pub(super) fn send_supervision(&mut self) {
         let count = |phase| self.processes.iter().filter(|process| process.phase() == phase).count() as u64;
         let mut supervision = Supervision {
@@ -233,7 +233,7 @@ impl Supervisor {
             let plural = if *sockets == 1 { "" } else { "s" };
             out += &format!("{service} {address}, {sockets} socket{plural}\n");
         }
-        out += &format!("restarts of the server process: {restarts}; responses cut off by replacing it: {cut_off}\n");
+        out += &format!("restarts of the server process: {restarts}; responses aborted by replacing it: {cut_off}\n");
         status.log_problems.iter().for_each(|problem| out += &format!("ERROR: {problem}\n"));
         out += &status.agent.as_ref().map_or(String::new(), agent_text);
         out += &status.keeper.as_ref().map_or(String::new(), keeper_text);
@@ -281,7 +281,7 @@ fn agent_text(agent: &AgentStatus) -> String {
         }
         for NotifyReport { address, serial, outcome } in &zone.secondaries {
             if let NotifyOutcome::GivenUp(problem) = outcome {
-                out += &format!("  zone {}: NOTIFY of serial {serial} to {address} given up: {problem}\n", zone.name);
+                out += &format!("  zone {}: giving up NOTIFY of serial {serial} to {address}: {problem}\n", zone.name);
             }
         }
     }

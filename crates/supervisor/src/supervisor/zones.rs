@@ -8,7 +8,7 @@ use sanderling_ipc::{Command, FdKind, ZoneCommand};
 use std::os::fd::OwnedFd;
 
 impl Supervisor {
-    /// Has the serving process carry out a command, and answer the client itself.
+    /// Makes the serving process carry out a command, and answer the client itself.
     pub(super) fn pass_to_serving_process(&mut self, requester: Requester, command: ZoneCommand) {
         if let ZoneCommand::Reload { zone, is_forced } = &command
             && self.active.config.signed_zones.iter().any(|signed| signed.apex.as_str() == zone)
@@ -17,7 +17,7 @@ impl Supervisor {
             let read = Command::ReadZones { zones: vec![zone.clone()], forced_zones, is_success: true };
             return self.have_zones_read(requester, read);
         }
-        // What the process judges is what the answer says.
+        // The process judges the same facts that the answer shows.
         self.send_supervision();
         let report = self.zone_report(&command);
         let (Requester::Client(id), Some(control)) = (requester, &mut self.control) else { return };
@@ -37,7 +37,7 @@ impl Supervisor {
         }
     }
 
-    /// What the agent reports about the zone whose status is asked for: nothing while that is unknown.
+    /// The agent's report about the zone whose status was requested: nothing while it is unknown.
     fn zone_report(&self, command: &ZoneCommand) -> Option<OwnedFd> {
         let ZoneCommand::Status { zone: name } = command else { return None };
         let zone = self.agent.report.as_ref()?.zones.iter().find(|zone| zone.name == *name)?;

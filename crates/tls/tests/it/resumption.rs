@@ -1,4 +1,4 @@
-//! Sessions that go on from earlier ones, across changes of keys and certificates.
+//! Resumed sessions, across changes of keys and certificates.
 
 use crate::pair::{Pair, VERSIONS, certificate, http_client, store, tickets};
 use rustls::client::ClientConfig;

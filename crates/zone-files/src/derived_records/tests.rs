@@ -240,8 +240,8 @@ fn policy_without_a_mail_server_is_not_derived() {
         assert!(!lines.iter().any(|line| line.contains("_mta-sts")), "{lines:?}");
         assert!(
             notes[0].ends_with(
-                ":9:1: warning: no policy for mail servers is derived for a.test, which has no MX record; \
-                 add one, or list the mail servers: mta_sts = { mx = [\"mail.example.com\"] }"
+                ":9:1: warning: cannot derive a policy for mail servers for a.test, which has no MX record; add one, \
+                 or list the mail servers: mta_sts = { mx = [\"mail.example.com\"] }"
             ),
             "{notes:?}"
         );
@@ -308,7 +308,8 @@ fn alias_beside_addresses_or_without_resolvers_is_an_error() {
     let alias = format!("{WITHOUT_ADDRESSES}x ALIAS www.host.example.\n");
     let own = |rtype: &str| {
         format!(
-            "x.a.test. has ALIAS and {rtype}; remove one of them: by ALIAS, the name gets the A and AAAA records of the target"
+            "x.a.test. has both ALIAS and {rtype}; remove one of them: by ALIAS, the name gets the A and AAAA records \
+             of the target"
         )
     };
     for (line, expected) in [
@@ -318,8 +319,8 @@ fn alias_beside_addresses_or_without_resolvers_is_an_error() {
         ("x ALIAS other.host.example.\n", "x.a.test. has two ALIAS records; remove one of them".to_owned()),
         (
             "@ 60 DNSKEY 257 3 13 GzSvWQ==\n",
-            "the zone file is signed (DNSSEC): the addresses of ALIAS would have no signatures; write A and AAAA records \
-             instead, or have this server sign the zone: `dnssec = true`"
+            "the zone file is already signed (DNSSEC): the ALIAS addresses would have no signatures; write A and AAAA \
+                records instead, or let this server sign the zone with `dnssec = true`"
                 .to_owned(),
         ),
     ] {

@@ -72,8 +72,8 @@ fn folder_of_zones_is_read() {
     let folder = config.zone_folder.as_ref().expect("set");
     assert!(folder.pattern().ends_with("zones/*.zone"), "{}", folder.pattern());
     assert!(config.has_zones() && config.has_cookies() && !config.dns_listen.is_empty());
-    let message = "2:9: `zones` does not say which files of a folder are zones; \
-                   write the folder and the extension of the files: zones = \"zones/*.zone\"";
+    let message = "2:9: `zones` does not select the zone files of a folder; write the folder and the extension of the \
+                   files: zones = \"zones/*.zone\"";
     check_before_domain("[dns]\nzones = \"zones\"", &[message]);
 }
 
@@ -87,9 +87,8 @@ fn exemptions_from_the_rate_limit_are_read() {
     assert_eq!(shown.join(" "), "192.0.2.0/24 192.0.2.1/32 0.0.0.0/0 2001:db8::/32 ::1/128 ::/0 192.0.2.2/32");
     assert!(read.dry_run && !config(ZONE).dns_rate_limit.dry_run);
     for network in ["192.0.2.0/", "192.0.2.0/-1", "a", ""] {
-        let message = format!(
-            "2:22: `{network}` is not a network; write an address and the bits of its prefix, such as 192.0.2.0/24"
-        );
+        let message =
+            format!("2:22: `{network}` is not a network; write an address and a prefix length, such as 192.0.2.0/24");
         check_before_domain(&format!("[dns]\nrate_limit_exempt = [\"{network}\"]"), &[&message]);
     }
 }
@@ -109,10 +108,10 @@ fn cookie_secret_file_has_one_or_two_secrets() {
     assert_eq!(read(&format!("{first}\r\n\n {second}\n")), Ok((bytes, Some([0xff; 16]))));
     for (content, reason) in [
         ("\n", "is empty"),
-        ("00", "has a line of another length"),
-        (&format!("{first}0"), "has a line of another length"),
-        (&format!("{first}00"), "has a line of another length"),
-        (&format!("{first}\n{}", "g".repeat(32)), "has a character that is no digit"),
+        ("00", "has a line of the wrong length"),
+        (&format!("{first}0"), "has a line of the wrong length"),
+        (&format!("{first}00"), "has a line of the wrong length"),
+        (&format!("{first}\n{}", "g".repeat(32)), "has a character that is not a hexadecimal digit"),
         (&format!("{first}\n{second}\n{second}"), "has more than two secrets"),
     ] {
         let error = read(content).expect_err(content);

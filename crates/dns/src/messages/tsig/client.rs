@@ -14,7 +14,7 @@ const UNSIGNED_MESSAGES_MAX: u32 = 99;
 /// Why the signature of a reply is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureError {
-    /// There is none where one is needed.
+    /// A required one is missing.
     Missing,
     /// It is wrong.
     Invalid(TsigError),
@@ -28,7 +28,7 @@ impl fmt::Display for SignatureError {
             SignatureError::Missing => write!(out, "a message without a signature"),
             SignatureError::Invalid(TsigError::BadKey) => write!(out, "a signature with another key"),
             SignatureError::Invalid(TsigError::BadTime) => {
-                write!(out, "a signature of another time; check the clocks of both servers")
+                write!(out, "a signature with the wrong time; check the clocks of both servers")
             }
             SignatureError::Invalid(_) => write!(out, "a wrong signature; compare the secrets of both servers"),
             SignatureError::Refused(16) => write!(out, "BADSIG; compare the secrets of both servers"),
@@ -40,7 +40,7 @@ impl fmt::Display for SignatureError {
 }
 
 impl TsigKey {
-    /// Appends a signature to the query `message`. What is returned checks those of the replies.
+    /// Appends a signature to the query `message`. The returned value checks the signatures of the replies.
     pub(crate) fn sign_query(&self, message: &mut Vec<u8>, now_unix_s: u64) -> ReplyVerifier {
         let mut time = [0; TIME_BYTES];
         time[..TIME_SIGNED_BYTES].copy_from_slice(&now_unix_s.to_be_bytes()[2..]);
@@ -145,7 +145,7 @@ impl ReplyVerifier {
     }
 }
 
-/// The computation of the next MAC, which begins with the one before (RFC 8945 §4.3.1).
+/// The computation of the next MAC, which begins with the previous one (RFC 8945 §4.3.1).
 fn continuing(key: &TsigKey, mac: &MacBytes) -> MacState {
     let mut state = key.state.clone();
     state.update(&(mac.length as u16).to_be_bytes());

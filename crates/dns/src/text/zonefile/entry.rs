@@ -39,7 +39,7 @@ pub(super) enum Owner {
     None,
     /// A name at or below the apex, in wire form.
     InZone(Vec<u8>),
-    /// A name outside of the zone: its records are omitted.
+    /// A name outside the zone: its records are omitted.
     OutOfZone,
     /// An invalid name: its records are only checked for errors.
     Invalid,
@@ -112,7 +112,7 @@ impl Context {
         (Name::parse(owner).expect("put_name writes a name"), &self.rdata)
     }
 
-    /// Sets the owner to the name in `token`, with a warning for a name outside of the zone.
+    /// Sets the owner to the name in `token`, with a warning for a name outside the zone.
     fn set_owner(&mut self, scanner: &Scanner, token: Token) -> Result<(), Diagnostic> {
         let mut bytes = match core::mem::replace(&mut self.owner, Owner::Invalid) {
             Owner::InZone(bytes) => bytes,
@@ -123,7 +123,7 @@ impl Context {
             .map_err(|error| error.about("owner", scanner, token))?;
         let owner = Name::parse(&bytes).expect("put_name writes a name");
         if !scanner.text_of(token).is_ascii() {
-            let problem = format!("the owner {owner} has bytes beyond ASCII, which resolvers do not ask for");
+            let problem = format!("the owner name {owner} has non-ASCII bytes, which resolvers do not query");
             let remedy = "write its ASCII form, which starts with xn--";
             self.warning = Some(Diagnostic::warning(scanner.position_of(token), problem, remedy));
         }
@@ -132,7 +132,7 @@ impl Context {
             self.owner = Owner::InZone(bytes);
             return Ok(());
         }
-        let problem = format!("{owner} is not in the zone {}; its records are omitted", self.apex);
+        let problem = format!("{owner} is not in the zone {}; its records are ignored", self.apex);
         self.owner = Owner::OutOfZone;
         Err(Diagnostic::warning(
             scanner.position_of(token),
@@ -154,11 +154,11 @@ impl Context {
             Some(minimum) if rtype == Rtype::SOA => {
                 let ttl_s = u32::from_be_bytes(*minimum).min(TTL_S_MAX);
                 self.default_ttl_s = Some(ttl_s);
-                // One of the record itself, such as a TTL over the limit, comes first.
+                // A warning about the record itself, such as a TTL over the limit, takes precedence.
                 self.warning.get_or_insert_with(|| {
                     let problem = format!(
-                        "the record has no TTL, and there is no $TTL before it: it and later ones get the minimum of the \
-                         SOA record, {ttl_s} (RFC 2308 section 4)"
+                        "the record has no TTL, and there is no $TTL before it: it and later records get the minimum \
+                            of the SOA record, {ttl_s} (RFC 2308 section 4)"
                     );
                     Diagnostic::warning(position, problem, "put $TTL 3600 at the start of the file")
                 });
@@ -235,7 +235,7 @@ fn record(scanner: &mut Scanner, context: &mut Context) -> Result<EntryKind, Dia
 
 /// Reads the target of an `ALIAS`. A TTL before it has no effect, since the addresses have that of the target.
 fn alias(scanner: &mut Scanner, context: &mut Context, position: Position) -> Result<EntryKind, Diagnostic> {
-    const REMEDY: &str = "write the name of a host of another zone; an absolute name ends with a dot";
+    const REMEDY: &str = "write the name of a host in another zone; an absolute name ends with a dot";
     let Some(token) = scanner.token()? else {
         return Err(Diagnostic::error(scanner.position(), "ALIAS has no target", REMEDY));
     };
@@ -244,12 +244,12 @@ fn alias(scanner: &mut Scanner, context: &mut Context, position: Position) -> Re
         .map_err(|error| error.about("target", scanner, token))?;
     let target = Name::parse(&context.rdata).expect("put_name writes a name");
     if target.is_root() {
-        return Err(Diagnostic::error(scanner.position_of(token), "the target of ALIAS is the root", REMEDY));
+        return Err(Diagnostic::error(scanner.position_of(token), "the ALIAS target is the root", REMEDY));
     }
     if target.is_at_or_below(context.apex.as_name()) {
-        let problem = format!("the target {target} of ALIAS is in the zone itself");
+        let problem = format!("the ALIAS target {target} is in the zone itself");
         let remedy =
-            "write the addresses as A and AAAA records, or the name of a host of another zone, with a dot at its end";
+            "write the addresses as A and AAAA records, or the name of a host in another zone, with a final dot";
         return Err(Diagnostic::error(scanner.position_of(token), problem, remedy));
     }
     field_text::expect_end(scanner)?;

@@ -366,7 +366,7 @@ pub(super) fn expect_end(scanner: &mut Scanner) -> Result<(), Diagnostic> {
         Some(token) => Err(Diagnostic::about(
             scanner,
             token,
-            "is after the last field of the entry",
+            "comes after the last field of the entry",
             "remove it, or start a new line before it",
         )),
     }

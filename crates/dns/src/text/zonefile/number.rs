@@ -17,7 +17,7 @@ pub(super) fn parse_decimal(text: &[u8], max: u64) -> Option<u64> {
     (value <= max).then_some(value)
 }
 
-/// Seconds: a number, or numbers with the units w, d, h, m and s in any case (`1h30m`).
+/// Seconds: a number, or numbers with the units w, d, h, m and s in either letter case (`1h30m`).
 pub(super) fn parse_duration_s(text: &[u8]) -> Option<u32> {
     let last = text.last()?;
     if last.is_ascii_digit() {

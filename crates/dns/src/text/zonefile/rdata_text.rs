@@ -206,7 +206,7 @@ impl RdataReader<'_> {
                 if self.scanner.text_of(token) != b"." {
                     return Err(self.invalid(
                         token,
-                        "is a host, but the type 0 means that there is none",
+                        "is a host, but type 0 means that there is none",
                         "write a dot, or correct the type",
                     ));
                 }

@@ -2,7 +2,7 @@
 
 use crate::text::rtype::Rtype;
 
-/// What is in the place of the type.
+/// The text in place of the type.
 pub(super) enum RecordType {
     /// A type of the DNS.
     Data(Rtype),

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The meaning of a byte outside of quotes.
+/// The meaning of a byte outside quotes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ByteClass {
     /// Part of a word.
@@ -321,7 +321,7 @@ impl Scanner {
 /// The start of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryStart {
-    /// A blank: the owner is that of the previous record (RFC 1035 §5.1).
+    /// A blank: the record has the owner of the previous one (RFC 1035 §5.1).
     Blank,
     /// An owner or a directive.
     Token,

@@ -1,4 +1,4 @@
-//! The names that are to have the addresses of others by `ALIAS`: what they must not have besides.
+//! The names that get the addresses of others by `ALIAS`: the other records that they must not have.
 
 use super::ZoneBuilder;
 use super::names::NameId;
@@ -14,8 +14,8 @@ impl ZoneBuilder {
         self.alias_owners.push((alias.owner.to_lowercase(), alias.position));
     }
 
-    /// Reports what owners of `ALIAS` have besides and must not have, as far as it was added until now. To be called
-    /// before the addresses are added.
+    /// Reports forbidden records of `ALIAS` owners among those added until now. Call this before the addresses are
+    /// added.
     pub fn check_alias_records(&mut self) -> Vec<Diagnostic> {
         let mut diagnostics = Vec::new();
         self.alias_owners.sort_unstable_by(|(one, one_at), (other, other_at)| {
@@ -31,8 +31,8 @@ impl ZoneBuilder {
         if let Some((_, alias_at)) = self.alias_owners.first() {
             let is_key = |record: &&super::StagedRecord| record.name == self.apex && record.rtype == Rtype::DNSKEY;
             if self.records.iter().any(|record| is_key(&record)) {
-                let problem = "the zone file is signed (DNSSEC): the addresses of ALIAS would have no signatures";
-                let remedy = "write A and AAAA records instead, or have this server sign the zone: `dnssec = true`";
+                let problem = "the zone file is already signed (DNSSEC): the ALIAS addresses would have no signatures";
+                let remedy = "write A and AAAA records instead, or let this server sign the zone with `dnssec = true`";
                 diagnostics.push(Diagnostic::error(*alias_at, problem, remedy));
             }
         }
@@ -40,7 +40,7 @@ impl ZoneBuilder {
         for record in self.records.iter().filter(|record| is_other_address(record.rtype)) {
             if owners.binary_search_by_key(&record.name, |(owner, _)| *owner).is_ok() {
                 let (owner, rtype) = (self.names.name(record.name), record.rtype);
-                let problem = format!("{owner} has ALIAS and {rtype}");
+                let problem = format!("{owner} has both ALIAS and {rtype}");
                 let remedy = "remove one of them: by ALIAS, the name gets the A and AAAA records of the target";
                 diagnostics.push(Diagnostic::error(record.position, problem, remedy));
             }
@@ -48,7 +48,7 @@ impl ZoneBuilder {
         diagnostics
     }
 
-    /// Whether `name` is to have the addresses of another one.
+    /// Whether `name` gets the addresses of another one.
     pub(super) fn has_alias_record(&self, name: Name<'_>) -> bool {
         if self.alias_owners.is_empty() {
             return false;

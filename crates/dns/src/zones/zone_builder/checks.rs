@@ -1,5 +1,5 @@
-//! Checks of a whole zone (RFC 1034 §4.2, RFC 1912 §2, RFC 2181): errors for what it must be, warnings for what it
-//! should.
+//! Checks of a whole zone (RFC 1034 §4.2, RFC 1912 §2, RFC 2181): errors for violated requirements, warnings for
+//! violated recommendations.
 
 use super::names::NameId;
 use super::{Authority, RrsetRange, StagedRecord, ZoneBuilder};
@@ -57,7 +57,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// RFC 2181 §10.1: no other data beside a CNAME. RFC 6672 §2.4: one DNAME.
+    /// RFC 2181 §10.1: no other data with a CNAME. RFC 6672 §2.4: one DNAME.
     pub(super) fn check_aliases(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
         let rrsets = self.rrsets_of(name);
         let owner = self.names.name(name);
@@ -103,7 +103,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// Reports addresses at and below delegation points to which no record refers: they are no glue, and no reply
+    /// Reports addresses at and below delegation points to which no record refers: they are not glue, and no reply
     /// contains them. Needs the whole zone.
     fn check_glue(&self, diagnostics: &mut Vec<Diagnostic>) {
         let mut is_target = vec![false; self.names.count()];
@@ -122,7 +122,7 @@ impl ZoneBuilder {
         }
     }
 
-    /// What hides names at and below a delegation point, and the remedy.
+    /// The cause that hides names at and below a delegation point, and the remedy.
     fn hidden_by_delegation(&self, point: NameId) -> (String, &'static str) {
         let cause = format!("the delegation of {}", self.names.name(point));
         (cause, "move it into the delegated zone, or remove the NS records")
@@ -148,7 +148,7 @@ impl ZoneBuilder {
             diagnostics.push(Diagnostic::error(
                 records[0].position,
                 format!("{owner} has an SOA record, but the apex of the zone is {}", self.names.name(self.apex)),
-                "remove it, or move the name into a zone of its own",
+                "remove it, or move the name into a separate zone",
             ));
         }
         match rrset.rtype {
@@ -203,11 +203,9 @@ impl ZoneBuilder {
         if self.authority(name) == Authority::Authoritative
             && let Some(key) = keys.iter().find(is_zone_key)
         {
-            let problem = format!(
-                "the DNSKEY record of {} is the key of a zone, but no zone begins there",
-                self.names.name(name)
-            );
-            let remedy = "remove it: resolvers look for the keys of a zone at its apex only";
+            let problem =
+                format!("the DNSKEY record of {} is a zone key, but no zone begins there", self.names.name(name));
+            let remedy = "remove it: resolvers look for zone keys only at the apex";
             diagnostics.push(Diagnostic::warning(key.position, problem, remedy));
         }
     }

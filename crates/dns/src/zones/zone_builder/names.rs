@@ -27,7 +27,7 @@ pub(super) struct NameTable {
     entries: Vec<NameEntry>,
     /// The id of each name.
     slots: HashSlots,
-    /// The name found last: most records have the same owner as the record before.
+    /// The name found last: most records have the same owner as the previous one.
     last: NameId,
 }
 
@@ -108,7 +108,7 @@ impl NameTable {
         (parent != NO_PARENT).then_some(NameId(parent))
     }
 
-    /// The closest ancestor of `name` that was added (RFC 4592 §3.3.1); `None` for a name outside of the zone.
+    /// The closest ancestor of `name` that was added (RFC 4592 §3.3.1); `None` for a name outside the zone.
     pub(super) fn closest_encloser(&self, name: Name<'_>) -> Option<NameId> {
         let mut ancestor = name.parent();
         while let Some(name) = ancestor.filter(|name| name.is_at_or_below(self.name(NameId(0)))) {

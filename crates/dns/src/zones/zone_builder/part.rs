@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// What of a version is made anew.
+/// The part of a version that is built again.
 #[derive(Debug)]
 pub(crate) struct BuiltPart {
     /// The nodes of the names that were asked for, in their order, and whether queries find them: they do not find
@@ -35,13 +35,13 @@ impl ZoneBuilder {
     }
 
     /// Appends the nodes of `names` to `delta`. The builder has the records of these names, of all their ancestors and
-    /// wildcard children, and of what their records refer to. `node_of` returns the nodes of the names besides `names`.
+    /// wildcard children, and of the targets of their records. `node_of` returns the nodes of names other than `names`.
     /// Without a result, `delta` has no room, or the zone proves what does not exist in another way. `chain` is that of
-    /// the version before, without the nodes that it does not share, if it is signed. Diagnostics about missing records
-    /// have the position `end`.
+    /// the previous version, without the nodes that it does not share, if it is signed. Diagnostics about missing
+    /// records have the position `end`.
     ///
     /// # Errors
-    /// What is wrong with the records, as if the whole zone were built. Warnings about other names are left out.
+    /// The problems of the records, as if the whole zone were built. Warnings about other names are left out.
     pub(crate) fn finish_part(
         mut self,
         names: &[Name<'_>],

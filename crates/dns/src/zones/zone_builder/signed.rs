@@ -1,4 +1,4 @@
-//! What a signed zone has beside an unsigned one: signatures of RRsets, and the chain of NSEC or NSEC3 records.
+//! The additional data of a signed zone: signatures of RRsets, and the chain of NSEC or NSEC3 records.
 
 use super::names::NameId;
 use super::{Authority, RrsetRange, StagedRecord, ZoneBuilder};

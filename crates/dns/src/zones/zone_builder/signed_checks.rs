@@ -86,12 +86,12 @@ impl Warnings<'_> {
 }
 
 impl ZoneBuilder {
-    /// Reports what is wrong with signatures and proofs. A zone without keys and signatures has none.
+    /// Reports problems of signatures and proofs. A zone without keys and signatures has none.
     pub(super) fn check_signed(&self, end: Position, diagnostics: &mut Vec<Diagnostic>) {
         let keys: Vec<Key> = self.apex_records(Rtype::DNSKEY).map(|key| Key::read(self.rdata(key))).collect();
         if !self.is_signed() {
             if let Some(key) = self.apex_records(Rtype::DNSKEY).next().filter(|_| !self.awaits_signing()) {
-                let problem = format!("the zone {} has a DNSKEY record, but no signature of its SOA", self.apex_name());
+                let problem = format!("the zone {} has a DNSKEY record, but its SOA is not signed", self.apex_name());
                 diagnostics.push(Diagnostic::warning(key.position, problem, SIGN_AGAIN));
             }
             return;
@@ -99,7 +99,7 @@ impl ZoneBuilder {
         let mut warnings = Warnings { diagnostics, count: 0, last: end };
         if keys.is_empty() {
             let problem = || format!("the zone {} has signatures, but no DNSKEY record", self.apex_name());
-            warnings.add(end, problem, "add the DNSKEY records of the keys that have made the signatures");
+            warnings.add(end, problem, "add the DNSKEY records of the keys that made the signatures");
         }
         for id in self.names.ids() {
             self.check_signatures(id, &keys, &mut warnings);
@@ -112,7 +112,7 @@ impl ZoneBuilder {
         let omitted_count = warnings.count.saturating_sub(WARNINGS_MAX);
         if omitted_count > 0 {
             let problem = format!("the signatures of {} have {omitted_count} more problems", self.apex_name());
-            diagnostics.push(Diagnostic::warning(end, problem, "mend the first ones, and check again"));
+            diagnostics.push(Diagnostic::warning(end, problem, "fix the first ones, and check again"));
         }
     }
 
@@ -156,7 +156,7 @@ impl ZoneBuilder {
                 warnings.add(position, problem, SIGN_AGAIN);
             } else if let Some(algorithm) = missing.first() {
                 let problem =
-                    || format!("the {} records of {owner} have no signature of the algorithm {algorithm}", rrset.rtype);
+                    || format!("the {} records of {owner} have no signature with algorithm {algorithm}", rrset.rtype);
                 warnings.add(position, problem, "sign the zone with a key of each algorithm of its DNSKEY records");
             }
             for (position, signature) in signatures() {
@@ -182,7 +182,7 @@ impl ZoneBuilder {
         }
         if !is_of_key && !keys.is_empty() {
             let problem =
-                || format!("no DNSKEY record has the key {tag} that has signed the {rtype} records of {owner}");
+                || format!("there is no DNSKEY record for the key {tag}, which signed the {rtype} records of {owner}");
             warnings.add(position, problem, "add the DNSKEY record, or sign the zone again");
         }
         let Some(now_unix_s) = self.now_unix_s else { return };
@@ -194,7 +194,7 @@ impl ZoneBuilder {
             warnings.add(position, problem, SIGN_AGAIN);
         } else if seconds_since_start < 0 {
             let problem = || format!("a signature of the {rtype} records of {owner} is not valid yet");
-            warnings.add(position, problem, "check the clock of the machine that has signed the zone, and of this one");
+            warnings.add(position, problem, "check the clocks of the machine that signed the zone and of this one");
         } else if seconds_left < EXPIRY_WARNING_S {
             let problem =
                 || format!("a signature of the {rtype} records of {owner} expires in {} hours", seconds_left / 3600);
@@ -312,7 +312,8 @@ impl ZoneBuilder {
         }
         for (&owner, _) in owners.iter().zip(&found).filter(|(_, is_found)| !**is_found) {
             let Some(record) = self.nsec3_record(owner, parameters) else { continue };
-            let problem = || format!("the NSEC3 record of {} is for no name of the zone", self.names.name(owner));
+            let problem =
+                || format!("the NSEC3 record of {} does not match any name in the zone", self.names.name(owner));
             warnings.add(record.position, problem, SIGN_AGAIN);
         }
     }
@@ -342,7 +343,7 @@ impl ZoneBuilder {
                 None => {
                     let algorithm = self.rdata(record)[0];
                     let problem = || format!("the hash algorithm {algorithm} of NSEC3 records is unknown");
-                    let remedy = format!("sign the zone with the algorithm {NSEC3_SHA1}, SHA-1 (RFC 5155 section 11)");
+                    let remedy = format!("sign the zone with algorithm {NSEC3_SHA1}, SHA-1 (RFC 5155 section 11)");
                     warnings.add(record.position, problem, &remedy);
                 }
             }

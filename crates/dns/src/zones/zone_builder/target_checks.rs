@@ -1,5 +1,5 @@
-//! Checks of the names that records refer to, as far as the zone has them (RFC 1912 §2, RFC 2181 §10.3), and of the
-//! dots at the ends of names. All are warnings: the zone can be served.
+//! Checks of the names in the zone that records refer to (RFC 1912 §2, RFC 2181 §10.3), and of the dots at the ends of
+//! names. All are warnings: the zone can be served.
 
 use super::names::NameId;
 use super::{Authority, RrsetRange, StagedRecord, ZoneBuilder};
@@ -29,11 +29,11 @@ impl ZoneBuilder {
             let rtype = if is_alias_mode { Rtype::CNAME } else { rrset.rtype };
             let Some(problem) = self.target_problem(name, rtype, target) else { continue };
             let remedy = match self.without_second_apex(target) {
-                Some(meant) => format!("did you mean {meant} with the dot at its end?"),
-                None if is_alias => String::from("write the name that is meant; an absolute name ends with a dot"),
-                None => String::from(
-                    "write the name of a host that has an A or AAAA record; an absolute name ends with a dot",
-                ),
+                Some(meant) => format!("did you mean {meant} with a final dot?"),
+                None if is_alias => String::from("correct the name; an absolute name ends with a dot"),
+                None => {
+                    String::from("write the name of a host with an A or AAAA record; an absolute name ends with a dot")
+                }
             };
             diagnostics.push(Diagnostic::warning(
                 record.position,
@@ -58,7 +58,7 @@ impl ZoneBuilder {
         diagnostics.push(Diagnostic::warning(
             self.records_of(rrset)[0].position,
             format!("{} has the name of the zone twice", self.names.name(name)),
-            format!("did you mean {meant} with the dot at its end?"),
+            format!("did you mean {meant} with a final dot?"),
         ));
     }
 
@@ -81,7 +81,7 @@ impl ZoneBuilder {
 
     /// Reports a loop of CNAME records, at the one that comes first in the zone, and a DNAME that leads to itself.
     pub(super) fn check_alias_loop(&self, name: NameId, diagnostics: &mut Vec<Diagnostic>) {
-        const REMEDY: &str = "have one of them refer to a name with data";
+        const REMEDY: &str = "make one of them refer to a name with data";
         let owner = self.names.name(name);
         if let Some(dname) = self.rrset_of(name, Rtype::DNAME).map(|rrset| &self.records_of(rrset)[0])
             && self.target(dname).is_some_and(|target| target.is_at_or_below(owner))

@@ -134,7 +134,7 @@ impl Resolver {
         let log = std::fs::File::create(home.path().join(format!("{name}.log"))).unwrap();
         let mut command = Command::new("/usr/sbin/unbound");
         command.args(["-d", "-c", &home.argument(name)]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        // Without the library, all signatures are of the future. The loader of programs puts its folder in the place of
+        // Without the library, all signatures are of the future. The loader of programs puts its folder in place of
         // `$LIB`.
         command.env("LD_PRELOAD", "/usr/$LIB/faketime/libfaketimeMT.so.1").env("FAKETIME_FMT", "%s");
         command.env("FAKETIME_TIMESTAMP_FILE", home.argument("clock")).env("FAKETIME_NO_CACHE", "1");
@@ -183,7 +183,7 @@ struct Network {
 }
 
 impl Network {
-    /// A world with a zone that is signed.
+    /// A world with a signed zone.
     fn new(policy: KeyPolicy, fault: Fault, seed: u64) -> Network {
         let mut world = World::new(policy, fault, seed);
         world.apex = apex(CHILD);
@@ -218,7 +218,7 @@ impl Network {
         network
     }
 
-    /// Lets the world go on, signs what it has published, and has the servers answer with their versions. Returns when
+    /// Advances the world, signs the published records, and makes the servers answer with their versions. Returns when
     /// something happens next.
     fn step(&mut self) -> u64 {
         let next = self.world.step();
@@ -249,7 +249,7 @@ impl Network {
             "$TTL {ZONE_TTL_S}\n@ SOA ns host 1 3600 600 86400 {ZONE_TTL_S}\n@ NS ns\nns A 127.0.0.1\nh1 A 192.0.2.1\nh2 A 192.0.2.2\n\
              h3 A 192.0.2.3\n*.wild TXT wild\n"
         );
-        let signer = world.signer.as_mut().expect("it has keys");
+        let signer = world.signer.as_mut().expect("it already has keys");
         let zone = signed(&apex, &text, self.signed.as_ref(), &keys, signer, world.now);
         self.zone.push(zone_map(&apex, &zone));
         self.signed = Some(zone);

@@ -9,7 +9,7 @@ use ::seccompiler::{SeccompCmpArgLen::Dword, SeccompCmpOp, SeccompCondition, Sec
 
 type Number = libc::c_long;
 
-/// What every process needs: allowed with any arguments.
+/// The calls that every process needs: allowed with any arguments.
 const ALLOWED_TO_ALL: &[&[Number]] = &[
     // Standard error; waiting.
     &[libc::SYS_write, libc::SYS_writev, libc::SYS_close, libc::SYS_ppoll],
@@ -26,13 +26,13 @@ const ALLOWED_TO_ALL: &[&[Number]] = &[
     &[libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack],
 ];
 
-/// What the keeper of private keys needs besides: messages, and sealed memory that it reads and makes.
+/// The calls that the keeper also needs: messages, and sealed memory that it reads and creates.
 const ALLOWED_TO_KEEPER: &[&[Number]] = &[
     &[libc::SYS_recvfrom, libc::SYS_sendto, libc::SYS_recvmsg, libc::SYS_sendmsg],
     &[libc::SYS_fstat, libc::SYS_pread64, libc::SYS_memfd_create],
 ];
 
-/// What the keeper needs besides if it has keys in files, which it makes: in its directory, as Landlock ensures.
+/// The calls that the keeper also needs for keys in files, which it creates: in its directory, as Landlock ensures.
 const ALLOWED_TO_KEEPER_WITH_FILES: &[&[Number]] = &[
     &[libc::SYS_openat, libc::SYS_read, libc::SYS_lseek, libc::SYS_getdents64, libc::SYS_newfstatat, libc::SYS_statx],
     &[libc::SYS_fsync, libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_renameat, libc::SYS_renameat2],
@@ -43,7 +43,7 @@ const ALLOWED_TO_KEEPER_ON_THIS_ARCHITECTURE: &[Number] =
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_TO_KEEPER_ON_THIS_ARCHITECTURE: &[Number] = &[];
 
-/// What a server process needs besides.
+/// The calls that a server process also needs.
 const ALLOWED: &[&[Number]] = &[
     // Connections. No socket is created, bound or connected: all listeners are inherited.
     &[libc::SYS_accept4, libc::SYS_shutdown],
@@ -64,8 +64,8 @@ const ALLOWED: &[&[Number]] = &[
     &[libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2],
 ];
 
-/// What the agent needs besides: it connects, and writes beneath the state folder, where Landlock lets it. `uname` is
-/// of the resolver of the C library.
+/// The calls that the agent also needs: it connects, and writes beneath the state folder, where Landlock lets it. The
+/// resolver of the C library calls `uname`.
 const ALLOWED_TO_AGENT: &[&[Number]] = &[
     &[libc::SYS_connect, libc::SYS_uname],
     &[libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_symlinkat],
@@ -77,7 +77,7 @@ const ALLOWED_TO_AGENT_ON_THIS_ARCHITECTURE: &[Number] =
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_TO_AGENT_ON_THIS_ARCHITECTURE: &[Number] = &[];
 
-/// What the agent does not: it has no listener, and no files to serve.
+/// The calls that the agent does not need: it has no listener, and no files to serve.
 const OF_SERVERS: &[Number] = &[
     libc::SYS_accept4,
     libc::SYS_sendfile,
@@ -127,8 +127,8 @@ const SET_SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
 ];
 
-/// Those that this crate and tokio read. Others have what a process must not get: `SO_PEERPIDFD` a descriptor of the
-/// process at the other end, by which it can be signalled.
+/// Those that this crate and tokio read. Others would give a process forbidden abilities: `SO_PEERPIDFD` a descriptor
+/// of the process at the other end, by which it can be signalled.
 const READ_SOCKET_OPTIONS: &[(libc::c_int, libc::c_int)] = &[
     (libc::SOL_SOCKET, libc::SO_TYPE),
     (libc::SOL_SOCKET, libc::SO_DOMAIN),
@@ -153,7 +153,7 @@ pub(super) fn allowed() -> Rules {
     let mut rules = of_this_process();
     rules.extend(any_arguments(ALLOWED));
     rules.extend(ALLOWED_ON_THIS_ARCHITECTURE.iter().map(|&number| (number, Vec::new())));
-    // The priority of the thread that compresses, by itself (PRIO_PROCESS, and 0 for the calling thread).
+    // The thread that compresses sets its own priority (PRIO_PROCESS, and 0 for the calling thread).
     rules.insert(libc::SYS_setpriority, cases(vec![vec![is(0, 0), is(1, 0)]]));
     rules.insert(libc::SYS_setsockopt, cases(options(SET_SOCKET_OPTIONS)));
     rules

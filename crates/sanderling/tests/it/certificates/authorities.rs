@@ -59,7 +59,7 @@ fn name_server_without_the_record_is_named_and_the_authority_is_not_asked_before
     let mut server = setup.start_server();
     let expected = format!(
         "certificate example.com: the name server ns2.example.com ({address}) does not serve the new TXT record at \
-         _acme-challenge.example.com: it answers NXDOMAIN; let NS records delegate this name to this server alone, or wait"
+         _acme-challenge.example.com: it answers NXDOMAIN; delegate this name to this server alone, or wait"
     );
     let progress = "in progress; it waits until all name servers of the zone answer the challenges";
     let shown = || setup.directory.control("certificates").text();
@@ -95,7 +95,7 @@ fn caa_records_that_forbid_it_are_named_before_the_authority_is_asked() {
         assert!(reloaded.code() == Some(0), "{reloaded}");
     };
     reload_with("; accounturi=https://ca.example/acct/1");
-    let expected = "let ca.example issue for another account alone: `accounturi` is not https://127.0.0.1:";
+    let expected = "allow ca.example to issue only for another account: `accounturi` is not https://127.0.0.1:";
     wait_until("the account is compared", || setup.renew().errors.contains(expected));
     assert!(!setup.pebble_log().contains("new-order"), "{}", setup.pebble_log());
     reload_with("");
@@ -115,7 +115,7 @@ fn name_that_leads_elsewhere_is_reported_with_what_to_do() {
     setup.start_pebble();
     setup.fetch_root();
     let mut server = setup.start_server();
-    server.wait_for_error("let port 80 of this name lead to this server, or serve the zone of the name here");
+    server.wait_for_error("make port 80 of this name reach this server, or serve the zone of the name here");
     setup.directory.replace("zones/example.com.zone", zone.as_bytes());
     let reloaded = setup.directory.control("reload");
     assert!(reloaded.code() == Some(0), "{reloaded}");
@@ -174,7 +174,7 @@ fn profile_of_the_authority_determines_the_certificate() {
     server.wait_for_error(
         "the authority has no profile \"short\"; it offers default, shortlived; correct `profile` of this authority",
     );
-    assert!(server.errors().contains(", or by `sanderling renew example.com` at once"), "{}", server.errors());
+    assert!(server.errors().contains("; `sanderling renew example.com` retries now"), "{}", server.errors());
     setup.edit_config("\"short\"", "\"shortlived\"");
     let reloaded = setup.directory.control("reload");
     assert!(reloaded.code() == Some(0), "{reloaded}");
@@ -190,7 +190,10 @@ fn name_that_is_delegated_elsewhere_is_reported_before_the_authority_is_asked() 
     setup.add_to_zone("sub 60 NS ns.other.test.\n");
     setup.start_pebble();
     let server = setup.start_server();
-    server.wait_for_error("www.sub.example.com is delegated to other name servers by the zone example.com, so no record here validates it; ");
+    server.wait_for_error(
+        "the zone example.com delegates www.sub.example.com to other name servers, so this server cannot validate it; \
+                           ",
+    );
     assert!(!setup.pebble_log().contains("new-order"), "{}", setup.pebble_log());
 }
 

@@ -33,7 +33,8 @@ fn what_no_authority_would_issue_is_an_error_of_the_check() {
     let wildcard = "aliases = [\"*.example.com\"]";
     check("", "", None);
     check("", &format!("zone = \"example.com.zone\"\n{wildcard}"), None);
-    let no_zone = "*.example.com can only be validated by a record in its zone, and no domain here has that zone; add a domain with `zone`";
+    let no_zone = "*.example.com can only be validated with a record in its zone, but no domain here has that zone; \
+                   add a domain with `zone`";
     check("", wildcard, Some(no_zone));
     let with_root =
         |file: &str| format!("authorities = [{{ directory = \"https://ca.example/dir\", root = \"{file}\" }}]");
@@ -54,11 +55,11 @@ fn derived_records_without_effect_get_a_warning_of_the_check() {
     let warnings =
         |domain: &str| checked(&directory, "", &format!("zone = \"example.com.zone\"\n{domain}")).0.join("\n");
     let unsigned =
-        "warning: the zone example.com is not signed: clients ignore TLSA records without DNSSEC; write dnssec = true";
+        "warning: the zone example.com is unsigned: clients ignore TLSA records without DNSSEC; write dnssec = true";
     assert!(warnings("derive = [\"tlsa\"]").contains(unsigned), "{}", warnings("derive = [\"tlsa\"]"));
     let signed = warnings("derive = [\"tlsa\"]\ndnssec = true");
     assert!(!signed.contains("not signed"), "{signed}");
-    let no_mx = "warning: no policy for mail servers is derived for example.com, which has no MX record; add one";
+    let no_mx = "warning: cannot derive a policy for mail servers for example.com, which has no MX record; add one";
     assert!(warnings("derive = [\"mta-sts\"]").contains(no_mx), "{}", warnings("derive = [\"mta-sts\"]"));
     directory.write("example.com.zone", &[ZONE, b"@ 60 MX 10 mail\nmail 60 A 127.0.0.1\n"].concat());
     let with_mx = warnings("derive = [\"mta-sts\"]");
@@ -70,7 +71,7 @@ fn check_shows_a_certificate_that_was_issued() {
     let mut setup = Setup::new("zone = \"example.com.zone\"");
     let summary = || run(&["check", "--config", &setup.directory.argument("sanderling.toml")]).text();
     assert!(
-        summary().contains("certificate of example.com: automatic; `sanderling certificates` shows it\n"),
+        summary().contains("certificate of example.com: automatic; see `sanderling certificates`\n"),
         "{}",
         summary()
     );

@@ -74,9 +74,9 @@ fn clock_90_days_ahead_is_named_and_its_correction_needs_no_restart() {
     fs::remove_dir_all(setup.directory.path().join("state/rotations")).unwrap();
     clock.set_ahead(AHEAD_S);
     let mut server = clock.start_server(&setup);
-    server.wait_for_error("check the clock of this machine");
+    server.wait_for_error("check the system clock");
     let shown = || setup.directory.control("certificates").text();
-    wait_until("the clock is named", || shown().contains("check the clock of this machine"));
+    wait_until("the clock is named", || shown().contains("check the system clock"));
     assert!(shown().contains(", EXPIRED "), "{}", shown());
     check_served(&mut server);
     // The next key was published at a time that comes in 90 days.
@@ -85,7 +85,7 @@ fn clock_90_days_ahead_is_named_and_its_correction_needs_no_restart() {
     let agent = setup.agent().expect("it runs");
 
     clock.set_ahead(0);
-    server.wait_for_error("the clock was set back: everything with a date is scheduled again");
+    server.wait_for_error("the clock was set back: rescheduling everything");
     wait_until("all is well", || {
         shown().contains(", 89 days left\n  next order in ") && !shown().contains("last error")
     });
@@ -96,7 +96,7 @@ fn clock_90_days_ahead_is_named_and_its_correction_needs_no_restart() {
     // It is ahead again, while the server runs.
     let chain = setup.chain();
     clock.set_ahead(AHEAD_S);
-    wait_until("the clock is named", || setup.renew().errors.contains("check the clock of this machine"));
+    wait_until("the clock is named", || setup.renew().errors.contains("check the system clock"));
     assert!(setup.page(server.encrypted("https"), "example.com").is_some());
     assert_eq!(setup.chain(), chain);
     clock.set_ahead(0);

@@ -30,7 +30,7 @@ impl Setup {
         data((Ipv4Addr::LOCALHOST, self.dns_port).into(), "_acme-challenge.example.com", TXT)
     }
 
-    /// Listens in the place of the authority, whose port a child that another test starts may have for a moment.
+    /// Listens in place of the authority, whose port a child that another test starts may have for a moment.
     pub(super) fn listen_as_authority(&self) -> TcpListener {
         let mut listener = None;
         wait_until("the port of the authority is free", || {
@@ -50,7 +50,7 @@ fn number_or(variable: &str, default: usize) -> usize {
     std::env::var(variable).ok().map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// A server in the place of the authority, which sends the same answer to each request for the directory.
+/// A server in place of the authority, which sends the same answer to each request for the directory.
 struct Answering(Child);
 
 impl Answering {
@@ -118,13 +118,13 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
     };
     check("Connection refused");
     for (answer, cause) in [
-        ("HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\n\r\n<h1>Error</h1>", "answers with status 500"),
+        ("HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\n\r\n<h1>Error</h1>", "responded with status 500"),
         (
             "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 4000\r\nConnection: close\r\n\r\nslow down",
-            "answers with status 429",
+            "responded with status 429",
         ),
-        ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<h1>Welcome</h1>", "does not send a valid ACME response"),
-        ("garbage", "the authority answers something else than HTTP"),
+        ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<h1>Welcome</h1>", "sent an invalid ACME response"),
+        ("garbage", "the response of the authority is not HTTP"),
     ] {
         let _answering = Answering::start(&setup, answer);
         check(cause);
@@ -147,10 +147,10 @@ fn failing_authority_is_described_and_the_certificate_stays_in_service() {
     // One that accepts connections, which are as long as the queue of the kernel has room, and one that is silent after
     // the handshake.
     let silent = setup.listen_as_authority();
-    check("the authority has not answered within 2 s");
+    check("the authority did not answer within 2 s");
     drop(silent);
     let silent = Answering::without_answers(&setup);
-    check("the authority has not answered within 2 s");
+    check("the authority did not answer within 2 s");
     drop(silent);
     // The authority is there again, and has forgotten everything.
     setup.start_pebble();
@@ -188,7 +188,7 @@ fn full_disk_is_described_and_the_certificate_stays_in_service() {
     let filler = state.join("filler");
     let _ = fs::write(&filler, vec![0; 1 << 20]);
     let renewed = setup.renew();
-    let expected = "free some space; what is in service stays, and the change is tried again";
+    let expected = "free some space; serving continues, and the change will be retried";
     assert!(renewed.code() == Some(1) && renewed.errors.contains(expected), "{renewed}");
     assert_eq!((setup.page(https, "example.com").as_deref(), setup.chain()), (Some("hi\n"), chain.clone()));
     fs::remove_file(&filler).unwrap();
@@ -258,7 +258,9 @@ fn renewal_comes_when_the_authority_suggests_it() {
     wait_until("another agent runs", || setup.agent().is_some_and(|other| other != agent));
     let renewed = setup.renew();
     assert!(renewed.code() == Some(0), "{renewed}");
-    assert!(server.errors().contains("no known issuer") && server.errors().contains("requesting it as a new one"));
+    assert!(
+        server.errors().contains("no known issuer") && server.errors().contains("ordering a new certificate instead")
+    );
     setup.wait_for_page(server.encrypted("https"), "example.com");
 }
 
@@ -300,7 +302,7 @@ fn authority_that_asks_for_a_pause_gets_it() {
     let shown = || setup.directory.control("certificates").text();
     // Up to a tenth more than what it asks for.
     let is_paused = |shown: &str| (66..=74).any(|minutes| shown.contains(&format!("  next order in {minutes} min: ")));
-    wait_until("the error is shown", || shown().contains("answers with status 429"));
+    wait_until("the error is shown", || shown().contains("responded with status 429"));
     assert!(is_paused(&shown()), "{}", shown());
 }
 

@@ -25,7 +25,7 @@ struct Script {
     not_found: Vec<&'static str>,
     /// Looks at an order that is processing, each answered with the wish for a pause of a day.
     processing_looks: usize,
-    /// The first account is not valid any more.
+    /// The first account is no longer valid.
     is_deactivated: bool,
     account_count: usize,
     /// The names of the orders.
@@ -286,20 +286,20 @@ fn name_that_is_refused_does_not_keep_the_others_from_https() {
         if is_silent {
             // It becomes known in minutes which one it is; the domain itself does not wait for it.
             setup.wait_for_shown("  issued by Issuer for example.com, ");
-            setup.wait_for_shown("  requested without gone.test, which is tried again ");
-            setup.wait_for_shown("  requested without www.example.com, which is tried again ");
+            setup.wait_for_shown("  requested without gone.test, which is retried ");
+            setup.wait_for_shown("  requested without www.example.com, which is retried ");
             continue;
         }
         setup.wait_for_shown("  issued by Issuer for example.com www.example.com, ");
         let shown = setup.shown("certificates");
         let cause = match is_not_found {
-            true => "the authority cannot validate gone.test: NXDOMAIN; check that the name leads to this server",
+            true => "the authority cannot validate gone.test: NXDOMAIN; check that the name points to this server",
             false => {
                 "the authority refuses gone.test: Cannot issue for \"gone.test\": policy; remove the name from `aliases` of the domain"
             }
         };
         assert!(
-            shown.contains("requested without gone.test, which is tried again in ") && shown.contains(cause),
+            shown.contains("requested without gone.test, which is retried in ") && shown.contains(cause),
             "{shown}"
         );
         let status = setup.shown("status");
@@ -356,6 +356,6 @@ fn account_that_was_deactivated_is_replaced() {
     assert!(renewed.code() == Some(0), "{renewed}");
     assert_eq!(authority.script().account_count, 2);
     server.wait_for_error(
-        "cannot be used any more: the authority refuses: The account has been deactivated; registering another one",
+        "can no longer be used: the authority refuses: The account has been deactivated; registering a new account",
     );
 }

@@ -36,7 +36,7 @@ fn command_of_a_domain_runs_after_each_certificate_without_descriptors_of_the_se
     let mut setup = setup;
     setup.start_pebble();
     let server = setup.start_server();
-    server.wait_for_error("`on_renew` of example.com has succeeded");
+    server.wait_for_error("`on_renew` of example.com succeeded");
     let errors = server.errors();
     assert!(errors.contains("`on_renew` of example.com: of example.com\n"), "{errors}");
     assert!(errors.contains("`on_renew` of example.com: wrong\n"), "{errors}");
@@ -47,10 +47,10 @@ fn command_of_a_domain_runs_after_each_certificate_without_descriptors_of_the_se
     assert_eq!(setup.read("output/chain"), setup.read("state/certificates/example.com/fullchain.pem"));
     fs::write(folder.join("fail"), "").unwrap();
     assert_eq!(setup.directory.control_with("renew", &["example.com"]).code(), Some(0));
-    server.wait_for_error("`on_renew` of example.com has failed: exit status: 3; run it by hand");
+    server.wait_for_error("`on_renew` of example.com failed: exit status: 3; run it by hand");
     fs::rename(folder.join("fail"), folder.join("hang")).unwrap();
     assert_eq!(setup.directory.control_with("renew", &["example.com"]).code(), Some(0));
-    server.wait_for_error("`on_renew` of example.com has not ended in 1 s; killed");
+    server.wait_for_error("`on_renew` of example.com did not end within 1 s; killed");
     wait_until("the status is logged", || server.errors().contains("has failed: signal: 9"));
 }
 
@@ -99,7 +99,7 @@ fn certificates_are_exported_copied_and_revoked() {
     assert_eq!(setup.order_count(), 1);
     // The revoked certificate has a successor.
     let revoked = setup.directory.control_with("revoke", &["example.com", "--key-compromised"]);
-    assert!(revoked.code() == Some(0) && revoked.text().contains("has revoked the one before"), "{revoked}");
+    assert!(revoked.code() == Some(0) && revoked.text().contains("revoked the previous certificate"), "{revoked}");
     let old = setup.directory.argument("copy/certificates/example.com/fullchain.pem");
     let serial = run_program("openssl", "openssl", &["x509", "-noout", "-serial", "-in", &old]);
     let serial = serial.text().trim().replace("serial=", "").to_lowercase();

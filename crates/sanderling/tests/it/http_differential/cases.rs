@@ -288,7 +288,7 @@ fn preconditions() -> Vec<String> {
     requests
 }
 
-/// `coded.txt` has a file with the coding gzip beside it.
+/// `coded.txt` has a file with the coding gzip next to it.
 fn codings() -> Vec<String> {
     let mut requests = Vec::new();
     for accepted in [

@@ -54,7 +54,7 @@ fn domain_keeps_its_certificate_if_its_new_path_is_wrong() {
         let reloaded = directory.control("reload");
         assert_eq!(reloaded.code(), Some(1), "{reloaded}");
         for expected in [
-            "certificate b.test: not reloaded, keeping the one that was read from ",
+            "certificate b.test: not reloaded, keeping the version read from ",
             "b.pem before: ECDSA, issued by of-b, ",
         ] {
             assert!(format!("{}{}", reloaded.text(), reloaded.errors).contains(expected), "{reloaded}");
@@ -75,8 +75,8 @@ fn certificate_for_no_name_of_the_domain_does_not_replace_one_for_some() {
     directory.replace("sanderling.toml", b_test("b.pem", "aliases = [\"www.b.test\"]\n").as_bytes());
     issue_for("b.test,DNS:www.b.test", &directory, "b.pem", "b.key", "of-b");
     let mut server = TestServer::start_command(directory.serve_command(), HTTP);
-    let problem = "b.pem`: the certificate is valid for no name of the domain; the previous version stays in service; \
-                   name a certificate for b.test, www.b.test";
+    let problem = "b.pem`: the certificate is not valid for any name of the domain; the previous version stays in \
+        service; name a certificate for b.test, www.b.test";
     issue_for("other.test", &directory, "b.pem", "b.key", "of-other");
     wait_until("the problem", || directory.control("status").text().contains(problem));
     assert_eq!(served(&mut server), as_served("of-b"));

@@ -108,7 +108,7 @@ fn check_warns_of_certificates_that_are_not_used_or_should_be_renewed() {
     };
     has_line(&["one", "two"], &unused("two.pem`", "one.pem`"));
     has_line(&["old", "two"], &unused("old.pem`", "two.pem`"));
-    has_line(&["one", "other"], &["other.pem` is not used: it is valid for no name of the domain; remove it"]);
+    has_line(&["one", "other"], &["other.pem` is not used: it is not valid for any name of the domain; remove it"]);
     has_line(&["old"], &["old.pem`: the certificate expired ", " days ago; renew the certificate"]);
     let due = |end: &str| {
         let date = |text: &str| run_program("date", "coreutils", &["-u", "-d", text, "+%Y%m%d%H%M%SZ"]).text();

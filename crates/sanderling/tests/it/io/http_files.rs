@@ -264,7 +264,7 @@ fn check_run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A write through a hard link outside of the site is not reported by inotify. A response that meets the change is
+/// A write through a hard link outside the site is not reported by inotify. A response that meets the change is
 /// aborted, and the next one has the new version, long before the entry is checked again.
 #[test]
 fn unreported_change_aborts_few_responses() {

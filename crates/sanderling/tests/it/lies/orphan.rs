@@ -59,7 +59,7 @@ impl Orphan {
         wait_until("the files are served", || serves(http, dns));
         let uid = fs::metadata(format!("/proc/{pid}")).expect("it runs").uid();
         server.signal("KILL");
-        server.wait_for_error("lost supervisor");
+        server.wait_for_error("lost the supervisor");
         assert!(send_signal("STOP", &pid.to_string()));
         let copies = inherited_by(pid).expect("it runs").into_iter().filter_map(|(number, name)| {
             let kind = match name.as_str() {

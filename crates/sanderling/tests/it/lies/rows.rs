@@ -323,7 +323,7 @@ impl Packet {
 
     /// Sends it, as soon as the supervisor has room for it.
     pub(super) fn send(&self, socket: &SeqpacketSocket) -> Sent {
-        // One whose messages are not read any more is about to be ended.
+        // One whose messages are no longer read is about to be ended.
         let deadline = Instant::now() + Duration::from_secs(5);
         let descriptors: Vec<BorrowedFd<'_>> = self.descriptors.iter().map(AsFd::as_fd).collect();
         loop {

@@ -7,7 +7,7 @@ use sanderling_testkit::children_with;
 /// acknowledged.
 type Replies = (BTreeMap<String, usize>, usize);
 
-/// Has a client update one name again and again.
+/// Has a client update one name repeatedly.
 fn update_until(server: SocketAddr, directory: &TestDirectory, client: usize, ends: &AtomicBool) -> Replies {
     const SENDS_PER_RUN: usize = 10;
     let (mut replies, mut last, mut number) = (BTreeMap::new(), 0, 0);

@@ -8,7 +8,7 @@ use sanderling_os::poll_set::PollSet;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How often unused entries are looked for.
+/// How often unused entries are searched for.
 const CLEANUP_INTERVAL: Duration = Duration::from_millis(500);
 
 impl FileCache {
@@ -61,7 +61,7 @@ impl FileCache {
     /// watching directories without entries.
     fn invalidate_unused(&self) -> usize {
         let now_ms = self.context_now().now_ms;
-        // A file in use is revalidated again and again: one that was not for longer is not in use.
+        // A file in use is revalidated at intervals: one that has not been for longer is not in use.
         let idle_ms = ms(self.options.idle_timeout + self.options.watched_valid_for.max(self.options.valid_for));
         let mut unwatched = Vec::new();
         let mut count = self.files.invalidate_where(usize::MAX, |key, file| {
@@ -70,7 +70,7 @@ impl FileCache {
             }
             now_ms.saturating_sub(file.checked_ms()) > idle_ms
         });
-        // Outside of the table's lock: the file system may have to be waited for.
+        // Outside the table's lock: the file system may have to be waited for.
         for key in unwatched {
             if let Some(file) = self.files.get(&key)
                 && file.is_deleted()

@@ -10,7 +10,7 @@ use sanderling_os::directory::{Directory, DirectoryEntry, EntryKind};
 use sanderling_os::error::leads_out;
 use sanderling_os::file::{FileType, Metadata};
 
-/// What the heads of both forms have besides. No name of a file can become a script.
+/// The additional fields in the heads of both forms. No name of a file can become a script.
 const FIELD_LINES: &[u8] =
     b"Vary: Accept\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n";
 
@@ -32,7 +32,7 @@ impl FileLookup {
         let protection = rules.map_or_else(Protection::default, |rules| rules.of_missing(directory, true));
         let is_shown = |name: &[u8]| {
             let path = join(directory, name);
-            // A client that may see the listing learns nothing of what only others may see.
+            // A client that can see the listing learns nothing of files that only others can see.
             !PathTraits::of(&path).intersects(self.site.options.refused_paths)
                 && self.site.options.protection_of_file(&path).is_implied_by(&[protection])
         };
@@ -69,7 +69,7 @@ impl FileLookup {
     }
 }
 
-/// An entry as it is served: a link is what it leads to, and what is not served is not listed.
+/// An entry as it is served: a link counts as its target, and files that are not served are not listed.
 fn listed(entry: DirectoryEntry, target_of: impl Fn(&[u8]) -> Option<Metadata>) -> Option<ListedFile> {
     let (file_type, length_bytes, modified) = match entry.kind {
         EntryKind::File { file_type, length_bytes, modified } => (file_type, length_bytes, modified),

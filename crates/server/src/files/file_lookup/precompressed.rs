@@ -1,4 +1,4 @@
-//! The precompressed files of a path: those beside the file without a coding, or without one.
+//! The precompressed files of a path: those next to the uncompressed file, or without one.
 
 use super::{
     Attempt, FileLookup, LookupResult, OpenedFile, RECENT_CHANGE_ATTEMPTS_MAX, UNKNOWN_MEDIA_TYPE, open_beneath,
@@ -96,7 +96,7 @@ impl FileLookup {
             }
             content => decode(content.in_memory().unwrap_or_default(), *coding, length_max),
         };
-        // What cannot be decoded, or becomes too long, has only its own URL.
+        // A file that cannot be decoded, or becomes too long, has only its own URL.
         let decoded = decoded.map_err(|_| FileError::NotFound)?;
         let of_decoded = Metadata { length_bytes: decoded.len() as u64, ..*metadata };
         let fields = (media_type, self.field_lines());
@@ -158,7 +158,7 @@ struct PrecompressedFile {
 }
 
 impl PrecompressedFiles {
-    /// Chooses those that can be sent in place of the file with this metadata, as far as the limits allow.
+    /// Chooses those that can be sent in place of the file with this metadata, within the limits.
     pub(super) fn allocate(&mut self, uncompressed: &Metadata, limits: &mut EntryLimits) {
         for PrecompressedFile { opened, is_sendable, storage, .. } in &mut self.files {
             let metadata = &opened.file.metadata;
@@ -176,7 +176,7 @@ impl PrecompressedFiles {
         }
     }
 
-    /// The metadata of those that are used.
+    /// The metadata of the used ones.
     pub(super) fn metadata(&self) -> impl Iterator<Item = (ContentCoding, &Metadata)> {
         self.files.iter().filter(|file| file.storage.is_some()).map(|file| (file.coding, &file.opened.file.metadata))
     }

@@ -7,7 +7,7 @@ use sanderling_os::tcp::More;
 use sanderling_tls::{Alpn, RECORD_BYTES_MAX, Session, SessionError, State, UNSENT_BYTES_MAX, Version};
 use std::io::{self, IoSlice, Write};
 
-/// What is encrypted before it is sent while buffers are scarce. Shorter records would cost more.
+/// The amount encrypted before it is sent while buffers are scarce. Shorter records would cost more.
 const SCARCE_UNSENT_BYTES_MAX: usize = 4 * 1024;
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Transport {
         self.tls.as_ref().is_some_and(|tls| tls.session.has_certificate_for(host))
     }
 
-    /// Whether the client has asked for no name, or for one without a certificate of its own.
+    /// Whether the client has sent no server name, or one without its own certificate.
     pub(crate) fn has_default_certificate(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.session.has_default_certificate())
     }
@@ -90,7 +90,8 @@ impl Transport {
     ///
     /// The last messages to the client may be unsent, so that they leave with the first response.
     pub(crate) fn handshake(&mut self, room: &mut [u8]) -> io::Result<bool> {
-        // What arrives with the last message fits into the session, which does not refuse the plaintext of a record.
+        // The data that arrives with the last message fits into the session, which does not refuse the plaintext of a
+        // record.
         let length = room.len().min(RECORD_BYTES_MAX);
         let room = &mut room[..length];
         if self.awaits_key() {
@@ -115,7 +116,7 @@ impl Transport {
         Ok(true)
     }
 
-    /// What follows the client's `close_notify` is not received.
+    /// Data after the client's `close_notify` is not received.
     #[inline]
     fn note_end(&mut self) {
         if self.session().state() == State::ClientClosed {
@@ -123,7 +124,7 @@ impl Transport {
         }
     }
 
-    /// Says that nothing more is sent, as far as there is room for it: a client that gets no `close_notify` cannot know
+    /// Says that nothing more is sent, if there is room for it: a client that gets no `close_notify` cannot know
     /// whether the last response is complete.
     pub(crate) fn send_close_notify(&mut self) {
         if let Some(tls) = &mut self.tls {
@@ -165,7 +166,7 @@ impl Transport {
         Ok(count)
     }
 
-    /// The lengths of what has arrived, and of what was decrypted of it.
+    /// The lengths of the received data, and of its decrypted part.
     #[inline]
     fn receive_and_decrypt(&mut self, into: &mut [u8]) -> io::Result<(usize, usize)> {
         let count = self.receive_bytes(into)?;

@@ -1,4 +1,4 @@
-//! The deadlines of a connection: for receiving, for sending, and what follows when one passes.
+//! The deadlines of a connection: for receiving, for sending, and the effect when one passes.
 
 use super::{Connection, Next, Protocol, State};
 use crate::clock::ms;
@@ -28,7 +28,7 @@ impl<'s> Connection<'s> {
         let timeout = self.protocol_state.receive_timeout(self.answered_count, has_answered, context.options);
         let deadline_ms = timeout.map_or(self.timer.deadline_ms, |timeout| now_ms + ms(timeout));
         self.timer.deadline_ms = self.rate_window.begin_receiving(now_ms, deadline_ms);
-        // Part of a DNS query is no use of a connection (RFC 7766 §6.2.3).
+        // Part of a DNS query does not count as use of a connection (RFC 7766 §6.2.3).
         if has_answered || self.protocol() == Protocol::Http {
             self.last_used = context.use_number;
         }
@@ -84,12 +84,12 @@ impl<'s> Connection<'s> {
             Expiry::TooSlow if self.state == State::Receiving => context.metrics.add(Counter::HttpSlowRequests, 1),
             Expiry::TooSlow => {
                 context.metrics.add(Counter::HttpSlowResponses, 1);
-                // The kernel would go on sending what it has taken.
+                // The kernel would continue to send the data that it has taken.
                 self.transport.reset_on_close()?;
             }
         }
         if self.state == State::Waiting && !self.has_unsent() {
-            // What it waits for goes on without this request, which gets 503.
+            // The awaited work continues without this request, which gets 503.
             self.note_event(0, Event::LookedUp(Err(FileError::Unavailable)));
             return self.receive_and_answer(context);
         }

@@ -1,4 +1,4 @@
-//! The protocol of a connection with its state, and what the connection asks of it.
+//! The protocol of a connection with its state, and its interface to the connection.
 
 use crate::context::{ConnectionInfo, Context, Input, Step};
 use crate::options::Options;
@@ -14,7 +14,7 @@ pub(crate) enum ProtocolState<'s> {
     Other(OtherProtocol<'s>),
 }
 
-/// By itself, so that HTTP/1.1 is found by one comparison.
+/// Separate, so that HTTP/1.1 is found by one comparison.
 #[derive(Debug)]
 pub(crate) enum OtherProtocol<'s> {
     Http2(Box<Http2<'s>>),
@@ -67,7 +67,7 @@ impl<'s> ProtocolState<'s> {
     }
 
     /// Whether there is something to do without further input: part of a request has left the input already, or streams
-    /// can go on.
+    /// can continue.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
         match self {
@@ -87,7 +87,7 @@ impl<'s> ProtocolState<'s> {
         }
     }
 
-    /// Those of requests that have not arrived whole.
+    /// The bytes of incomplete requests.
     pub(super) fn partial_bytes(&self) -> usize {
         match self {
             ProtocolState::Http1(http) => http.held_bytes(),
@@ -139,7 +139,7 @@ impl<'s> ProtocolState<'s> {
         }
     }
 
-    /// From the first bytes of a request to its last; `None` keeps the deadline as it is. The first request of an HTTP
+    /// From the first bytes of a request to its last; `None` does not change the deadline. The first request of an HTTP
     /// connection has its deadline from the accept, and a DNS query that of the idle connection before it.
     pub(super) fn receive_timeout(
         &self,

@@ -1,4 +1,4 @@
-//! Sends what was written, and what follows then: the next request, a wait, or the end of the connection.
+//! Sends the written output, and continues with the next request, a wait, or the end of the connection.
 
 use super::{Connection, LINGER_BYTES_MAX, LINGER_BYTES_PER_ITERATION, LINGER_MS, Next, State};
 use crate::clock::ms;
@@ -12,7 +12,7 @@ use sanderling_os::tcp::More;
 use std::io;
 
 impl<'s> Connection<'s> {
-    /// Sends what was written; `None` if all is sent and the connection goes on.
+    /// Sends what was written; `None` if all is sent and the connection continues.
     #[inline]
     pub(super) fn flush(
         &mut self,
@@ -43,7 +43,7 @@ impl<'s> Connection<'s> {
         self.after_sending(sent, sent_bytes, context)
     }
 
-    /// The result of sending `sent_bytes`, with that of sending what the transport has encrypted of it.
+    /// The result of sending `sent_bytes`, combined with that of sending the encrypted data.
     #[inline]
     pub(super) fn encrypted(&mut self, sent: Sent, mut sent_bytes: u64) -> io::Result<(Sent, u64)> {
         // After a change of the file, the connection is reset.

@@ -1,5 +1,5 @@
-//! What a connection of HTTP/2 does otherwise than one whose requests are answered one after another, and what an
-//! encrypted one does besides.
+//! The behaviour of HTTP/2 connections that differs from connections with sequential requests, and the additional steps
+//! of encrypted ones.
 
 use super::protocol_state::{OtherProtocol, ProtocolState};
 use super::{BYTES_PER_REQUEST, Connection, Next, State};
@@ -13,7 +13,7 @@ use sanderling_os::tcp::More;
 use std::io;
 use std::time::Duration;
 
-/// What a step that takes a request, or other frames, costs of the budget of an iteration: a request over HTTP/2 takes
+/// The cost of a step with a request, or with other frames, in the budget of an iteration: a request over HTTP/2 takes
 /// three to four times the instructions of one over HTTP/1.1 (`cargo xtask guard`).
 const INPUT_STEP_COST: usize = 4;
 
@@ -50,8 +50,8 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Whether more is received although streams can go on: a request may be more urgent, and a frame may end a stream.
-    /// Not if whole frames are left, because the budget was used up.
+    /// Whether more is received although streams can continue: a request may be more urgent, and a frame may end a
+    /// stream. Not if whole frames are left, because the budget was used up.
     pub(super) fn receives_while_sending(&self) -> bool {
         self.http2().is_some() && self.unprocessed.len() < DATA_BYTES_MAX
     }
@@ -118,7 +118,7 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// What is incoming is waited for, with the deadline that it has.
+    /// The connection waits for incoming data, with its deadline.
     fn resume_receiving(&mut self, context: &Context<'_, 's>) {
         let Some(deadline_ms) = self.http2().map(|http| http.incoming_deadline_ms) else { return };
         self.timer.deadline_ms = self.rate_window.begin_receiving(context.clock.now_ms(), deadline_ms);
@@ -126,7 +126,7 @@ impl<'s> Connection<'s> {
     }
 
     /// Responses wait, with the deadline that they have: it is a new one if no response waited before, or if content
-    /// was sent. A request that is answered at once is no progress of those that wait for a window.
+    /// was sent. A request that is answered immediately does not count as progress of those that wait for a window.
     fn move_deadline_of_streams(&mut self, has_answered: bool, context: &Context<'_, 's>) {
         let options = &context.options.http;
         let kept_deadline_ms = self.http2().and_then(|http| http.send_deadline_ms).filter(|_| {
@@ -140,7 +140,7 @@ impl<'s> Connection<'s> {
         self.timer.deadline_ms = deadline_ms;
     }
 
-    /// All is sent that the transport did not take at once.
+    /// All output that the transport did not take immediately is sent.
     #[inline(never)]
     pub(super) fn resume_streams(&mut self, context: &Context<'_, 's>) {
         let idle_deadline_ms = context.clock.now_ms() + ms(context.options.http.idle_timeout);
@@ -153,13 +153,13 @@ impl<'s> Connection<'s> {
         }
     }
 
-    /// Has the request refused that is being received; `false` if there is none that can be refused by itself.
+    /// Refuses the request that is being received; `false` if there is none that can be refused separately.
     pub(super) fn end_incoming_request(&mut self) -> bool {
         self.http2_mut().is_some_and(Http2::end_incoming)
     }
 
-    /// Whether the client has opened its windows for so much content that it is not too slow. What the transport does
-    /// not take is measured elsewhere.
+    /// Whether the client has opened its windows for so much content that it is not too slow. Output that the transport
+    /// does not take is measured elsewhere.
     fn take_progress(&mut self, options: &HttpOptions) -> bool {
         let bytes_min = (options.send_rate_min.saturating_mul(options.send_timeout.as_secs()) as usize).max(1);
         self.http2_mut().is_some_and(|http| http.take_progress(bytes_min))
@@ -241,7 +241,7 @@ impl<'s> Connection<'s> {
         !is_lingering && self.http2_mut().is_some_and(|http| http.announce_shutdown(context))
     }
 
-    /// Sends the last frame to a client that does not know that the connection closes, as far as there is room for it.
+    /// Sends the last frame to a client that does not know that the connection closes, if there is room for it.
     pub(super) fn send_last_frame(&mut self) {
         if self.transport.has_ended() {
             return;

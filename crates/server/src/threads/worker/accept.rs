@@ -26,7 +26,7 @@ const ACCEPTS_PER_REGISTRATION: usize = 16;
 /// How long a listener is paused when there is no permit, no descriptor or no memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What remains in a listener.
+/// The connections that remain in a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backlog {
     Empty,
@@ -137,7 +137,7 @@ impl<'s> Worker<'s> {
         let listener = &mut self.listeners[index];
         let deregistered = listener.deregister(&self.poller);
         if deregistered.and_then(|()| listener.register(Source::Listener(index).token(), &self.poller)).is_err() {
-            // No memory for it now: the listener is tried again after a pause.
+            // No memory for it now: the listener is retried after a pause.
             self.pause(index);
         }
     }
@@ -150,7 +150,7 @@ impl<'s> Worker<'s> {
         Backlog::MoreLater
     }
 
-    /// Ends the pauses whose time has come.
+    /// Ends the pauses whose time is over.
     pub(super) fn resume_accepting(&mut self) {
         let has_closed = self.connections.take_closed();
         let now_ms = self.connections.clock().now_ms();
@@ -208,7 +208,7 @@ impl<'s> Worker<'s> {
     fn close_listener(&mut self, index: usize) {
         self.listeners[index].accepting = Accepting::Closed;
         let is_stopping = matches!(self.drain_state, DrainState::Draining { mode: DrainMode::Stopping, .. });
-        // A connection in a shared listener may have woken this worker alone: the other processes would not learn of it
+        // A connection in a shared listener may have woken only this worker: the other processes would not learn of it
         // before another connection arrives.
         if self.listeners[index].is_shared || is_stopping {
             self.accept_batch(index, FINAL_ACCEPTS_MAX);
