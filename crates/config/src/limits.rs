@@ -25,7 +25,7 @@ pub(super) struct Limit {
     /// One sentence: what is limited, and what happens at the limit.
     description: &'static str,
     /// The processes that apply it besides the server process, which is started with every limit.
-    applied_by: &'static [Process],
+    pub(super) applied_by: &'static [Process],
     set: fn(&mut Limits, u64),
     get: fn(&Limits) -> u64,
 }
