@@ -63,7 +63,7 @@ impl SignedZone {
     }
 }
 
-/// What the operator should know of a zone that is served from its file, although the state folder `state` has keys and
+/// What the operator should know of a zone that is not signed any more, although the state folder `state` has keys and
 /// a signed version of it: `dnssec` was removed from a zone that is signed.
 pub(crate) fn abandoned_signatures(zone: &Zone, state: &Path) -> Option<Diagnostic> {
     let name = zone_file_name(&zone.apex);
@@ -72,8 +72,8 @@ pub(crate) fn abandoned_signatures(zone: &Zone, state: &Path) -> Option<Diagnost
     let is_abandoned = has_version && keys.next().is_some();
     is_abandoned.then(|| {
         let message = format!(
-            "{0} was signed here, and is served without signatures since it has no `dnssec`: as long as the parent zone has a DS record, resolvers refuse \
-             its answers",
+            "{0} was signed here, and has no `dnssec` any more: without signatures, resolvers refuse its answers as long as the parent zone has a DS \
+             record",
             zone.apex
         );
         let remedy = format!(
