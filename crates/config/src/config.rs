@@ -349,8 +349,7 @@ impl Config {
         self.signed_zones.iter().find(|zone| zone.apex == *apex)
     }
 
-    /// A warning for each zone that is signed according to the state folder `state`, and is served without signatures
-    /// since its `dnssec` was removed.
+    /// A warning for each zone that is signed according to the state folder `state`, and whose `dnssec` was removed.
     pub fn abandoned_signatures(&self, state: &Path) -> Vec<Diagnostic> {
         let zones = self.zones.iter().filter(|zone| self.signed_zone(&zone.apex).is_none());
         zones.filter_map(|zone| abandoned_signatures(zone, state)).collect()

@@ -25,7 +25,7 @@ pub(super) struct Limit {
     /// One sentence: the limited quantity, and the effect at the limit.
     description: &'static str,
     /// The processes that apply it, other than the server process, which is started with every limit.
-    applied_by: &'static [Process],
+    pub(super) applied_by: &'static [Process],
     set: fn(&mut Limits, u64),
     get: fn(&Limits) -> u64,
 }

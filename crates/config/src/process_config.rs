@@ -62,131 +62,145 @@ mod tests {
     use super::*;
     use crate::ConfigSource;
     use crate::diagnostic::Diagnostic;
-    use std::fs;
-    use tempfile::TempDir;
+    use crate::keys::Value;
+    use crate::limits::{self, LIMITS};
+    use sanderling_testkit::{KeyChange, key_changes};
 
-    const BASE: &str = r#"
-control = "c.sock"
-state = "state"
-[http]
-listen = ["192.0.2.1:80"]
-[https]
-listen = ["192.0.2.1:443"]
-[dns]
-listen = ["192.0.2.1:53"]
-[certificates]
-agree_to_terms = true
-[tsig."k"]
-secret_file = "k.key"
-[domain."a.test"]
-zone = "a.zone"
-dnssec = true
-update = [{ key = "k", names = ["**"], types = ["A"] }]
-[domain."b.test"]
-zone = "b.zone"
-dnssec = true
-[domain."c.test"]
-zone = "c.zone"
-site = "c"
-derive = ["addresses"]
-"#;
+    const PROCESSES: [&str; 3] = ["server", "agent", "keeper"];
 
-    fn config(directory: &TempDir, text: &str) -> Config {
-        let source = ConfigSource::File(directory.path().join("sanderling.toml"));
-        let errors = |diagnostics: Vec<Diagnostic>| diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>();
-        source.parse(text.as_bytes()).unwrap_or_else(|diagnostics| panic!("{:#?}\n{text}", errors(diagnostics)))
+    fn config(text: &str) -> Config {
+        let parsed = ConfigSource::File("sanderling.toml".into()).parse(text.as_bytes());
+        parsed.unwrap_or_else(|problems| {
+            let problems: Vec<_> = problems.iter().map(Diagnostic::to_string).collect();
+            panic!("{problems:#?}");
+        })
     }
 
-    fn directory() -> TempDir {
-        let directory = tempfile::tempdir().expect("created");
-        for site in ["a", "c", "other"] {
-            fs::create_dir(directory.path().join(site)).expect("created");
-        }
-        for file in ["a.zone", "b.zone", "c.zone", "d.zone", "e.zone", "other.zone", "k.key", "other.key"] {
-            fs::write(directory.path().join(file), "").expect("written");
-        }
-        directory
+    /// Which of `PROCESSES` a reload of `after` replaces.
+    fn replaced(before: &Config, after: &Config) -> [bool; 3] {
+        [
+            after.needs_new_process(before).is_some(),
+            AgentConfig::from(before) != AgentConfig::from(after),
+            KeeperConfig::from(before) != KeeperConfig::from(after),
+        ]
     }
 
-    /// The processes that a reload of `after` replaces.
-    fn replaced(before: &Config, after: &Config) -> String {
-        let is_replaced = [
-            ("server", after.needs_new_process(before).is_some()),
-            ("agent", AgentConfig::from(before) != AgentConfig::from(after)),
-            ("keeper", KeeperConfig::from(before) != KeeperConfig::from(after)),
-        ];
-        is_replaced
-            .into_iter()
-            .filter_map(|(name, is_replaced)| is_replaced.then_some(name))
-            .collect::<Vec<_>>()
-            .join(" ")
+    /// Which of `PROCESSES` the row of `key` has an effect on.
+    fn effects(key: &Key) -> [bool; 3] {
+        [key.server.is_some(), key.agent.is_some(), key.keeper.is_some()]
+    }
+
+    /// The keys whose values are tables of `section`.
+    fn keys_with(section: Section) -> &'static [(Section, &'static str)] {
+        match section {
+            Section::Authority => &[(Section::Certificates, "authorities")],
+            Section::ExternalAccount => &[(Section::Certificates, "authorities")],
+            Section::Certificate => &[(Section::Domain, "certificate")],
+            Section::Dnssec => &[(Section::Domain, "dnssec")],
+            Section::MtaSts => &[(Section::Domain, "mta_sts")],
+            Section::UpdateRule => &[(Section::Domain, "update")],
+            Section::Primary => &[(Section::Domain, "primaries"), (Section::Catalog, "primaries")],
+            Section::Secondary => &[(Section::Domain, "secondaries"), (Section::Catalog, "secondaries")],
+            Section::Transfer => &[(Section::Domain, "transfer_allow")],
+            _ => &[],
+        }
+    }
+
+    /// Which of `PROCESSES` a change of `key` may replace: those of its row, of the keys that it is a part of, and of
+    /// the keys that are a part of it.
+    fn allowed(section: Section, key: &Key) -> [bool; 3] {
+        let above = keys_with(section).iter().filter_map(|(section, name)| section.key(name));
+        let is_below = |section: Section| {
+            matches!(key.value, Value::Section) && format!("{section:?}").eq_ignore_ascii_case(key.name)
+        };
+        let below = all_keys().filter(|(section, _)| is_below(*section)).map(|(_, key)| key);
+        let rows = std::iter::once(key).chain(above).chain(below).map(effects);
+        rows.fold([false; 3], |all, one| std::array::from_fn(|index| all[index] || one[index]))
+    }
+
+    /// What a key of `changes` is called.
+    fn name(section: Section, key: &str) -> String {
+        format!("{section:?} {key}")
+    }
+
+    /// What a reload replaces for each change, and for its opposite. What is wrong with the table is added to `wrong`.
+    fn found(wrong: &mut Vec<String>) -> Vec<(String, [[bool; 3]; 2])> {
+        let mut names: Vec<_> = all_keys().map(|(section, key)| name(section, key.name)).collect();
+        names.extend(limits::keys().into_iter().map(|key| name(Section::Limits, key)));
+        let of_change = |change: &KeyChange| {
+            let name = format!("{} {}", change.section, change.key);
+            let (before, after) = (config(change.before), config(&change.after));
+            let found = [replaced(&before, &after), replaced(&after, &before)];
+            if !names.contains(&name) {
+                wrong.push(format!("{name}: no such key"));
+            }
+            if found[0] != PROCESSES.map(|process| change.replaced.split(' ').any(|name| name == process)) {
+                wrong.push(format!("{name}: {:?} instead of {:?}: {}", found[0], change.replaced, change.new));
+            }
+            (name, found)
+        };
+        key_changes().iter().map(of_change).collect()
     }
 
     #[test]
-    fn each_change_replaces_the_processes_that_it_concerns() {
-        let directory = directory();
-        let before = config(&directory, BASE);
-        for (old, new, expected) in [
-            // Lines without a meaning.
-            ("[domain.\"a.test\"]", "\n# It is ours.\n\n[domain.\"a.test\"]", ""),
-            ("dnssec = true\nupdate", "\n\n   dnssec   = true\nupdate", ""),
-            ("[tsig.\"k\"]", "\n[tsig.\"k\"]", ""),
-            // The part that only the server process applies, in place.
-            ("site = \"c\"", "site = \"other\"", ""),
-            ("site = \"c\"", "site = \"c\"\nindex = [\"a.html\"]", ""),
-            ("types = [\"A\"]", "types = [\"AAAA\"]", ""),
-            ("zone = \"c.zone\"", "zone = \"other.zone\"", ""),
-            ("control = \"c.sock\"", "control = \"other.sock\"", ""),
-            ("[dns]", "[dns]\nnsid = \"a\"", ""),
-            ("[tsig", "[log]\naccess = \"access.log\"\n[tsig", ""),
-            // The part with which the server process is started.
-            ("control", "workers = 3\ncontrol", "server"),
-            ("control", "listeners = 9\ncontrol", "server"),
-            ("control", "keys = \"in-process\"\ncontrol", "server"),
-            ("192.0.2.1:80", "192.0.2.2:80", "server agent"),
-            ("192.0.2.1:443", "192.0.2.2:443", "server agent"),
-            ("192.0.2.1:53", "192.0.2.2:53", "server agent"),
-            ("[tsig", "[limits]\nhttp_idle_timeout = \"9s\"\n[tsig", "server"),
-            ("[tsig", "[limits]\nagent_hang_timeout = \"99s\"\n[tsig", "server"),
-            ("[tsig", "[limits]\nrenewal_interval = \"9s\"\n[tsig", "server agent"),
-            ("[tsig", "[limits]\nlog_queue_max = \"2MiB\"\n[tsig", "server agent keeper"),
-            ("control", "user = \"nobody\"\ncontrol", "server agent keeper"),
-            ("control", "sandbox = false\ncontrol", "server agent keeper"),
-            ("state = \"state\"", "state = \"other\"", "server agent keeper"),
-            // The part that the agent applies.
-            (
-                "zone = \"b.zone\"",
-                "zone = \"b.zone\"\nupdate = [{ key = \"k\", names = [\"**\"], types = [\"A\"] }]",
-                "agent",
-            ),
-            ("zone = \"b.zone\"", "zone = \"other.zone\"", "agent"),
-            ("zone = \"b.zone\"", "zone = \"b.zone\"\nsecondaries = [{ address = \"192.0.2.9\" }]", "agent"),
-            ("site = \"c\"", "site = \"c\"\naliases = [\"www.c.test\"]", "agent"),
-            ("derive = [\"addresses\"]", "derive = [\"caa\"]", "agent"),
-            ("agree_to_terms = true", "agree_to_terms = true\nauthorities = [\"letsencrypt-staging\"]", "agent"),
-            ("secret_file = \"k.key\"", "secret_file = \"other.key\"", "agent"),
-            ("[domain.\"c.test\"]", "[domain.\"d.test\"]\nzone = \"d.zone\"\n[domain.\"c.test\"]", "agent"),
-            // The part that the keeper also needs.
-            ("zone = \"c.zone\"", "zone = \"c.zone\"\ndnssec = true", "agent keeper"),
-            ("zone = \"b.zone\"\ndnssec = true", "zone = \"b.zone\"\ndnssec = false", "agent keeper"),
-        ] {
-            assert!(BASE.contains(old), "{old}");
-            let after = config(&directory, &BASE.replacen(old, new, 1));
-            assert_eq!(replaced(&before, &after), expected, "{old} -> {new}");
-            let is_needed = |config: &Config| (config.needs_agent(), config.has_keeper());
-            let of_parts = |config: &Config| {
-                (
-                    Config::from(AgentConfig::from(config)).needs_agent(),
-                    !KeeperConfig::from(config).signed_zones.is_empty(),
-                )
-            };
-            assert_eq!((is_needed(&after), replaced(&after, &after)), (of_parts(&after), String::new()), "{new}");
+    fn each_key_replaces_the_processes_of_its_row() {
+        let mut wrong = Vec::new();
+        let found = found(&mut wrong);
+        for (section, key) in all_keys() {
+            let (name, effects, allowed) = (name(section, key.name), effects(key), allowed(section, key));
+            let changes: Vec<_> = found.iter().filter(|(other, _)| *other == name).map(|(_, found)| found).collect();
+            // The keys of a section are its changes.
+            if changes.is_empty() && !(matches!(key.value, Value::Section) && effects == [false; 3]) {
+                wrong.push(format!("{name}: no change"));
+            }
+            for (index, process) in PROCESSES.iter().enumerate() {
+                if effects[index] && !changes.iter().any(|found| found[0][index]) {
+                    wrong.push(format!("{name}: no change replaces the {process}"));
+                }
+                if !allowed[index] && changes.iter().any(|[there, back]| there[index] || back[index]) {
+                    wrong.push(format!("{name}: the row of the key does not say that it replaces the {process}"));
+                }
+            }
+        }
+        let replaced = |index: usize| found.iter().filter(|(_, found)| found[0][index]).count();
+        let counts: [_; 3] = std::array::from_fn(replaced);
+        println!("{} changes of {} keys replace {PROCESSES:?} {counts:?} times", found.len(), all_keys().count());
+        assert!(wrong.is_empty(), "crates/testkit/src/key_changes: {wrong:#?}");
+    }
+
+    #[test]
+    fn each_limit_replaces_the_processes_that_apply_it() {
+        let before = Config::default();
+        for limit in LIMITS {
+            for value in [limit.min, limit.max].into_iter().filter(|value| *value != limit.default) {
+                let mut next = before.clone();
+                limit.set(&mut next.limits, value);
+                let applied_by = |process| limit.applied_by.contains(&process);
+                let expected = [true, applied_by(Process::Agent), applied_by(Process::Keeper)];
+                assert_eq!([replaced(&before, &next), replaced(&next, &before)], [expected; 2], "{}", limit.key);
+            }
+        }
+    }
+
+    #[test]
+    fn text_without_a_meaning_replaces_nothing() {
+        let changes = key_changes();
+        let text = changes[0].before;
+        let other = text.replace("\n[", "\n\n# Ours.\n\n[").replace(" = ", "   =  ");
+        assert_eq!(replaced(&config(text), &config(&other)), [false; 3]);
+        for KeyChange { after, .. } in &changes {
+            let config = config(after);
+            let of_parts = (
+                Config::from(AgentConfig::from(&config)).needs_agent(),
+                !KeeperConfig::from(&config).signed_zones.is_empty(),
+            );
+            assert_eq!((config.needs_agent(), !config.signed_zones.is_empty()), of_parts, "{after}");
+            assert_eq!(replaced(&config, &config), [false; 3], "{after}");
         }
     }
 
     #[test]
     fn agent_is_needed_for_what_it_does() {
-        let directory = directory();
         let site = "[domain.\"a.test\"]\nsite = \"a\"\n";
         for (text, expected) in [
             (site.to_owned(), false),
@@ -194,7 +208,7 @@ derive = ["addresses"]
             (format!("[certificates]\nagree_to_terms = true\n{site}certificate = \"none\"\n"), false),
             ("[domain.\"a.test\"]\nzone = \"a.zone\"\nsecondaries = [{ address = \"192.0.2.1\" }]\n".to_owned(), true),
         ] {
-            assert_eq!(config(&directory, &text).needs_agent(), expected, "{text}");
+            assert_eq!(config(&text).needs_agent(), expected, "{text}");
         }
     }
 }

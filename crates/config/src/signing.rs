@@ -73,8 +73,8 @@ pub(crate) fn abandoned_signatures(zone: &Zone, state: &Path) -> Option<Diagnost
     let is_abandoned = has_version && keys.next().is_some();
     is_abandoned.then(|| {
         let message = format!(
-            "{0} was signed by this server, but is served unsigned because it has no `dnssec`: as long as the parent \
-                zone has a DS record, resolvers reject its answers",
+            "{0} was signed by this server, and has no `dnssec`: without signatures, resolvers reject its answers as long as \
+             the parent zone has a DS record",
             zone.apex
         );
         let remedy = format!(

@@ -14,6 +14,7 @@ mod command;
 mod manual;
 mod processes;
 mod free_address;
+mod key_changes;
 
 pub use clients::{
     RawConnection, UdpClient, curl, dig, dig_udp, framed, kdig, run_program, tcp_exchange, tcp_reply, try_tcp_reply,
@@ -22,6 +23,7 @@ pub use clients::{
 pub use command::{Ended, copy_program_to, run, run_to_end, sanderling};
 pub use directory::TestDirectory;
 pub use free_address::{free_address, free_address_at};
+pub use key_changes::{KeyChange, key_changes};
 pub use manual::check_manual_table;
 pub use processes::{
     children_of, children_with, descriptor_of, inherited_by, resident_bytes, send_as, send_signal, server_pids,

@@ -36,6 +36,7 @@ mod metrics;
 mod probe;
 mod query_log;
 mod releases;
+mod reload_of_keys;
 mod replaced_processes;
 mod rights;
 mod rollovers;

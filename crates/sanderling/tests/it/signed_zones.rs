@@ -212,7 +212,7 @@ fn removed_line_of_a_signed_zone_is_warned_of() {
     wait_until_signed(&server, &directory);
     let text = fs::read_to_string(directory.path().join("sanderling.toml")).unwrap();
     directory.replace("sanderling.toml", text.replace("dnssec = true", "").as_bytes());
-    let warning = "example.com was signed by this server, but is served unsigned because it has no `dnssec`";
+    let warning = "example.com was signed by this server, and has no `dnssec`";
     let checked = sanderling_testkit::run(&["check", "--config", &directory.argument("sanderling.toml")]);
     assert!(checked.errors.contains(warning), "{checked}");
     // The guard against lost records counts signatures as well.
