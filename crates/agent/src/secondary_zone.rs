@@ -118,6 +118,20 @@ struct Shared {
     report: RefCell<TransferReport>,
 }
 
+impl Shared {
+    fn new(watched_by: Option<Rc<ServedMap>>) -> Shared {
+        Shared {
+            wake: Notify::new(),
+            served: Cell::new(Served::Unknown),
+            announced: Cell::new(None),
+            catalog_problem: RefCell::default(),
+            writing: Arc::default(),
+            watched_by,
+            report: RefCell::default(),
+        }
+    }
+}
+
 impl Drop for SecondaryHandle {
     fn drop(&mut self) {
         self.task.abort();
@@ -133,15 +147,7 @@ impl SecondaryHandle {
         context: Rc<SecondaryContext>,
         watched_by: Option<Rc<ServedMap>>,
     ) -> SecondaryHandle {
-        let shared = Rc::new(Shared {
-            wake: Notify::new(),
-            served: Cell::new(Served::Unknown),
-            announced: Cell::new(None),
-            catalog_problem: RefCell::default(),
-            writing: Arc::default(),
-            watched_by,
-            report: RefCell::default(),
-        });
+        let shared = Rc::new(Shared::new(watched_by));
         let zone_task = ZoneTask::new(zone, signer, context, Rc::clone(&shared));
         let task = tokio::task::spawn_local(zone_task.run()).abort_handle();
         SecondaryHandle { shared, task }
@@ -733,6 +739,12 @@ impl ZoneTask {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
+    use sanderling_config::Limits;
+    use sanderling_config::diagnostic::Location;
+    use sanderling_ipc::Connection;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
 
     fn version(refresh_s: u32, retry_s: u32, expire_s: u32) -> Version {
         let soa = SoaTimers { serial: 7, refresh_s, retry_s, expire_s };
@@ -775,6 +787,95 @@ mod tests {
         assert!(withdrawn.is_to_be_repeated(Some(1)) && !withdrawn.is_to_be_repeated(None));
         let at = withdrawn.at.checked_sub(HAND_OVER_INTERVAL).expect("the machine runs for longer");
         assert!(HandOver { at, serial: Some(1) }.is_to_be_repeated(Some(1)));
+    }
+
+    const PRIMARY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn announcement_of_the_stored_version_leaves_nothing_to_ask_for() {
+        let check = |serial, stored, expected| {
+            assert_eq!(Announced { from: PRIMARY, serial }.is_stored(stored), expected, "{serial:?} {stored:?}");
+        };
+        check(Some(7), Some(7), true);
+        check(Some(8), Some(7), false);
+        check(Some(7), None, false);
+        // NOTIFY need not have a SOA (RFC 1996 section 3.11).
+        check(None, Some(7), false);
+        check(None, None, false);
+    }
+
+    /// A task of example.com that has no version yet.
+    fn zone_task(folder: &Path, primary: &Primary) -> ZoneTask {
+        let state = Arc::new(StateFolder::open(folder).expect("opened"));
+        let (connection, _) = Connection::pair().expect("a pair");
+        let context = SecondaryContext {
+            workspace: Workspace::new(Arc::clone(&state), Limits::default()),
+            state,
+            link: Rc::new(Link::new(connection).expect("made")),
+            keys: Rc::default(),
+            questions: Semaphore::new(1),
+            transfers: Semaphore::new(1),
+            hand_overs: Rc::new(Semaphore::new(1)),
+            changed: Rc::default(),
+        };
+        let zone = SecondaryZone {
+            apex: DomainName::parse("example.com").expect("a name"),
+            primaries: vec![primary.clone()],
+            location: Location::Argument(String::new()).into(),
+        };
+        ZoneTask::new(&zone, None, Rc::new(context), Rc::new(Shared::new(None)))
+    }
+
+    /// Sends the zone with serial 7 to the first client, or nothing, after it has called `on_question`.
+    async fn serve_transfer(listener: TcpListener, sends_zone: bool, on_question: impl Fn()) {
+        let (mut stream, _) = listener.accept().await.expect("a client");
+        let mut query = vec![0; usize::from(stream.read_u16().await.expect("a length"))];
+        stream.read_exact(&mut query).await.expect("a query");
+        on_question();
+        if !sends_zone {
+            return;
+        }
+        const RESPONSE_AUTHORITATIVE: [u8; 2] = [0x84, 0];
+        let soa = b"\xc0\x0c\0\x06\0\x01\0\0\0\x3c\0\x16\0\0\0\0\0\x07\0\0\0\x3c\0\0\0\x3c\0\0\0\x3c\0\0\0\x3c";
+        let ns = b"\xc0\x0c\0\x02\0\x01\0\0\0\x3c\0\x09\x02ns\x04test\0";
+        let head = [&query[..2], &RESPONSE_AUTHORITATIVE, b"\0\x01\0\x03\0\0\0\0"].concat();
+        let message = [&head, &query[12..], soa, ns, soa].concat();
+        stream.write_u16(message.len() as u16).await.expect("sent");
+        stream.write_all(&message).await.expect("sent");
+    }
+
+    /// What is announced when a transfer has ended, if `before` was announced when it began and `during` since.
+    fn announced_after(sends_zone: bool, before: Option<u32>, during: Option<u32>) -> Option<u32> {
+        testing::start_threads();
+        let folder = tempfile::tempdir().expect("created");
+        let after = Rc::new(Cell::new(None));
+        let result = Rc::clone(&after);
+        testing::run(async move {
+            let listener = TcpListener::bind((PRIMARY, 0)).await.expect("bound");
+            let primary = Primary { address: listener.local_addr().expect("bound"), key: None };
+            let task = zone_task(folder.path(), &primary);
+            let shared = Rc::clone(&task.shared);
+            let announce = move |serial: Option<u32>| {
+                if serial.is_some() {
+                    shared.announced.set(Some(Announced { from: PRIMARY, serial }));
+                }
+            };
+            announce(before);
+            tokio::task::spawn_local(serve_transfer(listener, sends_zone, move || announce(during)));
+            let round = task.ask(&primary).await;
+            assert_eq!(round.is_ok(), sends_zone, "{:?}", round.err());
+            result.set(task.shared.announced.get().and_then(|announced| announced.serial));
+        });
+        after.get()
+    }
+
+    #[test]
+    fn transfer_settles_what_was_announced_before_it_began() {
+        assert_eq!(announced_after(true, Some(7), None), None);
+        assert_eq!(announced_after(true, Some(7), Some(8)), Some(8));
+        // One that fails leaves it to the next one.
+        assert_eq!(announced_after(false, Some(7), None), Some(7));
+        assert_eq!(announced_after(false, Some(7), Some(8)), Some(8));
     }
 
     #[test]

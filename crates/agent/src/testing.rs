@@ -1,5 +1,6 @@
 //! DNS servers in the process of a test.
 
+use crate::blocking;
 use sanderling_config::DomainName;
 use sanderling_dns::zonefile::{Entry, Parser, ParserLimits, Position};
 use sanderling_dns::{Answer, DnsTransport, HashSeed, RequestInfo, answer};
@@ -8,7 +9,7 @@ use sanderling_zone_files::wire_name;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::LocalSet;
@@ -19,6 +20,12 @@ const SEED: HashSeed = HashSeed(1);
 pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("built");
     LocalSet::new().block_on(&runtime, test);
+}
+
+/// Starts the threads that work waits for, once for all tests.
+pub(crate) fn start_threads() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| blocking::start(1).expect("started"));
 }
 
 /// The zone at `apex` with the records of `text`, and no other zone.

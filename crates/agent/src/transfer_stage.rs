@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn records_come_back_in_their_order_and_few_are_in_memory() {
-        crate::blocking::start(1).expect("no other test of this crate starts them");
+        crate::testing::start_threads();
         let folder = tempfile::tempdir().expect("created");
         let state = Arc::new(StateFolder::open(folder.path()).expect("opened"));
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("built");

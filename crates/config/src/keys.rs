@@ -587,6 +587,13 @@ mod tests {
         }
     }
 
+    /// No key of a domain excludes another one in its comment, unless the reader refuses them together.
+    #[test]
+    fn example_does_not_say_that_signed_zones_take_no_updates() {
+        let line = EXAMPLE.lines().find(|line| line.starts_with("dnssec = ")).expect("a line with the key");
+        assert!(!line.contains("update"), "{line}");
+    }
+
     #[test]
     fn manual_has_the_table_of_what_a_reload_replaces() {
         let mut text = String::from("\n| key | server process | agent | keeper |\n|---|---|---|---|\n");

@@ -193,8 +193,7 @@ pub fn hold() {
 /// The system has no thread for it. Each thread then writes its messages itself.
 pub fn start_writer() -> io::Result<()> {
     hold();
-    let writer = WRITER.get_or_init(Writer::default);
-    writer.start(|| thread::Builder::new().name("log".to_owned()).spawn(|| writer.run()).map(drop))
+    WRITER.get_or_init(Writer::default).start_thread()
 }
 
 /// Why a thread cannot be started.
@@ -219,7 +218,8 @@ pub fn set_queue_limit(bytes_max: usize) {
 /// Waits until everything is written, at most for `limit`. Called before the process exits or becomes another program.
 pub fn flush(limit: Duration) {
     let Some(writer) = WRITER.get() else { return };
-    if start_writer().is_err() {
+    // Not `start_writer`: a thread that panics cannot set the hook.
+    if writer.start_thread().is_err() {
         // All is written.
         return;
     }
@@ -264,6 +264,10 @@ impl Output {
 impl Writer {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn start_thread(&'static self) -> io::Result<()> {
+        self.start(|| thread::Builder::new().name("log".to_owned()).spawn(|| self.run()).map(drop))
     }
 
     /// Has `spawn` start the thread, unless it runs.
@@ -386,6 +390,27 @@ mod tests {
         writer.start(|| Ok(())).expect("a thread");
         assert_eq!(writer.lock().state, State::Writing);
         assert!(!writer.write_without_thread());
+    }
+
+    #[test]
+    fn panic_ends_the_process_with_its_message_and_status() {
+        const NAME: &str = "log::tests::panic_ends_the_process_with_its_message_and_status";
+        const IS_CHILD: &str = "SANDERLING_TEST_PANIC";
+        if env::var_os(IS_CHILD).is_some() {
+            start_writer().expect("a thread");
+            panics::end_process(panics::Scope::Process);
+            let panicking = thread::Builder::new().name("any".to_owned()).spawn(|| panic!("of a test"));
+            let _ = panicking.expect("a thread").join();
+            process::exit(0);
+        }
+        let program = env::current_exe().expect("this test");
+        let child = process::Command::new(program).args([NAME, "--exact", "--nocapture"]).env(IS_CHILD, "1").output();
+        let child = child.expect("it runs");
+        let errors = String::from_utf8_lossy(&child.stderr);
+        assert_eq!(child.status.code(), Some(PANIC_STATUS), "{}: {errors}", child.status);
+        let lines: Vec<&str> = errors.lines().collect();
+        assert!(lines[0].starts_with("sanderling: error: thread any panicked: panicked at "), "{errors}");
+        assert_eq!(lines[1..], ["sanderling: error: of a test"], "{errors}");
     }
 
     #[test]

@@ -80,6 +80,19 @@ mod tests {
     }
 
     #[test]
+    fn any_number_of_records_can_be_compared() {
+        let most = VersionInfo { record_count: u64::MAX, ..OLD };
+        check(OLD, most, None);
+        check(most, most, None);
+        check(most, OLD, None);
+        // The percentages of so many records have more bits than a number.
+        let many = VersionInfo { record_count: u64::MAX / 60, ..OLD };
+        check(many, OLD, Some("records are missing, more than `zone_lost_records_percent_max` (50 %)"));
+        let cut = VersionInfo { ends_with_newline: false, ..OLD };
+        check(most, cut, Some("the zone seems to be cut off: 18446744073709550615 of 18446744073709551615 records"));
+    }
+
+    #[test]
     fn zone_that_lost_its_last_line_end_with_records_is_cut_off() {
         let cut = VersionInfo { ends_with_newline: false, ..OLD };
         check(OLD, VersionInfo { record_count: 999, ..cut }, Some("the zone seems to be truncated: 1 of 1000 records"));

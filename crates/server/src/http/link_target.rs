@@ -83,7 +83,7 @@ pub fn link_error(
             Ok(Some(location)) => location,
             Err(status) => return Some(LinkError::Status(status)),
         };
-        url = redirected(site, ports, url, &location)?;
+        url = redirected(&site.hosts, ports, url, &location)?;
         locations.push(if url.host.as_deref() == first_host { url.target.clone() } else { location });
         if visited.contains(&url) || visited.len() > REDIRECTS_MAX {
             return Some(LinkError::Circle(locations));
@@ -93,7 +93,7 @@ pub fn link_error(
 }
 
 /// The request of a client.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Url {
     is_https: bool,
     host: Option<Vec<u8>>,
@@ -101,8 +101,9 @@ struct Url {
     target: Vec<u8>,
 }
 
-/// The next request of a client that was redirected from `url` to `location`; `None` if it belongs to another site.
-fn redirected(site: &Site, ports: &[u16], url: Url, location: &[u8]) -> Option<Url> {
+/// The next request of a client that was redirected from `url` to `location`; `None` if it does not belong to the site
+/// with these hosts.
+fn redirected(hosts: &[String], ports: &[u16], url: Url, location: &[u8]) -> Option<Url> {
     let location = location.split(|&byte| byte == b'#').next().unwrap_or_default();
     if location.starts_with(b"/") && !location.starts_with(b"//") {
         return Some(Url { target: location.to_vec(), ..url });
@@ -112,7 +113,7 @@ fn redirected(site: &Site, ports: &[u16], url: Url, location: &[u8]) -> Option<U
         schemes.iter().find_map(|&(scheme, is_https)| Some((location.strip_prefix(scheme)?, is_https)))?;
     let (host, target) = after_scheme.split_at(memchr::memchr2(b'/', b'?', after_scheme).unwrap_or(after_scheme.len()));
     let name = host.split(|&byte| byte == b':').next().unwrap_or_default();
-    is_own_authority(host, &site.hosts, ports).then_some(())?;
+    is_own_authority(host, hosts, ports).then_some(())?;
     let slash: &[u8] = if target.starts_with(b"/") { b"" } else { b"/" };
     Some(Url { is_https, host: Some(name.to_ascii_lowercase()), target: [slash, target].concat() })
 }
@@ -204,5 +205,34 @@ fn look_up(site: &Arc<Site>, key: &FileKey, files: &OpenFilesOptions) -> Result<
         // A file that is being written exists.
         Ok(_) | Err(OpenError::Retry(_)) => Ok(()),
         Err(OpenError::File(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirect_to_another_port_leads_to_another_server() {
+        let hosts = ["example.com".to_owned()];
+        let check = |location: &str, expected: Option<(bool, &str)>| {
+            let url = Url { is_https: true, host: Some(b"example.com".to_vec()), target: b"/old".to_vec() };
+            let found = redirected(&hosts, &[8080], url, location.as_bytes());
+            let expected = expected.map(|(is_https, target)| Url {
+                is_https,
+                host: Some(b"example.com".to_vec()),
+                target: target.into(),
+            });
+            assert_eq!(found, expected, "{location}");
+        };
+        check("/new#part", Some((true, "/new")));
+        check("//example.com/new", Some((true, "/new")));
+        check("http://Example.com:80/new", Some((false, "/new")));
+        check("https://example.com:443?query", Some((true, "/?query")));
+        check("http://example.com:8080/new", Some((false, "/new")));
+        check("http://example.com:3000/new", None);
+        check("//example.com:3000/new", None);
+        check("https://example.com:x/new", None);
+        check("https://example.org:8080/new", None);
     }
 }

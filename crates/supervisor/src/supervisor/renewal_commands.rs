@@ -51,16 +51,43 @@ impl RenewalCommands {
         let run_at = self.known.as_ref().and_then(|known| known.get(domain)?.run_at);
         run_at.map_or(now, |at| now.max(at + interval))
     }
+
+    /// The command of this domain is to be run; one that waits is for this certificate, too.
+    fn add(&mut self, domain: String) {
+        if !self.waiting.contains(&domain) {
+            self.waiting.push_back(domain);
+        }
+    }
+
+    /// The next domain whose command may be run at `now`, unless one runs.
+    fn take_due(&mut self, now: Instant, interval: Duration) -> Option<String> {
+        let is_due = |domain: &String| self.running.is_none() && self.start_at(domain, now, interval) <= now;
+        let index = self.waiting.iter().position(is_due)?;
+        self.waiting.remove(index)
+    }
+
+    /// Whether the command of the domain was run for this chain, or the chain was there at the start.
+    fn is_known(&self, domain: &str, chain: &[u8]) -> bool {
+        self.known.as_ref().and_then(|known| known.get(domain)).is_some_and(|known| known.chain == chain)
+    }
+
+    /// The command was run for this chain.
+    fn set_run(&mut self, domain: &str, chain: Vec<u8>, run_at: Instant) {
+        self.known.get_or_insert_default().insert(domain.to_owned(), Known { chain, run_at: Some(run_at) });
+    }
+
+    /// The command could not be run for the certificate that is there now.
+    fn set_failed(&mut self, domain: String, failed_at: Instant) {
+        self.known.get_or_insert_default().entry(domain).or_default().run_at = Some(failed_at);
+    }
 }
 
 impl Supervisor {
     /// The agent has stored a certificate of this domain: its command is run, if it has one.
     pub(super) fn add_renewal_command(&mut self, domain: String) {
         let has_command = self.renewed(&domain).is_some_and(|files| !files.on_renew.is_empty());
-        let waiting = &mut self.renewal_commands.waiting;
-        // A waiting command is also for this certificate.
-        if has_command && !waiting.contains(&domain) {
-            waiting.push_back(domain);
+        if has_command {
+            self.renewal_commands.add(domain);
         }
     }
 
@@ -71,17 +98,13 @@ impl Supervisor {
         // The process reports how it has ended.
         commands.running.take_if(|process| !matches!(process.try_wait(), Ok(None)));
         let (now, interval) = (Instant::now(), self.renewal_interval());
-        while self.renewal_commands.running.is_none()
-            && let Some(index) = self.next_renewal_command(now, interval)
-            && let Some(domain) = self.renewal_commands.waiting.remove(index)
-        {
+        while let Some(domain) = self.renewal_commands.take_due(now, interval) {
             match self.start_renewal_command(&domain) {
                 Ok(process) => self.renewal_commands.running = process,
                 Err(error) => {
                     log_error(&format!("cannot run `on_renew` of {domain}: {}", error_text(&error)));
                     // As often as the agent says that there is another one.
-                    let known = self.renewal_commands.known.get_or_insert_default();
-                    known.entry(domain).or_default().run_at = Some(now);
+                    self.renewal_commands.set_failed(domain, now);
                 }
             }
         }
@@ -90,11 +113,6 @@ impl Supervisor {
     /// The shortest time between two runs of the command of a domain.
     pub(super) fn renewal_interval(&self) -> Duration {
         Duration::from_millis(self.active.config.limits.on_renew_interval_ms)
-    }
-
-    fn next_renewal_command(&self, now: Instant, interval: Duration) -> Option<usize> {
-        let commands = &self.renewal_commands;
-        commands.waiting.iter().position(|domain| commands.start_at(domain, now, interval) <= now)
     }
 
     /// Reads the certificates that are there before any agent runs.
@@ -122,8 +140,7 @@ impl Supervisor {
         let (Some(files), Some(state)) = (self.renewed(domain), self.state_path(config)) else { return Ok(None) };
         let chain = self.issued_chain(files)?;
         let state = std::path::absolute(state)?;
-        let known = self.renewal_commands.known.as_ref();
-        if known.and_then(|known| known.get(domain)).is_some_and(|known| known.chain == chain) {
+        if self.renewal_commands.is_known(domain, &chain) {
             return Ok(None);
         }
         let mut arguments = vec![OsString::from(domain), state.into_os_string()];
@@ -132,13 +149,53 @@ impl Supervisor {
         arguments.extend(files.on_renew.iter().map(OsString::from));
         let arguments = program::arguments("internal-on-renew", &[], arguments);
         let process = program::spawn(Path::new(RUNNING), PROCESS_NAME, &arguments, &[])?;
-        let known = self.renewal_commands.known.get_or_insert_default();
-        known.insert(domain.to_owned(), Known { chain, run_at: Some(Instant::now()) });
+        self.renewal_commands.set_run(domain, chain, Instant::now());
         Ok(Some(process))
     }
 
     fn renewed(&self, domain: &str) -> Option<&CertificateFiles> {
         let is_its = |files: &&CertificateFiles| files.names.first().is_some_and(|name| name.as_str() == domain);
         self.active.config.automatic_certificates().find(is_its)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(60);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn command_is_run_for_another_chain_alone() {
+        let (mut commands, now) = (RenewalCommands::default(), Instant::now());
+        assert!(!commands.is_known("a.test", b"first"));
+        commands.set_run("a.test", b"first".to_vec(), now);
+        assert!(commands.is_known("a.test", b"first"));
+        assert!(!commands.is_known("a.test", b"second") && !commands.is_known("b.test", b"first"));
+        // It is tried again for the chain for which it could not be run.
+        commands.set_failed("a.test".to_owned(), now);
+        assert!(!commands.is_known("a.test", b"second"));
+    }
+
+    #[test]
+    fn command_of_a_domain_is_run_once_in_the_interval() {
+        let (mut commands, now) = (RenewalCommands::default(), Instant::now());
+        for domain in ["a.test", "a.test", "b.test"] {
+            commands.add(domain.to_owned());
+        }
+        assert_eq!(commands.take_due(now, INTERVAL).as_deref(), Some("a.test"));
+        commands.set_run("a.test", b"first".to_vec(), now);
+        commands.add("a.test".to_owned());
+        assert_eq!(commands.take_due(now, INTERVAL).as_deref(), Some("b.test"), "others do not wait");
+        commands.set_failed("b.test".to_owned(), now);
+        commands.add("b.test".to_owned());
+        for at in [now, now + INTERVAL - SECOND] {
+            assert_eq!(commands.take_due(at, INTERVAL), None);
+            assert_eq!(commands.next_start(at, INTERVAL), Some(now + INTERVAL));
+        }
+        assert_eq!(commands.take_due(now + INTERVAL, INTERVAL).as_deref(), Some("a.test"));
+        assert_eq!(commands.take_due(now + INTERVAL, INTERVAL).as_deref(), Some("b.test"));
+        assert_eq!(commands.take_due(now + INTERVAL, INTERVAL), None);
     }
 }
