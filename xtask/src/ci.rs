@@ -12,7 +12,7 @@ use crate::{guard, setup, tidy};
 
 struct Step {
     name: &'static str,
-    /// What success proves.
+    /// The meaning of success.
     purpose: &'static str,
     run: fn(&mut Log) -> Outcome,
 }

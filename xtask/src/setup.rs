@@ -33,7 +33,7 @@ const NEEDED: &[Needed] = &[
     ("valgrind", "valgrind"),
 ];
 
-/// What `compare` runs.
+/// The servers that `compare` runs.
 pub(crate) const PEERS: &[Needed] = &[
     ("nginx", "nginx"),
     ("h2o", "h2o"),

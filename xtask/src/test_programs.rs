@@ -11,7 +11,7 @@ use std::thread;
 use crate::program::{Log, Outcome, Program};
 
 const BUILD: &str = "test --locked --workspace --no-run";
-/// The programs beside those of tests: examples make cargo choose the features that tests have.
+/// The programs other than tests: examples make cargo choose the features that tests have.
 const BUILD_PROGRAMS: &str = "build --locked --workspace --bins --examples";
 const DOC_TESTS: &str = "test --locked --workspace --doc --quiet";
 /// The package whose tests take as long as all others together, so they begin first.
@@ -27,7 +27,7 @@ struct TestProgram {
     path: PathBuf,
 }
 
-/// What a run has of the tests.
+/// The tests of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Selection {
     /// The folder of a package.

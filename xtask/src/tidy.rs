@@ -75,7 +75,7 @@ const ASYNCHRONOUS: &[&str] =
 const QUOTATIONS: &[&str] =
     &[concat!("oct", "et-stream"), concat!(".oct", "ets()"), concat!("addr::oct", "ets"), concat!("rf", "c-quote")];
 
-/// Programs that root may run beside a state folder that the agent can write, and in them the files that open others,
+/// Programs that root may run next to a state folder that the agent can write, and in them the files that open others,
 /// of the operator.
 const BESIDE_STATE: &[&str] = &["crates/supervisor/src/", "crates/sanderling/src/", "crates/state/src/copy.rs"];
 const OPENS_FILES_OF_OPERATOR: &[&str] = &[

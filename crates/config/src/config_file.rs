@@ -290,7 +290,11 @@ impl ConfigBuilder<'_, '_> {
         self.read_https_options(name, has_certificate, keys, &mut options);
         match (zone, primaries) {
             (Some(zone), Some(_)) => {
-                self.error(zone.offset, format!("{name} has both a zone file and `primaries`"), "remove one of the two")
+                self.error(
+                    zone.offset,
+                    format!("{name} has both a zone file and `primaries`"),
+                    "remove one of the two",
+                );
             }
             (Some(entry), None) => self.read_zone(name, offset, entry),
             (None, Some(entry)) => self.read_primaries(name, offset, entry),

@@ -9,7 +9,7 @@ use std::path::Path;
 /// A file, or a folder with files, that is not for the clients of a site.
 #[derive(Clone, Copy, Debug)]
 pub struct PrivateFile<'c> {
-    /// What it is: `private key`.
+    /// The kind of file: `private key`.
     pub kind: &'static str,
     /// The path, relative to the working directory or absolute.
     pub path: &'c Path,

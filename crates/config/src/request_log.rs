@@ -16,7 +16,7 @@ pub type QueryLog = RequestLog<QueryVariable>;
 pub struct RequestLog<V> {
     /// Where its lines go.
     pub output: LogOutput,
-    /// What they contain.
+    /// The content of a line.
     pub format: Arc<Format<V>>,
     /// Of how many requests one is logged.
     pub one_of: u32,

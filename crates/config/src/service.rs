@@ -54,7 +54,7 @@ impl Service {
         matches!(self, Service::Http | Service::Https)
     }
 
-    /// Whether it has datagram sockets beside its stream sockets.
+    /// Whether it has both datagram and stream sockets.
     pub fn has_datagrams(self) -> bool {
         self == Service::Dns
     }

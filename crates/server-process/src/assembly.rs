@@ -1,5 +1,5 @@
-//! What clients are answered from: the snapshot of a configuration, made of what was loaded and of what the process has
-//! besides.
+//! The snapshot of a configuration, from which clients are answered: assembled from the loaded sites and zones, and from
+//! the other state of the process.
 
 use crate::challenges::ActiveChallenges;
 use crate::client_policy::set_client_policies;
@@ -15,7 +15,7 @@ use sanderling_server::{NotifyInbox, OutgoingTransfers, Snapshot, UpdateInbox};
 use std::io;
 use std::sync::Arc;
 
-/// What snapshots have that outlives a configuration.
+/// The parts of a snapshot that outlive a configuration.
 pub(crate) struct Assembly {
     /// The zones that are served, without what certificate authorities look for.
     pub(crate) zones: Arc<ZoneMap>,
@@ -23,8 +23,8 @@ pub(crate) struct Assembly {
     pub(crate) outgoing_transfers: Arc<OutgoingTransfers>,
     /// Signalled when there is something for the control thread.
     pub(crate) wakeup: Arc<EventFd>,
-    /// What the threads that serve put in for the control thread. It exists before them: what they answer from has its
-    /// policies from the first query on.
+    /// The inboxes of the control thread, which the serving threads fill. They exist before these threads, whose
+    /// snapshot has its policies from the first query on.
     pub(crate) notifies: Arc<NotifyInbox>,
     pub(crate) updates: Arc<UpdateInbox>,
 }

@@ -62,7 +62,7 @@ impl From<Descriptors> for SecretDescriptors {
 pub(crate) struct LoadedSecrets {
     /// The TLS settings of new connections; `None` without certificates.
     pub(crate) tls: Option<Arc<Tls>>,
-    /// What replies of DNS have besides records, with the keys of cookies and TSIG.
+    /// The options of DNS replies, with the keys of cookies and TSIG.
     reply_options: Arc<ReplyOptions>,
     /// The shared keys as they were passed on, for the next supervisor.
     pub(crate) keys_file: Option<OwnedFd>,

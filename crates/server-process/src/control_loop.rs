@@ -75,7 +75,7 @@ pub(crate) struct ProcessState {
     pub(crate) load_status: LoadStatus,
     pub(crate) certificates: Certificates,
     pub(crate) assembly: Assembly,
-    /// What came with the configuration that is being loaded.
+    /// The descriptors that came with the configuration that is being loaded.
     pub(crate) received_secrets: SecretDescriptors,
     /// Targets of logs that came with a configuration.
     pub(crate) log_targets: Vec<(LogKind, OwnedFd)>,

@@ -5,7 +5,7 @@ use sanderling_os::tcp::Listener;
 use sanderling_os::udp::Socket;
 use std::sync::Arc;
 
-/// What is served on a socket.
+/// The service on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Role {
     pub(crate) protocol: Protocol,
@@ -28,7 +28,7 @@ impl Role {
 pub struct SocketSet {
     /// Listeners, which workers serve.
     pub streams: Vec<(Role, Arc<Listener>)>,
-    /// Datagram sockets. Those of [`Role::DNS`] have threads of their own.
+    /// Datagram sockets. Those of [`Role::DNS`] have separate threads.
     pub datagrams: Vec<(Role, Arc<Socket>)>,
 }
 

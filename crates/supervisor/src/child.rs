@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 /// Time in which a killed process exits that is waited for.
 const EXIT_TIME: Duration = Duration::from_secs(1);
 
-/// What the process does. The value is what only the supervisor of such a process knows of it.
+/// The task of a process. The value is the state that the supervisor keeps for this task only.
 pub(super) trait Role {
-    /// What messages call it.
+    /// Its name in messages.
     const NAME: &'static str;
-    /// What `ps` shows of it before its arguments.
+    /// Its name in `ps`, before its arguments.
     const PROCESS_NAME: &'static str;
     /// Whether one that is ended for what it has sent makes a core dump.
     const DUMPS_CORE: bool;
@@ -249,7 +249,7 @@ impl<R: Role> OnlyChild<R> {
         self.schedule(Some(Instant::now() + delay));
     }
 
-    /// What has prevented the start of one may have been corrected: one that waits for it starts now.
+    /// The cause of failed starts may have been corrected: a process that waits for its next start starts now.
     pub(super) fn hasten(&mut self) {
         if self.get().is_none() {
             self.backoff.forget_exits();

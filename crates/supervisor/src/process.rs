@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// A server process.
 pub(super) type Process = Child<ServerProcess>;
 
-/// What is known of a server process.
+/// The supervisor's view of a server process.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     /// The number of the process in the order of starts, from 1.

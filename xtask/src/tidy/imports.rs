@@ -115,7 +115,7 @@ fn items(list: &str) -> Vec<&str> {
     items
 }
 
-/// What is wrong with a module importing a path.
+/// The problem of a module that imports a path.
 fn violation(modules: &Modules<'_>, own: &[String], target: &[String]) -> Option<String> {
     let shared_count = own.iter().zip(target).take_while(|(own, other)| own == other).count();
     // A module may use its own items and its children.

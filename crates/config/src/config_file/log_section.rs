@@ -123,7 +123,11 @@ impl ConfigBuilder<'_, '_> {
                 "query" => queries = true,
                 "response" => replies = true,
                 _ => {
-                    self.error(offset, format!("{text:?} is not a kind of message"), format!("write {}", entry.example))
+                    self.error(
+                        offset,
+                        format!("{text:?} is not a kind of message"),
+                        format!("write {}", entry.example),
+                    );
                 }
             }
         }

@@ -36,7 +36,7 @@ const FLOOD: &str = "it floods the server process with messages";
 /// Commands that wait for an agent which does not run.
 const WAITING_MAX: usize = 16;
 
-/// What is known of the agent.
+/// The supervisor's view of the agent.
 #[derive(Debug, Default)]
 pub(super) struct Agent {
     /// The state folder that an argument of `serve` gives.
@@ -61,7 +61,7 @@ pub(super) struct Agent {
     reporter: Option<i32>,
 }
 
-/// What is known of an agent that runs.
+/// The supervisor's view of a running agent.
 #[derive(Debug, Default)]
 pub(super) struct AgentProcess {
     /// It has said that it cannot run.

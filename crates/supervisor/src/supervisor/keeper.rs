@@ -60,7 +60,7 @@ pub(super) struct Keeper {
     counts_before: SigningCounts,
 }
 
-/// What is known of a keeper that runs.
+/// The supervisor's view of a running keeper.
 #[derive(Debug)]
 pub(super) struct KeeperProcess {
     config: StartedWith<KeeperConfig>,
@@ -79,7 +79,7 @@ impl Role for KeeperProcess {
     const DUMPS_CORE: bool = false;
 }
 
-/// What a keeper is started with.
+/// The input with which a keeper is started.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeeperStart<'s> {
     pub(super) source: &'s ConfigSource,

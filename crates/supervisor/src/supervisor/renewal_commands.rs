@@ -52,7 +52,7 @@ impl RenewalCommands {
         run_at.map_or(now, |at| now.max(at + interval))
     }
 
-    /// The command of this domain is to be run; one that waits is for this certificate, too.
+    /// Schedules the command of this domain; a waiting command is also for this certificate.
     fn add(&mut self, domain: String) {
         if !self.waiting.contains(&domain) {
             self.waiting.push_back(domain);
