@@ -1,5 +1,5 @@
-//! The snapshot of a configuration, from which clients are answered: assembled from the loaded sites and zones, and from
-//! the other state of the process.
+//! The snapshot of a configuration, from which clients are answered: assembled from the loaded sites and zones, and
+//! from the other state of the process.
 
 use crate::challenges::ActiveChallenges;
 use crate::client_policy::set_client_policies;

@@ -109,7 +109,7 @@ fn check_zone(zone: ZoneState, is_signed: bool, report: &AgentReport, expected: 
         ZoneCondition::Expiring => says("expire"),
         ZoneCondition::Unsigned => says("WITHOUT SIGNATURES"),
         ZoneCondition::Bogus => {
-            assert!(of_status.contains("have expired") && of_zone_status.contains("EXPIRED SIGNATURES"))
+            assert!(of_status.contains("have expired") && of_zone_status.contains("EXPIRED SIGNATURES"));
         }
         ZoneCondition::Unavailable => says("SERVFAIL"),
     }
