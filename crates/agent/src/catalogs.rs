@@ -184,6 +184,8 @@ impl Catalogs {
                 handle.stop().await;
             }
         }
+        // The catalogs of this server list these zones too. The server process may have removed them before.
+        self.served.notify();
         // Another list need not wait until the time to try the one before again.
         self.handed_over_at = None;
         let added = self.members.keys().filter(|zone| !before.contains_key(*zone)).count();
