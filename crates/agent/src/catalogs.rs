@@ -183,6 +183,8 @@ impl Catalogs {
                 handle.stop().await;
             }
         }
+        // The catalogs of this server list these zones too. The server process may have removed them before.
+        self.served.notify();
         // Another list does not wait for the retry of the previous one.
         self.handed_over_at = None;
         let added = self.members.keys().filter(|zone| !before.contains_key(*zone)).count();

@@ -63,7 +63,9 @@ impl Instance {
     pub(super) fn fresh(&self, address: Ipv4Addr, text: &str) -> Instance {
         let directory = TestDirectory::new();
         let (from, to) = (self.place.directory.argument("."), directory.argument("."));
-        let script = "cp -a \"$1/.\" \"$2\" && cd \"$2\" && rm -rf control* other.sock logs/* && chmod 755 .";
+        // The agent may replace a file that is being copied.
+        let script =
+            "until cp -a \"$1/.\" \"$2\"; do :; done; cd \"$2\" && rm -rf control* other.sock logs/* && chmod 755 .";
         let copied = run_program("sh", "dash", &["-c", script, "sh", &from, &to]);
         assert!(copied.status.success(), "{copied}");
         Instance::start_in(directory, address, &self.place.ports, text)
@@ -76,10 +78,21 @@ impl Instance {
         Instance { server, place: Place { directory, address, ports: Arc::clone(ports) }, config }
     }
 
+    /// Stops the program, and starts it with `text`.
+    pub(super) fn restarted(self, text: &str) -> Instance {
+        let Place { directory, address, ports } = self.place;
+        self.server.stop();
+        Instance::start_in(directory, address, &ports, text)
+    }
+
     /// Reloads `text`. The logs begin anew.
     pub(super) fn reload(&mut self, text: &str) -> (Ended, [Effect; 3]) {
         self.place.directory.replace("sanderling.toml", at(self.place.address, &self.place.ports, text).as_bytes());
-        let ended = self.place.directory.control("reload");
+        let mut ended = self.place.directory.control("reload");
+        // Signatures that are gone are to the guard of zones what lost records are.
+        if let Some(zone) = ended.errors.split("--force-zone ").nth(1).and_then(|rest| rest.split('`').next()) {
+            ended = self.place.directory.control_with("reload", &["--force-zone", zone]);
+        }
         let (next, before) = (read_config(&self.place.directory), &self.config);
         let is_by_sandbox = ended.text().contains("its sandbox does not allow");
         let effects = [
